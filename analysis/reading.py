@@ -1,0 +1,139 @@
+"""Runs as the analyses see them, read from the files of their directories. Needs no torch."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.intervals import bootstrap_interval
+from vineppo.errors import UserError
+from vineppo.run_dir import RunDir
+
+BOOTSTRAP_SEED = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. `metrics` are its rows by iteration, `evaluations` its JSON files by iteration."""
+
+    path: Path
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    evaluations: dict[int, dict[str, Any]]
+
+    @property
+    def name(self) -> str:
+        return str(self.config.get("name", self.path.name))
+
+    @property
+    def seed(self) -> int | None:
+        return self.config.get("seed")
+
+    def series(self, name: str) -> tuple[list[int], list[float]]:
+        """Iterations and values of a metric where it was logged and finite."""
+        rows = [row for row in self.metrics if row.get(name) is not None]
+        return [row["iteration"] for row in rows], [row[name] for row in rows]
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """An evaluation with what the training had cost by then.
+
+    `elapsed_s` is training time, `sampled_tokens` counts those of rollouts and values; None where
+    it was not logged. `low` and `high` bound the 95 % bootstrap interval over problems, None where
+    the evaluation holds no counts per problem.
+    """
+
+    iteration: int
+    elapsed_s: float | None
+    sampled_tokens: int | None
+    pass_at_1: float
+    low: float | None
+    high: float | None
+    num_problems: int
+    samples_per_problem: int
+
+
+def read_run(path: Path) -> Run:
+    """The run in the directory `path`.
+
+    Raises `UserError`, one line with the path, for what is no run directory, a run without a
+    finished iteration or without an evaluation, and a damaged file.
+    """
+    if not path.is_dir():
+        raise UserError(f"{path} is no directory")
+    run_dir = RunDir(path)
+    if not run_dir.config_path.exists():
+        raise UserError(f"{path} holds no run (no config.json)")
+    metrics = run_dir.read_metrics() if (path / "metrics.jsonl").exists() else []
+    if not metrics:
+        raise UserError(f"{path} has no metrics yet: metrics.jsonl holds no iteration")
+    iterations = run_dir.iterations("evaluations")
+    if not iterations:
+        raise UserError(f"{path} has no evaluations yet")
+    return Run(
+        path=path,
+        config=run_dir.read_config(),
+        environment=run_dir.read_environment(),
+        metrics=metrics,
+        evaluations={iteration: run_dir.read_evaluation(iteration) for iteration in iterations},
+    )
+
+
+def learning_curve(run: Run) -> list[CurvePoint]:
+    """The evaluations of a run, by iteration, beside the cumulative cost of its training."""
+    elapsed, tokens = _cumulative_costs(run)
+    points = []
+    for iteration, evaluation in run.evaluations.items():
+        try:
+            pass_at_1 = evaluation["pass@1"]
+            num_problems, num_samples = (
+                evaluation["num_problems"],
+                evaluation["samples_per_problem"],
+            )
+        except KeyError as error:
+            raise UserError(f"{run.path}: evaluation {iteration} has no {error}") from None
+        counts_P = evaluation.get("num_correct_P")
+        low, high = None, None
+        if counts_P:
+            rates_P = [count / num_samples for count in counts_P]
+            low, high = bootstrap_interval(rates_P, BOOTSTRAP_SEED)
+        points.append(
+            CurvePoint(
+                iteration=iteration,
+                elapsed_s=elapsed.get(iteration),
+                sampled_tokens=tokens.get(iteration),
+                pass_at_1=pass_at_1,
+                low=low,
+                high=high,
+                num_problems=num_problems,
+                samples_per_problem=num_samples,
+            )
+        )
+    return points
+
+
+def labels(runs: list[Run]) -> list[str]:
+    """A name for each run that tells it from the others: its name, then seed, then directory."""
+    for candidates in (
+        [run.name for run in runs],
+        [f"{run.name}, seed {run.seed}" for run in runs],
+    ):
+        if max(Counter(candidates).values()) == 1:
+            return candidates
+    return [str(run.path) for run in runs]
+
+
+def _cumulative_costs(run: Run) -> tuple[dict[int, float], dict[int, int]]:
+    """Training time in s and sampled tokens by iteration; the start has cost nothing."""
+    elapsed, tokens = {0: 0.0}, {0: 0}
+    total = 0
+    for row in run.metrics:
+        iteration = row["iteration"]
+        if row.get("time/elapsed_s") is not None:
+            elapsed[iteration] = row["time/elapsed_s"]
+        if row.get("tokens/rollout") is not None:
+            total += row["tokens/rollout"] + (row.get("tokens/values") or 0)
+            tokens[iteration] = total
+    return elapsed, tokens

@@ -1,0 +1,50 @@
+// Machines: what decides speed and memory, and never the result beyond floating-point noise.
+local engine = {
+  kind: 'vllm',
+  dtype: error 'engine.dtype',
+  block_size: 16,
+  max_model_len: error 'engine.max_model_len',
+  max_num_seqs: 256,
+  max_num_batched_tokens: 8192,
+  cpu_kv_cache_gib: 4,
+  gpu_memory_utilization: 0.9,
+  enforce_eager: false,
+  prefix_caching: true,
+  sleep_while_training: true,
+};
+
+{
+  // A CPU of two cores, models of up to a few million parameters, float32.
+  cpu: {
+    engine: engine {
+      dtype: 'float32',
+      block_size: 32,
+      max_num_seqs: 512,
+      cpu_kv_cache_gib: 1,
+      enforce_eager: true,
+      sleep_while_training: false,
+    },
+    optimization+: { micro_batch_size: 64, logprobs_micro_batch_size: 128, zero_stage: 0 },
+  },
+
+  // One GPU, models of up to two billion parameters, bfloat16.
+  gpu: {
+    engine: engine { dtype: 'bfloat16' },
+    optimization+: { micro_batch_size: 8, logprobs_micro_batch_size: 32, zero_stage: 2 },
+  },
+
+  // What one GPU runs, on a CPU, to try a configuration out: `hardware.gpu + hardware.on_cpu`.
+  on_cpu: {
+    engine+: {
+      block_size: 32,
+      max_num_seqs: 64,
+      max_num_batched_tokens: 2048,
+      enforce_eager: true,
+      sleep_while_training: false,
+    },
+    optimization+: { micro_batch_size: 2, logprobs_micro_batch_size: 4, zero_stage: 1 },
+  },
+
+  // Supervised fine-tuning has no log-probability pass of its own.
+  without_logprobs_pass: { optimization+: { logprobs_micro_batch_size:: null } },
+}

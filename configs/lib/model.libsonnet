@@ -1,0 +1,30 @@
+// Starting policies.
+local policy = {
+  path: error 'model.path',
+  dtype: 'bfloat16',
+  attention: 'sdpa',
+  gradient_checkpointing: true,
+};
+local embedded = policy { dtype: 'float32', gradient_checkpointing: false };
+
+{
+  // Ships with the package; made by configs/sft_arithmetic.jsonnet and sft_arithmetic_long.jsonnet.
+  arithmetic_short: embedded { path: 'embedded:arithmetic_short' },
+  arithmetic_long: embedded { path: 'embedded:arithmetic_long' },
+
+  // A new Llama of 0.8 M parameters, one token a character.
+  arithmetic_scratch: embedded {
+    path: null,
+    architecture: {
+      hidden_size: 128,
+      intermediate_size: 352,
+      num_layers: 4,
+      num_heads: 4,
+      num_key_value_heads: 4,
+      max_position_embeddings: 256,
+    },
+  },
+
+  pretrained(path):: policy { path: path },
+  finetuned(path):: policy { path: path, architecture: null },
+}

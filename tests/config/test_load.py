@@ -1,0 +1,107 @@
+"""Every mistake in a config is one line that names the key."""
+
+import json
+
+import pytest
+
+from vineppo.config.load import load_config, parse_config, to_dict
+from vineppo.config.schema import SftConfig, TrainConfig
+from vineppo.errors import UserError
+
+
+def load(configs, *assignments):
+    return load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), list(assignments))
+
+
+def test_every_leaf_loads_and_round_trips(configs):
+    leaves = sorted(configs.glob("*.jsonnet"))
+    assert len(leaves) >= 7
+    for leaf in leaves:
+        kind = SftConfig if "sft" in leaf.name else TrainConfig
+        config = load_config(kind, str(leaf), [])
+        assert parse_config(kind, json.loads(json.dumps(to_dict(config)))) == config
+        assert config.name == leaf.stem
+
+
+def test_set_reads_json_and_falls_back_to_a_string(configs):
+    config = load(configs, "seed=7", "name=try", "optimization.learning_rate=1e-4")
+    assert (config.seed, config.name, config.optimization.learning_rate) == (7, "try", 1e-4)
+
+
+def test_set_can_switch_a_kind(configs):
+    config = load(configs, 'credit.segmenter={"kind": "tokens", "num_tokens": 5}')
+    assert config.credit.segmenter.num_tokens == 5
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("optimization.learning_rte=1", "config: unknown key optimization.learning_rte"),
+        ("seed=1.5", "config: seed must be an integer, got 1.5"),
+        ("num_iterations=true", "config: num_iterations must be an integer, got true"),
+        ("model.dtype=float8", 'config: model.dtype must be "float32" or "bfloat16", got "float8"'),
+        ("sampling.temperature=hot", 'config: sampling.temperature must be a number, got "hot"'),
+        ("sampling.top_p=2", "config: sampling.top_p must be less than or equal to 1, got 2"),
+        ("task.kind=chess", "config: task.kind must be one of \"arithmetic\", \"gsm8k\", "
+         "\"jsonl\", got 'chess'"),
+        ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
+        ("critic={}", "config: critic must be null, got {}"),
+        ("seed", "--set must be dotted.key=value, got 'seed'"),
+        ("seed.x=1", "--set seed.x: seed must be a table of keys, got 1"),
+    ],
+)  # fmt: skip
+def test_wrong_keys_types_and_values(configs, assignment, message):
+    with pytest.raises(UserError) as error:
+        load(configs, assignment)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("assignments", "key"),
+    [
+        (["optimization.batch_size=257"], "optimization.batch_size must be at most"),
+        (["optimization.micro_batch_size=65"], "optimization.micro_batch_size must be at most"),
+        (["sampling.top_p=0.9"], 'optimization.old_logprobs must be "trainer"'),
+        (["sampling.max_tokens=128"], "sampling.max_tokens must be below engine.max_model_len"),
+        (["model.dtype=bfloat16"], "optimization.zero_stage must be at least 1"),
+        (["task.prompt.template=x"], "task.prompt.template must contain {question}"),
+        (["task.min_operations=9"], "task.min_operations must be at most"),
+        (["engine.max_num_batched_tokens=8"], "engine.max_num_batched_tokens must be at least"),
+        (["evaluation.temperature=0"], "evaluation.num_samples must be 1"),
+    ],
+)
+def test_combinations_that_make_no_sense(configs, assignments, key):
+    with pytest.raises(UserError, match="config: ") as error:
+        load(configs, *assignments)
+    assert key in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_key_names_it(configs):
+    resolved = to_dict(load(configs))
+    del resolved["reference"]["kl_coef"]
+    with pytest.raises(UserError, match=r"^config: missing key reference\.kl_coef$"):
+        parse_config(TrainConfig, resolved)
+
+
+def test_missing_file():
+    with pytest.raises(UserError, match=r"^config file not found: nowhere\.jsonnet$"):
+        load_config(TrainConfig, "nowhere.jsonnet", [])
+
+
+@pytest.mark.parametrize("text", ["{\n a: }", "{\n a: error 'x' }", "{\n a: import 'no.libsonnet' }"])
+def test_jsonnet_errors_are_one_line_with_file_and_line_number(tmp_path, text):
+    path = tmp_path / "broken.jsonnet"
+    path.write_text(text)
+    with pytest.raises(UserError) as error:
+        load_config(TrainConfig, str(path), [])
+    assert f"{path}:2:" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_sft_needs_a_path_or_an_architecture(configs):
+    path = str(configs / "sft_arithmetic.jsonnet")
+    with pytest.raises(UserError, match=r"exactly one of model\.path and model\.architecture"):
+        load_config(SftConfig, path, ["model.path=x"])
+    with pytest.raises(UserError, match=r"exactly one of model\.path and model\.architecture"):
+        load_config(SftConfig, path, ["model.architecture=null"])

@@ -1,0 +1,191 @@
+"""The MATH rule: sentences, lines, parts of long formulas; on any text, in linear time."""
+
+import json
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vineppo.segment.latex import formulas
+from vineppo.segment.math import cuts
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+MATH_TRAIN = DATA / "math_prm800k_split" / "train.jsonl"
+GENERATIONS = DATA / "grading" / "rho-math-1b_math500_cot.jsonl"
+
+DELIMITERS = r"""$ $$ \( \) \[ \] \begin{align*} \end{align*} \begin{array} \end{array} [asy] [/asy]
+    \\ \ \boxed{ { } ( ) = < & \left \right. \leq 3.14 ... word So e.g."""
+LATEX = st.lists(
+    st.sampled_from(
+        [*DELIMITERS.split(), " ", "\n", "\n\n", ". ", "? ", "! ", "\x00", "😀", "٣", "e.g. "]
+    )
+    | st.text(max_size=5),
+    max_size=60,
+).map("".join)
+UNITS = r"$ $$ \ \[ \begin{align} \end{align} { . 😀 [asy] 1. .)"
+BLANK_UNITS = ["\n", " ", ". ", "! ", "\x00", "a. ", ". A", "\n,", "\\boxed\n", "= ", "$x = y$ "]
+
+
+def parts(text, max_formula_chars=100):
+    edges = [0, *cuts(text, max_formula_chars), len(text)]
+    return [text[start:end] for start, end in pairwise(edges)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We have 3.14 apples in the big basket and 2.5 pears.",
+        "It holds e.g. For primes, i.e. Numbers with two divisors, cf. Euler vs. Gauss.",
+        "This follows from Theorem no. 4 as Mr. Smith and J. Doe have shown in Fig. 3 there.",
+        "There are 3! Orders, and (n+1)! Orders of the longer list of things.",
+        "The sum is 1, 2, ... 10 and so on, or one, two, ... and more of the same.",
+        "He ended at 5 p.m. on the very same day as he began with all of this work.",
+        "We see $f(x) = 3. 5$ and $\\text{A man. He ran}$ and \\(a. B\\) and \\[c. D\\] in it.",
+        "Consider the \\begin{pmatrix} 1. & 2 \\\\ A. & B \\end{pmatrix} of the linear system",
+    ],
+)
+def test_what_ends_no_sentence_is_not_cut(text):
+    assert cuts(text, 100) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "The first statement ends. The second one asks? Then we shout! 12 is left.",
+            [
+                "The first statement ends.",
+                " The second one asks?",
+                " Then we shout!",
+                " 12 is left.",
+            ],
+        ),
+        (
+            "It is known that $x = 3.$  Then the rest follows. $y$ is next.",
+            ["It is known that $x = 3.$", "  Then the rest follows.", " $y$ is next."],
+        ),
+        (
+            "The sum is equal to\n\\[a + b.\\]Therefore we are done.",
+            ["The sum is equal to\n\\[a + b.\\]", "Therefore we are done."],
+        ),
+        (
+            "1. First we add the numbers.\n2. Then we divide the sum.",
+            ["1. First we add the numbers.\n", "2. Then we divide the sum."],
+        ),
+        (
+            "Step 1. We add the two numbers\n\nStep 2. We divide them",
+            ["Step 1. We add the two numbers\n\n", "Step 2. We divide them"],
+        ),
+        (
+            'He said "we are done here." Then he left the room.',
+            ['He said "we are done here."', " Then he left the room."],
+        ),
+        (
+            "He pays $5 for the one. She pays $7 for the other. They are even.",
+            ["He pays $5 for the one.", " She pays $7 for the other.", " They are even."],
+        ),
+    ],
+)
+def test_sentences_and_lines(text, expected):
+    # The first part of the third text is too short to stand alone, so the newline is no cut.
+    assert parts(text) == expected
+
+
+def test_a_short_formula_is_whole_and_a_long_one_is_cut_at_its_top_level_relations():
+    text = "\\[f(a = 1) + \\sqrt{b = 2222} = 3333333333 + 44444444 \\leq 555555555555555555\\]"
+    assert parts(text, max_formula_chars=len(text)) == [text]
+    assert parts(text, max_formula_chars=55) == [
+        "\\[f(a = 1) + \\sqrt{b = 2222} = 3333333333 + 44444444",
+        " \\leq 555555555555555555\\]",
+    ]
+    assert parts(text, max_formula_chars=30) == [
+        "\\[f(a = 1) + \\sqrt{b = 2222}",
+        " = 3333333333 + 44444444",
+        " \\leq 555555555555555555\\]",
+    ]
+
+
+def test_a_long_alignment_is_cut_behind_its_lines_and_a_matrix_is_not():
+    aligned = (
+        "\\begin{align*}\nS &= 1 + 2 + 3 + 4 + 5 \\\\\n&= 1 + 2 + 3 + 9 \\\\[2pt]\n&= 15 + 0 + 0\n"
+    )
+    assert parts(aligned + "\\end{align*}", max_formula_chars=60) == [
+        "\\begin{align*}\nS &= 1 + 2 + 3 + 4 + 5 \\\\\n",
+        "&= 1 + 2 + 3 + 9 \\\\[2pt]\n",
+        "&= 15 + 0 + 0\n\\end{align*}",
+    ]
+    matrix = (
+        "\\[\\begin{array}{c} aaaaaaaaaaaaa = 1 \\\\ bbbbbbbbbbbbbbbb = 2 \\\\ c \\end{array}\\]"
+    )
+    assert cuts(matrix, max_formula_chars=20) == []
+
+
+def test_a_picture_is_one_step():
+    text = (
+        'Look.\n[asy]\ndraw((0,0)--(1,1)); label("$A$", (0,0));\nfill(x = 3. Y);\n[/asy]\nThe end.'
+    )
+    assert [part for part in parts(text, 10) if "draw" in part] == [text[6:-8]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "So the answer that we were asked for is $\\boxed{5}$.",
+        "So the answer that we were asked for is\n\\[\\boxed{5}\\]",
+        "\\[aaaaaaaaaaaaaaaaaaaaaaaaaaaa + bbbbbbbbbbbbbbbbbbbbbb = \\boxed{555555555555555}\\]",
+    ],
+)
+def test_the_answer_stays_with_its_statement(text):
+    assert cuts(text, max_formula_chars=30) == []
+
+
+def test_a_boxed_answer_with_reasoning_of_its_own_is_a_step():
+    text = "The value of x is three\nand so the total comes to $\\boxed{5}$"
+    assert len(parts(text)) == 2
+
+
+@given(LATEX, st.integers(1, 120))
+def test_any_text_is_partitioned_into_parts_that_say_something(text, max_formula_chars):
+    found = cuts(text, max_formula_chars)
+    assert found == sorted(set(found))
+    assert all(0 < cut < len(text) for cut in found)
+    assert all(any(char.isalnum() for char in part) for part in parts(text, max_formula_chars)[1:])
+
+
+@given(LATEX)
+def test_formulas_are_disjoint_and_short_ones_are_never_cut(text):
+    found = formulas(text)
+    assert all(a.end <= b.start for a, b in pairwise(found))
+    inside = {cut for cut in cuts(text, 10**9) for f in found if f.start < cut < f.end}
+    assert inside == set()
+
+
+@pytest.mark.parametrize("unit", [*UNITS.split(), *BLANK_UNITS])
+@pytest.mark.parametrize("frame", ["{}", "\\[{}=\\]", "So.{}=. A"])
+def test_a_hundred_thousand_characters_take_no_more_than_a_moment(unit, frame):
+    text = frame.replace("{}", unit * (100_000 // len(unit)))
+    start_s = time.perf_counter()
+    cuts(text, 50)
+    # Linear work takes 0.3 s at most; quadratic work on this length takes minutes.
+    assert time.perf_counter() - start_s < 5
+
+
+@pytest.mark.skipif(not MATH_TRAIN.exists(), reason=f"{MATH_TRAIN} is absent")
+def test_math_solutions_have_about_as_many_steps_as_they_have_sentences():
+    solutions = [json.loads(line)["solution"] for line in MATH_TRAIN.read_text().splitlines()]
+    parts_by_solution = [parts(solution) for solution in solutions]
+    assert ["".join(steps) for steps in parts_by_solution] == solutions
+    num_steps = [len(steps) for steps in parts_by_solution]
+    # Human solutions are terser than generations, for which the paper reports 8 on average.
+    assert 4 < sum(num_steps) / len(num_steps) < 8
+
+
+@pytest.mark.skipif(not GENERATIONS.exists(), reason=f"{GENERATIONS} is absent")
+def test_generations_have_about_the_number_of_steps_of_the_paper():
+    texts = [json.loads(line)["code"][0] for line in GENERATIONS.read_text().splitlines()]
+    # Without those that repeat themselves up to the token budget.
+    num_steps = [len(parts(text)) for text in texts if "Final Answer" in text]
+    assert 6 < sum(num_steps) / len(num_steps) < 10

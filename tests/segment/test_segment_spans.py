@@ -1,0 +1,82 @@
+"""Spans partition the tokens whatever the cuts, and every segmenter keeps to it."""
+
+import doctest
+import importlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vineppo.config.schema import LinesSegmenter, MathSegmenter, TokensSegmenter
+from vineppo.segment import SEGMENTERS, build_segmenter
+from vineppo.segment.spans import spans_from_cuts
+from vineppo.types import StepSpan
+
+CONFIGS = [
+    LinesSegmenter("lines"),
+    MathSegmenter("math", max_formula_chars=10),
+    TokensSegmenter("tokens", num_tokens=3),
+]
+PIECES = st.lists(
+    st.sampled_from(
+        ["", "a", "B", " ", "\n", ". ", "$", "$$", "\\[", "\\]", "=", "####", "😀", "\\"]
+    )
+    | st.text(max_size=4)
+)
+
+
+def assert_partition(spans_S, num_tokens):
+    assert [t for span in spans_S for t in range(span.start, span.end)] == list(range(num_tokens))
+    assert all(span.start < span.end for span in spans_S)
+
+
+def test_the_configs_here_are_all_the_registered_ones():
+    assert {type(config) for config in CONFIGS} == set(SEGMENTERS)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.kind)
+@given(token_texts_T=PIECES)
+def test_every_segmenter_partitions_any_tokens(config, token_texts_T):
+    assert_partition(build_segmenter(config)(token_texts_T), len(token_texts_T))
+
+
+@given(token_texts_T=PIECES, cuts=st.lists(st.integers(0, 60)).map(sorted))
+def test_any_ascending_cuts_give_a_partition(token_texts_T, cuts):
+    assert_partition(spans_from_cuts(token_texts_T, cuts), len(token_texts_T))
+
+
+@given(text=st.text(alphabet="ab\n.= ", min_size=1), data=st.data())
+def test_with_one_token_a_character_steps_begin_exactly_at_the_cuts(text, data):
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(text)))))
+    starts = [span.start for span in spans_from_cuts([*text, "</s>"], cuts)]
+    assert starts == [0] + [cut for cut in cuts if cut < len(text)]
+
+
+def test_a_token_that_straddles_a_cut_stays_with_the_step_before():
+    # "ab|c|de" cut at 3 (after c) and at 4 (inside "de"): the second cut falls to the end token,
+    # which is no step by itself.
+    assert spans_from_cuts(["ab", "c", "de", "</s>"], [3, 4]) == (StepSpan(0, 2), StepSpan(2, 4))
+    assert spans_from_cuts(["ab", "c", "de", "</s>"], [1]) == (StepSpan(0, 1), StepSpan(1, 4))
+
+
+def test_a_character_of_several_tokens_is_never_taken_apart():
+    pieces = ["a", "\n", "", "", "😀", "b", "</s>"]
+    assert spans_from_cuts(pieces, [2]) == (StepSpan(0, 2), StepSpan(2, 7))
+
+
+def test_the_end_token_never_is_a_step_but_a_lone_token_is():
+    assert spans_from_cuts(["a", "\n", "</s>"], [2]) == (StepSpan(0, 3),)
+    assert spans_from_cuts(["</s>"], [0]) == (StepSpan(0, 1),)
+    assert spans_from_cuts([], [0, 5]) == ()
+
+
+def test_tokens_are_counted_from_the_start():
+    segment = build_segmenter(TokensSegmenter("tokens", num_tokens=1))
+    assert segment(["a", "", "</s>"]) == (StepSpan(0, 1), StepSpan(1, 2), StepSpan(2, 3))
+
+
+@pytest.mark.parametrize("name", ["", ".spans", ".lines", ".math", ".latex", ".tokens"])
+def test_the_examples_of_the_docstrings_hold(name):
+    result = doctest.testmod(importlib.import_module(f"vineppo.segment{name}"))
+    assert result.attempted > 0
+    assert result.failed == 0

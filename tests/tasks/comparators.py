@@ -1,0 +1,39 @@
+"""What a comparison can do to its worker; a separate module, since the workers import it."""
+
+import os
+import time
+from collections import deque
+from itertools import repeat
+
+
+def hang_in_c(answer: str, extracted: str) -> bool:
+    """Hangs when asked to, in a C loop that never looks at signals nor lets another thread run."""
+    if extracted == "hang":
+        deque(repeat(None), maxlen=0)
+    return answer == extracted.upper()
+
+
+def die(answer: str, extracted: str) -> bool:
+    if extracted == "die":
+        os._exit(3)
+    return answer == extracted.upper()
+
+
+def fail(answer: str, extracted: str) -> bool:
+    if extracted == "exit":
+        raise SystemExit
+    if extracted == "raise":
+        raise ValueError("no such mathematics")
+    return answer == extracted.upper()
+
+
+def slow(answer: str, extracted: str) -> bool:
+    time.sleep(0.2)
+    return answer == extracted.upper()
+
+
+def pid(answer: str, extracted: str) -> bool:
+    """Leaves the worker's process id in the file `answer`."""
+    with open(answer, "a") as file:
+        file.write(f"{os.getpid()}\n")
+    return hang_in_c(answer, extracted)

@@ -1,0 +1,63 @@
+"""Task configs for the tests of this folder."""
+
+from typing import Any
+
+from vineppo.config.schema import (
+    ArithmeticTaskConfig,
+    Demonstrations,
+    GradingConfig,
+    Gsm8kTaskConfig,
+    JsonlTaskConfig,
+    TemplatePrompt,
+)
+
+GRADING = GradingConfig(extraction="hash", num_workers=1, time_limit_s=5.0, truncated_reward=None)
+_COMMON: dict[str, Any] = {
+    "prompt": TemplatePrompt(kind="template", template="{question}"),
+    "response_template": "{solution}",
+    "grading": GRADING,
+}
+MISTAKES = Demonstrations(
+    systematic_fraction=0.2, systematic_probability=0.7, random_probability=0.03
+)
+NO_MISTAKES = Demonstrations(systematic_fraction=0, systematic_probability=0, random_probability=0)
+
+
+def arithmetic_config(**changes: Any) -> ArithmeticTaskConfig:
+    values: dict[str, Any] = {
+        "kind": "arithmetic",
+        "train_path": None,
+        "test_path": None,
+        "num_train_problems": 300,
+        "num_test_problems": 50,
+        "min_operations": 4,
+        "max_operations": 6,
+        "modulus": 10,
+        "data_seed": 7,
+        "demonstrations": MISTAKES,
+    }
+    return ArithmeticTaskConfig(**{**_COMMON, **values, **changes})
+
+
+def gsm8k_config(**changes: Any) -> Gsm8kTaskConfig:
+    values: dict[str, Any] = {
+        "kind": "gsm8k",
+        "hub_path": "openai/gsm8k",
+        "hub_name": "main",
+        "train_path": None,
+        "test_path": None,
+        "num_test_problems": None,
+    }
+    return Gsm8kTaskConfig(**{**_COMMON, **values, **changes})
+
+
+def jsonl_config(**changes: Any) -> JsonlTaskConfig:
+    values: dict[str, Any] = {
+        "kind": "jsonl",
+        "num_test_problems": None,
+        "question_field": "question",
+        "answer_field": "answer",
+        "solution_field": None,
+        "id_field": None,
+    }
+    return JsonlTaskConfig(**{**_COMMON, **values, **changes})

@@ -1,0 +1,118 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shared_data import data_rows
+
+from vineppo.tasks.extraction import (
+    EXTRACTORS,
+    Extractor,
+    extract_boxed,
+    extract_hash,
+    extract_last_number,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("so 2*600 = 1,200\n#### $1,200.", "1200"),
+        ("####3", "3"),
+        ("#### 1\n#### 2\nmore", "2"),
+        ("#### -7 ", "-7"),
+        ("#####5", "5"),
+        ("#### 3, 5", "3, 5"),
+        ("#### x = 1,000", "x = 1,000"),  # no number, so nothing is normalised
+        ("####\n5", None),
+        ("#### ...", None),
+        ("# 5", None),
+        ("", None),
+    ],
+)
+def test_hash(text: str, expected: str | None) -> None:
+    assert extract_hash(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"hence $\boxed{\frac{1}{2}}$.", r"\frac{1}{2}"),
+        (r"\boxed{1} then \boxed{ 2 }", "2"),
+        (r"\boxed{\boxed{7}}", "7"),
+        (r"\fbox{C}", "C"),
+        (r"is $\boxed 7$.", "7"),
+        (r"is \boxed 12.", "12"),
+        (r"\boxed  {3}", "3"),
+        (r"\boxed{\{1,2\}}", r"\{1,2\}"),
+        (r"\boxed{\left\{ x \right.}", r"\left\{ x \right."),  # an escaped brace needs no partner
+        (r"\boxed{a\\}", r"a\\"),
+        ("\\boxed{a\nb}", "a\nb"),
+        (r"\boxed{1} or \boxed{2", None),
+        (r"\boxed{}", None),
+        (r"\boxed", None),
+        (r"\boxedness{3}", None),
+        ("boxed{3}", None),
+    ],
+)
+def test_boxed(text: str, expected: str | None) -> None:
+    assert extract_boxed(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It costs $1,234.50 in all.", "1234.50"),
+        ("is -3.", "-3"),
+        ("is −3", "-3"),
+        ("-$5 and $-6", "-6"),
+        ("10-3", "3"),  # a minus between numbers subtracts
+        ("x = -3/4", "-3/4"),
+        ("about 75%", "75"),
+        ("about 75\\%.", "75"),
+        (".5 left", ".5"),
+        ("1,2,3", "3"),
+        ("1,23456", "23456"),
+        ("3 H2O, 2nd try, x_1 and v2", "3"),
+        ("50km", "50"),
+        ("答案是5", "5"),
+        ("none", None),
+        ("", None),
+    ],
+)
+def test_last_number(text: str, expected: str | None) -> None:
+    assert extract_last_number(text) == expected
+
+
+@pytest.mark.parametrize("extract", EXTRACTORS.values())
+@given(text=st.text() | st.text(alphabet="\\boxedf{}#$ 0123456789.,-/%\nst"))
+def test_any_text_gives_none_or_a_stripped_nonempty_answer(extract: Extractor, text: str) -> None:
+    answer = extract(text)
+    assert answer is None or (answer and answer == answer.strip())
+
+
+@given(contents=st.text(alphabet="ab{}\\ 1", min_size=1))
+def test_boxed_inverts_boxing(contents: str) -> None:
+    """Every balanced text comes back from its box."""
+    escaped = contents.replace("\\", "").replace("{", "\\{").replace("}", "\\}").strip()
+    nested = f"{{{escaped}}}x"
+    assert extract_boxed(f"so \\boxed{{{nested}}} is it}}") == nested
+
+
+@pytest.mark.parametrize("extract", EXTRACTORS.values())
+@pytest.mark.parametrize(
+    "unit",
+    ["\\boxed{", "\\boxed ", "{", "}", "\\", "1", "1,", "111,", "1/", "-", "$", "1st", "####", " "],
+)
+def test_adversarial_texts_take_linear_time(extract: Extractor, unit: str) -> None:
+    """A quadratic scan of these 100,000 repetitions would take minutes."""
+    start_s = time.process_time()
+    extract(unit * 100_000)
+    extract("\\boxed{" + unit * 100_000)
+    assert time.process_time() - start_s < 2.0
+
+
+def test_boxed_finds_the_published_answers_of_math() -> None:
+    rows = data_rows("math_prm800k_split/test.jsonl")
+    assert len(rows) == 500
+    assert [extract_boxed(row["solution"]) for row in rows] == [row["answer"] for row in rows]

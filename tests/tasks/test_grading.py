@@ -1,0 +1,261 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import comparators
+import pytest
+from shared_data import data_rows
+from task_configs import GRADING
+
+from vineppo.config.schema import GradingConfig
+from vineppo.tasks.grading import Grader
+from vineppo.tasks.worker_pool import PoolClosedError
+from vineppo.types import Problem
+
+SHORT = replace(GRADING, time_limit_s=1.0)
+
+
+def _problem(answer: str, name: str = "p") -> Problem:
+    return Problem(name, "?", answer)
+
+
+def _rewards(grader: Grader, answer: str, extracted_G: list[str]) -> list[float]:
+    futures = [grader.submit(_problem(answer), f"#### {text}", "stop") for text in extracted_G]
+    return [future.result(timeout=60) for future in futures]
+
+
+def test_algebra_is_compared_in_a_worker_and_only_once() -> None:
+    with Grader(GRADING) as grader:
+        answers = [r"\frac{2}{4}", "1/2", "1/3", "1/2", "0.5x"]
+        assert _rewards(grader, "0.5", answers) == [1.0, 1.0, 0.0, 1.0, 0.0]
+        assert grader.metrics() == {
+            "grading/num_graded": 5.0,
+            "grading/no_answer_frac": 0.0,
+            "grading/memo_hit_frac": 1 / 5,
+            "grading/num_timeouts": 0.0,
+            "grading/num_worker_deaths": 0.0,
+            "grading/num_errors": 0.0,
+        }
+        assert _rewards(grader, "0.5", answers) == [1.0, 1.0, 0.0, 1.0, 0.0]
+        assert grader.metrics()["grading/memo_hit_frac"] == 1.0
+
+
+def test_comparisons_in_flight_are_shared() -> None:
+    with Grader(GRADING, comparators.slow) as grader:
+        first = grader.submit(_problem("A"), "#### a", "stop")
+        assert not first.done()
+        assert grader.submit(_problem("A", "another"), "...#### a", "stop") is first
+        assert not first.cancel()
+        assert first.result(timeout=60) == 1.0
+
+
+def test_identical_texts_and_numbers_need_no_worker() -> None:
+    with Grader(GRADING, comparators.fail) as grader:
+        assert _rewards(grader, "18", ["18", "18.0", "17", "$18."]) == [1.0, 1.0, 0.0, 1.0]
+        assert _rewards(grader, "raise", ["raise"]) == [1.0]
+        assert not grader._pool._is_started
+
+
+@pytest.mark.parametrize(
+    ("truncated_reward", "expected"), [(None, [1.0, 0.0]), (0.0, [0.0, 0.0]), (-0.5, [-0.5, -0.5])]
+)
+def test_truncated_responses(truncated_reward: float | None, expected: list[float]) -> None:
+    with Grader(replace(GRADING, truncated_reward=truncated_reward)) as grader:
+        texts = ["#### 18", "#### 1"]
+        rewards = [grader.submit(_problem("18"), text, "length").result() for text in texts]
+        assert rewards == expected
+        assert grader.submit(_problem("18"), "#### 18", "stop").result() == 1.0
+
+
+def test_no_answer_is_wrong_and_counted() -> None:
+    with Grader(GRADING) as grader:
+        rewards = [
+            grader.submit(_problem("18"), text, "stop").result() for text in ("18", "", "#### 18")
+        ]
+        assert rewards == [0.0, 0.0, 1.0]
+        assert grader.metrics()["grading/no_answer_frac"] == pytest.approx(2 / 3)
+        assert grader.metrics()["grading/no_answer_frac"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("compare", "bad", "counter"),
+    [
+        (comparators.hang_in_c, "hang", "grading/num_timeouts"),
+        (comparators.die, "die", "grading/num_worker_deaths"),
+        (comparators.fail, "raise", "grading/num_errors"),
+        (comparators.fail, "exit", "grading/num_errors"),
+    ],
+)
+def test_a_failed_comparison_is_wrong_counted_and_alone(
+    compare: Callable[[str, str], bool], bad: str, counter: str
+) -> None:
+    with Grader(SHORT, compare) as grader:
+        answers = ["a", bad, "b", bad, "A"]
+        assert _rewards(grader, "A", answers) == [1.0, 0.0, 0.0, 0.0, 1.0]
+        metrics = grader.metrics()
+        failures = {name: n for name, n in metrics.items() if name.startswith("grading/num_")}
+        del failures["grading/num_graded"]
+        assert {name for name, n in failures.items() if n} == {counter}
+        assert failures[counter] == 1.0
+
+
+def test_the_limit_is_hard_and_leaves_the_start_of_a_worker_out() -> None:
+    # Imports and parser tables take far longer than this limit, here and after each kill.
+    with Grader(replace(GRADING, time_limit_s=0.2), comparators.hang_in_c) as grader:
+        assert _rewards(grader, "A", ["a"]) == [1.0]
+        start_s = time.monotonic()
+        assert _rewards(grader, "A", ["hang"]) == [0.0]
+        assert time.monotonic() - start_s < 2.0
+        assert _rewards(grader, "B", ["b"]) == [1.0]
+        assert grader.metrics()["grading/num_timeouts"] == 1.0
+
+
+def test_a_worker_killed_while_idle_is_replaced(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    with Grader(GRADING, comparators.pid) as grader:
+        _rewards(grader, str(pids), ["a"])
+        os.kill(int(pids.read_text()), signal.SIGKILL)
+        time.sleep(0.1)
+        _rewards(grader, str(pids), ["b"])
+        assert len(set(pids.read_text().split())) == 2
+        assert grader.metrics()["grading/num_worker_deaths"] == 0.0
+
+
+def test_rewards_do_not_depend_on_order_or_workers() -> None:
+    answers = ["1/2", "2/4", "x", r"\frac{1}{3}", "0.5", "none", "1/2"]
+    rewards = []
+    for num_workers, order in ((1, answers), (2, answers[::-1])):
+        with Grader(replace(GRADING, num_workers=num_workers)) as grader:
+            rewards.append(dict(zip(order, _rewards(grader, r"\frac12", order), strict=True)))
+    assert rewards[0] == rewards[1]
+
+
+def test_close_ends_the_workers_and_what_waits_for_them(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    grader = Grader(replace(GRADING, time_limit_s=60.0), comparators.pid)
+    running, waiting = (
+        grader.submit(_problem(str(pids)), f"#### {text}", "stop") for text in ("hang", "b")
+    )
+    _wait_for(pids.exists)
+    grader.close()
+    for future in (running, waiting):
+        with pytest.raises(PoolClosedError):
+            future.result(timeout=0)
+    assert not _is_running(int(pids.read_text().split()[0]))
+    with pytest.raises(RuntimeError, match="closed"):
+        grader.submit(_problem("18"), "#### 18", "stop")
+
+
+def test_workers_that_cannot_start_are_an_error_not_a_reward() -> None:
+    def local(answer: str, extracted: str) -> bool:
+        return answer == extracted
+
+    with (
+        Grader(GRADING, local) as grader,
+        pytest.raises(RuntimeError, match="grading worker did not start"),
+    ):
+        grader.submit(_problem("A"), "#### a", "stop").result(timeout=60)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_a_hanging_worker_does_not_outlive_its_killed_parent(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = (
+        "import comparators, time; from task_configs import GRADING\n"
+        "from dataclasses import replace\n"
+        "from vineppo.tasks.grading import Grader; from vineppo.types import Problem\n"
+        "grader = Grader(replace(GRADING, time_limit_s=600.0, num_workers=2), comparators.pid)\n"
+        f"for text in ('hang', 'idle'): grader.submit(Problem('', '', {str(pids)!r}), "
+        "f'#### {text}', 'stop')\n"
+        "time.sleep(600)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    parent = subprocess.Popen([sys.executable, "-c", script], env=environment)
+    try:
+        _wait_for(lambda: pids.exists() and pids.read_text().count("\n") == 2)
+        workers = [int(pid) for pid in pids.read_text().split()]
+        assert len(set(workers)) == 2
+        assert all(_is_running(worker) for worker in workers)
+    finally:
+        parent.kill()
+        parent.wait()
+    _wait_for(lambda: not any(_is_running(worker) for worker in workers), limit_s=5.0)
+
+
+def test_workers_import_nothing_heavy() -> None:
+    script = (
+        "import sys; from vineppo.tasks.worker import warm_up; warm_up()\n"
+        "print(sorted({'torch', 'transformers', 'vllm', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def _wait_for(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
+    deadline_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.02)
+
+
+def _is_running(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# Rows of the published verdicts that we judge otherwise, with the reason.
+GSM8K_DISAGREEMENTS = {
+    16: "'The answer is 80 + 150 = 230': the number is right, the published extraction is not",
+    76: "'The answer is 5 bags' is right",
+    908: "'the answer is 30 - 16 = 14' is right",
+    328: "0.02 is not 2; the published grader forgives a factor of 100",
+    413: "2500 is not 25; the same",
+    951: "3 is not 300; the same",
+}
+MATH_DISAGREEMENTS = {
+    25: "1 is not the pair 1,-2",
+    336: "1000(26) is 26000, which math-verify does not see",
+    399: "326.53 is not 326.5; the published grader has a tolerance",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "extraction", "disagreements"),
+    [
+        ("rho-math-1b_gsm8k_test_cot", "last_number", GSM8K_DISAGREEMENTS),
+        ("rho-math-1b_math500_cot", "boxed", MATH_DISAGREEMENTS),
+    ],
+)
+def test_verdicts_on_real_generations(
+    name: str, extraction: Literal["boxed", "last_number"], disagreements: dict[int, str]
+) -> None:
+    rows = data_rows(f"grading/{name}.jsonl")
+    config = GradingConfig(
+        extraction=extraction, num_workers=2, time_limit_s=10.0, truncated_reward=None
+    )
+    with Grader(config) as grader:
+        futures = {}
+        for row in rows:
+            text = row["code"][0]
+            # The published extraction also finds answers outside of a box; ours is strict.
+            if extraction == "boxed" and r"\boxed" not in text:
+                continue
+            futures[row["idx"]] = grader.submit(_problem(row["gt"]), text, "stop")
+        judged = {index: future.result(timeout=60) for index, future in futures.items()}
+        metrics = grader.metrics()
+    published = {row["idx"]: float(row["score"][0]) for row in rows}
+    different = {index for index, reward in judged.items() if reward != published[index]}
+    assert len(judged) > 200
+    assert different == set(disagreements)
+    assert metrics["grading/num_timeouts"] == 0.0

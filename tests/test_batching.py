@@ -1,0 +1,49 @@
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vineppo.batching import collate, length_bucketed, shuffled_minibatches
+from vineppo.types import TrainSequence
+
+
+@given(st.integers(1, 50), st.integers(1, 20), st.integers(0, 5))
+def test_minibatches_are_a_partition(num_sequences, batch_size, seed):
+    minibatches = shuffled_minibatches(num_sequences, batch_size, seed)
+    assert sorted(i for batch in minibatches for i in batch) == list(range(num_sequences))
+    assert all(len(batch) == batch_size for batch in minibatches[:-1])
+
+
+def test_minibatches_depend_on_the_seed_alone():
+    assert shuffled_minibatches(20, 4, 1) == shuffled_minibatches(20, 4, 1)
+    assert shuffled_minibatches(20, 4, 1) != shuffled_minibatches(20, 4, 2)
+
+
+def test_length_bucketed_docstring_example():
+    assert length_bucketed([3, 9, 4, 8], 2) == [[1, 3], [2, 0]]
+
+
+@given(st.lists(st.integers(1, 99), min_size=1, max_size=40), st.integers(1, 9))
+def test_buckets_are_a_partition_of_descending_lengths(lengths, size):
+    buckets = length_bucketed(lengths, size)
+    flat = [i for bucket in buckets for i in bucket]
+    assert sorted(flat) == list(range(len(lengths)))
+    assert [lengths[i] for i in flat] == sorted(lengths, reverse=True)
+
+
+def test_collate_aligns_every_position_with_its_token():
+    batch = collate(
+        [
+            TrainSequence((7, 8), (1, 2, 3), (-0.1, -0.2, -0.3), (-1, -2, -3), (5, 5, 6)),
+            TrainSequence((9,), (4,), (-0.4,), (-4,), (7,)),
+        ],
+        torch.device("cpu"),
+    )
+    assert batch.token_ids_BT.tolist() == [[7, 8, 1, 2, 3], [9, 4, 0, 0, 0]]
+    assert batch.attention_mask_BT.tolist() == [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]
+    assert batch.response_mask_BT.tolist() == [[False, False, True, True, True], [False, True] + [False] * 3]
+    assert batch.token_ids_BT[batch.response_mask_BT].tolist() == [1, 2, 3, 4]
+    torch.testing.assert_close(
+        batch.old_logprobs_BT[batch.response_mask_BT], torch.tensor([-0.1, -0.2, -0.3, -0.4])
+    )
+    assert batch.ref_logprobs_BT[batch.response_mask_BT].tolist() == [-1, -2, -3, -4]
+    assert batch.advantages_BT.tolist() == [[0, 0, 5, 5, 6], [0, 7, 0, 0, 0]]

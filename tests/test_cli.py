@@ -1,0 +1,133 @@
+"""Mistakes of the user: one clear line on stderr, exit status 2, before anything heavy starts."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from vineppo.cli import main
+from vineppo.models import ASSETS
+
+ROWS = [{"q": "1+1", "a": "2"}, {"q": "2+2", "a": "4"}]
+
+
+def jsonl(path: Path, rows) -> Path:
+    path.write_text("".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def fails(configs, tmp_path, capsys):
+    """Runs the demo config with assignments; gives the one line that it fails with."""
+
+    def run(*assignments: str, config: str = "demo_vineppo.jsonnet", run_dir: Path | None = None):
+        where = run_dir or tmp_path / "run"
+        options = [f"--set={assignment}" for assignment in assignments]
+        assert main(["train", str(configs / config), f"--run-dir={where}", *options]) == 2
+        message = capsys.readouterr().err
+        assert message.startswith("vineppo: ")
+        assert message.count("\n") == 1
+        return message
+
+    return run
+
+
+def jsonl_task(configs, train: Path, test: Path) -> str:
+    from vineppo.config.load import load_config, to_dict
+    from vineppo.config.schema import TrainConfig
+
+    task = to_dict(load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), []))["task"]
+    common = {key: task[key] for key in ("prompt", "response_template", "grading")}
+    fields = {"question_field": "q", "answer_field": "a", "solution_field": None, "id_field": None}
+    paths = {"train_path": str(train), "test_path": str(test), "num_test_problems": None}
+    return "task=" + json.dumps({"kind": "jsonl", **common, **paths, **fields})
+
+
+def test_missing_config_file(fails):
+    assert "config file not found" in fails(config="nowhere.jsonnet")
+
+
+def test_jsonl_with_a_broken_row_names_its_number(fails, configs, tmp_path):
+    train = jsonl(tmp_path / "train.jsonl", [*ROWS, '{"q": "3+3", \n'])
+    test = jsonl(tmp_path / "test.jsonl", ROWS)
+    message = fails(jsonl_task(configs, train, test))
+    assert str(train) in message
+    assert "row 3" in message
+
+
+def test_empty_task(fails, configs, tmp_path):
+    train, test = jsonl(tmp_path / "train.jsonl", ROWS), jsonl(tmp_path / "test.jsonl", [])
+    assert str(test) in fails(jsonl_task(configs, train, test))
+
+
+def test_missing_data_file(fails, configs, tmp_path):
+    train = jsonl(tmp_path / "train.jsonl", ROWS)
+    assert "nowhere.jsonl" in fails(jsonl_task(configs, train, tmp_path / "nowhere.jsonl"))
+
+
+def test_fewer_problems_than_prompts(fails, configs, tmp_path):
+    file = jsonl(tmp_path / "train.jsonl", ROWS)
+    message = fails(jsonl_task(configs, file, file))
+    assert "rollouts.num_prompts must be at most the number of train problems, 2, got 32" in message
+
+
+def test_model_directory_without_weights(fails, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(ASSETS / "arithmetic_short", model)
+    (model / "model.safetensors").unlink()
+    assert f"model directory without weights (*.safetensors, *.bin): {model}" in fails(
+        f"model.path={model}"
+    )
+    (model / "config.json").unlink()
+    assert f"model directory without config.json: {model}" in fails(f"model.path={model}")
+
+
+def test_damaged_weights(fails, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(ASSETS / "arithmetic_short", model)
+    (model / "model.safetensors").write_bytes(b"no weights")
+    assert f"model {model} cannot be loaded" in fails(f"model.path={model}")
+
+
+def test_missing_model_directory_and_unknown_embedded_name(fails):
+    assert "model directory not found: ./nowhere" in fails("model.path=./nowhere")
+    assert "embedded:arithmetic_short" in fails("model.path=embedded:chess")
+
+
+def test_hub_model_without_a_network(fails):
+    assert "model nobody/nothing cannot be loaded" in fails("model.path=nobody/nothing")
+
+
+def test_unwritable_run_directory(fails, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert str(tmp_path / "file") in fails(run_dir=tmp_path / "file" / "run")
+
+
+def test_directory_that_is_no_run(fails, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/thesis.tex").write_text("precious")
+    assert "holds no run" in fails()
+    assert (tmp_path / "run/thesis.tex").read_text() == "precious"
+
+
+def test_failed_start_leaves_no_run_behind(fails, tmp_path):
+    fails("model.path=./nowhere")
+    assert not (tmp_path / "run").exists()
+
+
+def test_dry_run_prints_the_resolved_config(configs, capsys):
+    path = str(configs / "demo_vineppo.jsonnet")
+    assert main(["train", path, "--dry-run", "--set", "seed=5"]) == 0
+    assert json.loads(capsys.readouterr().out)["seed"] == 5
+
+
+def test_evaluate_refuses_what_is_no_run(tmp_path, capsys):
+    assert main(["evaluate", str(tmp_path)]) == 2
+    assert "not a run directory" in capsys.readouterr().err
+
+
+def test_unknown_command_is_a_mistake_of_the_user():
+    with pytest.raises(SystemExit) as exit_status:
+        main(["trane"])
+    assert exit_status.value.code == 2

@@ -1,0 +1,58 @@
+import math
+from itertools import combinations
+
+import pytest
+
+from vineppo.metrics import (
+    evaluation_summary,
+    kl_metrics,
+    logprob_gap_metrics,
+    pass_at_k,
+    reward_metrics,
+    value_metrics,
+)
+from vineppo.types import Problem, Rollout, StateValue
+
+
+def rollout(problem, reward):
+    return Rollout(Problem(problem, "", ""), 0, (1,), (2,), (-0.1,), "stop", "", reward)
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(4, 1, 2), (6, 0, 3), (6, 6, 1), (7, 3, 4), (5, 4, 5)])
+def test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample(n, c, k):
+    subsets = list(combinations([True] * c + [False] * (n - c), k))
+    assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+
+
+def test_evaluation_summary():
+    summary = evaluation_summary([0, 3, 6], 6)
+    assert set(summary) == {"pass@1", "pass@1_stderr", "pass@2", "pass@4", "pass@6"}
+    assert summary["pass@1"] == pytest.approx(0.5)
+    assert summary["pass@6"] == pytest.approx(2 / 3)
+    # Sample deviation of (0, 0.5, 1) is 0.5; its mean's standard error 0.5/√3.
+    assert summary["pass@1_stderr"] == pytest.approx(0.5 / math.sqrt(3))
+
+
+def test_reward_metrics():
+    rollouts = [rollout("a", 1.0), rollout("a", 1.0), rollout("b", 0.0), rollout("b", 1.0)]
+    found = reward_metrics(rollouts)
+    assert found["reward/mean"] == 0.75
+    assert found["reward/std"] == pytest.approx(math.sqrt(0.1875))
+    assert found["reward/group_all_equal_frac"] == 0.5
+
+
+def test_value_metrics():
+    found = value_metrics([StateValue((1.0, 0.0), 5), StateValue((1.0, 1.0), 0)], 2)
+    assert found["values/mean"] == 0.75
+    assert found["values/num_states"] == 2
+    assert found["values/num_continuations"] == 2
+    assert found["values/all_equal_frac"] == 0.5
+
+
+def test_gap_and_kl_are_over_tokens_not_over_rollouts():
+    gap = logprob_gap_metrics([[-1.0], [-1.0, -1.0, -1.0]], [[-1.4], [-1.0, -1.0, -1.0]])
+    assert gap["rollout/engine_logprob_gap_mean"] == pytest.approx(0.1)
+    assert gap["rollout/engine_logprob_gap_max"] == pytest.approx(0.4)
+    kl = kl_metrics([[0.4], [0.0, 0.0, 0.0]], 0.001)
+    assert kl["kl/ref"] == pytest.approx(0.1)
+    assert kl["kl/ref_per_sequence"] == pytest.approx(0.2)

@@ -1,0 +1,157 @@
+"""One update of the real policy under DeepSpeed: what may and what may not change its result."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+
+from vineppo.batching import collate
+from vineppo.config.load import load_config
+from vineppo.config.schema import TrainConfig
+from vineppo.models import TokenLogprobs, load_model
+from vineppo.policy import Policy
+from vineppo.trainer import response_logprobs, update_policy
+from vineppo.types import Problem, Rollout, TrainSequence
+
+MODEL = "embedded:arithmetic_short"
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def config(configs):
+    return load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
+
+
+def sequences(count, seed=0, num_ids=15):
+    """Random tokens of random lengths, off-policy enough for the clip to bite."""
+    stream = random.Random(seed)
+    found = []
+    for _ in range(count):
+        lengths = stream.randrange(3, 9), stream.randrange(4, 30)
+        prompt, response = (tuple(stream.randrange(num_ids) for _ in range(n)) for n in lengths)
+        old, ref = (tuple(stream.uniform(-4, 0) for _ in response) for _ in range(2))
+        advantages = tuple(stream.gauss(0, 1) for _ in response)
+        found.append(TrainSequence(prompt, response, old, ref, advantages))
+    return found
+
+
+def build(config, **changes):
+    optimization = replace(config.optimization, learning_rate=1e-3, max_mean_ratio=None, **changes)
+    loaded = load_model(MODEL, "float32", "sdpa")
+    return Policy(loaded, optimization, gradient_checkpointing=False), optimization
+
+
+def weights_after(config, found, num_iterations=1, **changes):
+    policy, optimization = build(config, **changes)
+    for iteration in range(1, num_iterations + 1):
+        metrics = update_policy(
+            policy, found, optimization, config.reference, config.sampling, 0, iteration, 10
+        )
+    return torch.cat([w.flatten().clone() for _, w in policy.named_weights()]), metrics
+
+
+def relative(a, b):
+    return ((a - b).norm() / b.norm()).item()
+
+
+def test_micro_batch_size_does_not_change_the_update(config):
+    found = sequences(24)
+    start = torch.cat([w.flatten().clone() for _, w in build(config)[0].named_weights()])
+    whole, metrics = weights_after(config, found, batch_size=24, micro_batch_size=24)
+    assert relative(whole, start) > 1e-3
+    assert 0 < metrics["policy/clip_frac"] < 1
+    for size in (1, 4, 7):
+        weights, split = weights_after(config, found, batch_size=24, micro_batch_size=size)
+        assert relative(weights, whole) < 1e-5
+        for name, value in metrics.items():
+            assert split[name] == pytest.approx(value, rel=1e-4), name
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_zero_stage_does_not_change_the_update(config, stage):
+    found = sequences(8)
+    plain, _ = weights_after(config, found, batch_size=8, micro_batch_size=4)
+    sharded, _ = weights_after(config, found, batch_size=8, micro_batch_size=4, zero_stage=stage)
+    assert relative(sharded, plain) < 1e-5
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_a_skipped_update_leaves_no_trace(config, stage):
+    """With the outlier update skipped, the next one is as if it had never been."""
+    found, outlier = sequences(8), sequences(8, seed=1)
+    expected, _ = weights_after(config, found, batch_size=8, micro_batch_size=4, zero_stage=stage)
+    policy, optimization = build(config, batch_size=8, micro_batch_size=4, zero_stage=stage)
+    arguments = (config.reference, config.sampling, 0, 1, 10)
+    guarded = replace(optimization, max_mean_ratio=1e-6)
+    metrics = update_policy(policy, outlier, guarded, *arguments)
+    assert metrics["policy/skipped_updates"] == optimization.num_epochs
+    update_policy(policy, found, optimization, *arguments)
+    found_weights = torch.cat([w.flatten() for _, w in policy.named_weights()])
+    assert relative(found_weights, expected) < 1e-7
+
+
+def test_state_round_trip_is_exact(config, tmp_path):
+    """Train, save, train on; a fresh policy that loads the state trains on to the same bits."""
+    found = sequences(16)
+    policy, optimization = build(config, batch_size=8)
+    arguments = (optimization, config.reference, config.sampling, 0)
+    update_policy(policy, found, *arguments, 1, 10)
+    policy.save_state(tmp_path)
+    update_policy(policy, found, *arguments, 2, 10)
+    other, _ = build(config, batch_size=8)
+    other.load_state(tmp_path)
+    update_policy(other, found, *arguments, 2, 10)
+    for (_, a), (_, b) in zip(policy.named_weights(), other.named_weights(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_gradient_checkpointing_and_chunked_projection_change_nothing(config, monkeypatch):
+    found = sequences(8)
+    plain, _ = weights_after(config, found, batch_size=8)
+    monkeypatch.setattr("vineppo.models.CHUNK_LOGITS", 300)  # 16 positions of 19 ids at a time
+    optimization = replace(config.optimization, learning_rate=1e-3, max_mean_ratio=None, batch_size=8)
+    policy = Policy(load_model(MODEL, "float32", "sdpa"), optimization, gradient_checkpointing=True)
+    update_policy(policy, found, optimization, config.reference, config.sampling, 0, 1, 10)
+    checkpointed = torch.cat([w.flatten() for _, w in policy.named_weights()])
+    assert relative(checkpointed, plain) < 1e-5
+
+
+def test_logprobs_are_of_the_tempered_policy_without_padded_ids():
+    """Against log_softmax written out, with a vocabulary cut below the model's."""
+    loaded = load_model(MODEL, "float32", "sdpa")
+    num_ids, temperature = 15, 0.7
+    found = sequences(3, num_ids=num_ids)
+    batch = collate(found, CPU)
+    with torch.no_grad():
+        logprobs_BT, entropy_BT = TokenLogprobs(loaded.model, num_ids)(batch, temperature)
+        for row, sequence in enumerate(found):
+            ids = torch.tensor([*sequence.prompt_ids, *sequence.response_ids])
+            logits_TV = loaded.model(ids[None]).logits[0, :-1, :num_ids] / temperature
+            table_TV = torch.log_softmax(logits_TV, -1)[len(sequence.prompt_ids) - 1 :]
+            expected_T = table_TV.gather(1, ids[len(sequence.prompt_ids) :, None]).squeeze(1)
+            mask_T = batch.response_mask_BT[row]
+            torch.testing.assert_close(logprobs_BT[row][mask_T], expected_T, atol=1e-5, rtol=1e-5)
+            entropy_T = -(table_TV.exp() * table_TV).sum(-1)
+            torch.testing.assert_close(entropy_BT[row][mask_T], entropy_T, atol=1e-5, rtol=1e-5)
+            assert logprobs_BT[row][~mask_T].abs().max() == 0
+
+
+def test_response_logprobs_do_not_depend_on_company():
+    """Permuted and batched otherwise, every rollout keeps its log-probabilities."""
+    loaded = load_model(MODEL, "float32", "sdpa")
+    forward = TokenLogprobs(loaded.model, len(loaded.tokenizer))
+
+    @torch.no_grad()
+    def logprobs(batch, temperature):
+        return forward(batch, temperature)[0]
+
+    rollouts = [
+        Rollout(Problem(str(i), "", ""), 0, s.prompt_ids, s.response_ids, (), "stop", "", 0.0)
+        for i, s in enumerate(sequences(9))
+    ]
+    one = response_logprobs(logprobs, rollouts, 9, 0.9, CPU)
+    other = response_logprobs(logprobs, rollouts[::-1], 2, 0.9, CPU)[::-1]
+    for a, b in zip(one, other, strict=True):
+        assert a == pytest.approx(b, abs=1e-5)
+    assert [len(a) for a in one] == [len(r.response_ids) for r in rollouts]

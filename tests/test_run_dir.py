@@ -1,0 +1,329 @@
+"""Run directories: what is written is read back, and no crash or full disk leaves half a file."""
+
+import doctest
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from vineppo import metrics_log, run_dir
+from vineppo.environment import describe_source
+from vineppo.errors import UserError
+from vineppo.run_dir import RunDir
+from vineppo.run_rows import rollout_rows, value_rows
+from vineppo.types import Problem, Rollout, StateValue, StepSpan
+
+CONFIG = {
+    "name": "x",
+    "num_iterations": 10,
+    "optimization": {"learning_rate": 1e-5, "betas": [0.9, 0.999]},
+    "critic": None,
+}
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def make_rollout(index=0):
+    return Rollout(
+        problem=Problem("gsm8k/train/7", "1+1?", "2"),
+        rollout_index=index,
+        prompt_ids=(1, 2, 3),
+        response_ids=(4, 5, 6, 7, 0),
+        logprobs_T=(-0.5, -0.25, -1.0, -2.0, 0.0),
+        finish_reason="stop",
+        text="é 😀\nx\x00",
+        reward=1.0,
+    )
+
+
+SPANS_S = (StepSpan(0, 2), StepSpan(2, 5))
+VALUES_S = (StateValue((1.0, 0.0, 1.0), num_tokens=41), StateValue((0.0,), num_tokens=0))
+
+
+def run_python(code, *arguments):
+    """A child that imports the package; the caller waits for it or kills it."""
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_new_directory_describes_itself(tmp_path):
+    opened = RunDir.open(tmp_path / "runs" / "x", CONFIG)
+    assert opened.read_config() == CONFIG
+    environment = opened.read_environment()
+    assert environment["command"] == sys.argv
+    assert environment["packages"]["torch"]
+    assert environment["hardware"]["num_cores"] == os.cpu_count()
+    assert environment["hardware"]["memory_gib"] > 0
+    assert environment["resumed"] == []
+
+
+def test_going_on_keeps_the_first_environment_and_adds_one_that_differs(tmp_path, monkeypatch):
+    first = RunDir.open(tmp_path, CONFIG).read_environment()
+    assert RunDir.open(tmp_path, CONFIG).read_environment() == first
+    monkeypatch.setattr(sys, "argv", ["another", "command"])
+    for _ in range(2):
+        environment = RunDir.open(tmp_path, CONFIG).read_environment()
+        assert [later["command"] for later in environment["resumed"]] == [["another", "command"]]
+        assert environment | {"resumed": []} == first
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "y"}, 'name is "x" there, "y" here'),
+        (
+            {"optimization": {"learning_rate": 3e-5, "betas": [0.9, 0.999]}},
+            "optimization.learning_rate is 1e-05 there, 3e-05 here",
+        ),
+        (
+            {"optimization": {"betas": [0.9]}},
+            "optimization.betas is [0.9, 0.999] there, [0.9] here",
+        ),
+        ({"critic": {"path": "p"}}, 'critic is null there, {"path": "p"} here'),
+        ({"seed": 1}, "seed is missing there, 1 here"),
+    ],
+)
+def test_a_directory_of_another_config_is_refused(tmp_path, change, message):
+    RunDir.open(tmp_path, CONFIG)
+    with pytest.raises(UserError) as refusal:
+        RunDir.open(tmp_path, CONFIG | change)
+    assert str(refusal.value) == f"{tmp_path} holds a run of another config: {message}"
+
+
+def test_a_key_that_only_the_directory_has_is_named(tmp_path):
+    RunDir.open(tmp_path, CONFIG)
+    with pytest.raises(UserError, match="critic is null there, missing here"):
+        RunDir.open(tmp_path, {key: value for key, value in CONFIG.items() if key != "critic"})
+
+
+def test_a_config_with_tuples_is_the_config_it_was_written_from(tmp_path):
+    config = {"betas": (0.9, 0.999)}
+    RunDir.open(tmp_path, config)
+    assert RunDir.open(tmp_path, config).read_config() == {"betas": [0.9, 0.999]}
+
+
+def test_what_is_no_run_directory_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(UserError, match=r"is not empty and holds no run \(no config\.json\)"):
+        RunDir.open(tmp_path, CONFIG)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_path_that_cannot_be_is_one_clear_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=f"cannot create {tmp_path}/file: File exists"):
+        RunDir.open(tmp_path / "file", CONFIG)
+    with pytest.raises(UserError, match=f"cannot create {tmp_path}/file/x: Not a directory"):
+        RunDir.open(tmp_path / "file" / "x", CONFIG)
+    with pytest.raises(UserError, match="cannot create /proc/x: No such file or directory"):
+        RunDir.open("/proc/x", CONFIG)
+
+
+def test_a_damaged_config_is_one_clear_line(tmp_path):
+    (tmp_path / "config.json").write_text('{"name": ')
+    with pytest.raises(UserError, match=r"config\.json is no JSON file"):
+        RunDir.open(tmp_path, CONFIG)
+
+
+def test_metrics_are_strict_json_and_come_back(tmp_path):
+    opened = RunDir.open(tmp_path, CONFIG)
+    opened.append_metrics({"reward/mean": math.nan, "iteration": 1, "kl/ref": -math.inf})
+    opened.append_metrics({"iteration": 2, "reward/mean": 0.1})
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert lines[0] == '{"iteration": 1, "reward/mean": null, "kl/ref": null}'
+    assert opened.read_metrics()[1] == {"iteration": 2, "reward/mean": 0.1}
+
+
+def test_an_iteration_is_never_written_twice(tmp_path):
+    RunDir.open(tmp_path, CONFIG).append_metrics({"iteration": 3})
+    reopened = RunDir.open(tmp_path, CONFIG)
+    with pytest.raises(ValueError, match="iteration must be greater than 3, got 3"):
+        reopened.append_metrics({"iteration": 3})
+    reopened.truncate_metrics(2)
+    reopened.append_metrics({"iteration": 3})
+    assert [row["iteration"] for row in reopened.read_metrics()] == [3]
+
+
+def test_half_a_line_is_neither_read_nor_continued(tmp_path):
+    opened = RunDir.open(tmp_path, CONFIG)
+    (tmp_path / "metrics.jsonl").write_text('{"iteration": 1}\n{"iteration": 2, "rew')
+    assert opened.read_metrics() == [{"iteration": 1}]
+    opened.append_metrics({"iteration": 2})
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"iteration": 1}\n{"iteration": 2}\n'
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"iteration": 1}\n{"iteration":\n')
+    with pytest.raises(UserError, match=r"metrics\.jsonl, line 2 must be the metrics"):
+        RunDir(tmp_path).read_metrics()
+
+
+def test_rollouts_and_values_come_back_as_they_were(tmp_path):
+    opened = RunDir.open(tmp_path, CONFIG)
+    rollouts = [make_rollout(0), make_rollout(1)]
+    spans, values = [SPANS_S, SPANS_S], [VALUES_S, VALUES_S]
+    opened.write_rollouts(10, rollout_rows(rollouts, spans, [[0.5, -0.25], [0.0, 1.0]]))
+    opened.write_values(10, value_rows(rollouts, spans, values, [[0.125, 0.5], [0.25, 0.75]]))
+    opened.write_values(11, value_rows(rollouts, spans, values, None))
+
+    row = opened.read_rollouts(10)[1]
+    assert row == {
+        "problem_id": "gsm8k/train/7",
+        "rollout_index": 1,
+        "prompt_ids": [1, 2, 3],
+        "response_ids": [4, 5, 6, 7, 0],
+        "logprobs": [-0.5, -0.25, -1.0, -2.0, 0.0],
+        "text": "é 😀\nx\x00",
+        "reward": 1.0,
+        "finish_reason": "stop",
+        "step_starts": [0, 2],
+        "advantages_S": [0.0, 1.0],
+    }
+    assert opened.read_values(10)[3] == {
+        "problem_id": "gsm8k/train/7",
+        "rollout_index": 1,
+        "step_index": 1,
+        "prefix_length": 2,
+        "returns_K": [0.0],
+        "num_tokens": 0,
+        "critic_value": 0.75,
+    }
+    assert [row["critic_value"] for row in opened.read_values(11)] == [None] * 4
+    schema = pq.read_schema(tmp_path / "values" / "iter_000011.parquet")
+    assert str(schema.field("critic_value").type) == "float"
+    assert str(schema.field("returns_K").type.value_type) == "float"
+
+
+def test_rows_of_other_columns_or_lengths_are_our_mistake(tmp_path):
+    rows = rollout_rows([make_rollout()], [SPANS_S], [[0.5, -0.25]])
+    with pytest.raises(ValueError, match="columns must be"):
+        RunDir(tmp_path).write_rollouts(1, [rows[0] | {"extra": 1}])
+    with pytest.raises(ValueError, match="zip"):
+        rollout_rows([make_rollout()], [SPANS_S], [[0.5]])
+
+
+def test_half_a_table_is_one_clear_line(tmp_path):
+    opened = RunDir.open(tmp_path, CONFIG)
+    opened.write_rollouts(1, rollout_rows([make_rollout()], [SPANS_S], [[0.5, -0.25]]))
+    path = tmp_path / "rollouts" / "iter_000001.parquet"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(UserError, match=f"{path} is no complete parquet file: ") as refusal:
+        opened.read_rollouts(1)
+    assert "\n" not in str(refusal.value)
+    with pytest.raises(UserError, match=r"cannot read .*iter_000002\.parquet: No such file"):
+        opened.read_rollouts(2)
+
+
+def test_discard_after_removes_later_iterations_only(tmp_path):
+    opened = RunDir.open(tmp_path, CONFIG)
+    for iteration in (0, 2, 3):
+        opened.write_evaluation(iteration, {"pass@1": 0.5})
+        opened.write_values(iteration, [])
+        opened.write_rollouts(iteration, [])
+        opened.append_metrics({"iteration": iteration + 1})
+    opened.discard_after(2)
+    for kind in ("evaluations", "values", "rollouts"):
+        assert opened.iterations(kind) == [0, 2]
+    assert [row["iteration"] for row in opened.read_metrics()] == [1]
+
+
+WRITE_FOREVER = """
+import sys
+from vineppo.run_dir import RunDir
+run = RunDir.open(sys.argv[1], {"name": "x"})
+print("ready", flush=True)
+for iteration in range(1, 10**9):
+    run.append_metrics({"iteration": iteration, "text": "x" * 20_000})
+    run.write_evaluation(iteration % 3, {"text": "y" * 200_000})
+"""
+
+
+def test_a_killed_writer_leaves_only_whole_files(tmp_path):
+    path = tmp_path / "run"
+    child = run_python(WRITE_FOREVER, path)
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    child.send_signal(signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+
+    leftover = path / "evaluations" / ".iter_000001.json.1.vineppo-tmp"
+    leftover.write_text("half")
+    opened = RunDir.open(path, {"name": "x"})
+    rows = opened.read_metrics()
+    assert [row["iteration"] for row in rows] == list(range(1, len(rows) + 1))
+    assert len(rows) > 3
+    assert {len(opened.read_evaluation(i)["text"]) for i in (0, 1, 2)} == {200_000}
+    assert not list(path.rglob("*.vineppo-tmp"))
+    opened.append_metrics({"iteration": len(rows) + 1})
+    assert len(opened.read_metrics()) == len(rows) + 1
+
+
+FILL_THE_DISK = """
+import resource, sys
+from vineppo.errors import UserError
+from vineppo.run_dir import RunDir
+run = RunDir.open(sys.argv[1], {"name": "x"})
+run.append_metrics({"iteration": 1})
+# Past this size the system refuses to let any file grow; Python ignores SIGXFSZ.
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+for write in (
+    lambda: run.append_metrics({"iteration": 2, "text": "x" * 2000}),
+    lambda: run.write_evaluation(1, {"text": "y" * 2000}),
+):
+    try:
+        write()
+    except UserError as error:
+        print(error)
+run.append_metrics({"iteration": 2})
+"""
+
+
+def test_a_full_disk_is_the_users_to_mend_and_leaves_only_whole_files(tmp_path):
+    child = run_python(FILL_THE_DISK, tmp_path / "run")
+    output, _ = child.communicate()
+    assert child.returncode == 0
+    first, second = output.splitlines()
+    assert first == f"cannot write {tmp_path}/run/metrics.jsonl: File too large"
+    assert second == f"cannot write {tmp_path}/run/evaluations/iter_000001.json: File too large"
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text()
+    assert lines == '{"iteration": 1}\n{"iteration": 2}\n'
+    assert list((tmp_path / "run" / "evaluations").iterdir()) == []
+
+
+def test_reading_needs_no_torch():
+    code = "import sys, vineppo.run_dir; print([m for m in ('torch', 'vllm') if m in sys.modules])"
+    output, _ = run_python(code).communicate()
+    assert output == "[]\n"
+
+
+def test_the_source_is_known_only_at_the_top_of_a_checkout(tmp_path):
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    commit = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
+    assert describe_source(tmp_path) == {"commit": commit, "is_dirty": False}
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "new.py").write_text("")
+    assert describe_source(tmp_path) == {"commit": commit, "is_dirty": True}
+    assert describe_source(tmp_path / "site-packages") is None
+
+
+@pytest.mark.parametrize("module", [run_dir, metrics_log])
+def test_the_examples_of_the_docstrings_hold(module):
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_every_file_is_valid_json(tmp_path):
+    opened = RunDir.open(tmp_path, CONFIG | {"name": "ü\udce9"})
+    opened.write_evaluation(0, {"pass@1": math.nan})
+    for path in tmp_path.rglob("*.json"):
+        json.loads(path.read_bytes().decode("utf-8"), parse_constant=pytest.fail)

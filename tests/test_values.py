@@ -1,0 +1,158 @@
+"""Vine values and advantages against a policy whose values are known in closed form."""
+
+import math
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+from random_walk import (
+    TOKENIZER,
+    TOP,
+    RandomWalkEngine,
+    gamblers_ruin,
+    problem,
+    prompt_ids,
+    value,
+)
+
+from vineppo.config.schema import GradingConfig, LinesSegmenter, SamplingConfig, VineCredit
+from vineppo.experience import Experience, gather_experience
+from vineppo.progress import Progress
+from vineppo.rollouts import Prompt, Sampler
+from vineppo.segment import build_segmenter
+from vineppo.tasks.grading import Grader
+
+GRADING = GradingConfig("hash", 1, 10.0, 0.0)
+CREDIT = VineCredit("vine", 4, LinesSegmenter("lines"), "share")
+SHORT, LONG = 11, 400  # token budgets: many walks are cut off; next to none is
+STARTS = (1, 2, 3)
+
+
+def gather(
+    max_tokens: int, seed: int, credit: VineCredit = CREDIT, num_samples: int = 6
+) -> tuple[Experience, RandomWalkEngine]:
+    engine = RandomWalkEngine()
+    prompts_P = [Prompt(problem(start), prompt_ids(start)) for start in STARTS]
+    sampling = SamplingConfig(1.0, 1.0, max_tokens)
+    with Grader(GRADING) as grader, Progress(1, 0, 0.0) as progress:
+        sampler = Sampler(engine, grader, TOKENIZER, sampling, seed)
+        experience = gather_experience(
+            sampler, prompts_P, num_samples, credit, build_segmenter(credit.segmenter), 1, progress
+        )
+    return experience, engine
+
+
+def true_values(experience: Experience, index: int, max_tokens: int) -> list[float]:
+    """V(s_0) … V(s_S) of a rollout; the last is its reward."""
+    rollout, spans = experience.rollouts[index], experience.spans_S[index]
+    values = []
+    for span in spans:
+        prefix = (*rollout.prompt_ids, *rollout.response_ids[: span.start])
+        position = int(TOKENIZER.decode([prefix[-2]]))
+        values.append(value(position, max_tokens - span.start))
+    return [*values, rollout.reward]
+
+
+def test_recursion_tends_to_gamblers_ruin():
+    for start in range(TOP + 1):
+        assert value(start, LONG) == pytest.approx(gamblers_ruin(start), abs=1e-6)
+
+
+@pytest.mark.parametrize("max_tokens", [SHORT, LONG])
+@pytest.mark.parametrize("identical_prefixes", ["share", "union", "separate"])
+def test_values_and_advantages_are_unbiased(max_tokens, identical_prefixes):
+    """Mean error within 4 standard errors of 0, clustered by run; a wrong budget would be 0.05 off.
+
+    Errors of rollouts that share states are correlated, those of runs with different seeds are not.
+    """
+    credit = replace(CREDIT, identical_prefixes=identical_prefixes)
+    value_errors, advantage_errors = [], []
+    for seed in range(60):
+        experience, _ = gather(max_tokens, seed, credit)
+        errors = defaultdict(list)
+        for index, advantages in enumerate(experience.advantages_S(credit)):
+            truth = true_values(experience, index, max_tokens)
+            for step, (estimate, advantage) in enumerate(
+                zip(experience.values_S[index], advantages, strict=True)
+            ):
+                errors["value"].append(estimate.mean - truth[step])
+                errors["advantage"].append(advantage - (truth[step + 1] - truth[step]))
+        # A sum over the run, not a mean: the number of steps depends on the outcome.
+        value_errors.append(sum(errors["value"]))
+        advantage_errors.append(sum(errors["advantage"]))
+    for sums in (value_errors, advantage_errors):
+        mean = sum(sums) / len(sums)
+        variance = sum((x - mean) ** 2 for x in sums) / (len(sums) - 1)
+        assert abs(mean) < 4 * math.sqrt(variance / len(sums))
+
+
+@pytest.mark.parametrize("max_tokens", [SHORT, LONG])
+def test_advantages_sum_to_reward_minus_first_value(max_tokens):
+    experience, _ = gather(max_tokens, seed=7)
+    reasons = {rollout.finish_reason for rollout in experience.rollouts}
+    assert reasons == ({"stop", "length"} if max_tokens == SHORT else {"stop"})
+    for rollout, values, advantages in zip(
+        experience.rollouts, experience.values_S, experience.advantages_S(CREDIT), strict=True
+    ):
+        assert sum(advantages) == pytest.approx(rollout.reward - values[0].mean)
+
+
+def test_truncated_rollout_has_no_reward_and_no_end_token_appended():
+    experience, _ = gather(SHORT, seed=7)
+    truncated = [r for r in experience.rollouts if r.finish_reason == "length"]
+    assert truncated
+    for rollout in truncated:
+        assert rollout.reward == 0.0
+        assert len(rollout.response_ids) == SHORT
+        assert rollout.response_ids[-1] != TOKENIZER.eos_token_id
+
+
+def test_continuations_get_the_remaining_budget_and_the_sampled_ids():
+    experience, engine = gather(SHORT, seed=3)
+    prefixes = {
+        (*rollout.prompt_ids, *rollout.response_ids[: span.start])
+        for rollout, spans in zip(experience.rollouts, experience.spans_S, strict=True)
+        for span in spans
+    }
+    values_requests = engine.requests[len(experience.rollouts) :]
+    assert {request.prefix_ids for request in values_requests} == prefixes
+    for request in values_requests:
+        assert len(request.prefix_ids) + request.max_tokens == len(prompt_ids(1)) + SHORT
+
+
+def test_every_request_has_a_seed_of_its_own():
+    _, engine = gather(SHORT, seed=3)
+    seeds = [request.seed for request in engine.requests]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_identical_prefixes_are_sampled_once():
+    experience, engine = gather(SHORT, seed=3)
+    distinct = {
+        (rollout.problem.id, rollout.response_ids[: span.start])
+        for rollout, spans in zip(experience.rollouts, experience.spans_S, strict=True)
+        for span in spans
+    }
+    assert experience.num_continuations == CREDIT.num_continuations * len(distinct)
+    assert len(engine.requests) == len(experience.rollouts) + experience.num_continuations
+    first = [values[0] for values in experience.values_S[:6]]
+    assert len({value.returns_K for value in first}) == 1
+    assert [value.num_tokens > 0 for value in first] == [True] + [False] * 5
+
+
+def test_union_and_separate_sample_every_rollouts_own():
+    for kind, num_returns in (("union", 6 * 4), ("separate", 4)):
+        credit = replace(CREDIT, identical_prefixes=kind)
+        experience, _ = gather(SHORT, 3, credit)
+        num_states = sum(map(len, experience.spans_S))
+        assert experience.num_continuations == 4 * num_states
+        assert len(experience.values_S[0][0].returns_K) == num_returns
+
+
+def test_tokens_of_values_are_counted_once():
+    experience, engine = gather(LONG, seed=5)
+    counted = sum(value.num_tokens for values in experience.values_S for value in values)
+    from random_walk import sample
+
+    sampled = sum(len(sample(r)) for r in engine.requests[len(experience.rollouts) :])
+    assert counted == sampled

@@ -1,0 +1,1 @@
+"""VinePPO: Monte-Carlo credit assignment for reinforcement learning of language models."""

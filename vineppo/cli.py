@@ -1,0 +1,101 @@
+"""The command line. Exit status: 0 done, 2 the user's mistake (one line), 1 anything else."""
+
+import argparse
+import errno
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from vineppo.errors import UserError
+
+USER_ERRNOS = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = build_parser().parse_args(arguments)
+    quiet_libraries()
+    try:
+        options.run(options)
+    except UserError as error:
+        print(f"vineppo: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno not in USER_ERRNOS:
+            raise
+        print(f"vineppo: {error.filename or 'writing'}: {error.strerror}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="vineppo", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, text in (
+        ("train", "reinforcement learning from a config"),
+        ("sft", "supervised fine-tuning from a config"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("config", metavar="CONFIG.jsonnet")
+        command.add_argument("--run-dir", type=Path, help="default: runs/NAME of the config")
+        add_set(command)
+        command.add_argument(
+            "--dry-run", action="store_true", help="print the resolved config and stop"
+        )
+        command.set_defaults(run=run_config, command=name)
+    command = commands.add_parser("evaluate", help="pass@k of a run's checkpoints")
+    command.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    command.add_argument(
+        "--checkpoints", default="last", metavar="all|last|N,N…", help="default: last"
+    )
+    add_set(command)
+    command.set_defaults(run=run_evaluate)
+    return parser
+
+
+def add_set(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--set", action="append", default=[], metavar="dotted.key=value", dest="assignments"
+    )
+
+
+def run_config(options: argparse.Namespace) -> None:
+    from vineppo.config.load import load_config, to_dict
+    from vineppo.config.schema import SftConfig, TrainConfig
+
+    is_sft = options.command == "sft"
+    config = load_config(SftConfig if is_sft else TrainConfig, options.config, options.assignments)
+    if options.dry_run:
+        print(json.dumps(to_dict(config), indent=2))
+        return
+    directory = options.run_dir or Path("runs") / config.name
+    if isinstance(config, SftConfig):
+        from vineppo.sft import sft
+
+        sft(config, directory)
+    else:
+        from vineppo.train import train
+
+        train(config, directory)
+
+
+def run_evaluate(options: argparse.Namespace) -> None:
+    from vineppo.evaluate import evaluate_run
+
+    evaluate_run(options.run_dir, options.checkpoints, options.assignments)
+
+
+def quiet_libraries() -> None:
+    """Before any of them is imported: their chatter would bury ours. Set variables are kept."""
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("DS_LOG_LEVEL", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    warnings.filterwarnings("ignore")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

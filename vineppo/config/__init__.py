@@ -1,0 +1,1 @@
+"""Configs: jsonnet files hold every value, `schema` the types, `load` refuses what does not fit."""

@@ -1,0 +1,137 @@
+"""From a jsonnet file to a checked config: every mistake is one line that names the key."""
+
+import dataclasses
+import json
+import os
+from typing import Any, TypeVar
+
+import _jsonnet
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from vineppo.config import schema
+from vineppo.config.checks import check_sft, check_train
+from vineppo.errors import UserError
+
+Config = TypeVar("Config", schema.TrainConfig, schema.SftConfig)
+
+CHECKS = {schema.TrainConfig: check_train, schema.SftConfig: check_sft}
+NOUNS = {
+    "int_type": "an integer",
+    "float_type": "a number",
+    "string_type": "a string",
+    "bool_type": "true or false",
+    "dataclass_type": "a table of keys",
+    "none_required": "null",
+}
+
+
+def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config:
+    """The config in the jsonnet file `path` with the `dotted.key=value` `assignments` applied.
+
+    A value is read as JSON where it is JSON and as a string elsewhere. Raises `UserError` for a
+    missing file, a jsonnet error (with its line), an unknown or missing key, a wrong type, and a
+    combination that makes no sense.
+    """
+    resolved = evaluate_jsonnet(path)
+    for assignment in assignments:
+        assign(resolved, assignment)
+    return parse_config(kind, resolved)
+
+
+def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
+    """The typed config of a resolved one, such as the `config.json` of a run."""
+    try:
+        config = _adapter(kind).validate_json(json.dumps(resolved))
+    except ValidationError as error:
+        raise UserError(_describe(error, resolved)) from None
+    CHECKS[kind](config)
+    return config
+
+
+def to_dict(config: schema.TrainConfig | schema.SftConfig) -> dict[str, Any]:
+    """The plain nested dict that `parse_config` reads back."""
+    return dataclasses.asdict(config)
+
+
+def evaluate_jsonnet(path: str) -> dict[str, Any]:
+    if not os.path.isfile(path):
+        raise UserError(f"config file not found: {path}")
+    try:
+        resolved = json.loads(_jsonnet.evaluate_file(path))
+    except RuntimeError as error:
+        first, *trace = str(error).strip().splitlines()
+        where = f" at {trace[0].split(chr(9))[1]}" if trace and chr(9) in trace[0] else ""
+        raise UserError(f"jsonnet: {first}{where if path not in first else ''}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"config file must be UTF-8 text: {path}") from None
+    if not isinstance(resolved, dict):
+        raise UserError(f"{path} must evaluate to a table of keys, got {_show(resolved)}")
+    return resolved
+
+
+def assign(resolved: dict[str, Any], assignment: str) -> None:
+    """Applies one `dotted.key=value` in place."""
+    dotted, equals, text = assignment.partition("=")
+    if not equals or not dotted:
+        raise UserError(f"--set must be dotted.key=value, got {assignment!r}")
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        value = text
+    *parents, last = dotted.split(".")
+    table = resolved
+    for depth, key in enumerate(parents):
+        child = table.get(key)
+        if not isinstance(child, dict):
+            at = ".".join(parents[: depth + 1])
+            raise UserError(f"--set {dotted}: {at} must be a table of keys, got {_show(child)}")
+        table = child
+    table[last] = value
+
+
+def _adapter(kind: type[Config]) -> TypeAdapter[Config]:
+    # Strict JSON mode: true is no integer, "3" is no number, and an unknown key is refused.
+    for value in vars(schema).values():
+        if dataclasses.is_dataclass(value):
+            value.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[attr-defined]
+    return TypeAdapter(kind)
+
+
+def _describe(error: ValidationError, resolved: dict[str, Any]) -> str:
+    """The most telling of pydantic's findings in one line: a misspelt key before a missing one."""
+    rank = {"unexpected_keyword_argument": 0, "missing": 2}
+    finding: Any = min(error.errors(), key=lambda e: rank.get(e["type"], 1))
+    key = _dotted(finding["loc"], resolved)
+    match finding["type"]:
+        case "unexpected_keyword_argument":
+            return f"config: unknown key {key}"
+        case "missing":
+            return f"config: missing key {key}"
+        case "union_tag_invalid":
+            expected = finding["ctx"]["expected_tags"].replace("'", '"')
+            return f"config: {key}.kind must be one of {expected}, got {finding['ctx']['tag']!r}"
+        case "union_tag_not_found":
+            return f"config: missing key {key}.kind"
+        case kind if kind in NOUNS:
+            return f"config: {key} must be {NOUNS[kind]}, got {_show(finding['input'])}"
+        case _:
+            expected = finding["msg"].removeprefix("Input should be ").replace("'", '"')
+            return f"config: {key} must be {expected}, got {_show(finding['input'])}"
+
+
+def _dotted(location: tuple[str | int, ...], resolved: dict[str, Any]) -> str:
+    """The key in the file's own terms: pydantic's union tags are no part of it."""
+    parts: list[str] = []
+    node: Any = resolved
+    for i, part in enumerate(location):
+        is_last = i == len(location) - 1
+        if isinstance(node, dict) and part not in node and not is_last:
+            continue
+        parts.append(str(part))
+        node = node.get(part) if isinstance(node, dict) else None
+    return ".".join(parts)
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."

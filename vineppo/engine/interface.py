@@ -1,0 +1,88 @@
+"""What the trainer asks of an engine: token ids in, token ids and log-probabilities out."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from vineppo.types import FinishReason
+
+
+@dataclass(frozen=True)
+class EngineModel:
+    """What an engine needs to know of the model.
+
+    `num_token_ids` is the tokenizer's vocabulary: ids at or above it are padding of the embedding
+    matrix and are never sampled. `stop_ids` end a response and are part of it.
+    """
+
+    path: str
+    num_token_ids: int
+    stop_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRequest:
+    """One sample that continues `prefix_ids` by at most `max_tokens` tokens.
+
+    `temperature` 0 is greedy. The same request gives the same sample, whatever else runs, up to
+    the floating-point noise of batching.
+    """
+
+    prefix_ids: tuple[int, ...]
+    max_tokens: int
+    temperature: float
+    top_p: float
+    seed: int
+    with_logprobs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The sampled ids (with the end-of-sequence id, if it was reached).
+
+    `logprobs_T` are after temperature and top_p; empty where the request did not ask for them.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs_T: tuple[float, ...]
+    finish_reason: FinishReason
+
+
+@dataclass(frozen=True)
+class EngineCounts:
+    """Tokens since the engine started, of finished requests: fed as prefixes, of those found in
+    the prefix cache, and sampled."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    sampled_tokens: int
+
+
+class Engine(Protocol):
+    """A stream: requests may be submitted while others run, also from within a callback."""
+
+    def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
+        """Queues a request; `step` calls `done` when it has finished."""
+
+    def step(self) -> None:
+        """Advances every running request by a token; raises what a callback raises."""
+
+    @property
+    def num_unfinished(self) -> int: ...
+
+    @property
+    def counts(self) -> EngineCounts: ...
+
+    def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Takes new weights (HF names) in place and forgets every cached prefix."""
+
+    def clear_cache(self) -> None:
+        """Forgets every cached prefix, so that what follows does not depend on what was sampled."""
+
+    def sleep(self) -> None:
+        """Gives memory to the trainer, where the engine can; undone by `wake`."""
+
+    def wake(self) -> None: ...
+

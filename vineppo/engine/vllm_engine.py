@@ -1,0 +1,142 @@
+"""vLLM in this process: streaming, exact token ids, weights taken over in place."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from vineppo.config.schema import VllmConfig
+from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
+from vineppo.errors import UserError
+
+
+class VllmEngine:
+    """`Engine` on vLLM's V1 core, run in this process so that weights never leave memory.
+
+    Every request is one sample with a seed of its own. Samples of one prefix share its KV blocks
+    through the prefix cache, to the last full block of `block_size` tokens.
+    """
+
+    def __init__(self, config: VllmConfig, model: EngineModel) -> None:
+        self._can_sleep = config.sleep_while_training and torch.cuda.is_available()
+        if not torch.cuda.is_available() and config.block_size % 32:
+            raise UserError(
+                f"config: engine.block_size must be a multiple of 32 on a CPU, got "
+                f"{config.block_size}"
+            )
+        _set_environment(config)
+        import vllm
+
+        self._vllm = vllm
+        self._llm = vllm.LLM(
+            model=model.path,
+            skip_tokenizer_init=True,
+            dtype=config.dtype,
+            block_size=config.block_size,
+            max_model_len=config.max_model_len,
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            gpu_memory_utilization=config.gpu_memory_utilization,
+            enforce_eager=config.enforce_eager,
+            enable_prefix_caching=config.prefix_caching,
+            enable_sleep_mode=self._can_sleep,
+            logprobs_mode="processed_logprobs",
+            # "auto" would apply a model's generation_config.json (a repetition penalty, say).
+            generation_config="vllm",
+            disable_log_stats=True,
+            seed=0,
+        )
+        self._core = self._llm.llm_engine
+        vocabulary = self._llm.model_config.get_vocab_size()
+        self._allowed_ids = (
+            list(range(model.num_token_ids)) if vocabulary > model.num_token_ids else None
+        )
+        self._stop_ids = list(model.stop_ids)
+        self._dtype = getattr(torch, config.dtype)
+        self._callbacks: dict[str, Callable[[Completion], None]] = {}
+        self._num_submitted = 0
+        self._counts = EngineCounts(0, 0, 0)
+
+    def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
+        params = self._vllm.SamplingParams(
+            temperature=request.temperature,
+            top_p=request.top_p,
+            max_tokens=request.max_tokens,
+            seed=request.seed,
+            stop_token_ids=self._stop_ids,
+            allowed_token_ids=self._allowed_ids,
+            logprobs=0 if request.with_logprobs else None,  # 0: of the sampled token alone
+            flat_logprobs=True,
+            detokenize=False,
+            skip_clone=True,
+            output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
+        )
+        self._num_submitted += 1
+        prompt = {"prompt_token_ids": list(request.prefix_ids)}
+        request_id = str(self._num_submitted)
+        self._core.add_request(request_id, prompt, params)
+        self._callbacks[request_id] = done
+
+    def step(self) -> None:
+        for output in self._core.step():
+            if not output.finished:
+                continue
+            self._counts = EngineCounts(
+                self._counts.prompt_tokens + len(output.prompt_token_ids),
+                self._counts.cached_tokens + (output.num_cached_tokens or 0),
+                self._counts.sampled_tokens + len(output.outputs[0].token_ids),
+            )
+            self._callbacks.pop(output.request_id)(_completion(output.outputs[0]))
+
+    @property
+    def num_unfinished(self) -> int:
+        return len(self._callbacks)
+
+    @property
+    def counts(self) -> EngineCounts:
+        return self._counts
+
+    def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        assert not self._callbacks, "weights must not change while requests run"
+        self._llm.collective_rpc(
+            "reload_weights",
+            kwargs={
+                "weights_iterator": self._cast(named_weights),
+                "is_checkpoint_format": True,
+            },
+        )
+        self.clear_cache()
+
+    def clear_cache(self) -> None:
+        assert self._llm.reset_prefix_cache(), "the prefix cache is in use"
+
+    def sleep(self) -> None:
+        if self._can_sleep:
+            self._llm.sleep(level=1)
+
+    def wake(self) -> None:
+        if self._can_sleep:
+            self._llm.wake_up()
+
+    def _cast(
+        self, named_weights: Iterable[tuple[str, torch.Tensor]]
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        for name, weight in named_weights:
+            yield name, weight.detach().to(self._dtype)
+
+
+def _completion(output: Any) -> Completion:
+    if output.finish_reason not in ("stop", "length"):
+        raise RuntimeError(f"vLLM ended a request with {output.finish_reason!r}")
+    logprobs_T = tuple(output.logprobs.logprobs) if output.logprobs is not None else ()
+    return Completion(tuple(output.token_ids), logprobs_T, output.finish_reason)
+
+
+def _set_environment(config: VllmConfig) -> None:
+    """What vLLM reads at import or start and takes no argument for."""
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    if not torch.cuda.is_available():
+        os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gib)
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")

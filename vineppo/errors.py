@@ -1,0 +1,9 @@
+"""The one exception that means "the user can mend this"."""
+
+
+class UserError(Exception):
+    """A mistake in a config, a path or a data file.
+
+    Its message is one line that names the key, file or row; the command line prints it without a
+    traceback and exits with status 2.
+    """

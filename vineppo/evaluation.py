@@ -1,0 +1,49 @@
+"""pass@1 and pass@k of the engine's policy on problems."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from vineppo.config.schema import EvaluationConfig
+from vineppo.metrics import evaluation_summary
+from vineppo.progress import Progress
+from vineppo.rollouts import Draft, Prompt, Sampler, submit_rollouts
+
+
+def evaluation_sampler(sampler: Sampler, evaluation: EvaluationConfig) -> Sampler:
+    """`sampler` with the evaluation's temperature and top_p, and the training's token budget."""
+    sampling = replace(
+        sampler.sampling, temperature=evaluation.temperature, top_p=evaluation.top_p
+    )
+    return replace(sampler, sampling=sampling)
+
+
+def evaluate_policy(
+    sampler: Sampler,
+    prompts_P: Sequence[Prompt],
+    num_samples: int,
+    iteration: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    """What `evaluations/iter_….json` holds; a response is correct when its reward is above 0.5."""
+    drafts: list[Draft] = []
+    submit_rollouts(sampler, prompts_P, num_samples, iteration, "evaluate", drafts.append)
+    while sampler.engine.num_unfinished:
+        sampler.engine.step()
+        progress.tick(sampler.engine)
+    num_correct = {prompt.problem.id: 0 for prompt in prompts_P}
+    for draft in drafts:
+        num_correct[draft.prompt.problem.id] += draft.reward.result() > 0.5
+    num_correct_P = list(num_correct.values())
+    truncated = sum(draft.completion.finish_reason == "length" for draft in drafts)
+    return {
+        **evaluation_summary(num_correct_P, num_samples),
+        "num_problems": len(prompts_P),
+        "samples_per_problem": num_samples,
+        "temperature": sampler.sampling.temperature,
+        "top_p": sampler.sampling.top_p,
+        "truncated_frac": truncated / len(drafts),
+        "response_length_mean": sum(len(d.completion.token_ids) for d in drafts) / len(drafts),
+        "problem_ids": list(num_correct),
+        "num_correct_P": num_correct_P,
+    }

@@ -1,0 +1,121 @@
+"""The numbers of an iteration as a flat dict of slash-separated names. Pure."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import torch
+
+from vineppo.types import Rollout, StateValue, StepSpan
+
+NEAR_ZERO = 1e-6
+
+
+def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """`reward/*`: over rollouts, and the share of problems whose rollouts all got one reward."""
+    groups = [
+        {rollout.reward for rollout in group}
+        for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id)
+    ]
+    mean, std = mean_std([rollout.reward for rollout in rollouts])
+    return {
+        "reward/mean": mean,
+        "reward/std": std,
+        "reward/group_all_equal_frac": sum(len(group) == 1 for group in groups) / len(groups),
+    }
+
+
+def rollout_metrics(
+    rollouts: Sequence[Rollout], spans_S: Sequence[Sequence[StepSpan]]
+) -> dict[str, float]:
+    """`rollout/*` but for the log-probability gap; lengths in tokens, with the end token."""
+    lengths = [len(rollout.response_ids) for rollout in rollouts]
+    truncated = [rollout.finish_reason == "length" for rollout in rollouts]
+    return {
+        "rollout/response_length_mean": sum(lengths) / len(lengths),
+        "rollout/response_length_max": max(lengths),
+        "rollout/truncated_frac": sum(truncated) / len(truncated),
+        "rollout/steps_mean": sum(map(len, spans_S)) / len(spans_S),
+    }
+
+
+def logprob_gap_metrics(
+    engine_logprobs: Sequence[Sequence[float]], trainer_logprobs: Sequence[Sequence[float]]
+) -> dict[str, float]:
+    """|log π_engine − log π_trainer| over all sampled tokens: a stale weight shows here."""
+    gap_N = (_flat(engine_logprobs) - _flat(trainer_logprobs)).abs()
+    return {
+        "rollout/engine_logprob_gap_mean": gap_N.mean().item(),
+        "rollout/engine_logprob_gap_max": gap_N.max().item(),
+    }
+
+
+def value_metrics(values: Sequence[StateValue], num_continuations: int) -> dict[str, float]:
+    """`values/*` over the estimated states; `num_continuations` counts those that were sampled."""
+    mean, std = mean_std([value.mean for value in values])
+    return {
+        "values/mean": mean,
+        "values/std": std,
+        "values/num_states": len(values),
+        "values/num_continuations": num_continuations,
+        "values/all_equal_frac": sum(len(set(v.returns_K)) == 1 for v in values) / len(values),
+    }
+
+
+def advantage_metrics(advantages: Sequence[Sequence[float]]) -> dict[str, float]:
+    """`advantages/*` over steps, before whitening."""
+    flat = [advantage for advantages_S in advantages for advantage in advantages_S]
+    mean, std = mean_std(flat)
+    near_zero = sum(abs(advantage) < NEAR_ZERO for advantage in flat) / len(flat)
+    return {
+        "advantages/mean": mean,
+        "advantages/std": std,
+        "advantages/near_zero_frac": near_zero,
+    }
+
+
+def kl_metrics(kl_T_by_rollout: Sequence[Sequence[float]], kl_coef: float) -> dict[str, float]:
+    """`kl/*`: the raw estimate, per token and summed over a sequence (nats)."""
+    kl_N = _flat(kl_T_by_rollout)
+    return {
+        "kl/ref": kl_N.mean().item(),
+        "kl/ref_per_sequence": kl_N.sum().item() / len(kl_T_by_rollout),
+        "kl/coef": kl_coef,
+    }
+
+
+def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
+    """Unbiased pass@k of one problem, 1 − C(n−c, k)/C(n, k) (Chen et al. 2021, eq. 1).
+
+    n = 4 samples with c = 1 correct: pass@1 = 1/4, pass@2 = 1 − C(3,2)/C(4,2) = 1/2.
+    """
+    if not 1 <= k <= num_samples:
+        raise ValueError(f"k must be in 1..{num_samples}, got {k}")
+    return 1.0 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)
+
+
+def evaluation_summary(num_correct_P: Sequence[int], num_samples: int) -> dict[str, float]:
+    """pass@k for k = 1, 2, 4, … and n, and the standard error of pass@1 over problems."""
+    ks = sorted({2**i for i in range(num_samples.bit_length()) if 2**i <= num_samples})
+    ks = sorted({*ks, num_samples})
+    summary: dict[str, float] = {}
+    for k in ks:
+        mean, std = mean_std([pass_at_k(num_samples, c, k) for c in num_correct_P])
+        summary[f"pass@{k}"] = mean
+        if k == 1:
+            summary["pass@1_stderr"] = std / math.sqrt(max(len(num_correct_P) - 1, 1))
+    return summary
+
+
+def mean_std(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and population standard deviation."""
+    mean = math.fsum(values) / len(values)
+    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+
+
+def add_prefix(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    return {f"{prefix}/{name}": value for name, value in metrics.items()}
+
+
+def _flat(rows: Sequence[Sequence[float]]) -> torch.Tensor:
+    return torch.tensor([value for row in rows for value in row], dtype=torch.float64)

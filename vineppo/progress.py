@@ -1,0 +1,114 @@
+"""Where an iteration's time goes, and what a person sees of it."""
+
+import logging
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from vineppo.engine.interface import Engine
+
+PHASES = ("rollout", "values", "grading", "logprobs", "update", "sync", "evaluate", "checkpoint")
+REFRESH_S = 0.25
+
+logger = logging.getLogger(__name__)
+
+
+class Progress:
+    """Phases one after another, timed, with a live bar on a terminal and plain lines elsewhere.
+
+    `enter(phase)` ends the phase before. `take_times()` gives the seconds since the last call and
+    starts anew.
+    """
+
+    def __init__(self, num_iterations: int, done: int, elapsed_s: float) -> None:
+        self._phase: str | None = None
+        self._since = time.perf_counter()
+        self._seconds = dict.fromkeys(PHASES, 0.0)
+        self._elapsed_s = elapsed_s
+        self._started = self._since
+        self._shown = (self._since, 0)
+        self._summary = ""
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[now]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=False),
+            transient=True,
+            disable=not Console().is_terminal,
+            speed_estimate_period=3600,
+        )
+        self._task = self._bar.add_task("start", total=num_iterations, completed=done, now="")
+
+    def __enter__(self) -> "Progress":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def enter(self, phase: str | None) -> None:
+        """Ends the current phase and begins another; None: what follows is not counted."""
+        if phase == self._phase:
+            return
+        now = time.perf_counter()
+        if self._phase is not None:
+            self._seconds[self._phase] += now - self._since
+        self._phase, self._since = phase, now
+        self._bar.update(self._task, description=phase or "", now=self._summary)
+
+    def tick(self, engine: Engine) -> None:
+        """Shows tokens/s; cheap enough for every engine step."""
+        now = time.perf_counter()
+        then, tokens = self._shown
+        if now - then < REFRESH_S:
+            return
+        sampled = engine.counts.sampled_tokens
+        self._shown = now, sampled
+        rate = f"{(sampled - tokens) / (now - then):,.0f} tok/s"
+        waiting = f"{engine.num_unfinished:,} running"
+        self._bar.update(self._task, now=f"{rate}  {waiting}  {self._summary}")
+
+    def take_times(self) -> dict[str, float]:
+        """`time/*_s` of the iteration. `elapsed_s` counts training, over all resumes."""
+        self.enter(None)
+        now = time.perf_counter()
+        total = now - self._started
+        self._started = now
+        self._elapsed_s += total - self._seconds["evaluate"]
+        times = {f"time/{phase}_s": seconds for phase, seconds in self._seconds.items()}
+        self._seconds = dict.fromkeys(PHASES, 0.0)
+        return {**times, "time/total_s": total, "time/elapsed_s": self._elapsed_s}
+
+    def finish_iteration(self, iteration: int, num_iterations: int, metrics: dict[str, Any]) -> None:
+        """Advances the bar and says the iteration's numbers in a line."""
+        self._summary = summary(metrics) or self._summary
+        self._bar.update(self._task, completed=iteration, now=self._summary)
+        self.say(f"iteration {iteration}/{num_iterations}  {summary(metrics)}")
+
+    def say(self, text: str) -> None:
+        """One line on the terminal and in train.log."""
+        self._bar.console.print(text, highlight=False, soft_wrap=True)
+        logger.info(text)
+
+
+SHOWN = {
+    "eval/pass@1": "pass@1 {:.3f}",
+    "reward/mean": "reward {:.3f}",
+    "sft/loss": "loss {:.4f}",
+    "kl/ref": "kl {:.4f}",
+    "policy/entropy": "entropy {:.3f}",
+    "rollout/response_length_mean": "length {:.1f}",
+    "rollout/engine_logprob_gap_max": "gap {:.1e}",
+    "time/total_s": "{:.1f} s",
+}
+
+
+def summary(metrics: dict[str, Any]) -> str:
+    """The numbers a person watches: "pass@1 0.612  reward 0.583  kl 0.0102 …"."""
+    shown = [text.format(metrics[name]) for name, text in SHOWN.items() if name in metrics]
+    return "  ".join(shown)

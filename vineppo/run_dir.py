@@ -1,0 +1,178 @@
+"""A run directory: everything a run leaves behind, in files that describe themselves.
+
+    config.json  environment.json  metrics.jsonl  train.log
+    rollouts/iter_000010.parquet  values/iter_000010.parquet  evaluations/iter_000010.json
+    checkpoints/iter_000010/  final/
+
+No file is ever seen half-written, whenever the process dies. Reading needs no torch.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vineppo.atomic import named_errors, sweep_temporaries, write_atomic
+from vineppo.errors import UserError
+from vineppo.metrics_log import MetricsLog, strict_json
+from vineppo.run_tables import ROLLOUT_SCHEMA, VALUE_SCHEMA, read_parquet, write_parquet
+
+SUFFIXES = {"rollouts": ".parquet", "values": ".parquet", "evaluations": ".json"}
+
+
+class RunDir:
+    """The one writer of a run directory, and its readers.
+
+    `iteration` counts from 1 and is 0 for the starting policy. Writing raises `UserError` where the
+    system refuses (a full disk, say), reading where a file is missing or damaged.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.config_path = self.path / "config.json"
+        self.environment_path = self.path / "environment.json"
+        self.log_path = self.path / "train.log"
+        self.checkpoints_path = self.path / "checkpoints"
+        self.final_path = self.path / "final"
+        self._metrics = MetricsLog(self.path / "metrics.jsonl")
+
+    @classmethod
+    def open(cls, path: Path | str, resolved_config: dict[str, Any]) -> "RunDir":
+        """Creates the run directory of `resolved_config`, or re-opens it to go on.
+
+        Re-opening sweeps away what a crash left half-written, and adds the environment to the
+        list `resumed` of environment.json where it is another than before. Raises `UserError` for a
+        directory that holds another config (naming the first key that differs) or something else
+        than a run, and for a path that cannot be written.
+        """
+        run_dir = cls(path)
+        with named_errors("create", run_dir.path):
+            run_dir.path.mkdir(parents=True, exist_ok=True)
+            sweep_temporaries(run_dir.path, *(run_dir.path / kind for kind in SUFFIXES))
+            is_empty = not any(run_dir.path.iterdir())
+        if run_dir.config_path.exists():
+            _refuse_other_config(run_dir, json.loads(strict_json(resolved_config)))
+        elif is_empty:
+            write_atomic(run_dir.config_path, strict_json(resolved_config, indent=2))
+        else:
+            raise UserError(f"{run_dir.path} is not empty and holds no run (no config.json)")
+        _record_environment(run_dir)
+        return run_dir
+
+    def read_config(self) -> dict[str, Any]:
+        return _read_json(self.config_path)
+
+    def read_environment(self) -> dict[str, Any]:
+        return _read_json(self.environment_path)
+
+    def append_metrics(self, metrics: dict[str, Any]) -> None:
+        """Adds the line of `metrics["iteration"]`, which must be greater than all before."""
+        self._metrics.append(metrics)
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """One flat dict per iteration, in order; a number that was not finite is None."""
+        return self._metrics.read()
+
+    def last_logged_iteration(self) -> int:
+        """0 before the first."""
+        return self._metrics.last_iteration()
+
+    def truncate_metrics(self, last_iteration: int) -> None:
+        """Drops every line after `last_iteration`, and half a line that a crash left."""
+        self._metrics.truncate(last_iteration)
+
+    def write_rollouts(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
+        """Writes the rows of `run_rows.rollout_rows`."""
+        write_parquet(self._file("rollouts", iteration), rows, ROLLOUT_SCHEMA)
+
+    def write_values(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
+        """Writes the rows of `run_rows.value_rows`."""
+        write_parquet(self._file("values", iteration), rows, VALUE_SCHEMA)
+
+    def write_evaluation(self, iteration: int, evaluation: dict[str, Any]) -> None:
+        """Writes `{"pass@1": …, "num_problems": …, "samples_per_problem": …, …}`."""
+        write_atomic(self._file("evaluations", iteration), strict_json(evaluation, indent=2))
+
+    def read_rollouts(self, iteration: int) -> list[dict[str, Any]]:
+        return read_parquet(self._file("rollouts", iteration))
+
+    def read_values(self, iteration: int) -> list[dict[str, Any]]:
+        return read_parquet(self._file("values", iteration))
+
+    def read_evaluation(self, iteration: int) -> dict[str, Any]:
+        return _read_json(self._file("evaluations", iteration))
+
+    def iterations(self, kind: str) -> list[int]:
+        """The iterations that have a file in `kind` (rollouts, values, evaluations), ascending."""
+        names = [path.name for path in (self.path / kind).glob(f"iter_*{SUFFIXES[kind]}")]
+        numbers = [name.removeprefix("iter_").removesuffix(SUFFIXES[kind]) for name in names]
+        return sorted(int(number) for number in numbers if number.isdecimal())
+
+    def discard_after(self, iteration: int) -> None:
+        """Removes what a crash left of later iterations: tables, evaluations, metrics."""
+        for kind in SUFFIXES:
+            for later in self.iterations(kind):
+                if later > iteration:
+                    self._file(kind, later).unlink()
+        self.truncate_metrics(iteration)
+
+    def checkpoint_path(self, iteration: int) -> Path:
+        return self.checkpoints_path / f"iter_{iteration:06d}"
+
+    def _file(self, kind: str, iteration: int) -> Path:
+        return self.path / kind / f"iter_{iteration:06d}{SUFFIXES[kind]}"
+
+
+def first_difference(there: Any, here: Any, key: str = "") -> tuple[str, Any, Any] | None:
+    """The first dotted key at which two nested configs differ, with both values; None if equal.
+
+    A key that one of them lacks has the value "missing" there.
+
+    >>> first_difference({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
+    ('a.c', '2', '3')
+    """
+    if isinstance(there, dict) and isinstance(here, dict):
+        for name in [*here, *(name for name in there if name not in here)]:
+            dotted = f"{key}.{name}" if key else name
+            if name not in there:
+                return dotted, "missing", json.dumps(here[name])
+            if name not in here:
+                return dotted, json.dumps(there[name]), "missing"
+            difference = first_difference(there[name], here[name], dotted)
+            if difference is not None:
+                return difference
+        return None
+    return None if there == here else (key, json.dumps(there), json.dumps(here))
+
+
+def _refuse_other_config(run_dir: RunDir, config: dict[str, Any]) -> None:
+    difference = first_difference(run_dir.read_config(), config)
+    if difference is not None:
+        key, there, here = difference
+        raise UserError(
+            f"{run_dir.path} holds a run of another config: {key} is {there} there, {here} here"
+        )
+
+
+def _record_environment(run_dir: RunDir) -> None:
+    from vineppo.environment import describe_environment  # imports torch, which readers do not need
+
+    environment = describe_environment()
+    if run_dir.environment_path.exists():
+        first = run_dir.read_environment()
+        latest = [first, *first["resumed"]][-1]
+        if all(latest[key] == environment[key] for key in environment if key != "started_at"):
+            return
+        environment = first | {"resumed": [*first["resumed"], environment]}
+    else:
+        environment["resumed"] = []
+    write_atomic(run_dir.environment_path, strict_json(environment, indent=2))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    with named_errors("read", path):
+        content = path.read_bytes()
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise UserError(f"{path} is no JSON file: {error}") from None

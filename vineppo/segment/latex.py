@@ -1,0 +1,153 @@
+"""Where the formulas of a text are, and where a long one may be cut, in one pass each."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_ALIGNED = (
+    "align alignat aligned alignedat eqnarray equation flalign gather gathered multline split"
+)
+_OPAQUE = (
+    "Bmatrix Vmatrix array asy bmatrix cases matrix pmatrix smallmatrix tabular tikzpicture vmatrix"
+)
+ALIGNED_ENVIRONMENTS = frozenset(_ALIGNED.split())
+FORMULA_ENVIRONMENTS = ALIGNED_ENVIRONMENTS | frozenset(_OPAQUE.split())
+
+_DELIMITER = re.compile(
+    r"\\(?P<edge>begin|end)\{(?P<name>[A-Za-z]{1,20})\*?\}"
+    r"|\\(?P<bracket>[\[\]()])"
+    r"|\\[\s\S]"  # an escaped character opens nothing: \$, and the \\ of a line end
+    r"|(?P<dollars>\$\$?)"
+    r"|\[(?P<asy>/?asy)\]"
+)
+_FORMULA_PART = re.compile(
+    r"\\(?P<edge>begin|end)\{(?P<name>[A-Za-z]{1,20})\*?\}"
+    r"|(?P<line_end>\\\\(?:\[[^\[\]\n]{0,12}\])?[ \t]*+\n?)"
+    r"|\\(?P<side>left|right)(?![A-Za-z])"
+    r"|(?P<relation>(?:\\not)?:?[=<>]+"
+    r"|\\(?:[lg]eq?|[lg]eqslant|neq?|equiv|approx|sim|cong|implies|iff"
+    r"|(?:Long)?(?:[Rr]ight|[Ll]eftright)arrow|Leftarrow)(?![A-Za-z]))"
+    r"|\\[\s\S]"
+    r"|(?P<bracket>[{}()\[\]])"
+)
+_BLANK_LINE = re.compile(r"\n[ \t\r]*+\n")
+
+
+@dataclass(frozen=True)
+class Formula:
+    """Half-open character span [start, end) with its delimiters.
+
+    `is_picture` marks Asymptote code, `is_display` a formula that stands on its own.
+    """
+
+    start: int
+    end: int
+    is_display: bool
+    is_picture: bool
+
+
+def formulas(text: str) -> list[Formula]:
+    """The outermost formulas, in order: `$…$`, `$$…$$`, `\\(…\\)`, `\\[…\\]`, environments, [asy].
+
+    A delimiter without its partner is text. So is a `$` that must be a currency sign: no formula
+    runs over a blank line, ends right before a digit ("$5 and $7"), or begins with a digit and ends
+    with a blank ("$7. Then $x$"). Environments of text (itemize, …) are no formulas.
+
+    >>> [(f.start, f.end) for f in formulas("If $x=1$ then \\\\(y\\\\).")]
+    [(3, 8), (14, 19)]
+    """
+    found = []
+    end = 0
+    for start, stop in _pairs(text):
+        if start < end or (text[start] == "$" and _is_currency(text, start, stop)):
+            continue
+        end = stop
+        opening = text[start : start + 2]
+        found.append(
+            Formula(
+                start,
+                stop,
+                is_display=opening != "\\(" and (opening == "$$" or opening[0] != "$"),
+                is_picture=opening[0] == "[" or text.startswith("\\begin{asy", start),
+            )
+        )
+    return found
+
+
+def _pairs(text: str) -> list[tuple[int, int]]:
+    """Every delimiter with its partner as (start of one, end of the other), by start.
+
+    A `$` is paired with the next one, and that one with the one after it too: which of the two
+    readings holds, the walk over the outermost formulas decides.
+    """
+    pairs = []
+    open_by_kind: dict[str, list[int]] = {}
+    last_dollar: dict[str, int] = {}
+    for match in _DELIMITER.finditer(text):
+        if dollars := match["dollars"]:
+            if dollars in last_dollar:
+                pairs.append((last_dollar[dollars], match.end()))
+            last_dollar[dollars] = match.start()
+            continue
+        opens, kind = _edge(match)
+        if kind is None:
+            continue
+        stack = open_by_kind.setdefault(kind, [])
+        if opens:
+            stack.append(match.start())
+        elif stack:
+            pairs.append((stack.pop(), match.end()))
+    return sorted(pairs)
+
+
+def _edge(match: re.Match[str]) -> tuple[bool, str | None]:
+    """Whether a delimiter opens, and of what kind it is (None: of no formula)."""
+    if match["edge"]:
+        name = match["name"]
+        return match["edge"] == "begin", name if name in FORMULA_ENVIRONMENTS else None
+    if match["bracket"]:
+        return match["bracket"] in "[(", "[" if match["bracket"] in "[]" else "("
+    if match["asy"]:
+        return match["asy"] == "asy", "[asy]"
+    return False, None
+
+
+def _is_currency(text: str, start: int, end: int) -> bool:
+    """Whether the `$` at `start` and the one before `end` enclose no formula."""
+    if text.startswith("$$", start):
+        return False
+    return (
+        text[end : end + 1].isdigit()
+        or (text[start + 1].isdigit() and text[end - 2].isspace())
+        or _BLANK_LINE.search(text, start, end) is not None
+    )
+
+
+def formula_places(text: str, formula: Formula) -> Iterator[tuple[int, bool]]:
+    """Positions at which a long formula may be cut, and whether each is a line end.
+
+    Line ends (`\\\\`) are cut behind, relation signs in front (with the `&` and blanks before
+    them). Nothing within braces, brackets, `\\left…\\right` or a matrix is a place; an alignment
+    environment and the outer delimiters are seen through.
+    """
+    depth = 0
+    for match in _FORMULA_PART.finditer(text, formula.start, formula.end):
+        if match["edge"]:
+            if match["name"] not in ALIGNED_ENVIRONMENTS:
+                depth += 1 if match["edge"] == "begin" else -1
+        elif match["side"]:
+            depth += 1 if match["side"] == "left" else -1
+        elif match["bracket"]:
+            depth += 1 if match["bracket"] in "{([" else -1
+        elif depth == 0 and match["line_end"]:
+            yield match.end(), True
+        elif depth == 0 and match["relation"]:
+            yield _before_blanks(text, match.start()), False
+        depth = max(depth, 0)  # a closing bracket too many, as in ]0, 1]
+
+
+def _before_blanks(text: str, position: int) -> int:
+    """Where the run of blanks and `&` that ends at `position` begins."""
+    while text[position - 1] in " \t\n&":
+        position -= 1
+    return position

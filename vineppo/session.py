@@ -1,0 +1,209 @@
+"""What every training command needs around its loop: model, engine, run directory, resume."""
+
+import logging
+import resource
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vineppo.checkpoint import (
+    TrainState,
+    checkpoint_iterations,
+    load_state,
+    save_checkpoint,
+    save_final,
+)
+from vineppo.config.load import to_dict
+from vineppo.config.schema import SftConfig, TrainConfig
+from vineppo.engine import EngineCounts, build_engine
+from vineppo.errors import UserError
+from vineppo.evaluation import evaluate_policy, evaluation_sampler
+from vineppo.models import LoadedModel
+from vineppo.policy import Policy, init_distributed
+from vineppo.progress import Progress
+from vineppo.rollouts import Prompt, Sampler
+from vineppo.run_dir import RunDir
+from vineppo.tasks import TaskData
+from vineppo.tasks.grading import Grader
+from vineppo.tasks.prompts import encode_prompt
+from vineppo.types import Problem
+from vineppo.wandb_log import WandbLog
+
+
+@dataclass
+class Session:
+    """A run in progress. `state` is where it stands; `finish_iteration` moves it on."""
+
+    config: TrainConfig | SftConfig
+    num_iterations: int
+    run: RunDir
+    policy: Policy
+    sampler: Sampler
+    test_P: list[Prompt]
+    progress: Progress
+    wandb: WandbLog
+    state: TrainState
+    counts: EngineCounts
+
+    def iterations(self) -> Iterator[int]:
+        """The iterations that are left, from 1."""
+        yield from range(self.state.iteration + 1, self.num_iterations + 1)
+
+    def sync_weights(self) -> None:
+        """The engine samples from the policy as it now is, and from nothing cached before."""
+        self.progress.enter("sync")
+        self.sampler.engine.wake()
+        self.sampler.engine.load_weights(self.policy.named_weights())
+
+    def evaluate_if_due(self, iteration: int) -> dict[str, float]:
+        """On schedule and at the end; the starting policy is iteration 0. Gives `eval/*`."""
+        every = self.config.evaluation.every
+        is_due = iteration == self.num_iterations or (every > 0 and iteration % every == 0)
+        if not is_due and iteration > 0:
+            return {}
+        self.progress.enter("evaluate")
+        evaluation = evaluate_policy(
+            evaluation_sampler(self.sampler, self.config.evaluation),
+            self.test_P,
+            self.config.evaluation.num_samples,
+            iteration,
+            self.progress,
+        )
+        self.sampler.engine.clear_cache()  # so that training does not depend on evaluation
+        self.sampler.grader.metrics()
+        self.counts = self.sampler.engine.counts
+        self.run.write_evaluation(iteration, evaluation)
+        names = dict.fromkeys(["pass@1", f"pass@{self.config.evaluation.num_samples}"])
+        return {f"eval/{name}": evaluation[name] for name in names}
+
+    def finish_iteration(self, iteration: int, metrics: dict[str, Any]) -> None:
+        """Checkpoint if due, then the metrics: also if killed in between, nothing is lost."""
+        metrics = {"iteration": iteration, **metrics, **self._cost()}
+        metrics = {**metrics, **self.progress.take_times()}
+        self.state = TrainState(iteration, metrics["time/elapsed_s"], metrics)
+        every = self.config.checkpoint.every
+        if every > 0 and (iteration % every == 0 or iteration == self.num_iterations):
+            self.progress.enter("checkpoint")
+            save_checkpoint(self.run, self.policy, self.state, self.config.checkpoint.keep)
+            metrics = add_times(metrics, self.progress.take_times())
+            self.state = replace(self.state, elapsed_s=metrics["time/elapsed_s"])
+        self.run.append_metrics(metrics)
+        self.wandb.log(metrics)
+        self.progress.finish_iteration(iteration, self.num_iterations, metrics)
+
+    def _cost(self) -> dict[str, float]:
+        before, self.counts = self.counts, self.sampler.engine.counts
+        return {
+            "tokens/prompt": self.counts.prompt_tokens - before.prompt_tokens,
+            "tokens/prefix_cached": self.counts.cached_tokens - before.cached_tokens,
+            "memory/peak_gib": peak_gib(),
+        }
+
+
+@contextmanager
+def open_session(
+    config: TrainConfig | SftConfig,
+    num_iterations: int,
+    run: RunDir,
+    task: TaskData,
+    loaded: LoadedModel,
+) -> Iterator[Session]:
+    """Starts the engine and the policy, restores the last checkpoint, evaluates the start.
+
+    The engine starts before the policy so that its memory profile sees the GPU empty.
+    """
+    test_P = encode_problems(config, loaded, task.test_P)
+    with ExitStack() as stack:
+        log_to(run.path / "train.log", stack)
+        grader = stack.enter_context(Grader(config.task.grading))
+        init_distributed()
+        engine = build_engine(config.engine, loaded.engine_model)
+        policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
+        sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
+        state = resume(run, policy)
+        progress = stack.enter_context(Progress(num_iterations, state.iteration, state.elapsed_s))
+        wandb = stack.enter_context(WandbLog(config, run.path))
+        session = Session(
+            config, num_iterations, run, policy, sampler, test_P, progress, wandb, state,
+            engine.counts,
+        )  # fmt: skip
+        where = f"resumed after iteration {state.iteration}" if state.iteration else "started"
+        progress.say(f"{config.name}: {where}, {num_iterations} iterations, in {run.path}")
+        session.sync_weights()
+        if state.iteration == 0:
+            metrics = session.evaluate_if_due(0)
+            progress.say("iteration 0  " + "  ".join(f"{k} {v:.3f}" for k, v in metrics.items()))
+        progress.take_times()
+        yield session
+        save_final(run, policy)
+
+
+def resume(run: RunDir, policy: Policy) -> TrainState:
+    """The state of the newest checkpoint; what was written after it is discarded."""
+    iterations = checkpoint_iterations(run)
+    if not iterations:
+        run.discard_after(0)
+        return TrainState(0, 0.0, {})
+    state = load_state(run.checkpoint_path(iterations[-1]), policy)
+    run.discard_after(state.iteration)
+    if run.last_logged_iteration() < state.iteration:
+        run.append_metrics(state.metrics)
+    return state
+
+
+def encode_problems(
+    config: TrainConfig | SftConfig, loaded: LoadedModel, problems: Sequence[Problem]
+) -> list[Prompt]:
+    """Prompts as token ids; one that leaves too little room for a response is refused."""
+    room = config.engine.max_model_len - config.sampling.max_tokens
+    prompts = []
+    for problem in problems:
+        token_ids = encode_prompt(config.task.prompt, loaded.tokenizer, problem.question)
+        if len(token_ids) > room:
+            raise UserError(
+                f"problem {problem.id} has a prompt of {len(token_ids)} tokens, which must be at "
+                f"most engine.max_model_len - sampling.max_tokens = {room}"
+            )
+        prompts.append(Prompt(problem, token_ids))
+    return prompts
+
+
+def is_finished(config: TrainConfig | SftConfig, directory: Path) -> bool:
+    """Whether `directory` holds the finished run of `config`, which is then said in a line.
+
+    Asked before a model is loaded; raises `UserError` for a run of another config.
+    """
+    run = RunDir(directory)
+    if not run.config_path.exists() or not run.final_path.is_dir():
+        return False
+    run = RunDir.open(directory, to_dict(config))
+    print(f"{config.name}: finished already, in {run.path}")
+    return True
+
+
+def add_times(metrics: dict[str, Any], times: dict[str, float]) -> dict[str, Any]:
+    """`metrics` with further seconds of the same iteration; `elapsed_s` is a reading, not a sum."""
+    sums = {name: metrics[name] + seconds for name, seconds in times.items()}
+    return {**metrics, **sums, "time/elapsed_s": times["time/elapsed_s"]}
+
+
+def peak_gib() -> float:
+    """Peak memory: allocated on the GPU, or resident in this process without one."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**30
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def log_to(path: Path, stack: ExitStack) -> None:
+    """`vineppo`'s log records go to `path` while the stack is open."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    root = logging.getLogger("vineppo")
+    root.setLevel(logging.INFO)
+    root.addHandler(handler)
+    stack.callback(handler.close)
+    stack.callback(root.removeHandler, handler)

@@ -1,0 +1,165 @@
+"""Supervised fine-tuning on demonstrations: the starting policy of reinforcement learning."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from vineppo.batching import collate, length_bucketed, shuffled_minibatches
+from vineppo.config.load import to_dict
+from vineppo.config.schema import LlamaArchitecture, SftConfig
+
+from vineppo.errors import UserError
+from vineppo.models import LoadedModel, load_model, resolve_model_path
+from vineppo.policy import LossFunction
+from vineppo.run_dir import RunDir
+from vineppo.schedules import learning_rate
+from vineppo.seeds import derive_seed
+from vineppo.session import Session, is_finished, open_session
+from vineppo.tasks import load_task
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.tasks.prompts import encode_demonstration, encode_prompt
+from vineppo.types import Problem, TrainBatch, TrainSequence
+
+
+def sft(config: SftConfig, directory: Path) -> None:
+    """Runs `config` to its end in `directory`; an iteration is one update."""
+    if is_finished(config, directory):
+        return
+    task = load_task(config.task)
+    if config.model.path is not None:
+        resolve_model_path(config.model.path)
+    run = RunDir.open(directory, to_dict(config))
+    loaded = load_or_create(config, run)
+    sequences = encode_demonstrations(config, loaded, task.train_P)
+    updates_per_epoch = math.ceil(len(sequences) / config.optimization.batch_size)
+    num_updates = config.optimization.num_epochs * updates_per_epoch
+    with open_session(config, num_updates, run, task, loaded) as session:
+        for iteration in session.iterations():
+            epoch, number = divmod(iteration - 1, updates_per_epoch)
+            minibatches = shuffled_minibatches(
+                len(sequences),
+                config.optimization.batch_size,
+                derive_seed(config.seed, "demonstrations", epoch),
+            )
+            chosen = [sequences[i] for i in minibatches[number]]
+            metrics = update_on(session, config, chosen, iteration - 1, num_updates)
+            evaluation = evaluate_if_due(session, iteration)
+            session.finish_iteration(iteration, {**metrics, **evaluation})
+
+
+def update_on(
+    session: Session,
+    config: SftConfig,
+    sequences: Sequence[TrainSequence],
+    update: int,
+    num_updates: int,
+) -> dict[str, float]:
+    """One update on the mean negative log-likelihood of the demonstrations' tokens."""
+    session.progress.enter("update")
+    optimization = config.optimization
+    rate = learning_rate(
+        update,
+        num_updates,
+        optimization.learning_rate,
+        optimization.warmup_fraction,
+        optimization.schedule,
+    )
+    num_tokens = sum(len(sequence.response_ids) for sequence in sequences)
+    buckets = length_bucketed([len(s) for s in sequences], optimization.micro_batch_size)
+    micro_batches = [collate([sequences[i] for i in b], session.policy.device) for b in buckets]
+    done = session.policy.update(
+        micro_batches, likelihood_loss(num_tokens), 1.0, rate, lambda _: True
+    )
+    return {
+        "sft/loss": sum(stats["loss"] for stats in done.stats),
+        "sft/grad_norm": done.grad_norm or 0.0,
+        "sft/lr": rate,
+        "sft/tokens": num_tokens,
+    }
+
+
+def likelihood_loss(num_tokens: int) -> LossFunction:
+    """−(1/num_tokens) Σ log π(token) over response tokens; prompts are masked out."""
+
+    def loss(
+        batch: TrainBatch, logprobs_BT: torch.Tensor, _: torch.Tensor
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        total = -logprobs_BT[batch.response_mask_BT].sum() / num_tokens
+        return total, {"loss": total}
+
+    return loss
+
+
+def evaluate_if_due(session: Session, iteration: int) -> dict[str, float]:
+    every = session.config.evaluation.every
+    if iteration == session.num_iterations or (every > 0 and iteration % every == 0):
+        session.sync_weights()
+    return session.evaluate_if_due(iteration)
+
+
+def encode_demonstrations(
+    config: SftConfig, loaded: LoadedModel, problems: Sequence[Problem]
+) -> list[TrainSequence]:
+    """Prompt and demonstration as token ids; one over the limit is refused, never cut."""
+    sequences = []
+    for problem in problems:
+        if problem.solution is None:
+            raise UserError(f"problem {problem.id} has no solution to learn from")
+        prompt_ids = encode_prompt(config.task.prompt, loaded.tokenizer, problem.question)
+        response_ids = encode_demonstration(
+            config.task.response_template, loaded.tokenizer, problem.solution
+        )
+        zeros_T = (0.0,) * len(response_ids)
+        sequence = TrainSequence(prompt_ids, response_ids, zeros_T, zeros_T, zeros_T)
+        if len(sequence) > config.optimization.max_tokens:
+            raise UserError(
+                f"problem {problem.id} has {len(sequence)} tokens, which must be at most "
+                f"optimization.max_tokens = {config.optimization.max_tokens}"
+            )
+        sequences.append(sequence)
+    return sequences
+
+
+def load_or_create(config: SftConfig, run: RunDir) -> LoadedModel:
+    """The model to fine-tune; a new one is written to `RUN_DIR/initial` for the engine to load."""
+    model = config.model
+    if model.path is not None:
+        return load_model(model.path, model.dtype, model.attention)
+    assert model.architecture is not None
+    directory = run.path / "initial"
+    if not directory.exists():
+        write_new_model(model.architecture, directory, derive_seed(config.seed, "initial weights"))
+    return load_model(str(directory), model.dtype, model.attention)
+
+
+def write_new_model(architecture: LlamaArchitecture, directory: Path, seed: int) -> None:
+    """A Llama with tied embeddings, HF's initialisation, and the arithmetic task's tokenizer."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from vineppo.checkpoint import write_whole
+
+    tokenizer = build_tokenizer()
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=architecture.hidden_size,
+            intermediate_size=architecture.intermediate_size,
+            num_hidden_layers=architecture.num_layers,
+            num_attention_heads=architecture.num_heads,
+            num_key_value_heads=architecture.num_key_value_heads,
+            max_position_embeddings=architecture.max_position_embeddings,
+            tie_word_embeddings=True,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+
+    def write(target: Path) -> None:
+        model.save_pretrained(target)
+        tokenizer.save_pretrained(target)
+
+    write_whole(directory, write)

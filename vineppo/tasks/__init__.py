@@ -1,0 +1,52 @@
+"""Tasks: problems with checkable answers, how they are shown to a model, and how it is graded.
+
+This package stays free of heavy imports (no torch, no transformers) until a task is loaded: every
+grading worker imports it, and starts in the time that math-verify needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vineppo.errors import UserError
+
+if TYPE_CHECKING:
+    from vineppo.config.schema import TaskConfig
+    from vineppo.types import Problem
+
+# The module of each task kind; it has `load(config) -> tuple[train_P, test_P]`.
+TASK_MODULES: Mapping[str, str] = {
+    "arithmetic": "vineppo.tasks.arithmetic",
+    "gsm8k": "vineppo.tasks.gsm8k",
+    "jsonl": "vineppo.tasks.jsonl",
+}
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """The problems to learn from and the ones to evaluate on; ids are unique over both.
+
+    The ids name the task, the set and the problem's place in it, counted from 0, and stay the same
+    from run to run: `data.train_P[17].id == "gsm8k/train/17"`.
+    """
+
+    train_P: tuple[Problem, ...]
+    test_P: tuple[Problem, ...]
+
+
+def load_task(config: TaskConfig) -> TaskData:
+    """The problems of a task; the test set is cut to its first `num_test_problems`.
+
+    Raises UserError for data that cannot be read, and for an empty train or test set.
+
+    With `num_test_problems=100`, GSM8K gives 7473 train problems and "gsm8k/test/0" … "/99".
+    """
+    train_P, test_P = importlib.import_module(TASK_MODULES[config.kind]).load(config)
+    for split, problems_P in (("train", train_P), ("test", test_P)):
+        if not problems_P:
+            path = config.train_path if split == "train" else config.test_path
+            raise UserError(f"{path or f'task {config.kind}'}: the {split} set is empty")
+    return TaskData(train_P=tuple(train_P), test_P=tuple(test_P[: config.num_test_problems]))

@@ -1,0 +1,167 @@
+"""Chains of + - * modulo m: a reasoning task that is generated, with mistakes to unlearn.
+
+    question   "4+6+6-5+2?"                             evaluated from left to right, modulo 10
+    solution   "4+6=0\\n0+6=6\\n6-5=1\\n1+2=3\\n####3"      one line an operation
+    answer     "3"
+
+The train problems' solutions are demonstrations with mistakes, so that supervised fine-tuning on
+them leaves something for reinforcement learning to do. Random mistakes alone would not: greedy
+sampling votes them away. The systematic ones have to be unlearned.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from vineppo.config.schema import ArithmeticTaskConfig, Demonstrations
+from vineppo.errors import UserError
+from vineppo.seeds import derive_seed
+from vineppo.types import Problem
+
+Fact = tuple[str, int, int]  # ("+", 4, 6)
+Step = Callable[[Fact], int]  # the result that a worked solution gives to a fact
+
+_OPERATIONS = ("+", "-", "*")
+# One question in this many is a test question, by a hash that depends on nothing but the question.
+_TEST_ONE_IN = 10
+
+
+@dataclass(frozen=True)
+class Chain:
+    """`Chain((4, 6, 6), ("+", "-"))` asks "4+6-6?"."""
+
+    operands: tuple[int, ...]
+    operations: tuple[str, ...]
+
+    @property
+    def question(self) -> str:
+        first, *others = self.operands
+        steps = zip(self.operations, others, strict=True)
+        return f"{first}{''.join(f'{operation}{operand}' for operation, operand in steps)}?"
+
+    def work(self, step: Step) -> tuple[str, int]:
+        """The worked solution and its result when `step` gives the result of each operation.
+
+        With right steps modulo 10, `Chain((4, 6, 6), ("+", "-"))` gives "4+6=0\\n0-6=4\\n####4", 4;
+        a wrong step is carried on from.
+        """
+        result = self.operands[0]
+        lines = []
+        for operation, operand in zip(self.operations, self.operands[1:], strict=True):
+            next_result = step((operation, result, operand))
+            lines.append(f"{result}{operation}{operand}={next_result}")
+            result = next_result
+        return "\n".join([*lines, f"####{result}"]), result
+
+
+def evaluate(fact: Fact, modulus: int) -> int:
+    """The right result: `evaluate(("-", 3, 5), 10) == 8`."""
+    operation, left, right = fact
+    exact = {"+": left + right, "-": left - right, "*": left * right}[operation]
+    return exact % modulus
+
+
+def is_test_question(question: str) -> bool:
+    """The split: a fixed tenth of all questions, the same for every config and data seed."""
+    return derive_seed(0, "arithmetic split", question) % _TEST_ONE_IN == 0
+
+
+def load(config: ArithmeticTaskConfig) -> tuple[list[Problem], list[Problem]]:
+    """Train problems with faulty demonstrations, test problems with right solutions.
+
+    The first problems of a set are the same however many are asked for. Raises UserError when
+    there are not as many distinct questions as asked for, or the operations' range is empty.
+    """
+    if config.min_operations > config.max_operations:
+        raise UserError(
+            f"task.min_operations must be at most task.max_operations ({config.max_operations}), "
+            f"got {config.min_operations}"
+        )
+    wrong_results = draw_wrong_results(config.demonstrations, config.modulus, config.data_seed)
+    return (
+        [
+            _problem(config, chain, f"arithmetic/train/{index}", wrong_results)
+            for index, chain in enumerate(_chains(config, "train", config.num_train_problems))
+        ],
+        [
+            _problem(config, chain, f"arithmetic/test/{index}", None)
+            for index, chain in enumerate(_chains(config, "test", config.num_test_problems))
+        ],
+    )
+
+
+def draw_wrong_results(
+    demonstrations: Demonstrations, modulus: int, data_seed: int
+) -> Mapping[Fact, int]:
+    """The facts that are systematically demonstrated wrongly, each with its one wrong result.
+
+    `systematic_fraction=0.2` of the 3·10² facts modulo 10 are 60.
+    """
+    stream = random.Random(derive_seed(data_seed, "arithmetic", "wrong results"))
+    facts = [(op, a, b) for op in _OPERATIONS for a in range(modulus) for b in range(modulus)]
+    num_wrong = round(demonstrations.systematic_fraction * len(facts))
+    return {fact: _wrong(fact, modulus, stream) for fact in stream.sample(facts, num_wrong)}
+
+
+def _problem(
+    config: ArithmeticTaskConfig,
+    chain: Chain,
+    problem_id: str,
+    wrong_results: Mapping[Fact, int] | None,
+) -> Problem:
+    solution, result = chain.work(lambda fact: evaluate(fact, config.modulus))
+    if wrong_results is not None:
+        # Seeded by the question, so that the mistakes do not depend on the other problems.
+        seed = derive_seed(config.data_seed, "arithmetic", "demonstration", chain.question)
+        solution, _ = chain.work(_faulty_step(config, wrong_results, random.Random(seed)))
+    return Problem(problem_id, chain.question, str(result), solution)
+
+
+def _faulty_step(
+    config: ArithmeticTaskConfig, wrong_results: Mapping[Fact, int], stream: random.Random
+) -> Step:
+    demonstrations = config.demonstrations
+
+    def step(fact: Fact) -> int:
+        if fact in wrong_results and stream.random() < demonstrations.systematic_probability:
+            return wrong_results[fact]
+        if stream.random() < demonstrations.random_probability:
+            return _wrong(fact, config.modulus, stream)
+        return evaluate(fact, config.modulus)
+
+    return step
+
+
+def _wrong(fact: Fact, modulus: int, stream: random.Random) -> int:
+    """Uniform over the results that are not right."""
+    return (evaluate(fact, modulus) + stream.randrange(1, modulus)) % modulus
+
+
+def _chains(config: ArithmeticTaskConfig, split: str, count: int) -> Iterator[Chain]:
+    """The first `count` distinct chains of a split, from a stream of its own."""
+    stream = random.Random(derive_seed(config.data_seed, "arithmetic", split))
+    key = f"task.num_{split}_problems"
+    share = 1 / _TEST_ONE_IN if split == "test" else 1 - 1 / _TEST_ONE_IN
+    seen: set[str] = set()
+    # Even to find all n questions of a space takes about n·ln n draws: 40 for each is beyond doubt.
+    for _ in range(10_000 + ceil(40 * count / share)):
+        if len(seen) == count:
+            return
+        chain = _draw_chain(config, stream)
+        question = chain.question
+        if question not in seen and is_test_question(question) == (split == "test"):
+            seen.add(question)
+            yield chain
+    if len(seen) < count:
+        raise UserError(
+            f"{key} must be at most the number of distinct questions, got {count} and found "
+            f"{len(seen)}; lower it, or raise task.max_operations or task.modulus"
+        )
+
+
+def _draw_chain(config: ArithmeticTaskConfig, stream: random.Random) -> Chain:
+    num_operations = stream.randint(config.min_operations, config.max_operations)
+    operands = tuple(stream.randrange(config.modulus) for _ in range(num_operations + 1))
+    operations = tuple(stream.choice(_OPERATIONS) for _ in range(num_operations))
+    return Chain(operands, operations)

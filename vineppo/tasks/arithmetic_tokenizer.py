@@ -1,0 +1,35 @@
+"""The tokenizer of the arithmetic task: one token a character."""
+
+from tokenizers import Regex, Tokenizer, decoders
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerFast
+
+_SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>", "<unk>")
+_TOKENS = (*"0123456789+-*=?\n", "####")
+
+
+def build_tokenizer() -> PreTrainedTokenizerFast:
+    """21 tokens: the task's characters, "####", and <pad> <bos> <eos> <unk>.
+
+    With special tokens, a text begins with <bos>; nothing is put behind it. Decoding gives back
+    the very text. Any other character becomes <unk>, so that a foreign text shows as such.
+
+    `tokenizer("4+6?")["input_ids"]` has the 5 tokens <bos> 4 + 6 ?.
+    """
+    vocabulary = {token: index for index, token in enumerate((*_SPECIAL_TOKENS, *_TOKENS))}
+    backend = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = Split(Regex(r"####|[\s\S]"), behavior="isolated")
+    backend.decoder = decoders.Fuse()
+    backend.post_processor = TemplateProcessing(
+        single="<bos> $A", special_tokens=[("<bos>", vocabulary["<bos>"])]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<bos>",
+        eos_token="<eos>",
+        unk_token="<unk>",
+        clean_up_tokenization_spaces=False,
+    )

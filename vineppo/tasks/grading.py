@@ -1,0 +1,158 @@
+"""From a response to its reward: extract the answer, compare it with the true one.
+
+    reward = truncated_reward              if the budget cut the response off, unless null
+             0                             if no answer is found
+             1[answer ≡ extracted]         otherwise
+
+A comparison that times out, kills its worker or raises is graded 0 and counted, each under its own
+name, so that a grader in trouble shows in the metrics.
+"""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from types import TracebackType
+
+from vineppo.config.schema import GradingConfig
+from vineppo.tasks.equivalence import compare_at_once, is_equivalent
+from vineppo.tasks.extraction import EXTRACTORS
+from vineppo.tasks.worker_pool import EvaluationError, WorkerDiedError, WorkerPool
+from vineppo.types import FinishReason, Problem
+
+_logger = logging.getLogger(__name__)
+
+# What makes a comparison wrong rather than the run: the counter of each failure.
+_FAILURE_COUNTERS: tuple[tuple[type[Exception], str], ...] = (
+    (TimeoutError, "num_timeouts"),
+    (WorkerDiedError, "num_worker_deaths"),
+    (EvaluationError, "num_errors"),
+)
+
+
+class Grader:
+    """Grades responses; slow comparisons run in worker processes, each pair of texts once.
+
+    The reward depends on the true answer and the response alone, never on the order of the calls.
+    `compare(answer, extracted)` is a module-level function. To be used from one thread, and closed.
+
+        with Grader(config) as grader:
+            rewards_G = [f.result() for f in [grader.submit(p, text, "stop") for text in texts_G]]
+    """
+
+    def __init__(
+        self, config: GradingConfig, compare: Callable[[str, str], bool] = is_equivalent
+    ) -> None:
+        self._extract = EXTRACTORS[config.extraction]
+        self._pool = WorkerPool(compare, config.num_workers, config.time_limit_s)
+        self._is_closed = False
+        # Resolved futures are shared: a memo entry costs two strings, and a hit no allocation.
+        self._right, self._wrong = _resolved(1.0), _resolved(0.0)
+        self._truncated = (
+            None if config.truncated_reward is None else _resolved(config.truncated_reward)
+        )
+        # By the true answer rather than the problem's id: problems with one answer share.
+        self._memo: dict[tuple[str, str], Future[float]] = {}
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def submit(self, problem: Problem, text: str, finish_reason: FinishReason) -> Future[float]:
+        """The reward of a response, at once or when a worker has compared it.
+
+        The future may be shared with other responses and cannot be cancelled. It raises only for
+        what is no verdict: RuntimeError when workers cannot be started, PoolClosedError.
+
+        With extraction "hash" and the true answer "72": "… #### 72" gives 1.0, "… #### 71" and
+        "no idea" give 0.0.
+        """
+        if self._is_closed:
+            raise RuntimeError("the grader is closed")
+        if finish_reason == "length" and self._truncated is not None:
+            self._count("num_graded")
+            return self._truncated
+        extracted = self._extract(text)
+        if extracted is None:
+            self._count("num_graded", "num_no_answer")
+            return self._wrong
+        verdict = compare_at_once(problem.answer, extracted)
+        if verdict is not None:
+            self._count("num_graded")
+            return self._right if verdict else self._wrong
+        return self._compare_once(problem.answer, extracted)
+
+    def metrics(self) -> dict[str, float]:
+        """What happened since the last call; the counters start anew.
+
+        Timeouts, worker deaths and errors count comparisons, not the responses that share one;
+        `memo_hit_frac` is the share of the responses that reused an earlier response's comparison.
+        """
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+        num_graded = counts["num_graded"]
+        return {
+            "grading/num_graded": float(num_graded),
+            "grading/no_answer_frac": counts["num_no_answer"] / max(num_graded, 1),
+            "grading/memo_hit_frac": counts["num_memo_hits"] / max(num_graded, 1),
+            **{f"grading/{name}": float(counts[name]) for _, name in _FAILURE_COUNTERS},
+        }
+
+    def close(self) -> None:
+        """End the workers; unresolved futures raise PoolClosedError."""
+        self._is_closed = True
+        self._pool.close()
+
+    def __enter__(self) -> "Grader":
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _compare_once(self, answer: str, extracted: str) -> Future[float]:
+        key = (answer, extracted)
+        with self._lock:
+            self._counts["num_graded"] += 1
+            known = self._memo.get(key)
+            if known is not None:
+                self._counts["num_memo_hits"] += 1
+                return known
+            reward: Future[float] = Future()
+            reward.set_running_or_notify_cancel()
+            self._memo[key] = reward
+        self._pool.submit(answer, extracted).add_done_callback(partial(self._settle, key, reward))
+        return reward
+
+    def _settle(
+        self, key: tuple[str, str], reward: Future[float], comparison: Future[bool]
+    ) -> None:
+        """Turn a finished comparison into the reward; runs in a thread of the pool."""
+        error = comparison.exception()
+        counter = next((name for kind, name in _FAILURE_COUNTERS if isinstance(error, kind)), None)
+        if error is not None and counter is None:
+            reward.set_exception(error)
+            return
+        is_right = error is None and comparison.result()
+        with self._lock:
+            self._memo[key] = self._right if is_right else self._wrong
+            if counter is not None:
+                self._counts[counter] += 1
+        if error is not None:
+            _logger.debug("comparing %r with %r: %s: %s", *key, type(error).__name__, error)
+        reward.set_result(1.0 if is_right else 0.0)
+
+    def _count(self, *names: str) -> None:
+        with self._lock:
+            for name in names:
+                self._counts[name] += 1
+
+
+def _resolved(reward: float) -> Future[float]:
+    future: Future[float] = Future()
+    future.set_result(reward)
+    return future

@@ -1,0 +1,45 @@
+"""A user's own problems: JSONL files with one problem a row, field names from the config."""
+
+from vineppo.config.schema import JsonlTaskConfig
+from vineppo.errors import UserError
+from vineppo.tasks.jsonl_file import Row, read_rows, text_field, text_or_number_field
+from vineppo.types import Problem
+
+
+def load(config: JsonlTaskConfig) -> tuple[list[Problem], list[Problem]]:
+    """Train and test problems of `task.train_path` and `task.test_path`.
+
+    Without `id_field`, the ids count the rows from 0: "jsonl/train/0". With `id_field="name"`, the
+    row `{"name": "euler-7", …}` has the id "jsonl/train/euler-7".
+    Raises UserError for a row that does not fit or an id that another row of the file has.
+    """
+    return _read(config, config.train_path, "train"), _read(config, config.test_path, "test")
+
+
+def _read(config: JsonlTaskConfig, path: str, split: str) -> list[Problem]:
+    problems_P: list[Problem] = []
+    where_of_id: dict[str, str] = {}
+    for index, (where, row) in enumerate(read_rows(path)):
+        name = str(index)
+        if config.id_field is not None:
+            name = text_or_number_field(row, config.id_field, where)
+            if name in where_of_id:
+                first = where_of_id[name]
+                raise UserError(
+                    f"{where}: {config.id_field} {name!r} must be unique, also at {first}"
+                )
+            where_of_id[name] = where
+        problems_P.append(_problem(config, row, where, f"jsonl/{split}/{name}"))
+    return problems_P
+
+
+def _problem(config: JsonlTaskConfig, row: Row, where: str, problem_id: str) -> Problem:
+    solution = None
+    if config.solution_field is not None:
+        solution = text_field(row, config.solution_field, where)
+    return Problem(
+        id=problem_id,
+        question=text_field(row, config.question_field, where),
+        answer=text_or_number_field(row, config.answer_field, where),
+        solution=solution,
+    )

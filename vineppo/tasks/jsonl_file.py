@@ -1,0 +1,91 @@
+"""Reading a user's JSONL file, with errors that name the file and the row."""
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from vineppo.errors import UserError
+
+Row = dict[str, Any]
+
+
+def read_rows(path: str) -> Iterator[tuple[str, Row]]:
+    """(where, row) for every row of a JSONL file; blank lines are skipped.
+
+    `where` is the beginning of an error message, with rows counted from 1: `"data.jsonl: row 17"`.
+    Raises UserError for a file that cannot be read, is not UTF-8 or is empty, and for a row that is
+    not a JSON object.
+    """
+    is_empty = True
+    for row_number, line in enumerate(_read_lines(path), start=1):
+        if line.strip():
+            is_empty = False
+            where = f"{path}: row {row_number}"
+            yield where, _parse_row(line, where)
+    if is_empty:
+        raise UserError(f"{path}: must have at least one row, got an empty file")
+
+
+def _read_lines(path: str) -> list[bytes]:
+    try:
+        # Bytes, cut at b"\n" alone: a JSON string may hold U+2028, which str.splitlines cuts at.
+        return Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _parse_row(line: bytes, where: str) -> Row:
+    try:
+        row = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where}: must be UTF-8, got byte {line[error.start]:#04x}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: must be a JSON object, got invalid JSON ({error})") from error
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: must be a JSON object, got {type(row).__name__}")
+    return row
+
+
+def text_field(row: Row, field: str, where: str) -> str:
+    """The nonempty string at `field`; UserError when it is missing, of another type or blank.
+
+    `text_field({"q": "1+1?"}, "q", "data.jsonl: row 1") == "1+1?"`.
+    """
+    value = _present(row, field, where)
+    if not isinstance(value, str):
+        raise UserError(f"{where}: {field} must be a string, got {_describe(value)}")
+    if not value.strip():
+        raise UserError(f"{where}: {field} must not be blank")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:  # "\ud800" is legal JSON and no tokenizer takes it
+        raise UserError(f"{where}: {field} must be valid Unicode, got a lone surrogate") from error
+    return value
+
+
+def text_or_number_field(row: Row, field: str, where: str) -> str:
+    """As `text_field`, stripped; a finite number becomes its plain decimal notation.
+
+    `{"answer": 1e3}` gives "1000.0" and `{"answer": 7}` gives "7".
+    """
+    value = _present(row, field, where)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        if not isinstance(value, str):
+            raise UserError(f"{where}: {field} must be a string or number, got {_describe(value)}")
+        return text_field(row, field, where).strip()
+    if not isfinite(value):
+        raise UserError(f"{where}: {field} must be finite, got {value}")
+    return str(value) if isinstance(value, int) else f"{Decimal(repr(value)):f}"
+
+
+def _present(row: Row, field: str, where: str) -> object:
+    if field not in row:
+        raise UserError(f"{where}: must have the field {field!r}, got {sorted(row)}")
+    return row[field]
+
+
+def _describe(value: object) -> str:
+    return "null" if value is None else type(value).__name__

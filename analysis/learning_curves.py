@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from analysis import figures
 from analysis.reading import CurvePoint, Run, labels, learning_curve
-from vineppo.atomic import write_atomic
+from vineppo.run_dir.atomic import write_atomic
 
 Cost = Callable[[CurvePoint], float | None]
 

@@ -12,7 +12,7 @@ from analysis.learning_curves import draw_curves
 from analysis.reading import CurvePoint, Run, labels, learning_curve
 from analysis.rollout_viewer import rollouts_html
 from analysis.training_curves import METRICS, draw_metric, draw_time_shares
-from vineppo.atomic import write_atomic
+from vineppo.run_dir.atomic import write_atomic
 
 LEGEND_WIDTH_IN = 1.0
 _CSS = """

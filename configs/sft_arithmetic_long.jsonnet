@@ -4,7 +4,7 @@ local task = import 'lib/task.libsonnet';
 
 short + {
   name: 'sft_arithmetic_long',
-  task: task.arithmetic_long,
+  task: task.arithmetic_long { num_train_problems: 40000 },
   engine+: { max_model_len: 160 },
   sampling+: { max_tokens: 112 },
   optimization+: { max_tokens: 160 },

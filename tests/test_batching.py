@@ -40,7 +40,10 @@ def test_collate_aligns_every_position_with_its_token():
     )
     assert batch.token_ids_BT.tolist() == [[7, 8, 1, 2, 3], [9, 4, 0, 0, 0]]
     assert batch.attention_mask_BT.tolist() == [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]
-    assert batch.response_mask_BT.tolist() == [[False, False, True, True, True], [False, True] + [False] * 3]
+    assert batch.response_mask_BT.tolist() == [
+        [False, False, True, True, True],
+        [False, True] + [False] * 3,
+    ]
     assert batch.token_ids_BT[batch.response_mask_BT].tolist() == [1, 2, 3, 4]
     torch.testing.assert_close(
         batch.old_logprobs_BT[batch.response_mask_BT], torch.tensor([-0.1, -0.2, -0.3, -0.4])

@@ -13,7 +13,9 @@ ROWS = [{"q": "1+1", "a": "2"}, {"q": "2+2", "a": "4"}]
 
 
 def jsonl(path: Path, rows) -> Path:
-    path.write_text("".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows))
+    path.write_text(
+        "".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows)
+    )
     return path
 
 

@@ -47,7 +47,9 @@ def test_weights_count_repetitions():
     values = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
     weights = torch.tensor([3, 1, 2])
     repeated = whiten(values.repeat_interleave(weights), torch.ones(6))
-    torch.testing.assert_close(whiten(values, weights.double()).repeat_interleave(weights), repeated)
+    torch.testing.assert_close(
+        whiten(values, weights.double()).repeat_interleave(weights), repeated
+    )
     assert abs(repeated.mean()) < 1e-12
     assert repeated.std(unbiased=False) == pytest.approx(1.0, abs=1e-6)
 

@@ -110,7 +110,9 @@ def test_gradient_checkpointing_and_chunked_projection_change_nothing(config, mo
     found = sequences(8)
     plain, _ = weights_after(config, found, batch_size=8)
     monkeypatch.setattr("vineppo.models.CHUNK_LOGITS", 300)  # 16 positions of 19 ids at a time
-    optimization = replace(config.optimization, learning_rate=1e-3, max_mean_ratio=None, batch_size=8)
+    optimization = replace(
+        config.optimization, learning_rate=1e-3, max_mean_ratio=None, batch_size=8
+    )
     policy = Policy(load_model(MODEL, "float32", "sdpa"), optimization, gradient_checkpointing=True)
     update_policy(policy, found, optimization, config.reference, config.sampling, 0, 1, 10)
     checkpointed = torch.cat([w.flatten() for _, w in policy.named_weights()])

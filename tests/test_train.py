@@ -127,17 +127,50 @@ def test_run_directory_is_as_designed(whole_run):
     assert inside == {"policy", "trainer", "state.json"}
 
 
-METRICS = """
-reward/mean reward/std reward/group_all_equal_frac rollout/response_length_mean
-rollout/response_length_max rollout/truncated_frac rollout/steps_mean
-rollout/engine_logprob_gap_mean rollout/engine_logprob_gap_max values/mean values/std
-values/num_states values/num_continuations values/all_equal_frac advantages/mean advantages/std
-advantages/near_zero_frac policy/loss policy/clip_frac policy/approx_kl policy/ratio_max
-policy/entropy policy/grad_norm policy/lr kl/ref kl/ref_per_sequence kl/coef time/rollout_s
-time/values_s time/grading_s time/logprobs_s time/update_s time/sync_s time/evaluate_s
-time/checkpoint_s time/total_s time/elapsed_s tokens/prompt tokens/prefix_cached tokens/rollout
-tokens/values memory/peak_gib
-""".split()
+METRICS = [
+    "reward/mean",
+    "reward/std",
+    "reward/group_all_equal_frac",
+    "rollout/response_length_mean",
+    "rollout/response_length_max",
+    "rollout/truncated_frac",
+    "rollout/steps_mean",
+    "rollout/engine_logprob_gap_mean",
+    "rollout/engine_logprob_gap_max",
+    "values/mean",
+    "values/std",
+    "values/num_states",
+    "values/num_continuations",
+    "values/all_equal_frac",
+    "advantages/mean",
+    "advantages/std",
+    "advantages/near_zero_frac",
+    "policy/loss",
+    "policy/clip_frac",
+    "policy/approx_kl",
+    "policy/ratio_max",
+    "policy/entropy",
+    "policy/grad_norm",
+    "policy/lr",
+    "kl/ref",
+    "kl/ref_per_sequence",
+    "kl/coef",
+    "time/rollout_s",
+    "time/values_s",
+    "time/grading_s",
+    "time/logprobs_s",
+    "time/update_s",
+    "time/sync_s",
+    "time/evaluate_s",
+    "time/checkpoint_s",
+    "time/total_s",
+    "time/elapsed_s",
+    "tokens/prompt",
+    "tokens/prefix_cached",
+    "tokens/rollout",
+    "tokens/values",
+    "memory/peak_gib",
+]
 
 
 def test_metrics_have_the_fixed_names(whole_run):

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from vineppo.atomic import write_atomic
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.load import assign, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
@@ -16,8 +15,9 @@ from vineppo.models import load_model, named_weights
 from vineppo.policy import init_distributed
 from vineppo.progress import Progress
 from vineppo.rollouts import Sampler
-from vineppo.metrics_log import strict_json
 from vineppo.run_dir import RunDir
+from vineppo.run_dir.atomic import write_atomic
+from vineppo.run_dir.metrics_log import strict_json
 from vineppo.session import encode_problems
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
@@ -89,5 +89,7 @@ def choose_policies(run: RunDir, checkpoints: str) -> list[tuple[int, Path]]:
     for iteration in wanted:
         if iteration not in found:
             held = ", ".join(map(str, sorted(found)))
-            raise UserError(f"{run.path} holds no checkpoint of iteration {iteration} (only {held})")
+            raise UserError(
+                f"{run.path} holds no checkpoint of iteration {iteration} (only {held})"
+            )
     return [(iteration, found[iteration]) for iteration in wanted]

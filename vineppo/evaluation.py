@@ -12,9 +12,7 @@ from vineppo.rollouts import Draft, Prompt, Sampler, submit_rollouts
 
 def evaluation_sampler(sampler: Sampler, evaluation: EvaluationConfig) -> Sampler:
     """`sampler` with the evaluation's temperature and top_p, and the training's token budget."""
-    sampling = replace(
-        sampler.sampling, temperature=evaluation.temperature, top_p=evaluation.top_p
-    )
+    sampling = replace(sampler.sampling, temperature=evaluation.temperature, top_p=evaluation.top_p)
     return replace(sampler, sampling=sampling)
 
 

@@ -143,9 +143,7 @@ class TokenLogprobs(nn.Module):
             return self._chunk(hidden_NH, targets_N, temperature)
         parts = [
             checkpoint(self._chunk, hidden, targets, temperature, use_reentrant=False)
-            for hidden, targets in zip(
-                hidden_NH.split(chunk), targets_N.split(chunk), strict=True
-            )
+            for hidden, targets in zip(hidden_NH.split(chunk), targets_N.split(chunk), strict=True)
         ]
         logprobs, entropies = zip(*parts, strict=True)
         return torch.cat(logprobs), torch.cat(entropies)

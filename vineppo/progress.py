@@ -84,7 +84,9 @@ class Progress:
         self._seconds = dict.fromkeys(PHASES, 0.0)
         return {**times, "time/total_s": total, "time/elapsed_s": self._elapsed_s}
 
-    def finish_iteration(self, iteration: int, num_iterations: int, metrics: dict[str, Any]) -> None:
+    def finish_iteration(
+        self, iteration: int, num_iterations: int, metrics: dict[str, Any]
+    ) -> None:
         """Advances the bar and says the iteration's numbers in a line."""
         self._summary = summary(metrics) or self._summary
         self._bar.update(self._task, completed=iteration, now=self._summary)

@@ -97,9 +97,7 @@ def submit_rollouts(
     for prompt in prompts_P:
         for index in range(num_samples):
 
-            def finish(
-                completion: Completion, prompt: Prompt = prompt, index: int = index
-            ) -> None:
+            def finish(completion: Completion, prompt: Prompt = prompt, index: int = index) -> None:
                 text, reward = sampler.grade(
                     prompt.problem, completion.token_ids, completion.finish_reason
                 )

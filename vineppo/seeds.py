@@ -16,6 +16,8 @@ def derive_seed(run_seed: int, *counter: int | str) -> int:
     >>> derive_seed(0, 1, "rollouts", "gsm8k/train/7", 0) == derive_seed(0, 1, "rollouts", "gsm8k/train/7", 1)
     False
     """
-    encoded = "".join(f"{type(part).__name__}{len(str(part))}:{part}" for part in (run_seed, *counter))
+    encoded = "".join(
+        f"{type(part).__name__}{len(str(part))}:{part}" for part in (run_seed, *counter)
+    )
     digest = hashlib.blake2b(encoded.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1

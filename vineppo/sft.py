@@ -9,7 +9,6 @@ import torch
 from vineppo.batching import collate, length_bucketed, shuffled_minibatches
 from vineppo.config.load import to_dict
 from vineppo.config.schema import LlamaArchitecture, SftConfig
-
 from vineppo.errors import UserError
 from vineppo.models import LoadedModel, load_model, resolve_model_path
 from vineppo.policy import LossFunction

@@ -14,7 +14,7 @@ from vineppo.metrics import (
 )
 from vineppo.models import LoadedModel, Reference, load_model
 from vineppo.run_dir import RunDir
-from vineppo.run_rows import rollout_rows, value_rows
+from vineppo.run_dir.rows import rollout_rows, value_rows
 from vineppo.schedules import problems_of_iteration
 from vineppo.segment import build_segmenter
 from vineppo.session import Session, encode_problems, is_finished, open_session
@@ -86,9 +86,7 @@ def run_iterations(
         session.finish_iteration(iteration, {**metrics, **evaluation})
 
 
-def experience_metrics(
-    experience: Experience, advantages_S: list[list[float]]
-) -> dict[str, float]:
+def experience_metrics(experience: Experience, advantages_S: list[list[float]]) -> dict[str, float]:
     values = [value for values_S in experience.values_S for value in values_S]
     rollouts = experience.rollouts
     return {

@@ -53,9 +53,7 @@ def build_sequences(
 
     Whitening takes mean and deviation over all response tokens of the iteration.
     """
-    lengths = [
-        span.end - span.start for spans_S in experience.spans_S for span in spans_S
-    ]
+    lengths = [span.end - span.start for spans_S in experience.spans_S for span in spans_S]
     flat = torch.tensor([a for row in advantages_S for a in row], dtype=torch.float64)
     if is_whitened:
         flat = whiten(flat, torch.tensor(lengths, dtype=torch.float64))
@@ -92,10 +90,14 @@ def score(
     advantages_S = experience.advantages_S(config.credit)
     is_whitened = config.optimization.whiten_advantages
     sequences = build_sequences(experience, advantages_S, old, ref, is_whitened)
-    return sequences, advantages_S, {
-        **logprob_gap_metrics(engine, trainer),
-        **kl_metrics(kl, config.reference.kl_coef),
-    }
+    return (
+        sequences,
+        advantages_S,
+        {
+            **logprob_gap_metrics(engine, trainer),
+            **kl_metrics(kl, config.reference.kl_coef),
+        },
+    )
 
 
 def policy_loss(
@@ -186,9 +188,7 @@ def update_policy(
         def is_accepted(stats: list[dict[str, float]], limit: float | None = limit) -> bool:
             return limit is None or sum(s["ratio_mean"] for s in stats) <= limit
 
-        updates.append(
-            policy.update(micro_batches, loss, sampling.temperature, rate, is_accepted)
-        )
+        updates.append(policy.update(micro_batches, loss, sampling.temperature, rate, is_accepted))
     return summarize_updates(updates, rate)
 
 

@@ -102,9 +102,7 @@ class StateValues:
             self._sampler.submit(
                 (*draft.prompt.token_ids, *prefix),
                 self._sampler.sampling.max_tokens - span.start,
-                derive_seed(
-                    self._sampler.seed, self._iteration, "values", problem.id, owner, k
-                ),
+                derive_seed(self._sampler.seed, self._iteration, "values", problem.id, owner, k),
                 False,
                 finish,
             )

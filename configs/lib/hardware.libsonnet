@@ -38,7 +38,7 @@ local engine = {
     engine+: {
       block_size: 32,
       max_num_seqs: 64,
-      max_num_batched_tokens: 2048,
+      max_num_batched_tokens: 4096,
       enforce_eager: true,
       sleep_while_training: false,
     },

@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from vineppo.run_dir import RunDir
-from vineppo.run_rows import rollout_rows, value_rows
+from vineppo.run_dir.rows import rollout_rows, value_rows
 from vineppo.types import Problem, Rollout, StateValue, StepSpan
 
 NUM_ITERATIONS = 12

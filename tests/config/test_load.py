@@ -89,7 +89,9 @@ def test_missing_file():
         load_config(TrainConfig, "nowhere.jsonnet", [])
 
 
-@pytest.mark.parametrize("text", ["{\n a: }", "{\n a: error 'x' }", "{\n a: import 'no.libsonnet' }"])
+@pytest.mark.parametrize(
+    "text", ["{\n a: }", "{\n a: error 'x' }", "{\n a: import 'no.libsonnet' }"]
+)
 def test_jsonnet_errors_are_one_line_with_file_and_line_number(tmp_path, text):
     path = tmp_path / "broken.jsonnet"
     path.write_text(text)

@@ -65,9 +65,7 @@ def trainer_logprobs(loaded, prefix_ids, completion, temperature, num_ids):
 @pytest.mark.parametrize("temperature", [0.6, 1.0, 1.5])
 def test_logprobs_are_processed_and_agree_with_the_trainer(engine, loaded, prompt, temperature):
     (found,) = run(engine, [request(prompt, 1, temperature=temperature)])
-    expected = trainer_logprobs(
-        loaded, prompt, found, temperature, len(loaded.tokenizer) - 2
-    )
+    expected = trainer_logprobs(loaded, prompt, found, temperature, len(loaded.tokenizer) - 2)
     torch.testing.assert_close(torch.tensor(found.logprobs_T), expected, atol=1e-4, rtol=0)
 
 
@@ -115,9 +113,7 @@ def test_continuations_of_one_state_hit_the_prefix_cache(engine, prompt):
 
 def test_requests_may_join_from_a_callback(engine, prompt):
     found = []
-    engine.submit(
-        request(prompt, 1), lambda _: engine.submit(request(prompt, 2), found.append)
-    )
+    engine.submit(request(prompt, 1), lambda _: engine.submit(request(prompt, 2), found.append))
     while engine.num_unfinished:
         engine.step()
     assert found == run(engine, [request(prompt, 2)])
@@ -139,6 +135,14 @@ def test_new_weights_are_sampled_from_at_once(engine, loaded, prompt):
     loaded.model.load_state_dict(original, strict=False)
     engine.load_weights(named_weights(loaded.model))
     assert run(engine, [request(prompt, 1)])[0].token_ids == before.token_ids
+
+
+def test_more_prompt_tokens_than_a_step_holds(engine, config, prompt):
+    """Seeded requests once failed on a CPU when a prompt was cut in two to fill a step."""
+    count = config.max_num_batched_tokens // len(prompt) + 50
+    found = run(engine, [request(prompt, seed, max_tokens=3) for seed in range(count)])
+    alone = run(engine, [request(prompt, count - 1, max_tokens=3)])
+    assert found[-1].token_ids == alone[0].token_ids
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the rule is the CPU backend's")

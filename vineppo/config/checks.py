@@ -21,7 +21,7 @@ def check_train(config: TrainConfig) -> None:
     )
     _require(
         sampling.top_p == 1.0 or optimization.old_logprobs == "trainer",
-        "optimization.old_logprobs must be \"trainer\" when sampling.top_p < 1 (the engine's are "
+        'optimization.old_logprobs must be "trainer" when sampling.top_p < 1 (the engine\'s are '
         f"renormalised over the nucleus), got {optimization.old_logprobs!r}",
     )
     _check_engine(config)
@@ -39,7 +39,7 @@ def check_sft(config: SftConfig) -> None:
     )
     _require(
         model.architecture is None or config.task.kind == "arithmetic",
-        "model.architecture needs a task with a tokenizer of its own (task.kind \"arithmetic\"), "
+        'model.architecture needs a task with a tokenizer of its own (task.kind "arithmetic"), '
         f"got task.kind {config.task.kind!r}",
     )
     _require(
@@ -54,7 +54,7 @@ def check_sft(config: SftConfig) -> None:
 def _check_precision(config: TrainConfig | SftConfig) -> None:
     _require(
         config.model.dtype == "float32" or config.optimization.zero_stage >= 1,
-        "optimization.zero_stage must be at least 1 when model.dtype is \"bfloat16\" (DeepSpeed's "
+        'optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" (DeepSpeed\'s '
         "stage 0 keeps no float32 master weights, and small updates vanish), got 0",
     )
 
@@ -83,11 +83,13 @@ def _check_engine(config: TrainConfig | SftConfig) -> None:
         f"sampling.max_tokens must be below engine.max_model_len = {engine.max_model_len}, "
         f"got {config.sampling.max_tokens}",
     )
-    _require(
-        engine.max_num_batched_tokens >= engine.max_num_seqs,
-        f"engine.max_num_batched_tokens must be at least engine.max_num_seqs = "
-        f"{engine.max_num_seqs}, got {engine.max_num_batched_tokens}",
-    )
+    for key in ("max_num_seqs", "max_model_len"):
+        least = getattr(engine, key)
+        _require(
+            engine.max_num_batched_tokens >= least,
+            f"engine.max_num_batched_tokens must be at least engine.{key} = {least}, got "
+            f"{engine.max_num_batched_tokens}",
+        )
 
 
 def _require(holds: bool, message: str) -> None:

@@ -152,7 +152,9 @@ class VllmConfig:
 
     kind: Literal["vllm"]
     dtype: Dtype
-    block_size: Count  # tokens of a KV block, the grain of the prefix cache; a multiple of 32 on a CPU
+    block_size: (
+        Count  # tokens of a KV block, the grain of the prefix cache; a multiple of 32 on a CPU
+    )
     max_model_len: Count
     max_num_seqs: Count  # sequences that run at once
     max_num_batched_tokens: Count  # tokens of one engine step
@@ -257,7 +259,9 @@ class OptimizationConfig:
     clip_high: NonNegative
     max_mean_ratio: Positive | None  # an update whose mean ratio exceeds it is skipped
     whiten_advantages: bool
-    old_logprobs: Literal["engine", "trainer"]  # whose log-probabilities are the ratio's denominator
+    old_logprobs: Literal[
+        "engine", "trainer"
+    ]  # whose log-probabilities are the ratio's denominator
     zero_stage: Literal[0, 1, 2, 3]
 
 

@@ -85,4 +85,3 @@ class Engine(Protocol):
         """Gives memory to the trainer, where the engine can; undone by `wake`."""
 
     def wake(self) -> None: ...
-

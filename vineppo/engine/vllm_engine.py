@@ -40,6 +40,9 @@ class VllmEngine:
             gpu_memory_utilization=config.gpu_memory_utilization,
             enforce_eager=config.enforce_eager,
             enable_prefix_caching=config.prefix_caching,
+            # A prompt cut in two makes vLLM rewind its request's generator, which a CPU generator
+            # cannot do; without chunks a prompt waits for a step that has room for all of it.
+            enable_chunked_prefill=torch.cuda.is_available(),
             enable_sleep_mode=self._can_sleep,
             logprobs_mode="processed_logprobs",
             # "auto" would apply a model's generation_config.json (a repetition penalty, say).

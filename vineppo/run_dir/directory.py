@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vineppo.atomic import named_errors, sweep_temporaries, write_atomic
 from vineppo.errors import UserError
-from vineppo.metrics_log import MetricsLog, strict_json
-from vineppo.run_tables import ROLLOUT_SCHEMA, VALUE_SCHEMA, read_parquet, write_parquet
+from vineppo.run_dir.atomic import named_errors, sweep_temporaries, write_atomic
+from vineppo.run_dir.metrics_log import MetricsLog, strict_json
+from vineppo.run_dir.tables import ROLLOUT_SCHEMA, VALUE_SCHEMA, read_parquet, write_parquet
 
 SUFFIXES = {"rollouts": ".parquet", "values": ".parquet", "evaluations": ".json"}
 
@@ -82,11 +82,11 @@ class RunDir:
         self._metrics.truncate(last_iteration)
 
     def write_rollouts(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Writes the rows of `run_rows.rollout_rows`."""
+        """Writes the rows of `rows.rollout_rows`."""
         write_parquet(self._file("rollouts", iteration), rows, ROLLOUT_SCHEMA)
 
     def write_values(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Writes the rows of `run_rows.value_rows`."""
+        """Writes the rows of `rows.value_rows`."""
         write_parquet(self._file("values", iteration), rows, VALUE_SCHEMA)
 
     def write_evaluation(self, iteration: int, evaluation: dict[str, Any]) -> None:
@@ -155,7 +155,9 @@ def _refuse_other_config(run_dir: RunDir, config: dict[str, Any]) -> None:
 
 
 def _record_environment(run_dir: RunDir) -> None:
-    from vineppo.environment import describe_environment  # imports torch, which readers do not need
+    from vineppo.run_dir.environment import (
+        describe_environment,
+    )  # imports torch, which readers do not need
 
     environment = describe_environment()
     if run_dir.environment_path.exists():

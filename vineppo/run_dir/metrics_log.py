@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from vineppo.atomic import named_errors, write_atomic
 from vineppo.errors import UserError
+from vineppo.run_dir.atomic import named_errors, write_atomic
 
 
 class MetricsLog:

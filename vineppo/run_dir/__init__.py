@@ -1,0 +1,5 @@
+"""The run directory: every file that a run leaves behind, written whole or not at all."""
+
+from vineppo.run_dir.directory import RunDir, first_difference
+
+__all__ = ["RunDir", "first_difference"]

@@ -13,5 +13,5 @@ algorithm.vineppo + hardware.gpu + logging + {
   task: task.gsm8k_chat,
   engine+: { max_model_len: 2048 },
   sampling+: { max_tokens: 1024 },
-  credit+: { segmenter: { kind: 'math', max_formula_chars: 80 } },
+  credit+: { segmenter: { kind: 'math', max_formula_chars: 100 } },
 }

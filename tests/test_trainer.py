@@ -34,7 +34,7 @@ def experience() -> Experience:
 def build(is_whitened):
     found = experience()
     scores = [(-0.1, -0.2, -0.3), (-0.4, -0.5, -0.6)]
-    return build_sequences(found, found.advantages_S(CREDIT), scores, scores, is_whitened)
+    return build_sequences(found, found.advantages(CREDIT), scores, scores, is_whitened)
 
 
 def test_advantages_are_broadcast_over_their_step():

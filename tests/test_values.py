@@ -70,7 +70,7 @@ def test_values_and_advantages_are_unbiased(max_tokens, identical_prefixes):
     for seed in range(60):
         experience, _ = gather(max_tokens, seed, credit)
         errors = defaultdict(list)
-        for index, advantages in enumerate(experience.advantages_S(credit)):
+        for index, advantages in enumerate(experience.advantages(credit)):
             truth = true_values(experience, index, max_tokens)
             for step, (estimate, advantage) in enumerate(
                 zip(experience.values_S[index], advantages, strict=True)
@@ -92,7 +92,7 @@ def test_advantages_sum_to_reward_minus_first_value(max_tokens):
     reasons = {rollout.finish_reason for rollout in experience.rollouts}
     assert reasons == ({"stop", "length"} if max_tokens == SHORT else {"stop"})
     for rollout, values, advantages in zip(
-        experience.rollouts, experience.values_S, experience.advantages_S(CREDIT), strict=True
+        experience.rollouts, experience.values_S, experience.advantages(CREDIT), strict=True
     ):
         assert sum(advantages) == pytest.approx(rollout.reward - values[0].mean)
 

@@ -32,8 +32,8 @@ def collate(sequences: Sequence[TrainSequence], device: torch.device) -> TrainBa
     """Pads on the right. See `TrainBatch` for the alignment."""
     length = max(len(sequence) for sequence in sequences)
 
-    def padded(rows: list[list[float]], dtype: torch.dtype) -> torch.Tensor:
-        full = [row + [0] * (length - len(row)) for row in rows]
+    def padded(rows: Sequence[Sequence[float]], dtype: torch.dtype) -> torch.Tensor:
+        full = [[*row, *[0] * (length - len(row))] for row in rows]
         return torch.tensor(full, dtype=dtype, device=device)
 
     def response(attribute: str) -> torch.Tensor:

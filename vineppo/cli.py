@@ -64,8 +64,11 @@ def run_config(options: argparse.Namespace) -> None:
     from vineppo.config.load import load_config, to_dict
     from vineppo.config.schema import SftConfig, TrainConfig
 
-    is_sft = options.command == "sft"
-    config = load_config(SftConfig if is_sft else TrainConfig, options.config, options.assignments)
+    config: TrainConfig | SftConfig
+    if options.command == "sft":
+        config = load_config(SftConfig, options.config, options.assignments)
+    else:
+        config = load_config(TrainConfig, options.config, options.assignments)
     if options.dry_run:
         print(json.dumps(to_dict(config), indent=2))
         return

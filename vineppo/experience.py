@@ -22,10 +22,11 @@ class Experience:
     values_S: list[list[StateValue]]
     num_continuations: int
 
-    def advantages_S(self, credit: CreditConfig) -> list[list[float]]:
+    def advantages(self, credit: CreditConfig) -> list[list[float]]:
+        """One advantage a step, for every rollout."""
         return [
-            step_advantages(credit, rollout.reward, [value.mean for value in values])
-            for rollout, values in zip(self.rollouts, self.values_S, strict=True)
+            step_advantages(credit, [value.mean for value in values_S], rollout.reward)
+            for rollout, values_S in zip(self.rollouts, self.values_S, strict=True)
         ]
 
 

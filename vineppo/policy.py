@@ -43,6 +43,8 @@ class Policy:
         init_distributed()
         import deepspeed
 
+        # The shared-memory operation is compiled at its first use; gloo needs no compiler.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         self.tokenizer = loaded.tokenizer
         self._hf_model = loaded.model
         if gradient_checkpointing:
@@ -85,7 +87,7 @@ class Policy:
         learning_rate: float,
         is_accepted: Callable[[list[dict[str, float]]], bool],
     ) -> Update:
-        """One optimizer step on Σ loss(micro-batch), skipped unless `is_accepted` of its numbers."""
+        """One optimizer step on Σ loss(micro-batch); none unless `is_accepted` of its numbers."""
         numbers_by_batch = []
         for batch in micro_batches:
             logprobs_BT, entropy_BT = self._engine(batch, temperature)
@@ -165,7 +167,7 @@ class Policy:
 
 
 def init_distributed() -> None:
-    """torch.distributed for DeepSpeed: the launcher's ranks, or one of our own without a launcher."""
+    """torch.distributed for DeepSpeed: the launcher's ranks, or a lone one without a launcher."""
     if torch.distributed.is_initialized():
         return
     if "RANK" not in os.environ:

@@ -87,7 +87,7 @@ def score(
         estimate(torch.tensor(now), torch.tensor(then)).tolist()
         for now, then in zip(trainer, ref, strict=True)
     ]
-    advantages_S = experience.advantages_S(config.credit)
+    advantages_S = experience.advantages(config.credit)
     is_whitened = config.optimization.whiten_advantages
     sequences = build_sequences(experience, advantages_S, old, ref, is_whitened)
     return (

@@ -14,7 +14,6 @@ from vineppo.errors import UserError
 
 Config = TypeVar("Config", schema.TrainConfig, schema.SftConfig)
 
-CHECKS = {schema.TrainConfig: check_train, schema.SftConfig: check_sft}
 NOUNS = {
     "int_type": "an integer",
     "float_type": "a number",
@@ -44,7 +43,7 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
         config = _adapter(kind).validate_json(json.dumps(resolved))
     except ValidationError as error:
         raise UserError(_describe(error, resolved)) from None
-    CHECKS[kind](config)
+    check_train(config) if isinstance(config, schema.TrainConfig) else check_sft(config)
     return config
 
 
@@ -91,9 +90,10 @@ def assign(resolved: dict[str, Any], assignment: str) -> None:
 
 def _adapter(kind: type[Config]) -> TypeAdapter[Config]:
     # Strict JSON mode: true is no integer, "3" is no number, and an unknown key is refused.
+    strict = ConfigDict(extra="forbid", strict=True)
     for value in vars(schema).values():
-        if dataclasses.is_dataclass(value):
-            value.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[attr-defined]
+        if isinstance(value, type) and dataclasses.is_dataclass(value):
+            setattr(value, "__pydantic_config__", strict)  # noqa: B010 (pydantic's own protocol)
     return TypeAdapter(kind)
 
 

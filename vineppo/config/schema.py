@@ -22,7 +22,7 @@ Dtype = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The starting policy: an HF hub name, a directory, or `embedded:NAME` (ships in the package)."""
+    """The starting policy: an HF hub name, a directory, or `embedded:NAME` (in the package)."""
 
     path: Name
     dtype: Dtype
@@ -172,7 +172,7 @@ EngineConfig = VllmConfig
 class SamplingConfig:
     """The policy as it samples while training."""
 
-    temperature: Positive
+    temperature: Annotated[float, Field(gt=0, le=2)]
     top_p: Annotated[float, Field(gt=0, le=1)]
     max_tokens: Count  # tokens of a response
 
@@ -286,7 +286,7 @@ class SftOptimizationConfig:
 class EvaluationConfig:
     every: CountOrZero  # iterations; 0: only at the end
     num_samples: Count
-    temperature: NonNegative  # 0: greedy
+    temperature: Annotated[float, Field(ge=0, le=2)]  # 0: greedy
     top_p: Annotated[float, Field(gt=0, le=1)]
 
 

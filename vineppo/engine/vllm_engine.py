@@ -14,7 +14,8 @@ from vineppo.errors import UserError
 class VllmEngine:
     """`Engine` on vLLM's V1 core, run in this process so that weights never leave memory.
 
-    Every request is one sample with a seed of its own. Samples of one prefix share its KV blocks
+    Every request is one sample with a seed of its own (of which torch's CPU generator takes the low
+    32 bits). Samples of one prefix share its KV blocks
     through the prefix cache, to the last full block of `block_size` tokens.
     """
 
@@ -141,5 +142,8 @@ def _set_environment(config: VllmConfig) -> None:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     if not torch.cuda.is_available():
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gib)
+        if config.enforce_eager:
+            # Counting a token's rank is compiled in spite of enforce_eager, and needs a compiler.
+            os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")

@@ -1,6 +1,5 @@
 """HF models: where their files are, their tokenizer, and the log-probabilities of tokens."""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -57,15 +56,18 @@ def resolve_model_path(path: str) -> str:
 
 def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
     """The policy at `path` (see `resolve_model_path`), on the CPU, with dropout off."""
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     resolved = resolve_model_path(path)
     try:
         tokenizer = AutoTokenizer.from_pretrained(resolved)
         model = AutoModelForCausalLM.from_pretrained(
             resolved, dtype=getattr(torch, dtype), attn_implementation=attention
         )
-    except (OSError, ValueError, ImportError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, ImportError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"model {path} cannot be loaded: {reason}") from None
     disable_dropout(model)

@@ -73,6 +73,12 @@ class Progress:
         waiting = f"{engine.num_unfinished:,} running"
         self._bar.update(self._task, now=f"{rate}  {waiting}  {self._summary}")
 
+    def restart(self) -> None:
+        """What was before this (start-up, the starting policy's evaluation) is not training."""
+        self.enter(None)
+        self._started = time.perf_counter()
+        self._seconds = dict.fromkeys(PHASES, 0.0)
+
     def take_times(self) -> dict[str, float]:
         """`time/*_s` of the iteration. `elapsed_s` counts training, over all resumes."""
         self.enter(None)

@@ -137,7 +137,7 @@ def open_session(
         if state.iteration == 0:
             metrics = session.evaluate_if_due(0)
             progress.say("iteration 0  " + "  ".join(f"{k} {v:.3f}" for k, v in metrics.items()))
-        progress.take_times()
+        progress.restart()
         yield session
         save_final(run, policy)
 

@@ -3,6 +3,7 @@
 import argparse
 import errno
 import json
+import logging
 import os
 import sys
 import warnings
@@ -93,7 +94,9 @@ def quiet_libraries() -> None:
     """Before any of them is imported: their chatter would bury ours. Set variables are kept."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("DS_LOG_LEVEL", "error")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    logging.getLogger("vllm").setLevel(logging.ERROR)
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

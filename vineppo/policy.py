@@ -168,6 +168,8 @@ class Policy:
 
 def init_distributed() -> None:
     """torch.distributed for DeepSpeed: the launcher's ranks, or a lone one without a launcher."""
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else DeepSpeed warns that it guessed so
     if torch.distributed.is_initialized():
         return
     if "RANK" not in os.environ:

@@ -49,6 +49,7 @@ class VllmEngine:
             # "auto" would apply a model's generation_config.json (a repetition penalty, say).
             generation_config="vllm",
             disable_log_stats=True,
+            use_tqdm_on_load=False,
             seed=0,
         )
         self._core = self._llm.llm_engine

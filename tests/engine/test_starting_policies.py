@@ -1,0 +1,48 @@
+"""The shipped policies solve what their README says, and fail by wrong single steps."""
+
+from dataclasses import replace
+
+import pytest
+
+from vineppo.config.load import load_config
+from vineppo.config.schema import SamplingConfig, TrainConfig
+from vineppo.engine import build_engine
+from vineppo.evaluation import evaluate_policy
+from vineppo.models import ASSETS, load_model
+from vineppo.policy import init_distributed
+from vineppo.progress import Progress
+from vineppo.rollouts import Prompt, Sampler
+from vineppo.tasks import load_task
+from vineppo.tasks.grading import Grader
+from vineppo.tasks.prompts import encode_prompt
+
+SMALL = ["task.num_train_problems=32", "engine.cpu_kv_cache_gib=1"]
+
+
+@pytest.mark.parametrize(
+    ("leaf", "sampled", "greedy"),
+    [("demo_vineppo", (0.30, 0.60), (0.30, 0.70)), ("long_vineppo", (0.13, 0.40), (0.10, 0.50))],
+)
+def test_pass_at_1_of_the_start(configs, leaf, sampled, greedy):
+    """The bounds leave 3 standard errors (0.028 over 256 problems) around the measured rates."""
+    config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), SMALL)
+    loaded = load_model(config.model.path, "float32", "sdpa")
+    prompts_P = [
+        Prompt(problem, encode_prompt(config.task.prompt, loaded.tokenizer, problem.question))
+        for problem in load_task(config.task).test_P
+    ]
+    init_distributed()
+    engine = build_engine(config.engine, loaded.engine_model)
+    with Grader(config.task.grading) as grader, Progress(1, 0, 0.0) as progress:
+        sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, seed=0)
+        found = evaluate_policy(sampler, prompts_P, 2, 0, progress)
+        assert sampled[0] < found["pass@1"] < sampled[1]
+        cold = SamplingConfig(0.0, 1.0, config.sampling.max_tokens)
+        found = evaluate_policy(replace(sampler, sampling=cold), prompts_P, 1, 0, progress)
+        assert greedy[0] < found["pass@1"] < greedy[1]
+        assert found["truncated_frac"] < 0.05
+
+
+def test_they_are_small():
+    for policy in ("arithmetic_short", "arithmetic_long"):
+        assert sum(file.stat().st_size for file in (ASSETS / policy).iterdir()) < 5_000_000

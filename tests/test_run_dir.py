@@ -15,6 +15,7 @@ import pytest
 
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir, directory, metrics_log
+from vineppo.run_dir.atomic import TEMPORARY_SUFFIX
 from vineppo.run_dir.environment import describe_source
 from vineppo.run_dir.rows import rollout_rows, value_rows
 from vineppo.types import Problem, Rollout, StateValue, StepSpan
@@ -26,6 +27,21 @@ CONFIG = {
     "critic": None,
 }
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def test_a_directory_in_use_is_refused(tmp_path):
+    """By a second process, which must not sweep away what the first is writing."""
+    opened = RunDir.open(tmp_path, CONFIG)
+    half = tmp_path / f".config.json.1{TEMPORARY_SUFFIX}"
+    half.write_text("{")
+    again = f"RunDir.open({str(tmp_path)!r}, {CONFIG!r})"
+    script = f"from vineppo.run_dir import RunDir\n{again}"
+    second = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert f"{tmp_path} is in use by another process" in second.stderr
+    assert half.exists()
+    del opened
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+    assert not half.exists()
 
 
 def make_rollout(index=0):

@@ -1,6 +1,7 @@
 """What every training command needs around its loop: model, engine, run directory, resume."""
 
 import logging
+import os
 import resource
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -172,11 +173,18 @@ def encode_problems(
     return prompts
 
 
+def refuse_several_processes() -> None:
+    """Several ranks would each write the run directory; they are refused until they share it."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError("several processes are not supported yet: start one, without a launcher")
+
+
 def is_finished(config: TrainConfig | SftConfig, directory: Path) -> bool:
     """Whether `directory` holds the finished run of `config`, which is then said in a line.
 
     Asked before a model is loaded; raises `UserError` for a run of another config.
     """
+    refuse_several_processes()
     run = RunDir(directory)
     if not run.config_path.exists() or not run.final_path.is_dir():
         return False

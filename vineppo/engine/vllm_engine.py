@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+import torch._dynamo
 
 from vineppo.config.schema import VllmConfig
 from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
@@ -145,6 +146,6 @@ def _set_environment(config: VllmConfig) -> None:
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gib)
         if config.enforce_eager:
             # Counting a token's rank is compiled in spite of enforce_eager, and needs a compiler.
-            os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
+            torch._dynamo.config.disable = True
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")

@@ -32,6 +32,11 @@ def write_atomic(path: Path, content: bytes) -> None:
         _sync_directory(path.parent)
 
 
+def is_temporary(path: Path) -> bool:
+    """Whether `path` is what a killed `write_atomic` left half-written."""
+    return path.name.startswith(".") and path.name.endswith(TEMPORARY_SUFFIX)
+
+
 def sweep_temporaries(*directories: Path) -> None:
     """Removes what a killed process left half-written in `directories`."""
     for directory in directories:

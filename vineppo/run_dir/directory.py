@@ -7,13 +7,14 @@
 No file is ever seen half-written, whenever the process dies. Reading needs no torch.
 """
 
+import fcntl
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import named_errors, sweep_temporaries, write_atomic
+from vineppo.run_dir.atomic import is_temporary, named_errors, sweep_temporaries, write_atomic
 from vineppo.run_dir.metrics_log import MetricsLog, strict_json
 from vineppo.run_dir.tables import ROLLOUT_SCHEMA, VALUE_SCHEMA, read_parquet, write_parquet
 
@@ -43,21 +44,30 @@ class RunDir:
         Re-opening sweeps away what a crash left half-written, and adds the environment to the
         list `resumed` of environment.json where it is another than before. Raises `UserError` for a
         directory that holds another config (naming the first key that differs) or something else
-        than a run, and for a path that cannot be written.
+        than a run, for a path that cannot be written, and while another process has it open.
         """
         run_dir = cls(path)
         with named_errors("create", run_dir.path):
             run_dir.path.mkdir(parents=True, exist_ok=True)
-            sweep_temporaries(run_dir.path, *(run_dir.path / kind for kind in SUFFIXES))
-            is_empty = not any(run_dir.path.iterdir())
+            is_empty = all(is_temporary(entry) for entry in run_dir.path.iterdir())
         if run_dir.config_path.exists():
             _refuse_other_config(run_dir, json.loads(strict_json(resolved_config)))
         elif is_empty:
             write_atomic(run_dir.config_path, strict_json(resolved_config, indent=2))
         else:
             raise UserError(f"{run_dir.path} is not empty and holds no run (no config.json)")
+        run_dir._lock()
+        sweep_temporaries(run_dir.path, *(run_dir.path / kind for kind in SUFFIXES))
         _record_environment(run_dir)
         return run_dir
+
+    def _lock(self) -> None:
+        """Holds the directory until this process ends, however it ends."""
+        self._locked = self.config_path.open("rb")
+        try:
+            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{self.path} is in use by another process") from None
 
     def read_config(self) -> dict[str, Any]:
         return _read_json(self.config_path)

@@ -101,6 +101,11 @@ def test_hub_model_without_a_network(fails):
     assert "model nobody/nothing cannot be loaded" in fails("model.path=nobody/nothing")
 
 
+def test_a_launcher_of_several_processes_is_refused(fails, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "several processes are not supported yet" in fails()
+
+
 def test_unwritable_run_directory(fails, tmp_path):
     (tmp_path / "file").write_text("in the way")
     assert str(tmp_path / "file") in fails(run_dir=tmp_path / "file" / "run")

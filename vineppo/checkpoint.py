@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vineppo.errors import UserError
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
 
 TEMPORARY = ".tmp-"
+FULL_DISK_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,13 @@ def save_final(run: RunDir, policy: Policy) -> None:
 
 def checkpoint_iterations(run: RunDir) -> list[int]:
     """The iterations of the whole checkpoints, ascending."""
-    return sorted(int(path.name[5:]) for path in (run.path / "checkpoints").glob("iter_??????"))
+    return sorted(int(path.name[5:]) for path in run.checkpoints_path.glob("iter_??????"))
+
+
+def sweep_checkpoints(run: RunDir) -> None:
+    """Removes what a killed process left half-written or half-removed."""
+    for leftover in run.checkpoints_path.glob(f"{TEMPORARY}*"):
+        shutil.rmtree(leftover)
 
 
 def load_state(directory: Path, policy: Policy) -> TrainState:
@@ -55,12 +63,23 @@ def load_state(directory: Path, policy: Policy) -> TrainState:
     return TrainState(**json.loads((directory / "state.json").read_text()))
 
 
-def write_whole(target: Path, write: Callable[[Path], None]) -> None:
-    """`write` fills a temporary directory, which is synced and then renamed to `target`."""
+def write_whole(target: Path, write: Callable[[Path], object]) -> None:
+    """`write` fills a temporary directory, which is synced and then renamed to `target`.
+
+    Raises `UserError` where the disk is full.
+    """
     temporary = target.with_name(TEMPORARY + target.name)
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    write(temporary)
+    try:
+        temporary.mkdir(parents=True)
+        write(temporary)
+    except Exception:
+        # torch and safetensors report a full disk as errors of their own.
+        free = shutil.disk_usage(target.parent).free
+        shutil.rmtree(temporary, ignore_errors=True)
+        if free < FULL_DISK_BYTES:
+            raise UserError(f"cannot write {target}: no space left on device") from None
+        raise
     for path in [*temporary.rglob("*"), temporary]:
         _sync(path)
     os.rename(temporary, target)

@@ -17,6 +17,7 @@ from vineppo.checkpoint import (
     load_state,
     save_checkpoint,
     save_final,
+    sweep_checkpoints,
 )
 from vineppo.config.load import to_dict
 from vineppo.config.schema import SftConfig, TrainConfig
@@ -145,6 +146,7 @@ def open_session(
 
 def resume(run: RunDir, policy: Policy) -> TrainState:
     """The state of the newest checkpoint; what was written after it is discarded."""
+    sweep_checkpoints(run)
     iterations = checkpoint_iterations(run)
     if not iterations:
         run.discard_after(0)

@@ -39,6 +39,7 @@ local engine = {
       block_size: 32,
       max_num_seqs: 64,
       max_num_batched_tokens: 4096,
+      cpu_kv_cache_gib: 2,
       enforce_eager: true,
       sleep_while_training: false,
     },

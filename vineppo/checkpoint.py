@@ -11,6 +11,7 @@ from typing import Any
 from vineppo.errors import UserError
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
+from vineppo.run_dir.atomic import sync
 
 TEMPORARY = ".tmp-"
 FULL_DISK_BYTES = 2**20
@@ -81,9 +82,9 @@ def write_whole(target: Path, write: Callable[[Path], object]) -> None:
             raise UserError(f"cannot write {target}: no space left on device") from None
         raise
     for path in [*temporary.rglob("*"), temporary]:
-        _sync(path)
+        sync(path)
     os.rename(temporary, target)
-    _sync(target.parent)
+    sync(target.parent)
 
 
 def remove_whole(target: Path) -> None:
@@ -92,11 +93,3 @@ def remove_whole(target: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     os.rename(target, temporary)
     shutil.rmtree(temporary)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from vineppo.config.schema import OptimizationConfig, SftOptimizationConfig
+from vineppo.config.schema import AdamConfig
 from vineppo.models import LoadedModel, TokenLogprobs, named_weights
 from vineppo.types import TrainBatch
 
@@ -37,7 +37,7 @@ class Policy:
     def __init__(
         self,
         loaded: LoadedModel,
-        optimization: OptimizationConfig | SftOptimizationConfig,
+        optimization: AdamConfig,
         gradient_checkpointing: bool,
     ) -> None:
         init_distributed()
@@ -150,9 +150,7 @@ class Policy:
 
             optimizer.micro_step_id = INITIAL_MICRO_STEP_ID
 
-    def _deepspeed_config(
-        self, optimization: OptimizationConfig | SftOptimizationConfig
-    ) -> dict[str, Any]:
+    def _deepspeed_config(self, optimization: AdamConfig) -> dict[str, Any]:
         is_bf16 = self._hf_model.dtype == torch.bfloat16
         return {
             "train_micro_batch_size_per_gpu": optimization.micro_batch_size,

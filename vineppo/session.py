@@ -61,11 +61,14 @@ class Session:
         self.sampler.engine.wake()
         self.sampler.engine.load_weights(self.policy.named_weights())
 
-    def evaluate_if_due(self, iteration: int) -> dict[str, float]:
-        """On schedule and at the end; the starting policy is iteration 0. Gives `eval/*`."""
+    def is_evaluation_due(self, iteration: int) -> bool:
+        """On schedule and at the end, and for the starting policy as iteration 0."""
         every = self.config.evaluation.every
-        is_due = iteration == self.num_iterations or (every > 0 and iteration % every == 0)
-        if not is_due and iteration > 0:
+        return iteration in (0, self.num_iterations) or (every > 0 and iteration % every == 0)
+
+    def evaluate_if_due(self, iteration: int) -> dict[str, float]:
+        """pass@1 and pass@K of the engine's policy as `eval/*`; nothing when none is due."""
+        if not self.is_evaluation_due(iteration):
             return {}
         self.progress.enter("evaluate")
         evaluation = evaluate_policy(
@@ -124,6 +127,7 @@ def open_session(
         grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
         engine = build_engine(config.engine, loaded.engine_model)
+        engine.sleep()
         policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
         sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
         state = resume(run, policy)

@@ -35,6 +35,7 @@ def sft(config: SftConfig, directory: Path) -> None:
     updates_per_epoch = math.ceil(len(sequences) / config.optimization.batch_size)
     num_updates = config.optimization.num_epochs * updates_per_epoch
     with open_session(config, num_updates, run, task, loaded) as session:
+        session.sampler.engine.sleep()
         for iteration in session.iterations():
             epoch, number = divmod(iteration - 1, updates_per_epoch)
             minibatches = shuffled_minibatches(
@@ -92,10 +93,13 @@ def likelihood_loss(num_tokens: int) -> LossFunction:
 
 
 def evaluate_if_due(session: Session, iteration: int) -> dict[str, float]:
-    every = session.config.evaluation.every
-    if iteration == session.num_iterations or (every > 0 and iteration % every == 0):
-        session.sync_weights()
-    return session.evaluate_if_due(iteration)
+    """Like the session's, with an engine that sleeps between evaluations."""
+    if not session.is_evaluation_due(iteration):
+        return {}
+    session.sync_weights()
+    metrics = session.evaluate_if_due(iteration)
+    session.sampler.engine.sleep()
+    return metrics
 
 
 def encode_demonstrations(

@@ -7,7 +7,7 @@ local engine = {
   max_num_seqs: 256,
   max_num_batched_tokens: 8192,
   cpu_kv_cache_gib: 4,
-  gpu_memory_utilization: 0.9,
+  gpu_memory_utilization: 0.5,  // the trainer needs the rest
   enforce_eager: false,
   prefix_caching: true,
   sleep_while_training: true,

@@ -239,9 +239,9 @@ class ReferenceConfig:
     kl_clamp: Positive | None  # upper bound of the estimate of one token
 
 
-@dataclass(frozen=True)
-class OptimizationConfig:
-    """AdamW and the clipped surrogate."""
+@dataclass(frozen=True, kw_only=True)
+class AdamConfig:
+    """AdamW, and how an update is laid out on the machine."""
 
     learning_rate: Positive
     schedule: Literal["constant", "linear"]  # after the warm-up; linear ends at 0
@@ -251,9 +251,16 @@ class OptimizationConfig:
     adam_eps: Positive
     weight_decay: NonNegative
     max_grad_norm: Positive
-    num_epochs: Count  # passes over an iteration's rollouts
+    num_epochs: Count  # passes over an iteration's rollouts, or over the demonstrations
     batch_size: Count  # sequences of one update, over all ranks
     micro_batch_size: Count  # sequences of one forward-backward on one rank
+    zero_stage: Literal[0, 1, 2, 3]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizationConfig(AdamConfig):
+    """The update of reinforcement learning: the clipped surrogate."""
+
     logprobs_micro_batch_size: Count  # sequences of one forward without gradients on one rank
     clip_low: Fraction
     clip_high: NonNegative
@@ -262,24 +269,13 @@ class OptimizationConfig:
     old_logprobs: Literal[
         "engine", "trainer"
     ]  # whose log-probabilities are the ratio's denominator
-    zero_stage: Literal[0, 1, 2, 3]
 
 
-@dataclass(frozen=True)
-class SftOptimizationConfig:
-    learning_rate: Positive
-    schedule: Literal["constant", "linear"]
-    warmup_fraction: Fraction
-    adam_beta1: Fraction
-    adam_beta2: Fraction
-    adam_eps: Positive
-    weight_decay: NonNegative
-    max_grad_norm: Positive
-    num_epochs: Count
-    batch_size: Count
-    micro_batch_size: Count
+@dataclass(frozen=True, kw_only=True)
+class SftOptimizationConfig(AdamConfig):
+    """The update of supervised fine-tuning."""
+
     max_tokens: Count  # of prompt and response; a longer demonstration is refused, never cut
-    zero_stage: Literal[0, 1, 2, 3]
 
 
 @dataclass(frozen=True)

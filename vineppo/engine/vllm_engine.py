@@ -60,6 +60,7 @@ class VllmEngine:
         )
         self._stop_ids = list(model.stop_ids)
         self._dtype = getattr(torch, config.dtype)
+        self._is_asleep = False
         self._callbacks: dict[str, Callable[[Completion], None]] = {}
         self._num_submitted = 0
         self._counts = EngineCounts(0, 0, 0)
@@ -118,12 +119,14 @@ class VllmEngine:
         assert self._llm.reset_prefix_cache(), "the prefix cache is in use"
 
     def sleep(self) -> None:
-        if self._can_sleep:
+        if self._can_sleep and not self._is_asleep:
             self._llm.sleep(level=1)
+            self._is_asleep = True
 
     def wake(self) -> None:
-        if self._can_sleep:
+        if self._is_asleep:
             self._llm.wake_up()
+            self._is_asleep = False
 
     def _cast(
         self, named_weights: Iterable[tuple[str, torch.Tensor]]

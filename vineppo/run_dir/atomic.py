@@ -29,7 +29,7 @@ def write_atomic(path: Path, content: bytes) -> None:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_directory(path.parent)
+        sync(path.parent)
 
 
 def is_temporary(path: Path) -> bool:
@@ -53,7 +53,8 @@ def named_errors(verb: str, path: Path) -> Iterator[None]:
         raise UserError(f"cannot {verb} {path}: {error.strerror or error}") from error
 
 
-def _sync_directory(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Waits until a file, or the entries of a directory, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

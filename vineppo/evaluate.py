@@ -52,7 +52,7 @@ def evaluate_run(directory: Path, checkpoints: str, assignments: list[str]) -> N
             file = target / f"iter_{iteration:06d}.json"
             write_atomic(file, strict_json(result, indent=2))
             text = f"pass@1 {result['pass@1']:.3f}  pass@{samples} {result[f'pass@{samples}']:.3f}"
-            progress.finish_iteration(done, len(policies), {"eval/pass@1": result["pass@1"]})
+            progress.advance(done)
             progress.say(f"{path}: {text}  ({file})")
 
 

@@ -95,8 +95,11 @@ class Progress:
     ) -> None:
         """Advances the bar and says the iteration's numbers in a line."""
         self._summary = summary(metrics) or self._summary
-        self._bar.update(self._task, completed=iteration, now=self._summary)
+        self.advance(iteration)
         self.say(f"iteration {iteration}/{num_iterations}  {summary(metrics)}")
+
+    def advance(self, done: int) -> None:
+        self._bar.update(self._task, completed=done, now=self._summary)
 
     def say(self, text: str) -> None:
         """One line on the terminal and in train.log."""

@@ -79,15 +79,14 @@ class Session:
             self.progress,
         )
         self.sampler.engine.clear_cache()  # so that training does not depend on evaluation
-        self.sampler.grader.metrics()
-        self.counts = self.sampler.engine.counts
+        self.sampling_metrics()
         self.run.write_evaluation(iteration, evaluation)
         names = dict.fromkeys(["pass@1", f"pass@{self.config.evaluation.num_samples}"])
         return {f"eval/{name}": evaluation[name] for name in names}
 
     def finish_iteration(self, iteration: int, metrics: dict[str, Any]) -> None:
         """Checkpoint if due, then the metrics: also if killed in between, nothing is lost."""
-        metrics = {"iteration": iteration, **metrics, **self._cost()}
+        metrics = {"iteration": iteration, **metrics, "memory/peak_gib": peak_gib()}
         metrics = {**metrics, **self.progress.take_times()}
         self.state = TrainState(iteration, metrics["time/elapsed_s"], metrics)
         every = self.config.checkpoint.every
@@ -100,12 +99,13 @@ class Session:
         self.wandb.log(metrics)
         self.progress.finish_iteration(iteration, self.num_iterations, metrics)
 
-    def _cost(self) -> dict[str, float]:
+    def sampling_metrics(self) -> dict[str, float]:
+        """What the engine and the grader did since the last call or evaluation."""
         before, self.counts = self.counts, self.sampler.engine.counts
         return {
             "tokens/prompt": self.counts.prompt_tokens - before.prompt_tokens,
             "tokens/prefix_cached": self.counts.cached_tokens - before.cached_tokens,
-            "memory/peak_gib": peak_gib(),
+            **self.sampler.grader.metrics(),
         }
 
 

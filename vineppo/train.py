@@ -76,7 +76,7 @@ def run_iterations(
         session.sync_weights()
         metrics = {
             **experience_metrics(experience, advantages_S),
-            **session.sampler.grader.metrics(),
+            **session.sampling_metrics(),
             **scores,
             **update,
         }

@@ -7,7 +7,7 @@ demo_run := runs/demo_vineppo$(seed_suffix)
 demo_report := runs/demo_report$(seed_suffix)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format clean
+.PHONY: help setup demo test  check format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -16,20 +16,17 @@ setup: ## make .venv from the lock file (LOCK=requirements/cpu.lock picks anothe
 	@requirements/setup.sh $(LOCK)
 
 # Neither the demo nor the tests need the network.
-demo test test-slow: export HF_HUB_OFFLINE := 1
-demo test test-slow: export VLLM_NO_USAGE_STATS := 1
-demo test test-slow: export TOKENIZERS_PARALLELISM := false
-test test-slow: export WANDB_MODE := offline
+demo test: export HF_HUB_OFFLINE := 1
+demo test: export VLLM_NO_USAGE_STATS := 1
+demo test: export TOKENIZERS_PARALLELISM := false
+test: export WANDB_MODE := offline
 
 demo: setup ## train the embedded policy and report (SEED=2 for another seed)
 	$(BIN)/vineppo train configs/demo_vineppo.jsonnet --run-dir $(demo_run) $(if $(SEED),--set seed=$(SEED))
 	$(BIN)/python -m analysis report $(demo_run) --out $(demo_report)
 
-test: setup ## run the fast tests (ARGS='tests/credit -x' for some)
-	$(BIN)/python -m pytest -m "not slow" --durations=10 $(ARGS)
-
-test-slow: setup ## run the tests that take minutes
-	$(BIN)/python -m pytest -m slow --durations=10 $(ARGS)
+test: setup ## run the tests (ARGS='tests/credit -x' for some)
+	$(BIN)/python -m pytest --durations=10 $(ARGS)
 
 check: setup ## format, lint and types, changing nothing
 	$(BIN)/ruff format --check .

@@ -1,5 +1,6 @@
 """One update of the real policy under DeepSpeed: what may and what may not change its result."""
 
+import math
 import random
 from dataclasses import replace
 
@@ -157,3 +158,57 @@ def test_response_logprobs_do_not_depend_on_company():
     for a, b in zip(one, other, strict=True):
         assert a == pytest.approx(b, abs=1e-5)
     assert [len(a) for a in one] == [len(r.response_ids) for r in rollouts]
+
+
+def test_an_update_makes_good_tokens_likelier_and_bad_ones_less_likely(config):
+    policy, optimization = build(config, batch_size=8)
+    optimization = replace(optimization, num_epochs=1, learning_rate=1e-4, warmup_fraction=0.0)
+    found = on_policy(policy, sequences(8), config.sampling.temperature)
+    arguments = (optimization, config.reference, config.sampling, 0, 1, 10)
+    metrics = update_policy(policy, found, *arguments)
+    # The first and only minibatch is on policy.
+    assert metrics["policy/ratio_max"] == pytest.approx(1, abs=1e-4)
+    assert metrics["policy/approx_kl"] == pytest.approx(0, abs=1e-6)
+    assert metrics["policy/clip_frac"] == 0
+    after = on_policy(policy, found, config.sampling.temperature)
+    gain = sum(
+        advantage * (new - old)
+        for a, b in zip(found, after, strict=True)
+        for advantage, old, new in zip(
+            a.advantages_T, a.old_logprobs_T, b.old_logprobs_T, strict=True
+        )
+    )
+    assert gain > 0
+
+
+def test_the_learning_rate_is_the_schedules(config):
+    """During warm-up from 0 the first update is smaller than the last, in proportion."""
+    found = sequences(8)
+    start = torch.cat([w.flatten().clone() for _, w in build(config)[0].named_weights()])
+    steps = {}
+    for fraction in (0.0, 1.0):
+        policy, optimization = build(config, batch_size=8, warmup_fraction=fraction, num_epochs=1)
+        update_policy(policy, found, optimization, config.reference, config.sampling, 0, 1, 10)
+        weights = torch.cat([w.flatten() for _, w in policy.named_weights()])
+        steps[fraction] = (weights - start).norm().item()
+    assert steps[0.0] == pytest.approx(10 * steps[1.0], rel=1e-3)
+
+
+def test_a_loss_that_is_not_finite_is_skipped(config):
+    policy, optimization = build(config, batch_size=8)
+    before = torch.cat([w.flatten().clone() for _, w in policy.named_weights()])
+    broken = [replace(s, advantages_T=(math.nan,) * len(s.response_ids)) for s in sequences(8)]
+    arguments = (optimization, config.reference, config.sampling, 0, 1, 10)
+    assert update_policy(policy, broken, *arguments)["policy/skipped_updates"] == 2
+    after = torch.cat([w.flatten() for _, w in policy.named_weights()])
+    assert torch.equal(before, after)
+
+
+def on_policy(policy, found, temperature):
+    """The sequences with the policy's own log-probabilities as the old ones."""
+    rollouts = [
+        Rollout(Problem("", "", ""), 0, s.prompt_ids, s.response_ids, (), "stop", "", 0.0)
+        for s in found
+    ]
+    scored = response_logprobs(policy.logprobs, rollouts, 4, temperature, CPU)
+    return [replace(s, old_logprobs_T=old) for s, old in zip(found, scored, strict=True)]

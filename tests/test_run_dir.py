@@ -29,6 +29,19 @@ CONFIG = {
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
+def test_a_run_that_never_started_is_taken_over_by_a_mended_config(tmp_path):
+    RunDir.open(tmp_path, CONFIG)
+    assert RunDir.open(tmp_path, CONFIG | {"name": "mended"}).read_config()["name"] == "mended"
+
+
+def test_a_directory_that_only_looks_like_a_run_is_never_taken_over(tmp_path):
+    """A model's directory, say, has a config.json as well."""
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    with pytest.raises(UserError, match="holds a run of another config"):
+        RunDir.open(tmp_path, CONFIG)
+    assert "Llama" in (tmp_path / "config.json").read_text()
+
+
 def test_a_directory_in_use_is_refused(tmp_path):
     """By a second process, which must not sweep away what the first is writing."""
     opened = RunDir.open(tmp_path, CONFIG)
@@ -106,14 +119,17 @@ def test_going_on_keeps_the_first_environment_and_adds_one_that_differs(tmp_path
     ],
 )
 def test_a_directory_of_another_config_is_refused(tmp_path, change, message):
-    RunDir.open(tmp_path, CONFIG)
+    RunDir.open(tmp_path, CONFIG).append_metrics({"iteration": 1})
     with pytest.raises(UserError) as refusal:
         RunDir.open(tmp_path, CONFIG | change)
-    assert str(refusal.value) == f"{tmp_path} holds a run of another config: {message}"
+    assert (
+        str(refusal.value)
+        == f"{tmp_path} holds a run of another config: {message}; give another --run-dir"
+    )
 
 
 def test_a_key_that_only_the_directory_has_is_named(tmp_path):
-    RunDir.open(tmp_path, CONFIG)
+    RunDir.open(tmp_path, CONFIG).append_metrics({"iteration": 1})
     with pytest.raises(UserError, match="critic is null there, missing here"):
         RunDir.open(tmp_path, {key: value for key, value in CONFIG.items() if key != "critic"})
 

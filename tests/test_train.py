@@ -48,12 +48,13 @@ def finish(process: subprocess.Popen[bytes]) -> str:
     return output.decode()
 
 
-def kill_when(process: subprocess.Popen[bytes], is_time) -> None:
+def kill_when(process: subprocess.Popen[bytes], is_time, delay_s: float = 0.0) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not is_time():
         assert process.poll() is None, process.communicate()[0].decode()
         assert time.monotonic() < deadline
         time.sleep(0.002)
+    time.sleep(delay_s)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
 
@@ -91,6 +92,10 @@ def test_sigkill_at_several_points_changes_nothing(configs, whole_run, tmp_path)
     process = start(configs, run_dir)
     kill_when(process, (run_dir / "rollouts/iter_000003.parquet").exists)
     assert num_lines(run_dir) in (2, 3)
+    # Half a second into an iteration's sampling or update, with a checkpoint behind it.
+    process = start(configs, run_dir)
+    log = run_dir / "train.log"
+    kill_when(process, lambda: "resumed after iteration 2" in log.read_text(), delay_s=0.5)
     # Just after a checkpoint.
     process = start(configs, run_dir)
     kill_when(process, (checkpoints / "iter_000004").exists)
@@ -112,6 +117,8 @@ def test_run_directory_is_as_designed(whole_run):
         "config.json", "environment.json", "metrics.jsonl", "train.log",
         "rollouts", "values", "evaluations", "checkpoints", "final",
     }  # fmt: skip
+    (offline,) = (whole_run / "wandb").glob("offline-run-*/run-*.wandb")
+    assert b"engine_logprob_gap_max" in offline.read_bytes()
     rows = timeless(whole_run)
     assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5]
     for row in rows:

@@ -1,12 +1,16 @@
 """From experience to training sequences."""
 
+import math
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from vineppo.batching import collate
 from vineppo.config.schema import LinesSegmenter, VineCredit
 from vineppo.experience import Experience
-from vineppo.trainer import build_sequences
-from vineppo.types import Problem, Rollout, StateValue, StepSpan
+from vineppo.trainer import build_sequences, policy_loss
+from vineppo.types import Problem, Rollout, StateValue, StepSpan, TrainSequence
 
 CREDIT = VineCredit("vine", 2, LinesSegmenter("lines"), "share")
 
@@ -48,3 +52,30 @@ def test_whitening_is_over_the_tokens_of_all_rollouts():
     raw = torch.tensor([-0.5, -0.5, 1.0, -0.5, -0.5, -0.5], dtype=torch.float64)
     torch.testing.assert_close(flat, (raw - raw.mean()) / raw.std(unbiased=False))
     assert flat.mean().item() == pytest.approx(0, abs=1e-7)
+
+
+def test_policy_loss_by_hand():
+    """Two sequences of 2 and 1 tokens, π = π_old but for the last token, whose ratio is 2.
+
+    Surrogate: −(1·3 − 1·1 + min(2·2, 1.2·2))/3 tokens = −(3 − 1 + 2.4)/3. KL (k2): ½(0.5² + 0 + 1²)
+    over 2 sequences, times 0.1.
+    """
+    batch = collate(
+        [
+            TrainSequence((1,), (2, 3), (-1.0, -2.0), (-1.5, -2.0), (3.0, -1.0)),
+            TrainSequence((1,), (4,), (-1.0 - math.log(2),), (-2.0,), (2.0,)),
+        ],
+        torch.device("cpu"),
+    )
+    logprobs_BT = torch.tensor([[0.0, -1.0, -2.0], [0.0, -1.0, 0.0]])
+    optimization = SimpleNamespace(clip_low=0.2, clip_high=0.2)
+    reference = SimpleNamespace(kl_estimator="k2", kl_coef=0.1, kl_clamp=None)
+    loss = policy_loss(optimization, reference, num_tokens=3, num_sequences=2)
+    total, stats = loss(batch, logprobs_BT, torch.full((2, 3), 0.3) * batch.response_mask_BT)
+    expected = -(3 - 1 + 2.4) / 3 + 0.1 * 0.5 * (0.25 + 1.0) / 2
+    assert total.item() == pytest.approx(expected)
+    assert stats["clip_frac"].item() == pytest.approx(1 / 3)
+    assert stats["ratio_mean"].item() == pytest.approx((1 + 1 + 2) / 3)
+    assert stats["ratio_max"].item() == pytest.approx(2)
+    assert stats["approx_kl"].item() == pytest.approx((2 - 1 - math.log(2)) / 3)
+    assert stats["entropy"].item() == pytest.approx(0.3)

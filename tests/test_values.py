@@ -29,7 +29,11 @@ STARTS = (1, 2, 3)
 
 
 def gather(
-    max_tokens: int, seed: int, credit: VineCredit = CREDIT, num_samples: int = 6
+    max_tokens: int,
+    seed: int,
+    credit: VineCredit = CREDIT,
+    num_samples: int = 6,
+    iteration: int = 1,
 ) -> tuple[Experience, RandomWalkEngine]:
     engine = RandomWalkEngine()
     prompts_P = [Prompt(problem(start), prompt_ids(start)) for start in STARTS]
@@ -37,7 +41,13 @@ def gather(
     with Grader(GRADING) as grader, Progress(1, 0, 0.0) as progress:
         sampler = Sampler(engine, grader, TOKENIZER, sampling, seed)
         experience = gather_experience(
-            sampler, prompts_P, num_samples, credit, build_segmenter(credit.segmenter), 1, progress
+            sampler,
+            prompts_P,
+            num_samples,
+            credit,
+            build_segmenter(credit.segmenter),
+            iteration,
+            progress,
         )
     return experience, engine
 
@@ -66,7 +76,7 @@ def test_values_and_advantages_are_unbiased(max_tokens, identical_prefixes):
     Errors of rollouts that share states are correlated, those of runs with different seeds are not.
     """
     credit = replace(CREDIT, identical_prefixes=identical_prefixes)
-    value_errors, advantage_errors = [], []
+    value_errors, advantage_errors, weighted_errors = [], [], []
     for seed in range(60):
         experience, _ = gather(max_tokens, seed, credit)
         errors = defaultdict(list)
@@ -76,11 +86,15 @@ def test_values_and_advantages_are_unbiased(max_tokens, identical_prefixes):
                 zip(experience.values_S[index], advantages, strict=True)
             ):
                 errors["value"].append(estimate.mean - truth[step])
-                errors["advantage"].append(advantage - (truth[step + 1] - truth[step]))
-        # A sum over the run, not a mean: the number of steps depends on the outcome.
+                error = advantage - (truth[step + 1] - truth[step])
+                errors["advantage"].append(error)
+                errors["weighted"].append(step * error)
+        # Sums over the run, not means: the number of steps depends on the outcome. Weighted by the
+        # step, for unweighted sums of advantages telescope and would hide all but the first value.
         value_errors.append(sum(errors["value"]))
         advantage_errors.append(sum(errors["advantage"]))
-    for sums in (value_errors, advantage_errors):
+        weighted_errors.append(sum(errors["weighted"]))
+    for sums in (value_errors, advantage_errors, weighted_errors):
         mean = sum(sums) / len(sums)
         variance = sum((x - mean) ** 2 for x in sums) / (len(sums) - 1)
         assert abs(mean) < 4 * math.sqrt(variance / len(sums))
@@ -121,8 +135,11 @@ def test_continuations_get_the_remaining_budget_and_the_sampled_ids():
 
 
 def test_every_request_has_a_seed_of_its_own():
-    _, engine = gather(SHORT, seed=3)
-    seeds = [request.seed for request in engine.requests]
+    seeds = [
+        request.seed
+        for iteration in (1, 2)
+        for request in gather(SHORT, seed=3, iteration=iteration)[1].requests
+    ]
     assert len(set(seeds)) == len(seeds)
 
 

@@ -22,6 +22,12 @@ def main(arguments: list[str] | None = None) -> int:
     except UserError as error:
         print(f"vineppo: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(
+            "vineppo: interrupted; the same command goes on from the last checkpoint",
+            file=sys.stderr,
+        )
+        return 1
     except OSError as error:
         if error.errno not in USER_ERRNOS:
             raise

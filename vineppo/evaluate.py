@@ -1,9 +1,8 @@
 """`vineppo evaluate`: pass@k of the checkpoints of a run, under its own or other conditions."""
 
-import json
+import hashlib
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.load import assign, parse_config
@@ -18,7 +17,7 @@ from vineppo.rollouts import Sampler
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.atomic import write_atomic
 from vineppo.run_dir.metrics_log import strict_json
-from vineppo.session import encode_problems
+from vineppo.session import encode_problems, refuse_several_processes
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 
@@ -29,10 +28,11 @@ def evaluate_run(directory: Path, checkpoints: str, assignments: list[str]) -> N
     Results go to `RUN_DIR/evaluations/iter_….json`, or, with `--set`, to a subfolder named after
     the assignments, so that the run's own evaluations stay as they were.
     """
+    refuse_several_processes()
     config = read_config(directory, assignments)
     run = RunDir(directory)
     policies = choose_policies(run, checkpoints)
-    target = directory / "evaluations" / ",".join(assignments).replace("/", "_")
+    target = directory / "evaluations" / folder_name(assignments)
     task = load_task(config.task)
     dtype, attention = config.model.dtype, config.model.attention
     loaded = load_model(str(policies[0][1]), dtype, attention)
@@ -56,12 +56,20 @@ def evaluate_run(directory: Path, checkpoints: str, assignments: list[str]) -> N
             progress.say(f"{path}: {text}  ({file})")
 
 
+def folder_name(assignments: list[str]) -> str:
+    """ "a=1,b=x_y" of `--set a=1 --set b=x/y`; hashed where a file system would refuse it."""
+    name = ",".join(assignments).replace("/", "_")
+    if len(name.encode()) <= 200:
+        return name
+    return name[:100] + "-" + hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
+
+
 def read_config(directory: Path, assignments: list[str]) -> TrainConfig | SftConfig:
     """The config of a run with the assignments applied."""
-    file = directory / "config.json"
-    if not file.is_file():
+    run = RunDir(directory)
+    if not run.config_path.is_file():
         raise UserError(f"not a run directory (no config.json): {directory}")
-    resolved: dict[str, Any] = json.loads(file.read_text())
+    resolved = run.read_config()
     for assignment in assignments:
         assign(resolved, assignment)
     if "rollouts" in resolved:

@@ -24,6 +24,7 @@ def evaluate_policy(
     progress: Progress,
 ) -> dict[str, Any]:
     """What `evaluations/iter_….json` holds; a response is correct when its reward is above 0.5."""
+    sampler.grader.metrics()  # what follows is this evaluation's alone
     drafts: list[Draft] = []
     submit_rollouts(sampler, prompts_P, num_samples, iteration, "evaluate", drafts.append)
     while sampler.engine.num_unfinished:
@@ -41,6 +42,7 @@ def evaluate_policy(
         "temperature": sampler.sampling.temperature,
         "top_p": sampler.sampling.top_p,
         "truncated_frac": truncated / len(drafts),
+        **sampler.grader.metrics(),
         "response_length_mean": sum(len(d.completion.token_ids) for d in drafts) / len(drafts),
         "problem_ids": list(num_correct),
         "num_correct_P": num_correct_P,

@@ -24,9 +24,10 @@ def k2(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
 def k3(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
     """Per-token r − 1 − log r with r = π_ref/π: unbiased and never negative (Schulman 2020).
 
-    `k3(log 0.5, log 0.25) = 0.5 − 1 + log 2 = 0.193`.
+    `k3(log 0.5, log 0.25) = 0.5 − 1 + log 2 = 0.193`. log r is capped at 20 (r = 5e8): beyond 88
+    its exponential overflows float32, and 0 · inf would make the gradient NaN where it is clamped.
     """
-    log_ratio = ref_logprobs - logprobs
+    log_ratio = (ref_logprobs - logprobs).clamp(max=20.0)
     return torch.expm1(log_ratio) - log_ratio
 
 

@@ -1,7 +1,7 @@
 """The numbers of an iteration as a flat dict of slash-separated names. Pure."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 import torch
@@ -111,10 +111,6 @@ def mean_std(values: Sequence[float]) -> tuple[float, float]:
     """Mean and population standard deviation."""
     mean = math.fsum(values) / len(values)
     return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
-
-
-def add_prefix(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
-    return {f"{prefix}/{name}": value for name, value in metrics.items()}
 
 
 def _flat(rows: Sequence[Sequence[float]]) -> torch.Tensor:

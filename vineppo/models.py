@@ -64,15 +64,42 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
     resolved = resolve_model_path(path)
     try:
         tokenizer = AutoTokenizer.from_pretrained(resolved)
-        model = AutoModelForCausalLM.from_pretrained(
-            resolved, dtype=getattr(torch, dtype), attn_implementation=attention
+        model, report = AutoModelForCausalLM.from_pretrained(
+            resolved,
+            dtype=getattr(torch, dtype),
+            attn_implementation=attention,
+            output_loading_info=True,
         )
-    except (OSError, ValueError, ImportError, SafetensorError) as error:
+    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"model {path} cannot be loaded: {reason}") from None
+    if report["missing_keys"]:
+        raise UserError(
+            f"model {path} lacks the weights {', '.join(sorted(report['missing_keys']))}"
+        )
     disable_dropout(model)
-    stop_ids = find_stop_ids(model, tokenizer)
-    return LoadedModel(model, tokenizer, EngineModel(resolved, len(tokenizer), stop_ids))
+    engine_model = EngineModel(
+        resolved,
+        num_token_ids=max(tokenizer.get_vocab().values()) + 1,
+        stop_ids=find_stop_ids(model, tokenizer),
+    )
+    check_token_ids(path, engine_model, model.config.vocab_size)
+    return LoadedModel(model, tokenizer, engine_model)
+
+
+def check_token_ids(path: str, model: EngineModel, num_rows: int) -> None:
+    """Raises `UserError` where tokenizer, embedding and end-of-sequence ids do not fit together."""
+    if model.num_token_ids > num_rows:
+        raise UserError(
+            f"model {path}: the tokenizer has {model.num_token_ids} ids, which must be at most the "
+            f"{num_rows} rows of the embedding"
+        )
+    for stop_id in model.stop_ids:
+        if stop_id >= model.num_token_ids:
+            raise UserError(
+                f"model {path}: the end-of-sequence id {stop_id} must be one of the tokenizer's "
+                f"{model.num_token_ids}"
+            )
 
 
 def find_stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
@@ -167,12 +194,19 @@ class TokenLogprobs(nn.Module):
 
 
 class Reference:
-    """The frozen reference policy; `path` null is the starting policy."""
+    """The frozen reference policy; `path` null is the starting policy.
 
-    def __init__(self, config: ReferenceConfig, model: ModelConfig, device: torch.device) -> None:
+    Raises `UserError` where its tokenizer is not the policy's.
+    """
+
+    def __init__(self, config: ReferenceConfig, model: ModelConfig, policy: LoadedModel) -> None:
         loaded = load_model(config.path or model.path, model.dtype, model.attention)
-        num_token_ids = loaded.engine_model.num_token_ids
-        self._forward = TokenLogprobs(loaded.model, num_token_ids).to(device).eval()
+        if loaded.tokenizer.get_vocab() != policy.tokenizer.get_vocab():
+            raise UserError(f"reference.path {config.path}: its tokenizer must be the policy's")
+        self._forward = TokenLogprobs(loaded.model, policy.engine_model.num_token_ids).eval()
+
+    def to(self, device: torch.device) -> None:
+        self._forward.to(device)
 
     @torch.no_grad()
     def logprobs(self, batch: TrainBatch, temperature: float) -> torch.Tensor:

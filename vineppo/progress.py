@@ -103,7 +103,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """One line on the terminal and in train.log."""
-        self._bar.console.print(text, highlight=False, soft_wrap=True)
+        self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
         logger.info(text)
 
 

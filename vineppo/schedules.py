@@ -20,7 +20,7 @@ def learning_rate(
     peak · (u + 1)/w; "linear" then gives peak · (num_updates − u)/(num_updates − w). With 10
     updates, warm-up 0.2 and peak 1: 0.5, 1, 1, 0.875, … , 0.125 for "linear".
     """
-    warmup = math.ceil(warmup_fraction * num_updates)
+    warmup = math.ceil(warmup_fraction * num_updates - 1e-9)  # 0.07 · 100 is 7.000000000000001
     if update < warmup:
         return peak * (update + 1) / warmup
     if schedule == "constant":

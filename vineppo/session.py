@@ -29,7 +29,6 @@ from vineppo.policy import Policy, init_distributed
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
-from vineppo.tasks import TaskData
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.prompts import encode_prompt
 from vineppo.types import Problem
@@ -114,14 +113,13 @@ def open_session(
     config: TrainConfig | SftConfig,
     num_iterations: int,
     run: RunDir,
-    task: TaskData,
+    test_P: list[Prompt],
     loaded: LoadedModel,
 ) -> Iterator[Session]:
     """Starts the engine and the policy, restores the last checkpoint, evaluates the start.
 
     The engine starts before the policy so that its memory profile sees the GPU empty.
     """
-    test_P = encode_problems(config, loaded, task.test_P)
     with ExitStack() as stack:
         log_to(run.path / "train.log", stack)
         grader = stack.enter_context(Grader(config.task.grading))
@@ -166,6 +164,12 @@ def encode_problems(
     config: TrainConfig | SftConfig, loaded: LoadedModel, problems: Sequence[Problem]
 ) -> list[Prompt]:
     """Prompts as token ids; one that leaves too little room for a response is refused."""
+    positions = getattr(loaded.model.config, "max_position_embeddings", None)
+    if positions is not None and config.engine.max_model_len > positions:
+        raise UserError(
+            f"config: engine.max_model_len must be at most the model's {positions} positions, got "
+            f"{config.engine.max_model_len}"
+        )
     room = config.engine.max_model_len - config.sampling.max_tokens
     prompts = []
     for problem in problems:

@@ -7,15 +7,16 @@ from pathlib import Path
 import torch
 
 from vineppo.batching import collate, length_bucketed, shuffled_minibatches
+from vineppo.checkpoint import write_whole
 from vineppo.config.load import to_dict
 from vineppo.config.schema import LlamaArchitecture, SftConfig
 from vineppo.errors import UserError
-from vineppo.models import LoadedModel, load_model, resolve_model_path
+from vineppo.models import LoadedModel, load_model
 from vineppo.policy import LossFunction
 from vineppo.run_dir import RunDir
 from vineppo.schedules import learning_rate
 from vineppo.seeds import derive_seed
-from vineppo.session import Session, is_finished, open_session
+from vineppo.session import Session, encode_problems, is_finished, open_session
 from vineppo.tasks import load_task
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt
@@ -27,14 +28,12 @@ def sft(config: SftConfig, directory: Path) -> None:
     if is_finished(config, directory):
         return
     task = load_task(config.task)
-    if config.model.path is not None:
-        resolve_model_path(config.model.path)
-    run = RunDir.open(directory, to_dict(config))
-    loaded = load_or_create(config, run)
+    run, loaded = open_run(config, directory)
     sequences = encode_demonstrations(config, loaded, task.train_P)
+    test_P = encode_problems(config, loaded, task.test_P)
     updates_per_epoch = math.ceil(len(sequences) / config.optimization.batch_size)
     num_updates = config.optimization.num_epochs * updates_per_epoch
-    with open_session(config, num_updates, run, task, loaded) as session:
+    with open_session(config, num_updates, run, test_P, loaded) as session:
         session.sampler.engine.sleep()
         for iteration in session.iterations():
             epoch, number = divmod(iteration - 1, updates_per_epoch)
@@ -125,23 +124,23 @@ def encode_demonstrations(
     return sequences
 
 
-def load_or_create(config: SftConfig, run: RunDir) -> LoadedModel:
-    """The model to fine-tune; a new one is written to `RUN_DIR/initial` for the engine to load."""
+def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
+    """The run and the model to fine-tune; a new model is written to `RUN_DIR/initial`."""
     model = config.model
     if model.path is not None:
-        return load_model(model.path, model.dtype, model.attention)
+        loaded = load_model(model.path, model.dtype, model.attention)
+        return RunDir.open(directory, to_dict(config)), loaded
     assert model.architecture is not None
-    directory = run.path / "initial"
-    if not directory.exists():
-        write_new_model(model.architecture, directory, derive_seed(config.seed, "initial weights"))
-    return load_model(str(directory), model.dtype, model.attention)
+    run = RunDir.open(directory, to_dict(config))
+    initial = run.path / "initial"
+    if not initial.exists():
+        write_new_model(model.architecture, initial, derive_seed(config.seed, "initial weights"))
+    return run, load_model(str(initial), model.dtype, model.attention)
 
 
 def write_new_model(architecture: LlamaArchitecture, directory: Path, seed: int) -> None:
     """A Llama with tied embeddings, HF's initialisation, and the arithmetic task's tokenizer."""
     from transformers import LlamaConfig, LlamaForCausalLM
-
-    from vineppo.checkpoint import write_whole
 
     tokenizer = build_tokenizer()
     torch.manual_seed(seed)

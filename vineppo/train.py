@@ -12,13 +12,14 @@ from vineppo.metrics import (
     rollout_metrics,
     value_metrics,
 )
-from vineppo.models import LoadedModel, Reference, load_model
+from vineppo.models import Reference, load_model
+from vineppo.rollouts import Prompt
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.rows import rollout_rows, value_rows
 from vineppo.schedules import problems_of_iteration
 from vineppo.segment import build_segmenter
 from vineppo.session import Session, encode_problems, is_finished, open_session
-from vineppo.tasks import TaskData, load_task
+from vineppo.tasks import load_task
 from vineppo.trainer import score, update_policy
 
 
@@ -33,18 +34,20 @@ def train(config: TrainConfig, directory: Path) -> None:
             f"{len(task.train_P)}, got {config.rollouts.num_prompts}"
         )
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
+    reference = Reference(config.reference, config.model, loaded)
+    train_P = encode_problems(config, loaded, task.train_P)
+    test_P = encode_problems(config, loaded, task.test_P)
     run = RunDir.open(directory, to_dict(config))
-    with open_session(config, config.num_iterations, run, task, loaded) as session:
-        run_iterations(config, session, task, loaded)
+    with open_session(config, config.num_iterations, run, test_P, loaded) as session:
+        reference.to(session.policy.device)
+        run_iterations(config, session, train_P, reference)
 
 
 def run_iterations(
-    config: TrainConfig, session: Session, task: TaskData, loaded: LoadedModel
+    config: TrainConfig, session: Session, train_P: list[Prompt], reference: Reference
 ) -> None:
     """The algorithm."""
-    reference = Reference(config.reference, config.model, session.policy.device)
     segmenter = build_segmenter(config.credit.segmenter)
-    train_P = encode_problems(config, loaded, task.train_P)
     size = config.rollouts
     for iteration in session.iterations():
         chosen = problems_of_iteration(len(train_P), size.num_prompts, iteration, config.seed)

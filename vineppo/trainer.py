@@ -1,6 +1,7 @@
 """The phases of an iteration, as functions over injected state. `train.py` puts them in order."""
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 
 import torch
 
@@ -130,7 +131,7 @@ def policy_loss(
         if reference.kl_clamp is not None:
             kl_N = kl_N.clamp(max=reference.kl_clamp)
         total = surrogate.loss.sum() / num_tokens + reference.kl_coef * kl_N.sum() / num_sequences
-        log_ratio_N = surrogate.ratio.log()
+        log_ratio_N = logprobs_BT[mask_BT] - batch.old_logprobs_BT[mask_BT]
         return total, {
             "loss": total,
             "clip_frac": surrogate.is_clipped.sum() / num_tokens,
@@ -156,7 +157,8 @@ def update_policy(
     """Several epochs of clipped updates over shuffled minibatches; `policy/*` metrics.
 
     Nothing is dropped: the last minibatch of an epoch may be smaller, and its means are over its
-    own tokens. An update whose mean ratio exceeds `max_mean_ratio` is skipped and counted.
+    own tokens. An update whose mean ratio exceeds `max_mean_ratio`, or whose loss is not finite, is
+    skipped and counted.
     """
     plan = [
         minibatch
@@ -186,7 +188,8 @@ def update_policy(
         limit = optimization.max_mean_ratio
 
         def is_accepted(stats: list[dict[str, float]], limit: float | None = limit) -> bool:
-            return limit is None or sum(s["ratio_mean"] for s in stats) <= limit
+            mean_ratio, total = (sum(s[key] for s in stats) for key in ("ratio_mean", "loss"))
+            return isfinite(total) and (limit is None or mean_ratio <= limit)
 
         updates.append(policy.update(micro_batches, loss, sampling.temperature, rate, is_accepted))
     return summarize_updates(updates, rate)

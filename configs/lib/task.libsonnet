@@ -49,6 +49,21 @@ local arithmetic = {
     },
   },
 
+  // Your own files: {"question": …, "answer": …} a line, the answer in a box.
+  jsonl(train_path, test_path):: {
+    kind: 'jsonl',
+    train_path: train_path,
+    test_path: test_path,
+    num_test_problems: null,
+    question_field: 'question',
+    answer_field: 'answer',
+    solution_field: null,
+    id_field: null,
+    prompt: { kind: 'template', template: '{question}\n' },
+    response_template: '{solution}',
+    grading: $.gsm8k.grading { extraction: 'boxed' },
+  },
+
   // GSM8K for an instruction-tuned model: its chat template, the answer in a box.
   gsm8k_chat: self.gsm8k {
     prompt: {

@@ -45,6 +45,9 @@ def test_set_can_switch_a_kind(configs):
         ("task.kind=chess", "config: task.kind must be one of \"arithmetic\", \"gsm8k\", "
          "\"jsonl\", got 'chess'"),
         ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
+        ("reference.kl_estimator=k1",
+         'config: reference.kl_estimator must be "k2" or "k3", got "k1"'),
+        ("foo.bar=1", "--set foo.bar: unknown key foo"),
         ("critic={}", "config: critic must be null, got {}"),
         ("seed", "--set must be dotted.key=value, got 'seed'"),
         ("seed.x=1", "--set seed.x: seed must be a table of keys, got 1"),
@@ -63,10 +66,11 @@ def test_wrong_keys_types_and_values(configs, assignment, message):
         (["optimization.micro_batch_size=65"], "optimization.micro_batch_size must be at most"),
         (["sampling.top_p=0.9"], 'optimization.old_logprobs must be "trainer"'),
         (["sampling.max_tokens=128"], "sampling.max_tokens must be below engine.max_model_len"),
-        (["model.dtype=bfloat16"], "optimization.zero_stage must be at least 1"),
+        (["model.dtype=bfloat16", "engine.dtype=bfloat16"], "optimization.zero_stage must be at"),
         (["task.prompt.template=x"], "task.prompt.template must contain {question}"),
         (["task.min_operations=9"], "task.min_operations must be at most"),
         (["engine.max_num_batched_tokens=8"], "engine.max_num_batched_tokens must be at least"),
+        (["engine.dtype=bfloat16"], "engine.dtype must be model.dtype"),
         (["evaluation.temperature=0"], "evaluation.num_samples must be 1"),
     ],
 )

@@ -37,6 +37,16 @@ def check_sft(config: SftConfig) -> None:
         "exactly one of model.path and model.architecture must be null, got "
         + ("two nulls" if model.path is None else "two values"),
     )
+    shape = model.architecture
+    _require(
+        shape is None
+        or (
+            shape.hidden_size % (2 * shape.num_heads) == 0
+            and shape.num_heads % shape.num_key_value_heads == 0
+        ),
+        "model.architecture.hidden_size must be a multiple of 2 * num_heads, and num_heads of "
+        "num_key_value_heads",
+    )
     _require(
         model.architecture is None or config.task.kind == "arithmetic",
         'model.architecture needs a task with a tokenizer of its own (task.kind "arithmetic"), '
@@ -73,6 +83,14 @@ def _check_task(task: TaskCommon) -> None:
 
 def _check_engine(config: TrainConfig | SftConfig) -> None:
     engine, evaluation = config.engine, config.evaluation
+    _require(
+        engine.dtype == config.model.dtype,
+        f"engine.dtype must be model.dtype = {config.model.dtype!r}, got {engine.dtype!r}",
+    )
+    _require(
+        evaluation.temperature == 0 or evaluation.temperature >= 0.01,
+        f"evaluation.temperature must be 0 or at least 0.01, got {evaluation.temperature}",
+    )
     _require(
         evaluation.temperature > 0 or evaluation.num_samples == 1,
         "evaluation.num_samples must be 1 when evaluation.temperature is 0 (greedy samples are all "

@@ -53,6 +53,8 @@ def to_dict(config: schema.TrainConfig | schema.SftConfig) -> dict[str, Any]:
 
 
 def evaluate_jsonnet(path: str) -> dict[str, Any]:
+    if os.path.isdir(path):
+        raise UserError(f"config must be a file, {path} is a directory")
     if not os.path.isfile(path):
         raise UserError(f"config file not found: {path}")
     try:
@@ -80,7 +82,9 @@ def assign(resolved: dict[str, Any], assignment: str) -> None:
     *parents, last = dotted.split(".")
     table = resolved
     for depth, key in enumerate(parents):
-        child = table.get(key)
+        if key not in table:
+            raise UserError(f"--set {dotted}: unknown key {'.'.join(parents[: depth + 1])}")
+        child = table[key]
         if not isinstance(child, dict):
             at = ".".join(parents[: depth + 1])
             raise UserError(f"--set {dotted}: {at} must be a table of keys, got {_show(child)}")

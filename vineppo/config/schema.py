@@ -13,10 +13,12 @@ from pydantic import Field
 Fraction = Annotated[float, Field(ge=0, le=1)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
 CountOrZero = Annotated[int, Field(ge=0)]
 Seed = Annotated[int, Field(ge=0)]
 Name = Annotated[str, Field(min_length=1)]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Dtype = Literal["float32", "bfloat16"]
 
 
@@ -79,13 +81,15 @@ class GradingConfig:
 
     extraction: Literal["hash", "boxed", "last_number"]
     num_workers: Count
-    time_limit_s: Positive  # per comparison; past it the answer is wrong and is counted
-    truncated_reward: float | None  # reward of a response cut off by the budget; null: graded as is
+    time_limit_s: Positive  # per comparison; past it: wrong, and counted
+    truncated_reward: (
+        Annotated[float, Field(allow_inf_nan=False)] | None
+    )  # reward of a response cut off by the budget; null: graded as is
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demonstrations:
-    """Systematic and random mistakes in the arithmetic demonstrations (see docs)."""
+    """Mistakes in the arithmetic demonstrations (see `vineppo/assets/README.md`)."""
 
     systematic_fraction: Fraction  # share of the facts (operation, a, b) with a fixed wrong result
     systematic_probability: Fraction  # how often such a fact is demonstrated wrongly
@@ -159,7 +163,7 @@ class VllmConfig:
     max_num_seqs: Count  # sequences that run at once
     max_num_batched_tokens: Count  # tokens of one engine step
     cpu_kv_cache_gib: Count  # CPU only
-    gpu_memory_utilization: Fraction  # CUDA only
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)]  # CUDA only
     enforce_eager: bool
     prefix_caching: bool
     sleep_while_training: bool  # CUDA only: give the KV cache's memory to the trainer
@@ -172,7 +176,7 @@ EngineConfig = VllmConfig
 class SamplingConfig:
     """The policy as it samples while training."""
 
-    temperature: Annotated[float, Field(gt=0, le=2)]
+    temperature: Annotated[float, Field(ge=0.01, le=2)]  # vLLM raises what is lower to 0.01
     top_p: Annotated[float, Field(gt=0, le=1)]
     max_tokens: Count  # tokens of a response
 
@@ -234,7 +238,7 @@ class ReferenceConfig:
 
     path: Name | None
     kl_coef: NonNegative  # 0: the KL is measured and logged, and trains nothing
-    kl_estimator: Literal["k1", "k2", "k3"]
+    kl_estimator: Literal["k2", "k3"]  # k1 has no gradient in expectation
     kl_in: Literal["loss"]
     kl_clamp: Positive | None  # upper bound of the estimate of one token
 
@@ -246,8 +250,8 @@ class AdamConfig:
     learning_rate: Positive
     schedule: Literal["constant", "linear"]  # after the warm-up; linear ends at 0
     warmup_fraction: Fraction  # of all updates
-    adam_beta1: Fraction
-    adam_beta2: Fraction
+    adam_beta1: Decay
+    adam_beta2: Decay
     adam_eps: Positive
     weight_decay: NonNegative
     max_grad_norm: Positive
@@ -301,7 +305,7 @@ class LoggingConfig:
 class TrainConfig:
     """`vineppo train`."""
 
-    name: Name
+    name: FileName
     seed: Seed
     num_iterations: Count
     model: ModelConfig
@@ -322,7 +326,7 @@ class TrainConfig:
 class SftConfig:
     """`vineppo sft`; an iteration is one update."""
 
-    name: Name
+    name: FileName
     seed: Seed
     model: SftModelConfig
     task: TaskConfig

@@ -30,6 +30,8 @@ class VllmEngine:
         _set_environment(config)
         import vllm
 
+        from vineppo.engine.padding_mask import padding_mask
+
         self._vllm = vllm
         self._llm = vllm.LLM(
             model=model.path,
@@ -47,6 +49,7 @@ class VllmEngine:
             enable_chunked_prefill=torch.cuda.is_available(),
             enable_sleep_mode=self._can_sleep,
             logprobs_mode="processed_logprobs",
+            logits_processors=[padding_mask(model.num_token_ids)],
             # "auto" would apply a model's generation_config.json (a repetition penalty, say).
             generation_config="vllm",
             disable_log_stats=True,
@@ -54,10 +57,6 @@ class VllmEngine:
             seed=0,
         )
         self._core = self._llm.llm_engine
-        vocabulary = self._llm.model_config.get_vocab_size()
-        self._allowed_ids = (
-            list(range(model.num_token_ids)) if vocabulary > model.num_token_ids else None
-        )
         self._stop_ids = list(model.stop_ids)
         self._dtype = getattr(torch, config.dtype)
         self._is_asleep = False
@@ -72,7 +71,6 @@ class VllmEngine:
             max_tokens=request.max_tokens,
             seed=request.seed,
             stop_token_ids=self._stop_ids,
-            allowed_token_ids=self._allowed_ids,
             logprobs=0 if request.with_logprobs else None,  # 0: of the sampled token alone
             flat_logprobs=True,
             detokenize=False,
@@ -116,7 +114,8 @@ class VllmEngine:
         self.clear_cache()
 
     def clear_cache(self) -> None:
-        assert self._llm.reset_prefix_cache(), "the prefix cache is in use"
+        if not self._llm.reset_prefix_cache():
+            raise RuntimeError("the prefix cache is in use")
 
     def sleep(self) -> None:
         if self._can_sleep and not self._is_asleep:

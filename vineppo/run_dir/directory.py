@@ -9,6 +9,7 @@ No file is ever seen half-written, whenever the process dies. Reading needs no t
 
 import fcntl
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from vineppo.run_dir.atomic import is_temporary, named_errors, sweep_temporaries
 from vineppo.run_dir.metrics_log import MetricsLog, strict_json
 from vineppo.run_dir.tables import ROLLOUT_SCHEMA, VALUE_SCHEMA, read_parquet, write_parquet
 
+# What a run leaves that ended before its first result.
+UNSTARTED = {"config.json", "environment.json", "train.log", "initial"}
 SUFFIXES = {"rollouts": ".parquet", "values": ".parquet", "evaluations": ".json"}
 
 
@@ -50,8 +53,11 @@ class RunDir:
         with named_errors("create", run_dir.path):
             run_dir.path.mkdir(parents=True, exist_ok=True)
             is_empty = all(is_temporary(entry) for entry in run_dir.path.iterdir())
+        config = json.loads(strict_json(resolved_config))
         if run_dir.config_path.exists():
-            _refuse_other_config(run_dir, json.loads(strict_json(resolved_config)))
+            difference = first_difference(run_dir.read_config(), config)
+            if difference is not None:
+                run_dir._start_over(config, difference)
         elif is_empty:
             write_atomic(run_dir.config_path, strict_json(resolved_config, indent=2))
         else:
@@ -60,6 +66,23 @@ class RunDir:
         sweep_temporaries(run_dir.path, *(run_dir.path / kind for kind in SUFFIXES))
         _record_environment(run_dir)
         return run_dir
+
+    def _start_over(self, config: dict[str, Any], difference: tuple[str, Any, Any]) -> None:
+        """Takes over a run that failed before its first result, so that a mistake can be mended.
+
+        Raises `UserError` naming the `difference` for a directory that holds anything more.
+        """
+        found = {entry.name for entry in self.path.iterdir()}
+        if "environment.json" not in found or not found <= UNSTARTED:
+            key, there, here = difference
+            raise UserError(
+                f"{self.path} holds a run of another config: {key} is {there} there, {here} here; "
+                "give another --run-dir"
+            )
+        self._lock()
+        shutil.rmtree(self.path / "initial", ignore_errors=True)
+        self.environment_path.unlink()
+        write_atomic(self.config_path, strict_json(config, indent=2))
 
     def _lock(self) -> None:
         """Holds the directory until this process ends, however it ends."""
@@ -153,15 +176,6 @@ def first_difference(there: Any, here: Any, key: str = "") -> tuple[str, Any, An
                 return difference
         return None
     return None if there == here else (key, json.dumps(there), json.dumps(here))
-
-
-def _refuse_other_config(run_dir: RunDir, config: dict[str, Any]) -> None:
-    difference = first_difference(run_dir.read_config(), config)
-    if difference is not None:
-        key, there, here = difference
-        raise UserError(
-            f"{run_dir.path} holds a run of another config: {key} is {there} there, {here} here"
-        )
 
 
 def _record_environment(run_dir: RunDir) -> None:

@@ -11,7 +11,7 @@ def rollout_rows(
     spans_BS: Sequence[Sequence[StepSpan]],
     advantages_BS: Sequence[Sequence[float]],
 ) -> list[dict[str, Any]]:
-    """One row per rollout; the columns are those of `run_tables.ROLLOUT_SCHEMA`.
+    """One row per rollout; the columns are those of `tables.ROLLOUT_SCHEMA`.
 
     `step_starts` are the first tokens of the steps, counted in the response: spans (0, 3), (3, 5)
     give [0, 3]; the last step ends with `response_ids`. `advantages_S` are raw, one per step.
@@ -40,7 +40,7 @@ def value_rows(
     values_BS: Sequence[Sequence[StateValue]],
     critic_values_BS: Sequence[Sequence[float]] | None,
 ) -> list[dict[str, Any]]:
-    """One row per estimated state; the columns are those of `run_tables.VALUE_SCHEMA`.
+    """One row per estimated state; the columns are those of `tables.VALUE_SCHEMA`.
 
     State i of a rollout is the prompt and the first `prefix_length` tokens of the response, those
     before step i, so state 0 has `prefix_length` 0. `critic_value` is null without a critic.

@@ -1,0 +1,62 @@
+"""Supervised fine-tuning from scratch and `vineppo evaluate`, by the command line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SMALL = {
+    "task.num_train_problems": 512,
+    "task.num_test_problems": 16,
+    "optimization.batch_size": 64,
+    "optimization.micro_batch_size": 48,
+    "evaluation.every": 4,
+    "checkpoint.every": 4,
+    "checkpoint.keep": 2,
+    "logging.wandb_project": "null",
+}
+
+
+def vineppo(*arguments: str) -> str:
+    command = [sys.executable, "-m", "vineppo.cli", *arguments]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+@pytest.fixture(scope="module")
+def run_dir(configs, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("sft") / "run"
+    assignments = [f"--set={key}={value}" for key, value in SMALL.items()]
+    vineppo("sft", str(configs / "sft_arithmetic.jsonnet"), f"--run-dir={path}", *assignments)
+    return path
+
+
+def test_loss_falls_by_one_pass_over_the_demonstrations(run_dir):
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert [row["iteration"] for row in rows] == list(range(1, 9))
+    losses = [row["sft/loss"] for row in rows]
+    assert losses[0] == pytest.approx(3.05, abs=0.15)  # log 21: uniform over the vocabulary
+    assert losses[-1] < losses[0] - 0.3
+    assert ["eval/pass@1" in row for row in rows] == [False, False, False, True] * 2
+
+
+def test_evaluate_repeats_the_runs_own_evaluation(run_dir):
+    """Same seeds, same checkpoint: the same numbers, from a new process."""
+    own = (run_dir / "evaluations/iter_000008.json").read_bytes()
+    (run_dir / "evaluations/iter_000008.json").unlink()
+    assert "iter_000008.json" in vineppo("evaluate", str(run_dir))
+    assert (run_dir / "evaluations/iter_000008.json").read_bytes() == own
+
+
+def test_evaluate_under_other_conditions_keeps_the_runs_own(run_dir):
+    own = (run_dir / "evaluations/iter_000004.json").read_bytes()
+    settings = ["--set=evaluation.temperature=0", "--set=evaluation.num_samples=1"]
+    vineppo("evaluate", str(run_dir), "--checkpoints=4,8", *settings)
+    assert (run_dir / "evaluations/iter_000004.json").read_bytes() == own
+    (folder,) = [path for path in (run_dir / "evaluations").iterdir() if path.is_dir()]
+    for iteration in (4, 8):
+        found = json.loads((folder / f"iter_{iteration:06d}.json").read_text())
+        assert (found["temperature"], found["samples_per_problem"]) == (0.0, 1)

@@ -1,4 +1,4 @@
-// As long as is sensible on two CPU cores: one epoch of the first 640 demonstrations.
+// As long as is sensible on two CPU cores: one epoch of 640 demonstrations, which run.sh cuts off.
 local hardware = import '../../configs/lib/hardware.libsonnet';
 local base = import '../../configs/gsm8k_smollm2_135m_sft.jsonnet';
 

@@ -1,14 +1,10 @@
-// Makes the policy that ships as embedded:arithmetic_long, from the one for short chains. Chains of
-// all lengths teach it to find the next operand: on long ones alone that is learned late.
-local short = import 'sft_arithmetic.jsonnet';
-local model = import 'lib/model.libsonnet';
+// Makes the policy that ships as embedded:arithmetic_long, from the end of sft_arithmetic_mixed.
+local mixed = import 'sft_arithmetic_mixed.jsonnet';
 local task = import 'lib/task.libsonnet';
 
-short + {
+mixed + {
   name: 'sft_arithmetic_long',
-  model: model.arithmetic_short { architecture: null },
-  task: task.arithmetic_long { num_train_problems: 100000, min_operations: 4 },
-  engine+: { max_model_len: 160 },
-  sampling+: { max_tokens: 112 },
-  optimization+: { learning_rate: 3e-3, max_tokens: 160 },
+  model+: { path: 'runs/sft_arithmetic_mixed/final/policy' },
+  task: task.arithmetic_long { num_train_problems: 44800 },
+  optimization+: { learning_rate: 2e-3 },
 }

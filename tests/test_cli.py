@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from vineppo.cli import main
 from vineppo.models import ASSETS
@@ -25,7 +26,8 @@ def fails(configs, tmp_path, capsys):
 
     def run(*assignments: str, config: str = "demo_vineppo.jsonnet", run_dir: Path | None = None):
         where = run_dir or tmp_path / "run"
-        options = [f"--set={assignment}" for assignment in assignments]
+        small = "task.num_train_problems=64"  # fewer problems to draw and to encode
+        options = [f"--set={assignment}" for assignment in (small, *assignments)]
         assert main(["train", str(configs / config), f"--run-dir={where}", *options]) == 2
         message = capsys.readouterr().err
         assert message.startswith("vineppo: ")
@@ -90,6 +92,37 @@ def test_damaged_weights(fails, tmp_path):
     shutil.copytree(ASSETS / "arithmetic_short", model)
     (model / "model.safetensors").write_bytes(b"no weights")
     assert f"model {model} cannot be loaded" in fails(f"model.path={model}")
+
+
+def test_weights_that_lack_a_matrix_are_refused_not_drawn_at_random(fails, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(ASSETS / "arithmetic_short", model)
+    weights = load_file(model / "model.safetensors")
+    del weights["model.layers.1.self_attn.q_proj.weight"]
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    message = fails(f"model.path={model}")
+    assert f"model {model} lacks the weights model.layers.1.self_attn.q_proj.weight" in message
+
+
+def test_an_end_token_outside_the_tokenizer_is_refused(fails, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(ASSETS / "arithmetic_short", model)
+    generation = json.loads((model / "generation_config.json").read_text())
+    (model / "generation_config.json").write_text(json.dumps({**generation, "eos_token_id": 99}))
+    assert "the end-of-sequence id 99 must be one of the tokenizer's 21" in fails(
+        f"model.path={model}"
+    )
+
+
+def test_more_positions_than_the_model_has(fails):
+    message = fails("engine.max_model_len=512")
+    assert "engine.max_model_len must be at most the model's 256 positions, got 512" in message
+
+
+def test_a_prompt_without_room_for_a_response(fails):
+    message = fails("engine.max_model_len=66")
+    assert "arithmetic/train/" in message
+    assert "at most engine.max_model_len - sampling.max_tokens = 2" in message
 
 
 def test_missing_model_directory_and_unknown_embedded_name(fails):

@@ -30,13 +30,14 @@ class Progress:
         self._elapsed_s = elapsed_s
         self._started = self._since
         self._shown = (self._since, 0)
+        self._latest: dict[str, Any] = {}
         self._summary = ""
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[now]}"),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[now]}"),
             console=Console(stderr=False),
             transient=True,
             disable=not Console().is_terminal,
@@ -94,7 +95,8 @@ class Progress:
         self, iteration: int, num_iterations: int, metrics: dict[str, Any]
     ) -> None:
         """Advances the bar and says the iteration's numbers in a line."""
-        self._summary = summary(metrics) or self._summary
+        self._latest.update({name: metrics[name] for name in ON_BAR if name in metrics})
+        self._summary = summary(self._latest)
         self.advance(iteration)
         self.say(f"iteration {iteration}/{num_iterations}  {summary(metrics)}")
 
@@ -107,6 +109,7 @@ class Progress:
         logger.info(text)
 
 
+ON_BAR = ("eval/pass@1", "reward/mean", "sft/loss")
 SHOWN = {
     "eval/pass@1": "pass@1 {:.3f}",
     "reward/mean": "reward {:.3f}",

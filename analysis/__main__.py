@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from analysis import ANALYSES
-from analysis.reading import read_run
 from vineppo.errors import UserError
 
 
@@ -22,10 +21,9 @@ def main(arguments: list[str]) -> int:
     """Exit status: 0 done, 2 the user's mistake, told in one line on stderr."""
     try:
         options = _parser().parse_args(arguments)
-        runs = [read_run(path) for path in options.run_dirs]
         out = options.out or options.run_dirs[0] / "analysis"
         module, _ = ANALYSES[options.name]
-        importlib.import_module(module).run(runs, out)
+        importlib.import_module(module).run(options.run_dirs, out)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -19,6 +19,8 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINE_STYLES = ("-", "--", "-.", ":")
 PANEL_WIDTH_IN, PANEL_HEIGHT_IN = 2.6, 2.4
+LETTERS_PER_IN = 15  # of 8 pt text
+LEGEND_HANDLE_LETTERS = 8  # the room of a legend's line and the gap after its name
 
 _STYLE = {
     "font.size": 8,
@@ -66,11 +68,12 @@ def whole_iterations(axis: Axes) -> None:
 
 
 def shared_legend(figure: Figure, axis: Axes) -> None:
-    """One legend under all panels, left out where there is only one line to name."""
+    """One legend under all panels, in as many columns as its longest name leaves room for."""
     handles, names = axis.get_legend_handles_labels()
-    if len(handles) > 1:
-        columns = min(len(handles), 4)
-        figure.legend(handles, names, loc="outside lower center", ncols=columns)
+    letters_a_line = LETTERS_PER_IN * figure.get_size_inches()[0]
+    columns = int(letters_a_line // (max(map(len, names)) + LEGEND_HANDLE_LETTERS))
+    columns = min(max(columns, 1), len(handles))
+    figure.legend(handles, names, loc="outside lower center", ncols=columns)
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

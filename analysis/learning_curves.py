@@ -1,8 +1,9 @@
-"""`learning-curves`: pass@1 against iterations, training time and sampled tokens."""
+"""`learning-curves`: pass@1 against iterations, training time and sampled tokens.
 
-import csv
+Runs of one name that differ in their seed alone are one curve, the interquartile mean over seeds.
+"""
+
 import dataclasses
-import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,33 +11,45 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import figures
-from analysis.reading import CurvePoint, Run, labels, learning_curve
+from analysis.intervals import NUM_SEED_RESAMPLES
+from analysis.methods import TABLE_NAME, Method, method_curve, read_methods
+from analysis.reading import CurvePoint
+from analysis.summary import summarize, summary_rows
+from analysis.summary_markdown import summary_markdown
+from analysis.tables import write_table
 from vineppo.run_dir.atomic import write_atomic
 
 Cost = Callable[[CurvePoint], float | None]
+CAPTION = (
+    "line: interquartile mean over seeds; band: 95 % bootstrap over seeds "
+    f"({NUM_SEED_RESAMPLES:,} resamples), of one seed over test problems"
+)
 
 
-def run(runs: list[Run], out: Path) -> None:
-    """Writes learning_curves.csv, .png and .svg; prints their paths."""
-    curves = [learning_curve(one) for one in runs]
-    table = out / "learning_curves.csv"
-    write_atomic(table, curve_table(runs, curves).encode())
+def run(paths: list[Path], out: Path) -> None:
+    """Writes learning_curves.csv, .png and .svg, summary.csv and summary.md; prints their paths.
+
+    Each path is a run directory, or a directory whose learning_curves.csv is drawn again.
+    """
+    methods = read_methods(paths)
+    summaries = summarize(methods)
+    tables = [out / TABLE_NAME, out / "summary.csv", out / "summary.md"]
+    rows = [row for method in methods for of in method.rows_by_seed.values() for row in of]
+    write_table(tables[0], [dataclasses.asdict(row) for row in rows])
+    write_table(tables[1], summary_rows(summaries))
+    write_atomic(tables[2], summary_markdown(methods, summaries).encode())
     with figures.panels(1, 3) as (figure, axes):
-        draw_curves(figure, axes, labels(runs), curves)
-        for path in [table, *figures.save(figure, out / "learning_curves")]:
-            print(path)
+        draw_curves(figure, axes, list(map(label, methods)), list(map(method_curve, methods)))
+        figure.suptitle(CAPTION, fontsize=8)
+        written = figures.save(figure, out / "learning_curves")
+    for path in [*written, *tables]:
+        print(path)
 
 
-def curve_table(runs: list[Run], curves: list[list[CurvePoint]]) -> str:
-    """One CSV line an evaluation: the run, then the fields of `CurvePoint`."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    fields = [field.name.replace("pass_at_1", "pass@1") for field in dataclasses.fields(CurvePoint)]
-    writer.writerow(["run_dir", "name", "seed", *fields])
-    for one, points in zip(runs, curves, strict=True):
-        for point in points:
-            writer.writerow([one.path, one.name, one.seed, *dataclasses.astuple(point)])
-    return buffer.getvalue()
+def label(method: Method) -> str:
+    """The method's name and its seeds, on which it depends what its band is about."""
+    num_seeds = len(method.rows_by_seed)
+    return f"{method.name} ({num_seeds} seed{'s' if num_seeds > 1 else ''})"
 
 
 def draw_curves(
@@ -45,11 +58,11 @@ def draw_curves(
     """Three panels of the same curves with their bands, each against another cost."""
     points = [point for curve in curves for point in curve]
     time_unit, time_name = _time_unit(max(point.elapsed_s or 0 for point in points))
-    token_unit, token_name = _token_unit(max(point.sampled_tokens or 0 for point in points))
+    token_unit, token_name = _token_unit(max(point.tokens_sampled or 0 for point in points))
     costs: list[tuple[str, Cost]] = [
         ("iteration", lambda point: point.iteration),
         (f"training time ({time_name})", lambda point: _scaled(point.elapsed_s, time_unit)),
-        (f"sampled tokens{token_name}", lambda point: _scaled(point.sampled_tokens, token_unit)),
+        (f"sampled tokens{token_name}", lambda point: _scaled(point.tokens_sampled, token_unit)),
     ]
     for axis, (label, cost) in zip(axes, costs, strict=True):
         for index, (name, curve) in enumerate(zip(names, curves, strict=True)):

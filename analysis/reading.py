@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.intervals import bootstrap_interval
+from analysis.intervals import BOOTSTRAP_SEED, bootstrap_interval
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
+from vineppo.run_dir.tables import read_parquet
 
-BOOTSTRAP_SEED = 0
+DIAGNOSTICS = "value_diagnostics"
+DIAGNOSTICS_LISTS = ("values", "returns", "advantages")
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,16 @@ class Run:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """An evaluation with what the training had cost by then.
+    """An evaluation of a run, or of a method's runs together, with what it had cost by then.
 
-    `elapsed_s` is training time, `sampled_tokens` counts those of rollouts and values; None where
-    it was not logged. `low` and `high` bound the 95 % bootstrap interval over problems, None where
-    the evaluation holds no counts per problem.
+    `elapsed_s` is training time, `tokens_sampled` counts those of rollouts and values; None where
+    it was not logged. `low` and `high` bound the 95 % bootstrap interval: of a run over problems,
+    None where the evaluation holds no counts per problem; of several runs over seeds.
     """
 
     iteration: int
     elapsed_s: float | None
-    sampled_tokens: int | None
+    tokens_sampled: float | None
     pass_at_1: float
     low: float | None
     high: float | None
@@ -61,11 +63,7 @@ def read_run(path: Path) -> Run:
     Raises `UserError`, one line with the path, for what is no run directory, a run without a
     finished iteration or without an evaluation, and a damaged file.
     """
-    if not path.is_dir():
-        raise UserError(f"{path} is no directory")
-    run_dir = RunDir(path)
-    if not run_dir.config_path.exists():
-        raise UserError(f"{path} holds no run (no config.json)")
+    run_dir = existing_run_dir(path)
     metrics = run_dir.read_metrics() if (path / "metrics.jsonl").exists() else []
     if not metrics:
         raise UserError(f"{path} has no metrics yet: metrics.jsonl holds no iteration")
@@ -79,6 +77,16 @@ def read_run(path: Path) -> Run:
         metrics=metrics,
         evaluations={iteration: run_dir.read_evaluation(iteration) for iteration in iterations},
     )
+
+
+def existing_run_dir(path: Path) -> RunDir:
+    """The run directory at `path`, however little it holds. Raises `UserError` for what is none."""
+    if not path.is_dir():
+        raise UserError(f"{path} is no directory")
+    run_dir = RunDir(path)
+    if not run_dir.config_path.exists():
+        raise UserError(f"{path} holds no run (no config.json)")
+    return run_dir
 
 
 def learning_curve(run: Run) -> list[CurvePoint]:
@@ -103,7 +111,7 @@ def learning_curve(run: Run) -> list[CurvePoint]:
             CurvePoint(
                 iteration=iteration,
                 elapsed_s=elapsed.get(iteration),
-                sampled_tokens=tokens.get(iteration),
+                tokens_sampled=tokens.get(iteration),
                 pass_at_1=pass_at_1,
                 low=low,
                 high=high,
@@ -112,6 +120,40 @@ def learning_curve(run: Run) -> list[CurvePoint]:
             )
         )
     return points
+
+
+def read_value_diagnostics(path: Path, iteration: int, axis: str) -> list[dict[str, Any]]:
+    """The rows of one `axis` ("position", "percentile") of a critic run's table of an iteration.
+
+    A row is a `bin` of the axis, of correct responses or of others (`is_correct`), with `count`
+    tokens, whose `values` are the critic's before each, `returns` the rewards to go and
+    `advantages` raw. Raises `UserError` naming the file, which may be missing, damaged, of other
+    columns or lists of another length than `count`.
+    """
+    table = path / DIAGNOSTICS / f"iter_{iteration:06d}.parquet"
+    rows = read_parquet(table)
+    if not rows:
+        raise UserError(f"{table} holds no row")
+    for column in ("axis", "bin", "is_correct", "count", *DIAGNOSTICS_LISTS):
+        if column not in rows[0]:
+            raise UserError(f"{table} has no column {column}")
+    for number, row in enumerate(rows, start=1):
+        for column in DIAGNOSTICS_LISTS:
+            if len(row[column] or ()) != row["count"]:
+                raise UserError(f"{table}, row {number}: {column} must hold `count` numbers")
+    return [row for row in rows if row["axis"] == axis]
+
+
+def diagnostics_iterations(path: Path) -> list[int]:
+    """The iterations with value diagnostics, ascending. Raises `UserError` where there are none."""
+    existing_run_dir(path)
+    names = [
+        file.stem.removeprefix("iter_") for file in (path / DIAGNOSTICS).glob("iter_*.parquet")
+    ]
+    numbers = sorted(int(name) for name in names if name.isdecimal())
+    if not numbers:
+        raise UserError(f"{path} has no {DIAGNOSTICS}/ (only runs with a critic write them)")
+    return numbers
 
 
 def labels(runs: list[Run]) -> list[str]:

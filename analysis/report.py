@@ -9,12 +9,13 @@ from matplotlib.figure import Figure
 
 from analysis import figures
 from analysis.learning_curves import draw_curves
-from analysis.reading import CurvePoint, Run, labels, learning_curve
+from analysis.reading import CurvePoint, Run, labels, learning_curve, read_run
 from analysis.rollout_viewer import rollouts_html
-from analysis.training_curves import METRICS, draw_metric, draw_time_shares
+from analysis.training_curves import draw_metric, draw_time_shares, shown_metrics
 from vineppo.run_dir.atomic import write_atomic
 
 LEGEND_WIDTH_IN = 1.0
+NUM_COLUMNS = 3
 _CSS = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 68em; margin: 2em auto; padding: 0 1em;
   color: #222; background: #fff }
@@ -31,15 +32,16 @@ summary { cursor: pointer; font-weight: 600; margin-top: .8em }
 """
 
 
-def run(runs: list[Run], out: Path) -> None:
+def run(paths: list[Path], out: Path) -> None:
     """Writes report.html. Prints a line a run and the path of the page."""
+    runs = [read_run(path) for path in paths]
     curves = [learning_curve(one) for one in runs]
-    path = out / "report.html"
-    write_atomic(path, page(runs, curves).encode())
+    target = out / "report.html"
+    write_atomic(target, page(runs, curves).encode())
     for one, curve in zip(runs, curves, strict=True):
         start, end = curve[0].pass_at_1, curve[-1].pass_at_1
         print(f"RUN {one.path} pass@1 {start:.3f} -> {end:.3f}")
-    print(f"REPORT {path}")
+    print(f"REPORT {target}")
 
 
 def page(runs: list[Run], curves: list[list[CurvePoint]]) -> str:
@@ -97,15 +99,19 @@ def _accuracy(names: list[str], curves: list[list[CurvePoint]]) -> str:
 
 
 def _training(runs: list[Run], names: list[str]) -> str:
-    with figures.panels(1, len(METRICS)) as (figure, axes):
-        for axis, (metric, label) in zip(axes, METRICS, strict=True):
+    metrics = shown_metrics(runs)
+    num_rows = -(-len(metrics) // NUM_COLUMNS)
+    with figures.panels(num_rows, NUM_COLUMNS) as (figure, axes):
+        for unused in axes[len(metrics) :]:
+            unused.set_visible(False)
+        for axis, (metric, label) in zip(axes[: len(metrics)], metrics, strict=True):
             draw_metric(axis, runs, names, metric, label)
         figures.shared_legend(figure, axes[0])
-        return _image(figure, "reward, KL to the reference and response length by iteration")
+        return _image(figure, f"{', '.join(label for _, label in metrics)} by iteration")
 
 
 def _times(runs: list[Run], names: list[str]) -> str:
-    num_columns = min(len(runs), 3)
+    num_columns = min(len(runs), NUM_COLUMNS)
     num_rows = -(-len(runs) // num_columns)
     with figures.panels(num_rows, num_columns, LEGEND_WIDTH_IN) as (figure, axes):
         for unused in axes[len(runs) :]:

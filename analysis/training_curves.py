@@ -13,6 +13,11 @@ METRICS = (
     ("kl/ref", "KL to reference (nats/token)"),
     ("rollout/response_length_mean", "response length (tokens)"),
 )
+# The same of runs with a critic.
+CRITIC_METRICS = (
+    ("critic/explained_variance", "critic's explained variance"),
+    ("critic/loss", "critic's loss"),
+)
 # (metric, name in the legend), in the order of an iteration
 PHASES = (
     ("time/rollout_s", "rollouts"),
@@ -25,6 +30,12 @@ PHASES = (
     ("time/checkpoint_s", "checkpoint"),
 )
 TOTAL = "time/total_s"
+
+
+def shown_metrics(runs: list[Run]) -> list[tuple[str, str]]:
+    """The metrics of every run, then those of critics that any of the runs logged."""
+    logged = [entry for entry in CRITIC_METRICS if any(run.series(entry[0])[0] for run in runs)]
+    return [*METRICS, *logged]
 
 
 def draw_metric(axis: Axes, runs: list[Run], names: list[str], metric: str, label: str) -> None:

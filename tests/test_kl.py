@@ -3,41 +3,136 @@ import math
 import pytest
 import torch
 
-from vineppo.kl import KL_ESTIMATORS, k1, k2, k3
+from vineppo.kl import (
+    KL_ESTIMATORS,
+    absolute,
+    adapted_coef,
+    clamp,
+    full,
+    k1,
+    k2,
+    k3,
+    with_k2_gradient,
+)
 
 HALF, QUARTER = torch.tensor(math.log(0.5)), torch.tensor(math.log(0.25))
 
 
+def policies(seed=0):
+    """Logits (a leaf) and log-probabilities of π, log-probabilities of π_ref; 7 tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    logits, ref_logits = torch.randn(2, 7, dtype=torch.float64, generator=generator)
+    logits.requires_grad_()
+    return logits, torch.log_softmax(logits, 0), torch.log_softmax(ref_logits, 0)
+
+
+def gradient_in_expectation(per_token, logprobs, logits):
+    """E_{v~π}[∇ per_token(v)]: the tokens were sampled before, so π(v) has no gradient."""
+    loss = (logprobs.exp().detach() * per_token).sum()
+    return torch.autograd.grad(loss, logits, retain_graph=True)[0]
+
+
 def test_docstring_examples():
     assert k1(HALF, QUARTER).item() == pytest.approx(math.log(2))
+    assert absolute(QUARTER, HALF).item() == pytest.approx(math.log(2))
     assert k2(HALF, QUARTER).item() == pytest.approx(0.5 * math.log(2) ** 2)
     assert k3(HALF, QUARTER).item() == pytest.approx(0.5 - 1 + math.log(2))
+    even, uneven = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.25, 0.75]]).log()
+    assert full(even, uneven).tolist() == pytest.approx([0.5 * math.log(2) + 0.5 * math.log(2 / 3)])
+    assert clamp(torch.tensor([-0.5, 3.0, 12.0]), (0.0, 10.0)).tolist() == [0.0, 3.0, 10.0]
+    assert adapted_coef(0.1, 6.6, 6.0, 1000.0, 500) == pytest.approx(0.105)
+    logprob = HALF.clone().requires_grad_()
+    kl = with_k2_gradient(k1(logprob, QUARTER), logprob, QUARTER)
+    kl.backward()
+    assert (kl.item(), logprob.grad.item()) == pytest.approx((math.log(2), math.log(2)))
 
 
-def test_k1_and_k3_are_unbiased_and_the_gradient_of_k2_is_that_of_the_kl():
-    """Exact expectations over a vocabulary of 7, no sampling."""
-    torch.manual_seed(0)
-    logits = torch.randn(7, dtype=torch.float64, requires_grad=True)
-    ref = torch.log_softmax(torch.randn(7, dtype=torch.float64), 0)
-    logprobs = torch.log_softmax(logits, 0)
-    kl = (logprobs.exp() * (logprobs - ref)).sum()
+@pytest.mark.parametrize("seed", range(5))
+def test_k1_and_k3_are_unbiased(seed):
+    """Σ_v π(v) k(v), no sampling."""
+    _, logprobs, ref = policies(seed)
+    exact = full(logprobs, ref)
+    assert exact > 0
     for estimator in (k1, k3):
-        torch.testing.assert_close((logprobs.exp() * estimator(logprobs, ref)).sum(), kl)
-    (true_gradient,) = torch.autograd.grad(kl, logits, retain_graph=True)
-    # E_{x~π}[∇ k2(x)], the sampling distribution held fixed.
-    (gradient,) = torch.autograd.grad((logprobs.exp().detach() * k2(logprobs, ref)).sum(), logits)
-    torch.testing.assert_close(gradient, true_gradient)
+        torch.testing.assert_close((logprobs.exp() * estimator(logprobs, ref)).sum(), exact)
+    assert (logprobs.exp() * absolute(logprobs, ref)).sum() > exact
 
 
-@pytest.mark.parametrize("name", ["k2", "k3"])
+@pytest.mark.parametrize("name", KL_ESTIMATORS)
+def test_every_estimator_with_the_gradient_of_k2_has_that_of_the_kl(name):
+    logits, logprobs, ref = policies()
+    estimate = KL_ESTIMATORS[name](logprobs, ref)
+    changed = with_k2_gradient(estimate, logprobs, ref)
+    assert torch.equal(changed, estimate)
+    (exact,) = torch.autograd.grad(full(logprobs, ref), logits, retain_graph=True)
+    torch.testing.assert_close(gradient_in_expectation(changed, logprobs, logits), exact)
+
+
+def test_the_own_gradients_of_k1_and_k3_are_not_that_of_the_kl():
+    """k1's is 0, k3's that of KL(π_ref ‖ π)."""
+    logits, logprobs, ref = policies()
+    own_k1 = gradient_in_expectation(k1(logprobs, ref), logprobs, logits)
+    torch.testing.assert_close(own_k1, torch.zeros_like(own_k1))
+    (reverse,) = torch.autograd.grad(full(ref, logprobs), logits, retain_graph=True)
+    own_k3 = gradient_in_expectation(k3(logprobs, ref), logprobs, logits)
+    torch.testing.assert_close(own_k3, reverse)
+
+
+def test_the_value_is_kept_with_and_without_a_clamp():
+    _, logprobs, ref = policies()
+    for kl in (k3(logprobs, ref), clamp(k1(logprobs, ref), (0.0, 0.1))):
+        assert torch.equal(with_k2_gradient(kl, logprobs, ref), kl)
+
+
+def test_full_is_one_value_a_position():
+    rows = [policies(seed)[1:] for seed in range(3)]
+    logprobs, ref = (torch.stack(column) for column in zip(*rows, strict=True))
+    torch.testing.assert_close(full(logprobs, ref), torch.stack([full(*row) for row in rows]))
+    assert full(logprobs, logprobs).abs().max() == 0
+
+
+def test_tokens_without_probability_add_nothing_to_full():
+    """π = [1, 0, 0], π_ref = [½, ½, 0]: KL = 1 · log(1/½)."""
+    logits = torch.tensor([[0.0, -math.inf, -math.inf]], requires_grad=True)
+    ref = torch.tensor([[0.5, 0.5, 0.0]]).log()
+    kl = full(torch.log_softmax(logits, -1), ref)
+    kl.sum().backward()
+    assert kl.item() == pytest.approx(math.log(2))
+    assert logits.grad.isfinite().all()
+    assert full(ref, torch.tensor([[1.0, 0.0, 0.0]]).log()).item() == math.inf
+
+
+@pytest.mark.parametrize("name", ["abs", "k2", "k3"])
 def test_never_negative(name):
     torch.manual_seed(0)
     a, b = -torch.rand(1000) * 5, -torch.rand(1000) * 5
     assert KL_ESTIMATORS[name](a, b).min() >= 0
 
 
+def test_k3_of_a_token_that_the_policy_gave_up_is_finite_with_its_gradient():
+    logprobs = torch.tensor([-200.0], requires_grad=True)
+    clamp(k3(logprobs, torch.tensor([-0.1])), (0.0, 10.0)).sum().backward()
+    assert logprobs.grad.tolist() == [0.0]
+
+
 def test_inputs_stay_as_they_are():
     a, b = torch.tensor([-1.0]), torch.tensor([-2.0])
-    for estimator in KL_ESTIMATORS.values():
-        estimator(a, b)
-    assert (a.item(), b.item()) == (-1.0, -2.0)
+    for estimator in (*KL_ESTIMATORS.values(), full):
+        clamp(with_k2_gradient(estimator(a, b), a, b), (0.0, 0.1))
+    kl = k1(a, b)
+    clamp(kl, (0.0, 0.5))
+    assert (a.item(), b.item(), kl.item()) == (-1.0, -2.0, 1.0)
+    assert clamp(kl, None) is kl
+
+
+@pytest.mark.parametrize(
+    ("kl", "factor"),
+    [
+        (6.0, 1.0),  # on target
+        (5.4, 0.95),  # error −0.1, times n/horizon = 0.5
+        (60.0, 1.1),  # error 9, clipped to 0.2
+        (0.0, 0.9),  # error −1, clipped to −0.2
+    ],
+)
+def test_adapted_coef(kl, factor):
+    assert adapted_coef(0.1, kl, 6.0, 1000.0, 500) == pytest.approx(0.1 * factor)

@@ -24,21 +24,36 @@ def length_bucketed(lengths: Sequence[int], micro_batch_size: int) -> list[list[
     Longest first shows at once whether the memory suffices. Lengths [3, 9, 4, 8] in micro-batches
     of 2 give [[1, 3], [2, 0]], with 2 padding tokens in 24.
     """
+    return ranks_share(lengths, micro_batch_size, 0, 1)
+
+
+def ranks_share(
+    lengths: Sequence[int], micro_batch_size: int, rank: int, num_ranks: int
+) -> list[list[int]]:
+    """The micro-batches of one rank: sequences dealt out by length, longest first.
+
+    Every rank gets the same number of micro-batches, of which the last may be empty: the collective
+    operations of a sharded model must meet. Lengths [3, 9, 4] in micro-batches of 2 on 2 ranks give
+    [[1, 0]] and [[2]].
+    """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
-    return [order[i : i + micro_batch_size] for i in range(0, len(order), micro_batch_size)]
+    mine = order[rank::num_ranks]
+    most = len(order[::num_ranks])
+    return [mine[i : i + micro_batch_size] for i in range(0, most, micro_batch_size)]
 
 
 def collate(sequences: Sequence[TrainSequence], device: torch.device) -> TrainBatch:
-    """Pads on the right. See `TrainBatch` for the alignment."""
+    """Pads on the right; see `TrainBatch` for the alignment. No sequences: one row of padding."""
+    sequences = sequences or [TrainSequence.blank((0,), ())]
     length = max(len(sequence) for sequence in sequences)
 
     def padded(rows: Sequence[Sequence[float]], dtype: torch.dtype) -> torch.Tensor:
         full = [[*row, *[0] * (length - len(row))] for row in rows]
         return torch.tensor(full, dtype=dtype, device=device)
 
-    def response(attribute: str) -> torch.Tensor:
-        rows = [[0.0] * len(s.prompt_ids) + list(getattr(s, attribute)) for s in sequences]
-        return padded(rows, torch.float32)
+    def response(attribute: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        rows = [[0] * len(s.prompt_ids) + list(getattr(s, attribute)) for s in sequences]
+        return padded(rows, dtype)
 
     return TrainBatch(
         token_ids_BT=padded([[*s.prompt_ids, *s.response_ids] for s in sequences], torch.long),
@@ -49,4 +64,9 @@ def collate(sequences: Sequence[TrainSequence], device: torch.device) -> TrainBa
         old_logprobs_BT=response("old_logprobs_T"),
         ref_logprobs_BT=response("ref_logprobs_T"),
         advantages_BT=response("advantages_T"),
+        is_trained_BT=response("is_trained_T", torch.bool),
+        importance_BT=response("importance_T"),
+        old_values_BT=response("old_values_T"),
+        returns_BT=response("returns_T"),
+        is_positive_B=torch.tensor([s.is_positive for s in sequences], device=device),
     )

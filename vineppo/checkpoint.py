@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vineppo.critic import Critic
+from vineppo.distributed import barrier, is_main, num_ranks
 from vineppo.errors import UserError
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
@@ -21,30 +23,58 @@ FULL_DISK_BYTES = 2**20
 class TrainState:
     """Where a run stands. `metrics` is the line of `iteration`, in case it was never appended.
 
-    Everything else is a pure function of the iteration: seeds, data order, learning rate.
+    `kl_coef` is that of the next iteration. Everything else is a pure function of the iteration:
+    seeds, data order, learning rate.
     """
 
     iteration: int
     elapsed_s: float
     metrics: dict[str, Any]
+    kl_coef: float
+    num_ranks: int  # whose shards the optimizer's state is in
 
 
-def save_checkpoint(run: RunDir, policy: Policy, state: TrainState, keep: int) -> None:
+@dataclass(frozen=True)
+class Models:
+    """What a run trains."""
+
+    policy: Policy
+    critic: Critic | None
+
+    def save_hf(self, directory: Path) -> None:
+        self.policy.save_hf(directory / "policy")
+        if self.critic is not None:
+            self.critic.save_hf(directory / "critic")
+
+    def save_state(self, directory: Path) -> None:
+        self.policy.save_state(directory / "policy")
+        if self.critic is not None:
+            self.critic.save_state(directory / "critic")
+
+    def load_state(self, directory: Path) -> None:
+        self.policy.load_state(directory / "policy")
+        if self.critic is not None:
+            self.critic.load_state(directory / "critic")
+
+
+def save_checkpoint(run: RunDir, models: Models, state: TrainState, keep: int) -> None:
     """Writes `checkpoints/iter_…` and removes all but the newest `keep`."""
 
     def write(directory: Path) -> None:
-        policy.save_hf(directory / "policy")
-        policy.save_state(directory / "trainer")
-        (directory / "state.json").write_text(json.dumps(asdict(state)))
+        models.save_hf(directory)
+        models.save_state(directory / "trainer")
+        if is_main():
+            (directory / "state.json").write_text(json.dumps(asdict(state)))
 
     write_whole(run.checkpoint_path(state.iteration), write)
-    for old in checkpoint_iterations(run)[:-keep]:
-        remove_whole(run.checkpoint_path(old))
+    if is_main():
+        for old in checkpoint_iterations(run)[:-keep]:
+            remove_whole(run.checkpoint_path(old))
 
 
-def save_final(run: RunDir, policy: Policy) -> None:
+def save_final(run: RunDir, models: Models) -> None:
     """Writes `final/`; its presence says that the run is finished."""
-    write_whole(run.final_path, lambda directory: policy.save_hf(directory / "policy"))
+    write_whole(run.final_path, models.save_hf)
 
 
 def checkpoint_iterations(run: RunDir) -> list[int]:
@@ -58,22 +88,35 @@ def sweep_checkpoints(run: RunDir) -> None:
         shutil.rmtree(leftover)
 
 
-def load_state(directory: Path, policy: Policy) -> TrainState:
-    """Restores weights and optimizer in place."""
-    policy.load_state(directory / "trainer")
-    return TrainState(**json.loads((directory / "state.json").read_text()))
+def load_state(directory: Path, models: Models) -> TrainState:
+    """Restores weights and optimizers in place.
+
+    Raises `UserError` where another number of processes wrote the optimizers' shards.
+    """
+    state = TrainState(**json.loads((directory / "state.json").read_text()))
+    if state.num_ranks != num_ranks():
+        raise UserError(
+            f"{directory} was written by {state.num_ranks} processes, which must also go on with "
+            f"it, got {num_ranks()}"
+        )
+    models.load_state(directory / "trainer")
+    return state
 
 
 def write_whole(target: Path, write: Callable[[Path], object]) -> None:
     """`write` fills a temporary directory, which is synced and then renamed to `target`.
 
-    Raises `UserError` where the disk is full.
+    All ranks take part in `write`; the main one does the rest. Raises `UserError` where the disk is
+    full.
     """
     temporary = target.with_name(TEMPORARY + target.name)
-    shutil.rmtree(temporary, ignore_errors=True)
     try:
-        temporary.mkdir(parents=True)
+        if is_main():
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+        barrier()
         write(temporary)
+        barrier()
     except Exception:
         # torch and safetensors report a full disk as errors of their own.
         free = shutil.disk_usage(target.parent).free
@@ -81,10 +124,12 @@ def write_whole(target: Path, write: Callable[[Path], object]) -> None:
         if free < FULL_DISK_BYTES:
             raise UserError(f"cannot write {target}: no space left on device") from None
         raise
-    for path in [*temporary.rglob("*"), temporary]:
-        sync(path)
-    os.rename(temporary, target)
-    sync(target.parent)
+    if is_main():
+        for path in [*temporary.rglob("*"), temporary]:
+            sync(path)
+        os.rename(temporary, target)
+        sync(target.parent)
+    barrier()
 
 
 def remove_whole(target: Path) -> None:

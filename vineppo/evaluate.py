@@ -7,11 +7,11 @@ from pathlib import Path
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.load import assign, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
+from vineppo.distributed import init_distributed
 from vineppo.engine import build_engine
 from vineppo.errors import UserError
 from vineppo.evaluation import evaluate_policy, evaluation_sampler
 from vineppo.models import load_model, named_weights
-from vineppo.policy import init_distributed
 from vineppo.progress import Progress
 from vineppo.rollouts import Sampler
 from vineppo.run_dir import RunDir
@@ -28,7 +28,7 @@ def evaluate_run(directory: Path, checkpoints: str, assignments: list[str]) -> N
     Results go to `RUN_DIR/evaluations/iter_….json`, or, with `--set`, to a subfolder named after
     the assignments, so that the run's own evaluations stay as they were.
     """
-    refuse_several_processes()
+    refuse_several_processes("vineppo evaluate")
     config = read_config(directory, assignments)
     run = RunDir(directory)
     policies = choose_policies(run, checkpoints)

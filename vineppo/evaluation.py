@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from vineppo.config.schema import EvaluationConfig
-from vineppo.metrics import evaluation_summary
+from vineppo.distributed import gather, gather_lists, num_ranks, rank
+from vineppo.metrics import evaluation_summary, merged_grading
 from vineppo.progress import Progress
 from vineppo.rollouts import Draft, Prompt, Sampler, submit_rollouts
 
@@ -26,24 +27,35 @@ def evaluate_policy(
     """What `evaluations/iter_….json` holds; a response is correct when its reward is above 0.5."""
     sampler.grader.metrics()  # what follows is this evaluation's alone
     drafts: list[Draft] = []
-    submit_rollouts(sampler, prompts_P, num_samples, iteration, "evaluate", drafts.append)
+    mine_P = prompts_P[rank() :: num_ranks()]
+    submit_rollouts(sampler, mine_P, num_samples, iteration, "evaluate", drafts.append)
     while sampler.engine.num_unfinished:
         sampler.engine.step()
         progress.tick(sampler.engine)
+    outcomes = gather_lists(
+        [
+            (
+                draft.prompt.problem.id,
+                draft.reward.result() > 0.5,
+                draft.completion.finish_reason == "length",
+                len(draft.completion.token_ids),
+            )
+            for draft in drafts
+        ]
+    )
     num_correct = {prompt.problem.id: 0 for prompt in prompts_P}
-    for draft in drafts:
-        num_correct[draft.prompt.problem.id] += draft.reward.result() > 0.5
+    for problem_id, is_correct, _, _ in outcomes:
+        num_correct[problem_id] += is_correct
     num_correct_P = list(num_correct.values())
-    truncated = sum(draft.completion.finish_reason == "length" for draft in drafts)
     return {
         **evaluation_summary(num_correct_P, num_samples),
         "num_problems": len(prompts_P),
         "samples_per_problem": num_samples,
         "temperature": sampler.sampling.temperature,
         "top_p": sampler.sampling.top_p,
-        "truncated_frac": truncated / len(drafts),
-        **sampler.grader.metrics(),
-        "response_length_mean": sum(len(d.completion.token_ids) for d in drafts) / len(drafts),
+        "truncated_frac": sum(is_cut for _, _, is_cut, _ in outcomes) / len(outcomes),
+        **merged_grading(gather(sampler.grader.metrics())),
+        "response_length_mean": sum(length for _, _, _, length in outcomes) / len(outcomes),
         "problem_ids": list(num_correct),
         "num_correct_P": num_correct_P,
     }

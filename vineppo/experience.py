@@ -1,10 +1,11 @@
 """One iteration's experience: rollouts, their steps, and the values of the steps' states."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 
-from vineppo.config.schema import CreditConfig
-from vineppo.credit import step_advantages
+from vineppo.config.schema import RemaxCredit, SamplingConfig, TrainConfig, VineCredit
+from vineppo.distributed import gather, num_ranks, rank
 from vineppo.progress import Progress
 from vineppo.rollouts import Draft, Prompt, Sampler, submit_rollouts
 from vineppo.segment import Segmenter
@@ -15,26 +16,54 @@ from vineppo.values import StateValues
 
 @dataclass(frozen=True)
 class Experience:
-    """The rollouts of an iteration in the order of prompts, with their steps and values."""
+    """The rollouts of an iteration in the order of prompts, with their steps.
+
+    `values_S` are the Monte-Carlo values of the steps' states, None without them; `greedy_rewards`
+    are those of the problems' greedy responses, where the estimator asks for them.
+    """
 
     rollouts: list[Rollout]
     spans_S: list[tuple[StepSpan, ...]]
-    values_S: list[list[StateValue]]
+    values_S: list[list[StateValue]] | None
     num_continuations: int
-
-    def advantages(self, credit: CreditConfig) -> list[list[float]]:
-        """One advantage a step, for every rollout."""
-        return [
-            step_advantages(credit, [value.mean for value in values_S], rollout.reward)
-            for rollout, values_S in zip(self.rollouts, self.values_S, strict=True)
-        ]
+    greedy_rewards: dict[str, float]
 
 
 def gather_experience(
     sampler: Sampler,
     prompts_P: Sequence[Prompt],
-    num_samples: int,
-    credit: CreditConfig,
+    config: TrainConfig,
+    segmenter: Segmenter,
+    iteration: int,
+    progress: Progress,
+) -> Experience:
+    """Rollouts and continuations of all prompts, on every rank; each samples its own share."""
+    mine = sample_experience(
+        sampler, prompts_P[rank() :: num_ranks()], config, segmenter, iteration, progress
+    )
+    by_problem: dict[str, list[tuple[Rollout, tuple[StepSpan, ...], list[StateValue] | None]]] = {}
+    shares = gather(mine)
+    for share in shares:
+        for i, rollout in enumerate(share.rollouts):
+            values_S = None if share.values_S is None else share.values_S[i]
+            by_problem.setdefault(rollout.problem.id, []).append(
+                (rollout, share.spans_S[i], values_S)
+            )
+    items = [item for prompt in prompts_P for item in by_problem[prompt.problem.id]]
+    values_BS = [values_S for _, _, values_S in items if values_S is not None]
+    return Experience(
+        rollouts=[rollout for rollout, _, _ in items],
+        spans_S=[spans_S for _, spans_S, _ in items],
+        values_S=values_BS if isinstance(config.credit, VineCredit) else None,
+        num_continuations=sum(share.num_continuations for share in shares),
+        greedy_rewards={k: x for share in shares for k, x in share.greedy_rewards.items()},
+    )
+
+
+def sample_experience(
+    sampler: Sampler,
+    prompts_P: Sequence[Prompt],
+    config: TrainConfig,
     segmenter: Segmenter,
     iteration: int,
     progress: Progress,
@@ -47,15 +76,25 @@ def gather_experience(
     "values" until the engine is idle, "grading" until the last grader has answered.
     """
     progress.enter("rollout")
-    state_values = StateValues(sampler, credit, iteration)
+    credit, num_samples = config.credit, config.rollouts.num_samples
+    state_values = (
+        StateValues(sampler, credit, iteration) if isinstance(credit, VineCredit) else None
+    )
+    greedy: dict[str, Future[float]] = {}
     finished: dict[tuple[str, int], tuple[Draft, tuple[StepSpan, ...]]] = {}
 
     def split(draft: Draft) -> None:
         spans = segmenter(token_texts(sampler.tokenizer, draft.completion.token_ids))
         finished[draft.prompt.problem.id, draft.rollout_index] = draft, spans
-        state_values.submit(draft, spans)
+        if state_values is not None:
+            state_values.submit(draft, spans)
+
+    def keep_reward(draft: Draft) -> None:
+        greedy[draft.prompt.problem.id] = draft.reward
 
     submit_rollouts(sampler, prompts_P, num_samples, iteration, "rollouts", split)
+    if isinstance(credit, RemaxCredit):
+        submit_rollouts(as_greedy(sampler), prompts_P, 1, iteration, "greedy", keep_reward)
     num_rollouts = len(prompts_P) * num_samples
     while sampler.engine.num_unfinished:
         sampler.engine.step()
@@ -63,13 +102,19 @@ def gather_experience(
             progress.enter("values")
         progress.tick(sampler.engine)
     progress.enter("grading")
-    drafts, spans_S = zip(
-        *(finished[p.problem.id, index] for p in prompts_P for index in range(num_samples)),
-        strict=True,
-    )
+    ordered = [finished[p.problem.id, index] for p in prompts_P for index in range(num_samples)]
+    drafts = [draft for draft, _ in ordered]
+    spans_S = [spans for _, spans in ordered]
     return Experience(
         rollouts=[draft.settle() for draft in drafts],
-        spans_S=list(spans_S),
-        values_S=state_values.settle(drafts, spans_S),
-        num_continuations=state_values.num_continuations,
+        spans_S=spans_S,
+        values_S=None if state_values is None else state_values.settle(drafts, spans_S),
+        num_continuations=0 if state_values is None else state_values.num_continuations,
+        greedy_rewards={problem_id: reward.result() for problem_id, reward in greedy.items()},
     )
+
+
+def as_greedy(sampler: Sampler) -> Sampler:
+    """The same policy at temperature 0."""
+    budget = sampler.sampling.max_tokens
+    return replace(sampler, sampling=SamplingConfig(temperature=0.0, top_p=1.0, max_tokens=budget))

@@ -1,4 +1,7 @@
-"""Estimators of KL(π ‖ π_ref) from the log-probabilities of sampled tokens."""
+"""KL(π ‖ π_ref): estimators from sampled tokens, the exact value, and its control.
+
+Every function returns a new tensor, so the raw estimate stays what it is for the log.
+"""
 
 from collections.abc import Callable
 
@@ -11,6 +14,14 @@ def k1(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
     `k1(log 0.5, log 0.25) = log 2 = 0.693`.
     """
     return logprobs - ref_logprobs
+
+
+def absolute(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
+    """Per-token |log π − log π_ref|: biased upwards, never negative.
+
+    `absolute(log 0.25, log 0.5) = log 2 = 0.693`.
+    """
+    return (logprobs - ref_logprobs).abs()
 
 
 def k2(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
@@ -33,6 +44,53 @@ def k3(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
 
 KL_ESTIMATORS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "k1": k1,
+    "abs": absolute,
     "k2": k2,
     "k3": k3,
 }
+
+
+def full(logprobs_NV: torch.Tensor, ref_logprobs_NV: torch.Tensor) -> torch.Tensor:
+    """Σ_v π(v) (log π(v) − log π_ref(v)) of every position [N], exact over the vocabulary.
+
+    A token with π(v) = 0 adds 0, also where π_ref(v) = 0. π = [½, ½], π_ref = [¼, ¾]:
+    ½ log 2 + ½ log ⅔ = 0.144.
+    """
+    # −inf − (−inf) is NaN; filled before the product, it is out of the gradient as well.
+    log_ratio_NV = (logprobs_NV - ref_logprobs_NV).masked_fill(logprobs_NV.isneginf(), 0.0)
+    return (logprobs_NV.exp() * log_ratio_NV).sum(-1)
+
+
+def clamp(kl: torch.Tensor, bounds: tuple[float, float] | None) -> torch.Tensor:
+    """Every token's estimate within `bounds`, with no gradient outside; None: as it is.
+
+    `clamp([-0.5, 3, 12], (0, 10)) = [0, 3, 10]`.
+    """
+    return kl if bounds is None else kl.clamp(*bounds)
+
+
+def with_k2_gradient(
+    kl: torch.Tensor, logprobs: torch.Tensor, ref_logprobs: torch.Tensor
+) -> torch.Tensor:
+    """The value of `kl` with the gradient of k2, that of the KL in expectation over π's samples.
+
+    In a loss, k1's own gradient is ∇ log π, zero in expectation, and k3's is that of the reverse
+    KL(π_ref ‖ π). The gradient is k2's also where `kl` was clamped. With `kl` = k1 of
+    (log 0.5, log 0.25): value 0.693, derivative by log π 0.693 instead of 1.
+    """
+    quadratic = k2(logprobs, ref_logprobs)
+    # In this order the difference is exactly 0, and the value exactly that of `kl`.
+    return kl.detach() + (quadratic - quadratic.detach())
+
+
+def adapted_coef(
+    coef: float, kl: float, target: float, horizon: float, num_sequences: int
+) -> float:
+    """β · (1 + clip(KL/target − 1, −0.2, 0.2) · n/horizon)  (Ziegler et al. 2019, section 2.2).
+
+    `kl` and `target` are nats a sequence, n = `num_sequences` those seen since the last call, and
+    `horizon` is in sequences (arXiv:1909.08593 has K_β = n/horizon = 0.1 for every batch). β = 0.1,
+    KL 6.6, target 6, n/horizon = 0.5: the error is 0.1, and β becomes 0.1 · 1.05 = 0.105.
+    """
+    error = min(max(kl / target - 1.0, -0.2), 0.2)
+    return coef * (1.0 + error * num_sequences / horizon)

@@ -1,8 +1,13 @@
-"""Per-token losses. Reduction is the caller's, over the global batch of an update."""
+"""Per-token losses of policy and critic, and their reduction over the global batch of an update."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from vineppo.config.schema import ImportanceConfig, LossAggregation, TruncatedImportance
 
 
 @dataclass(frozen=True)
@@ -20,18 +25,121 @@ def clipped_surrogate(
     advantages: torch.Tensor,
     clip_low: float,
     clip_high: float,
+    dual_clip: float | None,
 ) -> Surrogate:
     """PPO's clipped surrogate, to be minimised (Schulman et al. 2017, eq. 7; two-sided clip).
 
     L = −min(r A, clip(r, 1 − clip_low, 1 + clip_high) A),  r = exp(log π − log π_old)
 
-    All tensors share one shape. `is_clipped` marks where the clip took the gradient away. With
-    A = 2, r = 1.5, clip 0.2: L = −min(3, 2.4) = −2.4, clipped; with A = −2: L = 3, not clipped.
+    With `dual_clip` c, L is at most −c A where A < 0 (Ye et al. 2020, arXiv:1912.09729).
+    All tensors share one shape. `is_clipped` marks where a clip took the gradient away. With
+    A = 2, r = 1.5, clip 0.2: L = −min(3, 2.4) = −2.4, clipped; with A = −2: L = 3, not clipped,
+    and at r = 4 with c = 3: L = min(8, 6) = 6, clipped.
     """
     ratio = torch.exp(logprobs - old_logprobs)
     unclipped = -advantages * ratio
     clipped = -advantages * ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
-    return Surrogate(torch.maximum(unclipped, clipped), ratio, clipped > unclipped)
+    loss, is_clipped = torch.maximum(unclipped, clipped), clipped > unclipped
+    if dual_clip is not None:
+        bound = -dual_clip * advantages
+        is_bounded = (advantages < 0) & (loss > bound)
+        loss, is_clipped = torch.where(is_bounded, bound, loss), is_clipped | is_bounded
+    return Surrogate(loss, ratio, is_clipped)
+
+
+def importance_weights(
+    config: ImportanceConfig | None,
+    trainer_logprobs_T: Sequence[float],
+    engine_logprobs_T: Sequence[float],
+) -> list[float]:
+    """Weights of the tokens' policy losses for what the engine samples and the trainer updates.
+
+    w = π_trainer/π_engine of the sampled token, both before the update; constants, no gradient.
+    "truncated": min(w, max_weight) (TIS, Yao et al. 2025, "Your Efficient RL Framework Secretly
+    Brings You Off-Policy RL Training"). "masked": 0 outside [min_weight, max_weight] (IcePop, Ling
+    team 2025; masked importance sampling). None: 1. With w = [0.5, 1, 4] and max_weight 2:
+    truncated [0.5, 1, 2], masked from 0.75 [0, 1, 0].
+    """
+    if config is None:
+        return [1.0] * len(engine_logprobs_T)
+    ratios_T = [
+        math.exp(trainer - engine)
+        for trainer, engine in zip(trainer_logprobs_T, engine_logprobs_T, strict=True)
+    ]
+    if isinstance(config, TruncatedImportance):
+        return [min(ratio, config.max_weight) for ratio in ratios_T]
+    low, high = config.min_weight, config.max_weight
+    return [ratio if low <= ratio <= high else 0.0 for ratio in ratios_T]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The sizes of a whole update over all micro-batches and ranks, by which losses are divided.
+
+    `Totals(num_tokens=5, num_sequences=2, max_tokens=4)`: 5 trained tokens in 2 sequences (those
+    without a trained token are not counted), of responses that may have 4 tokens.
+    """
+
+    num_tokens: int
+    num_sequences: int
+    max_tokens: int
+
+
+def aggregate(
+    loss_BT: torch.Tensor, mask_BT: torch.Tensor, kind: LossAggregation, totals: Totals
+) -> torch.Tensor:
+    """A micro-batch's summand of the update's loss; the summands of all add up to the loss.
+
+    token_mean     Σ_{b,t} L / num_tokens
+    sequence_mean  Σ_b (mean of L over the trained tokens of b) / num_sequences
+    sequence_sum   Σ_{b,t} L / num_sequences
+    fixed_length   Σ_{b,t} L / (num_sequences · max_tokens)   (Dr. GRPO, arXiv:2503.20783)
+
+    `mask_BT` (bool) marks the trained tokens; what stands elsewhere, NaN included, has no influence
+    on value or gradient. Rows [1, 2, 3] and [4, 5, –] with `Totals(5, 2, 4)`: 15/5 = 3,
+    (2 + 4.5)/2 = 3.25, 15/2 = 7.5 and 15/8 = 1.875. Nothing trained gives 0.
+    """
+    sums_B = loss_BT.masked_fill(~mask_BT, 0.0).sum(-1)
+    # A total of 0 divides nothing but zeros.
+    num_tokens, num_sequences = max(totals.num_tokens, 1), max(totals.num_sequences, 1)
+    match kind:
+        case "token_mean":
+            return sums_B.sum() / num_tokens
+        case "sequence_mean":
+            return (sums_B / mask_BT.sum(-1).clamp(min=1)).sum() / num_sequences
+        case "sequence_sum":
+            return sums_B.sum() / num_sequences
+        case "fixed_length":
+            return sums_B.sum() / (num_sequences * max(totals.max_tokens, 1))
+
+
+def squared_error(
+    values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, clip: float | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """½ max((V − R)², (clip(V, V_old − clip, V_old + clip) − R)²) per token, and `is_clipped`.
+
+    The clipped value loss of PPO's reference implementation (Baselines), the larger error counting;
+    `is_clipped` marks where the clip took the gradient away. None: ½ (V − R)². V_old = 0, V = 0.5,
+    clip 0.2: with R = 1, ½ max(0.25, 0.64) = 0.32, clipped; with R = 0, ½ max(0.25, 0.04) = 0.125.
+    """
+    error = (values - returns).square()
+    if clip is None:
+        return 0.5 * error, torch.zeros_like(error, dtype=torch.bool)
+    kept = torch.clamp(values, old_values - clip, old_values + clip)
+    clipped = (kept - returns).square()
+    return 0.5 * torch.maximum(error, clipped), clipped > error
+
+
+def cross_entropy(
+    logits: torch.Tensor, returns: torch.Tensor, low: float, high: float
+) -> torch.Tensor:
+    """−(y log σ(x) + (1 − y) log(1 − σ(x))) per token, y = (R − low)/(high − low).
+
+    For values bounded as V = low + (high − low) σ(x); minimal at V = R. y is kept in [0, 1] against
+    rounding: returns must lie in [low, high]. x = 0 gives log 2 whatever R is.
+    """
+    targets = ((returns - low) / (high - low)).clamp(0.0, 1.0)
+    return binary_cross_entropy_with_logits(logits, targets, reduction="none")
 
 
 def whiten(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

@@ -84,6 +84,31 @@ def kl_metrics(kl_T_by_rollout: Sequence[Sequence[float]], kl_coef: float) -> di
     }
 
 
+def merged_grading(by_rank: Sequence[dict[str, float]]) -> dict[str, float]:
+    """`grading/*` of all ranks: counts are summed, fractions weighted by what each rank graded."""
+    weights = [metrics["grading/num_graded"] for metrics in by_rank]
+    return {
+        name: (
+            sum(w * metrics[name] for w, metrics in zip(weights, by_rank, strict=True))
+            / max(sum(weights), 1.0)
+            if name.endswith("_frac")
+            else sum(metrics[name] for metrics in by_rank)
+        )
+        for name in by_rank[0]
+    }
+
+
+def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float:
+    """1 − Var(return − value)/Var(return); NaN where the returns do not vary.
+
+    Values [0.5, 0.5] of returns [0, 1] explain nothing: 0; values [0.25, 0.75] give 0.75.
+    """
+    _, returns_std = mean_std(returns)
+    errors = [target - value for value, target in zip(values, returns, strict=True)]
+    _, errors_std = mean_std(errors)
+    return 1.0 - (errors_std / returns_std) ** 2 if returns_std > 0 else math.nan
+
+
 def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
     """Unbiased pass@k of one problem, 1 − C(n−c, k)/C(n, k) (Chen et al. 2021, eq. 1).
 

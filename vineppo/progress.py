@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from vineppo.distributed import is_main
 from vineppo.engine.interface import Engine
 
 PHASES = ("rollout", "values", "grading", "logprobs", "update", "sync", "evaluate", "checkpoint")
@@ -40,7 +41,7 @@ class Progress:
             TextColumn("{task.fields[now]}"),
             console=Console(stderr=False),
             transient=True,
-            disable=not Console().is_terminal,
+            disable=not (Console().is_terminal and is_main()),
             speed_estimate_period=3600,
         )
         self._task = self._bar.add_task("start", total=num_iterations, completed=done, now="")
@@ -105,6 +106,8 @@ class Progress:
 
     def say(self, text: str) -> None:
         """One line on the terminal and in train.log."""
+        if not is_main():
+            return
         self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
         logger.info(text)
 
@@ -114,6 +117,7 @@ SHOWN = {
     "eval/pass@1": "pass@1 {:.3f}",
     "reward/mean": "reward {:.3f}",
     "sft/loss": "loss {:.4f}",
+    "critic/explained_variance": "ev {:.2f}",
     "kl/ref": "kl {:.4f}",
     "policy/entropy": "entropy {:.3f}",
     "rollout/response_length_mean": "length {:.1f}",

@@ -1,9 +1,8 @@
 """What every training command needs around its loop: model, engine, run directory, resume."""
 
 import logging
-import os
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 
 from vineppo.checkpoint import (
+    Models,
     TrainState,
     checkpoint_iterations,
     load_state,
@@ -21,11 +21,13 @@ from vineppo.checkpoint import (
 )
 from vineppo.config.load import to_dict
 from vineppo.config.schema import SftConfig, TrainConfig
+from vineppo.distributed import barrier, gather, init_distributed, is_main, num_ranks
 from vineppo.engine import EngineCounts, build_engine
 from vineppo.errors import UserError
 from vineppo.evaluation import evaluate_policy, evaluation_sampler
+from vineppo.metrics import merged_grading
 from vineppo.models import LoadedModel
-from vineppo.policy import Policy, init_distributed
+from vineppo.policy import Policy
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
@@ -42,13 +44,17 @@ class Session:
     config: TrainConfig | SftConfig
     num_iterations: int
     run: RunDir
-    policy: Policy
+    models: Models
     sampler: Sampler
     test_P: list[Prompt]
     progress: Progress
     wandb: WandbLog
     state: TrainState
     counts: EngineCounts
+
+    @property
+    def policy(self) -> Policy:
+        return self.models.policy
 
     def iterations(self) -> Iterator[int]:
         """The iterations that are left, from 1."""
@@ -79,32 +85,46 @@ class Session:
         )
         self.sampler.engine.clear_cache()  # so that training does not depend on evaluation
         self.sampling_metrics()
-        self.run.write_evaluation(iteration, evaluation)
+        if is_main():
+            self.run.write_evaluation(iteration, evaluation)
         names = dict.fromkeys(["pass@1", f"pass@{self.config.evaluation.num_samples}"])
         return {f"eval/{name}": evaluation[name] for name in names}
 
-    def finish_iteration(self, iteration: int, metrics: dict[str, Any]) -> None:
-        """Checkpoint if due, then the metrics: also if killed in between, nothing is lost."""
+    def finish_iteration(
+        self, iteration: int, metrics: dict[str, Any], kl_coef: float = 0.0
+    ) -> None:
+        """Checkpoint if due, then the metrics: also if killed in between, nothing is lost.
+
+        `kl_coef` is that of the next iteration.
+        """
         metrics = {"iteration": iteration, **metrics, "memory/peak_gib": peak_gib()}
         metrics = {**metrics, **self.progress.take_times()}
-        self.state = TrainState(iteration, metrics["time/elapsed_s"], metrics)
+        elapsed_s = metrics["time/elapsed_s"]
+        self.state = TrainState(iteration, elapsed_s, metrics, kl_coef, num_ranks())
         every = self.config.checkpoint.every
         if every > 0 and (iteration % every == 0 or iteration == self.num_iterations):
             self.progress.enter("checkpoint")
-            save_checkpoint(self.run, self.policy, self.state, self.config.checkpoint.keep)
+            save_checkpoint(self.run, self.models, self.state, self.config.checkpoint.keep)
             metrics = add_times(metrics, self.progress.take_times())
             self.state = replace(self.state, elapsed_s=metrics["time/elapsed_s"])
-        self.run.append_metrics(metrics)
-        self.wandb.log(metrics)
+        if is_main():
+            self.run.append_metrics(metrics)
+            self.wandb.log(metrics)
         self.progress.finish_iteration(iteration, self.num_iterations, metrics)
 
     def sampling_metrics(self) -> dict[str, float]:
-        """What the engine and the grader did since the last call or evaluation."""
+        """What the engines and the graders did since the last call or evaluation, on all ranks."""
         before, self.counts = self.counts, self.sampler.engine.counts
+        mine = (
+            self.counts.prompt_tokens - before.prompt_tokens,
+            self.counts.cached_tokens - before.cached_tokens,
+            self.sampler.grader.metrics(),
+        )
+        prompt, cached, grading = zip(*gather(mine), strict=True)
         return {
-            "tokens/prompt": self.counts.prompt_tokens - before.prompt_tokens,
-            "tokens/prefix_cached": self.counts.cached_tokens - before.cached_tokens,
-            **self.sampler.grader.metrics(),
+            "tokens/prompt": sum(prompt),
+            "tokens/prefix_cached": sum(cached),
+            **merged_grading(grading),
         }
 
 
@@ -115,24 +135,28 @@ def open_session(
     run: RunDir,
     test_P: list[Prompt],
     loaded: LoadedModel,
+    start_models: Callable[[], Models],
+    kl_coef: float = 0.0,
 ) -> Iterator[Session]:
-    """Starts the engine and the policy, restores the last checkpoint, evaluates the start.
+    """Starts the engine and the models, restores the last checkpoint, evaluates the start.
 
-    The engine starts before the policy so that its memory profile sees the GPU empty.
+    The engine starts before the models so that its memory profile sees the GPU empty. `kl_coef` is
+    that of the first iteration.
     """
     with ExitStack() as stack:
-        log_to(run.path / "train.log", stack)
+        if is_main():
+            log_to(run.path / "train.log", stack)
         grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
         engine = build_engine(config.engine, loaded.engine_model)
         engine.sleep()
-        policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
+        models = start_models()
         sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
-        state = resume(run, policy)
+        state = resume(run, models, kl_coef)
         progress = stack.enter_context(Progress(num_iterations, state.iteration, state.elapsed_s))
         wandb = stack.enter_context(WandbLog(config, run.path))
         session = Session(
-            config, num_iterations, run, policy, sampler, test_P, progress, wandb, state,
+            config, num_iterations, run, models, sampler, test_P, progress, wandb, state,
             engine.counts,
         )  # fmt: skip
         where = f"resumed after iteration {state.iteration}" if state.iteration else "started"
@@ -143,20 +167,32 @@ def open_session(
             progress.say("iteration 0  " + "  ".join(f"{k} {v:.3f}" for k, v in metrics.items()))
         progress.restart()
         yield session
-        save_final(run, policy)
+        save_final(run, models)
 
 
-def resume(run: RunDir, policy: Policy) -> TrainState:
+def open_run_dir(config: TrainConfig | SftConfig, directory: Path) -> RunDir:
+    """The run directory, made or re-opened by the main process alone."""
+    run = RunDir.open(directory, to_dict(config)) if is_main() else RunDir(directory)
+    init_distributed()
+    barrier()
+    return run
+
+
+def resume(run: RunDir, models: Models, kl_coef: float) -> TrainState:
     """The state of the newest checkpoint; what was written after it is discarded."""
-    sweep_checkpoints(run)
+    if is_main():
+        sweep_checkpoints(run)
+    barrier()
     iterations = checkpoint_iterations(run)
     if not iterations:
-        run.discard_after(0)
-        return TrainState(0, 0.0, {})
-    state = load_state(run.checkpoint_path(iterations[-1]), policy)
-    run.discard_after(state.iteration)
-    if run.last_logged_iteration() < state.iteration:
-        run.append_metrics(state.metrics)
+        state = TrainState(0, 0.0, {}, kl_coef, num_ranks())
+    else:
+        state = load_state(run.checkpoint_path(iterations[-1]), models)
+    if is_main():
+        run.discard_after(state.iteration)
+        if run.last_logged_iteration() < state.iteration:
+            run.append_metrics(state.metrics)
+    barrier()
     return state
 
 
@@ -183,10 +219,12 @@ def encode_problems(
     return prompts
 
 
-def refuse_several_processes() -> None:
-    """Several ranks would each write the run directory; they are refused until they share it."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError("several processes are not supported yet: start one, without a launcher")
+def refuse_several_processes(command: str) -> None:
+    """Raises `UserError` where a launcher started several."""
+    if num_ranks() > 1:
+        raise UserError(
+            f"{command} runs in one process, got {num_ranks()}: start it without a launcher"
+        )
 
 
 def is_finished(config: TrainConfig | SftConfig, directory: Path) -> bool:
@@ -194,12 +232,12 @@ def is_finished(config: TrainConfig | SftConfig, directory: Path) -> bool:
 
     Asked before a model is loaded; raises `UserError` for a run of another config.
     """
-    refuse_several_processes()
     run = RunDir(directory)
     if not run.config_path.exists() or not run.final_path.is_dir():
         return False
-    run = RunDir.open(directory, to_dict(config))
-    print(f"{config.name}: finished already, in {run.path}")
+    if is_main():
+        run = RunDir.open(directory, to_dict(config))
+        print(f"{config.name}: finished already, in {run.path}")
     return True
 
 

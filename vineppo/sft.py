@@ -6,20 +6,22 @@ from pathlib import Path
 
 import torch
 
-from vineppo.batching import collate, length_bucketed, shuffled_minibatches
-from vineppo.checkpoint import write_whole
-from vineppo.config.load import to_dict
+from vineppo.batching import shuffled_minibatches
+from vineppo.checkpoint import Models, write_whole
 from vineppo.config.schema import LlamaArchitecture, SftConfig
+from vineppo.deepspeed_module import Summand
+from vineppo.distributed import barrier, is_main
 from vineppo.errors import UserError
-from vineppo.models import LoadedModel, load_model
-from vineppo.policy import LossFunction
+from vineppo.models import ForwardOptions, LoadedModel, TokenScores, load_model
+from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
 from vineppo.schedules import learning_rate
 from vineppo.seeds import derive_seed
-from vineppo.session import Session, encode_problems, is_finished, open_session
+from vineppo.session import Session, encode_problems, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt
+from vineppo.trainer import micro_batches
 from vineppo.types import Problem, TrainBatch, TrainSequence
 
 
@@ -33,7 +35,12 @@ def sft(config: SftConfig, directory: Path) -> None:
     test_P = encode_problems(config, loaded, task.test_P)
     updates_per_epoch = math.ceil(len(sequences) / config.optimization.batch_size)
     num_updates = config.optimization.num_epochs * updates_per_epoch
-    with open_session(config, num_updates, run, test_P, loaded) as session:
+
+    def start_models() -> Models:
+        policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
+        return Models(policy, None)
+
+    with open_session(config, num_updates, run, test_P, loaded, start_models) as session:
         session.sampler.engine.sleep()
         for iteration in session.iterations():
             epoch, number = divmod(iteration - 1, updates_per_epoch)
@@ -66,10 +73,12 @@ def update_on(
         optimization.schedule,
     )
     num_tokens = sum(len(sequence.response_ids) for sequence in sequences)
-    buckets = length_bucketed([len(s) for s in sequences], optimization.micro_batch_size)
-    micro_batches = [collate([sequences[i] for i in b], session.policy.device) for b in buckets]
     done = session.policy.update(
-        micro_batches, likelihood_loss(num_tokens), 1.0, rate, lambda _: True
+        micro_batches(sequences, optimization.micro_batch_size, session.policy.device),
+        likelihood_loss(num_tokens),
+        ForwardOptions(temperature=1.0),
+        [rate],
+        lambda _: True,
     )
     return {
         "sft/loss": sum(stats["loss"] for stats in done.stats),
@@ -82,10 +91,8 @@ def update_on(
 def likelihood_loss(num_tokens: int) -> LossFunction:
     """−(1/num_tokens) Σ log π(token) over response tokens; prompts are masked out."""
 
-    def loss(
-        batch: TrainBatch, logprobs_BT: torch.Tensor, _: torch.Tensor
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        total = -logprobs_BT[batch.response_mask_BT].sum() / num_tokens
+    def loss(batch: TrainBatch, scores: TokenScores) -> Summand:
+        total = -scores.logprobs_BT[batch.response_mask_BT].sum() / num_tokens
         return total, {"loss": total}
 
     return loss
@@ -113,8 +120,7 @@ def encode_demonstrations(
         response_ids = encode_demonstration(
             config.task.response_template, loaded.tokenizer, problem.solution
         )
-        zeros_T = (0.0,) * len(response_ids)
-        sequence = TrainSequence(prompt_ids, response_ids, zeros_T, zeros_T, zeros_T)
+        sequence = TrainSequence.blank(prompt_ids, response_ids)
         if len(sequence) > config.optimization.max_tokens:
             raise UserError(
                 f"problem {problem.id} has {len(sequence)} tokens, which must be at most "
@@ -129,11 +135,13 @@ def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
     model = config.model
     if model.path is not None:
         loaded = load_model(model.path, model.dtype, model.attention)
-        return RunDir.open(directory, to_dict(config)), loaded
+        return open_run_dir(config, directory), loaded
     assert model.architecture is not None
-    run = RunDir.open(directory, to_dict(config))
+    run = open_run_dir(config, directory)
     initial = run.path / "initial"
-    if not initial.exists():
+    exists = initial.exists()
+    barrier()
+    if not exists:
         write_new_model(model.architecture, initial, derive_seed(config.seed, "initial weights"))
     return run, load_model(str(initial), model.dtype, model.attention)
 
@@ -161,7 +169,8 @@ def write_new_model(architecture: LlamaArchitecture, directory: Path, seed: int)
     )
 
     def write(target: Path) -> None:
-        model.save_pretrained(target)
-        tokenizer.save_pretrained(target)
+        if is_main():
+            model.save_pretrained(target)
+            tokenizer.save_pretrained(target)
 
     write_whole(directory, write)

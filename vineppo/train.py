@@ -1,26 +1,39 @@
-"""VinePPO (arXiv:2410.01679, algorithm 1): sample, value every step, update, repeat."""
+"""VinePPO (arXiv:2410.01679, algorithm 1) and its baselines: sample, credit, update, repeat."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from vineppo.config.load import to_dict
-from vineppo.config.schema import TrainConfig
+from vineppo.checkpoint import Models
+from vineppo.config.schema import (
+    AdaptiveKl,
+    SeparateCritic,
+    SharedCritic,
+    TrainConfig,
+)
+from vineppo.critic import SeparateValueModel, SharedValueHead
+from vineppo.critic.value_model import load_value_model, new_head
+from vineppo.distributed import is_main
 from vineppo.errors import UserError
 from vineppo.experience import Experience, gather_experience
+from vineppo.kl import adapted_coef
 from vineppo.metrics import (
     advantage_metrics,
     reward_metrics,
     rollout_metrics,
     value_metrics,
 )
-from vineppo.models import Reference, load_model
+from vineppo.models import LoadedModel, Reference, check_tokenizers, load_model
+from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
-from vineppo.run_dir import RunDir
 from vineppo.run_dir.rows import rollout_rows, value_rows
 from vineppo.schedules import problems_of_iteration
+from vineppo.scoring import Scored, score
 from vineppo.segment import build_segmenter
-from vineppo.session import Session, encode_problems, is_finished, open_session
+from vineppo.session import Session, encode_problems, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
-from vineppo.trainer import score, update_policy
+from vineppo.trainer import update_critic, update_policy, warm_up_head, warmup_iterations
+from vineppo.value_diagnostics import diagnostic_rows, histograms
 
 
 def train(config: TrainConfig, directory: Path) -> None:
@@ -33,14 +46,44 @@ def train(config: TrainConfig, directory: Path) -> None:
             f"config: rollouts.num_prompts must be at most the number of train problems, "
             f"{len(task.train_P)}, got {config.rollouts.num_prompts}"
         )
+    check_tokenizers(config)
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
     reference = Reference(config.reference, config.model, loaded)
+    start_models = load_models(config, loaded)
     train_P = encode_problems(config, loaded, task.train_P)
     test_P = encode_problems(config, loaded, task.test_P)
-    run = RunDir.open(directory, to_dict(config))
-    with open_session(config, config.num_iterations, run, test_P, loaded) as session:
+    run = open_run_dir(config, directory)
+    kl_coef = config.reference.kl_coef
+    with open_session(
+        config, config.num_iterations, run, test_P, loaded, start_models, kl_coef
+    ) as session:
         reference.to(session.policy.device)
         run_iterations(config, session, train_P, reference)
+
+
+def load_models(config: TrainConfig, loaded: LoadedModel) -> Callable[[], Models]:
+    """Loads the critic beside the policy; what is returned puts both under DeepSpeed."""
+    start_policy = partial(Policy, loaded, config.optimization, config.model.gradient_checkpointing)
+    critic = config.critic
+    if isinstance(critic, SeparateCritic):
+        value_model = load_value_model(critic, config.model, config.seed)
+
+        def start() -> Models:
+            model = SeparateValueModel(
+                critic, value_model, loaded.tokenizer, config.model.gradient_checkpointing
+            )
+            return Models(start_policy(), model)
+
+        return start
+    if isinstance(critic, SharedCritic):
+        head = new_head(loaded.model.config.hidden_size, loaded.model.dtype, config.seed)
+
+        def start_shared() -> Models:
+            policy = start_policy(value_head=head)
+            return Models(policy, SharedValueHead(critic, policy, head))
+
+        return start_shared
+    return lambda: Models(start_policy(), None)
 
 
 def run_iterations(
@@ -48,63 +91,95 @@ def run_iterations(
 ) -> None:
     """The algorithm."""
     segmenter = build_segmenter(config.credit.segmenter)
-    size = config.rollouts
     for iteration in session.iterations():
-        chosen = problems_of_iteration(len(train_P), size.num_prompts, iteration, config.seed)
+        chosen = problems_of_iteration(
+            len(train_P), config.rollouts.num_prompts, iteration, config.seed
+        )
+        prompts_P = [train_P[i] for i in chosen]
         experience = gather_experience(
-            session.sampler,
-            [train_P[i] for i in chosen],
-            size.num_samples,
-            config.credit,
-            segmenter,
-            iteration,
-            session.progress,
+            session.sampler, prompts_P, config, segmenter, iteration, session.progress
         )
         session.sampler.engine.sleep()
         session.progress.enter("logprobs")
-        sequences, advantages_S, scores = score(
-            experience, session.policy, reference.logprobs, config
-        )
+        kl_coef = session.state.kl_coef
+        policy, critic = session.models.policy, session.models.critic
+        scored = score(experience, policy, critic, reference, config, kl_coef)
         session.progress.enter("update")
-        update = update_policy(
-            session.policy,
-            sequences,
-            config.optimization,
-            config.reference,
-            config.sampling,
-            config.seed,
-            iteration,
-            config.num_iterations,
-        )
+        updates = update_models(config, session.models, scored, reference, iteration, kl_coef)
         session.sync_weights()
-        metrics = {
-            **experience_metrics(experience, advantages_S),
-            **session.sampling_metrics(),
-            **scores,
-            **update,
-        }
         session.progress.enter("checkpoint")
-        save_experience(session, experience, advantages_S, iteration)
+        metrics = {
+            **experience_metrics(experience, scored),
+            **session.sampling_metrics(),
+            **scored.metrics,
+            **updates,
+        }
+        save_experience(session, experience, scored, iteration)
         evaluation = session.evaluate_if_due(iteration)
-        session.finish_iteration(iteration, {**metrics, **evaluation})
+        next_coef = next_kl_coef(config, kl_coef, scored, iteration)
+        session.finish_iteration(iteration, {**metrics, **evaluation}, next_coef)
 
 
-def experience_metrics(experience: Experience, advantages_S: list[list[float]]) -> dict[str, float]:
-    values = [value for values_S in experience.values_S for value in values_S]
+def update_models(
+    config: TrainConfig,
+    models: Models,
+    scored: Scored,
+    reference: Reference,
+    iteration: int,
+    kl_coef: float,
+) -> dict[str, float]:
+    """The critic's update and the policy's; in the critic's warm-up the critic's alone."""
+    is_warmup = iteration <= warmup_iterations(config)
+    metrics: dict[str, float] = {}
+    if isinstance(models.critic, SeparateValueModel):
+        metrics |= update_critic(models.critic, scored.sequences, config, iteration)
+    elif is_warmup:
+        metrics |= warm_up_head(models.policy, scored.sequences, config, iteration)
+    if not is_warmup:
+        metrics |= update_policy(
+            models.policy, scored.sequences, reference, config, iteration, kl_coef
+        )
+    return metrics
+
+
+def next_kl_coef(config: TrainConfig, kl_coef: float, scored: Scored, iteration: int) -> float:
+    """The KL coefficient after an iteration; the policy's warm-up leaves it as it is."""
+    control = config.reference.kl_control
+    if not isinstance(control, AdaptiveKl) or iteration <= warmup_iterations(config):
+        return kl_coef
+    kl, count = scored.metrics["kl/ref_per_sequence"], len(scored.sequences)
+    return adapted_coef(kl_coef, kl, control.target, control.horizon, count)
+
+
+def experience_metrics(experience: Experience, scored: Scored) -> dict[str, float]:
     rollouts = experience.rollouts
-    return {
+    metrics = {
         **reward_metrics(rollouts),
         **rollout_metrics(rollouts, experience.spans_S),
-        **value_metrics(values, experience.num_continuations),
-        **advantage_metrics(advantages_S),
+        **advantage_metrics(scored.advantages_S),
         "tokens/rollout": sum(len(rollout.response_ids) for rollout in rollouts),
-        "tokens/values": sum(value.num_tokens for value in values),
+        "tokens/values": 0,
     }
+    if experience.values_S is not None:
+        values = [value for values_S in experience.values_S for value in values_S]
+        metrics |= value_metrics(values, experience.num_continuations)
+        metrics["tokens/values"] = sum(value.num_tokens for value in values)
+    return metrics
 
 
 def save_experience(
-    session: Session, experience: Experience, advantages_S: list[list[float]], iteration: int
+    session: Session, experience: Experience, scored: Scored, iteration: int
 ) -> None:
-    rollouts, spans_S = experience.rollouts, experience.spans_S
-    session.run.write_rollouts(iteration, rollout_rows(rollouts, spans_S, advantages_S))
-    session.run.write_values(iteration, value_rows(rollouts, spans_S, experience.values_S, None))
+    """The tables of an iteration; with a critic its diagnostics, where an evaluation is due."""
+    if not is_main():
+        return
+    run, rollouts, spans_S = session.run, experience.rollouts, experience.spans_S
+    run.write_rollouts(iteration, rollout_rows(rollouts, spans_S, scored.advantages_S))
+    if experience.values_S is not None or scored.values is not None:
+        rows = value_rows(rollouts, spans_S, experience.values_S, scored.values)
+        run.write_values(iteration, rows)
+    if scored.values is not None and session.is_evaluation_due(iteration):
+        rows = diagnostic_rows(rollouts, scored.values, scored.returns_T, scored.advantages_T)
+        run.write_value_diagnostics(iteration, rows)
+        arrays = histograms(rows, session.config.sampling.max_tokens)
+        session.wandb.log_histograms(arrays, iteration)

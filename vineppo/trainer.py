@@ -1,216 +1,199 @@
-"""The phases of an iteration, as functions over injected state. `train.py` puts them in order."""
+"""The updates of an iteration: the policy's, and the critic's where it is a model of its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 
 import torch
 
-from vineppo.batching import collate, length_bucketed, shuffled_minibatches
-from vineppo.config.schema import (
-    OptimizationConfig,
-    ReferenceConfig,
-    SamplingConfig,
-    TrainConfig,
+from vineppo.batching import collate, ranks_share, shuffled_minibatches
+from vineppo.config.schema import AdamConfig, SeparateCritic, SharedCritic, TrainConfig
+from vineppo.critic import SeparateValueModel
+from vineppo.deepspeed_module import Update
+from vineppo.distributed import num_ranks, rank
+from vineppo.models import ForwardOptions, Reference
+from vineppo.objectives import (
+    UpdateSizes,
+    policy_objective,
+    shared_value_objective,
+    value_objective,
 )
-from vineppo.experience import Experience
-from vineppo.kl import KL_ESTIMATORS
-from vineppo.losses import clipped_surrogate, whiten
-from vineppo.metrics import kl_metrics, logprob_gap_metrics
-from vineppo.policy import LossFunction, Policy, Update
+from vineppo.policy import Policy
 from vineppo.schedules import learning_rate
 from vineppo.seeds import derive_seed
-from vineppo.types import Rollout, TrainBatch, TrainSequence
+from vineppo.types import TrainBatch, TrainSequence
 
-BatchLogprobs = Callable[[TrainBatch, float], torch.Tensor]
-
-
-def response_logprobs(
-    logprobs: BatchLogprobs,
-    rollouts: Sequence[Rollout],
-    micro_batch_size: int,
-    temperature: float,
-    device: torch.device,
-) -> list[tuple[float, ...]]:
-    """log π of every response token, one tuple a rollout, without gradient."""
-    sequences = [_unscored(rollout) for rollout in rollouts]
-    scored: list[tuple[float, ...]] = [()] * len(sequences)
-    for indices in length_bucketed([len(s) for s in sequences], micro_batch_size):
-        batch = collate([sequences[i] for i in indices], device)
-        logprobs_BT = logprobs(batch, temperature).cpu()
-        mask_BT = batch.response_mask_BT.cpu()
-        for row, index in enumerate(indices):
-            scored[index] = tuple(logprobs_BT[row][mask_BT[row]].tolist())
-    return scored
+Stats = list[dict[str, float]]
 
 
-def build_sequences(
-    experience: Experience,
-    advantages_S: Sequence[Sequence[float]],
-    old_logprobs: Sequence[tuple[float, ...]],
-    ref_logprobs: Sequence[tuple[float, ...]],
-    is_whitened: bool,
-) -> list[TrainSequence]:
-    """One sequence a rollout, its step advantages broadcast over the tokens of their spans.
+@dataclass(frozen=True)
+class Minibatch:
+    """One update: this rank's share of it, the sizes of the whole, the rate."""
 
-    Whitening takes mean and deviation over all response tokens of the iteration.
-    """
-    lengths = [span.end - span.start for spans_S in experience.spans_S for span in spans_S]
-    flat = torch.tensor([a for row in advantages_S for a in row], dtype=torch.float64)
-    if is_whitened:
-        flat = whiten(flat, torch.tensor(lengths, dtype=torch.float64))
-    remaining = iter(flat.tolist())
-    sequences = []
-    for rollout, spans_S, old, ref in zip(
-        experience.rollouts, experience.spans_S, old_logprobs, ref_logprobs, strict=True
-    ):
-        advantages_T = [a for span in spans_S for a in [next(remaining)] * (span.end - span.start)]
-        sequences.append(
-            TrainSequence(rollout.prompt_ids, rollout.response_ids, old, ref, tuple(advantages_T))
-        )
-    return sequences
+    micro_batches: list[TrainBatch]
+    sizes: UpdateSizes
+    learning_rate: float
 
 
-def score(
-    experience: Experience,
-    policy: Policy,
-    reference: BatchLogprobs,
+def minibatches(
+    sequences: Sequence[TrainSequence],
+    optimization: AdamConfig,
     config: TrainConfig,
-) -> tuple[list[TrainSequence], list[list[float]], dict[str, float]]:
-    """Training sequences, raw step advantages, and the metrics of both log-probability passes."""
-    rollouts, temperature = experience.rollouts, config.sampling.temperature
-    size = config.optimization.logprobs_micro_batch_size
-    trainer = response_logprobs(policy.logprobs, rollouts, size, temperature, policy.device)
-    ref = response_logprobs(reference, rollouts, size, temperature, policy.device)
-    engine = [rollout.logprobs_T for rollout in rollouts]
-    old = engine if config.optimization.old_logprobs == "engine" else trainer
-    estimate = KL_ESTIMATORS[config.reference.kl_estimator]
-    kl = [
-        estimate(torch.tensor(now), torch.tensor(then)).tolist()
-        for now, then in zip(trainer, ref, strict=True)
-    ]
-    advantages_S = experience.advantages(config.credit)
-    is_whitened = config.optimization.whiten_advantages
-    sequences = build_sequences(experience, advantages_S, old, ref, is_whitened)
-    return (
-        sequences,
-        advantages_S,
-        {
-            **logprob_gap_metrics(engine, trainer),
-            **kl_metrics(kl, config.reference.kl_coef),
-        },
-    )
+    iteration: int,
+    first_iteration: int,
+    stream: str,
+    device: torch.device,
+) -> Iterator[Minibatch]:
+    """The epochs of an iteration, cut into updates. Nothing is dropped: the last may be smaller.
 
-
-def policy_loss(
-    optimization: OptimizationConfig,
-    reference: ReferenceConfig,
-    num_tokens: int,
-    num_sequences: int,
-) -> LossFunction:
-    """The summand of one micro-batch in the loss of an update with the given global sizes.
-
-    L = (1/num_tokens) Σ_t L_clip(t) + kl_coef (1/num_sequences) Σ_t KL̂(t)
-
-    The surrogate is a mean over tokens, the KL a sum over tokens and a mean over sequences, as in
-    VinePPO's published runs.
+    The learning rate's schedule runs from `first_iteration` to the run's last.
     """
-    estimate = KL_ESTIMATORS[reference.kl_estimator]
-
-    def loss(
-        batch: TrainBatch, logprobs_BT: torch.Tensor, entropy_BT: torch.Tensor
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        mask_BT = batch.response_mask_BT
-        surrogate = clipped_surrogate(
-            logprobs_BT[mask_BT],
-            batch.old_logprobs_BT[mask_BT],
-            batch.advantages_BT[mask_BT],
-            optimization.clip_low,
-            optimization.clip_high,
+    plan = [
+        chosen
+        for epoch in range(optimization.num_epochs)
+        for chosen in shuffled_minibatches(
+            len(sequences),
+            optimization.batch_size,
+            derive_seed(config.seed, iteration, stream, epoch),
         )
-        kl_N = estimate(logprobs_BT[mask_BT], batch.ref_logprobs_BT[mask_BT])
-        if reference.kl_clamp is not None:
-            kl_N = kl_N.clamp(max=reference.kl_clamp)
-        total = surrogate.loss.sum() / num_tokens + reference.kl_coef * kl_N.sum() / num_sequences
-        log_ratio_N = logprobs_BT[mask_BT] - batch.old_logprobs_BT[mask_BT]
-        return total, {
-            "loss": total,
-            "clip_frac": surrogate.is_clipped.sum() / num_tokens,
-            "approx_kl": (surrogate.ratio - 1 - log_ratio_N).sum() / num_tokens,
-            "ratio_mean": surrogate.ratio.sum() / num_tokens,
-            "ratio_max": surrogate.ratio.max(),
-            "entropy": entropy_BT.sum() / num_tokens,
-        }
+    ]
+    done = (iteration - first_iteration) * len(plan)
+    total = (config.num_iterations - first_iteration + 1) * len(plan)
+    for number, indices in enumerate(plan):
+        rate = learning_rate(
+            done + number,
+            total,
+            optimization.learning_rate,
+            optimization.warmup_fraction,
+            optimization.schedule,
+        )
+        chosen = [sequences[i] for i in indices]
+        yield Minibatch(
+            micro_batches=micro_batches(chosen, optimization.micro_batch_size, device),
+            sizes=UpdateSizes.of(chosen, config.sampling.max_tokens),
+            learning_rate=rate,
+        )
 
-    return loss
+
+def micro_batches(
+    sequences: Sequence[TrainSequence], micro_batch_size: int, device: torch.device
+) -> list[TrainBatch]:
+    """This rank's share, padded to similar lengths."""
+    shares = ranks_share([len(s) for s in sequences], micro_batch_size, rank(), num_ranks())
+    return [collate([sequences[i] for i in share], device) for share in shares]
 
 
 def update_policy(
     policy: Policy,
     sequences: Sequence[TrainSequence],
-    optimization: OptimizationConfig,
-    reference: ReferenceConfig,
-    sampling: SamplingConfig,
-    run_seed: int,
+    reference: Reference | None,
+    config: TrainConfig,
     iteration: int,
-    num_iterations: int,
+    kl_coef: float,
 ) -> dict[str, float]:
     """Several epochs of clipped updates over shuffled minibatches; `policy/*` metrics.
 
-    Nothing is dropped: the last minibatch of an epoch may be smaller, and its means are over its
-    own tokens. An update whose mean ratio exceeds `max_mean_ratio`, or whose loss is not finite, is
-    skipped and counted.
+    With a shared critic its loss joins, and its `critic/*`. An update whose mean ratio exceeds
+    `max_mean_ratio`, or whose loss is not finite, is skipped and counted.
     """
-    plan = [
-        minibatch
-        for epoch in range(optimization.num_epochs)
-        for minibatch in shuffled_minibatches(
-            len(sequences),
-            optimization.batch_size,
-            derive_seed(run_seed, iteration, "minibatches", epoch),
-        )
-    ]
-    done = (iteration - 1) * len(plan)
+    optimization, critic = config.optimization, config.critic
+    has_exact_kl = config.reference.kl_estimator == "full" and config.reference.kl_in == "loss"
+    options = ForwardOptions(
+        config.sampling.temperature,
+        reference=reference if has_exact_kl and kl_coef > 0 else None,
+        has_entropy_gradient=optimization.entropy_coef > 0,
+    )
+    first = warmup_iterations(config) + 1
+    accept = partial(is_sound, optimization.max_mean_ratio)
+    updates: list[Update] = []
+    rates: list[float] = []
+    for part in minibatches(
+        sequences, optimization, config, iteration, first, "minibatches", policy.device
+    ):
+        loss = partial(policy_objective, config, kl_coef, part.sizes)
+        rates = [part.learning_rate]
+        if isinstance(critic, SharedCritic):
+            share = part.learning_rate / optimization.learning_rate
+            rates.append(critic.head_learning_rate * share)
+        updates.append(policy.update(part.micro_batches, loss, options, rates, accept))
+    metrics = summarize(updates, "policy", ("loss", "clip_frac", "approx_kl", "entropy"), rates[0])
+    metrics["policy/ratio_max"] = max(s["ratio_max"] for u in updates for s in u.stats)
+    if isinstance(critic, SharedCritic):
+        metrics |= shared_critic_metrics(updates, rates[1])
+    return metrics
+
+
+def update_critic(
+    critic: SeparateValueModel,
+    sequences: Sequence[TrainSequence],
+    config: TrainConfig,
+    iteration: int,
+) -> dict[str, float]:
+    """The value model's own epochs over its own minibatches; `critic/*` metrics."""
+    assert isinstance(config.critic, SeparateCritic)
     updates: list[Update] = []
     rate = 0.0
-    for number, minibatch in enumerate(plan):
-        rate = learning_rate(
-            done + number,
-            num_iterations * len(plan),
-            optimization.learning_rate,
-            optimization.warmup_fraction,
-            optimization.schedule,
-        )
-        chosen = [sequences[i] for i in minibatch]
-        num_tokens = sum(len(sequence.response_ids) for sequence in chosen)
-        loss = policy_loss(optimization, reference, num_tokens, len(chosen))
-        buckets = length_bucketed([len(s) for s in chosen], optimization.micro_batch_size)
-        micro_batches = [collate([chosen[i] for i in b], policy.device) for b in buckets]
-        limit = optimization.max_mean_ratio
-
-        def is_accepted(stats: list[dict[str, float]], limit: float | None = limit) -> bool:
-            mean_ratio, total = (sum(s[key] for s in stats) for key in ("ratio_mean", "loss"))
-            return isfinite(total) and (limit is None or mean_ratio <= limit)
-
-        updates.append(policy.update(micro_batches, loss, sampling.temperature, rate, is_accepted))
-    return summarize_updates(updates, rate)
+    for part in minibatches(
+        sequences, config.critic, config, iteration, 1, "critic minibatches", critic.device
+    ):
+        loss = partial(value_objective, config.critic.loss, part.sizes)
+        rate = part.learning_rate
+        updates.append(critic.update(part.micro_batches, loss, rate, partial(is_sound, None)))
+    return summarize(updates, "critic", ("loss", "clip_frac", "value_mean"), rate)
 
 
-def summarize_updates(updates: Sequence[Update], rate: float) -> dict[str, float]:
-    """Means over the updates of an iteration; `ratio_max` is a maximum, `lr` the last."""
+def warm_up_head(
+    policy: Policy, sequences: Sequence[TrainSequence], config: TrainConfig, iteration: int
+) -> dict[str, float]:
+    """An iteration of a shared critic's warm-up: the head learns, the backbone stays as it is."""
+    critic = config.critic
+    assert isinstance(critic, SharedCritic)
+    options = ForwardOptions(config.sampling.temperature, is_backbone_frozen=True)
+    rates = [0.0, critic.head_learning_rate]
+    updates: list[Update] = []
+    for part in minibatches(
+        sequences, config.optimization, config, iteration, 1, "minibatches", policy.device
+    ):
+        loss = partial(shared_value_objective, critic.loss, part.sizes)
+        accept = partial(is_sound, None)
+        updates.append(policy.update(part.micro_batches, loss, options, rates, accept))
+    return shared_critic_metrics(updates, rates[1])
+
+
+def warmup_iterations(config: TrainConfig) -> int:
+    return config.critic.warmup_iterations if config.critic is not None else 0
+
+
+def is_sound(max_mean_ratio: float | None, stats: Stats) -> bool:
+    """Whether an update may be applied, by the numbers of all its micro-batches."""
+    if not isfinite(sum(s["loss"] for s in stats)):
+        return False
+    return max_mean_ratio is None or sum(s["ratio_mean"] for s in stats) <= max_mean_ratio
+
+
+def summarize(
+    updates: Sequence[Update], group: str, names: Sequence[str], rate: float
+) -> dict[str, float]:
+    """Means over the updates of an iteration of what their micro-batches add up to."""
     metrics = {
-        f"policy/{name}": sum(s[name] for u in updates for s in u.stats) / len(updates)
-        for name in ("loss", "clip_frac", "approx_kl", "entropy")
+        f"{group}/{name}": sum(s[name] for u in updates for s in u.stats) / len(updates)
+        for name in names
     }
     norms = [update.grad_norm for update in updates if update.grad_norm is not None]
     return {
         **metrics,
-        "policy/ratio_max": max(s["ratio_max"] for u in updates for s in u.stats),
-        "policy/grad_norm": sum(norms) / len(norms) if norms else float("nan"),
-        "policy/lr": rate,
-        "policy/skipped_updates": len(updates) - len(norms),
+        f"{group}/grad_norm": sum(norms) / len(norms) if norms else float("nan"),
+        f"{group}/lr": rate,
+        f"{group}/skipped_updates": len(updates) - len(norms),
     }
 
 
-def _unscored(rollout: Rollout) -> TrainSequence:
-    zeros_T = (0.0,) * len(rollout.response_ids)
-    return TrainSequence(rollout.prompt_ids, rollout.response_ids, zeros_T, zeros_T, zeros_T)
+def shared_critic_metrics(updates: Sequence[Update], rate: float) -> dict[str, float]:
+    """`critic/*` of a head in the policy's update, whose gradient norm is the whole update's."""
+    named = [
+        Update([{k.removeprefix("critic_"): x for k, x in s.items() if k.startswith("critic_")}
+                for s in update.stats], update.grad_norm)
+        for update in updates
+    ]  # fmt: skip
+    return summarize(named, "critic", ("loss", "clip_frac", "value_mean"), rate)

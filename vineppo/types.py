@@ -1,6 +1,6 @@
 """The data that flows through an iteration, and the legend of the suffixes.
 
-    Problem → Rollout → StepSpan → StateValue → advantages → TrainSequence → TrainBatch
+    Problem → Rollout → StepSpan → StateValue → Trajectory → advantages → TrainSequence → TrainBatch
 
 Every tensor and every parallel list carries its dimensions as a suffix:
 
@@ -85,14 +85,59 @@ class StateValue:
 
 
 @dataclass(frozen=True)
+class Trajectory:
+    """What a credit estimator may look at of one rollout: T response tokens in S steps.
+
+    `rewards_T` holds the terminal reward on the last token, less what is shaped into the reward.
+    `state_values_S` are the Monte-Carlo values of the states before the steps (vine);
+    `critic_values_T[t]` is the critic's value of the state before token t; `greedy_reward` is that
+    of the problem's greedy response (remax). Each is None where nothing provides it.
+    """
+
+    rewards_T: tuple[float, ...]
+    logprobs_T: tuple[float, ...]
+    spans_S: tuple[StepSpan, ...]
+    state_values_S: tuple[float, ...] | None
+    critic_values_T: tuple[float, ...] | None
+    greedy_reward: float | None
+
+
+@dataclass(frozen=True)
 class TrainSequence:
-    """One rollout as the update sees it; the parallel lists have the response's length T."""
+    """One rollout as the update sees it; the parallel lists have the response's length T.
+
+    `is_trained_T` are the tokens whose actions train the policy, `importance_T` the weights of
+    their losses. `old_values_T` and `returns_T` are the critic's values before the update and its
+    targets.
+    """
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     old_logprobs_T: tuple[float, ...]
     ref_logprobs_T: tuple[float, ...]
     advantages_T: tuple[float, ...]
+    is_trained_T: tuple[bool, ...]
+    importance_T: tuple[float, ...]
+    old_values_T: tuple[float, ...]
+    returns_T: tuple[float, ...]
+    is_positive: bool  # whether the language-model loss on good rollouts takes it
+
+    @classmethod
+    def blank(cls, prompt_ids: tuple[int, ...], response_ids: tuple[int, ...]) -> "TrainSequence":
+        """All zeros, every token trained with weight 1: the start of a scored one."""
+        zeros_T = (0.0,) * len(response_ids)
+        return cls(
+            prompt_ids=prompt_ids,
+            response_ids=response_ids,
+            old_logprobs_T=zeros_T,
+            ref_logprobs_T=zeros_T,
+            advantages_T=zeros_T,
+            is_trained_T=(True,) * len(response_ids),
+            importance_T=(1.0,) * len(response_ids),
+            old_values_T=zeros_T,
+            returns_T=zeros_T,
+            is_positive=False,
+        )
 
     def __len__(self) -> int:
         return len(self.prompt_ids) + len(self.response_ids)
@@ -103,8 +148,9 @@ class TrainBatch:
     """Sequences padded on the right to [B, T].
 
     Position t of every tensor belongs to *token* t: `old_logprobs_BT[b, t]` is the log-probability
-    of `token_ids_BT[b, t]` given the tokens before it. Prompt and padding positions are 0 and
-    False in `response_mask_BT`.
+    of `token_ids_BT[b, t]` given the tokens before it, and `old_values_BT[b, t]` the value of the
+    state before it. Prompt and padding positions are 0, and False in `response_mask_BT` and
+    `is_trained_BT`.
     """
 
     token_ids_BT: torch.Tensor
@@ -113,3 +159,8 @@ class TrainBatch:
     old_logprobs_BT: torch.Tensor
     ref_logprobs_BT: torch.Tensor
     advantages_BT: torch.Tensor
+    is_trained_BT: torch.Tensor
+    importance_BT: torch.Tensor
+    old_values_BT: torch.Tensor
+    returns_BT: torch.Tensor
+    is_positive_B: torch.Tensor

@@ -1,12 +1,15 @@
 """Weights & Biases, offline unless WANDB_MODE says otherwise."""
 
 import hashlib
+import math
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vineppo.config.load import to_dict
 from vineppo.config.schema import SftConfig, TrainConfig
+from vineppo.distributed import is_main
 
 
 class WandbLog:
@@ -14,7 +17,7 @@ class WandbLog:
 
     def __init__(self, config: TrainConfig | SftConfig, directory: Path) -> None:
         self._run: Any = None
-        if config.logging.wandb_project is None:
+        if config.logging.wandb_project is None or not is_main():
             return
         os.environ.setdefault("WANDB_MODE", "offline")
         os.environ.setdefault("WANDB_SILENT", "true")
@@ -41,3 +44,13 @@ class WandbLog:
     def log(self, metrics: dict[str, Any]) -> None:
         if self._run is not None:
             self._run.log(metrics, step=metrics["iteration"])
+
+    def log_histograms(self, arrays: Mapping[str, Sequence[float]], iteration: int) -> None:
+        """One histogram a name, of the finite numbers; a name without any is left out."""
+        if self._run is None:
+            return
+        import wandb
+
+        finite = {name: [x for x in xs if math.isfinite(x)] for name, xs in arrays.items()}
+        histograms = {name: wandb.Histogram(xs) for name, xs in finite.items() if xs}
+        self._run.log(histograms, step=iteration)

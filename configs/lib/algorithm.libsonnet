@@ -10,30 +10,102 @@ local adam = {
   max_grad_norm: 1,
 };
 
+
+// What all algorithms share: sampling, the reference, the clipped update.
+local common = {
+  // The paper's nucleus of 0.9 cuts the support of the policy that is sampled but not of the one
+  // that is trained; here the two are the same.
+  sampling: { temperature: 0.6, top_p: 1, max_tokens: error 'sampling.max_tokens' },
+  rollouts: { num_prompts: 64, num_samples: 8 },
+  credit: { segmenter: { kind: 'lines' } },
+  critic: null,
+  reference: {
+    path: null,
+    kl_coef: 1e-4,
+    kl_estimator: 'k3',
+    kl_in: 'loss',
+    kl_clamp: [0, 10],
+    kl_gradient: 'own',
+    kl_aggregation: 'sequence_sum',
+    kl_control: { kind: 'fixed' },
+  },
+  optimization: adam {
+    learning_rate: 1e-6,
+    num_epochs: 2,
+    batch_size: 64,
+    clip_low: 0.2,
+    clip_high: 0.2,
+    dual_clip: null,
+    loss_aggregation: 'token_mean',
+    max_mean_ratio: 10,
+    whiten_advantages: true,
+    old_logprobs: 'engine',
+    importance_correction: null,
+    mask_truncated: false,
+    max_token_prob: null,
+    entropy_coef: 0,
+    positive_examples: null,
+  },
+};
+
 {
-  vineppo: {
-    // The paper's nucleus of 0.9 cuts the support of the policy that is sampled but not of the one
-    // that is trained; here the two are the same.
-    sampling: { temperature: 0.6, top_p: 1, max_tokens: error 'sampling.max_tokens' },
-    rollouts: { num_prompts: 64, num_samples: 8 },
-    credit: {
-      kind: 'vine',
-      num_continuations: 9,
-      segmenter: { kind: 'lines' },
-      identical_prefixes: 'share',
+  vineppo: common {
+    credit+: { kind: 'vine', num_continuations: 9, identical_prefixes: 'share' },
+  },
+
+  // The paper's PPO: a critic from the starting policy, trained as the policy is; GAE with λ = 1.
+  ppo: common {
+    credit+: {
+      kind: 'gae',
+      gamma: 1,
+      policy_lambda: 1,
+      length_adaptive_alpha: null,
+      critic_lambda: 1,
+      level: 'token',
+      segment_max_prob: null,
     },
-    critic: null,
-    reference: { path: null, kl_coef: 1e-4, kl_estimator: 'k3', kl_in: 'loss', kl_clamp: 10 },
-    optimization: adam {
-      learning_rate: 1e-6,
-      num_epochs: 2,
-      batch_size: 64,
-      clip_low: 0.2,
-      clip_high: 0.2,
-      max_mean_ratio: 10,
-      whiten_advantages: true,
-      old_logprobs: 'engine',
+    critic: adam {
+      kind: 'separate',
+      path: null,
+      learning_rate: $.ppo.optimization.learning_rate,
+      num_epochs: $.ppo.optimization.num_epochs,
+      batch_size: $.ppo.optimization.batch_size,
+      warmup_iterations: 0,
+      loss: { kind: 'squared_error', clip: 0.2 },
     },
+  },
+
+  // What has helped critics since (VC-PPO, arXiv:2503.01491; VAPO, arXiv:2504.05118): warm-up,
+  // λ = 1 for the critic and a length-adaptive one for the policy, clip-higher, a loss by tokens.
+  modern_ppo: self.ppo {
+    credit+: { policy_lambda: null, length_adaptive_alpha: 0.05 },
+    critic+: { learning_rate: 2e-6, warmup_iterations: 50, loss+: { clip: null } },
+    optimization+: { clip_high: 0.28 },
+  },
+
+  // Group baselines, each as its paper has it.
+  grpo: common {
+    credit+: { kind: 'grpo', normalize_std: true },
+    reference+: { kl_aggregation: 'sequence_mean' },
+    optimization+: { loss_aggregation: 'sequence_mean', whiten_advantages: false },
+  },
+  rloo: common {
+    credit+: { kind: 'rloo' },
+    reference+: { kl_in: 'reward', kl_estimator: 'k1', kl_clamp: null },
+    optimization+: { loss_aggregation: 'sequence_sum', whiten_advantages: false },
+  },
+  reinforce_plus_plus: common {
+    credit+: { kind: 'reinforce_plus_plus', gamma: 1 },
+    reference+: { kl_in: 'reward', kl_estimator: 'k1', kl_clamp: null },
+  },
+  reinforce_plus_plus_baseline: common {
+    credit+: { kind: 'reinforce_plus_plus_baseline' },
+    reference+: { kl_estimator: 'k2', kl_clamp: null },
+  },
+  remax: common {
+    credit+: { kind: 'remax' },
+    reference+: { kl_in: 'reward', kl_estimator: 'k1', kl_clamp: null },
+    optimization+: { whiten_advantages: false },
   },
 
   sft: {

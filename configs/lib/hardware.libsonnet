@@ -46,6 +46,12 @@ local engine = {
     optimization+: { micro_batch_size: 2, logprobs_micro_batch_size: 4, zero_stage: 1 },
   },
 
+  // The critic's share of the machine: `hardware.cpu + hardware.critic_as_policy`.
+  critic_as_policy: {
+    local policy = self.optimization,
+    critic+: { micro_batch_size: policy.micro_batch_size, zero_stage: policy.zero_stage },
+  },
+
   // Supervised fine-tuning has no log-probability pass of its own.
   without_logprobs_pass: { optimization+: { logprobs_micro_batch_size:: null } },
 }

@@ -1,6 +1,7 @@
 """Small runs on the disk, written through RunDir, whose every number is known."""
 
 import random
+import shutil
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -105,3 +106,32 @@ def run_path(tmp_path):
 @pytest.fixture
 def two_run_paths(run_path, tmp_path):
     return run_path, write_run(tmp_path / "gae", name="gae <b>", seed=1, gain=0.02)
+
+
+def set_scores(path, scores):
+    """Writes the run's pass@1 over, for the evaluations at 0, 4, 8 and 12; keeps their counts."""
+    run_dir = RunDir(path)
+    for iteration, score in zip((0, 4, 8, 12), scores, strict=True):
+        run_dir.write_evaluation(iteration, run_dir.read_evaluation(iteration) | {"pass@1": score})
+    return path
+
+
+@pytest.fixture(scope="session")
+def built_methods(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("methods")
+    ends = {"vine": {3: 0.5, 1: 0.75, 5: 1.0, 2: 0.625, 4: 0.875}, "grpo": {7: 0.5}}
+    for name, by_seed in ends.items():
+        for seed, end in by_seed.items():
+            middle = 0.5 if name == "vine" else 0.75
+            set_scores(write_run(folder / f"{name}_{seed}", name, seed), (0.25, 0.5, middle, end))
+    for seed, start, end in ((1, 0.25, 0.625), (2, 0.125, 0.75), (3, 0.375, 0.25)):
+        set_scores(write_run(folder / f"ppo_{seed}", "ppo", seed), (start, 0.5, 0.5, end))
+    return folder
+
+
+@pytest.fixture
+def methods_paths(built_methods, tmp_path):
+    """Five seeds of `vine` in no order, three of `ppo`, one of `grpo`."""
+    shutil.copytree(built_methods, tmp_path / "runs")
+    names = [f"vine_{seed}" for seed in (3, 1, 5, 2, 4)] + ["ppo_1", "ppo_2", "ppo_3", "grpo_7"]
+    return [tmp_path / "runs" / name for name in names]

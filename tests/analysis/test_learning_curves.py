@@ -1,21 +1,27 @@
 """Learning curves: costs add up, intervals are right, damage is one clear line."""
 
 import csv
-import math
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from analysis import ANALYSES
+from analysis import ANALYSES, figures
 from analysis.__main__ import main
-from analysis.intervals import bootstrap_interval
+from analysis.learning_curves import draw_curves, label
+from analysis.methods import method_curve, read_methods
 from analysis.reading import labels, learning_curve, read_run
 from vineppo.run_dir import RunDir
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+FILES = (
+    "learning_curves.png",
+    "learning_curves.svg",
+    "learning_curves.csv",
+    "summary.csv",
+    "summary.md",
+)
 
 
 def test_every_evaluation_stands_beside_what_the_training_had_cost(run_path):
@@ -23,7 +29,7 @@ def test_every_evaluation_stands_beside_what_the_training_had_cost(run_path):
     assert [point.iteration for point in curve] == [0, 4, 8, 12]
     assert [point.elapsed_s for point in curve] == [0, 40, 80, 120]
     # 8,000 tokens of rollouts and 40,000 of values an iteration
-    assert [point.sampled_tokens for point in curve] == [0, 4 * 48_000, 8 * 48_000, 12 * 48_000]
+    assert [point.tokens_sampled for point in curve] == [0, 4 * 48_000, 8 * 48_000, 12 * 48_000]
     assert all(point.low < point.pass_at_1 < point.high for point in curve)
 
 
@@ -45,33 +51,47 @@ def test_an_evaluation_without_counts_has_no_interval(run_path):
 def test_the_table_holds_every_evaluation_of_every_run(two_run_paths, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["learning-curves", *map(str, two_run_paths), "--out", str(out)]) == 0
-    names = ["learning_curves.csv", "learning_curves.png", "learning_curves.svg"]
-    assert capsys.readouterr().out.split() == [str(out / name) for name in names]
-    rows = list(csv.DictReader((out / names[0]).read_text().splitlines()))
-    assert [(row["name"], row["iteration"]) for row in rows] == [
-        (name, str(iteration)) for name in ("vine", "gae <b>") for iteration in (0, 4, 8, 12)
+    assert capsys.readouterr().out.split() == [str(out / name) for name in FILES]
+    rows = list(csv.DictReader((out / "learning_curves.csv").read_text().splitlines()))
+    assert [(row["method"], row["seed"], row["iteration"]) for row in rows] == [
+        (name, seed, str(iteration))
+        for name, seed in (("vine", "0"), ("gae <b>", "1"))
+        for iteration in (0, 4, 8, 12)
     ]
     evaluation = RunDir(two_run_paths[1]).read_evaluation(8)
     assert float(rows[6]["pass@1"]) == evaluation["pass@1"]
-    assert (out / names[1]).read_bytes().startswith(b"\x89PNG")
-    first = (out / names[2]).read_bytes()
-    main(["learning-curves", *map(str, two_run_paths), "--out", str(out)])
-    assert (out / names[2]).read_bytes() == first
+    assert (rows[6]["elapsed_s"], rows[6]["tokens_sampled"]) == ("80.0", str(8 * 48_000))
+    assert (out / "learning_curves.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_bootstrap_interval_is_that_of_the_normal_limit():
-    rates_P = [0.0, 0.25, 0.5, 0.75, 1.0] * 80
-    low, high = bootstrap_interval(rates_P, seed=0, num_resamples=4_000)
-    half_width = 1.96 * np.std(rates_P) / math.sqrt(len(rates_P))
-    assert low == pytest.approx(0.5 - half_width, abs=0.1 * half_width)
-    assert high == pytest.approx(0.5 + half_width, abs=0.1 * half_width)
-    assert bootstrap_interval(rates_P, seed=0) == bootstrap_interval(rates_P, seed=0)
+def test_the_same_runs_in_any_order_of_seeds_and_their_table_alone_give_the_same_files(
+    methods_paths, tmp_path
+):
+    def files(*paths, out):
+        assert main(["learning-curves", *map(str, paths), "--out", str(out)]) == 0
+        return {name: (out / name).read_bytes() for name in FILES}
+
+    first = files(*methods_paths, out=tmp_path / "out")
+    assert files(*sorted(methods_paths[:5]), *methods_paths[5:], out=tmp_path / "other") == first
+    assert files(tmp_path / "out", out=tmp_path / "again") == first
+    assert files(tmp_path / "out", out=tmp_path / "out") == first  # over the table itself
 
 
-def test_problems_and_not_samples_are_resampled():
-    # Twice the samples of the same problems with the same rates tell nothing new.
-    assert bootstrap_interval([0.0, 1.0] * 50, 0) == bootstrap_interval([0 / 8, 8 / 8] * 50, 0)
-    assert bootstrap_interval([0.5] * 9, 0) == (0.5, 0.5)
+def test_the_figure_has_one_line_a_method_through_the_interquartile_means(methods_paths):
+    methods = read_methods(methods_paths)
+    with figures.panels(1, 3) as (figure, axes):
+        curves = list(map(method_curve, methods))
+        draw_curves(figure, axes, list(map(label, methods)), curves)
+        lines = axes[0].get_lines()
+        assert [line.get_label() for line in lines] == [
+            "vine (5 seeds)",
+            "ppo (3 seeds)",
+            "grpo (1 seed)",
+        ]
+        assert list(lines[0].get_xdata()) == [0, 4, 8, 12]
+        assert list(lines[0].get_ydata()) == [0.25, 0.5, 0.5, 0.75]
+        tokens = axes[2].get_lines()[1].get_xdata()
+        assert list(tokens) == [0, 192, 384, 576]  # thousands, 48 an iteration
 
 
 def test_runs_are_told_apart_by_name_then_seed_then_directory(two_run_paths):
@@ -146,5 +166,6 @@ def test_the_command_lists_the_analyses_and_reading_needs_no_torch():
         [sys.executable, "-m", "analysis", "--help"], cwd=REPOSITORY, text=True
     )
     assert all(name in help_text for name in ANALYSES)
-    code = "import sys, analysis.__main__, analysis.learning_curves; print('torch' in sys.modules)"
+    modules = "analysis.__main__, analysis.learning_curves, analysis.value_diagnostics"
+    code = f"import sys, {modules}; print('torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=REPOSITORY) == b"False\n"

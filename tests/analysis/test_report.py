@@ -1,5 +1,6 @@
 """The report: one page that carries all it shows, and two kinds of lines for scripts."""
 
+import json
 import re
 import shutil
 from html import unescape
@@ -8,9 +9,16 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from analysis import figures
 from analysis.__main__ import main
 from analysis.reading import read_run
-from analysis.training_curves import running_mean, time_shares
+from analysis.training_curves import (
+    METRICS,
+    draw_metric,
+    running_mean,
+    shown_metrics,
+    time_shares,
+)
 from vineppo.run_dir import RunDir
 
 
@@ -43,6 +51,12 @@ def make_page(*paths, out):
     page = Page()
     page.feed(html)
     return html, page
+
+
+def add_metrics(path, **metrics):
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.dumps(row | metrics) + "\n" for row in rows]
+    (path / "metrics.jsonl").write_text("".join(lines))
 
 
 def test_the_printed_lines_are_the_start_and_end_of_each_run(two_run_paths, tmp_path, capsys):
@@ -90,6 +104,39 @@ def test_a_run_without_tables_still_has_a_report(run_path, tmp_path):
     shutil.rmtree(run_path / "rollouts")
     html, _ = make_page(run_path, out=tmp_path / "out")
     assert "No rollouts were saved." in html
+
+
+def test_a_group_method_without_values_beside_a_critic_run(two_run_paths, tmp_path, capsys):
+    group, critic = two_run_paths
+    shutil.rmtree(group / "values")
+    run_dir = RunDir(critic)
+    rows = run_dir.read_values(12)
+    run_dir.write_values(12, [row | {"returns_K": [], "critic_value": 0.625} for row in rows])
+    add_metrics(critic, **{"critic/explained_variance": 0.5, "critic/loss": 0.125})
+    html, page = make_page(group, critic, out=tmp_path / "out")
+    hovers = [hover.split("\n") for _, hover, _ in page.steps]
+    assert hovers[0] == ["step 1 of 3", "advantage +0.250"]
+    assert hovers[18] == ["step 1 of 3", "advantage +0.250", "critic's value 0.625"]
+    assert "critic's explained variance, critic's loss by iteration" in unescape(html)
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "RUN",
+        "RUN",
+        "REPORT",
+    ]
+
+
+def test_the_critic_is_drawn_where_a_run_has_one(two_run_paths):
+    runs = [read_run(path) for path in two_run_paths]
+    assert shown_metrics(runs) == list(METRICS)
+    add_metrics(two_run_paths[1], **{"critic/loss": 0.125})
+    runs = [read_run(path) for path in two_run_paths]
+    assert shown_metrics(runs) == [*METRICS, ("critic/loss", "critic's loss")]
+    with figures.panels(1, 1) as (_, axes):
+        draw_metric(axes[0], runs, ["vine", "gae"], "critic/loss", "critic's loss")
+        vine, gae = axes[0].get_lines()
+        assert len(vine.get_xdata()) == 0
+        assert list(gae.get_xdata()) == list(range(1, 13))
+        assert list(gae.get_ydata()) == [0.125] * 12
 
 
 def test_half_a_table_is_one_clear_line(run_path, capsys):

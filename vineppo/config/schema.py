@@ -229,7 +229,93 @@ class VineCredit:
     identical_prefixes: Literal["share", "union", "separate"]
 
 
-CreditConfig = VineCredit
+@dataclass(frozen=True)
+class GaeCredit:
+    """PPO: generalised advantage estimation over a critic's values (`vineppo/credit/gae.py`)."""
+
+    kind: Literal["gae"]
+    segmenter: SegmenterConfig
+    gamma: Fraction  # per token, or per step for level "step"
+    # λ of the policy's advantages: a number, or null with `length_adaptive_alpha` in its place.
+    policy_lambda: Fraction | None
+    length_adaptive_alpha: Positive | None  # λ = 1 − 1/(alpha · response length), in [0, 1)
+    critic_lambda: Fraction  # λ of the critic's targets, always over tokens
+    level: Literal["token", "step"]  # "step": one advantage a step, values at step boundaries only
+    # λ only before tokens sampled with less than this probability, 1 elsewhere; null: everywhere.
+    segment_max_prob: Fraction | None
+
+
+@dataclass(frozen=True)
+class GrpoCredit:
+    """Reward minus the mean of the problem's rollouts, divided by their deviation or not."""
+
+    kind: Literal["grpo"]
+    segmenter: SegmenterConfig
+    normalize_std: bool
+
+
+@dataclass(frozen=True)
+class RlooCredit:
+    """Reward minus the mean of the problem's other rollouts."""
+
+    kind: Literal["rloo"]
+    segmenter: SegmenterConfig
+
+
+@dataclass(frozen=True)
+class ReinforcePlusPlusCredit:
+    """The reward to go; whitened over the batch by `optimization.whiten_advantages`."""
+
+    kind: Literal["reinforce_plus_plus"]
+    segmenter: SegmenterConfig
+    gamma: Fraction
+
+
+@dataclass(frozen=True)
+class ReinforcePlusPlusBaselineCredit:
+    """Reward minus the group's mean; whitened over the batch like `reinforce_plus_plus`."""
+
+    kind: Literal["reinforce_plus_plus_baseline"]
+    segmenter: SegmenterConfig
+
+
+@dataclass(frozen=True)
+class RemaxCredit:
+    """Reward minus that of the problem's greedy response, which is sampled besides."""
+
+    kind: Literal["remax"]
+    segmenter: SegmenterConfig
+
+
+CreditConfig = Annotated[
+    VineCredit
+    | GaeCredit
+    | GrpoCredit
+    | RlooCredit
+    | ReinforcePlusPlusCredit
+    | ReinforcePlusPlusBaselineCredit
+    | RemaxCredit,
+    Field(discriminator="kind"),
+]
+
+
+@dataclass(frozen=True)
+class FixedKl:
+    """`reference.kl_coef` throughout."""
+
+    kind: Literal["fixed"]
+
+
+@dataclass(frozen=True)
+class AdaptiveKl:
+    """`reference.kl_coef` at first, then steered towards a KL of `target` (`kl.adapted_coef`)."""
+
+    kind: Literal["adaptive"]
+    target: Positive  # nats a sequence, of the raw estimate
+    horizon: Positive  # sequences
+
+
+LossAggregation = Literal["token_mean", "sequence_mean", "sequence_sum", "fixed_length"]
 
 
 @dataclass(frozen=True)
@@ -238,9 +324,12 @@ class ReferenceConfig:
 
     path: Name | None
     kl_coef: NonNegative  # 0: the KL is measured and logged, and trains nothing
-    kl_estimator: Literal["k2", "k3"]  # k1 has no gradient in expectation
-    kl_in: Literal["loss"]
-    kl_clamp: Positive | None  # upper bound of the estimate of one token
+    kl_estimator: Literal["k1", "abs", "k2", "k3", "full"]
+    kl_in: Literal["loss", "reward"]
+    kl_clamp: tuple[float, float] | None  # bounds of one token's estimate, where it trains
+    kl_gradient: Literal["own", "k2"]  # in the loss: "k2" keeps the value, with k2's gradient
+    kl_aggregation: LossAggregation  # in the loss; see `optimization.loss_aggregation`
+    kl_control: Annotated[FixedKl | AdaptiveKl, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,18 +350,101 @@ class AdamConfig:
     zero_stage: Literal[0, 1, 2, 3]
 
 
+@dataclass(frozen=True)
+class TruncatedImportance:
+    """Per-token weight min(π_trainer/π_engine, max_weight) on the policy loss."""
+
+    kind: Literal["truncated"]
+    max_weight: Positive
+
+
+@dataclass(frozen=True)
+class MaskedImportance:
+    """Per-token weight π_trainer/π_engine where it is in [min_weight, max_weight], 0 elsewhere."""
+
+    kind: Literal["masked"]
+    min_weight: NonNegative
+    max_weight: Positive
+
+
+ImportanceConfig = Annotated[TruncatedImportance | MaskedImportance, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class PositiveExamples:
+    """A language-model loss on the rollouts with a reward above `min_reward`."""
+
+    coef: Positive
+    min_reward: Annotated[float, Field(allow_inf_nan=False)]  # exclusive
+
+
 @dataclass(frozen=True, kw_only=True)
 class OptimizationConfig(AdamConfig):
-    """The update of reinforcement learning: the clipped surrogate."""
+    """The update of reinforcement learning: the clipped surrogate and what may join it."""
 
     logprobs_micro_batch_size: Count  # sequences of one forward without gradients on one rank
     clip_low: Fraction
     clip_high: NonNegative
+    dual_clip: Annotated[float, Field(gt=1)] | None  # the loss where A < 0 is at most this · |A|
+    # Over the whole update: mean over tokens; mean over sequences of their token means, or of their
+    # token sums; or the sum over tokens divided by sequences · sampling.max_tokens.
+    loss_aggregation: LossAggregation
     max_mean_ratio: Positive | None  # an update whose mean ratio exceeds it is skipped
     whiten_advantages: bool
-    old_logprobs: Literal[
-        "engine", "trainer"
-    ]  # whose log-probabilities are the ratio's denominator
+    old_logprobs: Literal["engine", "trainer"]  # whose are the ratio's denominator
+    importance_correction: ImportanceConfig | None  # of what the engine samples and trainer updates
+    mask_truncated: bool  # rollouts cut off by the budget train nothing
+    max_token_prob: Fraction | None  # tokens sampled with more than it train nothing; null: all do
+    entropy_coef: NonNegative
+    positive_examples: PositiveExamples | None
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """½ (V − target)², the larger of it and of V kept within `clip` of its old value."""
+
+    kind: Literal["squared_error"]
+    clip: Positive | None
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """V = low + (high − low) · sigmoid(head), trained by binary cross-entropy."""
+
+    kind: Literal["cross_entropy"]
+    low: Annotated[float, Field(allow_inf_nan=False)]
+    high: Annotated[float, Field(allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticCommon:
+    loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
+    # The first iterations, which train the critic alone; as many as there are: only that.
+    warmup_iterations: CountOrZero
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeparateCritic(AdamConfig, CriticCommon):
+    """A value model of its own, with its own update; `path` null: from the starting policy.
+
+    A reward model (`*ForSequenceClassification`, one label) keeps its head; a causal LM gets a
+    new one.
+    """
+
+    kind: Literal["separate"]
+    path: Name | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCritic(CriticCommon):
+    """A scalar head on the policy's backbone, trained in the policy's update."""
+
+    kind: Literal["shared"]
+    coef: Positive  # of the value loss beside the policy's
+    head_learning_rate: Positive
+
+
+CriticConfig = Annotated[SeparateCritic | SharedCritic, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +486,7 @@ class TrainConfig:
     sampling: SamplingConfig
     rollouts: RolloutsConfig
     credit: CreditConfig
-    critic: None
+    critic: CriticConfig | None
     reference: ReferenceConfig
     optimization: OptimizationConfig
     evaluation: EvaluationConfig

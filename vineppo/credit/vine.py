@@ -2,6 +2,10 @@
 
 from collections.abc import Sequence
 
+from vineppo.config.schema import VineCredit
+from vineppo.credit.steps import broadcast
+from vineppo.types import Trajectory
+
 
 def vine_advantages(values_S: Sequence[float], reward: float) -> list[float]:
     """A_i = V̂(s_{i+1}) − V̂(s_i) for the S steps, with V̂(s_S) = `reward` exactly.
@@ -12,3 +16,21 @@ def vine_advantages(values_S: Sequence[float], reward: float) -> list[float]:
     """
     after_S = [*values_S[1:], reward]
     return [after - before for before, after in zip(values_S, after_S, strict=True)]
+
+
+def vine_credit(
+    config: VineCredit,  # noqa: ARG001 (its keys decided what was sampled)
+    trajectories_G: Sequence[Trajectory],
+) -> list[list[float]]:
+    """`vine_advantages` of every rollout, each step's on all its tokens; the reward is Σ rewards_T.
+
+    A KL penalty shaped into `rewards_T` enters the last difference only: V̂ holds none of it. Values
+    [0.5, 0.25] before steps of 2 and 1 tokens, reward 1 → [−0.25, −0.25, 0.75].
+    """
+    return [_token_advantages(trajectory) for trajectory in trajectories_G]
+
+
+def _token_advantages(trajectory: Trajectory) -> list[float]:
+    assert trajectory.state_values_S is not None, "vine needs the Monte-Carlo values of the states"
+    advantages_S = vine_advantages(trajectory.state_values_S, sum(trajectory.rewards_T))
+    return broadcast(advantages_S, trajectory.spans_S)

@@ -2,6 +2,7 @@
 
     config.json  environment.json  metrics.jsonl  train.log
     rollouts/iter_000010.parquet  values/iter_000010.parquet  evaluations/iter_000010.json
+    value_diagnostics/iter_000010.parquet
     checkpoints/iter_000010/  final/
 
 No file is ever seen half-written, whenever the process dies. Reading needs no torch.
@@ -17,11 +18,22 @@ from typing import Any
 from vineppo.errors import UserError
 from vineppo.run_dir.atomic import is_temporary, named_errors, sweep_temporaries, write_atomic
 from vineppo.run_dir.metrics_log import MetricsLog, strict_json
-from vineppo.run_dir.tables import ROLLOUT_SCHEMA, VALUE_SCHEMA, read_parquet, write_parquet
+from vineppo.run_dir.tables import (
+    DIAGNOSTICS_SCHEMA,
+    ROLLOUT_SCHEMA,
+    VALUE_SCHEMA,
+    read_parquet,
+    write_parquet,
+)
 
 # What a run leaves that ended before its first result.
 UNSTARTED = {"config.json", "environment.json", "train.log", "initial"}
-SUFFIXES = {"rollouts": ".parquet", "values": ".parquet", "evaluations": ".json"}
+SUFFIXES = {
+    "rollouts": ".parquet",
+    "values": ".parquet",
+    "value_diagnostics": ".parquet",
+    "evaluations": ".json",
+}
 
 
 class RunDir:
@@ -121,6 +133,10 @@ class RunDir:
     def write_values(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
         """Writes the rows of `rows.value_rows`."""
         write_parquet(self._file("values", iteration), rows, VALUE_SCHEMA)
+
+    def write_value_diagnostics(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
+        """Writes the rows of `value_diagnostics.diagnostic_rows`."""
+        write_parquet(self._file("value_diagnostics", iteration), rows, DIAGNOSTICS_SCHEMA)
 
     def write_evaluation(self, iteration: int, evaluation: dict[str, Any]) -> None:
         """Writes `{"pass@1": …, "num_problems": …, "samples_per_problem": …, …}`."""

@@ -37,26 +37,30 @@ def rollout_rows(
 def value_rows(
     rollouts_B: Sequence[Rollout],
     spans_BS: Sequence[Sequence[StepSpan]],
-    values_BS: Sequence[Sequence[StateValue]],
-    critic_values_BS: Sequence[Sequence[float]] | None,
+    values_BS: Sequence[Sequence[StateValue]] | None,
+    critic_values_BT: Sequence[Sequence[float]] | None,
 ) -> list[dict[str, Any]]:
     """One row per estimated state; the columns are those of `tables.VALUE_SCHEMA`.
 
     State i of a rollout is the prompt and the first `prefix_length` tokens of the response, those
-    before step i, so state 0 has `prefix_length` 0. `critic_value` is null without a critic.
+    before step i, so state 0 has `prefix_length` 0. `returns_K` is empty without Monte-Carlo
+    values, and `critic_value`, the critic's value of that state, null without a critic.
     """
-    return [
-        {
-            "problem_id": rollout.problem.id,
-            "rollout_index": rollout.rollout_index,
-            "step_index": step_index,
-            "prefix_length": span.start,
-            "returns_K": value.returns_K,
-            "num_tokens": value.num_tokens,
-            "critic_value": None if critic_values_BS is None else critic_values_BS[row][step_index],
-        }
-        for row, (rollout, spans_S, values_S) in enumerate(
-            zip(rollouts_B, spans_BS, values_BS, strict=True)
-        )
-        for step_index, (span, value) in enumerate(zip(spans_S, values_S, strict=True))
-    ]
+    rows = []
+    for i, (rollout, spans_S) in enumerate(zip(rollouts_B, spans_BS, strict=True)):
+        nothing = [StateValue((), 0) for _ in spans_S]
+        values_S = nothing if values_BS is None else values_BS[i]
+        for step_index, (span, value) in enumerate(zip(spans_S, values_S, strict=True)):
+            critic_value = None if critic_values_BT is None else critic_values_BT[i][span.start]
+            rows.append(
+                {
+                    "problem_id": rollout.problem.id,
+                    "rollout_index": rollout.rollout_index,
+                    "step_index": step_index,
+                    "prefix_length": span.start,
+                    "returns_K": value.returns_K,
+                    "num_tokens": value.num_tokens,
+                    "critic_value": critic_value,
+                }
+            )
+    return rows

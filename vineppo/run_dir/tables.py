@@ -38,6 +38,20 @@ VALUE_SCHEMA = pa.schema(
     }
 )
 
+# One row per bin of the response and outcome; see `vineppo/value_diagnostics.py`.
+DIAGNOSTICS_SCHEMA = pa.schema(
+    {
+        "axis": pa.string(),
+        "bin": pa.int32(),
+        "is_correct": pa.bool_(),
+        "count": pa.int32(),
+        "values": pa.list_(pa.float32()),
+        "returns": pa.list_(pa.float32()),
+        "advantages": pa.list_(pa.float32()),
+        "explained_variance": pa.float32(),
+    }
+)
+
 
 def write_parquet(path: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema) -> None:
     """Writes `rows`, whose keys must be the columns of `schema` (`ValueError`)."""

@@ -1,0 +1,120 @@
+"""What the methods of a comparison come to: where each starts, ends and fares between."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from analysis.intervals import (
+    Estimate,
+    iqm_difference,
+    iqm_over_seeds,
+    probability_of_improvement,
+)
+from analysis.methods import CurveRow, Method, method_curve
+from analysis.reading import CurvePoint
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A method in numbers.
+
+    `start`, `end` and `area` are interquartile means of pass@1 over seeds at the first and the last
+    iteration and over all of them; `difference` and `improvement` compare the end with that of the
+    first method and are None for it. The costs are means over seeds at `last_iteration`.
+    """
+
+    method: str
+    seeds: list[int]
+    last_iteration: int
+    start: Estimate
+    end: Estimate
+    area: Estimate
+    elapsed_s: float | None
+    tokens_sampled: float | None
+    difference: Estimate | None
+    improvement: Estimate | None
+
+
+def summarize(methods: Sequence[Method]) -> list[Summary]:
+    """One summary a method, in their order."""
+    baseline_M = _end_scores(methods[0])
+    summaries = []
+    for index, method in enumerate(methods):
+        curve = method_curve(method)
+        scores_N = _end_scores(method)
+        summaries.append(
+            Summary(
+                method=method.name,
+                seeds=list(method.rows_by_seed),
+                last_iteration=curve[-1].iteration,
+                start=_estimate(curve[0]),
+                end=_estimate(curve[-1]),
+                area=iqm_over_seeds(
+                    [_area(rows, method.iterations) for rows in method.rows_by_seed.values()]
+                ),
+                elapsed_s=curve[-1].elapsed_s,
+                tokens_sampled=curve[-1].tokens_sampled,
+                difference=iqm_difference(scores_N, baseline_M) if index else None,
+                improvement=probability_of_improvement(scores_N, baseline_M) if index else None,
+            )
+        )
+    return summaries
+
+
+def area_under_curve(iterations: Sequence[int], scores: Sequence[float]) -> float:
+    """Mean of pass@1 over the iterations, evaluations joined by straight lines.
+
+    Σ (i_(k+1) − i_k) · (y_k + y_(k+1))/2, divided by the iterations from first to last. So
+    `area_under_curve([0, 2, 6], [0.0, 0.5, 1.0])` is (2 · 0.25 + 4 · 0.75) / 6 = 0.583; the score
+    itself where there is one evaluation.
+    """
+    if len(iterations) == 1:
+        return scores[0]
+    points = zip(iterations, scores, strict=True)
+    area = sum((i2 - i1) * (y1 + y2) / 2 for (i1, y1), (i2, y2) in pairwise(points))
+    return area / (iterations[-1] - iterations[0])
+
+
+def summary_rows(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+    """The rows of `summary.csv`: an estimate is three columns, itself and the ends of its interval.
+
+    `interval_over` is what the intervals of start and end resample: seeds, or problems of one seed.
+    """
+    return [
+        {
+            "method": one.method,
+            "seeds": " ".join(map(str, one.seeds)),
+            "interval_over": "seeds" if len(one.seeds) > 1 else "problems",
+            "last_iteration": one.last_iteration,
+            **_columns("start_pass_at_1", one.start),
+            **_columns("end_pass_at_1", one.end),
+            **_columns("area", one.area),
+            "elapsed_s": one.elapsed_s,
+            "tokens_sampled": one.tokens_sampled,
+            **_columns("difference", one.difference),
+            **_columns("improvement", one.improvement),
+        }
+        for one in summaries
+    ]
+
+
+def _columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    names = (name, f"{name}_low", f"{name}_high")
+    if estimate is None:
+        return dict.fromkeys(names)
+    return dict(zip(names, (estimate.value, estimate.low, estimate.high), strict=True))
+
+
+def _end_scores(method: Method) -> list[float]:
+    return [row.pass_at_1 for row in method.at(method.iterations[-1])]
+
+
+def _area(rows: Sequence[CurveRow], iterations: Sequence[int]) -> float:
+    return area_under_curve(
+        iterations, [row.pass_at_1 for row in rows if row.iteration in iterations]
+    )
+
+
+def _estimate(point: CurvePoint) -> Estimate:
+    return Estimate(point.pass_at_1, point.low, point.high)

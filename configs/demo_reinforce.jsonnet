@@ -1,0 +1,8 @@
+// REINFORCE++ on the demo's task.
+local algorithm = import 'lib/algorithm.libsonnet';
+local setting = import 'lib/setting.libsonnet';
+
+algorithm.reinforce_plus_plus + setting.short + {
+  name: 'demo_reinforce',
+  optimization+: { learning_rate: 3e-5 },
+}

@@ -1,0 +1,30 @@
+// The embedded task: what all algorithms have in common on it, so that they compare.
+local hardware = import 'hardware.libsonnet';
+local logging = import 'logging.libsonnet';
+local model = import 'model.libsonnet';
+local task = import 'task.libsonnet';
+
+{
+  // Short chains, a few minutes on two cores: the demo.
+  short: hardware.cpu + logging + {
+    seed: 1,
+    num_iterations: 20,
+    model: model.arithmetic_short,
+    task: task.arithmetic_short,
+    engine+: { max_model_len: 128 },
+    sampling: { temperature: 1, top_p: 1, max_tokens: 64 },
+    rollouts: { num_prompts: 32, num_samples: 8 },
+    reference+: { kl_coef: 1e-3 },
+    evaluation: { every: 2, num_samples: 4, temperature: 1, top_p: 1 },
+    checkpoint: { every: 5, keep: 1 },
+  },
+
+  // Long chains, where step credit matters: over a leaf of the demo.
+  long: {
+    num_iterations: 30,
+    model: model.arithmetic_long,
+    task: task.arithmetic_long,
+    sampling+: { max_tokens: 112 },
+    engine+: { max_model_len: 160 },
+  },
+}

@@ -1,0 +1,5 @@
+// demo_reinforce on long arithmetic chains, where step credit matters.
+local demo = import 'demo_reinforce.jsonnet';
+local setting = import 'lib/setting.libsonnet';
+
+demo + setting.long + { name: 'long_reinforce' }

@@ -1,0 +1,189 @@
+"""Runs become methods: what is grouped, what is refused, and what a group's numbers are."""
+
+import csv
+import json
+import shutil
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.methods import method_curve, read_methods
+from analysis.summary import area_under_curve, summarize
+from vineppo.run_dir import RunDir
+
+
+def edit_config(path, **changes):
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | changes))
+
+
+def refusal(capsys, *paths):
+    assert main(["learning-curves", *map(str, paths)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error.removeprefix("error: ").rstrip("\n")
+
+
+def table_of(paths, out):
+    assert main(["learning-curves", *map(str, paths), "--out", str(out)]) == 0
+    return out
+
+
+def test_runs_are_grouped_by_name_in_order_of_sight_and_seeds_ascend(methods_paths):
+    methods = read_methods(methods_paths)
+    assert [(one.name, list(one.rows_by_seed)) for one in methods] == [
+        ("vine", [1, 2, 3, 4, 5]),
+        ("ppo", [1, 2, 3]),
+        ("grpo", [7]),
+    ]
+    assert [row.pass_at_1 for row in methods[0].at(12)] == [0.75, 0.625, 0.5, 0.875, 1.0]
+
+
+def test_a_curve_is_the_iqm_over_seeds_and_of_one_seed_that_run(methods_paths):
+    vine, ppo, grpo = map(method_curve, read_methods(methods_paths))
+    assert [point.pass_at_1 for point in vine] == [0.25, 0.5, 0.5, 0.75]
+    assert (vine[0].low, vine[0].high) == (0.25, 0.25)  # the same of all seeds
+    assert vine[-1].low < 0.75 < vine[-1].high
+    assert ppo[-1].pass_at_1 == pytest.approx((0.625 + 0.75 + 0.25) / 3)
+    single = read_methods(methods_paths[-1:])[0].rows_by_seed[7]
+    assert grpo == single
+    assert all(point.low < point.high for point in single)  # over problems
+
+
+def test_costs_are_means_over_seeds_and_unknown_where_one_is(methods_paths):
+    slow = methods_paths[5] / "metrics.jsonl"
+    rows = [json.loads(line) for line in slow.read_text().splitlines()]
+    rows = [row | {"time/elapsed_s": 4 * row["time/elapsed_s"]} for row in rows]
+    del rows[7]["time/elapsed_s"]
+    slow.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    curve = method_curve(read_methods(methods_paths[5:8])[0])
+    assert [point.elapsed_s for point in curve] == [0, (4 + 1 + 1) * 40 / 3, None, 240]
+    assert [point.tokens_sampled for point in curve] == [0, 192_000, 384_000, 576_000]
+
+
+def test_iterations_that_a_running_seed_has_not_reached_are_left_out_and_named(
+    methods_paths, tmp_path
+):
+    (methods_paths[0] / "evaluations" / "iter_000012.json").unlink()
+    method = read_methods(methods_paths[:5])[0]
+    assert (method.iterations, method.left_out) == ([0, 4, 8], [12])
+    out = table_of(methods_paths, tmp_path / "out")
+    note = (out / "summary.md").read_text()
+    assert "vine: not all seeds were evaluated at 12; left out." in note
+    assert "unequal budgets" in note
+
+
+def test_runs_of_one_name_may_differ_in_their_seed_alone(methods_paths, capsys):
+    first, second = methods_paths[:2]
+    edit_config(second, credit={"kind": "vine", "num_continuations": 9})
+    assert refusal(capsys, first, second) == (
+        f"{first} and {second} are both named vine, but credit.num_continuations is missing in the "
+        "one and 9 in the other; only the seed may differ"
+    )
+
+
+def test_a_seed_given_twice_is_refused(methods_paths, tmp_path, capsys):
+    shutil.copytree(methods_paths[0], tmp_path / "copy")
+    assert refusal(capsys, methods_paths[0], tmp_path / "copy") == (
+        f"{methods_paths[0]} and {tmp_path}/copy are both seed 3 of vine"
+    )
+    edit_config(tmp_path / "copy", seed=None)
+    assert refusal(capsys, tmp_path / "copy") == f"{tmp_path}/copy: config.json has no seed"
+
+
+def test_seeds_without_a_common_evaluation_are_refused(methods_paths, capsys):
+    for iteration in (0, 4):
+        (methods_paths[0] / "evaluations" / f"iter_{iteration:06d}.json").unlink()
+    for iteration in (8, 12):
+        (methods_paths[1] / "evaluations" / f"iter_{iteration:06d}.json").unlink()
+    assert refusal(capsys, *methods_paths[:2]) == (
+        "vine: its seeds were evaluated at no common iteration"
+    )
+
+
+def test_a_table_stands_beside_runs_of_other_methods_only(methods_paths, tmp_path, capsys):
+    out = table_of(methods_paths[:5], tmp_path / "out")
+    mixed = read_methods([out, *methods_paths[5:]])
+    assert mixed == read_methods(methods_paths)
+    capsys.readouterr()
+    for paths in ([out, methods_paths[0]], [methods_paths[0], out]):
+        assert refusal(capsys, *paths) == (
+            f"{paths[1]} holds vine, which stands in another table or run too; give either its "
+            "table or its run directories"
+        )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("method,", "name,", "{table} has no column method"),
+        (",0.25,", ",high,", "{table}, line 2: pass@1 must be a number, got 'high'"),
+        (",0.25,", ",nan,", "{table}, line 2: pass@1 must be a number, got 'nan'"),
+        (",7,0,", ",seven,0,", "{table}, line 2: seed must be a whole number, got 'seven'"),
+        (",0.25,", ",,", "{table}, line 2: pass@1 must be a number, got ''"),
+    ],
+)
+def test_a_damaged_table_is_one_clear_line(methods_paths, tmp_path, capsys, old, new, message):
+    table = table_of(methods_paths[-1:], tmp_path / "out") / "learning_curves.csv"
+    capsys.readouterr()
+    table.write_text(table.read_text().replace(old, new, 1))
+    assert refusal(capsys, table.parent) == message.format(table=table)
+
+
+def test_an_empty_table_is_one_clear_line(methods_paths, tmp_path, capsys):
+    table = table_of(methods_paths[-1:], tmp_path / "out") / "learning_curves.csv"
+    capsys.readouterr()
+    table.write_text(table.read_text().splitlines()[0] + "\n")
+    assert refusal(capsys, table.parent) == f"{table} holds no row"
+    table.write_bytes(b"\xff\xfe")
+    assert refusal(capsys, table.parent).startswith(f"{table} is no CSV file: ")
+
+
+def test_the_area_under_the_curve_by_hand():
+    assert area_under_curve([0, 2, 6], [0.0, 0.5, 1.0]) == (2 * 0.25 + 4 * 0.75) / 6
+    assert area_under_curve([0, 1, 2, 3], [0.0, 1.0, 1.0, 0.0]) == 2 / 3
+    assert area_under_curve([5], [0.3]) == 0.3
+
+
+def test_the_summary_by_hand(methods_paths):
+    vine, ppo, grpo = summarize(read_methods(methods_paths))
+    assert (vine.start.value, vine.end.value) == (0.25, 0.75)
+    # 4 iterations each at means of 0.375, 0.5 and (0.5 + end)/2: the median seed ends at 0.75.
+    assert vine.area.value == pytest.approx((0.375 + 0.5 + 0.625) / 3)
+    assert (vine.difference, vine.improvement) == (None, None)
+    assert ppo.difference.value == pytest.approx(1.625 / 3 - 0.75)
+    assert ppo.difference.low < ppo.difference.value < ppo.difference.high
+    # Of 15 pairs with (0.5, 0.625, 0.75, 0.875, 1): 0.625 wins 1.5, 0.75 wins 2.5, 0.25 none.
+    assert ppo.improvement.value == pytest.approx(4 / 15)
+    assert (grpo.difference.value, grpo.difference.low) == (-0.25, None)
+    assert (grpo.area.low, grpo.improvement.value) == (None, 0.1)
+    assert (ppo.elapsed_s, ppo.tokens_sampled) == (120, 576_000)
+
+
+def test_both_summaries_say_the_same(methods_paths, tmp_path):
+    out = table_of(methods_paths, tmp_path / "out")
+    rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
+    assert [(row["method"], row["seeds"], row["interval_over"]) for row in rows] == [
+        ("vine", "1 2 3 4 5", "seeds"),
+        ("ppo", "1 2 3", "seeds"),
+        ("grpo", "7", "problems"),
+    ]
+    lines = (out / "summary.md").read_text().splitlines()
+    assert len({line.count("|") for line in lines[:5]}) == 1
+    low, high = (float(rows[0][f"end_pass@1_{end}"]) for end in ("low", "high"))
+    assert lines[2].startswith("| vine | 5 | 12 | 0.250 (0.250 to 0.250) | ")
+    assert lines[2].endswith(
+        f"| 0.750 ({low:.3f} to {high:.3f}) | 0.500 "
+        f"({float(rows[0]['area_low']):.3f} to {float(rows[0]['area_high']):.3f}) "
+        "| 120 s | 576,000 | – | – |"
+    )
+    assert lines[4].endswith("| 120 s | 576,000 | -0.250 | 0.10 |")
+    assert "One seed only: grpo." in lines[-2]
+    assert lines[-1] == "- 100 test problems, 4 sample(s) each."
+
+
+def test_evaluations_on_other_problems_are_pointed_out(methods_paths, tmp_path):
+    run_dir = RunDir(methods_paths[-1])
+    run_dir.write_evaluation(8, run_dir.read_evaluation(8) | {"num_problems": 50})
+    out = table_of(methods_paths, tmp_path / "out")
+    assert "differ in test problems" in (out / "summary.md").read_text()

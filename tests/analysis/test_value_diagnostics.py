@@ -1,0 +1,173 @@
+"""Value diagnostics: means and explained variance by hand, the table that redraws, and damage."""
+
+import csv
+import math
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from analysis import figures
+from analysis.__main__ import main
+from analysis.reading import diagnostics_iterations, read_value_diagnostics
+from analysis.value_diagnostics import bin_rows, draw_run
+
+FILES = ("value_diagnostics.png", "value_diagnostics.svg", "value_diagnostics.csv")
+SCHEMA = pa.schema(
+    {
+        "axis": pa.string(),
+        "bin": pa.int32(),
+        "is_correct": pa.bool_(),
+        "count": pa.int32(),
+        "values": pa.list_(pa.float32()),
+        "returns": pa.list_(pa.float32()),
+        "advantages": pa.list_(pa.float32()),
+        "explained_variance": pa.float32(),
+    }
+)
+
+
+def make_row(axis, index, is_correct, values):
+    reward = float(is_correct)
+    return {
+        "axis": axis,
+        "bin": index,
+        "is_correct": is_correct,
+        "count": len(values),
+        "values": values,
+        "returns": [reward] * len(values),
+        "advantages": [reward - value for value in values],
+        "explained_variance": None,
+    }
+
+
+def write_diagnostics(path, iteration, rows):
+    folder = path / "value_diagnostics"
+    folder.mkdir(exist_ok=True)
+    table = folder / f"iter_{iteration:06d}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), table)
+    return table
+
+
+@pytest.fixture
+def critic_path(run_path):
+    """A critic that knows more later in the response and at later iterations; five tables."""
+    for iteration in (0, 4, 8, 12, 16):
+        rows = []
+        for index in range(20):
+            sure = index / 20 * iteration / 16
+            rows.append(make_row("percentile", index, True, [0.5 + sure / 2] * 3))
+            rows.append(make_row("percentile", index, False, [0.5 - sure / 2]))
+            rows.append(make_row("position", index, True, [9.0]))  # another axis: never in sight
+        write_diagnostics(run_path, iteration, rows)
+    return run_path
+
+
+def test_the_first_middle_and_last_iterations_by_hand(critic_path):
+    rows = bin_rows(critic_path)
+    assert sorted({row.iteration for row in rows}) == [0, 8, 16]
+    assert len(rows) == 3 * 20 * 3
+    every, correct, incorrect = (
+        row for row in rows if (row.iteration, row.bin) == (16, 10)
+    )  # sure is 0.5: three values of 0.75 and a return of 1, one of 0.25 and a return of 0
+    assert (every.num_tokens, correct.num_tokens, incorrect.num_tokens) == (4, 3, 1)
+    assert (correct.value_mean, correct.return_mean, correct.advantage_mean) == (0.75, 1, 0.25)
+    assert (incorrect.value_mean, incorrect.advantage_mean) == (0.25, -0.25)
+    assert (every.value_mean, every.advantage_mean) == ((3 * 0.75 + 0.25) / 4, 0.125)
+    # Errors 0.25 (three times) and −0.25 have a variance of 3/64, the returns one of 3/16.
+    assert every.explained_variance == 0.75
+    assert (correct.explained_variance, incorrect.explained_variance) == (None, None)
+
+
+def test_tokens_without_a_finite_value_and_empty_bins_are_left_out(run_path):
+    values = [0.5, float("nan"), 0.25, None]
+    row = make_row("percentile", 3, True, [0.5] * 4) | {"values": values}
+    write_diagnostics(run_path, 4, [row, make_row("percentile", 4, False, [])])
+    by_bin = {(row.bin, row.group): row for row in bin_rows(run_path)}
+    assert (by_bin[3, "all"].num_tokens, by_bin[3, "all"].value_mean) == (2, 0.375)
+    assert (by_bin[4, "all"].num_tokens, by_bin[4, "all"].value_mean) == (0, None)
+    assert by_bin[3, "incorrect"].advantage_mean is None
+    assert main(["value-diagnostics", str(run_path)]) == 0
+
+
+def test_the_figure_shows_the_numbers_of_the_table(critic_path):
+    with figures.panels(1, 3) as (_, axes):
+        draw_run(axes, bin_rows(critic_path))
+        values, advantages, explained = ([*axis.get_lines()] for axis in axes)
+        assert [line.get_label() for line in values] == [
+            f"iteration {iteration}, {group}"
+            for iteration in (0, 8, 16)
+            for group in ("correct", "incorrect")
+        ]
+        assert list(values[4].get_xdata()) == [2.5 + 5 * index for index in range(20)]
+        expected = [0.5 + index / 40 for index in range(20)]
+        assert list(values[4].get_ydata()) == pytest.approx(expected)
+        assert list(advantages[5].get_ydata()) == pytest.approx([v - 1 for v in expected])
+        # Errors and returns are lines in each other: (1 − sure)/2 of the returns' spread... is left.
+        last = explained[2].get_ydata()
+        assert list(last) == pytest.approx([1 - (1 - index / 20) ** 2 for index in range(20)])
+
+
+def test_the_table_alone_gives_the_same_files(critic_path, tmp_path, capsys):
+    def files(path, out):
+        assert main(["value-diagnostics", str(path), "--out", str(out)]) == 0
+        assert capsys.readouterr().out.split() == [str(out / name) for name in FILES]
+        return {name: (out / name).read_bytes() for name in FILES}
+
+    first = files(critic_path, tmp_path / "out")
+    assert files(tmp_path / "out", tmp_path / "again") == first
+    rows = list(csv.DictReader(first["value_diagnostics.csv"].decode().splitlines()))
+    assert (rows[0]["name"], rows[0]["seed"], rows[0]["explained_variance"]) == ("vine", "0", "0.0")
+    assert all(math.isfinite(float(row["value_mean"])) for row in rows)
+
+
+def lack_column(path):
+    table = path / "value_diagnostics" / "iter_000016.parquet"
+    pq.write_table(pq.read_table(table).drop_columns("returns"), table)
+
+
+def lose_numbers(path):
+    rows = [make_row("percentile", 0, True, [0.5]), make_row("percentile", 1, True, [0.5, 1.0])]
+    write_diagnostics(path, 16, [rows[0], rows[1] | {"advantages": [0.5]}])
+
+
+def cut_off(path):
+    table = path / "value_diagnostics" / "iter_000016.parquet"
+    table.write_bytes(table.read_bytes()[:50])
+
+
+def empty(path):
+    write_diagnostics(path, 16, [])
+
+
+def remove_all(path):
+    for table in (path / "value_diagnostics").iterdir():
+        table.unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lack_column, "{table} has no column returns"),
+        (lose_numbers, "{table}, row 2: advantages must hold `count` numbers"),
+        (cut_off, "{table} is no complete parquet file: "),
+        (empty, "{table} holds no row"),
+        (remove_all, "{path} has no value_diagnostics/ (only runs with a critic write them)"),
+    ],
+)
+def test_damage_is_one_clear_line(critic_path, capsys, damage, message):
+    damage(critic_path)
+    assert main(["value-diagnostics", str(critic_path)]) == 2
+    error = capsys.readouterr().err
+    table = critic_path / "value_diagnostics" / "iter_000016.parquet"
+    assert error.startswith("error: " + message.format(path=critic_path, table=table))
+    assert error.count("\n") == 1
+
+
+def test_a_missing_table_and_a_run_without_a_critic_are_one_clear_line(critic_path, capsys):
+    assert diagnostics_iterations(critic_path) == [0, 4, 8, 12, 16]
+    with pytest.raises(Exception, match="cannot read .*iter_000005.parquet: No such file"):
+        read_value_diagnostics(critic_path, 5, "percentile")
+    (critic_path / "config.json").unlink()
+    assert main(["value-diagnostics", str(critic_path)]) == 2
+    assert capsys.readouterr().err == f"error: {critic_path} holds no run (no config.json)\n"

@@ -1,0 +1,209 @@
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trajectories import terminal, trajectory
+
+from vineppo.config.schema import GaeCredit, GrpoCredit, LinesSegmenter
+from vineppo.credit import token_advantages
+from vineppo.credit.gae import (
+    critic_returns,
+    gae,
+    length_adaptive_lambda,
+    reward_to_go,
+    segmental_lambdas,
+)
+from vineppo.credit.steps import step_means
+from vineppo.credit.vine import vine_advantages
+
+SEGMENTER = LinesSegmenter("lines")
+PLAIN = GaeCredit(
+    kind="gae",
+    segmenter=SEGMENTER,
+    gamma=1.0,
+    policy_lambda=1.0,
+    length_adaptive_alpha=None,
+    critic_lambda=1.0,
+    level="token",
+    segment_max_prob=None,
+)
+FRACTION = st.floats(0, 1)
+
+
+@st.composite
+def responses(draw):
+    """A response in steps, rewards on any token, a value before each, probabilities below 1."""
+    lengths_S = draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+    size = sum(lengths_S)
+    numbers = st.lists(st.floats(-2, 2), min_size=size, max_size=size)
+    logprobs = st.lists(st.floats(-5, -0.001), min_size=size, max_size=size)
+    return trajectory(draw(numbers), draw(numbers), lengths_S=lengths_S, logprobs_T=draw(logprobs))
+
+
+def advantages(config, response):
+    return token_advantages(config, [response])[0]
+
+
+def test_by_hand():
+    """δ_2 = 1 − 0.8 = 0.2; δ_1 = 0.5·0.8 − 0.6 = −0.2; δ_0 = −0.1 + 0.5·0.6 − 0.4 = −0.2.
+
+    With γ = 0.5 and λ = 0.5 (γλ = 0.25): A_2 = 0.2, A_1 = −0.2 + 0.25·0.2 = −0.15,
+    A_0 = −0.2 − 0.25·0.15 = −0.2375.
+    """
+    response = trajectory([-0.1, 0.0, 1.0], [0.4, 0.6, 0.8])
+    config = replace(PLAIN, gamma=0.5, policy_lambda=0.5, critic_lambda=0.0)
+    assert advantages(config, response) == pytest.approx([-0.2375, -0.15, 0.2])
+    # λ = 0 for the critic: r_t + γ V_{t+1}.
+    assert critic_returns(config, response) == pytest.approx([-0.1 + 0.3, 0.4, 1.0])
+
+
+def test_docstring_examples():
+    response = trajectory([0.0, 1.0], [0.5, 0.25])
+    assert gae([0.0, 1.0], [0.5, 0.25], 1.0, [0.5, 0.5]) == [0.125, 0.75]
+    assert critic_returns(replace(PLAIN, critic_lambda=0.5), response) == [0.625, 1.0]
+    assert reward_to_go([-0.1, 0.0, 1.0], 0.5) == pytest.approx([0.15, 0.5, 1.0])
+    assert length_adaptive_lambda(0.05, 100) == pytest.approx(0.8)
+    probabilities = [math.log(p) for p in (0.9, 0.1, 0.8)]
+    assert segmental_lambdas(probabilities, 0.5, 0.2) == [0.5, 1.0, 1.0]
+
+
+@given(responses(), FRACTION)
+def test_lambda_one_is_the_return_less_the_value(response, gamma):
+    found = advantages(replace(PLAIN, gamma=gamma), response)
+    returns_T = reward_to_go(response.rewards_T, gamma)
+    assert found == pytest.approx(
+        [r - v for r, v in zip(returns_T, response.critic_values_T, strict=True)], abs=1e-9
+    )
+
+
+def test_lambda_one_with_a_terminal_reward_is_reward_minus_value():
+    values = [0.3, 0.9, 0.1, 0.5]
+    found = advantages(PLAIN, trajectory(terminal(1.0, 4), values))
+    assert found == pytest.approx([1 - v for v in values])
+
+
+@given(responses(), FRACTION)
+def test_lambda_zero_is_the_one_step_error(response, gamma):
+    values = [*response.critic_values_T, 0.0]
+    errors = [r + gamma * values[t + 1] - values[t] for t, r in enumerate(response.rewards_T)]
+    found = advantages(replace(PLAIN, gamma=gamma, policy_lambda=0.0), response)
+    assert found == pytest.approx(errors)
+
+
+@given(responses(), FRACTION, FRACTION)
+def test_gae_is_the_discounted_sum_of_errors(response, gamma, lambda_):
+    size = len(response.rewards_T)
+    errors = gae(response.rewards_T, response.critic_values_T, gamma, [0.0] * size)
+    sums = [
+        sum((gamma * lambda_) ** (u - t) * errors[u] for u in range(t, size)) for t in range(size)
+    ]
+    found = advantages(replace(PLAIN, gamma=gamma, policy_lambda=lambda_), response)
+    assert found == pytest.approx(sums, abs=1e-9)
+
+
+@given(responses(), FRACTION, FRACTION)
+def test_targets_are_advantages_plus_values_at_the_critics_lambda(response, gamma, lambda_):
+    same = replace(PLAIN, gamma=gamma, policy_lambda=lambda_, critic_lambda=lambda_)
+    decoupled = replace(same, policy_lambda=0.3)
+    expected = [
+        a + v for a, v in zip(advantages(same, response), response.critic_values_T, strict=True)
+    ]
+    assert critic_returns(same, response) == pytest.approx(expected)
+    assert critic_returns(decoupled, response) == critic_returns(same, response)
+
+
+@given(responses())
+def test_a_measured_critic_learns_the_undiscounted_reward_to_go(response):
+    found = critic_returns(GrpoCredit("grpo", SEGMENTER, True), response)
+    sums = [sum(response.rewards_T[t:]) for t in range(len(response.rewards_T))]
+    assert found == pytest.approx(sums, abs=1e-9)
+    assert critic_returns(PLAIN, response) == pytest.approx(sums, abs=1e-9)
+
+
+@given(responses())
+def test_step_level_at_lambda_zero_is_the_vine_advantage_of_the_values_at_step_starts(response):
+    config = replace(PLAIN, policy_lambda=0.0, level="step")
+    values_S = [response.critic_values_T[span.start] for span in response.spans_S]
+    # Rewards within steps are the only difference to vine, which knows the terminal one alone.
+    response = replace(response, rewards_T=tuple(terminal(0.7, len(response.rewards_T))))
+    found = step_means(advantages(config, response), response.spans_S)
+    assert found == pytest.approx(vine_advantages(values_S, 0.7), abs=1e-9)
+
+
+@given(responses(), FRACTION)
+def test_step_level_is_lambda_one_within_steps_at_their_first_tokens(response, lambda_):
+    starts = {span.start for span in response.spans_S}
+    size = len(response.rewards_T)
+    lambdas_T = [lambda_ if t + 1 in starts else 1.0 for t in range(size)]
+    tokens = gae(response.rewards_T, response.critic_values_T, 1.0, lambdas_T)
+    found = advantages(replace(PLAIN, policy_lambda=lambda_, level="step"), response)
+    for span in response.spans_S:
+        expected = [tokens[span.start]] * (span.end - span.start)
+        assert found[span.start : span.end] == pytest.approx(expected, abs=1e-9)
+
+
+@given(responses(), FRACTION)
+def test_steps_of_one_token_are_tokens(response, lambda_):
+    size = len(response.rewards_T)
+    response = trajectory(response.rewards_T, response.critic_values_T, lengths_S=[1] * size)
+    token = replace(PLAIN, gamma=0.9, policy_lambda=lambda_, critic_lambda=lambda_)
+    step = replace(token, level="step")
+    assert advantages(step, response) == pytest.approx(advantages(token, response), abs=1e-9)
+    targets = critic_returns(token, response)
+    assert critic_returns(step, response) == pytest.approx(targets, abs=1e-9)
+
+
+def test_step_level_discounts_between_steps_only():
+    """Steps of 2 and 1 tokens, rewards 0.2, 0.1 | 1, values 0.4 and 0.8 at their starts, γ = 0.5.
+
+    A_1 = 1 − 0.8 = 0.2; A_0 = 0.3 + 0.5·0.8 − 0.4 + 0.5·0.5·0.2 = 0.35 (λ = 0.5). The critic's
+    targets at λ = 1: 1, then 0.1 + 0.5·1 = 0.6 and 0.2 + 0.6 = 0.8, undiscounted within the step.
+    """
+    response = trajectory([0.2, 0.1, 1.0], [0.4, 99.0, 0.8], lengths_S=[2, 1])
+    config = replace(PLAIN, gamma=0.5, policy_lambda=0.5, level="step")
+    assert advantages(config, response) == pytest.approx([0.35, 0.35, 0.2])
+    assert critic_returns(config, response) == pytest.approx([0.8, 0.6, 1.0])
+
+
+def test_length_adaptive_lambda_at_its_corners():
+    assert length_adaptive_lambda(0.05, 20) == 0.0  # alpha · length = 1
+    assert length_adaptive_lambda(0.05, 3) == 0.0
+    assert length_adaptive_lambda(1e300, 10**6) < 1.0
+
+
+def test_length_adaptive_lambda_is_used_per_response():
+    """α = 0.5: λ = 0 for 2 tokens, 1 − 1/2 = 0.5 for 4. Level "step": 4 steps of the latter."""
+    config = replace(PLAIN, policy_lambda=None, length_adaptive_alpha=0.5)
+    short, long = trajectory(terminal(1.0, 2), [0.0] * 2), trajectory(terminal(1.0, 4), [0.0] * 4)
+    assert token_advantages(config, [short, long]) == [[0.0, 1.0], [0.125, 0.25, 0.5, 1.0]]
+    in_steps = trajectory(terminal(1.0, 8), [0.0] * 8, lengths_S=[2] * 4)
+    found = advantages(replace(config, level="step"), in_steps)
+    assert step_means(found, in_steps.spans_S) == [0.125, 0.25, 0.5, 1.0]
+
+
+@given(responses(), FRACTION)
+def test_segmental_between_plain_gae_and_lambda_one(response, lambda_):
+    plain = replace(PLAIN, policy_lambda=lambda_)
+    everywhere = replace(plain, segment_max_prob=1.0)  # every probability is below 1
+    nowhere = replace(plain, segment_max_prob=0.0)
+    assert advantages(everywhere, response) == advantages(plain, response)
+    assert advantages(nowhere, response) == advantages(PLAIN, response)
+
+
+def test_segmental_by_hand():
+    """Probabilities 0.1, 0.9, 0.1, 0.25 and threshold 0.2: only token 2 starts a segment.
+
+    With zero values, reward 1 and λ = 0.5 the advantage halves where it is carried from 2 to 1.
+    """
+    logprobs_T = [math.log(0.1), math.log(0.9), math.log(0.1), math.log(0.25)]
+    response = trajectory(terminal(1.0, 4), [0.0] * 4, logprobs_T=logprobs_T)
+    config = replace(PLAIN, policy_lambda=0.5, segment_max_prob=0.2)
+    assert advantages(config, response) == [0.5, 0.5, 1.0, 1.0]
+
+
+def test_missing_values_are_refused():
+    for call in (advantages, critic_returns):
+        with pytest.raises(AssertionError, match="values of a critic"):
+            call(PLAIN, trajectory([1.0]))

@@ -1,0 +1,108 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trajectories import terminal, trajectory
+
+from vineppo.config.schema import (
+    GrpoCredit,
+    LinesSegmenter,
+    ReinforcePlusPlusBaselineCredit,
+    ReinforcePlusPlusCredit,
+    RemaxCredit,
+    RlooCredit,
+)
+from vineppo.credit import token_advantages
+from vineppo.credit.grpo import grpo_advantages
+from vineppo.credit.rloo import rloo_advantages
+
+SEGMENTER = LinesSegmenter("lines")
+GRPO = GrpoCredit("grpo", SEGMENTER, normalize_std=True)
+DR_GRPO = GrpoCredit("grpo", SEGMENTER, normalize_std=False)
+RLOO = RlooCredit("rloo", SEGMENTER)
+BASELINE = ReinforcePlusPlusBaselineCredit("reinforce_plus_plus_baseline", SEGMENTER)
+REMAX = RemaxCredit("remax", SEGMENTER)
+GROUP_ESTIMATORS = [GRPO, DR_GRPO, RLOO, BASELINE]
+
+RETURNS = st.lists(st.floats(-5, 5), min_size=2, max_size=9)
+
+
+def group(returns_G):
+    """Rollouts of 1, 2, … tokens."""
+    return [trajectory(terminal(r, i + 1)) for i, r in enumerate(returns_G)]
+
+
+def test_docstring_examples():
+    assert grpo_advantages([1.0, 0.0, 0.0, 0.0], False) == [0.75, -0.25, -0.25, -0.25]
+    # Σ (R − mean)² = 0.5625 + 3·0.0625 = 0.75; the sample's std is √(0.75/3) = 0.5.
+    assert grpo_advantages([1.0, 0.0, 0.0, 0.0], True) == pytest.approx(
+        [0.75 / 0.500001, *[-0.25 / 0.500001] * 3]
+    )
+    # Each less the mean of the other two: 1 − 0.25, 0 − 0.75, 0.5 − 0.5.
+    assert rloo_advantages([1.0, 0.0, 0.5]) == [0.75, -0.75, 0.0]
+    config = ReinforcePlusPlusCredit("reinforce_plus_plus", SEGMENTER, gamma=0.5)
+    to_go = token_advantages(config, [trajectory([-0.1, 0.0, 1.0])])
+    assert to_go[0] == pytest.approx([0.15, 0.5, 1.0])
+    right, wrong = (trajectory(terminal(r, 2), greedy_reward=1.0) for r in (1.0, 0.0))
+    assert token_advantages(REMAX, [right, wrong]) == [[0.0, 0.0], [-1.0, -1.0]]
+
+
+@pytest.mark.parametrize("config", GROUP_ESTIMATORS, ids=repr)
+def test_one_advantage_on_all_tokens_of_the_summed_reward(config):
+    found = token_advantages(config, [trajectory([0.25, 0.75]), trajectory([0.0, 0.0, 0.0])])
+    expected = token_advantages(config, [trajectory([1.0]), trajectory([0.0])])
+    assert found == [expected[0] * 2, expected[1] * 3]
+    assert expected[0][0] > 0 > expected[1][0]
+
+
+@given(RETURNS)
+def test_rloo_is_the_centered_return_times_g_over_g_minus_1(returns_G):
+    size, mean = len(returns_G), sum(returns_G) / len(returns_G)
+    scaled = [size / (size - 1) * (r - mean) for r in returns_G]
+    assert rloo_advantages(returns_G) == pytest.approx(scaled, abs=1e-9)
+
+
+@given(RETURNS)
+def test_rloo_leaves_one_out(returns_G):
+    for i, found in enumerate(rloo_advantages(returns_G)):
+        others = returns_G[:i] + returns_G[i + 1 :]
+        assert found == pytest.approx(returns_G[i] - sum(others) / len(others), abs=1e-9)
+
+
+@given(RETURNS)
+def test_the_group_baseline_is_grpo_without_its_deviation(returns_G):
+    rollouts = group(returns_G)
+    assert token_advantages(BASELINE, rollouts) == token_advantages(DR_GRPO, rollouts)
+
+
+@pytest.mark.parametrize("config", GROUP_ESTIMATORS, ids=repr)
+@given(returns_G=RETURNS, data=st.data())
+def test_permuting_the_group_permutes_the_advantages_and_their_sum_is_0(config, returns_G, data):
+    order = data.draw(st.permutations(range(len(returns_G))))
+    rollouts = group(returns_G)
+    found = token_advantages(config, rollouts)
+    permuted = token_advantages(config, [rollouts[i] for i in order])
+    assert permuted == [found[i] for i in order]
+    assert sum(advantages_T[0] for advantages_T in found) == pytest.approx(0.0, abs=1e-9)
+
+
+@given(RETURNS.filter(lambda returns: max(returns) - min(returns) > 0.1))
+def test_normalised_advantages_have_the_samples_deviation_1(returns_G):
+    advantages = grpo_advantages(returns_G, True)
+    assert sum(a**2 for a in advantages) / (len(advantages) - 1) == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("config", GROUP_ESTIMATORS, ids=repr)
+@pytest.mark.parametrize("reward", [0.1, 1 / 3, 0.7])
+def test_equal_returns_give_exactly_0(config, reward):
+    assert token_advantages(config, [trajectory([reward])] * 3) == [[0.0]] * 3
+
+
+@pytest.mark.parametrize("config", GROUP_ESTIMATORS, ids=repr)
+def test_a_group_of_one_is_refused(config):
+    with pytest.raises(ValueError, match="at least 2 rollouts, got 1"):
+        token_advantages(config, [trajectory([1.0])])
+
+
+def test_remax_needs_the_greedy_reward():
+    with pytest.raises(AssertionError, match="greedy"):
+        token_advantages(REMAX, [trajectory([1.0])])

@@ -1,0 +1,138 @@
+"""Generalised advantage estimation over a critic's values (Schulman et al. 2016, arXiv:1506.02438).
+
+Everything here is plain lists over the tokens, or steps, of one response: padding cannot enter.
+`values_T[t]` is the value of the state before token t; after the last token it is 0.
+"""
+
+import math
+from collections.abc import Sequence
+
+from vineppo.config.schema import CreditConfig, GaeCredit
+from vineppo.credit.steps import broadcast, step_sums
+from vineppo.types import Trajectory
+
+
+def gae(
+    rewards_T: Sequence[float],
+    values_T: Sequence[float],
+    gamma: float,
+    lambdas_T: Sequence[float],
+) -> list[float]:
+    """A_t = δ_t + γ λ_t A_{t+1},  δ_t = r_t + γ V_{t+1} − V_t  (arXiv:1506.02438, eq. 16).
+
+    One λ a token: `lambdas_T[t]` carries A_{t+1} back to t, so the last one is without effect.
+    Rewards [0, 1], values [0.5, 0.25], γ = 1, λ = 0.5: A_1 = 0.75, A_0 = −0.25 + 0.5·0.75 = 0.125.
+    """
+    return _gae(rewards_T, values_T, [gamma] * len(rewards_T), lambdas_T)
+
+
+def reward_to_go(rewards_T: Sequence[float], gamma: float) -> list[float]:
+    """G_t = r_t + γ G_{t+1}. Rewards [−0.1, 0, 1], γ = 0.5 → [0.15, 0.5, 1]."""
+    returns_T: list[float] = []
+    following = 0.0
+    for reward in reversed(rewards_T):
+        following = reward + gamma * following
+        returns_T.append(following)
+    return returns_T[::-1]
+
+
+def length_adaptive_lambda(alpha: float, length: int) -> float:
+    """λ = 1 − 1/(alpha · length), clamped into [0, 1) (VAPO, arXiv:2504.05118, section 4.2).
+
+    The weights of the δ that enter an advantage then sum to about 1/(1 − λ) = alpha · length: a
+    fixed part of the response. `length_adaptive_lambda(0.05, 100) = 0.8`.
+    """
+    below_one = math.nextafter(1.0, 0.0)
+    return min(max(1.0 - 1.0 / (alpha * length), 0.0), below_one)
+
+
+def segmental_lambdas(
+    logprobs_T: Sequence[float], lambda_: float, segment_max_prob: float
+) -> list[float]:
+    """λ_t = λ where token t + 1 starts a segment, 1 elsewhere (SAE, arXiv:2601.07320).
+
+    A segment starts with a token that was sampled with probability < `segment_max_prob`. With
+    probabilities [0.9, 0.1, 0.8], λ = 0.5, threshold 0.2 → [0.5, 1, 1].
+    """
+    lambdas_T = [
+        lambda_ if math.exp(logprob) < segment_max_prob else 1.0 for logprob in logprobs_T[1:]
+    ]
+    return [*lambdas_T, 1.0]
+
+
+def gae_credit(config: GaeCredit, trajectories_G: Sequence[Trajectory]) -> list[list[float]]:
+    """The policy's advantages of every rollout, by tokens or by steps.
+
+    Level "step": rewards are summed within steps, only the values at step starts are used, γ and λ
+    apply once a step, and every token has its step's advantage; the length of a length-adaptive λ
+    is then counted in steps as well, because it is steps that λ runs over.
+    """
+    return [_policy_advantages(config, trajectory) for trajectory in trajectories_G]
+
+
+def critic_returns(config: CreditConfig, trajectory: Trajectory) -> list[float]:
+    """The critic's targets, one a token: A^GAE(critic_lambda) + V before any whitening.
+
+    A λ of its own is VC-PPO's decoupled GAE (arXiv:2503.01491); critic_lambda = 1 gives the reward
+    to go. Always over tokens; where γ is per step it discounts between steps, so that the values at
+    step starts are those that step-level advantages take. A critic beside another estimator is only
+    measured, and learns the undiscounted reward to go. Rewards [0, 1], values [0.5, 0.25], γ = 1,
+    λ = 0.5: advantages [0.125, 0.75], targets [0.625, 1].
+    """
+    if not isinstance(config, GaeCredit):
+        return reward_to_go(trajectory.rewards_T, 1.0)
+    values_T = _critic_values(trajectory)
+    gammas_T = [config.gamma] * len(values_T)
+    if config.level == "step":
+        starts = {span.start for span in trajectory.spans_S}
+        gammas_T = [config.gamma if t + 1 in starts else 1.0 for t in range(len(values_T))]
+    lambdas_T = [config.critic_lambda] * len(values_T)
+    advantages_T = _gae(trajectory.rewards_T, values_T, gammas_T, lambdas_T)
+    return [advantage + value for advantage, value in zip(advantages_T, values_T, strict=True)]
+
+
+def _policy_advantages(config: GaeCredit, trajectory: Trajectory) -> list[float]:
+    values_T = _critic_values(trajectory)
+    if config.level == "step":
+        assert config.segment_max_prob is None, "segments are of tokens, not of steps"
+        spans_S = trajectory.spans_S
+        values_S = [values_T[span.start] for span in spans_S]
+        lambdas_S = [_policy_lambda(config, len(spans_S))] * len(spans_S)
+        rewards_S = step_sums(trajectory.rewards_T, spans_S)
+        return broadcast(gae(rewards_S, values_S, config.gamma, lambdas_S), spans_S)
+    lambda_ = _policy_lambda(config, len(values_T))
+    lambdas_T = [lambda_] * len(values_T)
+    if config.segment_max_prob is not None:
+        lambdas_T = segmental_lambdas(trajectory.logprobs_T, lambda_, config.segment_max_prob)
+    return gae(trajectory.rewards_T, values_T, config.gamma, lambdas_T)
+
+
+def _policy_lambda(config: GaeCredit, length: int) -> float:
+    if config.length_adaptive_alpha is not None:
+        assert config.policy_lambda is None, "one λ: fixed or length-adaptive"
+        return length_adaptive_lambda(config.length_adaptive_alpha, length)
+    assert config.policy_lambda is not None, "one λ: fixed or length-adaptive"
+    return config.policy_lambda
+
+
+def _critic_values(trajectory: Trajectory) -> tuple[float, ...]:
+    assert trajectory.critic_values_T is not None, "gae needs the values of a critic"
+    return trajectory.critic_values_T
+
+
+def _gae(
+    rewards_T: Sequence[float],
+    values_T: Sequence[float],
+    gammas_T: Sequence[float],
+    lambdas_T: Sequence[float],
+) -> list[float]:
+    """The recursion of `gae`; `gammas_T[t]` discounts what comes after token t."""
+    advantages_T: list[float] = []
+    next_value = next_advantage = 0.0
+    terms_T = list(zip(rewards_T, values_T, gammas_T, lambdas_T, strict=True))
+    for reward, value, gamma, lambda_ in reversed(terms_T):
+        delta = reward + gamma * next_value - value
+        next_advantage = delta + gamma * lambda_ * next_advantage
+        next_value = value
+        advantages_T.append(next_advantage)
+    return advantages_T[::-1]

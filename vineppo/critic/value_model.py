@@ -1,0 +1,101 @@
+"""Value models as HF sequence classifiers with one label: loading, the head, saving."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vineppo.config.schema import CrossEntropy, ModelConfig, SeparateCritic
+from vineppo.critic.value_loss import ValueLoss
+from vineppo.errors import UserError
+from vineppo.models import disable_dropout, hidden_before_tokens, resolve_model_path
+from vineppo.seeds import derive_seed
+from vineppo.types import TrainBatch
+
+HEAD = "score"  # the name of the head in every decoder's *ForSequenceClassification
+
+
+class ValueOutputs(nn.Module):
+    """The head's output for the state before every response token, [B, T] and 0 elsewhere."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: TrainBatch) -> torch.Tensor:
+        hidden_NH = hidden_before_tokens(self.model.base_model, batch)
+        outputs_N = self.model.score(hidden_NH).squeeze(-1).float()
+        zeros_BT = torch.zeros(batch.token_ids_BT.shape, device=hidden_NH.device)
+        return zeros_BT.masked_scatter(batch.response_mask_BT, outputs_N)
+
+
+def load_value_model(critic: SeparateCritic, policy: ModelConfig, run_seed: int) -> Any:
+    """A classifier with one label: with its own head where it has one, else with a new one.
+
+    `path` null: the starting policy. Precision and attention are the policy's.
+
+    Raises `UserError` for a classifier of several labels and for a model that has no classifier.
+    """
+    from safetensors import SafetensorError
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    path = critic.path or policy.path
+    resolved = resolve_model_path(path)
+    try:
+        config = AutoConfig.from_pretrained(resolved)
+        has_head = (config.architectures or [""])[0].endswith("ForSequenceClassification")
+        if has_head and config.num_labels != 1:
+            raise UserError(
+                f"critic.path {path}: its head must have one label, got {config.num_labels}"
+            )
+        model, report = AutoModelForSequenceClassification.from_pretrained(
+            resolved,
+            num_labels=1,
+            dtype=getattr(torch, policy.dtype),
+            attn_implementation=policy.attention,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"critic.path {path} cannot be loaded: {reason}") from None
+    missing = sorted(key for key in report["missing_keys"] if not key.startswith(HEAD))
+    if missing or not hasattr(model, HEAD):
+        raise UserError(f"critic.path {path} lacks the weights {', '.join(missing) or HEAD}")
+    if not has_head:
+        initialise_head(model.score, run_seed)
+    disable_dropout(model)
+    return model
+
+
+def new_head(hidden_size: int, dtype: torch.dtype, run_seed: int) -> nn.Linear:
+    """A head for the policy's backbone, of the shape that classifiers have."""
+    head = nn.Linear(hidden_size, 1, bias=False, dtype=dtype)
+    initialise_head(head, run_seed)
+    return head
+
+
+@torch.no_grad()
+def initialise_head(head: nn.Linear, run_seed: int) -> None:
+    """N(0, 1/√(H + 1)), as in VinePPO's code, from a stream of its own: the same on every rank."""
+    hidden_size = head.in_features
+    generator = torch.Generator().manual_seed(derive_seed(run_seed, "critic head"))
+    weight = torch.randn(head.weight.shape, generator=generator) / math.sqrt(hidden_size + 1)
+    head.weight.copy_(weight)
+    if head.bias is not None:
+        head.bias.zero_()
+
+
+def save_value_model(model: Any, tokenizer: Any, loss: ValueLoss, directory: Path) -> None:
+    """HF format with the tokenizer; `value_range` in its config.json says how outputs are read.
+
+    [low, high]: V = low + (high − low) · sigmoid(output); null: V is the output.
+    """
+    bounds = [loss.low, loss.high] if isinstance(loss, CrossEntropy) else None
+    model.config.value_range = bounds
+    if model.config.pad_token_id is None:  # else transformers refuses batches
+        padding = tokenizer.pad_token_id
+        model.config.pad_token_id = tokenizer.eos_token_id if padding is None else padding
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)

@@ -1,0 +1,147 @@
+"""DeepSpeed around one module: an update of any number of micro-batches, weights, state."""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vineppo.config.schema import AdamConfig
+from vineppo.distributed import gather, init_distributed, num_ranks
+from vineppo.types import TrainBatch
+
+# A micro-batch's summand of the loss, and numbers to keep that add up over micro-batches.
+Summand = tuple[torch.Tensor, dict[str, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update did: the numbers of each micro-batch, and the norm before clipping."""
+
+    stats: list[dict[str, float]]
+    grad_norm: float | None  # None where the update was skipped
+
+
+class DeepSpeedModule:
+    """Forward passes, updates and the optimizer's state of a module under AdamW.
+
+    Gradients accumulate over however many micro-batches an update has; reduction, clipping and the
+    optimizer's step happen once, at its end (DeepSpeed's `managed_gradient_accumulation: false`).
+    `parameter_groups` get a learning rate each.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        parameter_groups: Sequence[Sequence[nn.Parameter]],
+        dtype: torch.dtype,
+        optimization: AdamConfig,
+    ) -> None:
+        init_distributed()
+        import deepspeed
+
+        # The shared-memory operation is compiled at its first use; gloo needs no compiler.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        self._zero_stage = optimization.zero_stage
+        self._is_plain = optimization.zero_stage == 0 and dtype == torch.float32
+        self._max_grad_norm = optimization.max_grad_norm
+        adam = torch.optim.AdamW(
+            [{"params": list(group)} for group in parameter_groups],
+            lr=optimization.learning_rate,
+            betas=(optimization.adam_beta1, optimization.adam_beta2),
+            eps=optimization.adam_eps,
+            weight_decay=optimization.weight_decay,
+        )
+        self._grad_norm: float | None = None
+        if self._is_plain:
+            adam.register_step_pre_hook(self._clip)
+        self._engine, *_ = deepspeed.initialize(
+            model=module, optimizer=adam, config=self._config(optimization, dtype)
+        )
+
+    @property
+    def device(self) -> torch.device:
+        return self._engine.device
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self._engine(*inputs)
+
+    def update(
+        self,
+        micro_batches: Sequence[TrainBatch],
+        summand: Callable[[TrainBatch], Summand],
+        learning_rates: Sequence[float],
+        is_accepted: Callable[[list[dict[str, float]]], bool],
+    ) -> Update:
+        """One optimizer step on Σ summand(micro-batch), over all ranks.
+
+        There is none unless `is_accepted` of the numbers, which every rank sees whole. A learning
+        rate of 0 leaves a parameter group as it is.
+        """
+        numbers_by_batch = []
+        for batch in micro_batches:
+            loss, numbers = summand(batch)
+            # DeepSpeed takes the mean over ranks, and the summands are to be summed.
+            self._engine.backward(loss * num_ranks(), scale_wrt_gas=False)
+            numbers_by_batch.append({name: x.detach() for name, x in numbers.items()})
+        mine = [{name: x.item() for name, x in numbers.items()} for numbers in numbers_by_batch]
+        stats = [numbers for share in gather(mine) for numbers in share]
+        if not is_accepted(stats):
+            self._discard_gradients()
+            return Update(stats, None)
+        groups = self._engine.optimizer.param_groups
+        for group, rate in zip(groups, learning_rates, strict=True):
+            group["lr"] = rate
+        self._engine.step()
+        norm = self._grad_norm if self._is_plain else self._engine.get_global_grad_norm()
+        return Update(stats, float(norm) if norm is not None else float("nan"))
+
+    def gathered(self, parameters: Sequence[nn.Parameter]) -> Any:
+        """A context in which `parameters` are whole on every rank."""
+        if self._zero_stage < 3:
+            return nullcontext()
+        import deepspeed
+
+        return deepspeed.zero.GatheredParameters(parameters)
+
+    def save_state(self, directory: Path) -> None:
+        """Weights in full precision and the optimizer's state."""
+        self._engine.save_checkpoint(str(directory), tag="state")
+
+    def load_state(self, directory: Path) -> None:
+        self._engine.load_checkpoint(str(directory), tag="state")
+
+    def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        # DeepSpeed clips an unsharded fp32 model too, but keeps the norm to itself.
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        norm = torch.nn.utils.clip_grad_norm_(parameters, self._max_grad_norm)
+        self._grad_norm = norm.item()
+
+    def _discard_gradients(self) -> None:
+        self._engine.zero_grad()
+        if self._is_plain:
+            return
+        optimizer = self._engine.optimizer
+        optimizer.zero_grad()
+        for buffers in ("averaged_gradients", "all_grad_tensors"):
+            for group in getattr(optimizer, buffers, {}):
+                getattr(optimizer, buffers)[group] = None
+        if hasattr(optimizer, "micro_step_id") and self._zero_stage < 3:
+            from deepspeed.runtime.zero.stage_1_and_2 import INITIAL_MICRO_STEP_ID
+
+            optimizer.micro_step_id = INITIAL_MICRO_STEP_ID
+
+    def _config(self, optimization: AdamConfig, dtype: torch.dtype) -> dict[str, Any]:
+        return {
+            "train_micro_batch_size_per_gpu": optimization.micro_batch_size,
+            "gradient_accumulation_steps": 1,
+            "managed_gradient_accumulation": False,
+            "gradient_clipping": 0.0 if self._is_plain else self._max_grad_norm,
+            "zero_optimization": {"stage": optimization.zero_stage},
+            "zero_allow_untested_optimizer": True,
+            "bf16": {"enabled": dtype == torch.bfloat16},
+            "steps_per_print": 2**31,
+        }

@@ -1,0 +1,81 @@
+"""How good a critic's values are, by place in the response and by outcome. Pure."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from vineppo.metrics import explained_variance
+from vineppo.types import Rollout
+
+NUM_PERCENTILE_BINS = 20
+
+
+def percentile_bin(position: int, length: int) -> int:
+    """Which of 20 equal parts of a response of `length` tokens token `position` is in.
+
+    `percentile_bin(5, 10) = 10`: the sixth of ten tokens starts the second half.
+    """
+    return position * NUM_PERCENTILE_BINS // length
+
+
+def diagnostic_rows(
+    rollouts: Sequence[Rollout],
+    values: Sequence[Sequence[float]],
+    returns: Sequence[Sequence[float]],
+    advantages: Sequence[Sequence[float]],
+) -> list[dict[str, Any]]:
+    """Values, rewards to go and raw advantages of all tokens, in bins; `tables.DIAGNOSTICS_SCHEMA`.
+
+    Axis "position" has a bin for every token position from 0, "percentile" has 20 bins of equal
+    shares of the response; each is split into correct (reward above 0.5) and incorrect rollouts.
+    Explained variance is that of both outcomes' rows together (within one the returns hardly vary),
+    null where the returns do not vary at all. Bins that nothing falls into are left out.
+    """
+    bins: dict[tuple[str, int, bool], list[tuple[float, float, float]]] = {}
+    for rollout, *columns in zip(rollouts, values, returns, advantages, strict=True):
+        is_correct, length = rollout.reward > 0.5, len(rollout.response_ids)
+        for position, token in enumerate(zip(*columns, strict=True)):
+            for axis, place in (
+                ("position", position),
+                ("percentile", percentile_bin(position, length)),
+            ):
+                bins.setdefault((axis, place, is_correct), []).append(token)
+    rows = []
+    for (axis, place, is_correct), tokens in sorted(bins.items()):
+        values_N, returns_N, advantages_N = zip(*tokens, strict=True)
+        both = [*tokens, *bins.get((axis, place, not is_correct), [])]
+        explained = explained_variance([token[0] for token in both], [token[1] for token in both])
+        rows.append(
+            {
+                "axis": axis,
+                "bin": place,
+                "is_correct": is_correct,
+                "count": len(tokens),
+                "values": values_N,
+                "returns": returns_N,
+                "advantages": advantages_N,
+                "explained_variance": None if math.isnan(explained) else explained,
+            }
+        )
+    return rows
+
+
+def histograms(rows: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, list[float]]:
+    """The rows' values and advantages by name: `value_diagnostics/values/correct/percentile_05`.
+
+    Positions are put together into 20 parts of `max_tokens`: `…/position_040` begins at 40.
+    """
+    found: dict[str, list[float]] = {}
+    width = math.ceil(max_tokens / NUM_PERCENTILE_BINS)
+    for row in rows:
+        is_position = row["axis"] == "position"
+        place = (
+            f"position_{row['bin'] // width * width:03d}"
+            if is_position
+            else f"percentile_{row['bin']:02d}"
+        )
+        outcome = "correct" if row["is_correct"] else "incorrect"
+        for quantity in ("values", "advantages"):
+            name = f"value_diagnostics/{quantity}/{outcome}/{place}"
+            found.setdefault(name, []).extend(row[quantity])
+    return found

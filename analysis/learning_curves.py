@@ -32,18 +32,24 @@ def run(paths: list[Path], out: Path) -> None:
     Each path is a run directory, or a directory whose learning_curves.csv is drawn again.
     """
     methods = read_methods(paths)
-    summaries = summarize(methods)
-    tables = [out / TABLE_NAME, out / "summary.csv", out / "summary.md"]
-    rows = [row for method in methods for of in method.rows_by_seed.values() for row in of]
-    write_table(tables[0], [dataclasses.asdict(row) for row in rows])
-    write_table(tables[1], summary_rows(summaries))
-    write_atomic(tables[2], summary_markdown(methods, summaries).encode())
+    tables = write_tables(methods, out)
     with figures.panels(1, 3) as (figure, axes):
         draw_curves(figure, axes, list(map(label, methods)), list(map(method_curve, methods)))
         figure.suptitle(CAPTION, fontsize=8)
         written = figures.save(figure, out / "learning_curves")
     for path in [*written, *tables]:
         print(path)
+
+
+def write_tables(methods: list[Method], out: Path) -> list[Path]:
+    """Writes the evaluations of every run and both summaries; returns their paths."""
+    summaries = summarize(methods)
+    rows = [row for method in methods for of in method.rows_by_seed.values() for row in of]
+    paths = [out / TABLE_NAME, out / "summary.csv", out / "summary.md"]
+    write_table(paths[0], [dataclasses.asdict(row) for row in rows])
+    write_table(paths[1], summary_rows(summaries))
+    write_atomic(paths[2], summary_markdown(methods, summaries).encode())
+    return paths
 
 
 def label(method: Method) -> str:

@@ -146,14 +146,10 @@ def read_value_diagnostics(path: Path, iteration: int, axis: str) -> list[dict[s
 
 def diagnostics_iterations(path: Path) -> list[int]:
     """The iterations with value diagnostics, ascending. Raises `UserError` where there are none."""
-    existing_run_dir(path)
-    names = [
-        file.stem.removeprefix("iter_") for file in (path / DIAGNOSTICS).glob("iter_*.parquet")
-    ]
-    numbers = sorted(int(name) for name in names if name.isdecimal())
-    if not numbers:
+    iterations = existing_run_dir(path).iterations(DIAGNOSTICS)
+    if not iterations:
         raise UserError(f"{path} has no {DIAGNOSTICS}/ (only runs with a critic write them)")
-    return numbers
+    return iterations
 
 
 def labels(runs: list[Run]) -> list[str]:

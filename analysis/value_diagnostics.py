@@ -17,6 +17,7 @@ TABLE_NAME = "value_diagnostics.csv"
 NUM_BINS = 20  # of the axis "percentile"
 LINE_OF_GROUP = {"correct": "-", "incorrect": "--"}
 ALL = "all"
+PLACES = ("first", "middle", "last")  # of the iterations shown; runs may differ in their numbers
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ def run(paths: list[Path], out: Path) -> None:
     with figures.panels(len(run_dirs), 3) as (figure, axes):
         for index, run_dir in enumerate(run_dirs):
             draw_run(axes[3 * index : 3 * index + 3], [r for r in rows if r.run_dir == run_dir])
-        figures.shared_legend(figure, axes[0])
+        # A run with fewer than three tables lacks some of the lines.
+        figures.shared_legend(figure, max(axes[::3], key=lambda axis: len(axis.get_lines())))
         written = figures.save(figure, out / "value_diagnostics")
     for path in [*written, out / TABLE_NAME]:
         print(path)
@@ -114,12 +116,13 @@ def explained_variance(values_T: np.ndarray, returns_T: np.ndarray) -> float | N
 def draw_run(axes: Sequence[Axes], rows: Sequence[BinRow]) -> None:
     """Mean value and mean advantage by group, and explained variance: a colour an iteration."""
     iterations = list(dict.fromkeys(row.iteration for row in rows))
-    for index, iteration in enumerate(iterations):
-        style = figures.line_style(index)
+    names = PLACES if len(iterations) == len(PLACES) else (PLACES[0], PLACES[-1])
+    for iteration, name in zip(iterations, names, strict=False):  # there may be only one
+        style = figures.line_style(PLACES.index(name))
         of_iteration = [row for row in rows if row.iteration == iteration]
         for group, line in LINE_OF_GROUP.items():
             chosen = [row for row in of_iteration if row.group == group]
-            label = f"iteration {iteration}, {group}"
+            label = f"{name} iteration, {group}"
             for axis, field in zip(axes[:2], ("value_mean", "advantage_mean"), strict=True):
                 draw_bins(axis, chosen, field, style | {"linestyle": line, "label": label})
         pooled = [row for row in of_iteration if row.group == ALL]
@@ -130,7 +133,8 @@ def draw_run(axes: Sequence[Axes], rows: Sequence[BinRow]) -> None:
         axis.set_xlabel("part of the response (%)")
         axis.set_xlim(0, 100)
         axis.set_ylabel(label)
-    axes[0].set_title(f"{rows[0].name}, seed {rows[0].seed}")
+    shown = ", ".join(map(str, iterations))
+    axes[0].set_title(f"{rows[0].name}, seed {rows[0].seed}: iterations {shown}")
     for axis in axes[1:]:
         axis.axhline(0, color="0.7", linewidth=0.6, zorder=0)
 

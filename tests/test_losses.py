@@ -179,9 +179,11 @@ def test_value_loss_without_a_clip():
 
 def test_inside_the_clip_nothing_counts_as_clipped():
     torch.manual_seed(0)
-    old = torch.rand(1000)
-    values = old + (torch.rand(1000) - 0.5) * 0.3
-    assert not squared_error(values, old, torch.rand(1000), 0.2)[1].any()
+    old, values, returns = torch.randn(3, 1000)  # unlike rand, no multiples of 2^-24
+    inside = (values - old).abs() < 0.2
+    is_clipped = squared_error(values, old, returns, 0.2)[1]
+    assert not is_clipped[inside].any()
+    assert is_clipped[~inside].any()
 
 
 def test_cross_entropy_by_hand():

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from analysis.__main__ import main
+from analysis.learning_curves import write_tables
 from analysis.methods import method_curve, read_methods
 from analysis.summary import area_under_curve, summarize
 from vineppo.run_dir import RunDir
@@ -25,7 +26,7 @@ def refusal(capsys, *paths):
 
 
 def table_of(paths, out):
-    assert main(["learning-curves", *map(str, paths), "--out", str(out)]) == 0
+    write_tables(read_methods(paths), out)
     return out
 
 
@@ -105,7 +106,6 @@ def test_a_table_stands_beside_runs_of_other_methods_only(methods_paths, tmp_pat
     out = table_of(methods_paths[:5], tmp_path / "out")
     mixed = read_methods([out, *methods_paths[5:]])
     assert mixed == read_methods(methods_paths)
-    capsys.readouterr()
     for paths in ([out, methods_paths[0]], [methods_paths[0], out]):
         assert refusal(capsys, *paths) == (
             f"{paths[1]} holds vine, which stands in another table or run too; give either its "
@@ -125,14 +125,12 @@ def test_a_table_stands_beside_runs_of_other_methods_only(methods_paths, tmp_pat
 )
 def test_a_damaged_table_is_one_clear_line(methods_paths, tmp_path, capsys, old, new, message):
     table = table_of(methods_paths[-1:], tmp_path / "out") / "learning_curves.csv"
-    capsys.readouterr()
     table.write_text(table.read_text().replace(old, new, 1))
     assert refusal(capsys, table.parent) == message.format(table=table)
 
 
 def test_an_empty_table_is_one_clear_line(methods_paths, tmp_path, capsys):
     table = table_of(methods_paths[-1:], tmp_path / "out") / "learning_curves.csv"
-    capsys.readouterr()
     table.write_text(table.read_text().splitlines()[0] + "\n")
     assert refusal(capsys, table.parent) == f"{table} holds no row"
     table.write_bytes(b"\xff\xfe")

@@ -2,8 +2,8 @@
 
 import csv
 import math
+import random
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -11,20 +11,12 @@ from analysis import figures
 from analysis.__main__ import main
 from analysis.reading import diagnostics_iterations, read_value_diagnostics
 from analysis.value_diagnostics import bin_rows, draw_run
+from vineppo.errors import UserError
+from vineppo.run_dir import RunDir
+from vineppo.types import Problem, Rollout
+from vineppo.value_diagnostics import diagnostic_rows
 
 FILES = ("value_diagnostics.png", "value_diagnostics.svg", "value_diagnostics.csv")
-SCHEMA = pa.schema(
-    {
-        "axis": pa.string(),
-        "bin": pa.int32(),
-        "is_correct": pa.bool_(),
-        "count": pa.int32(),
-        "values": pa.list_(pa.float32()),
-        "returns": pa.list_(pa.float32()),
-        "advantages": pa.list_(pa.float32()),
-        "explained_variance": pa.float32(),
-    }
-)
 
 
 def make_row(axis, index, is_correct, values):
@@ -42,11 +34,7 @@ def make_row(axis, index, is_correct, values):
 
 
 def write_diagnostics(path, iteration, rows):
-    folder = path / "value_diagnostics"
-    folder.mkdir(exist_ok=True)
-    table = folder / f"iter_{iteration:06d}.parquet"
-    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), table)
-    return table
+    RunDir(path).write_value_diagnostics(iteration, rows)
 
 
 @pytest.fixture
@@ -79,6 +67,26 @@ def test_the_first_middle_and_last_iterations_by_hand(critic_path):
     assert (correct.explained_variance, incorrect.explained_variance) == (None, None)
 
 
+def test_what_a_critic_run_writes_is_read_and_its_explained_variance_is_ours(run_path):
+    generator = random.Random(0)
+    lengths, rewards = (7, 40, 33, 90), (1.0, 0.0, 1.0, 0.0)
+    rollouts = [
+        Rollout(Problem("p", "", ""), 0, (), (0,) * length, (0.0,) * length, "stop", "", reward)
+        for length, reward in zip(lengths, rewards, strict=True)
+    ]
+    values = [[generator.random() for _ in range(length)] for length in lengths]
+    returns = [[reward] * length for length, reward in zip(lengths, rewards, strict=True)]
+    write_diagnostics(run_path, 4, diagnostic_rows(rollouts, values, returns, values))
+    written = {
+        row["bin"]: row["explained_variance"]
+        for row in read_value_diagnostics(run_path, 4, "percentile")
+    }
+    ours = {row.bin: row for row in bin_rows(run_path) if row.group == "all"}
+    assert len(written) == 20
+    assert {index: ours[index].explained_variance for index in written} == pytest.approx(written)
+    assert sum(row.num_tokens for row in ours.values()) == sum(lengths)
+
+
 def test_tokens_without_a_finite_value_and_empty_bins_are_left_out(run_path):
     values = [0.5, float("nan"), 0.25, None]
     row = make_row("percentile", 3, True, [0.5] * 4) | {"values": values}
@@ -93,19 +101,30 @@ def test_tokens_without_a_finite_value_and_empty_bins_are_left_out(run_path):
 def test_the_figure_shows_the_numbers_of_the_table(critic_path):
     with figures.panels(1, 3) as (_, axes):
         draw_run(axes, bin_rows(critic_path))
+        assert axes[0].get_title() == "vine, seed 0: iterations 0, 8, 16"
         values, advantages, explained = ([*axis.get_lines()] for axis in axes)
         assert [line.get_label() for line in values] == [
-            f"iteration {iteration}, {group}"
-            for iteration in (0, 8, 16)
+            f"{place} iteration, {group}"
+            for place in ("first", "middle", "last")
             for group in ("correct", "incorrect")
         ]
         assert list(values[4].get_xdata()) == [2.5 + 5 * index for index in range(20)]
         expected = [0.5 + index / 40 for index in range(20)]
         assert list(values[4].get_ydata()) == pytest.approx(expected)
         assert list(advantages[5].get_ydata()) == pytest.approx([v - 1 for v in expected])
-        # Errors and returns are lines in each other: (1 − sure)/2 of the returns' spread... is left.
+        # An error is (1 − sure) times the distance of its return from one half.
         last = explained[2].get_ydata()
         assert list(last) == pytest.approx([1 - (1 - index / 20) ** 2 for index in range(20)])
+
+
+@pytest.mark.parametrize(("kept", "places"), [(1, ["first"]), (2, ["first", "last"])])
+def test_a_young_run_shows_the_iterations_that_it_has(critic_path, kept, places):
+    for table in sorted((critic_path / "value_diagnostics").iterdir())[kept:]:
+        table.unlink()
+    with figures.panels(1, 3) as (_, axes):
+        draw_run(axes, bin_rows(critic_path))
+        labels = [line.get_label() for line in axes[0].get_lines()[::2]]
+    assert labels == [f"{place} iteration, correct" for place in places]
 
 
 def test_the_table_alone_gives_the_same_files(critic_path, tmp_path, capsys):
@@ -166,7 +185,7 @@ def test_damage_is_one_clear_line(critic_path, capsys, damage, message):
 
 def test_a_missing_table_and_a_run_without_a_critic_are_one_clear_line(critic_path, capsys):
     assert diagnostics_iterations(critic_path) == [0, 4, 8, 12, 16]
-    with pytest.raises(Exception, match="cannot read .*iter_000005.parquet: No such file"):
+    with pytest.raises(UserError, match=r"cannot read .*iter_000005\.parquet: No such file"):
         read_value_diagnostics(critic_path, 5, "percentile")
     (critic_path / "config.json").unlink()
     assert main(["value-diagnostics", str(critic_path)]) == 2

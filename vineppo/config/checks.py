@@ -1,7 +1,21 @@
 """Combinations of keys that each are fine and together are not, refused before a model loads."""
 
-from vineppo.config.schema import SftConfig, TaskCommon, TrainConfig
+from vineppo.config.schema import (
+    AdaptiveKl,
+    CreditConfig,
+    CrossEntropy,
+    GaeCredit,
+    MaskedImportance,
+    SeparateCritic,
+    SftConfig,
+    SharedCritic,
+    TaskCommon,
+    TrainConfig,
+    VineCredit,
+)
 from vineppo.errors import UserError
+
+GROUP_ESTIMATORS = ("grpo", "rloo", "reinforce_plus_plus_baseline")
 
 
 def check_train(config: TrainConfig) -> None:
@@ -24,6 +38,10 @@ def check_train(config: TrainConfig) -> None:
         'optimization.old_logprobs must be "trainer" when sampling.top_p < 1 (the engine\'s are '
         f"renormalised over the nucleus), got {optimization.old_logprobs!r}",
     )
+    _check_credit(config)
+    _check_critic(config)
+    _check_reference(config)
+    _check_importance(config)
     _check_engine(config)
     _check_precision(config)
 
@@ -61,11 +79,140 @@ def check_sft(config: SftConfig) -> None:
     _check_precision(config)
 
 
+def _check_credit(config: TrainConfig) -> None:
+    credit, num_samples = config.credit, config.rollouts.num_samples
+    _require(
+        num_samples >= 2 or credit.kind not in GROUP_ESTIMATORS,
+        f"rollouts.num_samples must be at least 2 for credit.kind {credit.kind!r} (it compares the "
+        f"rollouts of a problem), got {num_samples}",
+    )
+    if not isinstance(credit, GaeCredit):
+        return
+    _require(
+        config.critic is not None,
+        "critic must be a value model for credit.kind 'gae', got null",
+    )
+    _require(
+        (credit.policy_lambda is None) != (credit.length_adaptive_alpha is None),
+        "exactly one of credit.policy_lambda and credit.length_adaptive_alpha must be null, got "
+        + ("two nulls" if credit.policy_lambda is None else "two values"),
+    )
+    _require(
+        credit.level == "token" or credit.segment_max_prob is None,
+        "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), "
+        f"got {credit.segment_max_prob}",
+    )
+
+
+def _check_critic(config: TrainConfig) -> None:
+    critic = config.critic
+    if critic is None:
+        return
+    _require(
+        critic.warmup_iterations <= config.num_iterations,
+        f"critic.warmup_iterations must be at most num_iterations = {config.num_iterations}, got "
+        f"{critic.warmup_iterations}",
+    )
+    if isinstance(critic, SharedCritic):
+        _require(
+            isinstance(config.credit, GaeCredit),
+            "critic.kind must be 'separate' for a credit.kind other than 'gae' (a shared one would "
+            "change the policy that it only measures), got 'shared'",
+        )
+    else:
+        sequences = config.rollouts.num_prompts * config.rollouts.num_samples
+        _require(
+            critic.batch_size <= sequences,
+            f"critic.batch_size must be at most rollouts.num_prompts * rollouts.num_samples = "
+            f"{sequences}, got {critic.batch_size}",
+        )
+        _require(
+            critic.micro_batch_size <= critic.batch_size,
+            f"critic.micro_batch_size must be at most critic.batch_size = {critic.batch_size}, got "
+            f"{critic.micro_batch_size}",
+        )
+    if isinstance(critic.loss, CrossEntropy):
+        _require(
+            critic.loss.low < critic.loss.high,
+            f"critic.loss.low must be below critic.loss.high = {critic.loss.high}, got "
+            f"{critic.loss.low}",
+        )
+        _require(
+            critic.loss.low <= 0.0 <= critic.loss.high or not _is_discounted(config.credit),
+            "critic.loss.low and .high must enclose 0 when credit.gamma < 1, got "
+            f"{critic.loss.low} and {critic.loss.high}",
+        )
+        _require(
+            config.reference.kl_in == "loss",
+            "critic.loss.kind must be 'squared_error' when reference.kl_in is 'reward' (the KL has "
+            "no bound), got 'cross_entropy'",
+        )
+
+
+def _is_discounted(credit: CreditConfig) -> bool:
+    return isinstance(credit, GaeCredit) and credit.gamma < 1.0
+
+
+def _check_reference(config: TrainConfig) -> None:
+    reference = config.reference
+    is_in_loss = reference.kl_in == "loss"
+    _require(
+        is_in_loss or not isinstance(config.credit, VineCredit),
+        "reference.kl_in must be 'loss' for credit.kind 'vine' (the continuations' returns hold no "
+        "KL), got 'reward'",
+    )
+    _require(
+        not is_in_loss or reference.kl_estimator != "k1" or reference.kl_gradient == "k2",
+        "reference.kl_gradient must be 'k2' for reference.kl_estimator 'k1' in the loss (its own "
+        f"gradient has no expectation), got {reference.kl_gradient!r}",
+    )
+    _require(
+        is_in_loss or reference.kl_gradient == "own",
+        "reference.kl_gradient must be 'own' when reference.kl_in is 'reward' (a reward has no "
+        f"gradient), got {reference.kl_gradient!r}",
+    )
+    bounds = reference.kl_clamp
+    _require(
+        bounds is None or bounds[0] < bounds[1],
+        f"reference.kl_clamp must be null or [low, high] with low < high, got {bounds}",
+    )
+    _require(
+        reference.kl_coef > 0 or not isinstance(reference.kl_control, AdaptiveKl),
+        "reference.kl_coef must be above 0 when reference.kl_control.kind is 'adaptive' (it is "
+        "multiplied), got 0",
+    )
+
+
+def _check_importance(config: TrainConfig) -> None:
+    optimization = config.optimization
+    importance = optimization.importance_correction
+    if importance is None:
+        return
+    _require(
+        optimization.old_logprobs == "trainer",
+        "optimization.old_logprobs must be 'trainer' with optimization.importance_correction (the "
+        "engine's as denominator already correct for the mismatch), got 'engine'",
+    )
+    if isinstance(importance, MaskedImportance):
+        _require(
+            importance.min_weight < importance.max_weight,
+            f"optimization.importance_correction.min_weight must be below max_weight = "
+            f"{importance.max_weight}, got {importance.min_weight}",
+        )
+
+
 def _check_precision(config: TrainConfig | SftConfig) -> None:
     _require(
         config.model.dtype == "float32" or config.optimization.zero_stage >= 1,
         'optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" (DeepSpeed\'s '
         "stage 0 keeps no float32 master weights, and small updates vanish), got 0",
+    )
+    critic = config.critic if isinstance(config, TrainConfig) else None
+    _require(
+        not isinstance(critic, SeparateCritic)
+        or config.model.dtype == "float32"
+        or critic.zero_stage >= 1,
+        'critic.zero_stage must be at least 1 when model.dtype is "bfloat16", got 0',
     )
 
 

@@ -4,5 +4,5 @@ local setting = import 'lib/setting.libsonnet';
 
 algorithm.grpo + setting.short + {
   name: 'demo_grpo',
-  optimization+: { learning_rate: 3e-5 },
+  optimization+: { learning_rate: 6e-5 },
 }

@@ -5,6 +5,6 @@ local setting = import 'lib/setting.libsonnet';
 
 algorithm.ppo + setting.short + hardware.critic_as_policy + {
   name: 'demo_ppo',
-  optimization+: { learning_rate: 3e-5 },
-  critic+: { learning_rate: 1e-4 },
+  optimization+: { learning_rate: 1e-4 },
+  critic+: { learning_rate: 1e-3 },
 }

@@ -4,5 +4,5 @@ local setting = import 'lib/setting.libsonnet';
 
 algorithm.reinforce_plus_plus + setting.short + {
   name: 'demo_reinforce',
-  optimization+: { learning_rate: 3e-5 },
+  optimization+: { learning_rate: 1e-4 },
 }

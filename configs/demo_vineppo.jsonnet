@@ -5,5 +5,5 @@ local setting = import 'lib/setting.libsonnet';
 algorithm.vineppo + setting.short + {
   name: 'demo_vineppo',
   credit+: { num_continuations: 5 },
-  optimization+: { learning_rate: 3e-5 },
+  optimization+: { learning_rate: 6e-5 },
 }

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vineppo.batching import collate, length_bucketed, shuffled_minibatches
+from vineppo.batching import collate, length_bucketed, ranks_share, shuffled_minibatches
 from vineppo.types import TrainSequence
 
 
@@ -33,8 +35,23 @@ def test_buckets_are_a_partition_of_descending_lengths(lengths, size):
 def test_collate_aligns_every_position_with_its_token():
     batch = collate(
         [
-            TrainSequence((7, 8), (1, 2, 3), (-0.1, -0.2, -0.3), (-1, -2, -3), (5, 5, 6)),
-            TrainSequence((9,), (4,), (-0.4,), (-4,), (7,)),
+            replace(
+                TrainSequence.blank((7, 8), (1, 2, 3)),
+                old_logprobs_T=(-0.1, -0.2, -0.3),
+                ref_logprobs_T=(-1.0, -2.0, -3.0),
+                advantages_T=(5.0, 5.0, 6.0),
+                is_trained_T=(True, False, True),
+                old_values_T=(0.5, 0.25, 0.125),
+                returns_T=(1.0, 2.0, 3.0),
+                is_positive=True,
+            ),
+            replace(
+                TrainSequence.blank((9,), (4,)),
+                old_logprobs_T=(-0.4,),
+                ref_logprobs_T=(-4.0,),
+                advantages_T=(7.0,),
+                importance_T=(0.5,),
+            ),
         ],
         torch.device("cpu"),
     )
@@ -50,3 +67,25 @@ def test_collate_aligns_every_position_with_its_token():
     )
     assert batch.ref_logprobs_BT[batch.response_mask_BT].tolist() == [-1, -2, -3, -4]
     assert batch.advantages_BT.tolist() == [[0, 0, 5, 5, 6], [0, 7, 0, 0, 0]]
+    assert batch.is_trained_BT.int().tolist() == [[0, 0, 1, 0, 1], [0, 1, 0, 0, 0]]
+    assert batch.importance_BT.tolist() == [[0, 0, 1, 1, 1], [0, 0.5, 0, 0, 0]]
+    assert batch.old_values_BT.tolist() == [[0, 0, 0.5, 0.25, 0.125], [0] * 5]
+    assert batch.returns_BT.tolist() == [[0, 0, 1, 2, 3], [0] * 5]
+    assert batch.is_positive_B.tolist() == [True, False]
+
+
+@given(st.lists(st.integers(1, 99), min_size=1, max_size=40), st.integers(1, 9), st.integers(1, 5))
+def test_ranks_share_all_sequences_in_equally_many_micro_batches(lengths, size, num_ranks):
+    shares = [ranks_share(lengths, size, rank, num_ranks) for rank in range(num_ranks)]
+    assert len({len(share) for share in shares}) == 1
+    assert sorted(i for share in shares for batch in share for i in batch) == list(
+        range(len(lengths))
+    )
+    assert max(len(batch) for share in shares for batch in share) <= size
+
+
+def test_an_empty_micro_batch_has_nothing_to_train():
+    batch = collate([], torch.device("cpu"))
+    assert batch.token_ids_BT.shape == (1, 1)
+    assert not batch.response_mask_BT.any()
+    assert not batch.is_trained_BT.any()

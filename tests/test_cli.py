@@ -125,6 +125,38 @@ def test_a_prompt_without_room_for_a_response(fails):
     assert "at most engine.max_model_len - sampling.max_tokens = 2" in message
 
 
+def foreign_model(directory: Path) -> Path:
+    """The embedded model with one more token in its tokenizer, and weights that cannot be read."""
+    shutil.copytree(ASSETS / "arithmetic_short", directory)
+    build = json.loads((directory / "tokenizer.json").read_text())
+    build["model"]["vocab"]["/"] = len(build["model"]["vocab"])
+    (directory / "tokenizer.json").write_text(json.dumps(build))
+    (directory / "model.safetensors").write_bytes(b"no weights")
+    return directory
+
+
+def test_a_critic_or_reference_with_another_tokenizer_is_refused_before_a_model_loads(
+    fails, tmp_path
+):
+    """No model could be loaded here: neither the policy's weights nor the others' can be read."""
+    other, policy = foreign_model(tmp_path / "other"), tmp_path / "policy"
+    shutil.copytree(ASSETS / "arithmetic_short", policy)
+    (policy / "model.safetensors").write_bytes(b"no weights")
+    message = fails(f"model.path={policy}", f"critic.path={other}", config="demo_ppo.jsonnet")
+    assert f"config: critic.path {other} must have the policy's tokenizer" in message
+    message = fails(f"model.path={policy}", f"reference.path={other}")
+    assert f"config: reference.path {other} must have the policy's tokenizer" in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_critic_without_a_tokenizer(fails, tmp_path):
+    critic = foreign_model(tmp_path / "critic")
+    for file in critic.glob("tokenizer*"):
+        file.unlink()
+    message = fails(f"critic.path={critic}", config="demo_ppo.jsonnet")
+    assert f"model {critic} has no tokenizer" in message
+
+
 def test_missing_model_directory_and_unknown_embedded_name(fails):
     assert "model directory not found: ./nowhere" in fails("model.path=./nowhere")
     assert "embedded:arithmetic_short" in fails("model.path=embedded:chess")
@@ -132,11 +164,6 @@ def test_missing_model_directory_and_unknown_embedded_name(fails):
 
 def test_hub_model_without_a_network(fails):
     assert "model nobody/nothing cannot be loaded" in fails("model.path=nobody/nothing")
-
-
-def test_a_launcher_of_several_processes_is_refused(fails, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "several processes are not supported yet" in fails()
 
 
 def test_unwritable_run_directory(fails, tmp_path):

@@ -5,8 +5,10 @@ import pytest
 
 from vineppo.metrics import (
     evaluation_summary,
+    explained_variance,
     kl_metrics,
     logprob_gap_metrics,
+    merged_grading,
     pass_at_k,
     reward_metrics,
     value_metrics,
@@ -56,3 +58,28 @@ def test_gap_and_kl_are_over_tokens_not_over_rollouts():
     kl = kl_metrics([[0.4], [0.0, 0.0, 0.0]], 0.001)
     assert kl["kl/ref"] == pytest.approx(0.1)
     assert kl["kl/ref_per_sequence"] == pytest.approx(0.2)
+
+
+def test_explained_variance_by_hand():
+    """Returns (0, 1) have variance 1/4; errors (−¼, ¼) have 1/16, (−½, ½) again 1/4."""
+    assert explained_variance([0.5, 0.5], [0.0, 1.0]) == 0.0
+    assert explained_variance([0.25, 0.75], [0.0, 1.0]) == pytest.approx(0.75)
+    assert explained_variance([0.0, 1.0], [0.0, 1.0]) == 1.0
+    assert explained_variance([1.0, 0.0], [0.0, 1.0]) == pytest.approx(-3.0)  # errors ∓1
+    assert explained_variance([3.0, 4.0], [0.0, 1.0]) == 1.0  # an offset is no error of it
+    assert math.isnan(explained_variance([0.1, 0.9], [1.0, 1.0]))
+
+
+def test_gradings_of_ranks_merge_by_how_much_each_graded():
+    """2 of 10 and 3 of 30 failed: 5 of 40, not the mean of 0.2 and 0.1."""
+    found = merged_grading(
+        [
+            {"grading/num_graded": 10, "grading/timeout_frac": 0.2, "grading/busy_s": 1.5},
+            {"grading/num_graded": 30, "grading/timeout_frac": 0.1, "grading/busy_s": 0.5},
+        ]
+    )
+    assert found["grading/num_graded"] == 40
+    assert found["grading/timeout_frac"] == pytest.approx(0.125)
+    assert found["grading/busy_s"] == 2.0
+    idle = {"grading/num_graded": 0, "grading/timeout_frac": 0.0}
+    assert merged_grading([idle, idle])["grading/timeout_frac"] == 0.0

@@ -10,9 +10,10 @@ import torch
 from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.models import TokenLogprobs, load_model
+from vineppo.models import ForwardOptions, TokenLogprobs, load_model
 from vineppo.policy import Policy
-from vineppo.trainer import response_logprobs, update_policy
+from vineppo.scoring import score_tokens
+from vineppo.trainer import update_policy
 from vineppo.types import Problem, Rollout, TrainSequence
 
 MODEL = "embedded:arithmetic_short"
@@ -33,22 +34,39 @@ def sequences(count, seed=0, num_ids=15):
         prompt, response = (tuple(stream.randrange(num_ids) for _ in range(n)) for n in lengths)
         old, ref = (tuple(stream.uniform(-4, 0) for _ in response) for _ in range(2))
         advantages = tuple(stream.gauss(0, 1) for _ in response)
-        found.append(TrainSequence(prompt, response, old, ref, advantages))
+        values, returns = (tuple(stream.gauss(0, 1) for _ in response) for _ in range(2))
+        found.append(
+            replace(
+                TrainSequence.blank(prompt, response),
+                old_logprobs_T=old,
+                ref_logprobs_T=ref,
+                advantages_T=advantages,
+                is_trained_T=tuple(stream.random() < 0.8 for _ in response),
+                importance_T=tuple(stream.uniform(0, 2) for _ in response),
+                old_values_T=values,
+                returns_T=returns,
+                is_positive=stream.random() < 0.5,
+            )
+        )
     return found
 
 
 def build(config, **changes):
-    optimization = replace(config.optimization, learning_rate=1e-3, max_mean_ratio=None, **changes)
+    changes = {"learning_rate": 1e-3, "max_mean_ratio": None, **changes}
+    config = replace(
+        config, optimization=replace(config.optimization, **changes), num_iterations=10, seed=0
+    )
     loaded = load_model(MODEL, "float32", "sdpa")
-    return Policy(loaded, optimization, gradient_checkpointing=False), optimization
+    return Policy(loaded, config.optimization, gradient_checkpointing=False), config
 
 
-def weights_after(config, found, num_iterations=1, **changes):
-    policy, optimization = build(config, **changes)
-    for iteration in range(1, num_iterations + 1):
-        metrics = update_policy(
-            policy, found, optimization, config.reference, config.sampling, 0, iteration, 10
-        )
+def update(policy, found, config, iteration=1):
+    return update_policy(policy, found, None, config, iteration, config.reference.kl_coef)
+
+
+def weights_after(config, found, **changes):
+    policy, config = build(config, **changes)
+    metrics = update(policy, found, config)
     return torch.cat([w.flatten().clone() for _, w in policy.named_weights()]), metrics
 
 
@@ -82,12 +100,11 @@ def test_a_skipped_update_leaves_no_trace(config, stage):
     """With the outlier update skipped, the next one is as if it had never been."""
     found, outlier = sequences(8), sequences(8, seed=1)
     expected, _ = weights_after(config, found, batch_size=8, micro_batch_size=4, zero_stage=stage)
-    policy, optimization = build(config, batch_size=8, micro_batch_size=4, zero_stage=stage)
-    arguments = (config.reference, config.sampling, 0, 1, 10)
-    guarded = replace(optimization, max_mean_ratio=1e-6)
-    metrics = update_policy(policy, outlier, guarded, *arguments)
-    assert metrics["policy/skipped_updates"] == optimization.num_epochs
-    update_policy(policy, found, optimization, *arguments)
+    policy, config = build(config, batch_size=8, micro_batch_size=4, zero_stage=stage)
+    guarded = replace(config, optimization=replace(config.optimization, max_mean_ratio=1e-6))
+    metrics = update(policy, outlier, guarded)
+    assert metrics["policy/skipped_updates"] == config.optimization.num_epochs
+    update(policy, found, config)
     found_weights = torch.cat([w.flatten() for _, w in policy.named_weights()])
     assert relative(found_weights, expected) < 1e-7
 
@@ -95,14 +112,13 @@ def test_a_skipped_update_leaves_no_trace(config, stage):
 def test_state_round_trip_is_exact(config, tmp_path):
     """Train, save, train on; a fresh policy that loads the state trains on to the same bits."""
     found = sequences(16)
-    policy, optimization = build(config, batch_size=8)
-    arguments = (optimization, config.reference, config.sampling, 0)
-    update_policy(policy, found, *arguments, 1, 10)
+    policy, config = build(config, batch_size=8)
+    update(policy, found, config, 1)
     policy.save_state(tmp_path)
-    update_policy(policy, found, *arguments, 2, 10)
+    update(policy, found, config, 2)
     other, _ = build(config, batch_size=8)
     other.load_state(tmp_path)
-    update_policy(other, found, *arguments, 2, 10)
+    update(other, found, config, 2)
     for (_, a), (_, b) in zip(policy.named_weights(), other.named_weights(), strict=True):
         assert torch.equal(a, b)
 
@@ -111,11 +127,10 @@ def test_gradient_checkpointing_and_chunked_projection_change_nothing(config, mo
     found = sequences(8)
     plain, _ = weights_after(config, found, batch_size=8)
     monkeypatch.setattr("vineppo.models.CHUNK_LOGITS", 300)  # 16 positions of 19 ids at a time
-    optimization = replace(
-        config.optimization, learning_rate=1e-3, max_mean_ratio=None, batch_size=8
-    )
-    policy = Policy(load_model(MODEL, "float32", "sdpa"), optimization, gradient_checkpointing=True)
-    update_policy(policy, found, optimization, config.reference, config.sampling, 0, 1, 10)
+    _, config = build(config, batch_size=8)
+    loaded = load_model(MODEL, "float32", "sdpa")
+    policy = Policy(loaded, config.optimization, gradient_checkpointing=True)
+    update(policy, found, config)
     checkpointed = torch.cat([w.flatten() for _, w in policy.named_weights()])
     assert relative(checkpointed, plain) < 1e-5
 
@@ -127,7 +142,8 @@ def test_logprobs_are_of_the_tempered_policy_without_padded_ids():
     found = sequences(3, num_ids=num_ids)
     batch = collate(found, CPU)
     with torch.no_grad():
-        logprobs_BT, entropy_BT = TokenLogprobs(loaded.model, num_ids)(batch, temperature)
+        scores = TokenLogprobs(loaded.model, num_ids)(batch, ForwardOptions(temperature))
+        logprobs_BT, entropy_BT, *_ = scores
         for row, sequence in enumerate(found):
             ids = torch.tensor([*sequence.prompt_ids, *sequence.response_ids])
             logits_TV = loaded.model(ids[None]).logits[0, :-1, :num_ids] / temperature
@@ -145,38 +161,44 @@ def test_response_logprobs_do_not_depend_on_company():
     loaded = load_model(MODEL, "float32", "sdpa")
     forward = TokenLogprobs(loaded.model, len(loaded.tokenizer))
 
-    @torch.no_grad()
-    def logprobs(batch, temperature):
-        return forward(batch, temperature)[0]
+    def logprobs(batch):
+        return (forward(batch, ForwardOptions(0.9))[0],)
 
     rollouts = [
         Rollout(Problem(str(i), "", ""), 0, s.prompt_ids, s.response_ids, (), "stop", "", 0.0)
         for i, s in enumerate(sequences(9))
     ]
-    one = response_logprobs(logprobs, rollouts, 9, 0.9, CPU)
-    other = response_logprobs(logprobs, rollouts[::-1], 2, 0.9, CPU)[::-1]
+    (one,) = score_tokens(logprobs, rollouts, 9, CPU)
+    (other,) = score_tokens(logprobs, rollouts[::-1], 2, CPU)
+    other = other[::-1]
     for a, b in zip(one, other, strict=True):
         assert a == pytest.approx(b, abs=1e-5)
     assert [len(a) for a in one] == [len(r.response_ids) for r in rollouts]
 
 
 def test_an_update_makes_good_tokens_likelier_and_bad_ones_less_likely(config):
-    policy, optimization = build(config, batch_size=8)
-    optimization = replace(optimization, num_epochs=1, learning_rate=1e-4, warmup_fraction=0.0)
+    policy, config = build(
+        config, batch_size=8, num_epochs=1, learning_rate=1e-4, warmup_fraction=0.0
+    )
     found = on_policy(policy, sequences(8), config.sampling.temperature)
-    arguments = (optimization, config.reference, config.sampling, 0, 1, 10)
-    metrics = update_policy(policy, found, *arguments)
+    metrics = update(policy, found, config)
     # The first and only minibatch is on policy.
     assert metrics["policy/ratio_max"] == pytest.approx(1, abs=1e-4)
     assert metrics["policy/approx_kl"] == pytest.approx(0, abs=1e-6)
     assert metrics["policy/clip_frac"] == 0
     after = on_policy(policy, found, config.sampling.temperature)
     gain = sum(
-        advantage * (new - old)
+        weight * advantage * (new - old)
         for a, b in zip(found, after, strict=True)
-        for advantage, old, new in zip(
-            a.advantages_T, a.old_logprobs_T, b.old_logprobs_T, strict=True
+        for advantage, weight, is_trained, old, new in zip(
+            a.advantages_T,
+            a.importance_T,
+            a.is_trained_T,
+            a.old_logprobs_T,
+            b.old_logprobs_T,
+            strict=True,
         )
+        if is_trained
     )
     assert gain > 0
 
@@ -187,19 +209,18 @@ def test_the_learning_rate_is_the_schedules(config):
     start = torch.cat([w.flatten().clone() for _, w in build(config)[0].named_weights()])
     steps = {}
     for fraction in (0.0, 1.0):
-        policy, optimization = build(config, batch_size=8, warmup_fraction=fraction, num_epochs=1)
-        update_policy(policy, found, optimization, config.reference, config.sampling, 0, 1, 10)
+        policy, changed = build(config, batch_size=8, warmup_fraction=fraction, num_epochs=1)
+        update(policy, found, changed)
         weights = torch.cat([w.flatten() for _, w in policy.named_weights()])
         steps[fraction] = (weights - start).norm().item()
     assert steps[0.0] == pytest.approx(10 * steps[1.0], rel=1e-3)
 
 
 def test_a_loss_that_is_not_finite_is_skipped(config):
-    policy, optimization = build(config, batch_size=8)
+    policy, config = build(config, batch_size=8)
     before = torch.cat([w.flatten().clone() for _, w in policy.named_weights()])
     broken = [replace(s, advantages_T=(math.nan,) * len(s.response_ids)) for s in sequences(8)]
-    arguments = (optimization, config.reference, config.sampling, 0, 1, 10)
-    assert update_policy(policy, broken, *arguments)["policy/skipped_updates"] == 2
+    assert update(policy, broken, config)["policy/skipped_updates"] == 2
     after = torch.cat([w.flatten() for _, w in policy.named_weights()])
     assert torch.equal(before, after)
 
@@ -210,5 +231,9 @@ def on_policy(policy, found, temperature):
         Rollout(Problem("", "", ""), 0, s.prompt_ids, s.response_ids, (), "stop", "", 0.0)
         for s in found
     ]
-    scored = response_logprobs(policy.logprobs, rollouts, 4, temperature, CPU)
+
+    def logprobs(batch):
+        return (policy.scores(batch, ForwardOptions(temperature)).logprobs_BT,)
+
+    (scored,) = score_tokens(logprobs, rollouts, 4, CPU)
     return [replace(s, old_logprobs_T=old) for s, old in zip(found, scored, strict=True)]

@@ -200,9 +200,12 @@ def test_rollouts_and_values_come_back_as_they_were(tmp_path):
     opened = RunDir.open(tmp_path, CONFIG)
     rollouts = [make_rollout(0), make_rollout(1)]
     spans, values = [SPANS_S, SPANS_S], [VALUES_S, VALUES_S]
+    # One critic value a token; the states are those before tokens 0 and 2.
+    critic_values = [[0.125, 0, 0.5, 0, 0], [0.25, 0, 0.75, 0, 0]]
     opened.write_rollouts(10, rollout_rows(rollouts, spans, [[0.5, -0.25], [0.0, 1.0]]))
-    opened.write_values(10, value_rows(rollouts, spans, values, [[0.125, 0.5], [0.25, 0.75]]))
+    opened.write_values(10, value_rows(rollouts, spans, values, critic_values))
     opened.write_values(11, value_rows(rollouts, spans, values, None))
+    opened.write_values(12, value_rows(rollouts, spans, None, critic_values))
 
     row = opened.read_rollouts(10)[1]
     assert row == {
@@ -227,6 +230,9 @@ def test_rollouts_and_values_come_back_as_they_were(tmp_path):
         "critic_value": 0.75,
     }
     assert [row["critic_value"] for row in opened.read_values(11)] == [None] * 4
+    without_continuations = opened.read_values(12)
+    assert [row["returns_K"] for row in without_continuations] == [[]] * 4
+    assert [row["critic_value"] for row in without_continuations] == [0.125, 0.5, 0.25, 0.75]
     schema = pq.read_schema(tmp_path / "values" / "iter_000011.parquet")
     assert str(schema.field("critic_value").type) == "float"
     assert str(schema.field("returns_K").type.value_type) == "float"

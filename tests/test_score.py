@@ -1,28 +1,54 @@
-"""Scoring an iteration with real models: whose log-probabilities, at which temperature."""
+"""Scoring an iteration with real models: whose log-probabilities, which KL, which gradient."""
 
 from dataclasses import replace
 
 import pytest
 import torch
-from test_trainer import CREDIT, experience
+from experiences import CPU, VINE, changed, experience
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.models import Reference, TokenLogprobs, load_model
+from vineppo.kl import absolute, full, k1, k2, k3
+from vineppo.models import (
+    ForwardOptions,
+    Reference,
+    TokenLogprobs,
+    TokenScores,
+    load_model,
+)
+from vineppo.objectives import UpdateSizes, policy_objective
 from vineppo.policy import Policy
+from vineppo.scoring import score
 from vineppo.sft import likelihood_loss
-from vineppo.trainer import score
+from vineppo.trainer import update_policy
 from vineppo.types import TrainSequence
 
 TEMPERATURE = 0.7
+NUM_IDS = 21  # of the embedded tokenizer
+ESTIMATORS = {"k1": k1, "abs": absolute, "k2": k2, "k3": k3}
 
 
 @pytest.fixture(scope="module")
-def config(configs):
+def config(configs, tmp_path_factory):
+    """The reference is a perturbed copy of the policy."""
     config = load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
-    sampling = replace(config.sampling, temperature=TEMPERATURE)
-    return replace(config, sampling=sampling, credit=CREDIT)
+    path = tmp_path_factory.mktemp("reference")
+    loaded = load_model(config.model.path, "float32", "sdpa")
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in loaded.model.parameters():
+            noise = torch.randn(weight.shape, generator=generator)
+            weight.add_(0.1 * weight.std() * noise if weight.dim() > 1 else 0.0)
+    loaded.model.save_pretrained(path)
+    loaded.tokenizer.save_pretrained(path)
+    return changed(
+        config,
+        credit=VINE,
+        sampling={"temperature": TEMPERATURE},
+        reference={"path": str(path), "kl_clamp": None},
+        optimization={"old_logprobs": "trainer", "max_mean_ratio": None, "num_epochs": 1},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -32,56 +58,204 @@ def models(config):
     return Policy(loaded, config.optimization, gradient_checkpointing=False), reference
 
 
-def run(config, models, **changes):
+def run(config, models, kl_coef=0.0, **tables):
     policy, reference = models
-    config = replace(config, optimization=replace(config.optimization, **changes))
-    return score(experience(), policy, reference.logprobs, config)
+    return score(experience(), policy, None, reference, changed(config, **tables), kl_coef)
 
 
-def expected_logprobs(config):
-    """log π at the temperature, one row a rollout, by a model of its own."""
-    loaded = load_model(config.model.path, "float32", "sdpa")
-    found = experience().rollouts
-    zeros = (0.0, 0.0, 0.0)
-    sequences = [TrainSequence(r.prompt_ids, r.response_ids, zeros, zeros, zeros) for r in found]
-    batch = collate(sequences, torch.device("cpu"))
-    with torch.no_grad():
-        logprobs_BT, _ = TokenLogprobs(loaded.model, len(loaded.tokenizer))(batch, TEMPERATURE)
-    return [
-        row[mask].tolist() for row, mask in zip(logprobs_BT, batch.response_mask_BT, strict=True)
-    ]
+def table(model, rollout):
+    """log π over the vocabulary for every response token, by HF's own forward pass."""
+    ids = torch.tensor([[*rollout.prompt_ids, *rollout.response_ids]])
+    logits_TV = model(ids).logits[0, len(rollout.prompt_ids) - 1 : -1] / TEMPERATURE
+    return torch.log_softmax(logits_TV, -1)
 
 
+def fresh(config, path=None):
+    """[N, V] of the model at `path`, and [N] of the tokens; over both rollouts."""
+    model = load_model(path or config.model.path, "float32", "sdpa").model
+    return from_model(model)
+
+
+def from_model(model):
+    rollouts = experience().rollouts
+    table_NV = torch.cat([table(model, rollout) for rollout in rollouts])
+    tokens_N = torch.tensor([token for rollout in rollouts for token in rollout.response_ids])
+    return table_NV, table_NV.gather(1, tokens_N[:, None]).squeeze(1)
+
+
+def flat(rows):
+    return [x for row in rows for x in row]
+
+
+@torch.no_grad()
 def test_old_logprobs_are_whose_the_config_says(config, models):
-    engine, _, _ = run(config, models, old_logprobs="engine")
+    engine = run(config, models, optimization={"old_logprobs": "engine"}).sequences
     assert [s.old_logprobs_T for s in engine] == [r.logprobs_T for r in experience().rollouts]
-    trainer, _, _ = run(config, models, old_logprobs="trainer")
-    for sequence, expected in zip(trainer, expected_logprobs(config), strict=True):
-        assert sequence.old_logprobs_T == pytest.approx(expected, abs=1e-5)
+    scored = run(config, models)
+    _, expected_N = fresh(config)
+    found = flat(s.old_logprobs_T for s in scored.sequences)
+    assert found == pytest.approx(expected_N.tolist(), abs=1e-5)
+    engine_N = torch.tensor(flat(r.logprobs_T for r in experience().rollouts))
+    gap = scored.metrics["rollout/engine_logprob_gap_max"]
+    assert gap == pytest.approx((engine_N - expected_N).abs().max().item(), abs=1e-5)
 
 
-def test_reference_is_scored_at_the_policys_temperature(config, models):
-    """The untrained policy is its own reference: the same numbers, and no KL."""
-    sequences, _, metrics = run(config, models)
-    for sequence, expected in zip(sequences, expected_logprobs(config), strict=True):
-        assert sequence.ref_logprobs_T == pytest.approx(expected, abs=1e-5)
-    assert metrics["kl/ref"] == pytest.approx(0, abs=1e-9)
-    assert metrics["rollout/engine_logprob_gap_max"] > 0.1  # the rollouts' −0.5 is made up
+@torch.no_grad()
+def test_the_reference_is_scored_at_the_policys_temperature(config, models):
+    _, expected_N = fresh(config, config.reference.path)
+    found = flat(s.ref_logprobs_T for s in run(config, models).sequences)
+    assert found == pytest.approx(expected_N.tolist(), abs=1e-5)
 
 
-def test_whitening_follows_its_switch_and_leaves_the_logged_advantages_raw(config, models):
+@torch.no_grad()
+def test_the_untrained_policy_is_its_own_reference(config, models):
+    policy, _ = models
+    loaded = load_model(config.model.path, "float32", "sdpa")
+    own = Reference(replace(config.reference, path=None), config.model, loaded)
+    for estimator in (*ESTIMATORS, "full"):
+        of_estimator = changed(config, reference={"kl_estimator": estimator})
+        metrics = score(experience(), policy, None, own, of_estimator, 0.0).metrics
+        assert metrics["kl/ref"] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, "full"])
+@torch.no_grad()
+def test_the_logged_kl_is_raw_also_after_reward_shaping(config, models, estimator):
+    """A fresh computation from the models, though clamped hard where it enters the reward."""
+    table_NV, logprobs_N = fresh(config)
+    ref_NV, ref_N = fresh(config, config.reference.path)
+    kl_N = (
+        full(table_NV, ref_NV) if estimator == "full" else ESTIMATORS[estimator](logprobs_N, ref_N)
+    )
+    assert kl_N.abs().max() > 1e-3
+    shaping = {"kl_in": "reward", "kl_clamp": (0.0, 1e-3), "kl_estimator": estimator}
+    scored = run(config, models, kl_coef=50.0, reference=shaping)
+    assert scored.metrics["kl/ref"] == pytest.approx(kl_N.mean().item(), abs=1e-6)
+    assert scored.metrics["kl/ref_per_sequence"] == pytest.approx(kl_N.sum().item() / 2, abs=1e-5)
+    assert scored.metrics["kl/coef"] == 50.0
+    penalty = 50.0 * kl_N.clamp(0.0, 1e-3)
+    assert scored.returns_T[0][0] == pytest.approx(1.0 - penalty[:3].sum().item(), abs=1e-4)
+    assert scored.returns_T[0][0] < 1.0
+
+
+def test_logged_advantages_are_raw_and_whitening_follows_its_switch(config, models):
     for is_whitened in (False, True):
-        sequences, advantages, _ = run(config, models, whiten_advantages=is_whitened)
-        assert advantages == [[-0.5, 1.0], [-0.5]]
-        flat = [a for sequence in sequences for a in sequence.advantages_T]
-        assert (abs(sum(flat)) < 1e-6) is is_whitened
+        scored = run(config, models, optimization={"whiten_advantages": is_whitened})
+        assert scored.advantages_S == [[-0.5, 1.0], [-0.5]]
+        assert scored.advantages_T == [[-0.5, -0.5, 1.0], [-0.5, -0.5, -0.5]]
+        assert (abs(sum(flat(s.advantages_T for s in scored.sequences))) < 1e-6) is is_whitened
+
+
+def objective(config, reference, sequences, kl_coef):
+    """The loss of an update's only batch, and its gradient; DeepSpeed would keep the latter."""
+    model = load_model(config.model.path, "float32", "sdpa").model
+    forward = TokenLogprobs(model, NUM_IDS)
+    batch = collate(sequences, CPU)
+    options = ForwardOptions(
+        TEMPERATURE,
+        reference=reference,
+        has_entropy_gradient=config.optimization.entropy_coef > 0,
+    )
+    sizes = UpdateSizes.of(sequences, config.sampling.max_tokens)
+    scores = TokenScores(*forward(batch, options))
+    loss = policy_objective(config, kl_coef, sizes, batch, scores)[0]
+    return loss.item(), gradient(loss, model)
+
+
+def gradient(loss, model):
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+
+
+@pytest.mark.parametrize(
+    ("estimator", "kl_gradient"),
+    [("k1", "k2"), ("abs", "own"), ("k2", "own"), ("k3", "own"), ("k3", "k2"), ("full", "own")],
+)
+def test_value_and_gradient_of_the_kl_in_the_loss(config, models, estimator, kl_gradient):
+    """Without advantages the KL is all there is; against HF's logits, differentiated."""
+    _, reference = models
+    changes = {"kl_estimator": estimator, "kl_gradient": kl_gradient}
+    config = changed(config, reference={**changes, "kl_aggregation": "token_mean"})
+    scored = run(config, models)
+    still = [replace(s, advantages_T=(0.0,) * 3) for s in scored.sequences]
+    found, own = objective(config, reference, still, kl_coef=3.0)
+
+    model = load_model(config.model.path, "float32", "sdpa").model
+    table_NV, logprobs_N = from_model(model)
+    with torch.no_grad():
+        ref_NV, ref_N = fresh(config, config.reference.path)
+    kl_N = (
+        full(table_NV, ref_NV) if estimator == "full" else ESTIMATORS[estimator](logprobs_N, ref_N)
+    )
+    assert found == pytest.approx(3.0 * kl_N.mean().item(), abs=1e-5)
+    source_N = k2(logprobs_N, ref_N) if kl_gradient == "k2" else kl_N
+    expected = gradient(3.0 * source_N.mean(), model)
+    assert expected.norm() > 1e-3
+    assert (own - expected).norm() < 1e-3 * expected.norm()
+
+
+def test_the_entropy_bonus_has_the_gradient_of_the_tempered_entropy(config, models):
+    config = changed(config, optimization={"entropy_coef": 2.0})
+    still = [replace(s, advantages_T=(0.0,) * 3) for s in run(config, models).sequences]
+    found, own = objective(config, None, still, kl_coef=0.0)
+    model = load_model(config.model.path, "float32", "sdpa").model
+    table_NV, _ = from_model(model)
+    bonus = 2.0 * (table_NV.exp() * table_NV).sum(-1).mean()
+    assert found == pytest.approx(bonus.item(), abs=1e-5)
+    expected = gradient(bonus, model)
+    assert expected.norm() > 1e-3
+    assert (own - expected).norm() < 1e-3 * expected.norm()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "kl_gradient"),
+    [("k1", "k2"), ("abs", "own"), ("k2", "own"), ("k3", "own"), ("full", "own")],
+)
+def test_an_update_on_the_kl_alone_brings_the_policy_closer(config, estimator, kl_gradient):
+    changes = {"kl_estimator": estimator, "kl_gradient": kl_gradient}
+    config = changed(
+        config, reference=changes, optimization={"learning_rate": 1e-6, "warmup_fraction": 0.0}
+    )
+    policy, reference = start(config)
+    before = score(experience(), policy, None, reference, config, 1.0)
+    still = [replace(s, advantages_T=(0.0,) * 3) for s in before.sequences]
+    update_policy(policy, still, reference, config, 1, kl_coef=1.0)
+    after = score(experience(), policy, None, reference, config, 1.0)
+
+    def distance(scored):  # k1 itself may be negative
+        k2_N = [
+            (old - ref) ** 2
+            for s in scored.sequences
+            for old, ref in zip(s.old_logprobs_T, s.ref_logprobs_T, strict=True)
+        ]
+        return scored.metrics["kl/ref"] if estimator == "full" else sum(k2_N)
+
+    assert 0 < distance(after) < distance(before)
+
+
+def test_an_update_on_the_entropy_alone_raises_it(config):
+    config = changed(
+        config, optimization={"entropy_coef": 1.0, "learning_rate": 1e-4, "warmup_fraction": 0.0}
+    )
+    policy, reference = start(config)
+    scored = score(experience(), policy, None, reference, config, 0.0)
+    still = [replace(s, advantages_T=(0.0,) * 3) for s in scored.sequences]
+    entropies = [
+        update_policy(policy, still, None, config, iteration, 0.0)["policy/entropy"]
+        for iteration in (1, 2, 3)
+    ]
+    assert entropies[0] < entropies[1] < entropies[2]
+
+
+def start(config):
+    loaded = load_model(config.model.path, "float32", "sdpa")
+    reference = Reference(config.reference, config.model, loaded)
+    return Policy(loaded, config.optimization, gradient_checkpointing=False), reference
 
 
 def test_likelihood_is_that_of_the_response_alone():
     """Response tokens at log-probabilities −1 and −3 over 2 tokens: a loss of 2."""
-    batch = collate(
-        [TrainSequence((1, 2), (3, 4), (0.0, 0.0), (0.0, 0.0), (0.0, 0.0))], torch.device("cpu")
-    )
-    logprobs_BT = torch.tensor([[-7.0, -9.0, -1.0, -3.0]])
-    total, _ = likelihood_loss(2)(batch, logprobs_BT, torch.zeros(1, 4))
+    batch = collate([TrainSequence.blank((1, 2), (3, 4))], CPU)
+    zeros = torch.zeros(1, 4)
+    scores = TokenScores(torch.tensor([[-7.0, -9.0, -1.0, -3.0]]), zeros, zeros, zeros)
+    total, _ = likelihood_loss(2)(batch, scores)
     assert total.item() == pytest.approx(2.0)

@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from random_walk import (
@@ -16,6 +17,7 @@ from random_walk import (
 )
 
 from vineppo.config.schema import GradingConfig, LinesSegmenter, SamplingConfig, VineCredit
+from vineppo.credit.vine import vine_advantages
 from vineppo.experience import Experience, gather_experience
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
@@ -43,13 +45,19 @@ def gather(
         experience = gather_experience(
             sampler,
             prompts_P,
-            num_samples,
-            credit,
+            SimpleNamespace(credit=credit, rollouts=SimpleNamespace(num_samples=num_samples)),
             build_segmenter(credit.segmenter),
             iteration,
             progress,
         )
     return experience, engine
+
+
+def step_advantages(experience: Experience) -> list[list[float]]:
+    return [
+        vine_advantages([value.mean for value in values_S], rollout.reward)
+        for rollout, values_S in zip(experience.rollouts, experience.values_S, strict=True)
+    ]
 
 
 def true_values(experience: Experience, index: int, max_tokens: int) -> list[float]:
@@ -80,7 +88,7 @@ def test_values_and_advantages_are_unbiased(max_tokens, identical_prefixes):
     for seed in range(60):
         experience, _ = gather(max_tokens, seed, credit)
         errors = defaultdict(list)
-        for index, advantages in enumerate(experience.advantages(credit)):
+        for index, advantages in enumerate(step_advantages(experience)):
             truth = true_values(experience, index, max_tokens)
             for step, (estimate, advantage) in enumerate(
                 zip(experience.values_S[index], advantages, strict=True)
@@ -106,7 +114,7 @@ def test_advantages_sum_to_reward_minus_first_value(max_tokens):
     reasons = {rollout.finish_reason for rollout in experience.rollouts}
     assert reasons == ({"stop", "length"} if max_tokens == SHORT else {"stop"})
     for rollout, values, advantages in zip(
-        experience.rollouts, experience.values_S, experience.advantages(CREDIT), strict=True
+        experience.rollouts, experience.values_S, step_advantages(experience), strict=True
     ):
         assert sum(advantages) == pytest.approx(rollout.reward - values[0].mean)
 

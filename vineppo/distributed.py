@@ -6,6 +6,7 @@ between is computed by every rank from the same gathered data. The main rank alo
 
 import os
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -15,17 +16,26 @@ T = TypeVar("T")
 
 
 def init_distributed() -> None:
-    """torch.distributed for DeepSpeed: the launcher's ranks, or a lone one without a launcher."""
+    """torch.distributed for DeepSpeed: the launcher's ranks, or a lone one without a launcher.
+
+    Must come before an engine is built: vLLM would make a group of one rank, and every rank would
+    train alone without a word. On a CPU the ranks of a machine divide its cores.
+    """
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else DeepSpeed warns that it guessed so
     if distributed.is_initialized():
+        found = distributed.get_world_size()
+        assert found == num_ranks(), f"a group of {found} ranks, expected {num_ranks()}"
         return
     if "RANK" not in os.environ:
         os.environ["LOCAL_RANK"] = "0"  # DeepSpeed asks for it
         store = distributed.HashStore()
         distributed.init_process_group(_backend(), store=store, rank=0, world_size=1)
         return
-    distributed.init_process_group(_backend())
+    if not torch.cuda.is_available():
+        _bind_cores(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
+    # A rank waits for the slowest one's sampling, which may take longer than the default's 30 min.
+    distributed.init_process_group(_backend(), timeout=timedelta(hours=24))
 
 
 def rank() -> int:
@@ -57,6 +67,18 @@ def gather(mine: T) -> list[T]:
 
 def gather_lists(mine: Sequence[T]) -> list[T]:
     return [item for items in gather(list(mine)) for item in items]
+
+
+def _bind_cores(local_rank: int, num_local: int) -> None:
+    """Threads of several ranks on one core wait for each other: each rank gets cores of its own."""
+    cores = sorted(os.sched_getaffinity(0))
+    if num_local == 1 or len(cores) < num_local:
+        return
+    bounds = [index * len(cores) // num_local for index in (local_rank, local_rank + 1)]
+    mine = cores[slice(*bounds)]
+    for thread in os.listdir("/proc/self/task"):  # those that torch has started already, too
+        os.sched_setaffinity(int(thread), mine)
+    torch.set_num_threads(len(mine))
 
 
 def _backend() -> str:

@@ -82,7 +82,7 @@ def policy_objective(
         value, value_numbers = shared_value_objective(config.critic.loss, sizes, batch, scores)
         total = total + config.critic.coef * value
         numbers |= value_numbers
-    return total, {"loss": total, **numbers}
+    return total, {**numbers, "loss": total}
 
 
 def value_objective(

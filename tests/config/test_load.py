@@ -45,10 +45,15 @@ def test_set_can_switch_a_kind(configs):
         ("task.kind=chess", "config: task.kind must be one of \"arithmetic\", \"gsm8k\", "
          "\"jsonl\", got 'chess'"),
         ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
-        ("reference.kl_estimator=k1",
-         'config: reference.kl_estimator must be "k2" or "k3", got "k1"'),
+        ("reference.kl_estimator=k4",
+         'config: reference.kl_estimator must be "k1", "abs", "k2", "k3" or "full", got "k4"'),
+        ("credit.kind=ppo", "config: credit.kind must be one of \"vine\", \"gae\", \"grpo\", "
+         "\"rloo\", \"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", \"remax\", "
+         "got 'ppo'"),
         ("foo.bar=1", "--set foo.bar: unknown key foo"),
-        ("critic={}", "config: critic must be null, got {}"),
+        ("critic={}", "config: missing key critic.kind"),
+        ('critic={"kind": "shared"}', "config: missing key critic.loss"),
+        ("critic.kind=value", "--set critic.kind: critic must be a table of keys, got null"),
         ("seed", "--set must be dotted.key=value, got 'seed'"),
         ("seed.x=1", "--set seed.x: seed must be a table of keys, got 1"),
     ],
@@ -57,28 +62,6 @@ def test_wrong_keys_types_and_values(configs, assignment, message):
     with pytest.raises(UserError) as error:
         load(configs, assignment)
     assert str(error.value) == message
-
-
-@pytest.mark.parametrize(
-    ("assignments", "key"),
-    [
-        (["optimization.batch_size=257"], "optimization.batch_size must be at most"),
-        (["optimization.micro_batch_size=65"], "optimization.micro_batch_size must be at most"),
-        (["sampling.top_p=0.9"], 'optimization.old_logprobs must be "trainer"'),
-        (["sampling.max_tokens=128"], "sampling.max_tokens must be below engine.max_model_len"),
-        (["model.dtype=bfloat16", "engine.dtype=bfloat16"], "optimization.zero_stage must be at"),
-        (["task.prompt.template=x"], "task.prompt.template must contain {question}"),
-        (["task.min_operations=9"], "task.min_operations must be at most"),
-        (["engine.max_num_batched_tokens=8"], "engine.max_num_batched_tokens must be at least"),
-        (["engine.dtype=bfloat16"], "engine.dtype must be model.dtype"),
-        (["evaluation.temperature=0"], "evaluation.num_samples must be 1"),
-    ],
-)
-def test_combinations_that_make_no_sense(configs, assignments, key):
-    with pytest.raises(UserError, match="config: ") as error:
-        load(configs, *assignments)
-    assert key in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_missing_key_names_it(configs):
@@ -103,11 +86,3 @@ def test_jsonnet_errors_are_one_line_with_file_and_line_number(tmp_path, text):
         load_config(TrainConfig, str(path), [])
     assert f"{path}:2:" in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_sft_needs_a_path_or_an_architecture(configs):
-    path = str(configs / "sft_arithmetic.jsonnet")
-    with pytest.raises(UserError, match=r"exactly one of model\.path and model\.architecture"):
-        load_config(SftConfig, path, ["model.path=x"])
-    with pytest.raises(UserError, match=r"exactly one of model\.path and model\.architecture"):
-        load_config(SftConfig, path, ["model.architecture=null"])

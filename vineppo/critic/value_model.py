@@ -36,7 +36,8 @@ def load_value_model(critic: SeparateCritic, policy: ModelConfig, run_seed: int)
 
     `path` null: the starting policy. Precision and attention are the policy's.
 
-    Raises `UserError` for a classifier of several labels and for a model that has no classifier.
+    Raises `UserError` for a classifier of several labels, for a model that has no classifier, and
+    for a saved critic whose outputs another loss reads.
     """
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
@@ -50,6 +51,7 @@ def load_value_model(critic: SeparateCritic, policy: ModelConfig, run_seed: int)
             raise UserError(
                 f"critic.path {path}: its head must have one label, got {config.num_labels}"
             )
+        _check_value_range(config, critic)
         model, report = AutoModelForSequenceClassification.from_pretrained(
             resolved,
             num_labels=1,
@@ -60,7 +62,7 @@ def load_value_model(critic: SeparateCritic, policy: ModelConfig, run_seed: int)
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"critic.path {path} cannot be loaded: {reason}") from None
-    missing = sorted(key for key in report["missing_keys"] if not key.startswith(HEAD))
+    missing = sorted(k for k in report["missing_keys"] if has_head or not k.startswith(HEAD))
     if missing or not hasattr(model, HEAD):
         raise UserError(f"critic.path {path} lacks the weights {', '.join(missing) or HEAD}")
     if not has_head:
@@ -92,10 +94,23 @@ def save_value_model(model: Any, tokenizer: Any, loss: ValueLoss, directory: Pat
 
     [low, high]: V = low + (high − low) · sigmoid(output); null: V is the output.
     """
-    bounds = [loss.low, loss.high] if isinstance(loss, CrossEntropy) else None
-    model.config.value_range = bounds
+    model.config.value_range = _value_range(loss)
     if model.config.pad_token_id is None:  # else transformers refuses batches
         padding = tokenizer.pad_token_id
         model.config.pad_token_id = tokenizer.eos_token_id if padding is None else padding
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
+
+
+def _value_range(loss: ValueLoss) -> list[float] | None:
+    return [loss.low, loss.high] if isinstance(loss, CrossEntropy) else None
+
+
+def _check_value_range(config: Any, critic: SeparateCritic) -> None:
+    """A reward model of others has no `value_range`: its head is taken as it is."""
+    found, expected = getattr(config, "value_range", ...), _value_range(critic.loss)
+    if found is not ... and found != expected:
+        raise UserError(
+            f"critic.path {critic.path}: its value_range {found} must be that of critic.loss, "
+            f"{expected}"
+        )

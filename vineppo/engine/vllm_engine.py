@@ -52,6 +52,8 @@ class VllmEngine:
             logits_processors=[padding_mask(model.num_token_ids)],
             # "auto" would apply a model's generation_config.json (a repetition penalty, say).
             generation_config="vllm",
+            # Ranks of a launcher: each engine is alone, on the GPU of its LOCAL_RANK.
+            distributed_executor_backend=_executor(),
             disable_log_stats=True,
             use_tqdm_on_load=False,
             seed=0,
@@ -132,6 +134,12 @@ class VllmEngine:
     ) -> Iterator[tuple[str, torch.Tensor]]:
         for name, weight in named_weights:
             yield name, weight.detach().to(self._dtype)
+
+
+def _executor() -> str:
+    """vLLM's own executor would put every rank on the first GPU."""
+    is_launched = torch.cuda.is_available() and "RANK" in os.environ
+    return "external_launcher" if is_launched else "uni"
 
 
 def _completion(output: Any) -> Completion:

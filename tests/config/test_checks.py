@@ -1,0 +1,200 @@
+"""Every combination that makes no sense is refused in one line, before any model loads."""
+
+import json
+
+import pytest
+
+from vineppo.config.load import load_config
+from vineppo.config.schema import SftConfig, TrainConfig
+from vineppo.errors import UserError
+
+VINEPPO, PPO, GRPO = "demo_vineppo", "demo_ppo", "demo_grpo"
+SHARED = "critic=" + json.dumps(
+    {
+        "kind": "shared",
+        "coef": 0.5,
+        "head_learning_rate": 1e-4,
+        "warmup_iterations": 0,
+        "loss": {"kind": "squared_error", "clip": None},
+    }
+)
+ADAPTIVE = 'reference.kl_control={"kind": "adaptive", "target": 1.0, "horizon": 100}'
+MASKED = (
+    'optimization.importance_correction={"kind": "masked", "min_weight": 2.0, "max_weight": 0.5}'
+)
+TRUNCATED = 'optimization.importance_correction={"kind": "truncated", "max_weight": 2.0}'
+TRAINER = "optimization.old_logprobs=trainer"
+
+
+def entropy(low, high):
+    loss = {"kind": "cross_entropy", "low": low, "high": high}
+    return f"critic.loss={json.dumps(loss)}"
+
+
+def group(kind, **keys):
+    return "credit=" + json.dumps({"kind": kind, "segmenter": {"kind": "lines"}, **keys})
+
+
+REFUSED = [
+    # What an update is laid out like.
+    (VINEPPO, ["optimization.batch_size=257"],
+     "optimization.batch_size must be at most rollouts.num_prompts * rollouts.num_samples = 256, "
+     "got 257"),
+    (VINEPPO, ["optimization.micro_batch_size=65"],
+     "optimization.micro_batch_size must be at most optimization.batch_size = 64, got 65"),
+    (VINEPPO, ["sampling.top_p=0.9"],
+     'optimization.old_logprobs must be "trainer" when sampling.top_p < 1 (the engine\'s are '
+     "renormalised over the nucleus), got 'engine'"),
+    # Credit.
+    *[
+        (GRPO, [group(kind, **keys), "rollouts.num_samples=1", "rollouts.num_prompts=256"],
+         f"rollouts.num_samples must be at least 2 for credit.kind '{kind}' (it compares the "
+         "rollouts of a problem), got 1")
+        for kind, keys in (
+            ("grpo", {"normalize_std": False}),
+            ("rloo", {}),
+            ("reinforce_plus_plus_baseline", {}),
+        )
+    ],
+    (PPO, ["critic=null"], "critic must be a value model for credit.kind 'gae', got null"),
+    (PPO, ["credit.length_adaptive_alpha=0.05"],
+     "exactly one of credit.policy_lambda and credit.length_adaptive_alpha must be null, got two "
+     "values"),
+    (PPO, ["credit.policy_lambda=null"],
+     "exactly one of credit.policy_lambda and credit.length_adaptive_alpha must be null, got two "
+     "nulls"),
+    (PPO, ["credit.level=step", "credit.segment_max_prob=0.2"],
+     "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), got "
+     "0.2"),
+    # The critic.
+    (PPO, ["critic.warmup_iterations=21"],
+     "critic.warmup_iterations must be at most num_iterations = 20, got 21"),
+    (GRPO, [SHARED],
+     "critic.kind must be 'separate' for a credit.kind other than 'gae' (a shared one would "
+     "change the policy that it only measures), got 'shared'"),
+    (PPO, ["critic.batch_size=257"],
+     "critic.batch_size must be at most rollouts.num_prompts * rollouts.num_samples = 256, got "
+     "257"),
+    (PPO, ["critic.micro_batch_size=65"],
+     "critic.micro_batch_size must be at most critic.batch_size = 64, got 65"),
+    (PPO, [entropy(1, 1)], "critic.loss.low must be below critic.loss.high = 1.0, got 1.0"),
+    (PPO, [entropy(0.5, 1), "credit.gamma=0.9"],
+     "critic.loss.low and .high must enclose 0 when credit.gamma < 1, got 0.5 and 1.0"),
+    (PPO, [entropy(0, 1), "reference.kl_in=reward"],
+     "critic.loss.kind must be 'squared_error' when reference.kl_in is 'reward' (the KL has no "
+     "bound), got 'cross_entropy'"),
+    # The reference.
+    (VINEPPO, ["reference.kl_in=reward"],
+     "reference.kl_in must be 'loss' for credit.kind 'vine' (the continuations' returns hold no "
+     "KL), got 'reward'"),
+    (VINEPPO, ["reference.kl_estimator=k1"],
+     "reference.kl_gradient must be 'k2' for reference.kl_estimator 'k1' in the loss (its own "
+     "gradient has no expectation), got 'own'"),
+    (PPO, ["reference.kl_in=reward", "reference.kl_gradient=k2"],
+     "reference.kl_gradient must be 'own' when reference.kl_in is 'reward' (a reward has no "
+     "gradient), got 'k2'"),
+    (VINEPPO, ["reference.kl_clamp=[1, 1]"],
+     "reference.kl_clamp must be null or [low, high] with low < high, got (1.0, 1.0)"),
+    (VINEPPO, [ADAPTIVE, "reference.kl_coef=0"],
+     "reference.kl_coef must be above 0 when reference.kl_control.kind is 'adaptive' (it is "
+     "multiplied), got 0"),
+    # Importance.
+    (VINEPPO, [TRUNCATED],
+     "optimization.old_logprobs must be 'trainer' with optimization.importance_correction (the "
+     "engine's as denominator already correct for the mismatch), got 'engine'"),
+    (VINEPPO, [MASKED, TRAINER],
+     "optimization.importance_correction.min_weight must be below max_weight = 0.5, got 2.0"),
+    # Precision.
+    (VINEPPO, ["model.dtype=bfloat16", "engine.dtype=bfloat16"],
+     'optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" (DeepSpeed\'s '
+     "stage 0 keeps no float32 master weights, and small updates vanish), got 0"),
+    (PPO, ["model.dtype=bfloat16", "engine.dtype=bfloat16", "optimization.zero_stage=1"],
+     'critic.zero_stage must be at least 1 when model.dtype is "bfloat16", got 0'),
+    # The task and the engine.
+    (VINEPPO, ["task.prompt.template=x"],
+     "task.prompt.template must contain {question}, got 'x'"),
+    (VINEPPO, ["task.response_template=x"],
+     "task.response_template must contain {solution}, got 'x'"),
+    (VINEPPO, ["task.min_operations=9"],
+     "task.min_operations must be at most task.max_operations = 6, got 9"),
+    (VINEPPO, ["engine.dtype=bfloat16"],
+     "engine.dtype must be model.dtype = 'float32', got 'bfloat16'"),
+    (VINEPPO, ["evaluation.temperature=0.001"],
+     "evaluation.temperature must be 0 or at least 0.01, got 0.001"),
+    (VINEPPO, ["evaluation.temperature=0"],
+     "evaluation.num_samples must be 1 when evaluation.temperature is 0 (greedy samples are all "
+     "the same), got 4"),
+    (VINEPPO, ["sampling.max_tokens=128"],
+     "sampling.max_tokens must be below engine.max_model_len = 128, got 128"),
+    (VINEPPO, ["engine.max_num_batched_tokens=511"],
+     "engine.max_num_batched_tokens must be at least engine.max_num_seqs = 512, got 511"),
+    (VINEPPO, ["engine.max_num_batched_tokens=127", "engine.max_num_seqs=64"],
+     "engine.max_num_batched_tokens must be at least engine.max_model_len = 128, got 127"),
+    # Keys that a kind needs.
+    (VINEPPO, ['reference.kl_control={"kind": "adaptive", "horizon": 100}'],
+     "missing key reference.kl_control.target"),
+    (VINEPPO, ['reference.kl_control={"kind": "adaptive", "target": 1.0}'],
+     "missing key reference.kl_control.horizon"),
+    (PPO, ["critic.coef=0.5"], "unknown key critic.coef"),
+    (GRPO, ["credit.gamma=1"], "unknown key credit.gamma"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("leaf", "assignments", "message"), REFUSED, ids=lambda part: str(part))
+def test_is_refused(configs, leaf, assignments, message):
+    with pytest.raises(UserError) as error:
+        load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), assignments)
+    assert str(error.value) == f"config: {message}"
+
+
+@pytest.mark.parametrize(
+    ("leaf", "assignments"),
+    [
+        (VINEPPO, ["sampling.top_p=0.9", TRAINER]),
+        (VINEPPO, ["rollouts.num_samples=1", "rollouts.num_prompts=256"]),
+        (GRPO, [group("remax"), "rollouts.num_samples=1", "rollouts.num_prompts=256"]),
+        (GRPO, [group("reinforce_plus_plus", gamma=1), "rollouts.num_samples=1",
+                "rollouts.num_prompts=256"]),
+        (GRPO, ["rollouts.num_samples=2", "rollouts.num_prompts=128", "reference.kl_in=reward"]),
+        (PPO, [SHARED]),
+        (PPO, [group("grpo", normalize_std=True)]),  # a critic that is only measured
+        (PPO, ["critic.warmup_iterations=20"]),  # the critic alone
+        (PPO, ["credit.policy_lambda=null", "credit.length_adaptive_alpha=0.05"]),
+        (PPO, ["credit.segment_max_prob=0.2"]),
+        (PPO, ["credit.level=step"]),
+        (PPO, [entropy(0, 1), "credit.gamma=0.9"]),
+        (PPO, [entropy(0.5, 1)]),
+        (PPO, ["reference.kl_in=reward", "reference.kl_estimator=k1"]),
+        (VINEPPO, ["reference.kl_estimator=k1", "reference.kl_gradient=k2"]),
+        (VINEPPO, ["reference.kl_estimator=full"]),
+        (VINEPPO, ["reference.kl_clamp=null"]),
+        (VINEPPO, [ADAPTIVE]),
+        (VINEPPO, [TRUNCATED, TRAINER]),
+        (PPO, ["model.dtype=bfloat16", "engine.dtype=bfloat16", "optimization.zero_stage=1",
+               "critic.zero_stage=1"]),
+        (VINEPPO, ["evaluation.temperature=0", "evaluation.num_samples=1"]),
+    ],
+    ids=lambda part: str(part),
+)  # fmt: skip
+def test_its_neighbour_is_not_refused(configs, leaf, assignments):
+    load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), assignments)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "message"),
+    [
+        (["model.path=x"], "exactly one of model.path and model.architecture must be null, got "
+         "two values"),
+        (["model.architecture=null"],
+         "exactly one of model.path and model.architecture must be null, got two nulls"),
+        (["model.architecture.num_heads=3"],
+         "model.architecture.hidden_size must be a multiple of 2 * num_heads, and num_heads of "
+         "num_key_value_heads"),
+        (["optimization.batch_size=1", "optimization.micro_batch_size=2"],
+         "optimization.micro_batch_size must be at most optimization.batch_size = 1, got 2"),
+    ],
+)  # fmt: skip
+def test_fine_tuning_is_refused(configs, assignments, message):
+    with pytest.raises(UserError) as error:
+        load_config(SftConfig, str(configs / "sft_arithmetic.jsonnet"), assignments)
+    assert str(error.value) == f"config: {message}"

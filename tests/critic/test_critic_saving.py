@@ -1,0 +1,138 @@
+"""Critics on disk: for transformers, for a further run, and for one that goes on."""
+
+import json
+
+import pytest
+import torch
+from critics import CPU, SHARED, build_config, saved_weights, sequences, start, train
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from vineppo.batching import collate
+from vineppo.critic.value_model import load_value_model
+from vineppo.errors import UserError
+
+BOUNDED = {"kind": "cross_entropy", "low": 0.0, "high": 1.0}
+KINDS = ("separate", "shared")
+CHANGES = {"separate": {}, "shared": {"critic__warmup_iterations": 1}}
+
+
+def trained(config):
+    """Models after an update of policy and critic."""
+    models = start(config)
+    train(config, models, sequences(8), config.critic.warmup_iterations + 1)
+    return models
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("stage", [0, 3])
+def test_transformers_loads_a_saved_critic(configs, tmp_path, kind, stage):
+    """Its logit for a bare prefix is the value of the state before the next token."""
+    table = "critic" if kind == "separate" else "optimization"
+    models = trained(build_config(configs, kind, **{f"{table}__zero_stage": stage}))
+    found = sequences(4)
+    batch = collate(found, CPU)
+    values_BT = models.critic.values(batch)
+    models.critic.save_hf(tmp_path)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert model.config.num_labels == 1
+    assert model.config.value_range is None
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer.get_vocab() == models.policy.tokenizer.get_vocab()
+    for row, sequence in enumerate(found):
+        length = len(sequence.prompt_ids)
+        for t in (0, 1, len(sequence.response_ids) - 1):
+            ids = [*sequence.prompt_ids, *sequence.response_ids[:t]]
+            if ids[-1] == model.config.pad_token_id:  # which HF's pooling skips at the end
+                continue
+            with torch.no_grad():
+                logit = model(input_ids=torch.tensor([ids])).logits.item()
+            assert logit == pytest.approx(values_BT[row, length + t].item(), abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_saved_config_says_how_outputs_are_read(configs, tmp_path, kind):
+    models = trained(build_config(configs, kind, critic__loss={**BOUNDED, "low": -1.0}))
+    policy_before = models.policy.hf_model.config.to_dict()
+    models.critic.save_hf(tmp_path / "critic")
+    written = json.loads((tmp_path / "critic/config.json").read_text())
+    assert written["value_range"] == [-1.0, 1.0]
+    assert written["architectures"] == ["LlamaForSequenceClassification"]
+    assert models.policy.hf_model.config.to_dict() == policy_before
+    models.policy.save_hf(tmp_path / "policy")
+    policy = json.loads((tmp_path / "policy/config.json").read_text())
+    assert policy["architectures"] == ["LlamaForCausalLM"]
+    assert "value_range" not in policy
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_critic_starts_another_run(configs, tmp_path, kind):
+    """Value pre-training: the same values, and not a new head, whatever the new run's seed."""
+    models = trained(build_config(configs, kind, critic__loss=BOUNDED))
+    models.critic.save_hf(tmp_path)
+    config = build_config(
+        configs, "separate", critic__loss=BOUNDED, critic__path=str(tmp_path), seed=99
+    )
+    batch = collate(sequences(4), CPU)
+    expected = models.critic.values(batch)
+    torch.testing.assert_close(start(config).critic.values(batch), expected, atol=1e-6, rtol=0)
+
+
+def test_outputs_are_not_read_by_another_loss(configs, tmp_path):
+    """Log-odds as values, or values as log-odds: the values would change without a word."""
+    for number, (written, read, message) in enumerate(
+        [
+            (BOUNDED, SHARED["loss"], "[0.0, 1.0] must be that of critic.loss, None"),
+            (SHARED["loss"], BOUNDED, "None must be that of critic.loss, [0.0, 1.0]"),
+            (BOUNDED, {**BOUNDED, "low": -1.0}, "[0.0, 1.0] must be that of critic.loss, [-1.0"),
+        ]
+    ):
+        path = tmp_path / str(number)
+        start(build_config(configs, "separate", critic__loss=written)).critic.save_hf(path)
+        config = build_config(configs, "separate", critic__loss=read, critic__path=str(path))
+        with pytest.raises(UserError) as found:
+            load_value_model(config.critic, config.model, 0)
+        assert f"critic.path {path}: its value_range {message}" in str(found.value)
+
+
+def test_saving_a_shared_critic_leaves_the_training_alone(configs, tmp_path):
+    config = build_config(configs, "shared")
+    weights = {}
+    for is_saved in (False, True):
+        models = trained(config)
+        if is_saved:
+            models.critic.save_hf(tmp_path / "critic")
+        train(config, models, sequences(8), 2)
+        weights[is_saved] = saved_weights(models.critic.save_hf, tmp_path / str(is_saved))
+    assert all(torch.equal(weights[True][name], weights[False][name]) for name in weights[True])
+
+
+@pytest.mark.parametrize(
+    ("kind", "stage"),
+    [("separate", 0), ("separate", 3), ("shared", 0), ("shared", 2), ("shared", 3)],
+)
+def test_state_round_trip_is_exact(configs, tmp_path, kind, stage):
+    """Train, save, train on; fresh models that load the state train on to the same bits.
+
+    The shared critic's state is from its warm-up, the separate one's from a run without.
+    """
+    changes = {"optimization__zero_stage": stage, **CHANGES[kind]}
+    if kind == "separate":
+        changes["critic__zero_stage"] = stage
+    config = build_config(configs, kind, **changes)
+    found = sequences(12)
+    models = start(config)
+    train(config, models, found, 1)
+    models.save_state(tmp_path / "state")
+    restored = start(config)
+    restored.load_state(tmp_path / "state")
+    metrics = []
+    for name, each in (("models", models), ("restored", restored)):
+        metrics.append([train(config, each, found, iteration) for iteration in (2, 3)])
+        each.save_hf(tmp_path / name)
+    assert metrics[0] == metrics[1]
+    for part in ("policy", "critic"):
+        there, here = (
+            (tmp_path / name / part / "model.safetensors").read_bytes()
+            for name in ("models", "restored")
+        )
+        assert there == here

@@ -1,0 +1,236 @@
+"""The update of a separate critic, against one written out, and what may not change it."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from critics import CPU, build_config, flat, relative, saved_weights, sequences, start, train
+
+from vineppo.batching import collate
+from vineppo.critic.value_model import load_value_model
+from vineppo.trainer import update_critic
+
+SQUARED = {"kind": "squared_error", "clip": None}
+CLIPPED = {"kind": "squared_error", "clip": 0.2}
+BOUNDED = {"kind": "cross_entropy", "low": -1.0, "high": 2.0}
+
+
+def whole_batch(configs, **changes):
+    """One update an epoch on all 24 sequences."""
+    changes = {"critic__batch_size": 24, "critic__micro_batch_size": 24, **changes}
+    return build_config(configs, "separate", **changes)
+
+
+def weights_after(config, found, directory):
+    critic = start(config).critic
+    metrics = update_critic(critic, found, config, 1)
+    return saved_weights(critic.save_hf, directory), metrics
+
+
+def hidden_states(backbone, sequence):
+    """[T, H] of the states before the response's tokens, without padding and company."""
+    ids = torch.tensor([[*sequence.prompt_ids, *sequence.response_ids]])
+    states_TH = backbone(input_ids=ids).last_hidden_state[0]
+    return states_TH[len(sequence.prompt_ids) - 1 : -1]
+
+
+def loss_by_hand(outputs_T, old_T, returns_T, loss):
+    """Summed over the tokens of a sequence."""
+    if loss["kind"] == "cross_entropy":
+        share_T = torch.sigmoid(outputs_T)
+        target_T = (returns_T - loss["low"]) / (loss["high"] - loss["low"])
+        return -(target_T * share_T.log() + (1 - target_T) * (1 - share_T).log()).sum()
+    error_T = (outputs_T - returns_T) ** 2
+    if loss["clip"] is not None:
+        kept_T = old_T + (outputs_T - old_T).clamp(-loss["clip"], loss["clip"])
+        error_T = torch.maximum(error_T, (kept_T - returns_T) ** 2)
+    return 0.5 * error_T.sum()
+
+
+@pytest.mark.parametrize("loss", [SQUARED, CLIPPED, BOUNDED])
+def test_an_update_is_the_one_written_out(configs, tmp_path, loss):
+    """Two steps of torch's AdamW on Σ loss / tokens, every sequence passed alone, norm clipped."""
+    config = whole_batch(
+        configs,
+        critic__loss=loss,
+        critic__num_epochs=2,
+        critic__warmup_fraction=0,
+        critic__weight_decay=0.1,
+        critic__max_grad_norm=0.05,
+    )
+    found = sequences(24)
+    weights, metrics = weights_after(config, found, tmp_path)
+    model = load_value_model(config.critic, config.model, config.seed)
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
+    num_tokens = sum(len(sequence.response_ids) for sequence in found)
+    losses, norms = [], []
+    for _ in range(2):
+        total = 0.0
+        for sequence in found:
+            outputs_T = model.score(hidden_states(model.model, sequence)).squeeze(-1)
+            old_T, returns_T = map(torch.tensor, (sequence.old_values_T, sequence.returns_T))
+            part = loss_by_hand(outputs_T, old_T, returns_T, loss) / num_tokens
+            part.backward()
+            total += part.item()
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05).item())
+        adam.step()
+        adam.zero_grad()
+        losses.append(total)
+    start_weights = load_value_model(config.critic, config.model, config.seed).state_dict()
+    for part in ("score.", "model."):  # head and backbone, which is far longer than the head
+        expected, moved, before = (
+            flat({k: x for k, x in state.items() if k.startswith(part)})
+            for state in (model.state_dict(), weights, start_weights)
+        )
+        assert relative(moved, before) > 1e-3
+        # Adam's first step is the gradient's sign, which rounding decides where it is almost 0.
+        assert relative(moved - before, expected - before) < 0.01
+    assert metrics["critic/loss"] == pytest.approx(sum(losses) / 2, rel=1e-4)
+    assert metrics["critic/grad_norm"] == pytest.approx(sum(norms) / 2, rel=1e-3)
+    assert min(norms) > 0.05  # the clip had something to do
+    assert (metrics["critic/clip_frac"] > 0) is (loss is CLIPPED)
+
+
+def test_micro_batch_size_does_not_change_the_update(configs, tmp_path):
+    found = sequences(24)
+    whole, metrics = weights_after(whole_batch(configs), found, tmp_path / "whole")
+    for size in (1, 4, 7):
+        config = whole_batch(configs, critic__micro_batch_size=size)
+        weights, split = weights_after(config, found, tmp_path / str(size))
+        assert relative(flat(weights), flat(whole)) < 1e-5
+        for name, value in metrics.items():
+            assert split[name] == pytest.approx(value, rel=1e-4), name
+
+
+SMALL = {"critic__batch_size": 8, "critic__micro_batch_size": 4}
+
+
+@pytest.fixture(scope="module")
+def plain(configs, tmp_path_factory):
+    """The weights after the updates on 8 sequences, without any sharding."""
+    directory = tmp_path_factory.mktemp("plain")
+    return weights_after(whole_batch(configs, **SMALL), sequences(8), directory)[0]
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_zero_stage_and_a_skipped_update_do_not_change_the_update(configs, tmp_path, plain, stage):
+    """After an update that is not finite, which leaves no trace, as stage 0 without one."""
+    found = sequences(8)
+    config = whole_batch(configs, **SMALL, critic__zero_stage=stage)
+    critic = start(config).critic
+    before = saved_weights(critic.save_hf, tmp_path / "before")
+    broken = [replace(s, returns_T=(math.nan,) * len(s.returns_T)) for s in sequences(8, seed=1)]
+    metrics = update_critic(critic, broken, config, 1)
+    assert metrics["critic/skipped_updates"] == config.critic.num_epochs
+    assert math.isnan(metrics["critic/grad_norm"])
+    unchanged = saved_weights(critic.save_hf, tmp_path / "unchanged")
+    assert all(torch.equal(unchanged[name], before[name]) for name in before)
+    assert update_critic(critic, found, config, 1)["critic/skipped_updates"] == 0
+    weights = saved_weights(critic.save_hf, tmp_path / "after")
+    assert relative(flat(weights), flat(plain)) < 1e-5
+    assert relative(flat(weights), flat(before)) > 1e-3
+
+
+@pytest.mark.parametrize("loss", [SQUARED, BOUNDED])
+def test_a_critic_learns_fixed_targets(configs, loss):
+    """Returns of 0 and 1 that the prompt tells: from worse than their mean to a close fit."""
+    found = sequences(16)
+    config = whole_batch(
+        configs, critic__batch_size=16, critic__micro_batch_size=16, critic__loss=loss
+    )
+    critic = start(config).critic
+    batch = collate(found, CPU)
+    mask_BT = batch.response_mask_BT
+
+    def error():
+        return (critic.values(batch) - batch.returns_BT)[mask_BT].square().mean().item()
+
+    assert error() > batch.returns_BT[mask_BT].var().item()
+    losses = [update_critic(critic, found, config, i)["critic/loss"] for i in range(1, 16)]
+    # The cross-entropy's floor is the entropy of the targets, which are 1/3 and 2/3 of its range.
+    floor = -(math.log(1 / 3) + 2 * math.log(2 / 3)) / 3 if loss is BOUNDED else 0.0
+    assert losses[-1] - floor < 0.2 * (losses[0] - floor)
+    assert error() < 0.3 * batch.returns_BT[mask_BT].var().item()
+    if loss is BOUNDED:
+        values_N = critic.values(batch)[mask_BT]
+        assert -1 <= values_N.min() < values_N.max() <= 2
+
+
+def test_rate_epochs_and_batch_size_are_the_critics_own(configs, monkeypatch):
+    """3 epochs of 24 sequences in updates of 10: 9 an iteration, 18 in all, 9 of them warm-up."""
+    config = build_config(
+        configs,
+        "separate",
+        num_iterations=2,
+        critic__num_epochs=3,
+        critic__batch_size=10,
+        critic__micro_batch_size=4,
+        critic__warmup_fraction=0.5,
+        critic__schedule="linear",
+        optimization__num_epochs=1,
+    )
+    models = start(config)
+    calls = []
+    update = models.critic.update
+
+    def recorded(micro_batches, loss, learning_rate, is_accepted):
+        calls.append(([len(b.is_positive_B) for b in micro_batches], learning_rate))
+        return update(micro_batches, loss, learning_rate, is_accepted)
+
+    monkeypatch.setattr(models.critic, "update", recorded)
+    rates = []
+    for iteration in (1, 2):
+        metrics = train(config, models, sequences(24), iteration)
+        assert metrics["policy/lr"] == 1e-3
+        rates.append(metrics["critic/lr"])
+    assert [sizes for sizes, _ in calls] == [[4, 4, 2], [4, 4, 2], [4]] * 6
+    rising, falling = [(u + 1) / 9 for u in range(9)], [(9 - u) / 9 for u in range(9)]
+    assert [rate / 1e-3 for _, rate in calls] == pytest.approx(rising + falling)
+    assert rates == [calls[8][1], calls[17][1]]
+
+
+def test_the_first_step_is_as_long_as_the_rate(configs, tmp_path):
+    """Adam's first step is the rate in every weight with a gradient: that of the critic."""
+    rate = 3e-4
+    config = whole_batch(
+        configs,
+        critic__learning_rate=rate,
+        critic__warmup_fraction=0,
+        critic__num_epochs=1,
+        optimization__learning_rate=1e-6,
+    )
+    models = start(config)
+    before = saved_weights(models.critic.save_hf, tmp_path / "before")
+    train(config, models, sequences(24), 1)
+    after = saved_weights(models.critic.save_hf, tmp_path / "after")
+    for name in before:
+        assert (after[name] - before[name]).abs().max().item() == pytest.approx(rate, rel=0.01)
+
+
+def test_warm_up_leaves_the_policy_as_it_is(configs, tmp_path):
+    config = build_config(
+        configs, "separate", critic__warmup_iterations=2, optimization__weight_decay=0.1
+    )
+    models = start(config)
+
+    def weights(name):
+        return [
+            flat(saved_weights(model.save_hf, tmp_path / name / str(i)))
+            for i, model in enumerate((models.policy, models.critic))
+        ]
+
+    policies, critics = [], []
+    for iteration in range(4):
+        if iteration > 0:
+            metrics = train(config, models, sequences(8), iteration)
+            groups = {name.split("/")[0] for name in metrics}
+            assert groups == ({"critic", "policy"} if iteration == 3 else {"critic"})
+        policy, critic = weights(str(iteration))
+        policies.append(policy)
+        critics.append(critic)
+    assert torch.equal(policies[0], policies[1])
+    assert torch.equal(policies[0], policies[2])
+    assert not torch.equal(policies[2], policies[3])
+    assert not torch.equal(critics[0], critics[1])
+    assert not torch.equal(critics[1], critics[2])

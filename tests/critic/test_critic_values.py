@@ -1,0 +1,101 @@
+"""A critic's values: of which state, and what they do not depend on."""
+
+import pytest
+import torch
+from critics import CPU, build_config, sequences, start
+
+from vineppo.batching import collate
+from vineppo.critic import SeparateValueModel
+from vineppo.critic.value_model import load_value_model, new_head
+from vineppo.models import load_model, load_tokenizer
+
+KINDS = ("separate", "shared")
+SEED = 7
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def critic(configs, request):
+    return start(build_config(configs, request.param, seed=SEED)).critic
+
+
+@pytest.fixture(scope="module")
+def policy_model():
+    return load_model("embedded:arithmetic_short", "float32", "sdpa").model
+
+
+def rows(critic, found):
+    """The values of every response, by a batch of `found`."""
+    batch = collate(found, CPU)
+    values_BT = critic.values(batch)
+    assert values_BT[~batch.response_mask_BT].abs().max() == 0
+    return [row[mask] for row, mask in zip(values_BT, batch.response_mask_BT, strict=True)]
+
+
+def test_values_are_of_the_states_before_the_tokens(critic, policy_model):
+    """The head on the last state of every bare prefix, each passed alone through HF's model."""
+    head = new_head(policy_model.config.hidden_size, torch.float32, SEED)
+    found = sequences(3)
+    for sequence, values_T in zip(found, rows(critic, found), strict=True):
+        ids = [*sequence.prompt_ids, *sequence.response_ids]
+        expected_T = []
+        for t in range(len(sequence.response_ids)):
+            prefix = torch.tensor([ids[: len(sequence.prompt_ids) + t]])
+            with torch.no_grad():
+                states = policy_model(input_ids=prefix, output_hidden_states=True).hidden_states
+                expected_T.append((head.weight[0] @ states[-1][0, -1]).item())
+        assert values_T.tolist() == pytest.approx(expected_T, abs=1e-5)
+        assert values_T.std() > 0.1  # or a shift by one would pass
+
+
+def test_padding_company_and_order_do_not_matter(critic):
+    found = sequences(9)
+    together = rows(critic, found)
+    backwards = rows(critic, found[::-1])[::-1]
+    alone = [rows(critic, [sequence])[0] for sequence in found]
+    for a, b, c in zip(together, backwards, alone, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=0)
+        torch.testing.assert_close(a, c, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sampling_temperature_never_scales_a_value(configs, kind):
+    batch = collate(sequences(4), CPU)
+    cold, hot = (
+        start(build_config(configs, kind, sampling__temperature=temperature)).critic.values(batch)
+        for temperature in (0.3, 1.7)
+    )
+    assert torch.equal(cold, hot)
+
+
+def test_cross_entropy_keeps_values_in_its_range(configs):
+    """V = low + (high − low) · σ(output), with the outputs of the squared error's critic."""
+    batch = collate(sequences(4), CPU)
+    mask_BT = batch.response_mask_BT
+    outputs_BT = start(build_config(configs, "separate")).critic.values(batch)
+    bounded = {"kind": "cross_entropy", "low": -0.5, "high": 2.0}
+    for kind in KINDS:
+        critic = start(build_config(configs, kind, critic__loss=bounded)).critic
+        values_BT = critic.values(batch)
+        expected_N = -0.5 + 2.5 / (1 + torch.exp(-outputs_BT[mask_BT]))
+        torch.testing.assert_close(values_BT[mask_BT], expected_N, atol=1e-5, rtol=0)
+        assert values_BT[~mask_BT].abs().max() == 0  # and not the value of an output of 0
+
+
+@pytest.mark.parametrize("gradient_checkpointing", [False, True])
+def test_dropout_of_the_models_config_is_off(configs, tmp_path, gradient_checkpointing):
+    """Also in training mode, in which HF models checkpoint their activations."""
+    loaded = load_model("embedded:arithmetic_short", "float32", "sdpa")
+    loaded.model.config.attention_dropout = 0.5
+    loaded.model.save_pretrained(tmp_path)
+    loaded.tokenizer.save_pretrained(tmp_path)
+    config = build_config(configs, "separate", critic__path=str(tmp_path))
+    model = load_value_model(config.critic, config.model, config.seed)
+    assert model.config.attention_dropout == 0.5
+    critic = SeparateValueModel(
+        config.critic, model, load_tokenizer(str(tmp_path)), gradient_checkpointing
+    )
+    model.train()
+    batch = collate(sequences(4), CPU)
+    expected = start(build_config(configs, "separate")).critic.values(batch)
+    torch.testing.assert_close(critic.values(batch), expected, atol=1e-5, rtol=0)
+    assert torch.equal(critic.values(batch), critic.values(batch))

@@ -1,0 +1,162 @@
+"""Value diagnostics: bins, their split by outcome, explained variance by hand, histograms."""
+
+import math
+from dataclasses import replace
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vineppo.config.load import load_config
+from vineppo.config.schema import LoggingConfig, TrainConfig
+from vineppo.run_dir import RunDir
+from vineppo.types import Problem, Rollout
+from vineppo.value_diagnostics import (
+    NUM_PERCENTILE_BINS,
+    diagnostic_rows,
+    histograms,
+    percentile_bin,
+)
+from vineppo.wandb_log import WandbLog
+
+
+def rollout(length, reward):
+    tokens = (2,) * length
+    return Rollout(Problem("p", "q", "a"), 0, (1,), tokens, (-0.5,) * length, "stop", "", reward)
+
+
+def rows_of_two():
+    """A correct response of 2 tokens and a wrong one of 4."""
+    return diagnostic_rows(
+        [rollout(2, 1.0), rollout(4, 0.0)],
+        [(0.5, 0.75), (0.25, 0.5, 0.125, 0.0)],
+        [[1.0, 1.0], [0.0, 0.0, 0.0, 0.0]],
+        [[0.5, 0.25], [-0.25, -0.5, -0.125, 0.0]],
+    )
+
+
+def row(rows, axis, place, is_correct):
+    (found,) = [
+        r for r in rows if (r["axis"], r["bin"], r["is_correct"]) == (axis, place, is_correct)
+    ]
+    return found
+
+
+def test_the_docstrings_example():
+    assert percentile_bin(5, 10) == 10
+
+
+@given(st.integers(1, 300))
+def test_percentiles_are_20_equal_parts(length):
+    bins = [percentile_bin(position, length) for position in range(length)]
+    assert bins == sorted(bins)
+    assert bins[0] == 0
+    assert max(bins) < NUM_PERCENTILE_BINS
+    counts = [bins.count(i) for i in range(NUM_PERCENTILE_BINS)]
+    assert max(counts) - min(counts) <= 1
+
+
+def test_bins_by_position_and_by_percentile():
+    found = {
+        (r["axis"], r["bin"], r["is_correct"]): (r["values"], r["returns"], r["advantages"])
+        for r in rows_of_two()
+    }
+    assert found == {
+        ("position", 0, True): ((0.5,), (1.0,), (0.5,)),
+        ("position", 1, True): ((0.75,), (1.0,), (0.25,)),
+        ("position", 0, False): ((0.25,), (0.0,), (-0.25,)),
+        ("position", 1, False): ((0.5,), (0.0,), (-0.5,)),
+        ("position", 2, False): ((0.125,), (0.0,), (-0.125,)),
+        ("position", 3, False): ((0.0,), (0.0,), (0.0,)),
+        ("percentile", 0, True): ((0.5,), (1.0,), (0.5,)),
+        ("percentile", 10, True): ((0.75,), (1.0,), (0.25,)),
+        ("percentile", 0, False): ((0.25,), (0.0,), (-0.25,)),
+        ("percentile", 5, False): ((0.5,), (0.0,), (-0.5,)),
+        ("percentile", 10, False): ((0.125,), (0.0,), (-0.125,)),
+        ("percentile", 15, False): ((0.0,), (0.0,), (0.0,)),
+    }
+    assert [r["count"] for r in rows_of_two()] == [1] * 12
+
+
+def test_explained_variance_is_of_both_outcomes_together():
+    """Position 0: returns (1, 0), errors (0.5, −0.25): 1 − 0.375²/0.5² = 0.4375; none at 3."""
+    rows = rows_of_two()
+    for is_correct in (True, False):
+        found = row(rows, "position", 0, is_correct)["explained_variance"]
+        assert found == pytest.approx(0.4375)
+    assert row(rows, "position", 3, False)["explained_variance"] is None
+    # Errors (0.25, −0.125) halve those at 0.
+    assert row(rows, "percentile", 10, True)["explained_variance"] == pytest.approx(1 - 0.375**2)
+
+
+def test_correct_is_a_reward_above_one_half():
+    rows = diagnostic_rows([rollout(1, 0.5), rollout(1, 0.51)], [[0], [1]], [[0], [1]], [[0], [1]])
+    assert [r["values"] for r in rows if r["is_correct"]] == [(1,), (1,)]
+    assert [r["values"] for r in rows if not r["is_correct"]] == [(0,), (0,)]
+
+
+def test_tokens_of_a_bin_are_together_and_none_is_lost():
+    lengths = (45, 7, 20)
+    values = [[float(100 * i + t) for t in range(n)] for i, n in enumerate(lengths)]
+    rows = diagnostic_rows([rollout(n, 1.0) for n in lengths], values, values, values)
+    for axis in ("position", "percentile"):
+        of_axis = [r for r in rows if r["axis"] == axis]
+        assert sorted(v for r in of_axis for v in r["values"]) == sorted(chain(*values))
+        assert all(r["count"] == len(r["values"]) for r in of_axis)
+    assert row(rows, "percentile", 0, True)["values"] == (0.0, 1.0, 2.0, 100.0, 200.0)
+    assert row(rows, "position", 6, True)["values"] == (6.0, 106.0, 206.0)
+
+
+def test_the_rows_are_those_of_the_table(tmp_path):
+    run = RunDir.open(tmp_path / "run", {"name": "x"})
+    run.write_value_diagnostics(3, rows_of_two())
+    (file,) = (tmp_path / "run").rglob("iter_000003.parquet")
+    import pyarrow.parquet
+
+    read = pyarrow.parquet.read_table(file).to_pylist()
+    assert [{**r, **{k: list(r[k]) for k in ("values", "returns", "advantages")}}
+            for r in rows_of_two()] == read  # fmt: skip
+
+
+def test_histograms_have_20_parts_of_the_budget():
+    """Parts of ceil(50/20) = 3 positions."""
+    rows = diagnostic_rows(
+        [rollout(5, 1.0), rollout(2, 0.0)],
+        [[0.0, 1.0, 2.0, 3.0, 4.0], [5.0, 6.0]], [[1.0] * 5, [0.0] * 2], [[0.5] * 5, [-0.5] * 2],
+    )  # fmt: skip
+    found = histograms(rows, max_tokens=50)
+    name = "value_diagnostics/{}/{}/{}".format
+    assert found[name("values", "correct", "position_000")] == [0.0, 1.0, 2.0]
+    assert found[name("values", "correct", "position_003")] == [3.0, 4.0]
+    assert found[name("values", "incorrect", "position_000")] == [5.0, 6.0]
+    assert found[name("advantages", "incorrect", "position_000")] == [-0.5, -0.5]
+    assert found[name("values", "correct", "percentile_08")] == [2.0]
+    assert found[name("advantages", "incorrect", "percentile_10")] == [-0.5]
+    assert len(found) == 2 * (2 + 1 + 5 + 2)
+
+
+def test_wandb_histograms_are_of_finite_numbers(configs, tmp_path):
+    """A real run, offline. numpy refuses a histogram of NaN, so unfiltered they would raise."""
+    pytest.importorskip("wandb")
+    config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), [])
+    config = replace(config, logging=LoggingConfig("vineppo-test"))
+    arrays = {"mixed": [math.nan, 0.0, 1.0, math.inf, 1.0], "nothing": [math.nan], "empty": []}
+    with WandbLog(config, tmp_path) as log:
+        log.log_histograms(arrays, 1)
+        log.log({"iteration": 1, "reward/mean": 0.5})
+        log.log({"iteration": 2, "reward/mean": 0.5})  # a step is kept when the next one begins
+        summary = dict(log._run.summary)
+    assert sum(summary["mixed"]["values"]) == 3
+    assert (summary["mixed"]["bins"][0], summary["mixed"]["bins"][-1]) == (0.0, 1.0)
+    assert "nothing" not in summary
+    assert "empty" not in summary
+    assert summary["reward/mean"] == 0.5
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+
+
+def test_without_a_project_nothing_is_logged(configs, tmp_path):
+    config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), [])
+    with WandbLog(replace(config, logging=LoggingConfig(None)), tmp_path) as log:
+        log.log_histograms({"x": [1.0]}, 1)
+    assert not list(tmp_path.iterdir())

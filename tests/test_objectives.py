@@ -1,0 +1,213 @@
+"""The losses of policy and critic by hand-computed numbers."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from experiences import CPU, changed
+
+from vineppo.batching import collate
+from vineppo.config.load import load_config
+from vineppo.config.schema import (
+    CrossEntropy,
+    PositiveExamples,
+    SharedCritic,
+    SquaredError,
+    TrainConfig,
+)
+from vineppo.models import TokenScores
+from vineppo.objectives import UpdateSizes, policy_objective, value_objective
+from vineppo.types import TrainSequence
+
+ENTROPY = 0.3
+
+
+@pytest.fixture(scope="module")
+def config(configs):
+    """A plain surrogate: no KL, no bonus."""
+    config = load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
+    return changed(config, reference={"kl_clamp": None}, sampling={"max_tokens": 4})
+
+
+def sequences():
+    """Two sequences of 2 and 1 tokens, π = π_old but for the last token, whose ratio is 2."""
+    first = replace(
+        TrainSequence.blank((1,), (2, 3)),
+        old_logprobs_T=(-1.0, -2.0),
+        ref_logprobs_T=(-1.5, -2.0),
+        advantages_T=(3.0, -1.0),
+        old_values_T=(0.0, 0.0),
+        returns_T=(1.0, 0.0),
+    )
+    second = replace(
+        TrainSequence.blank((1,), (4,)),
+        old_logprobs_T=(-1.0 - math.log(2),),
+        ref_logprobs_T=(-2.0,),
+        advantages_T=(2.0,),
+        old_values_T=(1.0,),
+        returns_T=(1.0,),
+        is_positive=True,
+    )
+    return [first, second]
+
+
+def evaluate(config, found, kl_coef=0.0, values=(0.5, 0.5, 1.5)):
+    """Terms of the surrogate: −3, 1, −min(2·2, 1.2·2) = −2.4."""
+    batch = collate(found, CPU)
+    mask_BT = batch.response_mask_BT
+    sampled = TokenScores(
+        logprobs_BT=torch.tensor([[0.0, -1.0, -2.0], [0.0, -1.0, 0.0]]),
+        entropy_BT=ENTROPY * mask_BT,
+        kl_BT=torch.zeros(2, 3).masked_scatter(mask_BT, torch.tensor([0.125, 0.25, 0.75])),
+        value_outputs_BT=torch.zeros(2, 3).masked_scatter(mask_BT, torch.tensor(values)),
+    )
+    sizes = UpdateSizes.of(found, config.sampling.max_tokens)
+    total, numbers = policy_objective(config, kl_coef, sizes, batch, sampled)
+    return total.item(), {name: x.item() for name, x in numbers.items()}
+
+
+def test_numbers_of_an_update(config):
+    total, numbers = evaluate(config, sequences())
+    assert total == pytest.approx(-(3 - 1 + 2.4) / 3)
+    assert numbers["loss"] == total
+    assert numbers["clip_frac"] == pytest.approx(1 / 3)
+    assert numbers["ratio_mean"] == pytest.approx((1 + 1 + 2) / 3)
+    assert numbers["ratio_max"] == pytest.approx(2)
+    assert numbers["approx_kl"] == pytest.approx((2 - 1 - math.log(2)) / 3)
+    assert numbers["entropy"] == pytest.approx(ENTROPY)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("token_mean", -(3 - 1 + 2.4) / 3),
+        ("sequence_mean", -((3 - 1) / 2 + 2.4) / 2),
+        ("sequence_sum", -((3 - 1) + 2.4) / 2),
+        ("fixed_length", -((3 - 1) + 2.4) / (2 * 4)),
+    ],
+)
+def test_aggregation(config, kind, expected):
+    config = changed(config, optimization={"loss_aggregation": kind})
+    assert evaluate(config, sequences())[0] == pytest.approx(expected)
+
+
+def test_importance_weights_enter_the_loss_alone(config):
+    first, second = sequences()
+    found = [replace(first, importance_T=(0.5, 2.0)), replace(second, importance_T=(0.0,))]
+    total, numbers = evaluate(config, found)
+    assert total == pytest.approx(-(0.5 * 3 - 2 * 1 + 0 * 2.4) / 3)
+    assert numbers["clip_frac"] == pytest.approx(1 / 3)
+
+
+def test_what_does_not_train_is_in_no_term_and_no_count(config):
+    """Only the first token trains: −3, KL ½ 0.5², its entropy; the likelihood takes all tokens."""
+    first, second = sequences()
+    found = [replace(first, is_trained_T=(True, False)), replace(second, is_trained_T=(False,))]
+    config = changed(
+        config,
+        reference={"kl_estimator": "k2", "kl_aggregation": "sequence_sum"},
+        optimization={"entropy_coef": 0.5, "positive_examples": PositiveExamples(0.2, 0.5)},
+    )
+    total, numbers = evaluate(config, found, kl_coef=0.1)
+    assert total == pytest.approx(-3 + 0.1 * 0.125 - 0.5 * ENTROPY + 0.2 * 1.0)
+    assert numbers["ratio_mean"] == pytest.approx(1)
+    assert numbers["ratio_max"] == pytest.approx(1)
+    nothing = [replace(s, is_trained_T=(False,) * len(s.response_ids)) for s in sequences()]
+    total, numbers = evaluate(config, nothing, kl_coef=0.1)
+    assert total == pytest.approx(0.2)
+    assert numbers["ratio_max"] == numbers["clip_frac"] == 0
+
+
+def test_entropy_bonus_and_positive_examples(config):
+    """+0.5 H for every token; the second sequence is positive, its one token has log π = −1."""
+    surrogate = evaluate(config, sequences())[0]
+    bonus = changed(config, optimization={"entropy_coef": 0.5})
+    assert evaluate(bonus, sequences())[0] == pytest.approx(surrogate - 0.5 * ENTROPY)
+    examples = PositiveExamples(coef=0.2, min_reward=0.5)
+    positive = changed(config, optimization={"positive_examples": examples})
+    assert evaluate(positive, sequences())[0] == pytest.approx(surrogate + 0.2 * 1.0)
+    all_good = [replace(s, is_positive=True) for s in sequences()]
+    assert evaluate(positive, all_good)[0] == pytest.approx(surrogate + 0.2 * (1 + 2 + 1) / 3)
+    none_good = [replace(s, is_positive=False) for s in sequences()]
+    assert evaluate(positive, none_good)[0] == pytest.approx(surrogate)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "kl_N"),
+    [
+        ("k1", [0.5, 0.0, 1.0]),
+        ("abs", [0.5, 0.0, 1.0]),
+        ("k2", [0.125, 0.0, 0.5]),
+        ("k3", [math.exp(-0.5) - 0.5, 0.0, math.exp(-1.0)]),  # r − 1 − log r
+        ("full", [0.125, 0.25, 0.75]),
+    ],
+)
+def test_kl_in_the_loss(config, estimator, kl_N):
+    surrogate = evaluate(config, sequences())[0]
+
+    def kl(coef, **changes):
+        of_estimator = changed(config, reference={"kl_estimator": estimator, **changes})
+        return evaluate(of_estimator, sequences(), coef)[0] - surrogate
+
+    for gradient in ("own", "k2"):
+        by_sum = kl(0.1, kl_aggregation="sequence_sum", kl_gradient=gradient)
+        assert by_sum == pytest.approx(0.1 * sum(kl_N) / 2, abs=1e-6)
+    by_token = kl(0.1, kl_aggregation="token_mean")
+    assert by_token == pytest.approx(0.1 * sum(kl_N) / 3, abs=1e-6)
+    clamped = kl(0.1, kl_aggregation="token_mean", kl_clamp=(0.2, 0.6))
+    expected = [min(max(x, 0.2), 0.6) for x in kl_N]
+    assert clamped == pytest.approx(0.1 * sum(expected) / 3, abs=1e-6)
+    assert kl(0.0) == 0
+    assert kl(0.1, kl_in="reward") == 0
+
+
+def test_value_loss_is_over_all_response_tokens():
+    """Clip 0.2: ½ 0.8² (clipped), ½ 0.5², ½ 0.5² (to 1.5 from 1, away from it) over 3 tokens."""
+    first, second = sequences()
+    found = [replace(first, is_trained_T=(False, False)), second]
+    batch = collate(found, CPU)
+    outputs_BT = torch.zeros(2, 3).masked_scatter(
+        batch.response_mask_BT, torch.tensor([0.5, 0.5, 1.5])
+    )
+    sizes = UpdateSizes.of(found, 4)
+    total, numbers = value_objective(SquaredError("squared_error", 0.2), sizes, batch, outputs_BT)
+    assert total.item() == pytest.approx((0.32 + 0.125 + 0.125) / 3)
+    assert numbers["loss"].item() == total.item()
+    assert numbers["clip_frac"].item() == pytest.approx(1 / 3)
+    assert numbers["value_mean"].item() == pytest.approx(2.5 / 3)
+    unclipped = value_objective(SquaredError("squared_error", None), sizes, batch, outputs_BT)[0]
+    assert unclipped.item() == pytest.approx(3 * 0.125 / 3)
+    # A micro-batch of the second alone is its summand of the same update.
+    part = value_objective(
+        SquaredError("squared_error", 0.2), sizes, collate([second], CPU), torch.full((1, 2), 1.5)
+    )[0]
+    assert part.item() == pytest.approx(0.125 / 3)
+
+
+def test_bounded_values_by_cross_entropy():
+    """Outputs 0 are V = 0 in the middle of [−1, 1], and log 2 whatever the return."""
+    batch = collate(sequences(), CPU)
+    sizes = UpdateSizes.of(sequences(), 4)
+    loss = CrossEntropy("cross_entropy", -1.0, 1.0)
+    total, numbers = value_objective(loss, sizes, batch, torch.zeros(2, 3))
+    assert total.item() == pytest.approx(math.log(2))
+    assert numbers["value_mean"].item() == pytest.approx(0.0)
+    assert numbers["clip_frac"].item() == 0
+
+
+def test_a_shared_critics_loss_joins_the_policys(config):
+    """The numbers keep them apart: `loss` is the whole, `critic_loss` the value loss alone."""
+    critic = SharedCritic(
+        kind="shared", coef=0.5, head_learning_rate=1.0, warmup_iterations=0,
+        loss=SquaredError("squared_error", 0.2),
+    )  # fmt: skip
+    surrogate = evaluate(config, sequences())[0]
+    total, numbers = evaluate(replace(config, critic=critic), sequences())
+    value = (0.32 + 0.125 + 0.125) / 3
+    assert total == pytest.approx(surrogate + 0.5 * value)
+    assert numbers["loss"] == pytest.approx(total)
+    assert numbers["critic_loss"] == pytest.approx(value)
+    assert numbers["critic_value_mean"] == pytest.approx(2.5 / 3)
+    assert numbers["critic_clip_frac"] == pytest.approx(1 / 3)
+    assert numbers["clip_frac"] == pytest.approx(1 / 3)

@@ -1,0 +1,95 @@
+"""What may not change an update: micro-batches, padding, order; for every term it may have."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from experiences import CPU, changed
+from test_policy import MODEL, relative, sequences
+
+from vineppo.batching import collate
+from vineppo.config.load import load_config
+from vineppo.config.schema import PositiveExamples, SharedCritic, SquaredError, TrainConfig
+from vineppo.critic import SeparateValueModel
+from vineppo.critic.value_model import load_value_model, new_head
+from vineppo.models import load_model
+from vineppo.policy import Policy
+from vineppo.trainer import update_critic, update_policy
+
+SHARED = SharedCritic(
+    kind="shared", coef=0.5, head_learning_rate=1e-3, warmup_iterations=0,
+    loss=SquaredError("squared_error", 0.2),
+)  # fmt: skip
+EXTRAS = {"entropy_coef": 0.1, "positive_examples": PositiveExamples(0.1, 0.5), "dual_clip": 3.0}
+
+
+@pytest.fixture(scope="module")
+def config(configs):
+    """One epoch of one update, so that the order of the sequences has no part in the shuffle."""
+    config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), [])
+    update = {"num_epochs": 1, "batch_size": 24, "learning_rate": 1e-3, "warmup_fraction": 0.0}
+    config = changed(
+        config, optimization={**update, "max_mean_ratio": None}, critic={**update},
+        reference={"kl_coef": 0.1},
+    )  # fmt: skip
+    return replace(config, num_iterations=1)
+
+
+def updated(config, found):
+    """The weights after one update of policy and head, and its metrics."""
+    loaded = load_model(MODEL, "float32", "sdpa")
+    head = None
+    if isinstance(config.critic, SharedCritic):
+        head = new_head(loaded.model.config.hidden_size, torch.float32, 0)
+    policy = Policy(loaded, config.optimization, False, head)
+    metrics = update_policy(policy, found, None, config, 1, config.reference.kl_coef)
+    weights = [w.flatten().clone() for _, w in policy.named_weights()]
+    if head is not None:
+        weights.append(100 * head.weight.detach().flatten())  # else lost among the others
+    return torch.cat(weights), metrics
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"optimization": {"loss_aggregation": "sequence_mean"}},
+        {"optimization": {"loss_aggregation": "fixed_length"}},
+        {"optimization": {"loss_aggregation": "sequence_sum", **EXTRAS}},
+        {"optimization": {"loss_aggregation": "token_mean", **EXTRAS}, "critic": SHARED},
+        {"reference": {"kl_estimator": "k1", "kl_gradient": "k2", "kl_aggregation": "token_mean"}},
+    ],
+    ids=["sequence_mean", "fixed_length", "bonuses", "shared_critic", "k1"],
+)
+def test_order_padding_and_micro_batches_do_not_change_the_policys_update(config, tables):
+    """Against one micro-batch of all: one a micro-batch has no padding, 7 do not divide 24."""
+    config = changed(config, **tables)
+    found = sequences(24)
+    found[3] = replace(found[3], is_trained_T=(False,) * len(found[3].response_ids))
+    whole, metrics = updated(changed(config, optimization={"micro_batch_size": 24}), found)
+    other = sequences(24, seed=1)
+    assert relative(updated(config, other)[0], whole) > 1e-3
+    for size, order in ((1, found), (7, found[::-1])):
+        split, same = updated(changed(config, optimization={"micro_batch_size": size}), order)
+        assert relative(split, whole) < 1e-5
+        for name, value in metrics.items():
+            assert same[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
+
+
+def test_order_padding_and_micro_batches_do_not_change_the_critics_update(config):
+    def critic_after(found, size):
+        settings = changed(config, critic={"micro_batch_size": size})
+        model = load_value_model(settings.critic, settings.model, 0)
+        tokenizer = load_model(MODEL, "float32", "sdpa").tokenizer
+        critic = SeparateValueModel(settings.critic, model, tokenizer, False)
+        before_BT = critic.values(collate(found, CPU))
+        metrics = update_critic(critic, found, settings, 1)
+        assert (critic.values(collate(found, CPU)) - before_BT).abs().max() > 1e-3
+        return torch.cat([w.detach().flatten() for w in model.parameters()]), metrics
+
+    found = sequences(24)
+    whole, metrics = critic_after(found, 24)
+    assert 0 < metrics["critic/clip_frac"] < 1
+    for size, order in ((1, found), (7, found[::-1])):
+        split, same = critic_after(order, size)
+        assert relative(split, whole) < 1e-5
+        assert same == pytest.approx(metrics, rel=1e-4, abs=1e-6)

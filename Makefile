@@ -3,7 +3,7 @@ SEED ?=
 ARGS ?=
 LOCK ?=
 seed_suffix := $(if $(SEED),_seed$(SEED))
-demo_run := runs/demo_vineppo$(seed_suffix)
+demo_runs := runs/demo_vineppo$(seed_suffix) runs/demo_ppo$(seed_suffix)
 demo_report := runs/demo_report$(seed_suffix)
 
 .DEFAULT_GOAL := help
@@ -21,9 +21,12 @@ demo test: export VLLM_NO_USAGE_STATS := 1
 demo test: export TOKENIZERS_PARALLELISM := false
 test: export WANDB_MODE := offline
 
-demo: setup ## train the embedded policy and report (SEED=2 for another seed)
-	$(BIN)/vineppo train configs/demo_vineppo.jsonnet --run-dir $(demo_run) $(if $(SEED),--set seed=$(SEED))
-	$(BIN)/python -m analysis report $(demo_run) --out $(demo_report)
+demo: setup ## VinePPO and PPO on the embedded policy, and a report (SEED=2 for another seed)
+	for name in vineppo ppo; do \
+		$(BIN)/vineppo train configs/demo_$$name.jsonnet --run-dir runs/demo_$$name$(seed_suffix) \
+			$(if $(SEED),--set seed=$(SEED)) || exit $$?; \
+	done
+	$(BIN)/python -m analysis report $(demo_runs) --out $(demo_report)
 
 test: setup ## run the tests (ARGS='tests/credit -x' for some)
 	$(BIN)/python -m pytest --durations=10 $(ARGS)

@@ -154,7 +154,7 @@ def test_a_critic_without_a_tokenizer(fails, tmp_path):
     for file in critic.glob("tokenizer*"):
         file.unlink()
     message = fails(f"critic.path={critic}", config="demo_ppo.jsonnet")
-    assert f"model {critic} has no tokenizer" in message
+    assert f"the tokenizer of model {critic} cannot be loaded" in message
 
 
 def test_missing_model_directory_and_unknown_embedded_name(fails):

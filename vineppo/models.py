@@ -32,8 +32,10 @@ class LoadedModel:
     engine_model: EngineModel
 
 
-def resolve_model_path(path: str) -> str:
+def resolve_model_path(path: str, key: str = "model.path") -> str:
     """A directory for `embedded:NAME` and for a path, the name itself for a hub model.
+
+    `key` is the config's, for the message.
 
     Raises `UserError` for an unknown embedded name and for a directory without a config or weights.
     """
@@ -41,7 +43,7 @@ def resolve_model_path(path: str) -> str:
         directory = ASSETS / path.removeprefix(EMBEDDED)
         if not directory.is_dir():
             names = ", ".join(sorted(EMBEDDED + p.name for p in ASSETS.glob("*/")))
-            raise UserError(f"model.path must be one of {names}, got {path}")
+            raise UserError(f"{key} must be one of {names}, got {path}")
         return str(directory)
     if os.path.isdir(path):
         files = os.listdir(path)
@@ -93,20 +95,21 @@ def check_tokenizers(config: TrainConfig) -> None:
 
     Reads tokenizers alone, before any model is loaded.
     """
-    policy = load_tokenizer(config.model.path).get_vocab()
+    policy = load_tokenizer(config.model.path, "model.path").get_vocab()
     critic = config.critic.path if isinstance(config.critic, SeparateCritic) else None
     for key, path in (("critic.path", critic), ("reference.path", config.reference.path)):
-        if path is not None and load_tokenizer(path).get_vocab() != policy:
+        if path is not None and load_tokenizer(path, key).get_vocab() != policy:
             raise UserError(f"config: {key} {path} must have the policy's tokenizer")
 
 
-def load_tokenizer(path: str) -> Any:
+def load_tokenizer(path: str, key: str) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(resolve_model_path(path))
+        return AutoTokenizer.from_pretrained(resolve_model_path(path, key))
     except (OSError, ValueError, ImportError) as error:
-        raise UserError(f"model {path} has no tokenizer: {str(error).splitlines()[0]}") from None
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"the tokenizer of model {path} cannot be loaded: {reason}") from None
 
 
 def check_token_ids(path: str, model: EngineModel, num_rows: int) -> None:

@@ -7,9 +7,9 @@ from itertools import chain, groupby
 import torch
 
 from vineppo.batching import collate, ranks_share
-from vineppo.config.schema import GaeCredit, TrainConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.credit import token_advantages
-from vineppo.credit.gae import critic_returns, reward_to_go
+from vineppo.credit.gae import critic_returns, outcome_returns
 from vineppo.credit.steps import step_means
 from vineppo.critic import Critic
 from vineppo.distributed import gather_lists, num_ranks, rank
@@ -238,8 +238,7 @@ def score(
     for _, group in groupby(pairs, key=lambda pair: pair[0].problem.id):
         advantages_T += token_advantages(config.credit, [trajectory for _, trajectory in group])
     engine = [rollout.logprobs_T for rollout in rollouts]
-    gamma = config.credit.gamma if isinstance(config.credit, GaeCredit) else 1.0
-    returns_T = [reward_to_go(trajectory.rewards_T, gamma) for trajectory in found]
+    returns_T = [outcome_returns(config.credit, trajectory) for trajectory in found]
     metrics = {**logprob_gap_metrics(engine, scores.trainer), **kl_metrics(scores.kl, kl_coef)}
     if scores.values is not None:
         flat_values, flat_returns = chain(*scores.values), chain(*returns_T)

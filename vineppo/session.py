@@ -60,11 +60,14 @@ class Session:
         """The iterations that are left, from 1."""
         yield from range(self.state.iteration + 1, self.num_iterations + 1)
 
-    def sync_weights(self) -> None:
+    def wake_engine(self, with_new_weights: bool) -> None:
         """The engine samples from the policy as it now is, and from nothing cached before."""
         self.progress.enter("sync")
         self.sampler.engine.wake()
-        self.sampler.engine.load_weights(self.policy.named_weights())
+        if with_new_weights:
+            self.sampler.engine.load_weights(self.policy.named_weights())
+        else:
+            self.sampler.engine.clear_cache()  # so that a resumed run starts as this one goes on
 
     def is_evaluation_due(self, iteration: int) -> bool:
         """On schedule and at the end, and for the starting policy as iteration 0."""
@@ -161,7 +164,7 @@ def open_session(
         )  # fmt: skip
         where = f"resumed after iteration {state.iteration}" if state.iteration else "started"
         progress.say(f"{config.name}: {where}, {num_iterations} iterations, in {run.path}")
-        session.sync_weights()
+        session.wake_engine(with_new_weights=True)
         if state.iteration == 0:
             metrics = session.evaluate_if_due(0)
             progress.say("iteration 0  " + "  ".join(f"{k} {v:.3f}" for k, v in metrics.items()))

@@ -102,7 +102,7 @@ def evaluate_if_due(session: Session, iteration: int) -> dict[str, float]:
     """Like the session's, with an engine that sleeps between evaluations."""
     if not session.is_evaluation_due(iteration):
         return {}
-    session.sync_weights()
+    session.wake_engine(with_new_weights=True)
     metrics = session.evaluate_if_due(iteration)
     session.sampler.engine.sleep()
     return metrics

@@ -106,7 +106,7 @@ def run_iterations(
         scored = score(experience, policy, critic, reference, config, kl_coef)
         session.progress.enter("update")
         updates = update_models(config, session.models, scored, reference, iteration, kl_coef)
-        session.sync_weights()
+        session.wake_engine(with_new_weights=iteration > warmup_iterations(config))
         session.progress.enter("checkpoint")
         metrics = {
             **experience_metrics(experience, scored),

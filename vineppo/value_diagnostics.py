@@ -63,14 +63,14 @@ def diagnostic_rows(
 def histograms(rows: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, list[float]]:
     """The rows' values and advantages by name: `value_diagnostics/values/correct/percentile_05`.
 
-    Positions are put together into 20 parts of `max_tokens`: `…/position_040` begins at 40.
+    Positions are put together into 20 parts of `max_tokens`: `…/position_00040` begins at 40.
     """
     found: dict[str, list[float]] = {}
     width = math.ceil(max_tokens / NUM_PERCENTILE_BINS)
     for row in rows:
         is_position = row["axis"] == "position"
         place = (
-            f"position_{row['bin'] // width * width:03d}"
+            f"position_{row['bin'] // width * width:05d}"
             if is_position
             else f"percentile_{row['bin']:02d}"
         )

@@ -90,6 +90,25 @@ def test_the_head_has_a_learning_rate_of_its_own(configs, tmp_path):
         assert step == pytest.approx(5e-2 / 4 if name == HEAD else 1e-3 / 4, rel=0.01), name
 
 
+def test_the_gradient_of_the_warm_up_is_the_heads_alone(configs):
+    """Its norm is what is clipped: Σ error · state / tokens, no backbone in it."""
+    config = one_update(configs, critic__warmup_iterations=1, sampling__temperature=1.7)
+    models = start(config)
+    found = sequences(8)
+    values_BT = models.critic.values(collate(found, CPU))
+    model = load_model(config.model.path, "float32", "sdpa").model
+    gradient_H, num_tokens = torch.zeros(model.config.hidden_size), 0
+    for s, row in zip(found, values_BT, strict=True):
+        ids = torch.tensor([[*s.prompt_ids, *s.response_ids]])
+        first, stop = len(s.prompt_ids), ids.numel()
+        with torch.no_grad():
+            states_TH = model.model(input_ids=ids).last_hidden_state[0, first - 1 : -1]
+        gradient_H += (row[first:stop] - torch.tensor(s.returns_T)) @ states_TH
+        num_tokens += len(s.returns_T)
+    norm = train(config, models, found, 1)["critic/grad_norm"]
+    assert norm == pytest.approx((gradient_H / num_tokens).norm().item(), rel=1e-4)
+
+
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_warm_up_trains_the_head_alone(configs, tmp_path, stage):
     config = one_update(

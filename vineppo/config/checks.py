@@ -2,7 +2,6 @@
 
 from vineppo.config.schema import (
     AdaptiveKl,
-    CreditConfig,
     CrossEntropy,
     GaeCredit,
     MaskedImportance,
@@ -137,20 +136,17 @@ def _check_critic(config: TrainConfig) -> None:
             f"critic.loss.low must be below critic.loss.high = {critic.loss.high}, got "
             f"{critic.loss.low}",
         )
+        truncated = config.task.grading.truncated_reward or 0.0
         _require(
-            critic.loss.low <= 0.0 <= critic.loss.high or not _is_discounted(config.credit),
-            "critic.loss.low and .high must enclose 0 when credit.gamma < 1, got "
-            f"{critic.loss.low} and {critic.loss.high}",
+            critic.loss.low <= min(0.0, truncated) and critic.loss.high >= max(1.0, truncated),
+            "critic.loss.low and .high must enclose every reward (0, 1 and "
+            f"task.grading.truncated_reward), got {critic.loss.low} and {critic.loss.high}",
         )
         _require(
             config.reference.kl_in == "loss",
             "critic.loss.kind must be 'squared_error' when reference.kl_in is 'reward' (the KL has "
             "no bound), got 'cross_entropy'",
         )
-
-
-def _is_discounted(credit: CreditConfig) -> bool:
-    return isinstance(credit, GaeCredit) and credit.gamma < 1.0
 
 
 def _check_reference(config: TrainConfig) -> None:

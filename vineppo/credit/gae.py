@@ -6,6 +6,7 @@ Everything here is plain lists over the tokens, or steps, of one response: paddi
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vineppo.config.schema import CreditConfig, GaeCredit
 from vineppo.credit.steps import broadcast, step_sums
@@ -68,6 +69,13 @@ def gae_credit(config: GaeCredit, trajectories_G: Sequence[Trajectory]) -> list[
     is then counted in steps as well, because it is steps that λ runs over.
     """
     return [_policy_advantages(config, trajectory) for trajectory in trajectories_G]
+
+
+def outcome_returns(config: CreditConfig, trajectory: Trajectory) -> list[float]:
+    """The actual (discounted) reward to go of every token, which no value enters."""
+    if not isinstance(config, GaeCredit):
+        return reward_to_go(trajectory.rewards_T, 1.0)
+    return critic_returns(replace(config, critic_lambda=1.0), trajectory)
 
 
 def critic_returns(config: CreditConfig, trajectory: Trajectory) -> list[float]:

@@ -1,0 +1,33 @@
+#!/bin/sh
+# The learning rates of the demo's configs: four runs a method, chosen by the mean training reward of
+# the last four of twelve iterations. No test problem is looked at.
+set -e
+runs=${RUNS:-runs/02_sweep}
+try() { # config, name, further assignments
+    config=$1 name=$2
+    shift 2
+    OMP_NUM_THREADS=1 vineppo train configs/$config.jsonnet --run-dir $runs/$name \
+        --set seed=101 --set num_iterations=12 --set evaluation.every=0 \
+        --set evaluation.num_samples=1 --set task.num_test_problems=8 --set checkpoint.every=0 \
+        --set logging.wandb_project=null "$@"
+}
+for rate in 3e-5 6e-5 1e-4 2e-4; do
+    lr="--set optimization.learning_rate=$rate"
+    try demo_vineppo vineppo_$rate $lr --set credit.num_continuations=9
+    for method in grpo rloo reinforce; do
+        try demo_$method ${method}_$rate $lr
+    done
+done
+for pair in 3e-5,3e-4 3e-5,1e-3 6e-5,1e-3 1e-4,1e-3; do
+    try demo_ppo ppo_$pair --set optimization.learning_rate=${pair%,*} \
+        --set critic.learning_rate=${pair#*,}
+done
+for pair in 3e-5,0.5 6e-5,0.5 1e-4,0.5 6e-5,2; do
+    try demo_modern_ppo modern_ppo_$pair --set optimization.learning_rate=${pair%,*} \
+        --set critic.learning_rate=1e-3 --set credit.length_adaptive_alpha=${pair#*,}
+done
+# A critic of the starting policy, trained alone.
+for rate in 1e-3 3e-3; do
+    try demo_ppo critic_alone_$rate --set num_iterations=30 --set critic.warmup_iterations=30 \
+        --set critic.learning_rate=$rate --set critic.loss.clip=null
+done

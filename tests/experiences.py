@@ -35,6 +35,7 @@ def experience(**changes: Any) -> Experience:
         ],
         num_continuations=4,
         greedy_rewards={},
+        greedy_tokens=0,
     )
     return replace(found, **changes)
 

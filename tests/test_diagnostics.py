@@ -127,10 +127,10 @@ def test_histograms_have_20_parts_of_the_budget():
     )  # fmt: skip
     found = histograms(rows, max_tokens=50)
     name = "value_diagnostics/{}/{}/{}".format
-    assert found[name("values", "correct", "position_000")] == [0.0, 1.0, 2.0]
-    assert found[name("values", "correct", "position_003")] == [3.0, 4.0]
-    assert found[name("values", "incorrect", "position_000")] == [5.0, 6.0]
-    assert found[name("advantages", "incorrect", "position_000")] == [-0.5, -0.5]
+    assert found[name("values", "correct", "position_00000")] == [0.0, 1.0, 2.0]
+    assert found[name("values", "correct", "position_00003")] == [3.0, 4.0]
+    assert found[name("values", "incorrect", "position_00000")] == [5.0, 6.0]
+    assert found[name("advantages", "incorrect", "position_00000")] == [-0.5, -0.5]
     assert found[name("values", "correct", "percentile_08")] == [2.0]
     assert found[name("advantages", "incorrect", "percentile_10")] == [-0.5]
     assert len(found) == 2 * (2 + 1 + 5 + 2)

@@ -1,7 +1,6 @@
 """One iteration's experience: rollouts, their steps, and the values of the steps' states."""
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from vineppo.config.schema import RemaxCredit, SamplingConfig, TrainConfig, VineCredit
@@ -19,7 +18,8 @@ class Experience:
     """The rollouts of an iteration in the order of prompts, with their steps.
 
     `values_S` are the Monte-Carlo values of the steps' states, None without them; `greedy_rewards`
-    are those of the problems' greedy responses, where the estimator asks for them.
+    are those of the problems' greedy responses, where the estimator asks for them, `greedy_tokens`
+    what those cost.
     """
 
     rollouts: list[Rollout]
@@ -27,6 +27,7 @@ class Experience:
     values_S: list[list[StateValue]] | None
     num_continuations: int
     greedy_rewards: dict[str, float]
+    greedy_tokens: int
 
 
 def gather_experience(
@@ -57,6 +58,7 @@ def gather_experience(
         values_S=values_BS if isinstance(config.credit, VineCredit) else None,
         num_continuations=sum(share.num_continuations for share in shares),
         greedy_rewards={k: x for share in shares for k, x in share.greedy_rewards.items()},
+        greedy_tokens=sum(share.greedy_tokens for share in shares),
     )
 
 
@@ -80,7 +82,7 @@ def sample_experience(
     state_values = (
         StateValues(sampler, credit, iteration) if isinstance(credit, VineCredit) else None
     )
-    greedy: dict[str, Future[float]] = {}
+    greedy: dict[str, Draft] = {}
     finished: dict[tuple[str, int], tuple[Draft, tuple[StepSpan, ...]]] = {}
 
     def split(draft: Draft) -> None:
@@ -89,16 +91,16 @@ def sample_experience(
         if state_values is not None:
             state_values.submit(draft, spans)
 
-    def keep_reward(draft: Draft) -> None:
-        greedy[draft.prompt.problem.id] = draft.reward
+    def keep(draft: Draft) -> None:
+        greedy[draft.prompt.problem.id] = draft
 
     submit_rollouts(sampler, prompts_P, num_samples, iteration, "rollouts", split)
     if isinstance(credit, RemaxCredit):
-        submit_rollouts(as_greedy(sampler), prompts_P, 1, iteration, "greedy", keep_reward)
+        submit_rollouts(as_greedy(sampler), prompts_P, 1, iteration, "greedy", keep)
     num_rollouts = len(prompts_P) * num_samples
     while sampler.engine.num_unfinished:
         sampler.engine.step()
-        if len(finished) == num_rollouts:
+        if len(finished) == num_rollouts and state_values is not None:
             progress.enter("values")
         progress.tick(sampler.engine)
     progress.enter("grading")
@@ -110,7 +112,8 @@ def sample_experience(
         spans_S=spans_S,
         values_S=None if state_values is None else state_values.settle(drafts, spans_S),
         num_continuations=0 if state_values is None else state_values.num_continuations,
-        greedy_rewards={problem_id: reward.result() for problem_id, reward in greedy.items()},
+        greedy_rewards={problem_id: draft.reward.result() for problem_id, draft in greedy.items()},
+        greedy_tokens=sum(len(draft.completion.token_ids) for draft in greedy.values()),
     )
 
 

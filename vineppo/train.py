@@ -157,7 +157,8 @@ def experience_metrics(experience: Experience, scored: Scored) -> dict[str, floa
         **reward_metrics(rollouts),
         **rollout_metrics(rollouts, experience.spans_S),
         **advantage_metrics(scored.advantages_S),
-        "tokens/rollout": sum(len(rollout.response_ids) for rollout in rollouts),
+        "tokens/rollout": sum(len(rollout.response_ids) for rollout in rollouts)
+        + experience.greedy_tokens,
         "tokens/values": 0,
     }
     if experience.values_S is not None:

@@ -34,10 +34,9 @@ class ValueOutputs(nn.Module):
 def load_value_model(critic: SeparateCritic, policy: ModelConfig, run_seed: int) -> Any:
     """A classifier with one label: with its own head where it has one, else with a new one.
 
-    `path` null: the starting policy. Precision and attention are the policy's.
-
-    Raises `UserError` for a classifier of several labels, for a model that has no classifier, and
-    for a saved critic whose outputs another loss reads.
+    `path` null: the starting policy. Precision and attention are the policy's. Raises `UserError`
+    for a classifier of several labels, for a model that has no classifier, and for a saved critic
+    whose outputs another loss reads.
     """
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
@@ -47,8 +46,10 @@ def load_value_model(critic: SeparateCritic, policy: ModelConfig, run_seed: int)
     try:
         config = AutoConfig.from_pretrained(resolved)
         has_head = (config.architectures or [""])[0].endswith("ForSequenceClassification")
-        if has_head:
-            check_head(path, config, critic.loss)
+        if has_head and config.num_labels != 1:
+            raise UserError(
+                f"critic.path {path}: its head must have one label, got {config.num_labels}"
+            )
         _check_value_range(config, critic)
         model, report = AutoModelForSequenceClassification.from_pretrained(
             resolved,
@@ -67,26 +68,6 @@ def load_value_model(critic: SeparateCritic, policy: ModelConfig, run_seed: int)
         initialise_head(model.score, run_seed)
     disable_dropout(model)
     return model
-
-
-def check_head(path: str, config: Any, loss: ValueLoss) -> None:
-    """Raises `UserError` where the head of a saved model cannot go on as this critic's."""
-    if config.num_labels != 1:
-        raise UserError(
-            f"critic.path {path}: its head must have one label, got {config.num_labels}"
-        )
-    saved = getattr(config, "value_range", None)
-    wanted = value_range(loss)
-    if hasattr(config, "value_range") and saved != wanted:
-        raise UserError(
-            f"critic.path {path} was trained for the value range {saved}, which critic.loss must "
-            f"keep, got {wanted}"
-        )
-
-
-def value_range(loss: ValueLoss) -> list[float] | None:
-    """[low, high] of bounded values, None of unbounded ones."""
-    return [loss.low, loss.high] if isinstance(loss, CrossEntropy) else None
 
 
 def new_head(hidden_size: int, dtype: torch.dtype, run_seed: int) -> nn.Linear:

@@ -11,7 +11,8 @@ from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.kl import KL_ESTIMATORS
-from vineppo.models import ForwardOptions, Reference, TokenLogprobs, load_model
+from vineppo.models import load_model
+from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs
 from vineppo.types import TrainSequence
 
 NUM_SAMPLES, MAX_TOKENS = 1024, 12

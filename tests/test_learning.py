@@ -10,12 +10,13 @@ from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.engine import build_engine
 from vineppo.experience import gather_experience
-from vineppo.models import Reference, load_model
+from vineppo.models import load_model
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.scoring import score
 from vineppo.segment import build_segmenter
 from vineppo.sft import write_new_model
+from vineppo.token_scores import Reference
 from vineppo.train import load_models, update_models
 from vineppo.types import Problem
 

@@ -16,8 +16,8 @@ from vineppo.config.schema import (
     SquaredError,
     TrainConfig,
 )
-from vineppo.models import TokenScores
 from vineppo.objectives import UpdateSizes, policy_objective, value_objective
+from vineppo.token_scores import TokenScores
 from vineppo.types import TrainSequence
 
 ENTROPY = 0.3

@@ -10,9 +10,10 @@ import torch
 from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.models import ForwardOptions, TokenLogprobs, load_model
+from vineppo.models import load_model
 from vineppo.policy import Policy
 from vineppo.scoring import score_tokens
+from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.trainer import update_policy
 from vineppo.types import Problem, Rollout, TrainSequence
 
@@ -126,7 +127,7 @@ def test_state_round_trip_is_exact(config, tmp_path):
 def test_gradient_checkpointing_and_chunked_projection_change_nothing(config, monkeypatch):
     found = sequences(8)
     plain, _ = weights_after(config, found, batch_size=8)
-    monkeypatch.setattr("vineppo.models.CHUNK_LOGITS", 300)  # 16 positions of 19 ids at a time
+    monkeypatch.setattr("vineppo.token_scores.CHUNK_LOGITS", 300)  # 16 positions of 19 ids
     _, config = build(config, batch_size=8)
     loaded = load_model(MODEL, "float32", "sdpa")
     policy = Policy(loaded, config.optimization, gradient_checkpointing=True)

@@ -10,17 +10,12 @@ from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.kl import absolute, full, k1, k2, k3
-from vineppo.models import (
-    ForwardOptions,
-    Reference,
-    TokenLogprobs,
-    TokenScores,
-    load_model,
-)
+from vineppo.models import load_model
 from vineppo.objectives import UpdateSizes, policy_objective
 from vineppo.policy import Policy
 from vineppo.scoring import score
 from vineppo.sft import likelihood_loss
+from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
 from vineppo.trainer import update_policy
 from vineppo.types import TrainSequence
 

@@ -16,7 +16,7 @@ from vineppo.critic.value_loss import ValueLoss, value_loss, values_of
 from vineppo.deepspeed_module import Summand
 from vineppo.kl import KL_ESTIMATORS, clamp, with_k2_gradient
 from vineppo.losses import Totals, aggregate, clipped_surrogate
-from vineppo.models import TokenScores
+from vineppo.token_scores import TokenScores
 from vineppo.types import TrainBatch, TrainSequence
 
 

@@ -9,7 +9,8 @@ from torch import nn
 from vineppo.config.schema import AdamConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
 from vineppo.distributed import is_main
-from vineppo.models import ForwardOptions, LoadedModel, TokenLogprobs, TokenScores, named_weights
+from vineppo.models import LoadedModel, named_weights
+from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import TrainBatch
 
 LossFunction = Callable[[TrainBatch, TokenScores], Summand]

@@ -17,8 +17,8 @@ from vineppo.experience import Experience
 from vineppo.kl import KL_ESTIMATORS, clamp
 from vineppo.losses import importance_weights, whiten
 from vineppo.metrics import explained_variance, kl_metrics, logprob_gap_metrics
-from vineppo.models import ForwardOptions, Reference
 from vineppo.policy import Policy
+from vineppo.token_scores import ForwardOptions, Reference
 from vineppo.types import Rollout, TrainBatch, TrainSequence, Trajectory
 
 Rows = list[tuple[float, ...]]  # one tuple a rollout, one number a response token

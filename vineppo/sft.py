@@ -12,7 +12,7 @@ from vineppo.config.schema import LlamaArchitecture, SftConfig
 from vineppo.deepspeed_module import Summand
 from vineppo.distributed import barrier, is_main
 from vineppo.errors import UserError
-from vineppo.models import ForwardOptions, LoadedModel, TokenScores, load_model
+from vineppo.models import LoadedModel, load_model
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
 from vineppo.schedules import learning_rate
@@ -21,6 +21,7 @@ from vineppo.session import Session, encode_problems, is_finished, open_run_dir,
 from vineppo.tasks import load_task
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt
+from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.trainer import micro_batches
 from vineppo.types import Problem, TrainBatch, TrainSequence
 

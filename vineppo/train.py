@@ -23,7 +23,7 @@ from vineppo.metrics import (
     rollout_metrics,
     value_metrics,
 )
-from vineppo.models import LoadedModel, Reference, check_tokenizers, load_model
+from vineppo.models import LoadedModel, check_tokenizers, load_model
 from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.rows import rollout_rows, value_rows
@@ -32,6 +32,7 @@ from vineppo.scoring import Scored, score
 from vineppo.segment import build_segmenter
 from vineppo.session import Session, encode_problems, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
+from vineppo.token_scores import Reference
 from vineppo.trainer import update_critic, update_policy, warm_up_head, warmup_iterations
 from vineppo.value_diagnostics import diagnostic_rows, histograms
 

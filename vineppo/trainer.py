@@ -12,7 +12,6 @@ from vineppo.config.schema import AdamConfig, SeparateCritic, SharedCritic, Trai
 from vineppo.critic import SeparateValueModel
 from vineppo.deepspeed_module import Update
 from vineppo.distributed import num_ranks, rank
-from vineppo.models import ForwardOptions, Reference
 from vineppo.objectives import (
     UpdateSizes,
     policy_objective,
@@ -22,6 +21,7 @@ from vineppo.objectives import (
 from vineppo.policy import Policy
 from vineppo.schedules import learning_rate
 from vineppo.seeds import derive_seed
+from vineppo.token_scores import ForwardOptions, Reference
 from vineppo.types import TrainBatch, TrainSequence
 
 Stats = list[dict[str, float]]

@@ -79,7 +79,11 @@ REFUSED = [
      "critic.micro_batch_size must be at most critic.batch_size = 64, got 65"),
     (PPO, [entropy(1, 1)], "critic.loss.low must be below critic.loss.high = 1.0, got 1.0"),
     (PPO, [entropy(0.5, 1), "credit.gamma=0.9"],
-     "critic.loss.low and .high must enclose 0 when credit.gamma < 1, got 0.5 and 1.0"),
+     "critic.loss.low and .high must enclose every reward (0, 1 and "
+     "task.grading.truncated_reward), got 0.5 and 1.0"),
+    (PPO, [entropy(0, 1), "task.grading.truncated_reward=-1"],
+     "critic.loss.low and .high must enclose every reward (0, 1 and "
+     "task.grading.truncated_reward), got 0.0 and 1.0"),
     (PPO, [entropy(0, 1), "reference.kl_in=reward"],
      "critic.loss.kind must be 'squared_error' when reference.kl_in is 'reward' (the KL has no "
      "bound), got 'cross_entropy'"),
@@ -163,7 +167,7 @@ def test_is_refused(configs, leaf, assignments, message):
         (PPO, ["credit.segment_max_prob=0.2"]),
         (PPO, ["credit.level=step"]),
         (PPO, [entropy(0, 1), "credit.gamma=0.9"]),
-        (PPO, [entropy(0.5, 1)]),
+        (PPO, [entropy(-0.5, 1)]),
         (PPO, ["reference.kl_in=reward", "reference.kl_estimator=k1"]),
         (VINEPPO, ["reference.kl_estimator=k1", "reference.kl_gradient=k2"]),
         (VINEPPO, ["reference.kl_estimator=full"]),

@@ -12,8 +12,9 @@ from vineppo.config.load import evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.experience import Experience
-from vineppo.models import Reference, load_model
+from vineppo.models import load_model
 from vineppo.scoring import score
+from vineppo.token_scores import Reference
 from vineppo.types import Problem, Rollout, StateValue, StepSpan
 
 

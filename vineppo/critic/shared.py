@@ -10,8 +10,8 @@ from vineppo.config.schema import SharedCritic
 from vineppo.critic.value_loss import values_of
 from vineppo.critic.value_model import HEAD, save_value_model
 from vineppo.distributed import is_main
-from vineppo.models import ForwardOptions
 from vineppo.policy import Policy
+from vineppo.token_scores import ForwardOptions
 from vineppo.types import TrainBatch
 
 

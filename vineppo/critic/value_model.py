@@ -10,8 +10,9 @@ from torch import nn
 from vineppo.config.schema import CrossEntropy, ModelConfig, SeparateCritic
 from vineppo.critic.value_loss import ValueLoss
 from vineppo.errors import UserError
-from vineppo.models import disable_dropout, hidden_before_tokens, resolve_model_path
+from vineppo.models import disable_dropout, resolve_model_path
 from vineppo.seeds import derive_seed
+from vineppo.token_scores import hidden_before_tokens
 from vineppo.types import TrainBatch
 
 HEAD = "score"  # the name of the head in every decoder's *ForSequenceClassification

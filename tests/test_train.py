@@ -31,14 +31,15 @@ SMALL = {
 TIMEOUT_S = 240
 
 
-def arguments(configs: Path, run_dir: Path, **changes) -> list[str]:
-    settings = {**SMALL, **changes}
+def arguments(configs: Path, run_dir: Path, name: str, settings: dict[str, object]) -> list[str]:
     assignments = [f"--set={key}={value}" for key, value in settings.items()]
-    return ["train", str(configs / "demo_vineppo.jsonnet"), f"--run-dir={run_dir}", *assignments]
+    return ["train", str(configs / f"{name}.jsonnet"), f"--run-dir={run_dir}", *assignments]
 
 
-def start(configs: Path, run_dir: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "vineppo.cli", *arguments(configs, run_dir)]
+def start(
+    configs: Path, run_dir: Path, name: str = "demo_vineppo", settings: dict[str, object] = SMALL
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "vineppo.cli", *arguments(configs, run_dir, name, settings)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
@@ -178,12 +179,12 @@ def test_rollouts_and_values_fit_together(whole_run):
 
 
 def test_finished_run_says_so(configs, whole_run, capsys):
-    assert main(arguments(configs, whole_run)) == 0
+    assert main(arguments(configs, whole_run, "demo_vineppo", SMALL)) == 0
     assert "finished already" in capsys.readouterr().out
 
 
 def test_run_directory_of_another_config_is_refused(configs, whole_run, capsys):
-    assert main(arguments(configs, whole_run, seed=9)) == 2
+    assert main(arguments(configs, whole_run, "demo_vineppo", {**SMALL, "seed": 9})) == 2
     message = capsys.readouterr().err
     assert "holds a run of another config: seed is 1 there, 9 here" in message
     assert message.count("\n") == 1

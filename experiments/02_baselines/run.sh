@@ -6,7 +6,7 @@ runs=${RUNS:-runs/02_baselines}
 for setting in demo long; do
     case $setting in
         demo) extra="--set evaluation.every=4" ;;
-        long) extra="--set num_iterations=10 --set evaluation.every=2" ;;
+        long) extra="--set num_iterations=12 --set evaluation.every=3" ;;
     esac
     for seed in 1 2 3 4 5; do
         for method in vineppo ppo modern_ppo grpo rloo reinforce; do

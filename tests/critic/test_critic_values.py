@@ -7,7 +7,7 @@ from critics import CPU, build_config, sequences, start
 from vineppo.batching import collate
 from vineppo.critic import SeparateValueModel
 from vineppo.critic.value_model import load_value_model, new_head
-from vineppo.models import load_model, load_tokenizer
+from vineppo.models import load_model
 
 KINDS = ("separate", "shared")
 SEED = 7
@@ -91,9 +91,7 @@ def test_dropout_of_the_models_config_is_off(configs, tmp_path, gradient_checkpo
     config = build_config(configs, "separate", critic__path=str(tmp_path))
     model = load_value_model(config.critic, config.model, config.seed)
     assert model.config.attention_dropout == 0.5
-    critic = SeparateValueModel(
-        config.critic, model, load_tokenizer(str(tmp_path)), gradient_checkpointing
-    )
+    critic = SeparateValueModel(config.critic, model, loaded.tokenizer, gradient_checkpointing)
     model.train()
     batch = collate(sequences(4), CPU)
     expected = start(build_config(configs, "separate")).critic.values(batch)

@@ -7,7 +7,7 @@ import torch
 
 from vineppo.config.schema import LinesSegmenter, TrainConfig, VineCredit
 from vineppo.experience import Experience
-from vineppo.scoring import Scores
+from vineppo.sequences import Scores
 from vineppo.types import Problem, Rollout, StateValue, StepSpan
 
 VINE = VineCredit("vine", 2, LinesSegmenter("lines"), "share")

@@ -7,7 +7,7 @@ from test_values import LONG, SHORT, STARTS, gather
 from vineppo.config.load import load_config
 from vineppo.config.schema import LinesSegmenter, RemaxCredit, RlooCredit, TrainConfig
 from vineppo.credit import token_advantages
-from vineppo.scoring import Scores, trajectories
+from vineppo.sequences import Scores, trajectories
 
 REMAX = RemaxCredit("remax", LinesSegmenter("lines"))
 NUM_SAMPLES = 6

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from sharding import shard_everything
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
@@ -19,6 +20,12 @@ from vineppo.types import Problem, Rollout, TrainSequence
 
 MODEL = "embedded:arithmetic_short"
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _sharded():
+    with shard_everything():
+        yield
 
 
 @pytest.fixture(scope="module")

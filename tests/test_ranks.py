@@ -38,7 +38,7 @@ def start(configs: Path, run_dir: Path, stage: int, num_ranks: int) -> subproces
     command += [f"--set={key}={value}" for key, value in settings.items()]
     launcher = TORCHRUN if num_ranks == 2 else [sys.executable]
     return subprocess.Popen(
-        [*launcher, "-m", "vineppo.cli", *command],
+        [*launcher, str(Path(__file__).parent / "sharding.py"), *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},

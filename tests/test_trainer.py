@@ -17,7 +17,13 @@ from vineppo.config.schema import (
     TruncatedImportance,
 )
 from vineppo.credit import token_advantages
-from vineppo.scoring import build_sequences, shaped_rewards, trained_tokens, trajectories, whitened
+from vineppo.sequences import (
+    build_sequences,
+    shaped_rewards,
+    trained_tokens,
+    trajectories,
+    whitened,
+)
 from vineppo.trainer import is_sound, minibatches
 from vineppo.types import TrainSequence
 

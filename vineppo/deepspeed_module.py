@@ -58,6 +58,7 @@ class DeepSpeedModule:
         self._grad_norm: float | None = None
         if self._is_plain:
             adam.register_step_pre_hook(self._clip)
+        adam.register_step_post_hook(_forget_frozen)
         self._engine, *_ = deepspeed.initialize(
             model=module, optimizer=adam, config=self._config(optimization, dtype)
         )
@@ -145,3 +146,14 @@ class DeepSpeedModule:
             "bf16": {"enabled": dtype == torch.bfloat16},
             "steps_per_print": 2**31,
         }
+
+
+def _forget_frozen(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """A frozen group keeps no moments: its steps would count in the bias correction of the first.
+
+    DeepSpeed gives every parameter a gradient, if one of zeros, so that Adam steps it, too.
+    """
+    for group in optimizer.param_groups:
+        if group["lr"] == 0.0:
+            for parameter in group["params"]:
+                optimizer.state.pop(parameter, None)

@@ -12,7 +12,7 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.critic import SeparateValueModel, SharedValueHead
-from vineppo.critic.value_model import load_value_model, new_head
+from vineppo.critic.value_model import check_size, load_value_model, new_head
 from vineppo.distributed import is_main
 from vineppo.errors import UserError
 from vineppo.experience import Experience, gather_experience
@@ -68,6 +68,7 @@ def load_models(config: TrainConfig, loaded: LoadedModel) -> Callable[[], Models
     critic = config.critic
     if isinstance(critic, SeparateCritic):
         value_model = load_value_model(critic, config.model, config.seed)
+        check_size(value_model, loaded.engine_model.num_token_ids, config.engine.max_model_len)
 
         def start() -> Models:
             model = SeparateValueModel(

@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification
 
 from vineppo.batching import collate
 from vineppo.config.schema import LlamaArchitecture
-from vineppo.critic.value_model import load_value_model, new_head
+from vineppo.critic.value_model import check_size, load_value_model, new_head
 from vineppo.errors import UserError
 from vineppo.models import check_tokenizers, load_model, resolve_model_path
 from vineppo.sft import write_new_model
@@ -132,3 +132,15 @@ def test_broken_directories_are_one_line(configs, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "config.json" in message_of(configs, tmp_path / "empty")
     assert "not found" in message_of(configs, tmp_path / "absent")
+
+
+def test_a_critic_too_small_for_the_policys_ids_or_lengths_is_refused(configs, tmp_path):
+    write_new_model(OTHER_SIZE, tmp_path / "model", seed=1)
+    path = str(tmp_path / "model")
+    model = load(configs, critic__path=path)
+    rows, positions = model.config.vocab_size, model.config.max_position_embeddings
+    check_size(model, rows, positions)
+    with pytest.raises(UserError, match=f"{path}: its embedding must have .* got {rows}"):
+        check_size(model, rows + 1, positions)
+    with pytest.raises(UserError, match=f"engine.max_model_len = {positions + 1}, got {positions}"):
+        check_size(model, rows, positions + 1)

@@ -71,6 +71,22 @@ def load_value_model(critic: SeparateCritic, policy: ModelConfig, run_seed: int)
     return model
 
 
+def check_size(model: Any, num_token_ids: int, max_model_len: int) -> None:
+    """Raises `UserError` where a value model is too small for the policy's tokens or lengths."""
+    rows = model.config.vocab_size
+    if rows < num_token_ids:
+        raise UserError(
+            f"critic.path {model.name_or_path}: its embedding must have at least the tokenizer's "
+            f"{num_token_ids} rows, got {rows}"
+        )
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if positions is not None and positions < max_model_len:
+        raise UserError(
+            f"critic.path {model.name_or_path}: its positions must be at least "
+            f"engine.max_model_len = {max_model_len}, got {positions}"
+        )
+
+
 def new_head(hidden_size: int, dtype: torch.dtype, run_seed: int) -> nn.Linear:
     """A head for the policy's backbone, of the shape that classifiers have."""
     head = nn.Linear(hidden_size, 1, bias=False, dtype=dtype)

@@ -1,6 +1,6 @@
 """ZeRO 3 that shards: by default it keeps a model as small as the embedded one whole.
 
-As a program, it is `vineppo` under such a ZeRO 3.
+As a program, it is `vineppo` under such a ZeRO 3, with a vocabulary projection in many chunks.
 """
 
 import sys
@@ -36,5 +36,6 @@ def shard_everything() -> Iterator[None]:
 if __name__ == "__main__":
     from vineppo.cli import main
 
-    with shard_everything():
+    with shard_everything(), pytest.MonkeyPatch.context() as patch_chunks:
+        patch_chunks.setattr("vineppo.token_scores.CHUNK_LOGITS", 400)  # 19 positions
         sys.exit(main())

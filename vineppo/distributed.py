@@ -65,6 +65,15 @@ def gather(mine: T) -> list[T]:
     return everyone
 
 
+def largest(mine: int, device: torch.device) -> int:
+    """The largest of the ranks' numbers."""
+    if num_ranks() == 1:
+        return mine
+    number = torch.tensor(mine, device=device)
+    distributed.all_reduce(number, distributed.ReduceOp.MAX)
+    return int(number)
+
+
 def gather_lists(mine: Sequence[T]) -> list[T]:
     return [item for items in gather(list(mine)) for item in items]
 

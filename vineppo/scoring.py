@@ -11,7 +11,7 @@ from vineppo.config.schema import TrainConfig
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import outcome_returns
 from vineppo.credit.steps import step_means
-from vineppo.critic import Critic
+from vineppo.critic import Critic, SharedValueHead
 from vineppo.distributed import gather_lists, num_ranks, rank
 from vineppo.experience import Experience
 from vineppo.kl import KL_ESTIMATORS
@@ -70,14 +70,14 @@ def score_rollouts(
     estimator = config.reference.kl_estimator
     options = ForwardOptions(temperature, reference=reference if estimator == "full" else None)
 
-    def of_policy(batch: TrainBatch) -> tuple[torch.Tensor, torch.Tensor]:
+    def of_policy(batch: TrainBatch) -> tuple[torch.Tensor, ...]:
         scores = policy.scores(batch, options)
-        return scores.logprobs_BT, scores.kl_BT
+        return scores.logprobs_BT, scores.kl_BT, scores.value_outputs_BT
 
     def of_reference(batch: TrainBatch) -> tuple[torch.Tensor]:
         return (reference.logprobs(batch, temperature),)
 
-    trainer, kl = score_tokens(of_policy, rollouts, size, policy.device)
+    trainer, kl, outputs = score_tokens(of_policy, rollouts, size, policy.device)
     (ref,) = score_tokens(of_reference, rollouts, size, policy.device)
     if estimator != "full":
         estimate = KL_ESTIMATORS[estimator]
@@ -86,7 +86,9 @@ def score_rollouts(
             for now, then in zip(trainer, ref, strict=True)
         ]
     values = None
-    if critic is not None:
+    if isinstance(critic, SharedValueHead):
+        values = [critic.values_of_outputs(row) for row in outputs]
+    elif critic is not None:
         value = critic.values
         (values,) = score_tokens(lambda batch: (value(batch),), rollouts, size, policy.device)
     return Scores(trainer, ref, kl, values)

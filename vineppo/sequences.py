@@ -74,7 +74,6 @@ def build_sequences(
     sequences = []
     for i, rollout in enumerate(experience.rollouts):
         old_T = rollout.logprobs_T if optimization.old_logprobs == "engine" else scores.trainer[i]
-        positive = optimization.positive_examples
         importance = optimization.importance_correction
         sequences.append(
             TrainSequence(
@@ -93,10 +92,17 @@ def build_sequences(
                     if scores.values is None
                     else tuple(critic_returns(config.credit, found[i]))
                 ),
-                is_positive=positive is not None and rollout.reward > positive.min_reward,
+                is_positive=is_positive(rollout, config),
             )
         )
     return whitened(sequences) if optimization.whiten_advantages else sequences
+
+
+def is_positive(rollout: Rollout, config: TrainConfig) -> bool:
+    """Whether the language-model loss on good rollouts takes it."""
+    positive = config.optimization.positive_examples
+    is_masked = config.optimization.mask_truncated and rollout.finish_reason == "length"
+    return positive is not None and rollout.reward > positive.min_reward and not is_masked
 
 
 def trained_tokens(

@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from vineppo.config.schema import ModelConfig, ReferenceConfig
+from vineppo.distributed import largest
 from vineppo.errors import UserError
 from vineppo.kl import full
 from vineppo.models import LoadedModel, load_model
@@ -97,9 +98,11 @@ class TokenLogprobs(nn.Module):
         options: ForwardOptions,
     ) -> tuple[torch.Tensor, ...]:
         chunk = max(1, CHUNK_LOGITS // self.model.config.vocab_size)
-        if len(hidden_NH) <= chunk:
+        # A sharded head is gathered once a chunk, for which all ranks must meet equally often.
+        num_positions = largest(len(hidden_NH), hidden_NH.device)
+        if num_positions <= chunk:
             return self._chunk(hidden_NH, targets_N, ref_hidden_NH, options)
-        pieces = range(0, len(hidden_NH), chunk)
+        pieces = range(0, num_positions, chunk)
         refs = (
             [None for _ in pieces]
             if ref_hidden_NH is None

@@ -41,10 +41,14 @@ def diagnostic_rows(
             ):
                 bins.setdefault((axis, place, is_correct), []).append(token)
     rows = []
+    explained_by_place: dict[tuple[str, int], float] = {}
     for (axis, place, is_correct), tokens in sorted(bins.items()):
         values_N, returns_N, advantages_N = zip(*tokens, strict=True)
-        both = [*tokens, *bins.get((axis, place, not is_correct), [])]
-        explained = explained_variance([token[0] for token in both], [token[1] for token in both])
+        if (axis, place) not in explained_by_place:
+            both = [*tokens, *bins.get((axis, place, not is_correct), [])]
+            columns_N = [token[0] for token in both], [token[1] for token in both]
+            explained_by_place[axis, place] = explained_variance(*columns_N)
+        explained = explained_by_place[axis, place]
         rows.append(
             {
                 "axis": axis,

@@ -53,7 +53,8 @@ local common = {
     credit+: { kind: 'vine', num_continuations: 9, identical_prefixes: 'share' },
   },
 
-  // The paper's PPO: a critic from the starting policy, trained as the policy is; GAE with λ = 1.
+  // The paper's PPO: a critic from the starting policy, trained as a leaf trains the policy (--set
+  // changes either alone); GAE with λ = 1.
   ppo: common {
     credit+: {
       kind: 'gae',
@@ -64,12 +65,13 @@ local common = {
       level: 'token',
       segment_max_prob: null,
     },
+    local policy = self.optimization,
     critic: adam {
       kind: 'separate',
       path: null,
-      learning_rate: $.ppo.optimization.learning_rate,
-      num_epochs: $.ppo.optimization.num_epochs,
-      batch_size: $.ppo.optimization.batch_size,
+      learning_rate: policy.learning_rate,
+      num_epochs: policy.num_epochs,
+      batch_size: policy.batch_size,
       warmup_iterations: 0,
       loss: { kind: 'squared_error', clip: 0.2 },
     },

@@ -18,7 +18,7 @@ SHARED = "critic=" + json.dumps(
         "loss": {"kind": "squared_error", "clip": None},
     }
 )
-ADAPTIVE = 'reference.kl_control={"kind": "adaptive", "target": 1.0, "horizon": 100}'
+ADAPTIVE = 'reference.kl_control={"kind": "adaptive", "target": 1.0, "horizon": 1000}'
 MASKED = (
     'optimization.importance_correction={"kind": "masked", "min_weight": 2.0, "max_weight": 0.5}'
 )
@@ -93,7 +93,7 @@ REFUSED = [
      "KL), got 'reward'"),
     (VINEPPO, ["reference.kl_estimator=k1"],
      "reference.kl_gradient must be 'k2' for reference.kl_estimator 'k1' in the loss (its own "
-     "gradient has no expectation), got 'own'"),
+     "gradient has expectation 0), got 'own'"),
     (PPO, ["reference.kl_in=reward", "reference.kl_gradient=k2"],
      "reference.kl_gradient must be 'own' when reference.kl_in is 'reward' (a reward has no "
      "gradient), got 'k2'"),
@@ -102,12 +102,30 @@ REFUSED = [
     (VINEPPO, [ADAPTIVE, "reference.kl_coef=0"],
      "reference.kl_coef must be above 0 when reference.kl_control.kind is 'adaptive' (it is "
      "multiplied), got 0"),
+    (VINEPPO, ["reference.kl_estimator=k1", "reference.kl_gradient=k2"],
+     "reference.kl_clamp must be null or begin below 0 for reference.kl_estimator 'k1' (which may "
+     "be negative), got (0.0, 10.0)"),
+    (VINEPPO, [ADAPTIVE.replace("1000", "255")],
+     "reference.kl_control.horizon must be at least rollouts.num_prompts * rollouts.num_samples = "
+     "256, got 255.0"),
+    (PPO, ["credit.segment_max_prob=0.2"],
+     "credit.policy_lambda must be below 1 with credit.segment_max_prob (λ is 1 elsewhere "
+     "already), got 1.0"),
+    (PPO, ['credit={"kind": "rloo", "segmenter": {"kind": "lines"}}', "critic.warmup_iterations=3"],
+     "critic.warmup_iterations must be 0 or num_iterations for a credit.kind other than 'gae' "
+     "(a critic beside it is only measured), got 3"),
+    (VINEPPO, ['optimization.positive_examples={"coef": 0.1, "min_reward": 1}'],
+     "optimization.positive_examples.min_reward must be below the largest reward, which it "
+     "excludes, got 1.0"),
+    (VINEPPO, ["optimization.max_token_prob=0"],
+     "optimization.max_token_prob must be greater than 0, got 0"),
     # Importance.
     (VINEPPO, [TRUNCATED],
      "optimization.old_logprobs must be 'trainer' with optimization.importance_correction (the "
      "engine's as denominator already correct for the mismatch), got 'engine'"),
     (VINEPPO, [MASKED, TRAINER],
-     "optimization.importance_correction.min_weight must be below max_weight = 0.5, got 2.0"),
+     "optimization.importance_correction.min_weight and max_weight must enclose 1, got 2.0 and "
+     "0.5"),
     # Precision.
     (VINEPPO, ["model.dtype=bfloat16", "engine.dtype=bfloat16"],
      'optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" (DeepSpeed\'s '
@@ -135,7 +153,7 @@ REFUSED = [
     (VINEPPO, ["engine.max_num_batched_tokens=127", "engine.max_num_seqs=64"],
      "engine.max_num_batched_tokens must be at least engine.max_model_len = 128, got 127"),
     # Keys that a kind needs.
-    (VINEPPO, ['reference.kl_control={"kind": "adaptive", "horizon": 100}'],
+    (VINEPPO, ['reference.kl_control={"kind": "adaptive", "horizon": 1000}'],
      "missing key reference.kl_control.target"),
     (VINEPPO, ['reference.kl_control={"kind": "adaptive", "target": 1.0}'],
      "missing key reference.kl_control.horizon"),
@@ -164,12 +182,13 @@ def test_is_refused(configs, leaf, assignments, message):
         (PPO, [group("grpo", normalize_std=True)]),  # a critic that is only measured
         (PPO, ["critic.warmup_iterations=20"]),  # the critic alone
         (PPO, ["credit.policy_lambda=null", "credit.length_adaptive_alpha=0.05"]),
-        (PPO, ["credit.segment_max_prob=0.2"]),
+        (PPO, ["credit.segment_max_prob=0.2", "credit.policy_lambda=0.9"]),
         (PPO, ["credit.level=step"]),
         (PPO, [entropy(0, 1), "credit.gamma=0.9"]),
         (PPO, [entropy(-0.5, 1)]),
-        (PPO, ["reference.kl_in=reward", "reference.kl_estimator=k1"]),
-        (VINEPPO, ["reference.kl_estimator=k1", "reference.kl_gradient=k2"]),
+        (PPO, ["reference.kl_in=reward", "reference.kl_estimator=k1", "reference.kl_clamp=null"]),
+        (VINEPPO, ["reference.kl_estimator=k1", "reference.kl_gradient=k2",
+                   "reference.kl_clamp=[-1, 1]"]),
         (VINEPPO, ["reference.kl_estimator=full"]),
         (VINEPPO, ["reference.kl_clamp=null"]),
         (VINEPPO, [ADAPTIVE]),

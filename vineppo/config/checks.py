@@ -19,9 +19,10 @@ GROUP_ESTIMATORS = ("grpo", "rloo", "reinforce_plus_plus_baseline")
 
 def check_train(config: TrainConfig) -> None:
     """Raises `UserError` naming the keys of the first combination that makes no sense."""
-    sequences = config.rollouts.num_prompts * config.rollouts.num_samples
+    sequences = num_sequences(config)
     optimization, sampling = config.optimization, config.sampling
     _check_task(config.task)
+    _check_credit(config)
     _require(
         optimization.batch_size <= sequences,
         f"optimization.batch_size must be at most rollouts.num_prompts * rollouts.num_samples = "
@@ -37,12 +38,16 @@ def check_train(config: TrainConfig) -> None:
         'optimization.old_logprobs must be "trainer" when sampling.top_p < 1 (the engine\'s are '
         f"renormalised over the nucleus), got {optimization.old_logprobs!r}",
     )
-    _check_credit(config)
     _check_critic(config)
     _check_reference(config)
     _check_importance(config)
     _check_engine(config)
     _check_precision(config)
+
+
+def num_sequences(config: TrainConfig) -> int:
+    """Rollouts of an iteration."""
+    return config.rollouts.num_prompts * config.rollouts.num_samples
 
 
 def check_sft(config: SftConfig) -> None:
@@ -101,6 +106,11 @@ def _check_credit(config: TrainConfig) -> None:
         "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), "
         f"got {credit.segment_max_prob}",
     )
+    _require(
+        credit.segment_max_prob is None or credit.policy_lambda != 1.0,
+        "credit.policy_lambda must be below 1 with credit.segment_max_prob (λ is 1 elsewhere "
+        "already), got 1.0",
+    )
 
 
 def _check_critic(config: TrainConfig) -> None:
@@ -112,6 +122,12 @@ def _check_critic(config: TrainConfig) -> None:
         f"critic.warmup_iterations must be at most num_iterations = {config.num_iterations}, got "
         f"{critic.warmup_iterations}",
     )
+    _require(
+        isinstance(config.credit, GaeCredit)
+        or critic.warmup_iterations in (0, config.num_iterations),
+        "critic.warmup_iterations must be 0 or num_iterations for a credit.kind other than 'gae' "
+        f"(a critic beside it is only measured), got {critic.warmup_iterations}",
+    )
     if isinstance(critic, SharedCritic):
         _require(
             isinstance(config.credit, GaeCredit),
@@ -119,7 +135,7 @@ def _check_critic(config: TrainConfig) -> None:
             "change the policy that it only measures), got 'shared'",
         )
     else:
-        sequences = config.rollouts.num_prompts * config.rollouts.num_samples
+        sequences = num_sequences(config)
         _require(
             critic.batch_size <= sequences,
             f"critic.batch_size must be at most rollouts.num_prompts * rollouts.num_samples = "
@@ -160,7 +176,7 @@ def _check_reference(config: TrainConfig) -> None:
     _require(
         not is_in_loss or reference.kl_estimator != "k1" or reference.kl_gradient == "k2",
         "reference.kl_gradient must be 'k2' for reference.kl_estimator 'k1' in the loss (its own "
-        f"gradient has no expectation), got {reference.kl_gradient!r}",
+        f"gradient has expectation 0), got {reference.kl_gradient!r}",
     )
     _require(
         is_in_loss or reference.kl_gradient == "own",
@@ -177,10 +193,28 @@ def _check_reference(config: TrainConfig) -> None:
         "reference.kl_coef must be above 0 when reference.kl_control.kind is 'adaptive' (it is "
         "multiplied), got 0",
     )
+    _require(
+        reference.kl_estimator != "k1" or bounds is None or bounds[0] < 0,
+        "reference.kl_clamp must be null or begin below 0 for reference.kl_estimator 'k1' (which "
+        f"may be negative), got {bounds}",
+    )
+    if isinstance(reference.kl_control, AdaptiveKl):
+        sequences, horizon = num_sequences(config), reference.kl_control.horizon
+        _require(
+            horizon >= sequences,
+            "reference.kl_control.horizon must be at least rollouts.num_prompts * "
+            f"rollouts.num_samples = {sequences}, got {horizon}",
+        )
 
 
 def _check_importance(config: TrainConfig) -> None:
     optimization = config.optimization
+    positive, truncated = optimization.positive_examples, config.task.grading.truncated_reward
+    _require(
+        positive is None or positive.min_reward < max(1.0, truncated or 0.0),
+        "optimization.positive_examples.min_reward must be below the largest reward, which it "
+        f"excludes, got {positive.min_reward if positive else None}",
+    )
     importance = optimization.importance_correction
     if importance is None:
         return
@@ -191,9 +225,9 @@ def _check_importance(config: TrainConfig) -> None:
     )
     if isinstance(importance, MaskedImportance):
         _require(
-            importance.min_weight < importance.max_weight,
-            f"optimization.importance_correction.min_weight must be below max_weight = "
-            f"{importance.max_weight}, got {importance.min_weight}",
+            importance.min_weight <= 1.0 <= importance.max_weight,
+            "optimization.importance_correction.min_weight and max_weight must enclose 1, got "
+            f"{importance.min_weight} and {importance.max_weight}",
         )
 
 

@@ -355,7 +355,7 @@ class TruncatedImportance:
     """Per-token weight min(π_trainer/π_engine, max_weight) on the policy loss."""
 
     kind: Literal["truncated"]
-    max_weight: Positive
+    max_weight: Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
@@ -394,7 +394,9 @@ class OptimizationConfig(AdamConfig):
     old_logprobs: Literal["engine", "trainer"]  # whose are the ratio's denominator
     importance_correction: ImportanceConfig | None  # of what the engine samples and trainer updates
     mask_truncated: bool  # rollouts cut off by the budget train nothing
-    max_token_prob: Fraction | None  # tokens sampled with more than it train nothing; null: all do
+    max_token_prob: (
+        Annotated[float, Field(gt=0, le=1)] | None
+    )  # tokens sampled with more than it train nothing; null: all do
     entropy_coef: NonNegative
     positive_examples: PositiveExamples | None
 

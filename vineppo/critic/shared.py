@@ -1,6 +1,7 @@
 """A scalar head on the policy's backbone, trained in the policy's update."""
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -28,6 +29,10 @@ class SharedValueHead:
         # The values come before the temperature, whatever it is.
         outputs_BT = self._policy.scores(batch, ForwardOptions(temperature=1.0)).value_outputs_BT
         return (values_of(outputs_BT, self._config.loss) * batch.response_mask_BT).cpu()
+
+    def values_of_outputs(self, outputs_T: Sequence[float]) -> tuple[float, ...]:
+        """The values of outputs that a pass of the policy gave already."""
+        return tuple(values_of(torch.tensor(outputs_T), self._config.loss).tolist())
 
     def save_hf(self, directory: Path) -> None:
         """A classifier of its own around the backbone, which is written a second time."""

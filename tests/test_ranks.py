@@ -41,7 +41,7 @@ def start(configs: Path, run_dir: Path, stage: int, num_ranks: int) -> subproces
         [*launcher, str(Path(__file__).parent / "sharding.py"), *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
     )
 
 

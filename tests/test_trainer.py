@@ -19,6 +19,7 @@ from vineppo.config.schema import (
 from vineppo.credit import token_advantages
 from vineppo.sequences import (
     build_sequences,
+    is_positive,
     shaped_rewards,
     trained_tokens,
     trajectories,
@@ -146,6 +147,14 @@ def test_positive_examples_are_above_the_least_reward(config):
     assert positive(1.0) == [False, False]
     assert positive(-1.0) == [True, True]
     assert [s.is_positive for s in build(config)] == [False, False]
+
+
+def test_masked_truncated_responses_are_no_examples(config):
+    examples = PositiveExamples(coef=0.1, min_reward=-1.0)
+    config = with_optimization(config, positive_examples=examples, mask_truncated=True)
+    cut = replace(experience().rollouts[0], finish_reason="length")
+    assert not is_positive(cut, config)
+    assert is_positive(experience().rollouts[0], config)
 
 
 def test_the_critics_targets_are_taken_before_whitening(config):

@@ -6,10 +6,10 @@ import pytest
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import SamplingConfig, TrainConfig
+from vineppo.distributed import init_distributed
 from vineppo.engine import build_engine
 from vineppo.evaluation import evaluate_policy
 from vineppo.models import ASSETS, load_model
-from vineppo.policy import init_distributed
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.tasks import load_task

@@ -7,10 +7,10 @@ import torch
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
+from vineppo.distributed import init_distributed
 from vineppo.engine import EngineModel, SampleRequest, build_engine
 from vineppo.errors import UserError
 from vineppo.models import load_model, named_weights
-from vineppo.policy import init_distributed
 
 MODEL = "embedded:arithmetic_short"
 QUESTION = "4+6+6-5+2+7*3?\n"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The learning rates of the demo's configs: four runs a method, chosen by the mean training reward of
+# The learning rates of the demo's configs: six runs a method, compared by the mean training reward of
 # the last four of twelve iterations. No test problem is looked at.
 set -e
 runs=${RUNS:-runs/02_sweep}
@@ -11,18 +11,24 @@ try() { # config, name, further assignments
         --set evaluation.num_samples=1 --set task.num_test_problems=8 --set checkpoint.every=0 \
         --set logging.wandb_project=null "$@"
 }
-for rate in 3e-5 6e-5 1e-4 2e-4; do
-    lr="--set optimization.learning_rate=$rate"
-    try demo_vineppo vineppo_$rate $lr --set credit.num_continuations=9
-    for method in grpo rloo reinforce; do
-        try demo_$method ${method}_$rate $lr
+try_rates() { # method, rates
+    method=$1
+    shift
+    k=""
+    [ $method = vineppo ] && k="--set credit.num_continuations=9"
+    for rate in "$@"; do
+        try demo_$method ${method}_$rate --set optimization.learning_rate=$rate $k
     done
-done
-for pair in 3e-5,3e-4 3e-5,1e-3 6e-5,1e-3 1e-4,1e-3; do
+}
+try_rates vineppo 3e-5 6e-5 1e-4 2e-4 4.5e-5 8e-5
+try_rates grpo 3e-5 6e-5 1e-4 2e-4 4.5e-5 8e-5
+try_rates rloo 3e-5 6e-5 1e-4 2e-4 1.4e-4 4e-4
+try_rates reinforce 3e-5 6e-5 1e-4 2e-4 8e-5 1.4e-4
+for pair in 3e-5,3e-4 3e-5,1e-3 6e-5,1e-3 1e-4,1e-3 1e-4,3e-3 2e-4,1e-3; do
     try demo_ppo ppo_$pair --set optimization.learning_rate=${pair%,*} \
         --set critic.learning_rate=${pair#*,}
 done
-for pair in 3e-5,0.5 6e-5,0.5 1e-4,0.5 6e-5,2; do
+for pair in 3e-5,0.5 6e-5,0.5 1e-4,0.5 6e-5,2 6e-5,8 1e-4,2; do
     try demo_modern_ppo modern_ppo_$pair --set optimization.learning_rate=${pair%,*} \
         --set critic.learning_rate=1e-3 --set credit.length_adaptive_alpha=${pair#*,}
 done

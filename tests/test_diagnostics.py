@@ -1,6 +1,7 @@
 """Value diagnostics: bins, their split by outcome, explained variance by hand, histograms."""
 
 import math
+import os
 from dataclasses import replace
 from itertools import chain
 
@@ -153,6 +154,7 @@ def test_wandb_histograms_are_of_finite_numbers(configs, tmp_path):
     assert "empty" not in summary
     assert summary["reward/mean"] == 0.5
     assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    assert "WANDB_SERVICE" not in os.environ  # else runs started from here would share it
 
 
 def test_without_a_project_nothing_is_logged(configs, tmp_path):

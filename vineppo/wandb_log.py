@@ -39,7 +39,10 @@ class WandbLog:
 
     def __exit__(self, *_: object) -> None:
         if self._run is not None:
+            import wandb
+
             self._run.finish()
+            wandb.teardown()  # else processes started later share this one's service, and its ids
 
     def log(self, metrics: dict[str, Any]) -> None:
         if self._run is not None:

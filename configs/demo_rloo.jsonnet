@@ -4,5 +4,5 @@ local setting = import 'lib/setting.libsonnet';
 
 algorithm.rloo + setting.short + {
   name: 'demo_rloo',
-  optimization+: { learning_rate: 2e-4 },
+  optimization+: { learning_rate: 1e-4 },
 }

@@ -1,0 +1,1 @@
+"""What measures speed: ratios within one run, printed as a table and written as JSON."""

@@ -1,0 +1,135 @@
+"""What the benchmarks share: options, alternated measurements, ratios, the table and the JSON."""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from vineppo.cli import quiet_libraries
+from vineppo.errors import UserError
+
+NUM_RUNS = 5
+PACKAGES = ("torch", "transformers", "deepspeed")
+
+
+@dataclass(frozen=True)
+class Options:
+    """`model` is a hub name or directory, None for the embedded demo policy."""
+
+    is_quick: bool
+    model: str | None
+    out: Path | None
+
+    @property
+    def num_runs(self) -> int:
+        """How often each alternative is measured: medians of at least five, unless it is quick."""
+        return 1 if self.is_quick else NUM_RUNS
+
+
+def parse_options(name: str, description: str) -> Options:
+    """`python -m benchmarks.<name> [--quick] [--model NAME_OR_DIR] [--out FILE.json]`."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
+    parser.add_argument("--quick", action="store_true", help="one small run, within a minute")
+    parser.add_argument("--model", metavar="NAME_OR_DIR", help="default: the demo's policy")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where the numbers go")
+    arguments = parser.parse_args()
+    if arguments.out is not None and not arguments.out.parent.is_dir():
+        parser.error(f"--out: {arguments.out.parent} is not a directory")
+    return Options(arguments.quick, arguments.model, arguments.out)
+
+
+def alternate(
+    num_runs: int, alternatives: Mapping[str, Callable[[], float]]
+) -> dict[str, list[float]]:
+    """What each alternative measures, `num_runs` times, in turns.
+
+    Every round runs all of them, every other round backwards, so that a drift of the machine or a
+    neighbour's load falls on all alike.
+    """
+    measured: dict[str, list[float]] = {name: [] for name in alternatives}
+    for number in range(num_runs):
+        names = list(alternatives)
+        for name in reversed(names) if number % 2 else names:
+            measured[name].append(alternatives[name]())
+    return measured
+
+
+def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[str, float]:
+    """Median, min and max of the ratios of runs that were made in the same round.
+
+    `ratio([2, 6, 4], [1, 2, 4])` is the median 2, min 1, max 3.
+    """
+    found = [a / b for a, b in zip(numerators, denominators, strict=True)]
+    return {"median": statistics.median(found), "min": min(found), "max": max(found)}
+
+
+def report(
+    name: str,
+    options: Options,
+    num_runs: int,
+    ratios: Mapping[str, Mapping[str, float]],
+    figures: Mapping[str, Any],
+) -> None:
+    """Prints the ratios and the figures as tables and writes `--out`.
+
+    A figure is a number, or a list or table of them, which the JSON alone has.
+    """
+    result = {
+        "name": name,
+        "machine": machine(),
+        "runs": num_runs,
+        "ratios": ratios,
+        "figures": {"model": options.model or "demo", "quick": options.is_quick, **figures},
+    }
+    console = Console()
+    table = Table("ratio", "median", "min", "max", title=f"{name}, {num_runs} runs")
+    for what, values in ratios.items():
+        table.add_row(what, *(f"{values[key]:.3f}" for key in ("median", "min", "max")))
+    console.print(table)
+    table = Table("figure", "value")
+    for what, value in result["figures"].items():
+        if not isinstance(value, list | dict):
+            table.add_row(what, f"{value:,.4g}" if isinstance(value, float) else str(value))
+    console.print(table)
+    if options.out is not None:
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
+        console.print(f"written to {options.out}")
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers depend on besides the code."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "python": platform.python_version(),
+        **{package: version(package) for package in PACKAGES},
+    }
+
+
+def run_main(main: Callable[[], None]) -> None:
+    """Calls `main`; a user's mistake ends it with status 2 and one line."""
+    quiet_libraries()
+    try:
+        main()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _cpu_model() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

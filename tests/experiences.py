@@ -36,6 +36,7 @@ def experience(**changes: Any) -> Experience:
         num_continuations=4,
         greedy_rewards={},
         greedy_tokens=0,
+        ref_logprobs=None,
     )
     return replace(found, **changes)
 

@@ -1,10 +1,18 @@
 from dataclasses import replace
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vineppo.batching import collate, length_bucketed, ranks_share, shuffled_minibatches
+from vineppo.batching import (
+    MAX_PADDING,
+    collate,
+    length_bucketed,
+    padding_frac,
+    ranks_share,
+    shuffled_minibatches,
+)
 from vineppo.types import TrainSequence
 
 
@@ -21,7 +29,30 @@ def test_minibatches_depend_on_the_seed_alone():
 
 
 def test_length_bucketed_docstring_example():
-    assert length_bucketed([3, 9, 4, 8], 2) == [[1, 3], [2, 0]]
+    buckets = length_bucketed([3, 9, 4, 8], 2)
+    assert buckets == [[1, 3], [2], [0]]
+    assert padding_frac([3, 9, 4, 8], buckets) == pytest.approx(1 / 25)
+    assert padding_frac([3, 9, 4, 8], [[1, 3], [2, 0]]) == pytest.approx(2 / 26)
+
+
+def test_ranks_share_docstring_example():
+    assert [ranks_share([3, 9, 4], 2, rank, 2) for rank in (0, 1)] == [[[1], [0]], [[2], []]]
+
+
+@given(
+    st.lists(st.integers(1, 2000), min_size=1, max_size=80), st.integers(1, 64), st.integers(1, 4)
+)
+def test_padding_stays_below_its_limit(lengths, size, num_ranks):
+    """Whatever the lengths; over several ranks, the longest of each row of ranks counts."""
+    longest = sorted(lengths, reverse=True)[::num_ranks]
+    buckets = length_bucketed(longest, size)
+    assert padding_frac(longest, buckets) <= MAX_PADDING
+    shares = [ranks_share(lengths, size, rank, num_ranks) for rank in range(num_ranks)]
+    assert [len(batch) for batch in shares[0]] == [len(batch) for batch in buckets]
+
+
+def test_micro_batches_are_full_where_lengths_are_alike():
+    assert [len(batch) for batch in length_bucketed([100, 99, 98, 97, 96, 95], 4)] == [4, 2]
 
 
 @given(st.lists(st.integers(1, 99), min_size=1, max_size=40), st.integers(1, 9))
@@ -72,6 +103,8 @@ def test_collate_aligns_every_position_with_its_token():
     assert batch.old_values_BT.tolist() == [[0, 0, 0.5, 0.25, 0.125], [0] * 5]
     assert batch.returns_BT.tolist() == [[0, 0, 1, 2, 3], [0] * 5]
     assert batch.is_positive_B.tolist() == [True, False]
+    assert batch.response_index_N.tolist() == [2, 3, 4, 6]
+    assert batch.num_tokens == 7
 
 
 @given(st.lists(st.integers(1, 99), min_size=1, max_size=40), st.integers(1, 9), st.integers(1, 5))

@@ -54,8 +54,11 @@ def sampled(configs) -> Sampled:
     batch = collate(sequences, CPU)
     with torch.no_grad():
         forward = TokenLogprobs(loaded.model, len(loaded.tokenizer))
-        logprobs_BT, _, kl_BT, _ = forward(batch, ForwardOptions(1.0, reference=reference))
+        logprobs_BT, _, kl_BT, exact_ref_BT, _ = forward(
+            batch, ForwardOptions(1.0, reference=reference)
+        )
         ref_BT = reference.logprobs(batch, 1.0)
+    torch.testing.assert_close(exact_ref_BT, ref_BT, atol=1e-5, rtol=0)
     estimates = {
         name: (estimate(logprobs_BT, ref_BT) * batch.response_mask_BT).double().sum(1)
         for name, estimate in KL_ESTIMATORS.items()

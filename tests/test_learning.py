@@ -99,7 +99,9 @@ def run(config, engine, goal=math.inf):
     with Progress(config.num_iterations, 0, 0.0) as progress:
         for iteration in range(1, config.num_iterations + 1):
             engine.load_weights(models.policy.named_weights())
-            experience = gather_experience(sampler, prompts, config, segmenter, iteration, progress)
+            experience = gather_experience(
+                sampler, prompts, config, segmenter, iteration, progress, None
+            )
             scored = score(experience, models.policy, models.critic, reference, config, 0.0)
             update_models(config, models, scored, reference, iteration, 0.0)
             rewards.append(sum(r.reward for r in experience.rollouts) / len(experience.rollouts))

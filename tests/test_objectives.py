@@ -60,6 +60,7 @@ def evaluate(config, found, kl_coef=0.0, values=(0.5, 0.5, 1.5)):
         logprobs_BT=torch.tensor([[0.0, -1.0, -2.0], [0.0, -1.0, 0.0]]),
         entropy_BT=ENTROPY * mask_BT,
         kl_BT=torch.zeros(2, 3).masked_scatter(mask_BT, torch.tensor([0.125, 0.25, 0.75])),
+        ref_logprobs_BT=torch.zeros(2, 3),
         value_outputs_BT=torch.zeros(2, 3).masked_scatter(mask_BT, torch.tensor(values)),
     )
     sizes = UpdateSizes.of(found, config.sampling.max_tokens)

@@ -17,6 +17,7 @@ from vineppo.scoring import score_tokens
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.trainer import update_policy
 from vineppo.types import Problem, Rollout, TrainSequence
+from vineppo.vocabulary import CHUNK_LOGITS
 
 MODEL = "embedded:arithmetic_short"
 CPU = torch.device("cpu")
@@ -92,6 +93,8 @@ def test_micro_batch_size_does_not_change_the_update(config):
         weights, split = weights_after(config, found, batch_size=24, micro_batch_size=size)
         assert relative(weights, whole) < 1e-5
         for name, value in metrics.items():
+            if name == "batch/padding_frac":
+                continue
             assert split[name] == pytest.approx(value, rel=1e-4), name
 
 
@@ -134,7 +137,7 @@ def test_state_round_trip_is_exact(config, tmp_path):
 def test_gradient_checkpointing_and_chunked_projection_change_nothing(config, monkeypatch):
     found = sequences(8)
     plain, _ = weights_after(config, found, batch_size=8)
-    monkeypatch.setattr("vineppo.token_scores.CHUNK_LOGITS", 300)  # 16 positions of 19 ids
+    monkeypatch.setitem(CHUNK_LOGITS, "cpu", 300)  # 16 positions of 19 ids
     _, config = build(config, batch_size=8)
     loaded = load_model(MODEL, "float32", "sdpa")
     policy = Policy(loaded, config.optimization, gradient_checkpointing=True)
@@ -150,7 +153,9 @@ def test_logprobs_are_of_the_tempered_policy_without_padded_ids():
     found = sequences(3, num_ids=num_ids)
     batch = collate(found, CPU)
     with torch.no_grad():
-        scores = TokenLogprobs(loaded.model, num_ids)(batch, ForwardOptions(temperature))
+        scores = TokenLogprobs(loaded.model, num_ids)(
+            batch, ForwardOptions(temperature, has_entropy=True)
+        )
         logprobs_BT, entropy_BT, *_ = scores
         for row, sequence in enumerate(found):
             ids = torch.tensor([*sequence.prompt_ids, *sequence.response_ids])

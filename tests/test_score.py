@@ -149,7 +149,7 @@ def objective(config, reference, sequences, kl_coef):
     options = ForwardOptions(
         TEMPERATURE,
         reference=reference,
-        has_entropy_gradient=config.optimization.entropy_coef > 0,
+        has_entropy=True,
     )
     sizes = UpdateSizes.of(sequences, config.sampling.max_tokens)
     scores = TokenScores(*forward(batch, options))
@@ -251,6 +251,6 @@ def test_likelihood_is_that_of_the_response_alone():
     """Response tokens at log-probabilities −1 and −3 over 2 tokens: a loss of 2."""
     batch = collate([TrainSequence.blank((1, 2), (3, 4))], CPU)
     zeros = torch.zeros(1, 4)
-    scores = TokenScores(torch.tensor([[-7.0, -9.0, -1.0, -3.0]]), zeros, zeros, zeros)
+    scores = TokenScores(torch.tensor([[-7.0, -9.0, -1.0, -3.0]]), *[zeros] * 4)
     total, _ = likelihood_loss(2)(batch, scores)
     assert total.item() == pytest.approx(2.0)

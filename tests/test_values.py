@@ -49,6 +49,7 @@ def gather(
             build_segmenter(credit.segmenter),
             iteration,
             progress,
+            None,
         )
     return experience, engine
 

@@ -2,10 +2,15 @@
 
 import random
 from collections.abc import Sequence
+from itertools import chain
 
+import numpy as np
 import torch
 
 from vineppo.types import TrainBatch, TrainSequence
+
+MAX_PADDING = 0.05  # of the tokens of a pass
+_TIGHTNESS = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
 
 
 def shuffled_minibatches(num_sequences: int, batch_size: int, seed: int) -> list[list[int]]:
@@ -19,10 +24,12 @@ def shuffled_minibatches(num_sequences: int, batch_size: int, seed: int) -> list
 
 
 def length_bucketed(lengths: Sequence[int], micro_batch_size: int) -> list[list[int]]:
-    """Indices of sequences of similar length, `micro_batch_size` at a time, longest first.
+    """Indices of sequences of similar length in micro-batches, longest first.
 
-    Longest first shows at once whether the memory suffices. Lengths [3, 9, 4, 8] in micro-batches
-    of 2 give [[1, 3], [2, 0]], with 2 padding tokens in 24.
+    A micro-batch has at most `micro_batch_size` sequences, and fewer where padding would be more
+    than `MAX_PADDING` of all tokens. Longest first shows at once whether the memory suffices.
+    Lengths [3, 9, 4, 8] in micro-batches of 2 give [[1, 3], [2], [0]], with 1 padding token in 25,
+    as [[1, 3], [2, 0]] would have 2 in 26.
     """
     return ranks_share(lengths, micro_batch_size, 0, 1)
 
@@ -34,39 +41,97 @@ def ranks_share(
 
     Every rank gets the same number of micro-batches, of which the last may be empty: the collective
     operations of a sharded model must meet. Lengths [3, 9, 4] in micro-batches of 2 on 2 ranks give
-    [[1, 0]] and [[2]].
+    [[1], [0]] and [[2], []].
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
-    mine = order[rank::num_ranks]
-    most = len(order[::num_ranks])
-    return [mine[i : i + micro_batch_size] for i in range(0, most, micro_batch_size)]
+    # What the ranks process side by side has nearly one length.
+    rows = [order[i : i + num_ranks] for i in range(0, len(order), num_ranks)]
+    cuts = _cut([lengths[row[0]] for row in rows], micro_batch_size)
+    return [[row[rank] for row in rows[a:b] if rank < len(row)] for a, b in cuts]
+
+
+def padding_frac(lengths: Sequence[int], micro_batches: Sequence[Sequence[int]]) -> float:
+    """The share of padding among the tokens of a pass: Σ(longest − length) / Σ longest.
+
+    Lengths [3, 9, 4, 8] in micro-batches [[1, 3], [2], [0]]: 1/25.
+    """
+    padded = sum(len(batch) * max(lengths[i] for i in batch) for batch in micro_batches if batch)
+    return 1.0 - sum(lengths[i] for batch in micro_batches for i in batch) / max(padded, 1)
+
+
+def _cut(descending: Sequence[int], size: int) -> list[tuple[int, int]]:
+    """Runs of at most `size` in descending lengths, as few as the limit of padding lets be.
+
+    A run ends where a length falls below a share of its first; the share is the lowest of a grid
+    that keeps the limit.
+    """
+    total = sum(descending)
+    for tightness in _TIGHTNESS:
+        cuts, start = [], 0
+        for i, length in enumerate(descending):
+            if i - start == size or length < tightness * descending[start]:
+                cuts.append((start, i))
+                start = i
+        cuts.append((start, len(descending)))
+        padded = sum((b - a) * descending[a] for a, b in cuts)
+        if padded - total <= MAX_PADDING * padded:
+            break
+    return cuts
 
 
 def collate(sequences: Sequence[TrainSequence], device: torch.device) -> TrainBatch:
     """Pads on the right; see `TrainBatch` for the alignment. No sequences: one row of padding."""
     sequences = sequences or [TrainSequence.blank((0,), ())]
     length = max(len(sequence) for sequence in sequences)
+    shape = len(sequences), length
+    token_index = _positions([0] * len(sequences), [len(s) for s in sequences], length)
+    response_index = _positions(
+        [len(s.prompt_ids) for s in sequences], [len(s.response_ids) for s in sequences], length
+    )
 
-    def padded(rows: Sequence[Sequence[float]], dtype: torch.dtype) -> torch.Tensor:
-        full = [[*row, *[0] * (length - len(row))] for row in rows]
-        return torch.tensor(full, dtype=dtype, device=device)
+    def placed(index: np.ndarray, values: Sequence[float], dtype: type) -> torch.Tensor:
+        full: np.ndarray = np.zeros(shape, dtype)
+        full.flat[index] = np.array(values, dtype)
+        return torch.from_numpy(full).to(device)
 
-    def response(attribute: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        rows = [[0] * len(s.prompt_ids) + list(getattr(s, attribute)) for s in sequences]
-        return padded(rows, dtype)
+    def response(attribute: str, dtype: type = np.float32) -> torch.Tensor:
+        flat = list(chain.from_iterable(getattr(s, attribute) for s in sequences))
+        return placed(response_index, flat, dtype)
 
+    token_ids = [i for s in sequences for i in (*s.prompt_ids, *s.response_ids)]
     return TrainBatch(
-        token_ids_BT=padded([[*s.prompt_ids, *s.response_ids] for s in sequences], torch.long),
-        attention_mask_BT=padded([[1] * len(s) for s in sequences], torch.long),
-        response_mask_BT=padded(
-            [[0] * len(s.prompt_ids) + [1] * len(s.response_ids) for s in sequences], torch.bool
-        ),
+        token_ids_BT=placed(token_index, token_ids, np.int64),
+        attention_mask_BT=placed(token_index, [1] * len(token_index), np.int64),
+        response_mask_BT=placed(response_index, [True] * len(response_index), np.bool_),
+        response_index_N=torch.from_numpy(response_index).to(device),
         old_logprobs_BT=response("old_logprobs_T"),
         ref_logprobs_BT=response("ref_logprobs_T"),
         advantages_BT=response("advantages_T"),
-        is_trained_BT=response("is_trained_T", torch.bool),
+        is_trained_BT=response("is_trained_T", np.bool_),
         importance_BT=response("importance_T"),
         old_values_BT=response("old_values_T"),
         returns_BT=response("returns_T"),
         is_positive_B=torch.tensor([s.is_positive for s in sequences], device=device),
+        num_tokens=len(token_index),
     )
+
+
+def response_rows(
+    tensors: Sequence[torch.Tensor], batch: TrainBatch
+) -> list[tuple[tuple[float, ...], ...]]:
+    """What [B, T] tensors hold of every sequence's response tokens: a tuple a tensor."""
+    counts_B = batch.response_mask_BT.sum(1).tolist()
+    columns = []
+    for x_BT in tensors:
+        x_N = x_BT.flatten()[batch.response_index_N.to(x_BT.device)].cpu()
+        columns.append([tuple(part.tolist()) for part in x_N.split(counts_B)])
+    return list(zip(*columns, strict=True))
+
+
+def _positions(starts: Sequence[int], counts: Sequence[int], length: int) -> np.ndarray:
+    """Where `counts` tokens from `starts` of every row stand in the flattened [B, T]."""
+    rows = [
+        np.arange(row * length + start, row * length + start + count)
+        for row, (start, count) in enumerate(zip(starts, counts, strict=True))
+    ]
+    return np.concatenate(rows)

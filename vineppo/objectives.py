@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 
 from vineppo.config.schema import (
-    LossAggregation,
     OptimizationConfig,
     ReferenceConfig,
     SharedCritic,
@@ -55,28 +54,32 @@ def policy_objective(
     of the tokens of good rollouts (VAPO, arXiv:2504.05118, section 4.3).
     """
     optimization, mask_BT = config.optimization, batch.is_trained_BT
-    logprobs_N, old_N = scores.logprobs_BT[mask_BT], batch.old_logprobs_BT[mask_BT]
+    # What does not train is 0 in both: its ratio is 1, and no gradient passes.
+    logprobs_BT = scores.logprobs_BT.masked_fill(~mask_BT, 0.0)
+    old_BT = batch.old_logprobs_BT.masked_fill(~mask_BT, 0.0)
     surrogate = clipped_surrogate(
-        logprobs_N,
-        old_N,
-        batch.advantages_BT[mask_BT],
+        logprobs_BT,
+        old_BT,
+        batch.advantages_BT,
         optimization.clip_low,
         optimization.clip_high,
         optimization.dual_clip,
     )
-    weighted_N = surrogate.loss * batch.importance_BT[mask_BT]
-    total = _aggregate(weighted_N, mask_BT, optimization.loss_aggregation, sizes)
+    weighted_BT = surrogate.loss * batch.importance_BT
+    total = aggregate(weighted_BT, mask_BT, optimization.loss_aggregation, sizes.trained)
     if config.reference.kl_in == "loss" and kl_coef > 0:
-        kl_N = _kl(config.reference, batch, scores)
-        total = total + kl_coef * _aggregate(kl_N, mask_BT, config.reference.kl_aggregation, sizes)
+        kl_BT = _kl(config.reference, batch, scores)
+        kind = config.reference.kl_aggregation
+        total = total + kl_coef * aggregate(kl_BT, mask_BT, kind, sizes.trained)
     total = total + _bonuses(optimization, sizes, batch, scores)
     num_tokens = max(sizes.trained.num_tokens, 1)
+    excess_BT = surrogate.ratio - 1 - (logprobs_BT - old_BT)
     numbers = {
-        "clip_frac": surrogate.is_clipped.sum() / num_tokens,
-        "approx_kl": (surrogate.ratio - 1 - (logprobs_N - old_N)).sum() / num_tokens,
-        "ratio_mean": surrogate.ratio.sum() / num_tokens,
-        "ratio_max": surrogate.ratio.max() if len(logprobs_N) else logprobs_N.new_zeros(()),
-        "entropy": scores.entropy_BT[batch.response_mask_BT].sum() / max(sizes.response_tokens, 1),
+        "clip_frac": (surrogate.is_clipped & mask_BT).sum() / num_tokens,
+        "approx_kl": excess_BT.sum() / num_tokens,
+        "ratio_mean": (surrogate.ratio * mask_BT).sum() / num_tokens,
+        "ratio_max": (surrogate.ratio * mask_BT).max(),
+        "entropy": scores.entropy_BT.sum() / max(sizes.response_tokens, 1),
     }
     if isinstance(config.critic, SharedCritic):
         value, value_numbers = shared_value_objective(config.critic.loss, sizes, batch, scores)
@@ -90,16 +93,13 @@ def value_objective(
 ) -> Summand:
     """The mean value loss over all response tokens of the update."""
     mask_BT = batch.response_mask_BT
-    losses_N, is_clipped_N = value_loss(
-        outputs_BT[mask_BT], batch.old_values_BT[mask_BT], batch.returns_BT[mask_BT], loss
-    )
+    losses_BT, is_clipped_BT = value_loss(outputs_BT, batch.old_values_BT, batch.returns_BT, loss)
     num_tokens = max(sizes.response_tokens, 1)
-    total = losses_N.sum() / num_tokens
-    values_N = values_of(outputs_BT[mask_BT], loss)
+    total = losses_BT.masked_fill(~mask_BT, 0.0).sum() / num_tokens
     return total, {
         "loss": total,
-        "clip_frac": is_clipped_N.sum() / num_tokens,
-        "value_mean": values_N.sum() / num_tokens,
+        "clip_frac": (is_clipped_BT & mask_BT).sum() / num_tokens,
+        "value_mean": (values_of(outputs_BT, loss) * mask_BT).sum() / num_tokens,
     }
 
 
@@ -112,14 +112,14 @@ def shared_value_objective(
 
 
 def _kl(reference: ReferenceConfig, batch: TrainBatch, scores: TokenScores) -> torch.Tensor:
-    mask_BT = batch.is_trained_BT
-    logprobs_N, ref_N = scores.logprobs_BT[mask_BT], batch.ref_logprobs_BT[mask_BT]
     if reference.kl_estimator == "full":
-        kl_N = scores.kl_BT[mask_BT]
+        kl_BT = scores.kl_BT
     else:
-        kl_N = KL_ESTIMATORS[reference.kl_estimator](logprobs_N, ref_N)
-    kl_N = clamp(kl_N, reference.kl_clamp)
-    return with_k2_gradient(kl_N, logprobs_N, ref_N) if reference.kl_gradient == "k2" else kl_N
+        kl_BT = KL_ESTIMATORS[reference.kl_estimator](scores.logprobs_BT, batch.ref_logprobs_BT)
+    kl_BT = clamp(kl_BT, reference.kl_clamp)
+    if reference.kl_gradient == "own":
+        return kl_BT
+    return with_k2_gradient(kl_BT, scores.logprobs_BT, batch.ref_logprobs_BT)
 
 
 def _bonuses(
@@ -128,20 +128,11 @@ def _bonuses(
     """The entropy bonus and the language-model loss on good rollouts."""
     total = scores.logprobs_BT.new_zeros(())
     if optimization.entropy_coef > 0:
-        mask_BT = batch.is_trained_BT
-        entropy = _aggregate(
-            scores.entropy_BT[mask_BT], mask_BT, optimization.loss_aggregation, sizes
-        )
+        kind = optimization.loss_aggregation
+        entropy = aggregate(scores.entropy_BT, batch.is_trained_BT, kind, sizes.trained)
         total = total - optimization.entropy_coef * entropy
     if optimization.positive_examples is not None and sizes.positive_tokens:
         is_good_BT = batch.response_mask_BT & batch.is_positive_B[:, None]
-        likelihood = scores.logprobs_BT[is_good_BT].sum() / sizes.positive_tokens
+        likelihood = (scores.logprobs_BT * is_good_BT).sum() / sizes.positive_tokens
         total = total - optimization.positive_examples.coef * likelihood
     return total
-
-
-def _aggregate(
-    losses_N: torch.Tensor, mask_BT: torch.Tensor, kind: LossAggregation, sizes: UpdateSizes
-) -> torch.Tensor:
-    spread_BT = torch.zeros(mask_BT.shape, device=mask_BT.device).masked_scatter(mask_BT, losses_N)
-    return aggregate(spread_BT, mask_BT, kind, sizes.trained)

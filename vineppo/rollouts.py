@@ -68,6 +68,11 @@ class Draft:
     text: str
     reward: Future[float]
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """Problem and index, which name a rollout of an iteration."""
+        return self.prompt.problem.id, self.rollout_index
+
     def settle(self) -> Rollout:
         """Waits for the reward."""
         return Rollout(

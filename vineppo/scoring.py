@@ -6,7 +6,7 @@ from itertools import chain, groupby
 
 import torch
 
-from vineppo.batching import collate, ranks_share
+from vineppo.batching import collate, ranks_share, response_rows
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import outcome_returns
@@ -45,42 +45,44 @@ def score_tokens(
     Every rank scores its share, and has all of them in the end.
     """
     sequences = [TrainSequence.blank(r.prompt_ids, r.response_ids) for r in rollouts]
-    mine: list[tuple[int, list[tuple[float, ...]]]] = []
+    mine: list[tuple[int, tuple[tuple[float, ...], ...]]] = []
     for share in ranks_share([len(s) for s in sequences], micro_batch_size, rank(), num_ranks()):
         batch = collate([sequences[i] for i in share], device)
         with torch.no_grad():
-            outputs = [tensor.cpu() for tensor in forward(batch)]
-        mask_BT = batch.response_mask_BT.cpu()
-        for row, index in enumerate(share):
-            mine.append((index, [tuple(x_BT[row][mask_BT[row]].tolist()) for x_BT in outputs]))
+            outputs = forward(batch)
+        mine += zip(share, response_rows(outputs, batch), strict=False)  # an empty share has a row
     scored = [rows for _, rows in sorted(gather_lists(mine), key=lambda item: item[0])]
     return [list(column) for column in zip(*scored, strict=True)]
 
 
 def score_rollouts(
-    rollouts: Sequence[Rollout],
+    experience: Experience,
     policy: Policy,
     critic: Critic | None,
     reference: Reference,
     config: TrainConfig,
 ) -> Scores:
-    """The passes without gradient: policy, reference, critic."""
+    """The passes without gradient: policy, critic, and the reference where nothing had it yet."""
+    rollouts = experience.rollouts
     size = config.optimization.logprobs_micro_batch_size
     temperature = config.sampling.temperature
-    estimator = config.reference.kl_estimator
-    options = ForwardOptions(temperature, reference=reference if estimator == "full" else None)
+    is_exact = config.reference.kl_estimator == "full"
+    options = ForwardOptions(temperature, reference=reference if is_exact else None)
 
     def of_policy(batch: TrainBatch) -> tuple[torch.Tensor, ...]:
         scores = policy.scores(batch, options)
-        return scores.logprobs_BT, scores.kl_BT, scores.value_outputs_BT
+        return scores.logprobs_BT, scores.kl_BT, scores.ref_logprobs_BT, scores.value_outputs_BT
 
     def of_reference(batch: TrainBatch) -> tuple[torch.Tensor]:
         return (reference.logprobs(batch, temperature),)
 
-    trainer, kl, outputs = score_tokens(of_policy, rollouts, size, policy.device)
-    (ref,) = score_tokens(of_reference, rollouts, size, policy.device)
-    if estimator != "full":
-        estimate = KL_ESTIMATORS[estimator]
+    trainer, kl, ref, outputs = score_tokens(of_policy, rollouts, size, policy.device)
+    if not is_exact:
+        if experience.ref_logprobs is not None:
+            ref = experience.ref_logprobs
+        else:
+            (ref,) = score_tokens(of_reference, rollouts, size, policy.device)
+        estimate = KL_ESTIMATORS[config.reference.kl_estimator]
         kl = [
             tuple(estimate(torch.tensor(now), torch.tensor(then)).tolist())
             for now, then in zip(trainer, ref, strict=True)
@@ -104,7 +106,7 @@ def score(
 ) -> Scored:
     """Training sequences, raw advantages, and the metrics of the passes without gradient."""
     rollouts = experience.rollouts
-    scores = score_rollouts(rollouts, policy, critic, reference, config)
+    scores = score_rollouts(experience, policy, critic, reference, config)
     found = trajectories(experience, scores, config, kl_coef)
     advantages_T: list[list[float]] = []
     pairs = zip(rollouts, found, strict=True)

@@ -93,7 +93,7 @@ def likelihood_loss(num_tokens: int) -> LossFunction:
     """−(1/num_tokens) Σ log π(token) over response tokens; prompts are masked out."""
 
     def loss(batch: TrainBatch, scores: TokenScores) -> Summand:
-        total = -scores.logprobs_BT[batch.response_mask_BT].sum() / num_tokens
+        total = -(scores.logprobs_BT * batch.response_mask_BT).sum() / num_tokens
         return total, {"loss": total}
 
     return loss

@@ -6,53 +6,51 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from vineppo.config.schema import ModelConfig, ReferenceConfig
 from vineppo.distributed import largest
 from vineppo.errors import UserError
-from vineppo.kl import full
 from vineppo.models import LoadedModel, load_model
 from vineppo.types import TrainBatch
-
-# Positions × vocabulary of one chunk of the projection: 2^26 floats are 256 MiB.
-CHUNK_LOGITS = 2**26
+from vineppo.vocabulary import Softmax, chunk_rows, token_statistics
 
 
 @dataclass(frozen=True)
 class ForwardOptions:
     """What a pass of the policy is to compute besides log-probabilities.
 
-    `reference`: the exact KL to it; `has_entropy_gradient`: entropies that can be trained;
-    `is_backbone_frozen`: the value head sees hidden states without a gradient.
+    `reference`: the exact KL to it, and its log-probabilities; `only_values`: nothing but the value
+    head's outputs, from hidden states without a gradient.
     """
 
     temperature: float
     reference: "Reference | None" = None
-    has_entropy_gradient: bool = False
-    is_backbone_frozen: bool = False
+    has_entropy: bool = False
+    only_values: bool = False
 
 
 @dataclass(frozen=True)
 class TokenScores:
     """What the policy says of every response token, each [B, T] and 0 elsewhere.
 
-    `logprobs_BT` and `entropy_BT` (nats) are those of the tempered policy, `kl_BT` is the exact KL
-    to the reference (nats; 0 without one), `value_outputs_BT` the value head's output for the state
-    before the token, which knows no temperature (0 without a head).
+    `logprobs_BT` and `entropy_BT` (nats; 0 unless asked for) are those of the tempered policy,
+    `kl_BT` is the exact KL to the reference and `ref_logprobs_BT` its log-probabilities (nats; 0
+    without one), `value_outputs_BT` the value head's output for the state before the token, which
+    knows no temperature (0 without a head).
     """
 
     logprobs_BT: torch.Tensor
     entropy_BT: torch.Tensor
     kl_BT: torch.Tensor
+    ref_logprobs_BT: torch.Tensor
     value_outputs_BT: torch.Tensor
 
 
 class TokenLogprobs(nn.Module):
     """log π(token t | tokens < t) and more at every response position of a batch.
 
-    Only response positions pass the vocabulary projection, chunk by chunk; ids that are padding of
-    the embedding matrix are outside the softmax, as they are for the engine.
+    Only response positions pass the vocabulary projection, each once; ids that are padding of the
+    embedding matrix are outside the softmax, as they are for the engine.
     """
 
     def __init__(self, model: Any, num_token_ids: int, value_head: nn.Module | None = None) -> None:
@@ -67,72 +65,53 @@ class TokenLogprobs(nn.Module):
 
     def forward(self, batch: TrainBatch, options: ForwardOptions) -> tuple[torch.Tensor, ...]:
         """The fields of `TokenScores`."""
-        hidden_NH = hidden_before_tokens(self.model.base_model, batch)
-        targets_N = batch.token_ids_BT[batch.response_mask_BT]
-        reference = options.reference
-        ref_hidden_NH = None if reference is None else reference.hidden(batch)
-        scores_N = list(self._project(hidden_NH, targets_N, ref_hidden_NH, options))
-        scores_N.append(self._values(hidden_NH, options))
-        zeros_BT = torch.zeros(batch.token_ids_BT.shape, device=hidden_NH.device)
-        return tuple(zeros_BT.masked_scatter(batch.response_mask_BT, x_N) for x_N in scores_N)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not options.only_values):
+            hidden_NH = hidden_before_tokens(self.model.base_model, batch)
+        if options.only_values:
+            nothing_N = torch.zeros(len(hidden_NH), device=hidden_NH.device)
+            scores_N = [nothing_N] * 4
+        else:
+            scores_N = list(self._project(hidden_NH, batch, options))
+        scores_N.append(self._values(hidden_NH))
+        return tuple(spread(x_N, batch) for x_N in scores_N)
 
-    def logits(self, hidden_NH: torch.Tensor, temperature: float) -> torch.Tensor:
-        """[N, V] over the tokenizer's ids, in float32."""
+    def logits(self, hidden_NH: torch.Tensor) -> torch.Tensor:
+        """[N, V] as the projection gives them, padded ids included."""
         head: Callable[[torch.Tensor], torch.Tensor] = self.model.get_output_embeddings()
-        logits_NV = head(hidden_NH)[:, : self.num_token_ids].float()
-        if self.softcap is not None:
-            logits_NV = self.softcap * torch.tanh(logits_NV / self.softcap)
-        return logits_NV / temperature
+        return head(hidden_NH)
 
-    def _values(self, hidden_NH: torch.Tensor, options: ForwardOptions) -> torch.Tensor:
+    def _values(self, hidden_NH: torch.Tensor) -> torch.Tensor:
         if self.value_head is None:
             return torch.zeros(len(hidden_NH), device=hidden_NH.device)
-        states_NH = hidden_NH.detach() if options.is_backbone_frozen else hidden_NH
-        return self.value_head(states_NH).squeeze(-1).float()
+        return self.value_head(hidden_NH).squeeze(-1).float()
 
     def _project(
-        self,
-        hidden_NH: torch.Tensor,
-        targets_N: torch.Tensor,
-        ref_hidden_NH: torch.Tensor | None,
-        options: ForwardOptions,
+        self, hidden_NH: torch.Tensor, batch: TrainBatch, options: ForwardOptions
     ) -> tuple[torch.Tensor, ...]:
-        chunk = max(1, CHUNK_LOGITS // self.model.config.vocab_size)
-        # A sharded head is gathered once a chunk, for which all ranks must meet equally often.
-        num_positions = largest(len(hidden_NH), hidden_NH.device)
-        if num_positions <= chunk:
-            return self._chunk(hidden_NH, targets_N, ref_hidden_NH, options)
-        pieces = range(0, num_positions, chunk)
-        refs = (
-            [None for _ in pieces]
-            if ref_hidden_NH is None
-            else [ref_hidden_NH[i : i + chunk] for i in pieces]
-        )
-        parts = [
-            checkpoint(
-                self._chunk, hidden_NH[i : i + chunk], targets_N[i : i + chunk], ref, options,
-                use_reentrant=False,
-            )
-            for i, ref in zip(pieces, refs, strict=True)
-        ]  # fmt: skip
-        return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
+        targets_N = batch.token_ids_BT.flatten()[batch.response_index_N]
+        softmax = Softmax(self.num_token_ids, self.softcap, options.temperature)
+        reference = options.reference
+        ref_hidden_NH = None if reference is None else reference.hidden(batch)
 
-    def _chunk(
-        self,
-        hidden_NH: torch.Tensor,
-        targets_N: torch.Tensor,
-        ref_hidden_NH: torch.Tensor | None,
-        options: ForwardOptions,
-    ) -> tuple[torch.Tensor, ...]:
-        logits_NV = self.logits(hidden_NH, options.temperature)
-        log_z_N = logits_NV.logsumexp(-1)
-        logprobs_N = logits_NV.gather(-1, targets_N[:, None]).squeeze(-1) - log_z_N
-        with torch.set_grad_enabled(torch.is_grad_enabled() and options.has_entropy_gradient):
-            entropy_N = log_z_N - (torch.softmax(logits_NV, -1) * logits_NV).sum(-1)
-        if options.reference is None or ref_hidden_NH is None:
-            return logprobs_N, entropy_N, torch.zeros_like(log_z_N)
-        ref_logprobs_NV = options.reference.log_softmax(ref_hidden_NH, options.temperature)
-        return logprobs_N, entropy_N, full(logits_NV - log_z_N[:, None], ref_logprobs_NV)
+        def statistics(rows: slice) -> tuple[torch.Tensor, ...]:
+            ref_logits_NV = (
+                None
+                if reference is None or ref_hidden_NH is None
+                else reference.logits(ref_hidden_NH[rows])
+            )
+            logits_NV = self.logits(hidden_NH[rows])
+            return token_statistics(
+                logits_NV, targets_N[rows], softmax, options.has_entropy, ref_logits_NV
+            )
+
+        if torch.is_grad_enabled():
+            return statistics(slice(None))
+        # Without a gradient to come no logits need to stay. A sharded head is gathered once a
+        # chunk, for which all ranks must meet equally often.
+        size = chunk_rows(self.model.config.vocab_size, hidden_NH.device)
+        most = max(1, largest(len(hidden_NH), hidden_NH.device))
+        parts = [statistics(slice(i, i + size)) for i in range(0, most, size)]
+        return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
 
 
 class Reference:
@@ -152,13 +131,13 @@ class Reference:
 
     @torch.no_grad()
     def hidden(self, batch: TrainBatch) -> torch.Tensor:
-        """[N, H], for `log_softmax`."""
+        """[N, H], for `logits`."""
         return hidden_before_tokens(self._forward.model.base_model, batch)
 
     @torch.no_grad()
-    def log_softmax(self, hidden_NH: torch.Tensor, temperature: float) -> torch.Tensor:
-        """log π_ref over the whole vocabulary, [N, V]."""
-        return torch.log_softmax(self._forward.logits(hidden_NH, temperature), -1)
+    def logits(self, hidden_NH: torch.Tensor) -> torch.Tensor:
+        """[N, V], to be read through the policy's softmax."""
+        return self._forward.logits(hidden_NH)
 
 
 def hidden_before_tokens(backbone: Any, batch: TrainBatch) -> torch.Tensor:
@@ -168,5 +147,11 @@ def hidden_before_tokens(backbone: Any, batch: TrainBatch) -> torch.Tensor:
         attention_mask=batch.attention_mask_BT,
         use_cache=False,
     ).last_hidden_state
-    # The state before token t predicts token t.
-    return hidden_BTH[:, :-1][batch.response_mask_BT[:, 1:]]
+    # The state before token t predicts token t; a boolean mask would make a GPU wait for its count.
+    return hidden_BTH.flatten(0, 1).index_select(0, batch.response_index_N - 1)
+
+
+def spread(x_N: torch.Tensor, batch: TrainBatch) -> torch.Tensor:
+    """Numbers of the response tokens at their places in [B, T], 0 elsewhere."""
+    zeros_M = torch.zeros(batch.token_ids_BT.numel(), dtype=x_N.dtype, device=x_N.device)
+    return zeros_M.index_copy(0, batch.response_index_N, x_N).view(batch.token_ids_BT.shape)

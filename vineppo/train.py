@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from vineppo.checkpoint import Models
 from vineppo.config.schema import (
     AdaptiveKl,
@@ -25,6 +27,7 @@ from vineppo.metrics import (
 )
 from vineppo.models import LoadedModel, check_tokenizers, load_model
 from vineppo.policy import Policy
+from vineppo.reference_pass import ReferencePass
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.rows import rollout_rows, value_rows
 from vineppo.schedules import problems_of_iteration
@@ -93,14 +96,16 @@ def run_iterations(
 ) -> None:
     """The algorithm."""
     segmenter = build_segmenter(config.credit.segmenter)
+    reference_pass = build_reference_pass(config, reference, session.policy.device)
     for iteration in session.iterations():
         chosen = problems_of_iteration(
             len(train_P), config.rollouts.num_prompts, iteration, config.seed
         )
         prompts_P = [train_P[i] for i in chosen]
         experience = gather_experience(
-            session.sampler, prompts_P, config, segmenter, iteration, session.progress
-        )
+            session.sampler, prompts_P, config, segmenter, iteration, session.progress,
+            reference_pass,
+        )  # fmt: skip
         session.sampler.engine.sleep()
         session.progress.enter("logprobs")
         kl_coef = session.state.kl_coef
@@ -120,6 +125,16 @@ def run_iterations(
         evaluation = session.evaluate_if_due(iteration)
         next_coef = next_kl_coef(config, kl_coef, scored, iteration)
         session.finish_iteration(iteration, {**metrics, **evaluation}, next_coef)
+
+
+def build_reference_pass(
+    config: TrainConfig, reference: Reference, device: torch.device
+) -> ReferencePass | None:
+    """None where the policy's pass asks the reference anyway, for the exact KL."""
+    if config.reference.kl_estimator == "full":
+        return None
+    size = config.optimization.logprobs_micro_batch_size
+    return ReferencePass(reference, config.sampling.temperature, size, device)
 
 
 def update_models(

@@ -94,6 +94,7 @@ def update_policy(
 ) -> dict[str, float]:
     """Several epochs of clipped updates over shuffled minibatches; `policy/*` metrics.
 
+    `batch/padding_frac` is the share of padding in this rank's passes.
     With a shared critic its loss joins, and its `critic/*`. An update whose mean ratio exceeds
     `max_mean_ratio`, or whose loss is not finite, is skipped and counted.
     """
@@ -102,15 +103,18 @@ def update_policy(
     options = ForwardOptions(
         config.sampling.temperature,
         reference=reference if has_exact_kl and kl_coef > 0 else None,
-        has_entropy_gradient=optimization.entropy_coef > 0,
+        has_entropy=True,
     )
     first = warmup_iterations(config) + 1
     accept = partial(is_sound, optimization.max_mean_ratio)
     updates: list[Update] = []
     rates: list[float] = []
+    num_tokens = num_cells = 0
     for part in minibatches(
         sequences, optimization, config, iteration, first, "minibatches", policy.device
     ):
+        num_tokens += sum(batch.num_tokens for batch in part.micro_batches)
+        num_cells += sum(batch.token_ids_BT.numel() for batch in part.micro_batches)
         loss = partial(policy_objective, config, kl_coef, part.sizes)
         rates = [part.learning_rate]
         if isinstance(critic, SharedCritic):
@@ -118,6 +122,7 @@ def update_policy(
             rates.append(critic.head_learning_rate * share)
         updates.append(policy.update(part.micro_batches, loss, options, rates, accept))
     metrics = summarize(updates, "policy", ("loss", "clip_frac", "approx_kl", "entropy"), rates[0])
+    metrics["batch/padding_frac"] = 1.0 - num_tokens / num_cells
     metrics["policy/ratio_max"] = max(s["ratio_max"] for u in updates for s in u.stats)
     if isinstance(critic, SharedCritic):
         metrics |= shared_critic_metrics(updates, rates[1])
@@ -149,7 +154,7 @@ def warm_up_head(
     """An iteration of a shared critic's warm-up: the head learns, the backbone stays as it is."""
     critic = config.critic
     assert isinstance(critic, SharedCritic)
-    options = ForwardOptions(config.sampling.temperature, is_backbone_frozen=True)
+    options = ForwardOptions(config.sampling.temperature, only_values=True)
     rates = [0.0, critic.head_learning_rate]
     updates: list[Update] = []
     for part in minibatches(

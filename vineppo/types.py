@@ -150,12 +150,14 @@ class TrainBatch:
     Position t of every tensor belongs to *token* t: `old_logprobs_BT[b, t]` is the log-probability
     of `token_ids_BT[b, t]` given the tokens before it, and `old_values_BT[b, t]` the value of the
     state before it. Prompt and padding positions are 0, and False in `response_mask_BT` and
-    `is_trained_BT`.
+    `is_trained_BT`. `response_index_N` are the response tokens' places in the flattened [B, T], in
+    order; `num_tokens` counts those of prompts and responses.
     """
 
     token_ids_BT: torch.Tensor
     attention_mask_BT: torch.Tensor
     response_mask_BT: torch.Tensor
+    response_index_N: torch.Tensor
     old_logprobs_BT: torch.Tensor
     ref_logprobs_BT: torch.Tensor
     advantages_BT: torch.Tensor
@@ -164,3 +166,4 @@ class TrainBatch:
     old_values_BT: torch.Tensor
     returns_BT: torch.Tensor
     is_positive_B: torch.Tensor
+    num_tokens: int

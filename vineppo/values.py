@@ -83,6 +83,7 @@ class StateValues:
 
     def _sample(self, draft: Draft, step: int, span: StepSpan, state: _State) -> None:
         prefix = draft.completion.token_ids[: span.start]
+        state_ids = (*draft.prompt.token_ids, *prefix)  # one tuple for all K requests
         problem = draft.prompt.problem
         owner = (
             _digest(prefix)
@@ -100,7 +101,7 @@ class StateValues:
                 state.num_tokens += len(completion.token_ids)
 
             self._sampler.submit(
-                (*draft.prompt.token_ids, *prefix),
+                state_ids,
                 self._sampler.sampling.max_tokens - span.start,
                 derive_seed(self._sampler.seed, self._iteration, "values", problem.id, owner, k),
                 False,

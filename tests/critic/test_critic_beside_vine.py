@@ -45,6 +45,7 @@ def experience() -> Experience:
         num_continuations=4,
         greedy_rewards={},
         greedy_tokens=0,
+        ref_logprobs=None,
     )
 
 

@@ -12,7 +12,7 @@ from vineppo.critic.value_loss import ValueLoss
 from vineppo.errors import UserError
 from vineppo.models import disable_dropout, resolve_model_path
 from vineppo.seeds import derive_seed
-from vineppo.token_scores import hidden_before_tokens
+from vineppo.token_scores import hidden_before_tokens, spread
 from vineppo.types import TrainBatch
 
 HEAD = "score"  # the name of the head in every decoder's *ForSequenceClassification
@@ -27,9 +27,7 @@ class ValueOutputs(nn.Module):
 
     def forward(self, batch: TrainBatch) -> torch.Tensor:
         hidden_NH = hidden_before_tokens(self.model.base_model, batch)
-        outputs_N = self.model.score(hidden_NH).squeeze(-1).float()
-        zeros_BT = torch.zeros(batch.token_ids_BT.shape, device=hidden_NH.device)
-        return zeros_BT.masked_scatter(batch.response_mask_BT, outputs_N)
+        return spread(self.model.score(hidden_NH).squeeze(-1).float(), batch)
 
 
 def load_value_model(critic: SeparateCritic, policy: ModelConfig, run_seed: int) -> Any:

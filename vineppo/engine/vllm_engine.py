@@ -1,6 +1,7 @@
 """vLLM in this process: streaming, exact token ids, weights taken over in place."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -62,11 +63,31 @@ class VllmEngine:
         self._stop_ids = list(model.stop_ids)
         self._dtype = getattr(torch, config.dtype)
         self._is_asleep = False
+        self._room = 2 * config.max_num_seqs
+        self._waiting: deque[tuple[SampleRequest, Callable[[Completion], None]]] = deque()
         self._callbacks: dict[str, Callable[[Completion], None]] = {}
         self._num_submitted = 0
         self._counts = EngineCounts(0, 0, 0)
 
     def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
+        self._waiting.append((request, done))
+
+    def step(self) -> None:
+        # vLLM's own requests are heavy: it gets what fills its next batches, so that memory does
+        # not grow with the number of continuations, and in an order that no clock decides.
+        while self._waiting and len(self._callbacks) < self._room:
+            self._start(*self._waiting.popleft())
+        for output in self._core.step():
+            if not output.finished:
+                continue
+            self._counts = EngineCounts(
+                self._counts.prompt_tokens + len(output.prompt_token_ids),
+                self._counts.cached_tokens + (output.num_cached_tokens or 0),
+                self._counts.sampled_tokens + len(output.outputs[0].token_ids),
+            )
+            self._callbacks.pop(output.request_id)(_completion(output.outputs[0]))
+
+    def _start(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
         params = self._vllm.SamplingParams(
             temperature=request.temperature,
             top_p=request.top_p,
@@ -80,32 +101,21 @@ class VllmEngine:
             output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
         )
         self._num_submitted += 1
-        prompt = {"prompt_token_ids": list(request.prefix_ids)}
         request_id = str(self._num_submitted)
+        prompt = self._vllm.inputs.tokens_input(list(request.prefix_ids))
         self._core.add_request(request_id, prompt, params)
         self._callbacks[request_id] = done
 
-    def step(self) -> None:
-        for output in self._core.step():
-            if not output.finished:
-                continue
-            self._counts = EngineCounts(
-                self._counts.prompt_tokens + len(output.prompt_token_ids),
-                self._counts.cached_tokens + (output.num_cached_tokens or 0),
-                self._counts.sampled_tokens + len(output.outputs[0].token_ids),
-            )
-            self._callbacks.pop(output.request_id)(_completion(output.outputs[0]))
-
     @property
     def num_unfinished(self) -> int:
-        return len(self._callbacks)
+        return len(self._waiting) + len(self._callbacks)
 
     @property
     def counts(self) -> EngineCounts:
         return self._counts
 
     def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        assert not self._callbacks, "weights must not change while requests run"
+        assert not self.num_unfinished, "weights must not change while requests run"
         self._llm.collective_rpc(
             "reload_weights",
             kwargs={

@@ -1,0 +1,192 @@
+"""What the benchmarks of sampling run on: a policy in an engine, problems, a grader.
+
+Without `--model` it is the demo with K = 9 (`configs/demo.jsonnet`). With it, the model answers
+word problems made here (`configs/model.jsonnet`, on a CPU `configs/model_cpu.jsonnet`), through its
+chat template where it has one. Nothing is downloaded but a model that is named by its hub name.
+"""
+
+import gc
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import torch
+
+from benchmarks.harness import Options
+from benchmarks.word_problems import write_word_problems
+from vineppo.config.load import load_config
+from vineppo.config.schema import SegmenterConfig, TrainConfig, VineCredit
+from vineppo.distributed import init_distributed
+from vineppo.engine import Engine, build_engine
+from vineppo.experience import Experience, sample_experience
+from vineppo.models import load_model, load_tokenizer
+from vineppo.progress import Progress
+from vineppo.rollouts import Draft, Prompt, Sampler, submit_rollouts
+from vineppo.segment import build_segmenter
+from vineppo.segment.token_texts import token_texts
+from vineppo.session import encode_problems
+from vineppo.tasks import load_task
+from vineppo.tasks.grading import Grader
+from vineppo.types import StateValue, StepSpan
+from vineppo.values import StateValues
+
+CONFIGS = Path(__file__).parent / "configs"
+PLAIN_PROMPT = {"kind": "template", "template": "Question: {question}\nAnswer:"}
+NUM_PROBLEMS, NUM_TEST_PROBLEMS = 512, 2
+ITERATION = 1
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`train_P` are all problems, of which an iteration takes the first `num_prompts`."""
+
+    config: TrainConfig
+    sampler: Sampler
+    stop_ids: tuple[int, ...]
+    train_P: list[Prompt]
+
+    @property
+    def credit(self) -> VineCredit:
+        assert isinstance(self.config.credit, VineCredit)
+        return self.config.credit
+
+    @property
+    def prompts(self) -> list[Prompt]:
+        return self.train_P[: self.config.rollouts.num_prompts]
+
+    def varied(
+        self,
+        num_continuations: int | None = None,
+        num_prompts: int | None = None,
+        segmenter: SegmenterConfig | None = None,
+    ) -> "Workload":
+        """The same engine with more or less to do."""
+        credit = replace(
+            self.credit,
+            num_continuations=num_continuations or self.credit.num_continuations,
+            segmenter=segmenter or self.credit.segmenter,
+        )
+        rollouts = self.config.rollouts
+        rollouts = replace(rollouts, num_prompts=num_prompts or rollouts.num_prompts)
+        return replace(self, config=replace(self.config, credit=credit, rollouts=rollouts))
+
+    def timed(self, work: Callable[[], Found]) -> tuple[float, Found]:
+        """Seconds of `work`, which finds nothing cached: neither prefixes nor graded answers."""
+        self.sampler.engine.clear_cache()
+        self.sampler.grader._memo.clear()  # a run's grader meets other problems every iteration
+        gc.collect()
+        started = time.perf_counter()
+        found = work()
+        return time.perf_counter() - started, found
+
+    def experience(self) -> Experience:
+        """Rollouts and values of an iteration, as training samples them: in one stream."""
+        segmenter = build_segmenter(self.credit.segmenter)
+        progress = Progress(1, 0, 0.0)
+        return sample_experience(
+            self.sampler, self.prompts, self.config, segmenter, ITERATION, progress, None
+        )
+
+    def rollouts(self) -> list[Draft]:
+        """The rollouts of an iteration alone, in the order of prompts."""
+        found: dict[tuple[str, int], Draft] = {}
+
+        def keep(draft: Draft) -> None:
+            found[draft.prompt.problem.id, draft.rollout_index] = draft
+
+        count = self.config.rollouts.num_samples
+        submit_rollouts(self.sampler, self.prompts, count, ITERATION, "rollouts", keep)
+        run_to_end(self.sampler.engine)
+        return [found[p.problem.id, index] for p in self.prompts for index in range(count)]
+
+    def spans(self, drafts: Sequence[Draft]) -> list[tuple[StepSpan, ...]]:
+        segmenter = build_segmenter(self.credit.segmenter)
+        texts_BT = [token_texts(self.sampler.tokenizer, d.completion.token_ids) for d in drafts]
+        return [segmenter(texts_T) for texts_T in texts_BT]
+
+    def values(self, drafts: Sequence[Draft]) -> list[list[StateValue]]:
+        """The values of all states of finished rollouts: split, submit, sample, grade."""
+        state_values = StateValues(self.sampler, self.credit, ITERATION)
+        spans_S = self.spans(drafts)
+        for draft, spans in zip(drafts, spans_S, strict=True):
+            state_values.submit(draft, spans)
+        run_to_end(self.sampler.engine)
+        return state_values.settle(drafts, spans_S)
+
+
+@contextmanager
+def open_workload(options: Options) -> Iterator[Workload]:
+    """Starts the engine. Raises `UserError` for a model that cannot be loaded."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="benchmark-")))
+        config = workload_config(options, directory)
+        loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
+        train_P = encode_problems(config, loaded, load_task(config.task).train_P)
+        grader = stack.enter_context(Grader(config.task.grading))
+        init_distributed()
+        engine = build_engine(config.engine, loaded.engine_model)
+        sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
+        yield Workload(config, sampler, loaded.engine_model.stop_ids, train_P)
+
+
+def workload_config(options: Options, directory: Path) -> TrainConfig:
+    """The checked config; a real model's problems are written to `directory`."""
+    if options.model is None:
+        assignments = quick_assignments(num_prompts=8) if options.is_quick else []
+        return load_config(TrainConfig, str(CONFIGS / "demo.jsonnet"), assignments)
+    is_cpu = not torch.cuda.is_available()
+    assignments = model_assignments(options.model, directory)
+    if options.is_quick:
+        assignments += [*quick_assignments(num_prompts=2), "sampling.max_tokens=36"]
+    leaf = "model_cpu.jsonnet" if is_cpu else "model.jsonnet"
+    return load_config(TrainConfig, str(CONFIGS / leaf), assignments)
+
+
+def model_assignments(model: str, directory: Path) -> list[str]:
+    for name, count, seed in (("train", NUM_PROBLEMS, 0), ("test", NUM_TEST_PROBLEMS, 1)):
+        write_word_problems(directory / f"{name}.jsonl", count, seed)
+    assignments = [
+        f"model.path={json.dumps(model)}",
+        *(f"{table}.dtype={fast_dtype()}" for table in ("model", "engine")),
+        *(f"task.{split}_path={directory / split}.jsonl" for split in ("train", "test")),
+    ]
+    if load_tokenizer(model, "--model").chat_template is None:
+        assignments.append(f"task.prompt={json.dumps(PLAIN_PROMPT)}")
+    return assignments
+
+
+def quick_assignments(num_prompts: int) -> list[str]:
+    return [
+        f"rollouts.num_prompts={num_prompts}",
+        "rollouts.num_samples=2",
+        f"optimization.batch_size={2 * num_prompts}",
+        f"optimization.micro_batch_size={num_prompts}",
+        "optimization.num_epochs=1",
+        "credit.num_continuations=3",
+    ]
+
+
+def fast_dtype() -> str:
+    """bfloat16 where the machine multiplies in it; emulated, it is slower than float32."""
+    if torch.cuda.is_available():
+        return "bfloat16"
+    capabilities = torch.cpu.get_capabilities()
+    has_bfloat16 = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    return "bfloat16" if has_bfloat16 else "float32"
+
+
+def run_to_end(engine: Engine) -> None:
+    while engine.num_unfinished:
+        engine.step()
+
+
+def llm_of(engine: Engine) -> Any:
+    """vLLM's own `LLM` inside the engine, to sample on the very same weights and memory."""
+    return engine._llm  # type: ignore[attr-defined]

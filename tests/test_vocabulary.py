@@ -1,0 +1,96 @@
+"""Token statistics against autograd on log_softmax written out, in values and gradients."""
+
+import math
+
+import pytest
+import torch
+
+from vineppo.vocabulary import CHUNK_LOGITS, Softmax, token_statistics
+
+NUM_IDS, PADDED = 11, 13
+
+
+def inputs(dtype=torch.float32, rows=7):
+    generator = torch.Generator().manual_seed(0)
+    logits, ref = torch.randn(2, rows, PADDED, generator=generator).to(dtype) * 3
+    targets = torch.randint(NUM_IDS, (rows,), generator=generator)
+    weights = torch.randn(3, rows, generator=generator)
+    return logits, ref, targets, weights
+
+
+def written_out(logits, ref, targets, softcap, temperature):
+    """The definitions, in the logits' own precision, for autograd to differentiate."""
+
+    def log_softmax(x):
+        x = x[:, :NUM_IDS]
+        z = x if softcap is None else softcap * torch.tanh(x / softcap)
+        return torch.log_softmax(z / temperature, -1)
+
+    log_p, log_q = log_softmax(logits), log_softmax(ref)
+    p = log_p.exp()
+    chosen = [x.gather(1, targets[:, None]).squeeze(1) for x in (log_p, log_q)]
+    return chosen[0], -(p * log_p).sum(1), (p * (log_p - log_q)).sum(1), chosen[1]
+
+
+def gradient(outputs, weights, leaf):
+    total = sum((w * x).sum() for w, x in zip(weights, outputs[:3], strict=True))
+    return torch.autograd.grad(total, leaf)[0]
+
+
+@pytest.mark.parametrize("softcap", [None, 2.5])
+@pytest.mark.parametrize("chunk", [PADDED, 3 * PADDED, 1000])
+def test_values_and_gradients_are_those_of_the_definitions(monkeypatch, softcap, chunk):
+    monkeypatch.setitem(CHUNK_LOGITS, "cpu", chunk)
+    logits, ref, targets, weights = inputs()
+    softmax = Softmax(NUM_IDS, softcap, temperature=0.7)
+    exact = logits.double().requires_grad_()
+    expected = written_out(exact, ref.double(), targets, softcap, 0.7)
+    leaf = logits.clone().requires_grad_()
+    found = token_statistics(leaf * 1, targets, softmax, True, ref)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a.double(), b, atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        gradient(found, weights, leaf).double(),
+        gradient(expected, weights.double(), exact),
+        atol=5e-6,
+        rtol=1e-4,
+    )
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_loss_may_use_any_one_of_them(which):
+    logits, ref, targets, weights = inputs()
+    exact = logits.double().requires_grad_()
+    expected = written_out(exact, ref.double(), targets, None, 1.0)[which]
+    leaf = logits.clone().requires_grad_()
+    found = token_statistics(leaf * 1, targets, Softmax(NUM_IDS, None, 1.0), True, ref)[which]
+    (a,) = torch.autograd.grad((found * weights[which]).sum(), leaf)
+    (b,) = torch.autograd.grad((expected * weights[which].double()).sum(), exact)
+    torch.testing.assert_close(a.double(), b, atol=5e-6, rtol=1e-4)
+    assert a[:, NUM_IDS:].abs().max() == 0
+
+
+def test_docstring_example_and_what_is_not_asked_for_is_zero():
+    logits = torch.tensor([[math.log(2), 0.0, 0.0]])
+    target = torch.tensor([1])
+    softmax = Softmax(3, None, 1.0)
+    logprob, entropy, kl, ref = token_statistics(logits, target, softmax, True, None)
+    assert logprob.item() == pytest.approx(-1.386, abs=1e-3)
+    assert entropy.item() == pytest.approx(1.040, abs=1e-3)
+    assert (kl.item(), ref.item()) == (0, 0)
+    assert token_statistics(logits, target, softmax, False, None)[1].item() == 0
+
+
+def test_half_precision_logits_are_read_in_full_precision():
+    """bfloat16 logits are what a bfloat16 projection gave: only the gradient is rounded."""
+    logits, ref, targets, weights = inputs(torch.bfloat16)
+    exact = logits.double().requires_grad_()
+    expected = written_out(exact, ref.double(), targets, None, 1.0)
+    leaf = logits.clone().requires_grad_()
+    found = token_statistics(leaf * 1, targets, Softmax(NUM_IDS, None, 1.0), True, ref)
+    torch.testing.assert_close(found[0].double(), expected[0], atol=2e-6, rtol=1e-5)
+    rounded = gradient(found, weights, leaf)
+    assert rounded.dtype == torch.bfloat16
+    torch.testing.assert_close(
+        rounded.double(), gradient(expected, weights.double(), exact), atol=2e-2, rtol=1e-2
+    )

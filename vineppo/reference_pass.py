@@ -1,0 +1,84 @@
+"""The reference's log-probabilities of an iteration, computed while its rollouts are sampled."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from vineppo.batching import collate, length_bucketed, response_rows
+from vineppo.token_scores import Reference
+from vineppo.types import TrainSequence
+
+# Micro-batches' worth of finished rollouts that are cut by length together, against padding.
+POOL = 4
+
+RolloutKey = tuple[str, int]  # problem id, rollout index
+
+
+class ReferencePass:
+    """log π_ref of finished rollouts, in micro-batches of similar length.
+
+    A rollout is one `add`; `work` computes what is due, on a GPU in a thread with a stream of its
+    own beside the engine's, on a CPU at once, as there the engine needs every core. Which rollouts
+    share a batch depends on the order of `add` alone.
+    """
+
+    def __init__(
+        self,
+        reference: Reference,
+        temperature: float,
+        micro_batch_size: int,
+        device: torch.device,
+    ) -> None:
+        self._reference = reference
+        self._temperature = temperature
+        self._micro_batch_size = micro_batch_size
+        self._device = device
+        self._pool: list[tuple[RolloutKey, TrainSequence]] = []
+        self._futures: list[Future[dict[RolloutKey, tuple[float, ...]]]] = []
+        self._thread = ThreadPoolExecutor(1) if device.type == "cuda" else None
+
+    def add(
+        self, key: RolloutKey, prompt_ids: tuple[int, ...], response_ids: tuple[int, ...]
+    ) -> None:
+        self._pool.append((key, TrainSequence.blank(prompt_ids, response_ids)))
+
+    @property
+    def is_due(self) -> bool:
+        return len(self._pool) >= POOL * self._micro_batch_size
+
+    def work(self) -> None:
+        """Starts on everything that was added, on a CPU also finishes it."""
+        pool, self._pool = self._pool, []
+        if not pool:
+            return
+        if self._thread is not None:
+            self._futures.append(self._thread.submit(self._logprobs, pool))
+            return
+        done: Future[dict[RolloutKey, tuple[float, ...]]] = Future()
+        done.set_result(self._logprobs(pool))
+        self._futures.append(done)
+
+    def finish(self) -> dict[RolloutKey, tuple[float, ...]]:
+        """Those of every rollout added since the last call; waits for them."""
+        self.work()
+        futures, self._futures = self._futures, []
+        return {key: row for future in futures for key, row in future.result().items()}
+
+    def _logprobs(
+        self, pool: list[tuple[RolloutKey, TrainSequence]]
+    ) -> dict[RolloutKey, tuple[float, ...]]:
+        found: dict[RolloutKey, tuple[float, ...]] = {}
+        lengths = [len(sequence) for _, sequence in pool]
+        with self._stream():
+            for chosen in length_bucketed(lengths, self._micro_batch_size):
+                batch = collate([pool[i][1] for i in chosen], self._device)
+                logprobs_BT = self._reference.logprobs(batch, self._temperature)
+                rows = response_rows([logprobs_BT], batch)
+                found |= {pool[i][0]: row for i, (row,) in zip(chosen, rows, strict=True)}
+        return found
+
+    def _stream(self) -> Any:
+        if self._thread is None:
+            return torch.no_grad()
+        return torch.cuda.stream(torch.cuda.Stream(self._device))

@@ -70,7 +70,11 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[st
 
     `ratio([2, 6, 4], [1, 2, 4])` is the median 2, min 1, max 3.
     """
-    found = [a / b for a, b in zip(numerators, denominators, strict=True)]
+    return spread([a / b for a, b in zip(numerators, denominators, strict=True)])
+
+
+def spread(found: Sequence[float]) -> dict[str, float]:
+    """Median, min and max of what is a ratio already: a share, a slope."""
     return {"median": statistics.median(found), "min": min(found), "max": max(found)}
 
 
@@ -85,7 +89,7 @@ def report(
 
     A figure is a number, or a list or table of them, which the JSON alone has.
     """
-    result = {
+    result: dict[str, Any] = {
         "name": name,
         "machine": machine(),
         "runs": num_runs,

@@ -1,0 +1,9 @@
+// model.jsonnet on a CPU: what two cores sample of a model of 100 to 500 million parameters in a
+// minute or two.
+local hardware = import '../../configs/lib/hardware.libsonnet';
+local model = import 'model.jsonnet';
+
+model + hardware.on_cpu + {
+  rollouts: { num_prompts: 4, num_samples: 2 },
+  optimization+: { batch_size: 8 },
+}

@@ -1,0 +1,207 @@
+"""Where the time of real training iterations goes, and how full the engine is meanwhile.
+
+These are iterations of `vineppo train` in a run directory of their own: sampling, scoring, update,
+weight sync, metrics on disk; no checkpoints and no evaluation, whose frequency is the user's. Busy
+is when the engine steps, without what finished requests trigger in our own code (splitting,
+grading, submitting), and when a forward, backward or optimizer pass runs. All else is idle: the
+ratios are shares of an iteration's time. The first iteration, which warms the machine up, and the
+last, after which the run evaluates, are left out. Occupancy is the number of sequences in an engine
+step over `engine.max_num_seqs`, weighted by the step's time. With `--out FILE.json` the occupancy
+over time of the second iteration is drawn in FILE.png.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import torch
+
+from benchmarks.harness import parse_options, report, run_main, spread
+from benchmarks.occupancy import draw_occupancy, mean_occupancy
+from benchmarks.watched_engine import EngineStep, TimedEngine
+from benchmarks.workload import workload_config
+from vineppo.config.schema import TrainConfig
+from vineppo.models import load_model
+from vineppo.session import encode_problems, open_run_dir, open_session
+from vineppo.tasks import load_task
+from vineppo.token_scores import Reference
+from vineppo.train import load_models, run_iterations
+
+NAME = "iteration"
+TOKENS = ("tokens/rollout", "tokens/values", "tokens/prompt", "tokens/prefix_cached")
+PADDING = "batch/padding_frac"
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class Passes:
+    """When forward, backward and optimizer passes ran, as (start, end)."""
+
+    spans_s: list[tuple[float, float]] = field(default_factory=list)
+    _depth: int = 0
+
+    def watch(self, function: Callable[..., Result]) -> Callable[..., Result]:
+        """`function`, noted down to the end of what it started; what it calls itself is part of it.
+
+        A pass inside an update is not waited for, so that the GPU's queue stays as it is.
+        """
+
+        def watched(*arguments: Any, **options: Any) -> Result:
+            started = time.perf_counter()
+            self._depth += 1
+            try:
+                return function(*arguments, **options)
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    if torch.cuda.is_available():
+                        torch.cuda.synchronize()
+                    self.spans_s.append((started, time.perf_counter()))
+
+        return watched
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a run wrote, and what was seen of it; `start_s` is when its first iteration began."""
+
+    metrics: list[dict[str, float]]
+    start_s: float
+    steps: list[EngineStep]
+    passes_s: list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One iteration of the run, its steps and passes in seconds from the run's clock."""
+
+    metrics: dict[str, float]
+    start_s: float
+    end_s: float
+    steps: list[EngineStep]
+    passes_s: list[tuple[float, float]]
+
+    @property
+    def seconds(self) -> float:
+        return self.end_s - self.start_s
+
+    @property
+    def sampling(self) -> float:
+        """Share of the time."""
+        return sum(step.sampling_s for step in self.steps) / self.seconds
+
+    @property
+    def training(self) -> float:
+        return sum(end - start for start, end in self.passes_s) / self.seconds
+
+    @property
+    def callbacks_s(self) -> float:
+        """What finished requests trigger in our own code: splitting, grading, submitting."""
+        return sum(step.end_s - step.start_s - step.sampling_s for step in self.steps)
+
+    @property
+    def idle(self) -> float:
+        return 1 - self.sampling - self.training
+
+
+def main() -> None:
+    options = parse_options(NAME, "seconds by phase, occupancy of the engine, idle share")
+    with TemporaryDirectory(prefix="benchmark-") as directory:
+        config = workload_config(options, Path(directory))
+        config = replace(config, num_iterations=options.num_runs + 2)
+        watched = run(config, Path(directory) / "run")
+    measured = iterations(watched)[1:-1]
+    phases = [
+        key
+        for key in measured[0].metrics
+        if key.startswith("time/") and key != "time/elapsed_s"  # since the run began
+    ]
+    figures = {
+        key: median(iteration.metrics[key] for iteration in measured)
+        for key in (*phases, *TOKENS, PADDING)
+        if key in measured[0].metrics
+    }
+    occupancies = [mean_occupancy(i.steps, config.engine.max_num_seqs) for i in measured]
+    if options.out is not None:
+        first = measured[0]
+        draw_occupancy(
+            first.steps,
+            first.passes_s,
+            first.start_s,
+            config.engine.max_num_seqs,
+            options.out.with_suffix(".png"),
+        )
+    report(
+        NAME,
+        options,
+        options.num_runs,
+        {
+            **{
+                f"{name} / iteration": spread([getattr(i, name) for i in measured])
+                for name in ("idle", "sampling", "training")
+            },
+            "occupancy of the engine": spread(occupancies),
+        },
+        {
+            **figures,
+            "engine_steps": median(len(i.steps) for i in measured),
+            "callbacks_s": median(i.callbacks_s for i in measured),
+            "iterations": [i.metrics for i in measured],
+        },
+    )
+
+
+def run(config: TrainConfig, directory: Path) -> Watched:
+    """`vineppo.train.train`, with an engine and passes that are watched."""
+    task = load_task(config.task)
+    loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
+    reference = Reference(config.reference, config.model, loaded)
+    start_models = load_models(config, loaded)
+    train_P = encode_problems(config, loaded, task.train_P)
+    test_P = encode_problems(config, loaded, task.test_P)
+    run_dir = open_run_dir(config, directory)
+    passes = Passes()
+    with open_session(
+        config, config.num_iterations, run_dir, test_P, loaded, start_models,
+        config.reference.kl_coef,
+    ) as session:  # fmt: skip
+        start_s = time.perf_counter()
+        reference.to(session.policy.device)
+        engine = TimedEngine(session.sampler.engine)
+        session.sampler = replace(session.sampler, engine=engine)
+        for owner, names in (
+            (session.policy, ("scores", "update")),
+            (reference, ("logprobs", "hidden")),
+        ):
+            for name in names:
+                setattr(owner, name, passes.watch(getattr(owner, name)))
+        run_iterations(config, session, train_P, reference)
+    lines = (directory / "metrics.jsonl").read_text().splitlines()
+    return Watched([json.loads(line) for line in lines], start_s, engine.steps, passes.spans_s)
+
+
+def iterations(watched: Watched) -> list[Iteration]:
+    """The run cut where its iterations end: their `time/total_s` follow one another."""
+    totals_s = (metrics["time/total_s"] for metrics in watched.metrics)
+    borders_s = accumulate(totals_s, initial=watched.start_s)
+    return [
+        Iteration(
+            metrics,
+            start_s,
+            end_s,
+            [step for step in watched.steps if start_s <= step.start_s < end_s],
+            [span for span in watched.passes_s if start_s <= span[0] < end_s],
+        )
+        for metrics, (start_s, end_s) in zip(watched.metrics, pairwise(borders_s), strict=True)
+    ]
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,43 @@
+"""Peak memory of one iteration's rollouts and values at one K, in MiB, on the last line of stdout.
+
+`python -m benchmarks.peak_memory K QUICK [MODEL]` is what `scaling` starts for every K: a peak
+belongs to a process for good, so every K needs one of its own.
+"""
+
+import resource
+import subprocess
+import sys
+
+import torch
+
+from benchmarks.harness import Options, run_main
+from benchmarks.workload import open_workload
+from vineppo.errors import UserError
+
+
+def peak_mib(num_continuations: int, options: Options) -> float:
+    """Measured in a fresh process. Raises `UserError` with the last line that it wrote."""
+    command = [sys.executable, "-m", "benchmarks.peak_memory"]
+    arguments = [str(num_continuations), str(int(options.is_quick))]
+    if options.model is not None:
+        arguments.append(options.model)
+    result = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    if result.returncode:
+        lines = result.stderr.strip().splitlines() or ["no message"]
+        raise UserError(f"peak memory at K = {num_continuations}: {lines[-1]}")
+    return float(result.stdout.strip().splitlines()[-1])
+
+
+def main() -> None:
+    num_continuations, is_quick, *model = sys.argv[1:]
+    options = Options(is_quick == "1", model[0] if model else None, None)
+    with open_workload(options) as workload:
+        workload.varied(num_continuations=int(num_continuations)).experience()
+    if torch.cuda.is_available():
+        print(torch.cuda.max_memory_allocated() / 2**20)
+    else:
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
+
+
+if __name__ == "__main__":
+    run_main(main)

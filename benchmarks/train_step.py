@@ -1,0 +1,142 @@
+"""The update against a bare forward-backward: what the trainer adds to what it cannot do without.
+
+Ours is `update_policy`, all of it: collation, the clipped surrogate with its KL and metrics,
+DeepSpeed, clipping, AdamW. The bare loop has the same model in the same precision, the very
+micro-batches already made, cross-entropy of the response's tokens (nothing else passes the
+vocabulary projection), and no optimizer. Both see random tokens: speed does not depend on them.
+"""
+
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from benchmarks.harness import alternate, parse_options, ratio, report, run_main
+from benchmarks.workload import workload_config
+from vineppo.config.schema import TrainConfig
+from vineppo.distributed import init_distributed
+from vineppo.models import LoadedModel, load_model
+from vineppo.policy import Policy
+from vineppo.token_scores import hidden_before_tokens
+from vineppo.trainer import minibatches, update_policy
+from vineppo.types import TrainBatch, TrainSequence
+
+NUM_UPDATES = 2
+MATMUL_SIZE = 2048
+
+
+def main() -> None:
+    options = parse_options("train_step", __doc__.splitlines()[0])
+    with TemporaryDirectory(prefix="benchmark-") as directory:
+        config = workload_config(options, Path(directory))
+    num_updates = 1 if options.is_quick else NUM_UPDATES
+    config = replace(
+        config, optimization=replace(config.optimization, num_epochs=1, max_mean_ratio=None)
+    )
+    init_distributed()
+    loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
+    sequences = random_sequences(config, loaded, num_updates * config.optimization.batch_size)
+    bare = load_model(config.model.path, config.model.dtype, config.model.attention).model
+    policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
+    bare.to(policy.device).train()
+    batches = [
+        part.micro_batches
+        for part in minibatches(
+            sequences, config.optimization, config, 1, 1, "minibatches", policy.device
+        )
+    ]
+    paddings: list[float] = []
+
+    def ours() -> None:
+        metrics = update_policy(policy, sequences, None, config, 1, config.reference.kl_coef)
+        assert metrics["policy/skipped_updates"] == 0
+        paddings.append(metrics["batch/padding_frac"])
+
+    def forward_backward() -> None:
+        for micro_batches in batches:
+            bare_update(bare, micro_batches)
+
+    seconds = alternate(
+        options.num_runs + 1, {"ours": lambda: timed(ours), "bare": lambda: timed(forward_backward)}
+    )
+    seconds = {name: found[1:] for name, found in seconds.items()}  # the first ones warm up
+    num_tokens = sum(len(sequence) for sequence in sequences)
+    best = {name: num_tokens / min(found) for name, found in seconds.items()}
+    num_parameters = sum(p.numel() for p in bare.parameters())
+    report(
+        "train_step",
+        options,
+        options.num_runs,
+        {"update / bare forward-backward, tokens/s": ratio(seconds["bare"], seconds["ours"])},
+        {
+            "dtype": config.model.dtype,
+            "parameters": num_parameters,
+            "sequences an update": config.optimization.batch_size,
+            "tokens a run": num_tokens,
+            "padding share": paddings[-1],
+            **{f"{name}: tokens/s, best run": rate for name, rate in best.items()},
+            # 2 FLOPs a parameter and token forward, 4 backward; attention's own are left out.
+            **{f"{name}: GFLOP/s": 6e-9 * num_parameters * rate for name, rate in best.items()},
+            f"matmul of {MATMUL_SIZE}: GFLOP/s": matmul_gflops(bare.dtype, policy.device),
+            "seconds": seconds,
+        },
+    )
+
+
+def random_sequences(config: TrainConfig, loaded: LoadedModel, count: int) -> list[TrainSequence]:
+    """Prompts of a quarter to a half, responses of a half to all of the response's budget."""
+    stream = random.Random(config.seed)
+    uniform = -math.log(loaded.engine_model.num_token_ids)
+    most = config.sampling.max_tokens
+    found = []
+    for _ in range(count):
+        lengths = stream.randint(most // 4, most // 2), stream.randint(most // 2, most)
+        prompt_ids, response_ids = (
+            tuple(stream.randrange(loaded.engine_model.num_token_ids) for _ in range(length))
+            for length in lengths
+        )
+        advantages_T = tuple(stream.gauss(0, 1) for _ in response_ids)
+        blank = TrainSequence.blank(prompt_ids, response_ids)
+        found.append(
+            replace(blank, advantages_T=advantages_T, old_logprobs_T=(uniform,) * lengths[1])
+        )
+    return found
+
+
+def bare_update(model: Any, micro_batches: Sequence[TrainBatch]) -> None:
+    for batch in micro_batches:
+        hidden_NH = hidden_before_tokens(model.base_model, batch)
+        targets_N = batch.token_ids_BT.flatten()[batch.response_index_N]
+        logits_NV = model.get_output_embeddings()(hidden_NH).float()
+        cross_entropy(logits_NV, targets_N).backward()
+    model.zero_grad()
+
+
+def timed(work: Any) -> float:
+    synchronize()
+    started = time.perf_counter()
+    work()
+    synchronize()
+    return time.perf_counter() - started
+
+
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def matmul_gflops(dtype: torch.dtype, device: torch.device) -> float:
+    """The rate of one large matrix product, the best of three."""
+    a, b = torch.randn(2, MATMUL_SIZE, MATMUL_SIZE, device=device).to(dtype)
+    return max(2e-9 * MATMUL_SIZE**3 / timed(lambda: a @ b) for _ in range(3))
+
+
+if __name__ == "__main__":
+    run_main(main)

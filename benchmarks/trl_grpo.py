@@ -1,0 +1,138 @@
+"""Seconds of a GRPO iteration by TRL's `GRPOTrainer` ÷ seconds of the same iteration by us.
+
+Both have the model, the prompts (the same token ids), the samples per prompt, the optimizer's steps
+and settings, the precision and the KL to the starting policy in common. TRL runs in an environment
+of its own (`.venv-trl`, made at first use by `benchmarks/trl/setup.sh`) over the same torch,
+transformers and vLLM. Each side is a process that has loaded everything and runs an iteration on
+command, in turns; the others wait without using a core, and the first iteration is not counted.
+
+Two kinds of iterations: in "equal" ones no id ends a response, so that both sides sample exactly
+`sampling.max_tokens` of each; in "natural" ones responses end where the policy ends them, and the
+ratio is one of seconds per sampled token, as the sides sample differently many.
+
+TRL samples in two ways: with `generate` of transformers (`trl`), and with vLLM in its own process
+(`trl_vllm`). The second fails on a CPU as TRL is, because its `load_weights` meets weights that
+vLLM has repacked; here that one function is replaced (`run_trl.repair_sync`).
+"""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from benchmarks.harness import Options, alternate, parse_options, ratio, report, run_main
+from benchmarks.trl.protocol import Message, Worker
+from benchmarks.trl.translation import describe, num_updates
+from benchmarks.trl.workers import open_workers, set_up
+from benchmarks.workload import model_assignments
+from vineppo.config.load import load_config
+from vineppo.config.schema import TrainConfig
+
+NAME = "trl_grpo"
+CONFIGS = Path(__file__).parent / "trl"
+KINDS = {"equal": False, "natural": True}  # whether an id may end a response
+NUM_WARMUPS = 1
+PHASES = ("generation", "scoring", "update", "sync")
+
+
+def main() -> None:
+    options = parse_options(NAME, "GRPO iteration: TRL's seconds ÷ ours")
+    set_up()
+    with TemporaryDirectory(prefix="benchmark-") as name:
+        folder = Path(name)
+        config = grpo_config(options, folder)
+        num_iterations = len(KINDS) * (NUM_WARMUPS + options.num_runs)
+        spec = folder / "spec.json"
+        spec.write_text(json.dumps(describe(config, num_iterations, folder)))
+        with open_workers(spec, config.engine.cpu_kv_cache_gib) as workers:
+            found = {
+                kind: measure(workers, options.num_runs, has_stops)
+                for kind, has_stops in KINDS.items()
+            }
+    report(NAME, options, options.num_runs, ratios(found), figures(config, found))
+
+
+def measure(workers: Sequence[Worker], num_runs: int, has_stops: bool) -> dict[str, list[Message]]:
+    """What each worker says of its measured iterations."""
+    found: dict[str, list[Message]] = {worker.name: [] for worker in workers}
+    for worker in workers:
+        for _ in range(NUM_WARMUPS):
+            worker.iterate(has_stops)
+
+    def run(worker: Worker) -> float:
+        found[worker.name].append(worker.iterate(has_stops))
+        return found[worker.name][-1]["seconds"]
+
+    alternate(num_runs, {worker.name: partial(run, worker) for worker in workers})
+    return found
+
+
+def ratios(found: dict[str, dict[str, list[Message]]]) -> dict[str, dict[str, float]]:
+    """TRL's costs ÷ ours. Raises `RuntimeError` where the work was to be equal and was not.
+
+    With 6 s of ours for 300 tokens, and TRL's 12 s for the same 300: 2; were it 400, 1.5.
+    """
+    tokens = {m["tokens"] for messages in found["equal"].values() for m in messages}
+    if len(tokens) != 1:
+        raise RuntimeError(f"all must sample equally many tokens, got {sorted(tokens)}")
+    costs = {
+        (kind, name): [m["seconds"] / m["tokens"] for m in messages]
+        for kind, by_name in found.items()
+        for name, messages in by_name.items()
+    }
+    return {
+        f"{name} / ours, {kind} lengths": ratio(costs[kind, name], costs[kind, "ours"])
+        for kind, name in costs
+        if name != "ours"
+    }
+
+
+def figures(config: TrainConfig, found: dict[str, dict[str, list[Message]]]) -> dict[str, Any]:
+    """Medians of the seconds by phase, and all messages."""
+    medians: dict[str, float] = {}
+    for kind, by_name in found.items():
+        for name, messages in by_name.items():
+            medians[f"{kind}_{name}_s"] = median(m["seconds"] for m in messages)
+            for phase in PHASES:
+                if phase in messages[0]["phases"]:
+                    seconds = [m["phases"][phase] for m in messages]
+                    medians[f"{kind}_{name}_{phase}_s"] = median(seconds)
+            medians[f"{kind}_{name}_tokens"] = median(m["tokens"] for m in messages)
+    rollouts = config.rollouts
+    return {
+        **medians,
+        "responses": rollouts.num_prompts * rollouts.num_samples,
+        "max_tokens": config.sampling.max_tokens,
+        "updates": num_updates(config),
+        "dtype": config.model.dtype,
+        "iterations": found,
+    }
+
+
+def grpo_config(options: Options, folder: Path) -> TrainConfig:
+    """The checked config; a real model's problems are written to `folder`."""
+    assignments = []
+    if options.is_quick:
+        num_prompts = 8 if options.model is None else 2
+        assignments = [
+            f"rollouts.num_prompts={num_prompts}",
+            "rollouts.num_samples=4",
+            f"optimization.batch_size={2 * num_prompts}",
+            f"optimization.micro_batch_size={2 * num_prompts}",
+            "sampling.max_tokens=32",
+        ]
+    if options.model is None:
+        leaf = "demo.jsonnet"
+    else:
+        leaf = "model.jsonnet" if torch.cuda.is_available() else "model_cpu.jsonnet"
+        assignments += model_assignments(options.model, folder)
+    return load_config(TrainConfig, str(CONFIGS / leaf), assignments)
+
+
+if __name__ == "__main__":
+    run_main(main)

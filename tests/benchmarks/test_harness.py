@@ -1,0 +1,57 @@
+"""What every benchmark reports, on numbers that are worked out by hand."""
+
+import json
+
+import pytest
+
+from benchmarks.harness import Options, alternate, ratio, report, spread
+
+
+def test_ratios_are_of_runs_of_one_round():
+    # 2/1, 6/2, 4/4; the ratio of the medians would be 4/2 = 2 as well, of the maxima 6/4.
+    assert ratio([2, 6, 4], [1, 2, 4]) == {"median": 2, "min": 1, "max": 3}
+
+
+def test_ratios_need_as_many_denominators():
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
+        ratio([1, 2], [1])
+
+
+def test_spread():
+    assert spread([0.5, 0.1, 0.3, 0.9]) == {"median": 0.4, "min": 0.1, "max": 0.9}
+
+
+def test_alternatives_take_turns_and_every_other_round_runs_backwards():
+    order = []
+
+    def alternative(name):
+        def measure():
+            order.append(name)
+            return float(len(order))
+
+        return measure
+
+    found = alternate(3, {name: alternative(name) for name in "abc"})
+    assert "".join(order) == "abccbaabc"
+    assert found == {"a": [1, 6, 7], "b": [2, 5, 8], "c": [3, 4, 9]}
+
+
+def test_report_prints_and_writes_the_same_numbers(tmp_path, capsys):
+    out = tmp_path / "numbers.json"
+    ratios = {"ours / theirs": {"median": 1.25, "min": 1.0, "max": 1.5}}
+    figures = {"tokens": 12, "rate": 3.5, "runs_s": [1.0, 2.0]}
+    report("some", Options(False, None, out), 5, ratios, figures)
+    written = json.loads(out.read_text())
+    assert set(written) == {"name", "machine", "runs", "ratios", "figures"}
+    assert (written["name"], written["runs"], written["ratios"]) == ("some", 5, ratios)
+    assert written["figures"] == {"model": "demo", "quick": False, **figures}
+    assert {"cpu", "cores", "threads", "gpu", "python", "torch"} <= set(written["machine"])
+    printed = capsys.readouterr().out
+    for text in ("ours / theirs", "1.250", "1.500", "tokens", "12", "3.5"):
+        assert text in printed
+    assert "runs_s" not in printed  # lists are for the JSON alone
+
+
+def test_options_measure_once_only_when_quick():
+    assert Options(True, None, None).num_runs == 1
+    assert Options(False, None, None).num_runs >= 5

@@ -1,0 +1,42 @@
+"""A benchmark from its command line to its JSON; nothing is said of speed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_benchmark(name, *options):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", *options],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def test_quick_run_writes_its_numbers(tmp_path):
+    out = tmp_path / "numbers.json"
+    result = run_benchmark("values_throughput", "--quick", "--out", str(out))
+    assert result.returncode == 0, result.stderr
+    written = json.loads(out.read_text())
+    assert written["name"] == "values_throughput"
+    assert written["runs"] == 1
+    figures, found = written["figures"], written["ratios"]["ours / ceiling"]
+    assert 0 < found["min"] <= found["median"] <= found["max"]
+    # Both sampled the same tokens, of which every request has at least one.
+    assert figures["sampled_tokens"] == figures["ceiling_tokens"] >= figures["requests"]
+    assert figures["requests"] == figures["distinct_states"] * figures["K"]
+    # 8 prompts × 2 rollouts: the 8 first states are shared, the others mostly not.
+    assert figures["rollouts"] == 16
+    assert 8 <= figures["distinct_states"] <= figures["states"] - 8
+    assert "ours / ceiling" in result.stdout
+
+
+def test_a_missing_model_is_one_line_and_status_2(tmp_path):
+    result = run_benchmark("values_throughput", "--quick", "--model", str(tmp_path / "nowhere"))
+    assert result.returncode == 2
+    assert result.stderr.strip().count("\n") == 0
+    assert "nowhere" in result.stderr

@@ -27,11 +27,7 @@ from benchmarks.occupancy import draw_occupancy, mean_occupancy
 from benchmarks.watched_engine import EngineStep, TimedEngine
 from benchmarks.workload import workload_config
 from vineppo.config.schema import TrainConfig
-from vineppo.models import load_model
-from vineppo.session import encode_problems, open_run_dir, open_session
-from vineppo.tasks import load_task
-from vineppo.token_scores import Reference
-from vineppo.train import load_models, run_iterations
+from vineppo.train import open_training, run_iterations
 
 NAME = "iteration"
 TOKENS = ("tokens/rollout", "tokens/values", "tokens/prompt", "tokens/prefix_cached")
@@ -160,20 +156,9 @@ def main() -> None:
 
 def run(config: TrainConfig, directory: Path) -> Watched:
     """`vineppo.train.train`, with an engine and passes that are watched."""
-    task = load_task(config.task)
-    loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
-    reference = Reference(config.reference, config.model, loaded)
-    start_models = load_models(config, loaded)
-    train_P = encode_problems(config, loaded, task.train_P)
-    test_P = encode_problems(config, loaded, task.test_P)
-    run_dir = open_run_dir(config, directory)
     passes = Passes()
-    with open_session(
-        config, config.num_iterations, run_dir, test_P, loaded, start_models,
-        config.reference.kl_coef,
-    ) as session:  # fmt: skip
+    with open_training(config, directory) as (session, train_P, reference):
         start_s = time.perf_counter()
-        reference.to(session.policy.device)
         engine = TimedEngine(session.sampler.engine)
         session.sampler = replace(session.sampler, engine=engine)
         for owner, names in (

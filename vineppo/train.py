@@ -1,6 +1,7 @@
 """VinePPO (arXiv:2410.01679, algorithm 1) and its baselines: sample, credit, update, repeat."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -44,6 +45,15 @@ def train(config: TrainConfig, directory: Path) -> None:
     """Runs `config` to its end in `directory`, from the last checkpoint where there is one."""
     if is_finished(config, directory):
         return
+    with open_training(config, directory) as (session, train_P, reference):
+        run_iterations(config, session, train_P, reference)
+
+
+@contextmanager
+def open_training(
+    config: TrainConfig, directory: Path
+) -> Iterator[tuple[Session, list[Prompt], Reference]]:
+    """A run about to go on, with its problems and its reference policy."""
     task = load_task(config.task)
     if config.rollouts.num_prompts > len(task.train_P):
         raise UserError(
@@ -62,7 +72,7 @@ def train(config: TrainConfig, directory: Path) -> None:
         config, config.num_iterations, run, test_P, loaded, start_models, kl_coef
     ) as session:
         reference.to(session.policy.device)
-        run_iterations(config, session, train_P, reference)
+        yield session, train_P, reference
 
 
 def load_models(config: TrainConfig, loaded: LoadedModel) -> Callable[[], Models]:

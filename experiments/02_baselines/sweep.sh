@@ -32,8 +32,9 @@ for pair in 3e-5,0.5 6e-5,0.5 1e-4,0.5 6e-5,2 6e-5,8 1e-4,2; do
     try demo_modern_ppo modern_ppo_$pair --set optimization.learning_rate=${pair%,*} \
         --set critic.learning_rate=1e-3 --set credit.length_adaptive_alpha=${pair#*,}
 done
-# A critic of the starting policy, trained alone.
-for rate in 1e-3 3e-3; do
-    try demo_ppo critic_alone_$rate --set num_iterations=30 --set critic.warmup_iterations=30 \
-        --set critic.learning_rate=$rate --set critic.loss.clip=null
+# A critic of the starting policy, trained alone: learning rate, epochs an iteration.
+for pair in 1e-3,2 3e-3,2 1e-4,8 3e-4,8 1e-3,8; do
+    try demo_ppo critic_alone_$pair --set num_iterations=30 --set critic.warmup_iterations=30 \
+        --set critic.learning_rate=${pair%,*} --set critic.num_epochs=${pair#*,} \
+        --set critic.loss.clip=null
 done

@@ -31,7 +31,7 @@ from vineppo.train import open_training, run_iterations
 
 NAME = "iteration"
 TOKENS = ("tokens/rollout", "tokens/values", "tokens/prompt", "tokens/prefix_cached")
-PADDING = "batch/padding_frac"
+PADDING = "policy/padding_frac"
 
 Result = TypeVar("Result")
 

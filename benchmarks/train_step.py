@@ -57,7 +57,7 @@ def main() -> None:
     def ours() -> None:
         metrics = update_policy(policy, sequences, None, config, 1, config.reference.kl_coef)
         assert metrics["policy/skipped_updates"] == 0
-        paddings.append(metrics["batch/padding_frac"])
+        paddings.append(metrics["policy/padding_frac"])
 
     def forward_backward() -> None:
         for micro_batches in batches:

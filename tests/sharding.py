@@ -35,7 +35,8 @@ def shard_everything() -> Iterator[None]:
 
 if __name__ == "__main__":
     from vineppo.cli import main
+    from vineppo.vocabulary import CHUNK_LOGITS
 
     with shard_everything(), pytest.MonkeyPatch.context() as patch_chunks:
-        patch_chunks.setattr("vineppo.token_scores.CHUNK_LOGITS", 400)  # 19 positions
+        patch_chunks.setitem(CHUNK_LOGITS, "cpu", 400)  # 19 positions
         sys.exit(main())

@@ -93,7 +93,7 @@ def test_micro_batch_size_does_not_change_the_update(config):
         weights, split = weights_after(config, found, batch_size=24, micro_batch_size=size)
         assert relative(weights, whole) < 1e-5
         for name, value in metrics.items():
-            if name == "batch/padding_frac":
+            if name == "policy/padding_frac":
                 continue
             assert split[name] == pytest.approx(value, rel=1e-4), name
 

@@ -72,7 +72,7 @@ def test_order_padding_and_micro_batches_do_not_change_the_policys_update(config
         split, same = updated(changed(config, optimization={"micro_batch_size": size}), order)
         assert relative(split, whole) < 1e-5
         for name, value in metrics.items():
-            if name == "batch/padding_frac":
+            if name == "policy/padding_frac":
                 continue
             assert same[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
 

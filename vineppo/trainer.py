@@ -94,7 +94,7 @@ def update_policy(
 ) -> dict[str, float]:
     """Several epochs of clipped updates over shuffled minibatches; `policy/*` metrics.
 
-    `batch/padding_frac` is the share of padding in this rank's passes.
+    `policy/padding_frac` is the share of padding in this rank's passes.
     With a shared critic its loss joins, and its `critic/*`. An update whose mean ratio exceeds
     `max_mean_ratio`, or whose loss is not finite, is skipped and counted.
     """
@@ -122,7 +122,7 @@ def update_policy(
             rates.append(critic.head_learning_rate * share)
         updates.append(policy.update(part.micro_batches, loss, options, rates, accept))
     metrics = summarize(updates, "policy", ("loss", "clip_frac", "approx_kl", "entropy"), rates[0])
-    metrics["batch/padding_frac"] = 1.0 - num_tokens / num_cells
+    metrics["policy/padding_frac"] = 1.0 - num_tokens / num_cells
     metrics["policy/ratio_max"] = max(s["ratio_max"] for u in updates for s in u.stats)
     if isinstance(critic, SharedCritic):
         metrics |= shared_critic_metrics(updates, rates[1])

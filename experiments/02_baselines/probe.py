@@ -2,7 +2,7 @@
 
     python experiments/02_baselines/probe.py RUN_DIR
 
-Regresses the reward of every rollout of a run whose policy is frozen (`critic_alone_1e-3` of
+Regresses the reward of every rollout of a run whose policy is frozen (`critic_alone_1e-3,2` of
 sweep.sh) on five numbers: sum and minimum of the response's log-probabilities, sum and maximum of
 the entropies, and length. The first 80 % of the rollouts fit, the rest tell the explained variance.
 """
@@ -25,7 +25,7 @@ def main() -> None:
     config = run.read_config()
     loaded = load_model(config["model"]["path"], "float32", "sdpa")
     forward = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids)
-    options = ForwardOptions(config["sampling"]["temperature"])
+    options = ForwardOptions(config["sampling"]["temperature"], has_entropy=True)
     features = []
     for row in rollouts:
         sequence = TrainSequence.blank(tuple(row["prompt_ids"]), tuple(row["response_ids"]))

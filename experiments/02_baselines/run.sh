@@ -1,6 +1,6 @@
 #!/bin/sh
 # Six methods, five seeds, two settings; from the repository's root, in the project's environment.
-# A run takes 2 to 8 minutes of one core; a finished one is not repeated.
+# A run takes 2 to 14 minutes of one core; a finished one is not repeated.
 set -e
 runs=${RUNS:-runs/02_baselines}
 for setting in demo long; do

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from analysis.intervals import (
@@ -13,6 +12,7 @@ from analysis.intervals import (
 )
 from analysis.methods import CurveRow, Method, method_curve
 from analysis.reading import CurvePoint
+from analysis.stats.curves import area_under_curve
 
 
 @dataclass(frozen=True)
@@ -60,20 +60,6 @@ def summarize(methods: Sequence[Method]) -> list[Summary]:
             )
         )
     return summaries
-
-
-def area_under_curve(iterations: Sequence[int], scores: Sequence[float]) -> float:
-    """Mean of pass@1 over the iterations, evaluations joined by straight lines.
-
-    Σ (i_(k+1) − i_k) · (y_k + y_(k+1))/2, divided by the iterations from first to last. So
-    `area_under_curve([0, 2, 6], [0.0, 0.5, 1.0])` is (2 · 0.25 + 4 · 0.75) / 6 = 0.583; the score
-    itself where there is one evaluation.
-    """
-    if len(iterations) == 1:
-        return scores[0]
-    points = zip(iterations, scores, strict=True)
-    area = sum((i2 - i1) * (y1 + y2) / 2 for (i1, y1), (i2, y2) in pairwise(points))
-    return area / (iterations[-1] - iterations[0])
 
 
 def summary_rows(summaries: Sequence[Summary]) -> list[dict[str, Any]]:

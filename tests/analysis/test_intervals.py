@@ -5,16 +5,16 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import mannwhitneyu, trim_mean
+from scipy.stats import mannwhitneyu
 
 from analysis.intervals import (
     Estimate,
     bootstrap_interval,
-    interquartile_mean,
     iqm_difference,
     iqm_over_seeds,
     probability_of_improvement,
 )
+from analysis.stats.seed_bootstrap import interquartile_mean
 
 
 def test_the_bootstrap_interval_is_that_of_the_normal_limit():
@@ -30,26 +30,6 @@ def test_problems_and_not_samples_are_resampled():
     # Twice the samples of the same problems with the same rates tell nothing new.
     assert bootstrap_interval([0.0, 1.0] * 50, 0) == bootstrap_interval([0 / 8, 8 / 8] * 50, 0)
     assert bootstrap_interval([0.5] * 9, 0) == (0.5, 0.5)
-
-
-@pytest.mark.parametrize(
-    ("scores", "expected"),
-    [
-        ([0.3], 0.3),
-        ([0.0, 0.5, 1.0], 0.5),  # three scores lose none
-        ([0.0, 0.2, 0.4, 9.0], 0.3),  # four lose one at each end
-        ([0.5, 0.1, 0.7, 0.9, 0.6], 0.6),
-        ([8, 7, 6, 5, 4, 3, 2, 100], 5.5),  # eight lose two: 4 + 5 + 6 + 7 remain
-    ],
-)
-def test_the_interquartile_mean_by_hand(scores, expected):
-    assert interquartile_mean(np.array(scores)) == pytest.approx(expected, abs=1e-15)
-
-
-@pytest.mark.parametrize("num_seeds", range(1, 14))
-def test_the_interquartile_mean_is_the_trimmed_mean_of_scipy(num_seeds):
-    scores = np.random.default_rng(num_seeds).normal(size=(3, num_seeds))
-    assert np.allclose(interquartile_mean(scores), trim_mean(scores, 0.25, axis=1))
 
 
 def test_the_interval_over_seeds_by_hand():

@@ -1,0 +1,84 @@
+"""The noise of a policy gradient: how far its mean over independent units scatters.
+
+A unit is what was drawn independently: a problem, with the mean gradient of all its rollouts, which
+share a prompt and often a baseline. G_ij = ⟨g_i, g_j⟩ is the Gram matrix of the units' gradients.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class GradientNoise:
+    """Unbiased in the first three; the ratios are of them.
+
+    `trace` is tr Σ of one unit's gradient, `trace_of_mean` tr Σ/n of the mean of n units,
+    `squared_norm` |E g|², which noise makes negative by chance. `signal_to_noise` is
+    |E g|²/(tr Σ/n), NaN without noise; `noise_scale` is tr Σ/|E g|², the number of units at which
+    both are equal, NaN where the squared norm is not positive.
+    """
+
+    trace: float
+    trace_of_mean: float
+    squared_norm: float
+    signal_to_noise: float
+    noise_scale: float
+
+
+def noise_from_sums(
+    num_units: int, sum_of_squared_norms: float, squared_norm_of_sum: float
+) -> GradientNoise:
+    """From Σ|g_i|² and |Σ g_i|², which can be gathered one gradient at a time.
+
+    tr Σ = (Σ|g_i|² − |Σg_i|²/n)/(n − 1), |E g|² = (|Σg_i|² − Σ|g_i|²)/(n(n − 1)).
+    Source: McCandlish et al., 2018 (arXiv:1812.06162), section 2.2 and appendix A.1 (the simple
+    noise scale, there from two batch sizes).
+
+    Gradients (1, 0) and (1, 2): Σ|g|² = 6, |Σg|² = 8: tr Σ = 2, |E g|² = 1, noise scale 2. Raises
+    `ValueError` of fewer than two units.
+    """
+    if num_units < 2:
+        raise ValueError(f"num_units must be at least 2, got {num_units}")
+    trace = (sum_of_squared_norms - squared_norm_of_sum / num_units) / (num_units - 1)
+    pairs = num_units * (num_units - 1)
+    return _noise(trace, (squared_norm_of_sum - sum_of_squared_norms) / pairs, num_units)
+
+
+def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise:
+    """From the Gram matrix, a unit counting `weights_N[n]` times: 1, or its count in a resample.
+
+    tr Σ is half the mean of |g_i − g_j|² = G_ii + G_jj − 2 G_ij, and |E g|² the mean of G_ij, over
+    the pairs of different units with weights w_i·w_j. A unit is never paired with its own copy: a
+    resample would otherwise take its noise for signal, and its interval would be about
+    |E g|² + tr Σ/n. With weights 1 it is `noise_from_sums`. Made for
+    `bootstrap.bootstrap_weights` with the units as clusters; for two estimators on the same
+    rollouts compute both, and their ratio, in one call.
+
+    All is NaN in a resample of one unit alone. Raises `ValueError` of fewer than two units.
+
+    The Gram matrix ((1, 1), (1, 5)) of (1, 0) and (1, 2): tr Σ = (1 + 5 − 2)/2 = 2, |E g|² = 1.
+    """
+    if len(gram_NN) < 2:
+        raise ValueError(f"units must be at least 2, got {len(gram_NN)}")
+    weights_N = np.asarray(weights_N, dtype=float)
+    total, squares = weights_N.sum(), weights_N @ weights_N
+    if np.count_nonzero(weights_N) < 2:
+        return GradientNoise(*[math.nan] * 5)
+    own_N = np.diag(gram_NN)
+    between = weights_N @ gram_NN @ weights_N - weights_N**2 @ own_N
+    pairs = total**2 - squares
+    trace = ((weights_N * (total - weights_N)) @ own_N - between) / pairs
+    return _noise(trace, between / pairs, total)
+
+
+def _noise(trace: float, squared_norm: float, num_units: float) -> GradientNoise:
+    of_mean = trace / num_units
+    return GradientNoise(
+        trace=float(trace),
+        trace_of_mean=float(of_mean),
+        squared_norm=float(squared_norm),
+        signal_to_noise=float(squared_norm / of_mean) if of_mean > 0 else math.nan,
+        noise_scale=float(trace / squared_norm) if squared_norm > 0 else math.nan,
+    )

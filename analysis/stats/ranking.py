@@ -1,0 +1,123 @@
+"""Whether predictions rank the alternative steps at a state as their true values do."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from scipy.stats import norm
+
+from analysis.stats.binomial import Counts, check_counts
+from analysis.stats.sums import Sums, ratio
+
+MIN_ALTERNATIVES = 3
+
+
+def is_resolved(
+    num_correct: Counts,
+    num_samples: Counts,
+    other_correct: Counts,
+    other_samples: Counts,
+    level: float,
+) -> np.ndarray:
+    """Whether two values differ by the two-proportion z-test, two-sided, at 1 − `level`.
+
+    |p̂₁ − p̂₂| > z·√(p̄(1 − p̄)(1/m₁ + 1/m₂)), p̄ of both together, z the normal quantile at
+    (1 + level)/2. Source: Fleiss, Levin & Paik, 2003, section 3.1, without continuity correction.
+    Equal proportions, both 0 or both 1 among them, are never resolved.
+
+    128 and 150 of 256 at 95 %: 0.0859 against 1.96 · 0.0440 = 0.0863: not resolved; 151: resolved.
+    """
+    (c1, m1), (c2, m2) = (
+        check_counts(num_correct, num_samples),
+        check_counts(other_correct, other_samples),
+    )
+    pooled = (c1 + c2) / (m1 + m2)
+    spread = np.sqrt(pooled * (1 - pooled) * (1 / m1 + 1 / m2))
+    return np.abs(c1 / m1 - c2 / m2) > norm.ppf((1 + level) / 2) * spread
+
+
+def top1_accuracy(predictions_A: np.ndarray, truth_A: np.ndarray) -> float:
+    """Chance that the alternative of the highest prediction is one of the highest truth.
+
+    Among tied highest predictions each is taken as often: two that tie, one of them the best, are
+    worth one half. (3, 3, 1) of truths (0.5, 0.2, 0.9): 0; of (0.9, 0.2, 0.5): 0.5.
+    """
+    return float(np.mean(_is_highest(truth_A)[_is_highest(predictions_A)]))
+
+
+def top1_chance(truth_A: np.ndarray) -> float:
+    """What a random choice reaches: the share of alternatives of the highest truth.
+
+    Of (0.9, 0.2, 0.5): 1/3; of (0.9, 0.9, 0.5, 0.5): 1/2.
+    """
+    return float(np.mean(_is_highest(truth_A)))
+
+
+def pairwise_scores(
+    predictions_A: np.ndarray, num_correct_A: np.ndarray, num_samples: Counts, level: float
+) -> list[float]:
+    """A score for each pair of alternatives that the truth resolves (`is_resolved`).
+
+    1 where the predictions have the order of the truth, 0 where the other, ½ where they tie; a
+    random order scores ½.
+
+    Counts (200, 100, 105) of 256 resolve two pairs; predictions (0.5, 0.5, 0.1) score (½, 1).
+    """
+    correct_A, samples_A = check_counts(num_correct_A, num_samples)
+    truth_A = correct_A / samples_A
+    scores = []
+    for i, j in combinations(range(len(truth_A)), 2):
+        if is_resolved(correct_A[i], samples_A[i], correct_A[j], samples_A[j], level):
+            agreement = np.sign(predictions_A[i] - predictions_A[j]) * np.sign(
+                truth_A[i] - truth_A[j]
+            )
+            scores.append(float(1 + agreement) / 2)
+    return scores
+
+
+def ranking_terms(
+    predictions: Sequence[np.ndarray],
+    num_correct: Sequence[np.ndarray],
+    num_samples: int,
+    level: float,
+) -> dict[str, np.ndarray]:
+    """Terms of the statistics below, a list entry a state with its A ≥ 3 distinct alternatives.
+
+    The predictions must come from other draws than the counts. Raises `ValueError` for a state of
+    fewer than 3 alternatives, or of predictions that are not finite.
+    """
+    rows = []
+    for predictions_A, correct_A in zip(predictions, num_correct, strict=True):
+        predictions_A = np.asarray(predictions_A, dtype=float)
+        if len(predictions_A) != len(correct_A) or len(correct_A) < MIN_ALTERNATIVES:
+            raise ValueError(
+                f"a state must have as many predictions as counts, at least {MIN_ALTERNATIVES}, "
+                f"got {len(predictions_A)} and {len(correct_A)}"
+            )
+        if not np.all(np.isfinite(predictions_A)):
+            raise ValueError("predictions must be finite")
+        truth_A = np.asarray(correct_A) / num_samples
+        scores = pairwise_scores(predictions_A, np.asarray(correct_A), num_samples, level)
+        top1 = top1_accuracy(predictions_A, truth_A), top1_chance(truth_A)
+        rows.append((1.0, *top1, float(len(scores)), sum(scores)))
+    columns = np.array(rows).T
+    return dict(zip(("one", "top1", "chance", "pairs", "pair_score"), columns, strict=True))
+
+
+def top1(sums: Sums) -> np.ndarray:
+    """Mean `top1_accuracy` over states."""
+    return ratio(sums["top1"], sums["one"])
+
+
+def chance(sums: Sums) -> np.ndarray:
+    """Mean `top1_chance` over states: 1/A on average where no truths tie for the highest."""
+    return ratio(sums["chance"], sums["one"])
+
+
+def pairwise(sums: Sums) -> np.ndarray:
+    """Mean over all resolved pairs; chance is ½. NaN where the truth resolves none."""
+    return ratio(sums["pair_score"], sums["pairs"])
+
+
+def _is_highest(values_A: np.ndarray) -> np.ndarray:
+    return np.asarray(values_A) == np.max(values_A)

@@ -1,0 +1,140 @@
+"""The clustered bootstrap: by hand, against drawing rows, and its coverage in simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm, t
+
+from analysis.stats.bootstrap import (
+    bootstrap_difference,
+    bootstrap_sums,
+    bootstrap_weights,
+    cluster_index,
+    draw_counts,
+    expanded_level,
+)
+from analysis.stats.correlation import pearson, pooled_terms
+from analysis.stats.estimate import Estimate
+from analysis.stats.sums import mean, mean_terms
+from analysis.stats.value_error import bias, corrected_mse, error_terms
+
+SETTINGS = {"num_resamples": 500, "level": 0.95}
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def test_the_examples_of_the_docstrings():
+    index_N, num_clusters = cluster_index(["b", "a", "b"])
+    assert (index_N.tolist(), num_clusters) == ([1, 0, 1], 2)
+    values, problems = np.array([0.0, 0, 1, 1]), ["a", "a", "b", "b"]
+    expected = {"mean": Estimate(0.5, 0.0, 1.0)}
+    found = bootstrap_sums(mean_terms(values), problems, {"mean": mean}, generator(), **SETTINGS)
+    assert found == expected
+
+    def weighted(weights_N):
+        return {"mean": np.average(values, weights=weights_N)}
+
+    assert bootstrap_weights(weighted, problems, generator(), **SETTINGS) == expected
+    assert expanded_level(0.95, 60) == pytest.approx(0.9564, abs=5e-5)
+
+
+def test_the_level_of_a_normal_mean_becomes_that_of_students_t():
+    # Resamples of a normal mean scatter by √((C−1)/C) of its standard error.
+    half_width = norm.ppf((1 + expanded_level(0.9, 6)) / 2) * math.sqrt(5 / 6)
+    assert half_width == pytest.approx(t.ppf(0.95, 5))
+    assert expanded_level(0.9, 100_000) == pytest.approx(0.9, abs=1e-4)
+
+
+def test_resamples_draw_every_cluster_as_often_on_average():
+    counts_RC = draw_counts(7, 20_000, generator())
+    assert (counts_RC.sum(axis=1) == 7).all()
+    # Each count is Binomial(7, 1/7): variance 6/7.
+    assert counts_RC.mean(axis=0) == pytest.approx(1, abs=5 * math.sqrt(6 / 7 / 20_000))
+    assert counts_RC.var(axis=0) == pytest.approx(6 / 7, abs=0.05)
+
+
+def test_sums_weights_and_repeated_rows_are_the_same_resamples():
+    draw = generator(1)
+    problem_N = draw.integers(0, 12, 60)
+    x, y = draw.normal(size=60), draw.normal(size=60) + problem_N
+    by_sums = bootstrap_sums(
+        pooled_terms(x, y), problem_N, {"r": pearson}, generator(5), **SETTINGS
+    )["r"]
+
+    def repeated(weights_N):
+        rows = np.repeat(np.arange(60), weights_N)
+        return {"r": np.corrcoef(x[rows], y[rows])[0, 1]}
+
+    by_rows = bootstrap_weights(repeated, problem_N, generator(5), **SETTINGS)["r"]
+    assert (by_sums.value, by_sums.low, by_sums.high) == pytest.approx(
+        (by_rows.value, by_rows.low, by_rows.high), abs=1e-12
+    )
+    assert by_sums.low < by_sums.value < by_sums.high
+
+
+def test_neither_the_order_of_states_nor_copies_of_them_change_an_interval():
+    draw = generator(2)
+    values, problems = draw.normal(size=40), draw.integers(0, 8, 40).astype(str)
+    order = np.tile(draw.permutation(40), 3)
+    one, other = (
+        bootstrap_sums(mean_terms(v), p, {"m": mean}, generator(), **SETTINGS)["m"]
+        for v, p in ((values, problems), (values[order], problems[order]))
+    )
+    assert (one.value, one.low, one.high) == pytest.approx((other.value, other.low, other.high))
+
+
+def test_one_problem_has_no_interval():
+    terms = mean_terms(np.array([0.0, 1.0]))
+    found = bootstrap_sums(terms, ["a", "a"], {"mean": mean}, generator(), **SETTINGS)
+    assert found == {"mean": Estimate(0.5, None, None)}
+
+
+def test_a_difference_is_taken_on_the_same_problems():
+    draw = generator(3)
+    problem_N = np.repeat(np.arange(30), 4)
+    hard = draw.normal(size=30)[problem_N]
+    one, other = hard + 0.1 * draw.normal(size=120) + 0.5, hard + 0.1 * draw.normal(size=120)
+    found = bootstrap_difference(
+        mean_terms(one), mean_terms(other), problem_N, {"m": mean}, generator(), **SETTINGS
+    )["m"]
+    alone = bootstrap_sums(mean_terms(one), problem_N, {"m": mean}, generator(), **SETTINGS)["m"]
+    assert found.value == pytest.approx(one.mean() - other.mean())
+    assert 0.4 < found.low < found.high < 0.6
+    assert found.high - found.low < 0.2 * (alone.high - alone.low)
+    terms = mean_terms(one)
+    same = bootstrap_difference(terms, terms, problem_N, {"m": mean}, generator(), **SETTINGS)
+    assert same == {"m": Estimate(0.0, 0.0, 0.0)}
+
+
+def simulated_states(draw, num_problems, num_states=6):
+    """Values of states that are alike within problems, and a predictor that is off by problem."""
+    shape = num_problems, num_states
+    hard_C = draw.beta(1.2, 1.2, num_problems)[:, None]
+    p = np.clip(hard_C + 0.15 * draw.normal(size=shape), 0.005, 0.995)
+    off = 0.1 * draw.normal(size=(num_problems, 1)) + 0.1 * draw.normal(size=shape)
+    predicted = np.clip(0.3 + 0.5 * p + off, 0, 1)
+    return p.ravel(), predicted.ravel(), np.repeat(np.arange(num_problems), num_states)
+
+
+def test_the_interval_covers_within_two_points_of_its_level():
+    draw = generator(7)
+    p, v, _ = simulated_states(draw, 400_000)
+    truth = {"bias": np.mean(v - p), "mse": np.mean((v - p) ** 2)}
+    num_runs, statistics = 1500, {"bias": bias, "mse": corrected_mse}
+    num_covered = dict.fromkeys([*truth, "alone"], 0)
+    for _ in range(num_runs):
+        p, v, problem_N = simulated_states(draw, 60)
+        terms = error_terms(v, draw.binomial(256, p), 256, 0.1)
+        found = bootstrap_sums(terms, problem_N, statistics, draw, num_resamples=400, level=0.95)
+        for name, estimate in found.items():
+            num_covered[name] += estimate.low <= truth[name] <= estimate.high
+        # What an interval that takes states for independent covers.
+        half_width = 1.96 * terms["error"].std(ddof=1) / math.sqrt(len(v))
+        num_covered["alone"] += abs(found["bias"].value - truth["bias"]) <= half_width
+    # A share of 1500 runs has a standard error of 0.56 points.
+    assert num_covered["bias"] / num_runs == pytest.approx(0.95, abs=0.02)
+    assert num_covered["mse"] / num_runs == pytest.approx(0.95, abs=0.02)
+    assert num_covered["alone"] / num_runs < 0.8

@@ -1,0 +1,95 @@
+"""Gradient noise by hand, against numpy's covariance, unbiased and with its bootstrap."""
+
+import math
+
+import numpy as np
+import pytest
+
+from analysis.stats.bootstrap import bootstrap_weights
+from analysis.stats.gradient_noise import GradientNoise, noise_from_gram, noise_from_sums
+
+
+def gram(gradients_ND):
+    return gradients_ND @ gradients_ND.T
+
+
+def test_the_examples_of_the_docstrings():
+    expected = GradientNoise(2, 1, 1, 1, 2)
+    assert noise_from_sums(2, 6, 8) == expected
+    assert noise_from_gram(np.array([[1, 1], [1, 5]]), np.ones(2)) == expected
+
+
+def test_the_trace_is_that_of_numpys_covariance_and_both_ways_agree():
+    gradients_ND = np.random.default_rng(0).normal(size=(9, 4)) + 0.3
+    by_gram = noise_from_gram(gram(gradients_ND), np.ones(9))
+    total_D = gradients_ND.sum(axis=0)
+    by_sums = noise_from_sums(9, (gradients_ND**2).sum(), total_D @ total_D)
+    assert vars(by_gram) == pytest.approx(vars(by_sums))
+    assert by_gram.trace == pytest.approx(np.trace(np.cov(gradients_ND.T)))
+    assert by_gram.trace_of_mean == pytest.approx(by_gram.trace / 9)
+    mean_D = gradients_ND.mean(axis=0)
+    assert by_gram.squared_norm == pytest.approx(mean_D @ mean_D - by_gram.trace_of_mean)
+    assert by_gram.noise_scale * by_gram.signal_to_noise == pytest.approx(9)
+
+
+def test_both_are_unbiased_where_the_plain_norm_is_not():
+    draw = np.random.default_rng(1)
+    scale_D, mean_D = np.array([1, 2, 0.5]), np.array([0.3, 0, -0.4])
+    gradients_RND = mean_D + scale_D * draw.normal(size=(20_000, 6, 3))
+    noises = [noise_from_gram(gram(gradients_ND), np.ones(6)) for gradients_ND in gradients_RND]
+    plain_R = (gradients_RND.mean(axis=1) ** 2).sum(axis=1)
+    for values, expected in (
+        (np.array([noise.trace for noise in noises]), 5.25),
+        (np.array([noise.squared_norm for noise in noises]), 0.25),
+    ):
+        assert values.mean() == pytest.approx(expected, abs=4 * values.std() / math.sqrt(20_000))
+    assert plain_R.mean() > 1  # 0.25 + 5.25/6
+
+
+def test_weights_are_copies_that_are_never_paired_with_themselves():
+    gradients_ND = np.random.default_rng(2).normal(size=(5, 3))
+    weights = np.array([2, 0, 1, 3, 1])
+    pairs = [(i, j, weights[i] * weights[j]) for i in range(5) for j in range(5) if i != j]
+    weight = sum(w for *_, w in pairs)
+    found = noise_from_gram(gram(gradients_ND), weights)
+    distance = sum(w * ((gradients_ND[i] - gradients_ND[j]) ** 2).sum() for i, j, w in pairs)
+    assert found.trace == pytest.approx(distance / 2 / weight)
+    product = sum(w * gradients_ND[i] @ gradients_ND[j] for i, j, w in pairs)
+    assert found.squared_norm == pytest.approx(product / weight)
+
+
+def test_the_bootstrap_lies_about_the_estimate_and_covers_the_truth():
+    draw = np.random.default_rng(3)
+    mean_D = np.full(20, 0.1)  # |E g|² = 0.2, tr Σ = 20: noise of 0.33 in the plain norm of 60
+    num_runs, covered = 150, {"trace": 0, "squared_norm": 0}
+    offsets = []
+    for _ in range(num_runs):
+        gradients = gram(mean_D + draw.normal(size=(60, 20)))
+
+        def statistic(weights_N, gradients=gradients):
+            noise = noise_from_gram(gradients, weights_N)
+            return {"trace": noise.trace, "squared_norm": noise.squared_norm}
+
+        found = bootstrap_weights(statistic, range(60), draw, num_resamples=120, level=0.9)
+        for name, truth in (("trace", 20), ("squared_norm", 0.2)):
+            covered[name] += found[name].low <= truth <= found[name].high
+        middle = (found["squared_norm"].low + found["squared_norm"].high) / 2
+        offsets.append(middle - found["squared_norm"].value)
+    # Self-pairs would move its middle by tr Σ/n = 0.33.
+    assert abs(np.mean(offsets)) < 0.05
+    # A share of 150 runs has a standard error of 2.4 points.
+    assert covered["trace"] / num_runs == pytest.approx(0.9, abs=0.08)
+    assert covered["squared_norm"] / num_runs > 0.85
+
+
+def test_what_cannot_be_known_is_undefined_or_refused():
+    assert math.isnan(noise_from_gram(np.eye(3), np.array([3, 0, 0])).trace)
+    orthogonal = noise_from_gram(np.eye(3), np.ones(3))
+    assert (orthogonal.squared_norm, orthogonal.signal_to_noise) == (0, 0)
+    assert math.isnan(orthogonal.noise_scale)
+    equal = noise_from_gram(np.ones((3, 3)), np.ones(3))
+    assert (equal.trace, equal.noise_scale) == (0, 0)
+    assert math.isnan(equal.signal_to_noise)
+    for refused in (lambda: noise_from_sums(1, 1, 1), lambda: noise_from_gram(np.eye(1), [1])):
+        with pytest.raises(ValueError, match="must be at least 2, got 1"):
+            refused()

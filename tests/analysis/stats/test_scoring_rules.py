@@ -1,0 +1,138 @@
+"""Scores of probabilities and their CORP decomposition."""
+
+import math
+
+import numpy as np
+import pytest
+
+from analysis.stats.bootstrap import bootstrap_weights
+from analysis.stats.scoring_rules import brier, clipped, corp, log_score
+
+SCORES = [brier, log_score]
+
+
+def test_the_examples_of_the_docstrings():
+    assert brier(np.array([0.5, 0.5, 0.75]), np.array([0, 0.3, 0.5])).tolist() == [
+        0.25,
+        0.25,
+        0.3125,
+    ]
+    assert log_score(np.array(0.5), np.array(0.2)) == pytest.approx(math.log(2))
+    assert clipped(np.array([-0.1, 0.5, 1]), 0.05).tolist() == [0.05, 0.5, 0.95]
+    parts = corp(brier, np.array([0.25, 0.75]), np.array([0, 4]), 4, np.ones(2))
+    assert (parts.score, parts.miscalibration) == (1 / 16, 1 / 16)
+    assert (parts.discrimination, parts.uncertainty) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_a_score_is_the_mean_over_the_returns_and_proper(score):
+    returns = np.array([1, 1, 0, 1, 0])
+    by_return = score(np.full(5, 0.3), returns.astype(float))
+    assert score(np.array(0.3), np.array(0.6)) == pytest.approx(by_return.mean())
+    grid = np.linspace(0.01, 0.99, 99)
+    assert grid[np.argmin(score(grid, np.full(99, 0.6)))] == pytest.approx(0.6)
+
+
+def test_logarithms_are_those_of_the_definition_and_infinite_where_refuted():
+    assert log_score(np.array(0.2), np.array(0.75)) == pytest.approx(
+        -0.75 * math.log(0.2) - 0.25 * math.log(0.8)
+    )
+    assert log_score(np.array([0, 1, 0]), np.array([0, 1, 0.5])).tolist() == [0, 0, math.inf]
+
+
+def random_states(seed, num=200):
+    draw = np.random.default_rng(seed)
+    p_N = draw.beta(0.8, 0.8, num)
+    predictions_N = clipped(np.round(p_N + 0.2 * draw.normal(size=num), 1), 0.02)
+    return predictions_N, draw.binomial(32, p_N), draw.integers(0, 4, num)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_parts_add_up_and_none_is_negative(score, seed):
+    predictions_N, counts_N, weights_N = random_states(seed)
+    parts = corp(score, predictions_N, counts_N, 32, weights_N)
+    assert parts.score == pytest.approx(
+        parts.miscalibration - parts.discrimination + parts.uncertainty, abs=1e-12
+    )
+    assert parts.score == pytest.approx(
+        np.average(score(predictions_N, counts_N / 32), weights=weights_N), abs=1e-12
+    )
+    assert parts.miscalibration > 0
+    assert parts.discrimination > 0
+    base_rate = np.average(counts_N / 32, weights=weights_N)
+    entropy = -base_rate * math.log(base_rate) - (1 - base_rate) * math.log(1 - base_rate)
+    expected = base_rate * (1 - base_rate) if score is brier else entropy
+    assert parts.uncertainty == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_a_monotone_change_of_predictions_changes_only_their_calibration(score):
+    predictions_N, counts_N, weights_N = random_states(5)
+    one = corp(score, predictions_N, counts_N, 32, weights_N)
+    other = corp(score, predictions_N**3, counts_N, 32, weights_N)
+    assert other.discrimination == pytest.approx(one.discrimination, abs=1e-12)
+    assert other.miscalibration > one.miscalibration + 0.01
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_constant_predictions_do_not_discriminate(score):
+    _, counts_N, weights_N = random_states(6)
+    parts = corp(score, np.full(200, 0.3), counts_N, 32, weights_N)
+    assert parts.discrimination == pytest.approx(0, abs=1e-12)
+    assert parts.miscalibration == pytest.approx(parts.score - parts.uncertainty, abs=1e-12)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_calibrated_predictions_have_no_miscalibration_but_what_the_fit_makes(score):
+    draw = np.random.default_rng(7)
+    counts_N = draw.integers(1, 32, 50)
+    exact = corp(score, counts_N / 32, counts_N, 32, np.ones(50))
+    assert exact.miscalibration == pytest.approx(0, abs=1e-12)
+    assert exact.discrimination > 0.01
+    found = []
+    for num in (200, 20_000):
+        p_N = draw.uniform(0.1, 0.9, num)
+        # Right on average, though every state differs from its prediction.
+        at_N = np.clip(p_N + draw.uniform(-0.1, 0.1, num), 0, 1)
+        found.append(corp(score, p_N, draw.binomial(32, at_N), 32, np.ones(num)).miscalibration)
+    assert 0 < found[1] < found[0] / 3
+    assert found[1] < 4e-4
+    shifted = corp(score, np.clip(p_N + 0.1, 0, 1), draw.binomial(32, p_N), 32, np.ones(num))
+    assert shifted.miscalibration > 30 * found[1]
+
+
+def test_weights_are_copies_and_returns_count_alike():
+    predictions_N, counts_N, weights_N = random_states(8)
+    rows = np.repeat(np.arange(200), weights_N)
+    one = corp(brier, predictions_N, counts_N, 32, weights_N)
+    other = corp(brier, predictions_N[rows], counts_N[rows], 32, np.ones(len(rows)))
+    assert one.miscalibration == pytest.approx(other.miscalibration, abs=1e-12)
+    # One state of 8 returns is two states of 4 that have the same prediction.
+    whole = corp(brier, np.array([0.2, 0.7]), np.array([3, 3]), np.array([8, 4]), np.ones(2))
+    parts = corp(brier, np.array([0.2, 0.2, 0.7]), np.array([1, 2, 3]), 4, np.ones(3))
+    assert (whole.score, whole.discrimination) == pytest.approx((parts.score, parts.discrimination))
+
+
+def test_a_bootstrap_of_the_decomposition_holds_its_parts():
+    predictions_N, counts_N, _ = random_states(9)
+
+    def parts(weights_N):
+        return vars(corp(brier, predictions_N, counts_N, 32, weights_N))
+
+    found = bootstrap_weights(
+        parts, np.arange(200) // 5, np.random.default_rng(0), num_resamples=200, level=0.95
+    )
+    assert set(found) == {"score", "miscalibration", "discrimination", "uncertainty"}
+    assert all(0 <= of.low < of.high for of in found.values())
+    assert found["discrimination"].low < found["discrimination"].value
+    assert found["discrimination"].value < found["discrimination"].high
+
+
+def test_predictions_that_are_no_probabilities_are_refused():
+    with pytest.raises(ValueError, match=r"predictions_N must be in \[0, 1\]"):
+        corp(brier, np.array([0.5, 1.1]), np.array([1, 2]), 4, np.ones(2))
+    with pytest.raises(ValueError, match="the score must be finite: clip the predictions"):
+        corp(log_score, np.array([0.5, 0.0]), np.array([1, 2]), 4, np.ones(2))
+    with pytest.raises(ValueError, match=r"margin must be in \[0, 0.5\), got 0.5"):
+        clipped(np.array([0.5]), 0.5)

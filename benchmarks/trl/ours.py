@@ -1,0 +1,135 @@
+"""Our side of `benchmarks/trl_grpo.py`: one iteration on command, with the pieces of training.
+
+`python -m benchmarks.trl.ours SPEC.json`. An iteration is what `run_iterations` in
+`vineppo/train.py` does, without its tables: sample and grade, score, update, sync.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.trl.protocol import Channel, Message
+from vineppo.cli import quiet_libraries
+from vineppo.config.load import parse_config
+from vineppo.config.schema import TrainConfig
+from vineppo.distributed import init_distributed
+from vineppo.engine import build_engine
+from vineppo.experience import gather_experience
+from vineppo.models import load_model
+from vineppo.policy import Policy
+from vineppo.progress import Progress
+from vineppo.rollouts import Prompt, Sampler
+from vineppo.scoring import score
+from vineppo.segment import build_segmenter
+from vineppo.tasks.grading import Grader
+from vineppo.token_scores import Reference
+from vineppo.train import build_reference_pass
+from vineppo.trainer import update_policy
+from vineppo.types import Problem
+
+
+def main() -> None:
+    channel = Channel()
+    quiet_libraries()
+    spec = json.loads(Path(sys.argv[1]).read_text())
+    config = parse_config(TrainConfig, spec["config"])
+    prompts_P = [
+        Prompt(Problem(row["id"], row["question"], row["answer"]), tuple(row["token_ids"]))
+        for row in spec["prompts"]
+    ]
+    with open_iterations(config) as iterations:
+        channel.say({"ready": {p: version(p) for p in ("torch", "transformers", "deepspeed")}})
+        size, iteration = config.rollouts.num_prompts, 0
+        while (command := channel.wait()) is not None:
+            iteration += 1
+            iterations.set_stops(command["has_stops"])
+            chosen_P = prompts_P[(iteration - 1) * size : iteration * size]
+            channel.say(iterations.run(chosen_P, iteration))
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """What an iteration is made with."""
+
+    config: TrainConfig
+    sampler: Sampler
+    policy: Policy
+    reference: Reference
+    stop_ids: tuple[int, ...]
+    generation_config: dict[str, Any]
+
+    def set_stops(self, has_stops: bool) -> None:
+        """Whether an id ends a response; vLLM adds those of the model's generation config."""
+        engine: Any = self.sampler.engine
+        engine._stop_ids = list(self.stop_ids) if has_stops else []
+        processor = engine._core.input_processor
+        processor.generation_config_fields = self.generation_config if has_stops else {}
+
+    def run(self, prompts_P: list[Prompt], iteration: int) -> Message:
+        """Seconds by phase and numbers by which the two sides can be compared."""
+        config, engine, policy = self.config, self.sampler.engine, self.policy
+        kl_coef, progress = config.reference.kl_coef, Progress(1, 0, 0.0)
+        progress.restart()
+        reference_pass = build_reference_pass(config, self.reference, policy.device)
+        segmenter = build_segmenter(config.credit.segmenter)
+        experience = gather_experience(
+            self.sampler, prompts_P, config, segmenter, iteration, progress, reference_pass
+        )
+        engine.sleep()
+        progress.enter("logprobs")
+        scored = score(experience, policy, None, self.reference, config, kl_coef)
+        progress.enter("update")
+        metrics = update_policy(
+            policy, scored.sequences, self.reference, config, iteration, kl_coef
+        )
+        progress.enter("sync")
+        engine.wake()
+        engine.load_weights(policy.named_weights())
+        times = progress.take_times()
+        rollouts = experience.rollouts
+        return {
+            "seconds": times["time/total_s"],
+            "phases": {
+                "generation": times["time/rollout_s"] + times["time/grading_s"],
+                "scoring": times["time/logprobs_s"],
+                "update": times["time/update_s"],
+                "sync": times["time/sync_s"],
+            },
+            "tokens": sum(len(rollout.response_ids) for rollout in rollouts),
+            "reward": sum(rollout.reward for rollout in rollouts) / len(rollouts),
+            "gap_mean": scored.metrics["rollout/engine_logprob_gap_mean"],
+            "grad_norm": metrics["policy/grad_norm"],
+        }
+
+
+@contextmanager
+def open_iterations(config: TrainConfig) -> Iterator[Iterations]:
+    """Engine, policy, reference and grader, all with the starting weights."""
+    loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
+    reference = Reference(config.reference, config.model, loaded)
+    with Grader(config.task.grading) as grader:
+        init_distributed()
+        engine: Any = build_engine(config.engine, loaded.engine_model)
+        engine.sleep()
+        policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
+        reference.to(policy.device)
+        engine.wake()
+        engine.load_weights(policy.named_weights())
+        sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
+        yield Iterations(
+            config,
+            sampler,
+            policy,
+            reference,
+            loaded.engine_model.stop_ids,
+            engine._core.input_processor.generation_config_fields,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The three workers of `benchmarks/trl_grpo.py`, and the environment of two of them."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks.trl.protocol import Worker
+from vineppo.errors import UserError
+
+FOLDER = Path(__file__).parent
+TRL_PYTHON = FOLDER.parent.parent / ".venv-trl" / "bin" / "python"
+
+
+def set_up() -> None:
+    """Makes TRL's environment at first use. Raises `UserError` where it cannot be made."""
+    setup = subprocess.run([FOLDER / "setup.sh", sys.executable], check=False)
+    if setup.returncode:
+        raise UserError(f"TRL's environment cannot be made: setup.sh ended with {setup.returncode}")
+
+
+@contextmanager
+def open_workers(spec: Path, cpu_kv_cache_gib: int) -> Iterator[list[Worker]]:
+    """Ready workers, which load one after another: a start is measured by nobody.
+
+    One that cannot start is an error, but for TRL's vLLM: that compiles, and has to go without
+    where there is no compiler.
+    """
+    environment = {
+        "HF_HUB_OFFLINE": "1",  # what is named by its hub name is in the cache by now
+        "TOKENIZERS_PARALLELISM": "false",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_CPU_KVCACHE_SPACE": str(cpu_kv_cache_gib),
+    }
+    trl = [str(TRL_PYTHON), "-m", "benchmarks.trl.run_trl", str(spec)]
+    commands = {
+        "ours": [sys.executable, "-m", "benchmarks.trl.ours", str(spec)],
+        "trl": [*trl, "transformers"],
+        "trl_vllm": [*trl, "vllm"],
+    }
+    with ExitStack() as stack:
+        workers = []
+        for name, command in commands.items():
+            worker = stack.enter_context(Worker(name, command, environment))
+            try:
+                worker.ready()
+            except RuntimeError as error:
+                if name != "trl_vllm":
+                    raise
+                print(f"without trl_vllm: {error}", file=sys.stderr)
+                continue
+            workers.append(worker)
+        yield workers

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vineppo.batching import (
@@ -42,6 +42,7 @@ def test_ranks_share_docstring_example():
 @given(
     st.lists(st.integers(1, 2000), min_size=1, max_size=80), st.integers(1, 64), st.integers(1, 4)
 )
+@example([1, 1, 198, 260, 325, 325, 325, 360, 496, 1163, 1277], 3, 1)  # exactly the limit
 def test_padding_stays_below_its_limit(lengths, size, num_ranks):
     """Whatever the lengths; over several ranks, the longest of each row of ranks counts."""
     longest = sorted(lengths, reverse=True)[::num_ranks]

@@ -56,7 +56,8 @@ def padding_frac(lengths: Sequence[int], micro_batches: Sequence[Sequence[int]])
     Lengths [3, 9, 4, 8] in micro-batches [[1, 3], [2], [0]]: 1/25.
     """
     padded = sum(len(batch) * max(lengths[i] for i in batch) for batch in micro_batches if batch)
-    return 1.0 - sum(lengths[i] for batch in micro_batches for i in batch) / max(padded, 1)
+    total = sum(lengths[i] for batch in micro_batches for i in batch)
+    return (padded - total) / max(padded, 1)
 
 
 def _cut(descending: Sequence[int], size: int) -> list[tuple[int, int]]:
@@ -74,7 +75,7 @@ def _cut(descending: Sequence[int], size: int) -> list[tuple[int, int]]:
                 start = i
         cuts.append((start, len(descending)))
         padded = sum((b - a) * descending[a] for a, b in cuts)
-        if padded - total <= MAX_PADDING * padded:
+        if (padded - total) / max(padded, 1) <= MAX_PADDING:
             break
     return cuts
 

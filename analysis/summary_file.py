@@ -1,0 +1,51 @@
+"""summary.json: what an analysis found, in a few numbers, for a reader or a script."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from analysis.stats.estimate import Estimate
+from vineppo.errors import UserError
+from vineppo.run_dir.atomic import write_atomic
+from vineppo.run_dir.metrics_log import strict_json
+
+FILE_NAME = "summary.json"
+
+
+def write_summary(out: Path, name: str, content: dict[str, Any]) -> Path:
+    """Puts `content` under the analysis's name; what other analyses wrote to the file stays.
+
+    An `Estimate` becomes {"value", "low", "high"}; a number that is not finite becomes null.
+    """
+    path = out / FILE_NAME
+    summary: dict[str, Any] = {}
+    if path.exists():
+        try:
+            summary = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise UserError(f"{path} is no JSON file: {error}") from None
+    summary[name] = _plain(content)
+    write_atomic(path, strict_json(summary, indent=2))
+    return path
+
+
+def estimate_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
+    """Three cells of a table: `name`, `name_low`, `name_high`; None where undefined."""
+    columns = {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    return {key: finite(number) for key, number in columns.items()}
+
+
+def finite(number: float | None) -> float | None:
+    """None for NaN and the infinities, which a table does not hold."""
+    return None if number is None or not math.isfinite(number) else float(number)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Estimate):
+        return {"value": value.value, "low": value.low, "high": value.high}
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value

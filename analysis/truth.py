@@ -1,0 +1,146 @@
+"""Ground-truth tables: counts of returns of fresh continuations from states of a run's rollouts.
+
+`ground-truth` writes one a checkpoint, `OUT/ground_truth/<run>/iter_000010.parquet`, and what it
+was made with beside it, `iter_000010.json`. Reading needs no torch.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from vineppo.errors import UserError
+from vineppo.run_dir.tables import read_parquet, write_parquet
+
+FOLDER = "ground_truth"
+ANALYSIS = "ground-truth"
+# One row per state.
+TRUTH_SCHEMA = pa.schema(
+    {
+        "checkpoint": pa.int32(),
+        "rollout_iteration": pa.int32(),
+        "problem_id": pa.string(),
+        "rollout_index": pa.int32(),
+        "step_index": pa.int32(),
+        "num_steps": pa.int32(),
+        "prefix_length": pa.int32(),
+        "response_length": pa.int32(),
+        "reward": pa.float32(),
+        "num_samples": pa.int32(),
+        "num_correct": pa.int32(),
+        "num_truncated": pa.int32(),
+        "num_tokens": pa.int64(),
+        "draws_D": pa.list_(pa.int8()),
+    }
+)
+
+
+@dataclass(frozen=True)
+class TruthState:
+    """A state before step `step_index` of a rollout, and the returns of fresh continuations of it.
+
+    `checkpoint` is the iteration of the policy that continued it (0: the starting policy) and
+    `rollout_iteration` that of the rollout, whose policy is checkpoint rollout_iteration − 1.
+    `reward` is the rollout's own. `num_correct` of `num_samples` returns were 1, the rest 0; these
+    took `num_tokens` and `num_truncated` of them met the token budget. `draws_D` are the returns of
+    further continuations, independent of those counted: what predictions are made of.
+    """
+
+    checkpoint: int
+    rollout_iteration: int
+    problem_id: str
+    rollout_index: int
+    step_index: int
+    num_steps: int
+    prefix_length: int
+    response_length: int
+    reward: float
+    num_samples: int
+    num_correct: int
+    num_truncated: int
+    num_tokens: int
+    draws_D: tuple[int, ...]
+
+    @property
+    def is_query(self) -> bool:
+        """Whether it is the prompt alone, which is no step boundary and is kept apart."""
+        return self.prefix_length == 0
+
+    @property
+    def is_own_policy(self) -> bool:
+        """Whether the policy that continued it is the one that had sampled its rollout."""
+        return self.rollout_iteration == self.checkpoint + 1
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What names a state in the tables `rollouts/` and `values/` of its iteration."""
+        return self.problem_id, self.rollout_index, self.step_index
+
+    @property
+    def value(self) -> float:
+        """p̂ = c/m."""
+        return self.num_correct / self.num_samples
+
+
+def truth_path(out: Path, run_path: Path, checkpoint: int) -> Path:
+    """Where the table of a run's checkpoint is, or goes, under the folder `out`."""
+    return out / FOLDER / run_path.resolve().name / f"iter_{checkpoint:06d}.parquet"
+
+
+def check_names(paths: Sequence[Path]) -> None:
+    """Refuses run directories of one name, whose tables would be one (`UserError`)."""
+    seen: dict[str, Path] = {}
+    for path in paths:
+        other = seen.setdefault(path.resolve().name, path)
+        if other is not path:
+            raise UserError(f"{other} and {path} have one name; their tables would be one")
+
+
+def write_truth(path: Path, states: Sequence[TruthState]) -> None:
+    write_parquet(path, [dataclasses.asdict(state) for state in states], TRUTH_SCHEMA)
+
+
+def read_truth(path: Path) -> list[TruthState]:
+    """The states of a table. Raises `UserError` naming the file, and the row where there is one."""
+    rows = read_parquet(path)
+    if not rows:
+        raise UserError(f"{path} holds no state")
+    missing = set(TRUTH_SCHEMA.names) - rows[0].keys()
+    if missing:
+        raise UserError(f"{path} has no column {', '.join(sorted(missing))}")
+    states = []
+    for number, row in enumerate(rows, start=1):
+        if any(row[name] is None for name in TRUTH_SCHEMA.names):
+            raise UserError(f"{path}, row {number} has an empty cell")
+        if not 0 <= row["num_correct"] <= row["num_samples"] or row["num_samples"] < 2:
+            raise UserError(f"{path}, row {number}: num_correct must be in 0..num_samples, from 2")
+        fields = {name: row[name] for name in TRUTH_SCHEMA.names}
+        states.append(TruthState(**fields | {"draws_D": tuple(row["draws_D"])}))
+    return states
+
+
+def find_truth(run_path: Path, folders: Sequence[Path]) -> dict[int, Path]:
+    """The tables of a run by checkpoint, ascending, from the first folder that holds some.
+
+    After `folders` the run's own `analysis/ground-truth/` is looked at. Raises `UserError` with the
+    command that makes them where there are none.
+    """
+    for folder in (*folders, run_path / "analysis" / ANALYSIS):
+        found = truth_path(folder, run_path, 0).parent.glob("iter_*.parquet")
+        tables = {int(path.stem.removeprefix("iter_")): path for path in found}
+        if tables:
+            return dict(sorted(tables.items()))
+    raise UserError(
+        f"{run_path} has no ground truth; make it with: python -m analysis ground-truth {run_path}"
+    )
+
+
+def counts(states: Sequence[TruthState]) -> tuple[np.ndarray, np.ndarray]:
+    """num_correct_N and num_samples_N."""
+    return (
+        np.array([state.num_correct for state in states]),
+        np.array([state.num_samples for state in states]),
+    )

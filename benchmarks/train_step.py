@@ -4,6 +4,8 @@ Ours is `update_policy`, all of it: collation, the clipped surrogate with its KL
 DeepSpeed, clipping, AdamW. The bare loop has the same model in the same precision, the very
 micro-batches already made, cross-entropy of the response's tokens (nothing else passes the
 vocabulary projection), and no optimizer. Both see random tokens: speed does not depend on them.
+An update has the 64 sequences of the published settings whatever the machine, as the optimizer's
+step costs the same for any number of them.
 """
 
 import math
@@ -23,12 +25,12 @@ from benchmarks.workload import workload_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.models import LoadedModel, load_model
-from vineppo.policy import Policy
+from vineppo.policy import Policy, checkpoint_activations
 from vineppo.token_scores import hidden_before_tokens
 from vineppo.trainer import minibatches, update_policy
 from vineppo.types import TrainBatch, TrainSequence
 
-NUM_UPDATES = 2
+BATCH_SIZE, QUICK_BATCH_SIZE = 64, 8
 MATMUL_SIZE = 2048
 
 
@@ -36,16 +38,19 @@ def main() -> None:
     options = parse_options("train_step", __doc__.splitlines()[0])
     with TemporaryDirectory(prefix="benchmark-") as directory:
         config = workload_config(options, Path(directory))
-    num_updates = 1 if options.is_quick else NUM_UPDATES
-    config = replace(
-        config, optimization=replace(config.optimization, num_epochs=1, max_mean_ratio=None)
+    batch_size = QUICK_BATCH_SIZE if options.is_quick else BATCH_SIZE
+    optimization = replace(
+        config.optimization, num_epochs=1, batch_size=batch_size, max_mean_ratio=None
     )
+    config = replace(config, optimization=optimization)
     init_distributed()
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
-    sequences = random_sequences(config, loaded, num_updates * config.optimization.batch_size)
+    sequences = random_sequences(config, loaded, batch_size)
     bare = load_model(config.model.path, config.model.dtype, config.model.attention).model
     policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
     bare.to(policy.device).train()
+    if config.model.gradient_checkpointing:
+        checkpoint_activations(bare)
     batches = [
         part.micro_batches
         for part in minibatches(
@@ -77,6 +82,8 @@ def main() -> None:
         {"update / bare forward-backward, tokens/s": ratio(seconds["bare"], seconds["ours"])},
         {
             "dtype": config.model.dtype,
+            "gradient checkpointing": config.model.gradient_checkpointing,
+            "ZeRO stage": config.optimization.zero_stage,
             "parameters": num_parameters,
             "sequences an update": config.optimization.batch_size,
             "tokens a run": num_tokens,

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 from vineppo.engine import Completion
 from vineppo.errors import UserError
@@ -32,7 +33,7 @@ class StateRequest:
     prefix_ids: tuple[int, ...]
     num_samples: int
     stream: tuple[int | str, ...]
-    tag: object = None
+    tag: Any = None
 
 
 @dataclass(frozen=True)

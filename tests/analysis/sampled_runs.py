@@ -1,0 +1,46 @@
+"""Run directories with rollouts that needed no training: worked solutions of the demo's task."""
+
+from pathlib import Path
+
+from vineppo.config.load import load_config, to_dict
+from vineppo.config.schema import TrainConfig
+from vineppo.models import load_tokenizer, resolve_model_path
+from vineppo.run_dir import RunDir
+from vineppo.run_dir.rows import rollout_rows, value_rows
+from vineppo.segment import build_segmenter
+from vineppo.segment.token_texts import token_texts
+from vineppo.tasks import load_task
+from vineppo.tasks.prompts import encode_prompt
+from vineppo.types import Rollout
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+NUM_ROLLOUTS = 2  # of a problem: both of them its demonstration
+
+
+def write_solved_run(path, num_problems=6, iterations=(1,), settings=()):
+    """A run of the demo with demonstrations as rollouts, some of which have a slip and are wrong.
+
+    Its only policy is the starting one, which learned from such.
+    """
+    assignments = ["task.num_train_problems=20", "task.num_test_problems=8", *settings]
+    config = load_config(TrainConfig, str(CONFIGS / "demo_vineppo.jsonnet"), assignments)
+    run_dir = RunDir.open(path, to_dict(config))
+    tokenizer = load_tokenizer(resolve_model_path(config.model.path), "model.path")
+    segmenter = build_segmenter(config.credit.segmenter)
+    rollouts, spans = [], []
+    for problem in load_task(config.task).train_P[:num_problems]:
+        text = problem.solution
+        ids = (*tokenizer(text, add_special_tokens=False).input_ids, tokenizer.eos_token_id)
+        prompt_ids = encode_prompt(config.task.prompt, tokenizer, problem.question)
+        reward = float(text.endswith(f"####{problem.answer}"))
+        for index in range(NUM_ROLLOUTS):
+            rollouts.append(
+                Rollout(problem, index, prompt_ids, ids, (-0.1,) * len(ids), "stop", text, reward)
+            )
+            spans.append(segmenter(token_texts(tokenizer, ids)))
+    advantages = [(0.0,) * len(of) for of in spans]
+    for iteration in iterations:
+        run_dir.write_rollouts(iteration, rollout_rows(rollouts, spans, advantages))
+        run_dir.write_values(iteration, value_rows(rollouts, spans, None, None))
+        run_dir.append_metrics({"iteration": iteration})
+    return path

@@ -1,0 +1,232 @@
+"""Ground truth: which states, what counts, by a real engine, killed half-way, and bad input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+from sampled_runs import NUM_ROLLOUTS, write_solved_run
+
+from analysis.__main__ import main
+from analysis.sampling.journal import Journal
+from analysis.sampling.policies import choose, shared_config
+from analysis.sampling.states import query_states, read_rollouts, sample_boundaries
+from analysis.truth import TruthState, find_truth, read_truth, truth_path, write_truth
+from vineppo.errors import UserError
+from vineppo.run_dir import RunDir
+
+TIMEOUT_S = 240
+OPTIONS = ["--num-states=8", "--num-samples=24", "--num-draws=3"]
+
+
+@pytest.fixture(scope="module")
+def run_path(tmp_path_factory):
+    return write_solved_run(tmp_path_factory.mktemp("solved") / "run")
+
+
+def make_state(**changes):
+    state = TruthState(
+        checkpoint=3, rollout_iteration=4, problem_id="p", rollout_index=0, step_index=1,
+        num_steps=3, prefix_length=5, response_length=12, reward=1.0, num_samples=4,
+        num_correct=3, num_truncated=0, num_tokens=40, draws_D=(1, 0, 1),
+    )  # fmt: skip
+    return TruthState(**{**vars(state), **changes})
+
+
+def command(run_path, out):
+    return [sys.executable, "-m", "analysis", "ground-truth", str(run_path), f"--out={out}"]
+
+
+def finish(run_path, out, options):
+    done = subprocess.run(
+        [*command(run_path, out), *options], capture_output=True, text=True, timeout=TIMEOUT_S,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sampled(run_path, tmp_path_factory):
+    """The table of a run that was killed once and gone on with, and its journal at the kill."""
+    out = tmp_path_factory.mktemp("truth")
+    target = truth_path(out, run_path, 0)
+    journal = target.with_suffix(".partial.jsonl")
+    process = subprocess.Popen([*command(run_path, out), *OPTIONS], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + TIMEOUT_S
+    while not journal.exists() or journal.read_bytes().count(b"\n") < 4:
+        assert process.poll() is None, "it must be killed before it ends"
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    with journal.open("ab") as file:
+        file.write(b'{"state": 1, "ki')
+    lines = [json.loads(line) for line in journal.read_bytes().split(b"\n")[1:-1]]
+    finish(run_path, out, OPTIONS)
+    assert not journal.exists()
+    return out, target, lines
+
+
+def test_a_kill_loses_nothing(sampled):
+    out, target, lines = sampled
+    states = read_truth(target)
+    counted = [line for line in lines if line["kind"] == "truth"]
+    assert counted
+    for line in counted:
+        assert states[line["state"]].num_correct == line["num_correct"]
+        assert states[line["state"]].num_tokens == line["num_tokens"]
+    about = json.loads(target.with_suffix(".json").read_text())
+    assert about["num_samples"] == 24
+    assert about["tokens_per_s"] > 0
+    summary = json.loads((out / "summary.json").read_text())["ground-truth"]
+    assert summary["run/iter_000000"]["num_states"] == 8
+    for name in ("ground_truth.png", "ground_truth.svg"):
+        assert (out / name).stat().st_size > 1000
+
+
+def test_values_near_the_end_are_nearly_the_rewards(sampled):
+    _, target, _ = sampled
+    states = read_truth(target)
+    queries = [state for state in states if state.is_query]
+    inner = [state for state in states if not state.is_query]
+    assert len(inner) == 8
+    assert {state.problem_id for state in queries} == {state.problem_id for state in inner}
+    assert all(state.is_own_policy for state in states)
+    assert all(0 < state.prefix_length < state.response_length for state in inner)
+    assert all(len(state.draws_D) == 3 and set(state.draws_D) <= {0, 1} for state in states)
+    # After the last step but one only the last can go wrong.
+    last = [state for state in inner if state.step_index == state.num_steps - 1]
+    assert {state.reward for state in last} == {0.0, 1.0}
+    assert all(abs(state.value - state.reward) < 0.3 for state in last)
+    assert 0.2 < sum(state.value for state in queries) / len(queries) < 0.8
+    # A continuation has at least the end-of-sequence token.
+    assert all(state.num_tokens >= state.num_samples for state in states)
+
+
+def test_what_is_there_is_kept_and_other_settings_are_refused(run_path, sampled, capsys):
+    """Neither starts an engine."""
+    out, target, _ = sampled
+    before = target.stat().st_mtime_ns
+    assert main(["ground-truth", str(run_path), f"--out={out}", *OPTIONS]) == 0
+    assert str(target) in capsys.readouterr().out
+    other = [*OPTIONS, "--num-samples=64"]
+    assert main(["ground-truth", str(run_path), f"--out={out}", *other]) == 2
+    assert "was made with num_samples 24, now it is 64" in capsys.readouterr().err
+    assert target.stat().st_mtime_ns == before
+
+
+def test_boundaries_are_distinct_seeded_and_within(run_path):
+    rows = read_rollouts(run_path, 1)
+    everything = sample_boundaries(rows, 10**6, 0, 1)
+    # Both rollouts of a problem are its solution: each state is there once.
+    num_boundaries = sum(len(row["step_starts"]) - 1 for row in rows) // NUM_ROLLOUTS
+    assert len(everything) == len({state.key for state in everything}) == num_boundaries
+    assert min(state.step_index for state in everything) == 1
+    some = sample_boundaries(rows, 5, 0, 1)
+    assert [s.key for s in some] == [s.key for s in sample_boundaries(rows, 5, 0, 1)]
+    assert {s.key for s in some} != {s.key for s in sample_boundaries(rows, 5, 1, 1)}
+    assert {s.key for s in some} < {s.key for s in everything}
+    queries = query_states(some)
+    assert [s.row["problem_id"] for s in queries] == list(
+        dict.fromkeys(s.row["problem_id"] for s in some)
+    )
+    assert all(s.prefix_ids == () for s in queries)
+
+
+def test_checkpoints_are_chosen():
+    available = list(range(10))
+    assert choose(available, "all", "run") == available
+    assert choose(available, "last", "run") == [9]
+    assert choose(available, "spaced:4", "run") == [0, 3, 6, 9]
+    assert choose(available, "spaced:1", "run") == [0]
+    assert choose([0, 4], "spaced:9", "run") == [0, 4]
+    assert choose(available, "7,2", "run") == [2, 7]
+    for wanted, message in (
+        ("some", "must be all, last, spaced:N or numbers"),
+        ("spaced:0", "must be all, last, spaced:N or numbers"),
+        ("11", "has no policy of iteration 11"),
+    ):
+        with pytest.raises(UserError, match=message):
+            choose(available, wanted, "run")
+
+
+def test_a_table_comes_back(tmp_path):
+    states = [make_state(), make_state(step_index=0, prefix_length=0, draws_D=())]
+    path = truth_path(tmp_path, tmp_path / "runs/a", 3)
+    write_truth(path, states)
+    assert read_truth(path) == states
+    assert find_truth(tmp_path / "runs/a", [tmp_path / "none", tmp_path]) == {3: path}
+    assert [state.is_query for state in states] == [False, True]
+    assert [make_state(rollout_iteration=i).is_own_policy for i in (3, 4)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_correct": 5}, "row 1: num_correct must be in 0..num_samples"),
+        ({"num_correct": None}, "row 1 has an empty cell"),
+    ],
+)
+def test_a_wrong_table_is_named(tmp_path, change, message):
+    path = tmp_path / "iter_000003.parquet"
+    write_truth(path, [make_state(**change)])
+    with pytest.raises(UserError, match=message):
+        read_truth(path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(UserError, match="is no complete parquet file"):
+        read_truth(path)
+
+
+def test_a_column_may_not_be_missing(tmp_path):
+    path = tmp_path / "iter_000003.parquet"
+    write_truth(path, [make_state()])
+    pq.write_table(pq.read_table(path).drop_columns(["num_correct"]), path)
+    with pytest.raises(UserError, match="has no column num_correct"):
+        read_truth(path)
+
+
+def test_a_journal_of_other_settings_or_damage_is_refused(tmp_path):
+    path = tmp_path / "a.jsonl"
+    Journal(path, {"seed": 1}).append({"state": 0})
+    assert Journal(path, {"seed": 1}).lines == [{"state": 0}]
+    with pytest.raises(UserError, match="was made with seed 1, now it is 2"):
+        Journal(path, {"seed": 2})
+    path.write_bytes(b'{"seed": 1}\n{"sta\n{"state": 1}\n')
+    with pytest.raises(UserError, match="is damaged"):
+        Journal(path, {"seed": 1})
+
+
+def test_runs_that_cannot_be_sampled_together_are_refused(run_path, tmp_path):
+    other = write_solved_run(tmp_path / "other", 1, (1,), ["sampling.temperature=0.5"])
+    with pytest.raises(UserError, match="differ in sampling"):
+        shared_config([run_path, other])
+    assert shared_config([run_path]).name == "demo_vineppo"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere is no directory"),
+        (["{empty}"], "holds no run"),
+        (["{run}", "--num-samples=1"], "--num-samples 2"),
+    ],
+)
+def test_bad_input_is_one_line(run_path, tmp_path, capsys, arguments, message):
+    names = {"run": run_path, "empty": tmp_path}
+    assert main(["ground-truth", *(text.format(**names) for text in arguments)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_half_written_rollouts_are_named(tmp_path):
+    path = write_solved_run(tmp_path / "run", 1)
+    table = RunDir(path).path / "rollouts/iter_000001.parquet"
+    table.write_bytes(table.read_bytes()[:50])
+    with pytest.raises(UserError, match="is no complete parquet file"):
+        read_rollouts(path, 1)

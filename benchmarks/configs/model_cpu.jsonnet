@@ -4,8 +4,8 @@ local hardware = import '../../configs/lib/hardware.libsonnet';
 local model = import 'model.jsonnet';
 
 model + hardware.on_cpu + {
-  // These fit into memory without recomputing activations, and one process shards nothing.
+  // These fit into memory without recomputing activations.
   model+: { gradient_checkpointing: false },
   rollouts: { num_prompts: 4, num_samples: 2 },
-  optimization+: { batch_size: 8, micro_batch_size: 4, zero_stage: 0 },
+  optimization+: { batch_size: 8, micro_batch_size: 4 },
 }

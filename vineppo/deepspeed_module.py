@@ -54,6 +54,7 @@ class DeepSpeedModule:
             betas=(optimization.adam_beta1, optimization.adam_beta2),
             eps=optimization.adam_eps,
             weight_decay=optimization.weight_decay,
+            fused=True,  # one pass over the states, where the default makes about ten on a CPU
         )
         self._grad_norm: float | None = None
         if self._is_plain:

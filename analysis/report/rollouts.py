@@ -1,0 +1,172 @@
+"""What the rollout viewer shows of the runs, as plain data for the page's script.
+
+    {"runs": [{"name", "path", "tables": [
+        {"iteration", "scale", "low", "high", "num_problems", "problems": [
+            {"id", "prompt", "answer", "rewards", "responses": [
+                {"index", "reward", "is_cut", "text", "steps": [
+                    {"text", "advantage", "returns", "critic", "truth"}]}]}]}]}]}
+
+`scale` is the largest advantage in sight; values lie between `low` and `high`. `rewards` are those
+of all responses to the problem, also where fewer are shown. Where no tokenizer tells the steps of a
+response apart, its `text` is whole, and null elsewhere. A step has only what is known of it;
+`returns`, `critic` and `truth` are those of the state before it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from analysis.reading import Run
+from analysis.report.answers import Answers, answers_of_runs
+from analysis.report.run_files import chosen_iterations, find_tokenizer, values_by_state
+from analysis.report.truths import Prefix, truth_entry, truths_of_iteration
+from analysis.truth import TruthState
+from vineppo.run_dir import RunDir
+
+DIGITS = 4
+
+Row = dict[str, Any]
+Data = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of the tables the page carries: `iterations` is ends, all, last or N,N…."""
+
+    iterations: str
+    num_problems: int
+    num_responses: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is known of the rollouts of one iteration, beside their table."""
+
+    values: dict[tuple[str, int, int], Row]
+    truths: dict[Prefix, TruthState]
+    backend: Tokenizer | None
+    answers: Answers
+
+
+def viewer_data(
+    runs: Sequence[Run],
+    names: Sequence[str],
+    extent: Extent,
+    truths: Sequence[dict[int, Path]],
+) -> Data:
+    """`truths` are each run's ground-truth tables by checkpoint (`truths.truth_tables`)."""
+    answers = answers_of_runs([run.config for run in runs])
+    return {
+        "runs": [
+            {"name": name, "path": str(run.path), "tables": _tables(run, extent, of_run, right)}
+            for run, name, of_run, right in zip(runs, names, truths, answers, strict=True)
+        ]
+    }
+
+
+def _tables(run: Run, extent: Extent, truths: dict[int, Path], answers: Answers) -> list[Data]:
+    run_dir = RunDir(run.path)
+    saved = run_dir.iterations("rollouts")
+    if not saved:
+        return []
+    backend = find_tokenizer(run)
+    tables = []
+    for iteration in chosen_iterations(saved, extent.iterations, run.path):
+        rows = run_dir.read_rollouts(iteration)
+        source = Source(
+            values=values_by_state(run_dir, iteration),
+            truths=truths_of_iteration(truths, iteration, rows),
+            backend=backend,
+            answers=answers,
+        )
+        tables.append(_table(iteration, rows, source, extent))
+    return tables
+
+
+def _table(iteration: int, rows: Sequence[Row], source: Source, extent: Extent) -> Data:
+    """Problems with ground truth come first, otherwise the order is that of the table."""
+    by_problem: dict[str, list[Row]] = {}
+    for row in rows:
+        by_problem.setdefault(row["problem_id"], []).append(row)
+    with_truth = {problem_id for problem_id, _ in source.truths}
+    ids = sorted(by_problem, key=lambda problem_id: problem_id not in with_truth)
+    problems = [
+        _problem(by_problem[problem_id], source, extent.num_responses)
+        for problem_id in ids[: extent.num_problems]
+    ]
+    shown = [response for problem in problems for response in problem["responses"]]
+    rewards = [row["reward"] for row in rows]
+    return {
+        "iteration": iteration,
+        "scale": max(
+            (abs(step["advantage"] or 0.0) for one in shown for step in one["steps"]), default=0.0
+        ),
+        "low": min([0.0, *rewards]),
+        "high": max([1.0, *rewards]),
+        "num_problems": len(by_problem),
+        "problems": problems,
+    }
+
+
+def _problem(rows: Sequence[Row], source: Source, num_responses: int) -> Data:
+    problem_id, prompt = rows[0]["problem_id"], None
+    if source.backend is not None:
+        prompt = source.backend.decode(rows[0]["prompt_ids"], skip_special_tokens=False)
+    question, answer = source.answers.get(problem_id, ("", ""))
+    # The files of a task may have changed since; the question tells whether it is the same problem.
+    is_same = bool(question) and prompt is not None and question in prompt
+    return {
+        "id": problem_id,
+        "prompt": prompt,
+        "answer": answer if is_same else None,
+        "rewards": [row["reward"] for row in rows],
+        "responses": [_response(row, source) for row in rows[:num_responses]],
+    }
+
+
+def _response(row: Row, source: Source) -> Data:
+    from vineppo.segment.token_texts import backend_token_texts  # its package imports torch
+
+    edges = [*row["step_starts"], len(row["response_ids"])]
+    texts: list[str | None] = [None] * len(row["step_starts"])
+    if source.backend is not None:
+        pieces = backend_token_texts(source.backend, row["response_ids"])
+        texts = ["".join(pieces[start:end]) for start, end in pairwise(edges)]
+    return {
+        "index": row["rollout_index"],
+        "reward": row["reward"],
+        "is_cut": row["finish_reason"] == "length",
+        "text": row["text"] if source.backend is None else None,
+        "steps": [
+            _step(row, step, text, advantage, source)
+            for step, (text, advantage) in enumerate(zip(texts, row["advantages_S"], strict=True))
+        ],
+    }
+
+
+def _step(row: Row, step: int, text: str | None, advantage: float, source: Source) -> Data:
+    known: Data = {"advantage": _rounded(advantage)}
+    if text is not None:
+        known["text"] = text
+    problem_id = row["problem_id"]
+    value = source.values.get((problem_id, row["rollout_index"], step))
+    if value is not None and value["returns_K"]:
+        known["returns"] = [_rounded(one) for one in value["returns_K"]]
+    if value is not None and value["critic_value"] is not None:
+        known["critic"] = _rounded(value["critic_value"])
+    truth = source.truths.get((problem_id, tuple(row["response_ids"][: row["step_starts"][step]])))
+    if truth is not None:
+        known["truth"] = truth_entry(truth)
+    return known
+
+
+def _rounded(number: float) -> float | None:
+    """Short to write; None for what is not finite, of a critic that has diverged, say."""
+    if not math.isfinite(number):
+        return None
+    return int(number) if number.is_integer() else round(number, DIGITS)

@@ -1,0 +1,79 @@
+"""The ground truth of the states that the viewer shows, found in `ground-truth`'s tables."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from analysis.stats.binomial import jeffreys_interval
+from analysis.truth import TruthState, find_truth, read_truth
+from vineppo.errors import UserError
+
+LEVEL = 0.95
+# A state: the problem, and the tokens of a response up to a step.
+Prefix = tuple[str, tuple[int, ...]]
+
+
+def truth_tables(
+    run_paths: Sequence[Path], given: Sequence[Path], out: Path
+) -> list[dict[int, Path]]:
+    """Each run's tables by checkpoint, from the folders `given`, `out` or its own directory.
+
+    A run without any gives {}. Raises `UserError` for a folder that is missing, and where folders
+    were given that hold none of any run.
+    """
+    for folder in given:
+        if not folder.is_dir():
+            raise UserError(f"--truth {folder} is no directory")
+    found: list[dict[int, Path]] = []
+    for path in run_paths:
+        try:
+            found.append(find_truth(path, [*given, out]))
+        except UserError:
+            found.append({})
+    if given and not any(found):
+        find_truth(run_paths[0], given)  # says how to make them
+    return found
+
+
+def truths_of_iteration(
+    tables: dict[int, Path], iteration: int, rows: Sequence[dict[str, Any]]
+) -> dict[Prefix, TruthState]:
+    """The truth of states of the iteration's rollouts `rows`, by prefix.
+
+    A prefix that several rollouts of a problem share is one state. Where two policies continued a
+    state, the one that had sampled the rollouts counts: checkpoint `iteration` − 1. Raises
+    `UserError` naming the table for a damaged one and for states that the rollouts do not have.
+    """
+    row_of = {(row["problem_id"], row["rollout_index"]): row for row in rows}
+    truths: dict[Prefix, TruthState] = {}
+    for checkpoint in (iteration - 1, iteration):
+        if checkpoint not in tables:
+            continue
+        for state in read_truth(tables[checkpoint]):
+            if state.rollout_iteration == iteration:
+                row = row_of.get((state.problem_id, state.rollout_index))
+                truths.setdefault(_prefix(state, row, tables[checkpoint]), state)
+    return truths
+
+
+def truth_entry(state: TruthState) -> dict[str, Any]:
+    """What the viewer shows of a state's truth: 64 of 256 returns are 0.250 (0.200–0.306)."""
+    low, high = jeffreys_interval(state.num_correct, state.num_samples, LEVEL)
+    return {
+        "correct": state.num_correct,
+        "samples": state.num_samples,
+        "low": round(float(low), 4),
+        "high": round(float(high), 4),
+        "policy": state.checkpoint,
+    }
+
+
+def _prefix(state: TruthState, row: dict[str, Any] | None, table: Path) -> Prefix:
+    starts = [] if row is None else row["step_starts"]
+    is_there = state.step_index < len(starts)
+    if row is None or not is_there or starts[state.step_index] != state.prefix_length:
+        raise UserError(
+            f"{table} is of another run: its state {state.key} is none of the rollouts of "
+            f"iteration {state.rollout_iteration}"
+        )
+    return state.problem_id, tuple(row["response_ids"][: state.prefix_length])

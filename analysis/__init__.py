@@ -8,17 +8,41 @@ paths; its `add_options(parser)`, where it has one, names the options. A line he
 
 # name on the command line: (module, what it draws)
 ANALYSES = {
+    "action-ranking": (
+        "analysis.action_ranking",
+        "alternative next steps, ranked by critic and continuations against the truth, sampled",
+    ),
+    "advantages": (
+        "analysis.advantages",
+        "how steps' advantages are spread, the share near zero, and the critical steps",
+    ),
+    "gradient-variance": (
+        "analysis.gradient_variance",
+        "the noise of each estimator's policy gradient on the same rollouts, and what it costs",
+    ),
     "ground-truth": (
         "analysis.ground_truth",
         "the values of sampled states by 256 fresh continuations each, with the engine",
     ),
+    "kl-efficiency": (
+        "analysis.kl_efficiency",
+        "pass@1 against the exact KL to the starting policy along training, by method",
+    ),
     "learning-curves": (
         "analysis.learning_curves",
-        "pass@1 by iteration, time and tokens, the seeds of a method as one curve; a summary",
+        "pass@1 by iteration, gradient step, time and tokens over seeds; cost of a target; phases",
     ),
     "report": (
         "analysis.report",
-        "one HTML page: curves, costs, the runs, and their last rollouts step by step",
+        "one HTML page: results, curves, costs, other analyses, and the rollouts step by step",
+    ),
+    "temperature": (
+        "analysis.temperature",
+        "final and best pass@1 by the temperatures of training and evaluation, per algorithm",
+    ),
+    "value-accuracy": (
+        "analysis.value_accuracy",
+        "critic, Monte-Carlo and group values against the ground truth: errors, calibration",
     ),
     "value-diagnostics": (
         "analysis.value_diagnostics",

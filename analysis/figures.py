@@ -1,7 +1,7 @@
 """The look of every figure: colour-blind-safe, small, readable in print."""
 
-import base64
 import io
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,6 +76,12 @@ def shared_legend(figure: Figure, axis: Axes) -> None:
     figure.legend(handles, names, loc="outside lower center", ncols=columns)
 
 
+def caption(figure: Figure, text: str) -> None:
+    """A line over all panels, or as many as it takes."""
+    letters_a_line = int(LETTERS_PER_IN * figure.get_size_inches()[0])
+    figure.suptitle("\n".join(textwrap.wrap(text, letters_a_line)), fontsize=8)
+
+
 def save(figure: Figure, path: Path) -> list[Path]:
     """Writes `path`.png (300 dpi) and `path`.svg."""
     written = []
@@ -91,8 +97,3 @@ def render(figure: Figure, suffix: str) -> bytes:
     metadata = {"Date": None} if suffix == "svg" else None
     figure.savefig(buffer, format=suffix, dpi=300, metadata=metadata)
     return buffer.getvalue()
-
-
-def data_uri(figure: Figure) -> str:
-    """The figure as an SVG that an HTML page carries within itself."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(render(figure, 'svg')).decode()}"

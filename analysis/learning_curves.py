@@ -1,55 +1,116 @@
-"""`learning-curves`: pass@1 against iterations, training time and sampled tokens.
+"""`learning-curves`: pass@1 by iteration, gradient step, training time and sampled tokens.
 
 Runs of one name that differ in their seed alone are one curve, the interquartile mean over seeds.
 """
 
+import argparse
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import figures
+from analysis.cost_curves import (
+    COSTS,
+    ELAPSED,
+    ITERATION,
+    TOKENS,
+    BandPoint,
+    Cost,
+    cost_curve,
+    draw_curve,
+    points_of,
+)
+from analysis.equal_cost import at_equal_cost, equal_cost_rows
 from analysis.intervals import NUM_SEED_RESAMPLES
-from analysis.methods import TABLE_NAME, Method, method_curve, read_methods
+from analysis.methods import TABLE_NAME, Method, read_methods
+from analysis.phases import TABLE_NAME as PHASES_TABLE
+from analysis.phases import PhaseRow, draw_phases, method_phases, read_phases
 from analysis.reading import CurvePoint
 from analysis.summary import summarize, summary_rows
+from analysis.summary_content import summary_content
+from analysis.summary_file import write_summary
 from analysis.summary_markdown import summary_markdown
 from analysis.tables import write_table
+from analysis.time_to_target import (
+    TimeToTarget,
+    default_target,
+    draw_times,
+    target_rows,
+    times_to_target,
+)
+from vineppo.errors import UserError
 from vineppo.run_dir.atomic import write_atomic
 
-Cost = Callable[[CurvePoint], float | None]
+ANALYSIS = "learning-curves"
 CAPTION = (
-    "line: interquartile mean over seeds; band: 95 % bootstrap over seeds "
-    f"({NUM_SEED_RESAMPLES:,} resamples), of one seed over test problems"
+    "line: interquartile mean over seeds, at equal cost as far as every seed goes; band: 95 % "
+    f"bootstrap over seeds ({NUM_SEED_RESAMPLES:,} resamples), of one seed over test problems"
 )
+TIMES = "(Kaplan–Meier); grey: the horizon of the restricted means"
+PHASES_WIDTH_IN = 1.4  # of the methods' names
 
 
-def run(paths: list[Path], out: Path) -> None:
-    """Writes learning_curves.csv, .png and .svg, summary.csv and summary.md; prints their paths.
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--target",
+        type=float,
+        help="pass@1 whose cost is asked for; default: the highest that every method reaches",
+    )
 
-    Each path is a run directory, or a directory whose learning_curves.csv is drawn again.
+
+def run(paths: list[Path], out: Path, target: float | None = None) -> None:
+    """Writes the tables, figures and summaries of several methods; prints their paths.
+
+    Each path is a run directory, or a directory whose learning_curves.csv (and phases.csv) is drawn
+    again.
     """
-    methods = read_methods(paths)
-    tables = write_tables(methods, out)
-    with figures.panels(1, 3) as (figure, axes):
-        draw_curves(figure, axes, list(map(label, methods)), list(map(method_curve, methods)))
-        figure.suptitle(CAPTION, fontsize=8)
-        written = figures.save(figure, out / "learning_curves")
-    for path in [*written, *tables]:
+    if target is not None and not 0 < target <= 1:
+        raise UserError(f"--target must be a pass@1 above 0 and up to 1, got {target:g}")
+    methods, phases = read_methods(paths), read_phases(paths)
+    target = default_target(methods) if target is None else target
+    times = times_to_target(methods, target)
+    written = [
+        *_draw_methods(methods, out),
+        *_draw_times(times, out),
+        *_draw_phases(phases, out),
+        *write_tables(methods, out, target, phases),
+    ]
+    for path in written:
         print(path)
 
 
-def write_tables(methods: list[Method], out: Path) -> list[Path]:
-    """Writes the evaluations of every run and both summaries; returns their paths."""
-    summaries = summarize(methods)
+def write_tables(
+    methods: list[Method],
+    out: Path,
+    target: float | None = None,
+    phases: Sequence[PhaseRow] = (),
+) -> list[Path]:
+    """Writes the evaluations of every run, the phases, and what they come to; returns the paths."""
+    target = default_target(methods) if target is None else target
+    summaries, compared = summarize(methods), at_equal_cost(methods)
+    times, means = times_to_target(methods, target), method_phases(phases)
     rows = [row for method in methods for of in method.rows_by_seed.values() for row in of]
-    paths = [out / TABLE_NAME, out / "summary.csv", out / "summary.md"]
-    write_table(paths[0], [dataclasses.asdict(row) for row in rows])
-    write_table(paths[1], summary_rows(summaries))
-    write_atomic(paths[2], summary_markdown(methods, summaries).encode())
-    return paths
+    tables = {
+        TABLE_NAME: [dataclasses.asdict(row) for row in rows],
+        PHASES_TABLE: [dataclasses.asdict(row) for row in phases],
+        "equal_cost.csv": equal_cost_rows(compared),
+        "time_to_target.csv": target_rows(times),
+        "summary.csv": summary_rows(summaries),
+    }
+    for name, of in tables.items():
+        if of:
+            write_table(out / name, of)
+    text = summary_markdown(methods, summaries, compared, times, means)
+    write_atomic(out / "summary.md", text.encode())
+    content = summary_content(summaries, compared, times, means)
+    return [
+        *(out / name for name, of in tables.items() if of),
+        out / "summary.md",
+        write_summary(out, ANALYSIS, content),
+    ]
 
 
 def label(method: Method) -> str:
@@ -61,48 +122,58 @@ def label(method: Method) -> str:
 def draw_curves(
     figure: Figure, axes: list[Axes], names: list[str], curves: list[list[CurvePoint]]
 ) -> None:
-    """Three panels of the same curves with their bands, each against another cost."""
-    points = [point for curve in curves for point in curve]
-    time_unit, time_name = _time_unit(max(point.elapsed_s or 0 for point in points))
-    token_unit, token_name = _token_unit(max(point.tokens_sampled or 0 for point in points))
-    costs: list[tuple[str, Cost]] = [
-        ("iteration", lambda point: point.iteration),
-        (f"training time ({time_name})", lambda point: _scaled(point.elapsed_s, time_unit)),
-        (f"sampled tokens{token_name}", lambda point: _scaled(point.tokens_sampled, token_unit)),
-    ]
-    for axis, (label, cost) in zip(axes, costs, strict=True):
-        for index, (name, curve) in enumerate(zip(names, curves, strict=True)):
-            draw_curve(axis, index, name, curve, cost)
-        axis.set_xlabel(label)
-        axis.set_xlim(left=0)
-    figures.whole_iterations(axes[0])
-    axes[0].set_ylabel("test pass@1 (95 % band)")
+    """Three panels of single runs with their bands: by iteration, training time and tokens."""
+    for axis, cost in zip(axes, (ITERATION, ELAPSED, TOKENS), strict=True):
+        draw_panel(axis, cost, names, [points_of(curve, cost) for curve in curves])
     figures.shared_legend(figure, axes[0])
 
 
-def draw_curve(axis: Axes, index: int, name: str, curve: list[CurvePoint], cost: Cost) -> None:
-    """One line with its band of 95 % intervals; evaluations of unknown cost are left out."""
-    known = [(x, point) for point in curve if (x := cost(point)) is not None]
-    style = figures.line_style(index)
-    xs, ys = [x for x, _ in known], [point.pass_at_1 for _, point in known]
-    axis.plot(xs, ys, marker=figures.marker(index), label=name, clip_on=False, **style)
-    banded = [(x, p.low, p.high) for x, p in known if p.low is not None and p.high is not None]
-    if banded:
-        xs_banded, lows, highs = zip(*banded, strict=True)
-        axis.fill_between(xs_banded, lows, highs, color=style["color"], alpha=0.18, linewidth=0)
+def draw_panel(
+    axis: Axes, cost: Cost, names: Sequence[str], curves: Sequence[Sequence[BandPoint]]
+) -> None:
+    """Curves with their bands against one cost."""
+    unit, text = cost.unit(max((point.cost for curve in curves for point in curve), default=0.0))
+    for index, (name, curve) in enumerate(zip(names, curves, strict=True)):
+        draw_curve(axis, index, name, curve, unit)
+    axis.set_xlabel(text)
+    axis.set_xlim(left=0)
+    if cost is ITERATION:
+        figures.whole_iterations(axis)
+        axis.set_ylabel("test pass@1 (95 % band)")
 
 
-def _scaled(value: float | None, unit: float) -> float | None:
-    return None if value is None else value / unit
+def _draw_methods(methods: list[Method], out: Path) -> list[Path]:
+    """A panel a cost that any of the methods knows."""
+    curves = {cost: [cost_curve(method, cost) for method in methods] for cost in COSTS}
+    known = [cost for cost in COSTS if any(curves[cost])]
+    num_columns = 2 if len(known) == 4 else len(known)
+    with figures.panels(-(-len(known) // num_columns), num_columns) as (figure, axes):
+        for axis, cost in zip(axes, known, strict=True):
+            draw_panel(axis, cost, list(map(label, methods)), curves[cost])
+        limits = [limit for axis in axes for limit in axis.get_ylim()]
+        for axis in axes:
+            axis.set_ylim(min(limits), max(limits))
+        figures.caption(figure, CAPTION)
+        figures.shared_legend(figure, axes[0])
+        return figures.save(figure, out / "learning_curves")
 
 
-def _time_unit(longest_s: float) -> tuple[float, str]:
-    if longest_s < 300:
-        return 1, "s"
-    return (60, "min") if longest_s < 3 * 3600 else (3600, "h")
+def _draw_times(times: list[TimeToTarget], out: Path) -> list[Path]:
+    costs = [cost for cost in COSTS if any(one.cost == cost.field for one in times)]
+    num_columns = 2 if len(costs) == 4 else len(costs)
+    with figures.panels(-(-len(costs) // num_columns), num_columns) as (figure, axes):
+        for axis, cost in zip(axes, costs, strict=True):
+            draw_times(axis, [one for one in times if one.cost == cost.field], cost)
+        figures.caption(figure, f"seeds that have reached pass@1 {times[0].target:g} {TIMES}")
+        figures.shared_legend(figure, axes[0])
+        return figures.save(figure, out / "time_to_target")
 
 
-def _token_unit(most: float) -> tuple[float, str]:
-    if most < 1e4:
-        return 1, ""
-    return (1e3, " (thousands)") if most < 1e6 else (1e6, " (millions)")
+def _draw_phases(rows: Sequence[PhaseRow], out: Path) -> list[Path]:
+    methods = method_phases(rows)
+    if not methods:
+        return []
+    with figures.panels(1, 2, PHASES_WIDTH_IN) as (figure, axes):
+        draw_phases(axes, methods)
+        figures.shared_legend(figure, axes[0])
+        return figures.save(figure, out / "phases")

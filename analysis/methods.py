@@ -16,6 +16,17 @@ from vineppo.errors import UserError
 from vineppo.run_dir import first_difference
 
 TABLE_NAME = "learning_curves.csv"
+# Of a task: how it is trained on, put and graded. The rest is which problems it has.
+NOT_THE_PROBLEMS = (
+    "train_path",
+    "num_train_problems",
+    "num_test_problems",
+    "demonstrations",
+    "solution_field",
+    "prompt",
+    "response_template",
+    "grading",
+)
 
 
 @dataclass(frozen=True)
@@ -64,8 +75,8 @@ def read_methods(paths: Sequence[Path]) -> list[Method]:
     """The methods of run directories and of directories that hold a table, in order of first sight.
 
     Raises `UserError` for what is neither, for runs of one name whose configs differ in more than
-    the seed (naming the key), for a seed that is given twice, and for a method of a table that
-    stands elsewhere too: a table holds no config to compare.
+    the seed (naming the key), for runs of different tasks, for a seed that is given twice, and for
+    a method of a table that stands elsewhere too: a table holds no config to compare.
     """
     runs: list[Run] = []
     rows: list[CurveRow] = []
@@ -84,6 +95,7 @@ def read_methods(paths: Sequence[Path]) -> list[Method]:
                     "either its table or its run directories"
                 )
         rows += new
+    check_same_problems(runs)
     check_same_configs(runs)
     return group(rows)
 
@@ -108,6 +120,26 @@ def check_same_configs(runs: Sequence[Run]) -> None:
             raise UserError(
                 f"{first.path} and {run.path} are both named {run.name}, but {key} is {there} in "
                 f"the one and {here} in the other; only the seed may differ"
+            )
+
+
+def check_same_problems(runs: Sequence[Run]) -> None:
+    """Refuses runs that are tested on the problems of different tasks (`UserError`)."""
+    tasks = [
+        {
+            key: value
+            for key, value in run.config.get("task", {}).items()
+            if key not in NOT_THE_PROBLEMS
+        }
+        for run in runs
+    ]
+    for run, task in zip(runs, tasks, strict=True):
+        difference = first_difference({"task": tasks[0]}, {"task": task})
+        if difference is not None:
+            key, there, here = difference
+            raise UserError(
+                f"{runs[0].path} and {run.path} are tested on different problems: {key} is {there} "
+                f"in the one and {here} in the other"
             )
 
 
@@ -154,6 +186,7 @@ def method_curve(method: Method) -> list[CurvePoint]:
                 high=estimate.high,
                 num_problems=rows[0].num_problems,
                 samples_per_problem=rows[0].samples_per_problem,
+                gradient_steps=_mean_cost([row.gradient_steps for row in rows]),
             )
         )
     return curve

@@ -42,9 +42,10 @@ class Run:
 class CurvePoint:
     """An evaluation of a run, or of a method's runs together, with what it had cost by then.
 
-    `elapsed_s` is training time, `tokens_sampled` counts those of rollouts and values; None where
-    it was not logged. `low` and `high` bound the 95 % bootstrap interval: of a run over problems,
-    None where the evaluation holds no counts per problem; of several runs over seeds.
+    `elapsed_s` is training time, `tokens_sampled` counts those of rollouts and values,
+    `gradient_steps` the policy's updates; None where it is not known. `low` and `high` bound the
+    95 % bootstrap interval: of a run over problems, None where the evaluation holds no counts per
+    problem; of several runs over seeds.
     """
 
     iteration: int
@@ -55,6 +56,7 @@ class CurvePoint:
     high: float | None
     num_problems: int
     samples_per_problem: int
+    gradient_steps: float | None = None
 
 
 def read_run(path: Path) -> Run:
@@ -92,6 +94,7 @@ def existing_run_dir(path: Path) -> RunDir:
 def learning_curve(run: Run) -> list[CurvePoint]:
     """The evaluations of a run, by iteration, beside the cumulative cost of its training."""
     elapsed, tokens = _cumulative_costs(run)
+    steps = gradient_steps(run)
     points = []
     for iteration, evaluation in run.evaluations.items():
         try:
@@ -117,9 +120,31 @@ def learning_curve(run: Run) -> list[CurvePoint]:
                 high=high,
                 num_problems=num_problems,
                 samples_per_problem=num_samples,
+                gradient_steps=steps.get(iteration),
             )
         )
     return points
+
+
+def gradient_steps(run: Run) -> dict[int, int]:
+    """The policy's updates up to each iteration; nothing where the config does not tell.
+
+    An iteration makes num_epochs · ⌈sequences / batch_size⌉ of them, less those that it skipped
+    (`policy/skipped_updates`), and none while the critic warms up. Of supervised fine-tuning an
+    iteration is one. 256 rollouts in batches of 100, twice: 6.
+    """
+    try:
+        an_iteration = _updates_of_an_iteration(run.config)
+    except KeyError:
+        return {}
+    num_warmup = (run.config.get("critic") or {}).get("warmup_iterations", 0)
+    steps = {0: 0}
+    total = 0
+    for row in run.metrics:
+        if row["iteration"] > num_warmup:
+            total += an_iteration - (row.get("policy/skipped_updates") or 0)
+        steps[row["iteration"]] = total
+    return steps
 
 
 def read_value_diagnostics(path: Path, iteration: int, axis: str) -> list[dict[str, Any]]:
@@ -161,6 +186,14 @@ def labels(runs: list[Run]) -> list[str]:
         if max(Counter(candidates).values()) == 1:
             return candidates
     return [str(run.path) for run in runs]
+
+
+def _updates_of_an_iteration(config: dict[str, Any]) -> int:
+    optimization = config["optimization"]
+    if "credit" not in config:
+        return 1
+    sequences = config["rollouts"]["num_prompts"] * config["rollouts"]["num_samples"]
+    return optimization["num_epochs"] * -(-sequences // optimization["batch_size"])
 
 
 def _cumulative_costs(run: Run) -> tuple[dict[int, float], dict[int, int]]:

@@ -73,19 +73,20 @@ def summary_rows(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
             "seeds": " ".join(map(str, one.seeds)),
             "interval_over": "seeds" if len(one.seeds) > 1 else "problems",
             "last_iteration": one.last_iteration,
-            **_columns("start_pass_at_1", one.start),
-            **_columns("end_pass_at_1", one.end),
-            **_columns("area", one.area),
+            **columns("start_pass_at_1", one.start),
+            **columns("end_pass_at_1", one.end),
+            **columns("area", one.area),
             "elapsed_s": one.elapsed_s,
             "tokens_sampled": one.tokens_sampled,
-            **_columns("difference", one.difference),
-            **_columns("improvement", one.improvement),
+            **columns("difference", one.difference),
+            **columns("improvement", one.improvement),
         }
         for one in summaries
     ]
 
 
-def _columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+def columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    """Three cells of a table: an estimate and the ends of its interval; empty where it is None."""
     names = (name, f"{name}_low", f"{name}_high")
     if estimate is None:
         return dict.fromkeys(names)

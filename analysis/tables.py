@@ -29,7 +29,8 @@ def write_table(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 def read_table(path: Path, row_type: type[Row]) -> list[Row]:
     """The rows of a table as dataclasses; columns that are no field of `row_type` are left out.
 
-    Its fields are `str`, `int` or `float`, or one of them `| None`. Raises `UserError` naming the
+    Its fields are `str`, `int` or `float`, or one of them `| None`. The column of a field with a
+    default may be missing: of a table that is older than the field. Raises `UserError` naming the
     file, and the line and column where there is one: for a table that is missing, lacks a column,
     holds no row, or a cell that is no finite number where one is due.
     """
@@ -39,9 +40,10 @@ def read_table(path: Path, row_type: type[Row]) -> list[Row]:
         reader = csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
         found = reader.fieldnames or []
         types = typing.get_type_hints(row_type)
-        for name in types:
-            if _column(name) not in found:
+        for name in [name for name in types if _column(name) not in found]:
+            if not hasattr(row_type, name):
                 raise UserError(f"{path} has no column {_column(name)}")
+            del types[name]
         rows = [
             row_type(
                 **{

@@ -96,15 +96,23 @@ def time_shares(run: Run) -> tuple[list[float], dict[str, np.ndarray]]:
 
     The shares of an iteration sum to 1; "other" is what no phase accounts for.
     """
+    iterations, seconds = phase_seconds(run)
+    if not iterations:
+        return [0.5, 1.5], {name: np.zeros(1) for name in seconds}
+    total = sum(seconds.values(), start=np.zeros(len(iterations)))
+    total[total == 0] = 1.0
+    edges = [iterations[0] - 0.5, *(iteration + 0.5 for iteration in iterations)]
+    return edges, {name: part / total for name, part in seconds.items()}
+
+
+def phase_seconds(run: Run) -> tuple[list[int], dict[str, np.ndarray]]:
+    """The iterations that logged their time, and each phase's seconds in every one of them.
+
+    "other" is what no phase accounts for.
+    """
     rows = [row for row in run.metrics if row.get(TOTAL) is not None]
     seconds = {name: np.array([row.get(metric) or 0.0 for row in rows]) for metric, name in PHASES}
     accounted = sum(seconds.values(), start=np.zeros(len(rows)))
     # Phases that overlap account for more than the clock shows.
-    total = np.maximum([row[TOTAL] for row in rows], accounted)
-    seconds["other"] = total - accounted
-    total[total == 0] = 1.0
-    iterations = [row["iteration"] for row in rows] or [1]
-    edges = [iterations[0] - 0.5, *(iteration + 0.5 for iteration in iterations)]
-    if not rows:
-        return edges, {name: np.zeros(1) for name in seconds}
-    return edges, {name: part / total for name, part in seconds.items()}
+    seconds["other"] = np.maximum(np.array([row[TOTAL] for row in rows]) - accounted, 0.0)
+    return [row["iteration"] for row in rows], seconds

@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     quiet_libraries()
     try:
-        options.run(options)
+        status = options.run(options)
     except UserError as error:
         print(f"vineppo: {error}", file=sys.stderr)
         return 2
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         print(f"vineppo: {error.filename or 'writing'}: {error.strerror}", file=sys.stderr)
         return 2
-    return 0
+    return status or 0
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -58,6 +58,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_set(command)
     command.set_defaults(run=run_evaluate)
+    command = commands.add_parser("sweep", help="the runs that a jsonnet file lists, one by one")
+    command.add_argument("sweep", metavar="SWEEP.jsonnet")
+    command.add_argument("--runs-dir", type=Path, help="default: runs/NAME of the sweep's file")
+    command.add_argument("--list", action="store_true", help="print how far every run is and stop")
+    command.add_argument("--index", type=int, metavar="N", help="the run number N alone, from 0")
+    add_set(command)
+    command.set_defaults(run=run_sweep)
     return parser
 
 
@@ -94,6 +101,18 @@ def run_evaluate(options: argparse.Namespace) -> None:
     from vineppo.evaluate import evaluate_run
 
     evaluate_run(options.run_dir, options.checkpoints, options.assignments)
+
+
+def run_sweep(options: argparse.Namespace) -> int:
+    from vineppo.sweep import execute, print_states
+    from vineppo.sweep_file import load_sweep
+
+    directory = options.runs_dir or Path("runs") / Path(options.sweep).stem
+    runs = load_sweep(options.sweep, directory, options.assignments)
+    if options.list:
+        print_states(runs)
+        return 0
+    return execute(runs, options.index)
 
 
 def quiet_libraries() -> None:

@@ -1,6 +1,5 @@
 """`vineppo evaluate`: pass@k of the checkpoints of a run, under its own or other conditions."""
 
-import hashlib
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from vineppo.progress import Progress
 from vineppo.rollouts import Sampler
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.atomic import write_atomic
+from vineppo.run_dir.evaluations import folder_name
 from vineppo.run_dir.metrics_log import strict_json
 from vineppo.session import encode_problems, refuse_several_processes
 from vineppo.tasks import load_task
@@ -54,14 +54,6 @@ def evaluate_run(directory: Path, checkpoints: str, assignments: list[str]) -> N
             text = f"pass@1 {result['pass@1']:.3f}  pass@{samples} {result[f'pass@{samples}']:.3f}"
             progress.advance(done)
             progress.say(f"{path}: {text}  ({file})")
-
-
-def folder_name(assignments: list[str]) -> str:
-    """ "a=1,b=x_y" of `--set a=1 --set b=x/y`; hashed where a file system would refuse it."""
-    name = ",".join(assignments).replace("/", "_")
-    if len(name.encode()) <= 200:
-        return name
-    return name[:100] + "-" + hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
 
 def read_config(directory: Path, assignments: list[str]) -> TrainConfig | SftConfig:

@@ -1,6 +1,7 @@
 """Learning curves: costs add up, intervals are right, damage is one clear line."""
 
 import csv
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from analysis import ANALYSES, figures
 from analysis.__main__ import main
-from analysis.learning_curves import draw_curves, label
+from analysis.learning_curves import draw_curves, label, write_tables
 from analysis.methods import method_curve, read_methods
 from analysis.reading import labels, learning_curve, read_run
 from vineppo.run_dir import RunDir
@@ -18,9 +19,17 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 FILES = (
     "learning_curves.png",
     "learning_curves.svg",
+    "time_to_target.png",
+    "time_to_target.svg",
+    "phases.png",
+    "phases.svg",
     "learning_curves.csv",
+    "phases.csv",
+    "equal_cost.csv",
+    "time_to_target.csv",
     "summary.csv",
     "summary.md",
+    "summary.json",
 )
 
 
@@ -94,6 +103,43 @@ def test_the_figure_has_one_line_a_method_through_the_interquartile_means(method
         assert list(tokens) == [0, 192, 384, 576]  # thousands, 48 an iteration
 
 
+def test_the_committed_tables_are_still_read_and_come_to_the_same(tmp_path):
+    """They hold no gradient steps and no phases."""
+    tables = sorted(REPOSITORY.glob("experiments/*/**/learning_curves.csv"))
+    assert len(tables) >= 3
+    for table in tables:
+        out = tmp_path / table.parent.name
+        written = write_tables(read_methods([table.parent]), out)
+        assert (out / "time_to_target.csv") in written
+        there, here = (
+            list(csv.DictReader((folder / "summary.csv").read_text().splitlines()))
+            for folder in (table.parent, out)
+        )
+        assert [row["method"] for row in here] == [row["method"] for row in there]
+        for column in ("end_pass@1", "end_pass@1_low", "area", "elapsed_s"):
+            values = [float(row[column]) for row in there]
+            assert [float(row[column]) for row in here] == pytest.approx(values, abs=1e-9)
+
+
+def test_the_summary_says_what_the_tables_say(methods_paths, tmp_path):
+    arguments = ["learning-curves", *map(str, methods_paths), "--out", str(tmp_path / "out")]
+    assert main([*arguments, "--target", "0.7"]) == 0
+    summary = json.loads((tmp_path / "out/summary.json").read_text())["learning-curves"]
+    assert (summary["baseline"], summary["target"]) == ("vine", 0.7)
+    vine, ppo = (summary["methods"][name] for name in ("vine", "ppo"))
+    assert (vine["end_pass@1"]["value"], vine["num_seeds"]) == (0.75, 5)
+    assert "difference" not in vine
+    assert vine["to_target"]["iteration"]["num_reached"] == 3
+    assert ppo["at_equal_cost"]["elapsed_s"]["budget"] == 120
+    assert ppo["difference"]["value"] == pytest.approx(1.625 / 3 - 0.75)
+    assert sum(ppo["seconds_of_iteration"].values()) == 10
+    assert summary["methods"]["grpo"]["difference"] == {"value": -0.25, "low": None, "high": None}
+    text = (tmp_path / "out/summary.md").read_text()
+    assert "| cost of 0.7 | seeds there | median, mean up to 12 iterations | " in text
+    assert "| vine | 3 of 5 | 12, ≥ 12 | " in text
+    assert "| ppo | 10.0 s | 20 % | 50 % | 5 % | 20 % | 2 % | 2 % |" in text
+
+
 def test_runs_are_told_apart_by_name_then_seed_then_directory(two_run_paths):
     vine, gae = map(read_run, two_run_paths)
     assert labels([vine, gae]) == ["vine", "gae <b>"]
@@ -144,6 +190,10 @@ def test_a_damaged_run_is_one_clear_line(run_path, capsys, damage, message):
         (["learning-curves"], "error: the following arguments are required: RUN_DIR\n"),
         (["curves", "/"], "error: argument NAME: invalid choice: 'curves'"),
         (["report", "/", "--colour"], "error: unrecognized arguments: --colour\n"),
+        (
+            ["learning-curves", "/", "--target=30"],
+            "error: --target must be a pass@1 above 0 and up to 1, got 30\n",
+        ),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_line_and_status_2(arguments, message, capsys):

@@ -83,6 +83,19 @@ def test_runs_of_one_name_may_differ_in_their_seed_alone(methods_paths, capsys):
     )
 
 
+def test_runs_on_the_problems_of_different_tasks_are_refused(methods_paths, capsys):
+    first, other = methods_paths[0], methods_paths[5]
+    task = {"kind": "arithmetic", "max_operations": 6, "num_train_problems": 8, "grading": {}}
+    edit_config(first, task=task)
+    edit_config(other, task=task | {"num_train_problems": 9, "grading": {"num_workers": 1}})
+    assert [method.name for method in read_methods([first, other])] == ["vine", "ppo"]
+    edit_config(other, task=task | {"max_operations": 12})
+    assert refusal(capsys, first, other) == (
+        f"{first} and {other} are tested on different problems: task.max_operations is 6 in the "
+        "one and 12 in the other"
+    )
+
+
 def test_a_seed_given_twice_is_refused(methods_paths, tmp_path, capsys):
     shutil.copytree(methods_paths[0], tmp_path / "copy")
     assert refusal(capsys, methods_paths[0], tmp_path / "copy") == (

@@ -1,0 +1,278 @@
+"""The temperature sweep: grouped by the configs, best and final by hand, redrawn from its table."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.temperature.aggregates import by_both_temperatures, by_training_temperature
+from analysis.temperature.rows import algorithm, read_rows
+from vineppo.run_dir.atomic import write_atomic
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FILES = (
+    "temperature.png",
+    "temperature.svg",
+    "temperature_evaluations.csv",
+    "temperature.csv",
+    "evaluation_temperature.csv",
+    "summary.json",
+)
+
+
+def write_json(path, content):
+    write_atomic(path, json.dumps(content).encode())
+
+
+def evaluation(score, temperature=1.0, **others):
+    return {
+        "pass@1": score,
+        "num_problems": 256,
+        "samples_per_problem": 4,
+        "temperature": temperature,
+        "top_p": 1.0,
+        "truncated_frac": score / 10,
+        "response_length_mean": 100 * score,
+        **others,
+    }
+
+
+def write_run(path, kind, temperature, seed, scores, evaluated=None):
+    """A run whose evaluations at 0, 4, … are `scores`, and after its end at the `evaluated`."""
+    config = {
+        "name": "whatever",
+        "seed": seed,
+        "sampling": {"temperature": temperature, "top_p": 1.0},
+        "credit": {"kind": kind},
+        "critic": {"kind": "separate"} if kind == "gae" else None,
+        "evaluation": {"temperature": 1.0, "top_p": 1.0},
+        "task": {"kind": "arithmetic", "min_operations": 4, "num_train_problems": 64},
+    }
+    write_json(path / "config.json", config)
+    write_json(path / "environment.json", {})
+    (path / "metrics.jsonl").write_text('{"iteration": 1}\n')
+    for number, score in enumerate(scores):
+        write_json(path / f"evaluations/iter_{4 * number:06d}.json", evaluation(score))
+    last = f"iter_{4 * (len(scores) - 1):06d}.json"
+    for other, score in (evaluated or {}).items():
+        folder = path / f"evaluations/evaluation.temperature={other}"
+        write_json(folder / last, evaluation(score, other))
+    return path
+
+
+@pytest.fixture
+def paths(tmp_path):
+    """VinePPO at 0.5 and 1, PPO at 1; seed 2 is better by 1/8, and scores fall at the end."""
+    runs = []
+    for kind, temperature, end in (("vine", 1, 0.5), ("gae", 1, 0.25), ("vine", 0.5, 0.75)):
+        for seed in (2, 1):
+            more = 0.125 * (seed - 1)
+            path = tmp_path / f"{kind}_{temperature}_{seed}"
+            scores = (0.25, end + more + 0.125, end + more)
+            runs.append(write_run(path, kind, temperature, seed, scores, {0.5: end + 2 * more}))
+    return runs
+
+
+def refusal(capsys, *paths):
+    assert main(["temperature", *map(str, paths)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error.removeprefix("error: ").rstrip("\n")
+
+
+def edit_config(path, **changes):
+    config = json.loads((path / "config.json").read_text())
+    write_json(path / "config.json", config | changes)
+
+
+def test_by_training_temperature_by_hand(paths):
+    results = by_training_temperature(read_rows(paths))
+    assert [(one.algorithm, one.temperature, one.seeds) for one in results] == [
+        ("VinePPO", 0.5, [1, 2]),
+        ("VinePPO", 1, [1, 2]),
+        ("PPO", 1, [1, 2]),
+    ]
+    cold, warm, ppo = results
+    # Of two seeds, e and e + 1/8, the interquartile mean is e + 1/16; resamples go from end to end.
+    assert vars(cold.final) == {"value": 0.8125, "low": 0.75, "high": 0.875}
+    assert vars(cold.best) == {"value": 0.9375, "low": 0.875, "high": 1.0}
+    assert vars(ppo.final) == {"value": 0.3125, "low": 0.25, "high": 0.375}
+    assert vars(ppo.truncated_frac) == pytest.approx(
+        {"value": 0.03125, "low": 0.025, "high": 0.0375}
+    )
+    assert ppo.response_length_mean.value == 31.25
+    assert (cold.last_iteration, cold.num_evaluations, cold.evaluation_temperature) == (8, 3, 1.0)
+    # At 0.5 as trained: e and e + 1/4. What is trained at 1 is as trained where it ends.
+    assert vars(cold.as_trained) == {"value": 0.875, "low": 0.75, "high": 1.0}
+    assert warm.as_trained == warm.final
+    assert (cold.difference, warm.difference) == (None, None)
+    assert vars(ppo.difference) == {"value": -0.25, "low": -0.375, "high": -0.125}
+
+
+def test_by_both_temperatures_by_hand(paths):
+    both = by_both_temperatures(read_rows(paths))
+    assert [
+        (one.algorithm, one.temperature, one.evaluation_temperature, one.pass_at_1.value)
+        for one in both
+    ] == [
+        ("VinePPO", 0.5, 0.5, 0.875),
+        ("VinePPO", 0.5, 1, 0.8125),
+        ("VinePPO", 1, 0.5, 0.625),
+        ("VinePPO", 1, 1, 0.5625),
+        ("PPO", 1, 0.5, 0.375),
+        ("PPO", 1, 1, 0.3125),
+    ]
+    assert {one.num_seeds for one in both} == {2}
+
+
+def test_one_seed_has_no_interval_and_one_temperature_is_enough(paths, tmp_path):
+    (one,) = by_training_temperature(read_rows(paths[3:4]))
+    assert (one.algorithm, one.final.value, one.final.low) == ("PPO", 0.25, None)
+    assert main(["temperature", str(paths[3]), "--out", str(tmp_path / "out")]) == 0
+
+
+def test_evaluations_of_other_conditions_are_left_out_and_more_samples_count(paths):
+    folder = paths[3] / "evaluations"
+    write_json(folder / "a/iter_000008.json", evaluation(0.9, 0.7, top_p=0.5))
+    write_json(folder / "b/iter_000008.json", evaluation(0.9, 0.7, num_problems=8))
+    write_json(folder / "c/iter_000004.json", evaluation(0.9, 0.7))
+    write_json(folder / "d/iter_000008.json", evaluation(0.5, 1.0, samples_per_problem=2))
+    write_json(folder / "e/iter_000008.json", evaluation(0.75, 0.5, samples_per_problem=16))
+    both = by_both_temperatures(read_rows(paths[3:4]))
+    assert [(one.evaluation_temperature, one.pass_at_1.value) for one in both] == [
+        (0.5, 0.75),
+        (1.0, 0.25),
+    ]
+
+
+def test_a_temperature_at_which_some_seed_was_not_evaluated_is_not_as_trained(paths):
+    (paths[4] / "evaluations/evaluation.temperature=0.5/iter_000008.json").unlink()
+    cold = by_training_temperature(read_rows(paths))[0]
+    assert cold.as_trained is None
+    assert by_both_temperatures(read_rows(paths))[0].num_seeds == 1
+
+
+def test_the_same_runs_in_any_order_of_seeds_and_their_table_alone_give_the_same_files(
+    paths, tmp_path, capsys
+):
+    def files(*paths, out):
+        assert main(["temperature", *map(str, paths), "--out", str(out)]) == 0
+        assert capsys.readouterr().out.split() == [str(out / name) for name in FILES]
+        return {name: (out / name).read_bytes() for name in FILES}
+
+    first = files(*paths, out=tmp_path / "out")
+    assert files(*sorted(paths, reverse=True), out=tmp_path / "other") == first
+    assert files(tmp_path / "out", out=tmp_path / "again") == first
+    assert files(tmp_path / "out", out=tmp_path / "out") == first  # over the table itself
+
+
+def test_what_is_written(paths, tmp_path):
+    out = tmp_path / "out"
+    assert main(["temperature", *map(str, paths), "--out", str(out)]) == 0
+    rows = list(csv.DictReader((out / "temperature.csv").read_text().splitlines()))
+    assert [(row["algorithm"], row["temperature"], row["seeds"]) for row in rows] == [
+        ("VinePPO", "0.5", "1 2"),
+        ("VinePPO", "1.0", "1 2"),
+        ("PPO", "1.0", "1 2"),
+    ]
+    assert [rows[2][name] for name in ("final", "best_high", "difference_low", "as_trained")] == [
+        "0.3125",
+        "0.5",
+        "-0.375",
+        "0.3125",
+    ]
+    rows = list(csv.DictReader((out / "evaluation_temperature.csv").read_text().splitlines()))
+    assert (rows[0]["pass@1"], rows[0]["num_seeds"]) == ("0.875", "2")
+    summary = json.loads((out / "summary.json").read_text())["temperature"]
+    assert summary["start"]["value"] == 0.25
+    cold = summary["algorithms"]["VinePPO"]["trained_at_0.5"]
+    assert cold["final"] == {"value": 0.8125, "low": 0.75, "high": 0.875}
+    assert cold["evaluated_at_0.5"]["value"] == 0.875
+    assert "difference" not in cold
+
+
+def test_the_names_of_algorithms():
+    critic = {"kind": "separate"}
+    assert algorithm({"credit": {"kind": "gae"}, "critic": critic}) == "PPO"
+    assert algorithm({"credit": {"kind": "gae"}, "critic": {"kind": "shared"}}) == (
+        "PPO, shared critic"
+    )
+    assert algorithm({"credit": {"kind": "vine"}, "critic": None}) == "VinePPO"
+    assert algorithm({"credit": {"kind": "vine"}, "critic": critic}) == "VinePPO, critic measured"
+    assert algorithm({"credit": {"kind": "own"}, "critic": None}) == "own"
+
+
+def test_runs_of_an_algorithm_may_differ_in_name_seed_and_temperature_alone(paths, capsys):
+    edit_config(paths[0], name="another")
+    edit_config(paths[1], optimization={"learning_rate": 2e-5})
+    assert refusal(capsys, *paths) == (
+        f"{paths[0]} and {paths[1]} are both VinePPO, but optimization is missing in the one and "
+        '{"learning_rate": 2e-05} in the other; only name, seed and sampling.temperature may differ'
+    )
+
+
+def test_runs_that_do_not_compare_are_one_clear_line(paths, tmp_path, capsys):
+    vine, ppo = paths[0], paths[2]
+    task = json.loads((ppo / "config.json").read_text())["task"]
+    edit_config(ppo, task=task | {"num_train_problems": 8, "prompt": "another"})
+    assert main(["temperature", str(vine), str(ppo)]) == 0
+    capsys.readouterr()
+    edit_config(ppo, task=task | {"min_operations": 9})
+    assert refusal(capsys, vine, ppo) == (
+        f"{vine} and {ppo} are tested on different problems: task.min_operations is 4 in the one "
+        "and 9 in the other"
+    )
+    edit_config(ppo, task=task, evaluation={"temperature": 0.35, "top_p": 1.0})
+    assert refusal(capsys, vine, ppo) == (
+        f"{vine} and {ppo} are evaluated differently: evaluation.temperature is 1.0 in the one and "
+        "0.35 in the other"
+    )
+    again = write_run(tmp_path / "again", "vine", 1, 2, (0.5, 0.5, 0.5))
+    assert refusal(capsys, vine, again) == (
+        f"{vine} and {again} are both seed 2 of VinePPO at temperature 1"
+    )
+    (paths[1] / "evaluations/iter_000008.json").unlink()
+    assert refusal(capsys, *paths[:2]) == (
+        f"{vine} was evaluated up to iteration 8 and {paths[1]} up to 4; finish the one or leave "
+        "it out"
+    )
+
+
+def test_a_damaged_run_is_one_clear_line(paths, capsys):
+    run = paths[0]
+    other = run / "evaluations/evaluation.temperature=0.5/iter_000008.json"
+    other.write_text("{")
+    assert refusal(capsys, run).startswith(f"{other} is no JSON file")
+    write_json(other, dict.fromkeys(("top_p", "pass@1"), 1.0) | {"num_problems": 256})
+    assert refusal(capsys, run) == (
+        f"{run}: evaluations/evaluation.temperature=0.5 has no 'temperature'"
+    )
+    edit_config(run, sampling={})
+    assert refusal(capsys, run) == f"{run}: config.json has no 'temperature'"
+    edit_config(run, seed=None)
+    assert refusal(capsys, run) == f"{run}: config.json has no seed"
+    assert refusal(capsys, run / "nowhere") == f"{run}/nowhere is no directory"
+
+
+def test_a_table_stands_beside_runs_of_other_algorithms_only(paths, tmp_path, capsys):
+    vine, ppo = [*paths[:2], *paths[4:]], paths[2:4]
+    out = tmp_path / "out"
+    assert main(["temperature", *map(str, vine), "--out", str(out)]) == 0
+    assert read_rows([out, *ppo]) == read_rows(paths)
+    capsys.readouterr()
+    assert refusal(capsys, out, paths[0]) == (
+        f"{paths[0]} holds VinePPO, which stands in another table or run too; give either its "
+        "table or its run directories"
+    )
+    table = out / "temperature_evaluations.csv"
+    table.write_text(table.read_text().replace(",training,", ",evaluate,"))
+    assert refusal(capsys, out) == f"{paths[5]} has no evaluation of its training"
+
+
+def test_reading_needs_no_torch():
+    code = "import sys, analysis.temperature; print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=REPOSITORY) == b"False\n"

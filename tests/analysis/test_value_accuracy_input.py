@@ -1,0 +1,218 @@
+"""Value accuracy: every bad input is one clear line."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+from accuracy_runs import TINY, changed, table_of, write_tiny
+
+from analysis.__main__ import main
+from analysis.truth import read_truth, write_truth
+from analysis.value_accuracy.predictions import Wanted
+from analysis.value_accuracy.sources import collect
+from analysis.value_accuracy.states import TABLE_NAME, read_states, write_states
+from vineppo.errors import UserError
+
+OPTIONS = ["--continuations", "1,2"]
+
+
+def refusal(capsys, arguments):
+    assert main(["value-accuracy", *map(str, arguments)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    return error.removeprefix("error: ").rstrip("\n")
+
+
+@pytest.fixture
+def run_path(tmp_path):
+    return write_tiny(tmp_path / "run")
+
+
+def rewrite_truth(path, **changes):
+    states = read_truth(table_of(path))
+    last = states[-1]
+    write_truth(table_of(path), [*states[:-1], type(last)(**{**vars(last), **changes})])
+
+
+def cut_off(file):
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def no_truth(path):
+    shutil.rmtree(path / "analysis")
+
+
+def no_rollouts(path):
+    shutil.rmtree(path / "rollouts")
+
+
+def cut_truth(path):
+    cut_off(table_of(path))
+
+
+def cut_values(path):
+    cut_off(path / "values" / "iter_000001.parquet")
+
+
+def cut_rollouts(path):
+    cut_off(path / "rollouts" / "iter_000001.parquet")
+
+
+def other_rollout(path):
+    rewrite_truth(path, rollout_index=7)
+
+
+def other_problem(path):
+    rewrite_truth(path, problem_id="c")
+
+
+def other_prefix(path):
+    rewrite_truth(path, prefix_length=11)
+
+
+def other_reward(path):
+    rewrite_truth(path, reward=0.0)
+
+
+def no_seed(path):
+    (path / "config.json").write_text(json.dumps({"name": "vine", "credit": {}}))
+
+
+def no_config(path):
+    (path / "config.json").unlink()
+
+
+STRANGER = "{table}: state 1 of rollout {rollout} of {problem} is none of {path}'s rollouts of"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (no_truth, "{path} has no ground truth; make it with: python -m analysis ground-truth"),
+        (no_rollouts, "cannot read {path}/rollouts/iter_000001.parquet: No such file"),
+        (cut_truth, "{table} is no complete parquet file: "),
+        (cut_values, "{path}/values/iter_000001.parquet is no complete parquet file: "),
+        (cut_rollouts, "{path}/rollouts/iter_000001.parquet is no complete parquet file: "),
+        (other_rollout, STRANGER.replace("{rollout}", "7").replace("{problem}", "b")),
+        (other_problem, STRANGER.replace("{rollout}", "1").replace("{problem}", "c")),
+        (other_prefix, STRANGER.replace("{rollout}", "1").replace("{problem}", "b")),
+        (other_reward, STRANGER.replace("{rollout}", "1").replace("{problem}", "b")),
+        (no_seed, "{path}: config.json has no seed"),
+        (no_config, "{path} holds no run (no config.json)"),
+        (shutil.rmtree, "{path} is no directory"),
+    ],
+)
+def test_a_damaged_run_is_one_clear_line(run_path, capsys, damage, message):
+    damage(run_path)
+    error = refusal(capsys, [run_path, *OPTIONS])
+    assert error.startswith(message.format(path=run_path, table=table_of(run_path)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--continuations", "1,3"], "{table} holds 2 draws a state, mc_3 needs 3"),
+        (["--predictors", "mc_9"], "{table} holds 2 draws a state, mc_9 needs 9"),
+        (["--predictors", "mc_train_9"], "{path} trained with K = 2, mc_train_9 needs 9"),
+        (["--predictors", "critic,oracle"], "predictors are critic, mc_train_K, mc_K, "),
+        (["--predictors", "mc_0"], "predictors are critic, mc_train_K, mc_K, "),
+        (["--continuations", "0"], "--continuations must be whole numbers from 1"),
+        (["--continuations", "1,x"], "--continuations must be whole numbers from 1"),
+        (["--threshold", "-0.1"], "--threshold must be in 0..1, got -0.1"),
+        (["--level", "1"], "--level must be between 0 and 1, got 1.0"),
+        (["--num-resamples", "0"], "--num-resamples must be at least 1, got 0"),
+        (["--num-refits", "0"], "--num-refits must be at least 1, got 0"),
+        (["--seed", "-1"], "--seed must be at least 0, got -1"),
+    ],
+)
+def test_an_option_that_cannot_be_is_one_clear_line(run_path, capsys, options, message):
+    error = refusal(capsys, [run_path, *options])
+    assert error.startswith(message.format(path=run_path, table=table_of(run_path)))
+
+
+def test_a_run_without_a_critic_or_without_values_is_named(tmp_path, capsys):
+    path = write_tiny(tmp_path / "run", [changed(TINY, i, critic=None)[i] for i in range(6)])
+    error = refusal(capsys, [path, "--predictors", "critic,mc_1"])
+    assert error == (
+        f"{path} has no critic in its values of iteration 1, which --predictors critic asks for"
+    )
+    shutil.rmtree(path / "values")
+    error = refusal(capsys, [path, "--predictors", "mc_train_1"])
+    assert error == (
+        f"{path} has no Monte-Carlo returns in its values of iteration 1, mc_train_1 needs 1"
+    )
+
+
+def test_runs_that_do_not_go_together_are_one_clear_line(run_path, tmp_path, capsys):
+    task = {"kind": "arithmetic", "modulus": 7}
+    other = write_tiny(tmp_path / "other", name="ppo", task=task)
+    assert refusal(capsys, [run_path, other, *OPTIONS]) == (
+        f"{run_path} and {other} are runs of different tasks: task.modulus is 10 in the one and 7 "
+        "in the other"
+    )
+    write_tiny(other, sampling={"temperature": 0.5}, seed=2)
+    assert "are both named vine, but sampling is missing" in refusal(
+        capsys, [run_path, other, *OPTIONS]
+    )
+    write_tiny(other)
+    assert refusal(capsys, [run_path, other, *OPTIONS]) == (
+        f"{run_path} and {other} are both seed 1 of vine"
+    )
+    (tmp_path / "deep").mkdir()
+    twin = write_tiny(tmp_path / "deep" / "run", name="ppo")
+    assert "have one name; their tables would be one" in refusal(capsys, [run_path, twin, *OPTIONS])
+
+
+def test_seeds_with_truths_of_other_sizes_are_one_clear_line(run_path, tmp_path, capsys):
+    other = write_tiny(tmp_path / "other", seed=2)
+    states = read_truth(table_of(other))
+    write_truth(table_of(other), [type(s)(**{**vars(s), "num_samples": 8}) for s in states])
+    assert refusal(capsys, [run_path, other, *OPTIONS]) == (
+        "vine, checkpoint 0: its truth must be of one number of samples, got 4 and 8"
+    )
+
+
+@pytest.fixture
+def table_path(run_path, tmp_path):
+    """A directory with nothing but the table of the run."""
+    rows = collect([run_path], run_path, None, Wanted(("critic", "mc_2"), (1,)))
+    write_states(tmp_path / "table" / TABLE_NAME, rows)
+    return tmp_path / "table"
+
+
+def test_a_table_that_is_damaged_or_does_not_fit_is_one_clear_line(
+    run_path, table_path, tmp_path, capsys
+):
+    table = table_path / TABLE_NAME
+    rows = read_states(table)
+    assert refusal(capsys, [table_path, "--predictors", "mc_9"]) == f"{table} has no predictor mc_9"
+    assert refusal(capsys, [table_path, run_path, *OPTIONS]).startswith(
+        f"{run_path} holds vine, which stands in another table or run too"
+    )
+    other = write_tiny(tmp_path / "other", name="ppo", task={"kind": "gsm8k"})
+    assert refusal(capsys, [table_path, other, *OPTIONS]) == (
+        f"{run_path} and {other} are runs of different tasks"
+    )
+    write_states(table, [])
+    assert refusal(capsys, [table_path]) == f"{table} holds no state"
+    write_states(table, rows)
+    cut_off(table)
+    assert refusal(capsys, [table_path]).startswith(f"{table} is no complete parquet file: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_correct": 5}, "row 2: num_correct must be in 0..num_samples, from 2"),
+        ({"prediction": float("inf")}, "row 2: prediction must be finite"),
+        ({"name": None}, "row 2 has an empty cell"),
+        ({"predictor": "oracle"}, "predictors are critic, "),
+    ],
+)
+def test_a_row_that_cannot_be_is_named(table_path, changes, message):
+    rows = read_states(table_path / TABLE_NAME)
+    write_states(table_path / TABLE_NAME, [rows[0], replace(rows[1], **changes), *rows[2:]])
+    with pytest.raises(UserError, match=message):
+        read_states(table_path / TABLE_NAME)

@@ -1,0 +1,35 @@
+"""What a table was made with, beside it: whether it is there already, and is what was asked for."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from analysis.sampling.journal import check_settings
+from vineppo.errors import UserError
+from vineppo.run_dir.atomic import named_errors, write_atomic
+from vineppo.run_dir.metrics_log import strict_json
+
+
+def settings_path(table: Path) -> Path:
+    """`iter_000010.json` of `iter_000010.parquet`."""
+    return table.with_suffix(".json")
+
+
+def is_made(table: Path, settings: dict[str, Any]) -> bool:
+    """Whether the table is there, whole. Raises `UserError` where other settings made it."""
+    path = settings_path(table)
+    if not table.exists() or not path.exists():
+        return False
+    with named_errors("read", path):
+        content = path.read_bytes()
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise UserError(f"{path} is no JSON file: {error}") from None
+    check_settings(table, found, settings)
+    return True
+
+
+def write_settings(table: Path, settings: dict[str, Any]) -> None:
+    """Comes after the table, which is finished by it."""
+    write_atomic(settings_path(table), strict_json(settings, indent=2))

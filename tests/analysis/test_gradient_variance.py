@@ -1,0 +1,221 @@
+"""Gradient variance: numbers by hand and by simulation, tables, redrawing, an engine."""
+
+import csv
+import json
+import math
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sampled_runs import write_solved_run
+from trained_runs import (
+    NUM_PROMPTS,
+    lasting_process_group,  # noqa: F401
+    trained_path,  # noqa: F401
+)
+
+from analysis.__main__ import main
+from analysis.gradient_variance import noise
+from analysis.gradient_variance.table import GradientTable, read_gradients, write_gradients
+from analysis.sampling.journal import Journal
+from vineppo.errors import UserError
+
+FILES = ("gradient_variance.csv", "gradient_variance.png", "gradient_variance.svg")
+
+
+def make_table(rows_END, num_tokens_EN, time_s_EN=None, **changes):
+    rows = np.asarray(rows_END, float)
+    tokens_EN = np.asarray(num_tokens_EN, float)
+    table = GradientTable(
+        run="run", method="vine", seed=1, checkpoint=4, rollout_iteration=5,
+        estimators=tuple(f"e{i}" for i in range(len(rows))),
+        problem_ids=tuple(f"p{i}" for i in range(rows.shape[1])),
+        num_tokens_EN=tokens_EN,
+        time_s_EN=tokens_EN / 10 if time_s_EN is None else np.asarray(time_s_EN, float),
+        gram_ENN=np.einsum("eid,ejd->eij", rows, rows),
+        with_first_ENN=np.einsum("eid,jd->eij", rows, rows[0]),
+    )  # fmt: skip
+    return replace(table, **changes)
+
+
+def test_the_numbers_of_two_problems_by_hand():
+    # (1, 0) and (1, 2): tr Σ = 2, |E g|² = 1. The second estimator is (1, 1), (1, −1): tr Σ = 2,
+    # |E g|² = 0; the differences (0, −1) and (0, 3) have E d = (0, 1), tr Σ = 8 and |E d|² = −3.
+    table = make_table([[[1, 0], [1, 2]], [[1, 1], [1, -1]]], [[100, 300], [400, 400]])
+    found = noise.numbers(table, np.ones(2))
+    first = {key.removeprefix("e0/"): x for key, x in found.items() if key.startswith("e0/")}
+    second = {key.removeprefix("e1/"): x for key, x in found.items() if key.startswith("e1/")}
+    assert first["trace"] == 2
+    assert first["squared_norm"] == 1
+    assert first["signal_to_noise"] == 1
+    assert first["noise_scale"] == 2
+    assert (first["num_tokens"], first["time_s"]) == (200, 20)
+    assert (first["trace_tokens"], first["trace_time"]) == (400, 40)
+    assert first["signal"] == 0.5
+    assert first["signal_per_token"] == 0.5 / 200
+    assert first["signal_per_s"] == 0.5 / 20
+    assert first["cosine"] == 1
+    assert math.isnan(first["difference_to_noise"])
+    assert second["trace_ratio"] == 1
+    assert second["trace_tokens_ratio"] == 2
+    assert second["signal_ratio"] == 0
+    assert math.isnan(second["cosine"])
+    assert second["difference_to_noise"] == -3 / (8 / 2)
+
+
+def test_a_gradient_that_is_a_multiple_differs_in_scale_alone():
+    generator = np.random.default_rng(0)
+    rows = generator.normal(1.0, 1.0, (12, 3))
+    table = make_table([rows, 3 * rows], [np.full(12, 10.0), np.full(12, 20.0)])
+    rows_of = {(row.estimator, row.quantity): row for row in noise.noise_rows(table)}
+    for quantity, expected in (
+        ("trace_ratio", 9), ("trace_tokens_ratio", 18), ("signal_ratio", 1),
+        ("signal_per_token_ratio", 0.5), ("cosine", 1),
+    ):  # fmt: skip
+        row = rows_of["e1", quantity]
+        assert [row.value, row.low, row.high] == pytest.approx([expected] * 3)
+    assert rows_of["e1", "signal"].low < rows_of["e1", "signal"].value
+    assert rows_of["e0", "difference_to_noise"].value is None
+
+
+def test_estimators_of_one_mean_do_not_differ_and_others_do():
+    """Of 50 weights: deviations 1, 2 and 1, and the third's mean is off by 0.5 in each."""
+    generator = np.random.default_rng(0)
+    first, second, third = (
+        generator.normal(mean, deviation, (200, 50))
+        for mean, deviation in ((0.5, 1.0), (0.5, 2.0), (1.0, 1.0))
+    )
+    table = make_table([first, second, third], np.ones((3, 200)))
+    rows = {(row.estimator, row.quantity): row for row in noise.noise_rows(table)}
+    assert rows["e0", "trace"].low < 50 < rows["e0", "trace"].high
+    assert rows["e1", "trace_ratio"].low < 4 < rows["e1", "trace_ratio"].high
+    same, other = (rows[name, "difference_to_noise"] for name in ("e1", "e2"))
+    assert same.low < 0 < same.high < 2
+    # |E d|² = 50/4 against tr Σ/N = (50 + 50)/200.
+    assert other.low < 25 < other.high
+    assert rows["e2", "cosine"].value == pytest.approx(1, abs=0.05)
+
+
+def test_a_table_survives_and_a_damaged_one_is_refused(tmp_path):
+    table = make_table(
+        [[[1, 0], [1, 2]], [[1, 1], [1, -1]]], [[1, 3], [4, 4]], [[1, 2], [math.nan, 5]]
+    )
+    path = tmp_path / "gradients/run/iter_000004.parquet"
+    write_gradients(path, table)
+    again = read_gradients(path)
+    for field in ("num_tokens_EN", "time_s_EN", "gram_ENN", "with_first_ENN"):
+        np.testing.assert_array_equal(getattr(again, field), getattr(table, field))
+    assert again.problem_ids == ("p0", "p1")
+    assert again.is_own_policy
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert main(["gradient-variance", str(tmp_path), f"--out={tmp_path / 'out'}"]) == 2
+    write_gradients(path, replace(table, problem_ids=("p0", "p0")))
+    with pytest.raises(UserError, match="every problem once for every estimator"):
+        read_gradients(path)
+
+
+def test_the_figure_is_redrawn_from_the_tables_and_from_the_csv_alone(tmp_path):
+    generator = np.random.default_rng(0)
+    tables = [generator.normal(0.5, 1.0, (3, 9, 4)) for _ in range(2)]
+    for checkpoint, rows in enumerate(tables):
+        table = make_table(rows, np.full((3, 9), 10.0), checkpoint=checkpoint)
+        write_gradients(tmp_path / f"all/gradients/run/iter_{checkpoint:06d}.parquet", table)
+    assert main(["gradient-variance", str(tmp_path / "all"), f"--out={tmp_path / 'all'}"]) == 0
+    (tmp_path / "csv").mkdir()
+    shutil.copy(tmp_path / "all" / FILES[0], tmp_path / "csv")
+    assert main(["gradient-variance", str(tmp_path / "csv"), f"--out={tmp_path / 'again'}"]) == 0
+    for name in FILES:
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "all" / name).read_bytes()
+    summary = json.loads((tmp_path / "again/summary.json").read_text())["gradient-variance"]
+    assert list(summary) == ["run/iter_000000", "run/iter_000001"]
+    assert summary["run/iter_000001"]["estimators"]["e0"]["trace_ratio"] == {
+        "value": 1.0, "low": 1.0, "high": 1.0,
+    }  # fmt: skip
+
+
+def test_a_run_without_values_or_signal_still_has_a_figure(tmp_path, capsys):
+    """Every rollout is right: RLOO's gradients are all zero, and nothing compares with them."""
+    path = write_solved_run(tmp_path / "solved", num_problems=4)
+    out = tmp_path / "out"
+    command = ["gradient-variance", str(path), "--checkpoints=0", f"--out={out}"]
+    assert main(command) == 0
+    rows = read_rows(out)
+    assert rows["rloo", "trace"]["value"] == "0.0"
+    assert float(rows["reinforce_plus_plus", "trace"]["value"]) > 0
+    assert rows["reinforce_plus_plus", "trace_ratio"]["value"] == ""
+    assert all((out / name).exists() for name in FILES)
+    capsys.readouterr()
+    for options, message in (
+        (["--estimators=gae"], "gae is not one of"),
+        (["--estimators=vine_k1"], "vine needs values or --sample-values"),
+        (["--num-problems=1"], "--num-problems must be at least 2"),
+        (["--checkpoints=7"], "has no policy of iteration 7"),
+        (["--seed=1"], "was made with seed 0"),
+    ):
+        target = f"--out={out if 'seed' in options[0] else tmp_path / 'other'}"
+        assert main(["gradient-variance", str(path), "--checkpoints=0", target, *options]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert message in error
+    table = path / "rollouts/iter_000001.parquet"
+    table.write_bytes(table.read_bytes()[:200])
+    assert main([*command[:3], f"--out={tmp_path / 'third'}"]) == 2
+    assert "no complete parquet file" in capsys.readouterr().err
+
+
+def read_rows(out):
+    with (out / "gradient_variance.csv").open() as file:
+        return {(row["estimator"], row["quantity"]): row for row in csv.DictReader(file)}
+
+
+class KilledError(Exception):
+    """Stands for a kill."""
+
+
+@pytest.mark.usefixtures("lasting_process_group")
+def test_with_an_engine_end_to_end(trained_path, tmp_path, monkeypatch):  # noqa: F811
+    """The start's rollouts from the tables, those of the last policy sampled; killed once."""
+    out, partial = tmp_path / "out", "gradients/tiny/iter_000002.partial.jsonl"
+    command = ["gradient-variance", str(trained_path), "--checkpoints=0,2", "--sample-values=2"]
+    append = Journal.append
+    monkeypatch.setattr(noise, "NUM_RESAMPLES", 200)
+
+    def killed(self, line):
+        append(self, line)
+        if self._path.name == (out / partial).name and len(self.lines) == 9:
+            raise KilledError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Journal, "append", killed)
+        with pytest.raises(KilledError):
+            main([*command, f"--out={out}"])
+    assert read_gradients(out / "gradients/tiny/iter_000000.parquet").is_own_policy
+    journal = (out / partial).read_text().splitlines()
+    assert len(journal) == 10
+    line = json.loads(journal[1])
+    assert len(line["returns"]) == 2
+    journal[1] = json.dumps(line | {"num_tokens": 10**6 + line["num_tokens"]})
+    (out / partial).write_text("\n".join(journal) + "\n")
+    assert main([*command, f"--out={out}"]) == 0
+    assert not (out / partial).exists()
+    last = read_gradients(out / "gradients/tiny/iter_000002.parquet")
+    assert last.rollout_iteration == 3
+    assert last.estimators == (
+        "rloo", "grpo", "reinforce_plus_plus", "remax", "gae", "vine_k1", "vine_k2",
+    )  # fmt: skip
+    assert last.gram_ENN.shape == (7, NUM_PROMPTS, NUM_PROMPTS)
+    rloo, remax, k1, k2 = (last.num_tokens_EN[i].sum() for i in (0, 3, 5, 6))
+    assert k2 > 10**6 + rloo  # what was in the journal was not sampled again
+    assert k2 - rloo == pytest.approx(2 * (k1 - rloo))
+    assert rloo < remax < rloo + 64 * NUM_PROMPTS
+    assert (last.time_s_EN[4] > last.time_s_EN[0]).all()  # gae pays for the critic
+    before = {name: (out / name).read_bytes() for name in FILES}
+
+    def refuse(*_):
+        raise AssertionError("no engine is needed for what is there")
+
+    monkeypatch.setattr("analysis.sampling.policies.open_policies", refuse)
+    assert main([*command, f"--out={out}"]) == 0
+    assert {name: (out / name).read_bytes() for name in FILES} == before

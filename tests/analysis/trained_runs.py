@@ -1,0 +1,50 @@
+"""A small run of VinePPO with a critic beside it, really trained, once a session."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vineppo.cli import main
+from vineppo.config.load import evaluate_jsonnet
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+NUM_PROMPTS, NUM_SAMPLES, NUM_CONTINUATIONS, NUM_ITERATIONS = 6, 4, 4, 2
+SMALL = {"batch_size": 12, "micro_batch_size": 3}
+SETTINGS = {
+    "num_iterations": NUM_ITERATIONS,
+    "rollouts.num_prompts": NUM_PROMPTS,
+    "rollouts.num_samples": NUM_SAMPLES,
+    "credit.num_continuations": NUM_CONTINUATIONS,
+    **{f"optimization.{key}": size for key, size in SMALL.items()},
+    "optimization.learning_rate": 1e-4,
+    "task.num_train_problems": 40,
+    "task.num_test_problems": 8,
+    "evaluation.every": 2,
+    "evaluation.num_samples": 2,
+    "checkpoint.every": 1,
+    "checkpoint.keep": 2,
+}
+
+
+@pytest.fixture(scope="session")
+def lasting_process_group():
+    """An engine that is taken down would take the process group along, which others go on using."""
+    import torch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.distributed, "destroy_process_group", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="session")
+def trained_path(tmp_path_factory, lasting_process_group):  # noqa: ARG001
+    """Checkpoints 1 and 2 beside the start; evaluated at 0 and 2; its name is "tiny"."""
+    path = tmp_path_factory.getbasetemp() / "trained" / "tiny"
+    if not path.exists():  # a fixture is made once in every module that imports it
+        critic = evaluate_jsonnet(str(CONFIGS / "demo_ppo.jsonnet"))["critic"]
+        settings = {**SETTINGS, "critic": json.dumps(critic | SMALL)}
+        assignments = [f"--set={key}={value}" for key, value in settings.items()]
+        config = str(CONFIGS / "demo_vineppo.jsonnet")
+        assert main(["train", config, f"--run-dir={path}", *assignments]) == 0
+    return path

@@ -1,7 +1,6 @@
 """Whether predictions rank the alternative steps at a state as their true values do."""
 
 from collections.abc import Sequence
-from itertools import combinations
 
 import numpy as np
 from scipy.stats import norm
@@ -64,14 +63,12 @@ def pairwise_scores(
     Counts (200, 100, 105) of 256 resolve two pairs; predictions (0.5, 0.5, 0.1) score (½, 1).
     """
     correct_A, samples_A = check_counts(num_correct_A, num_samples)
+    predictions_A = np.asarray(predictions_A, dtype=float)
     truth_A = correct_A / samples_A
-    scores = []
-    for i, j in combinations(range(len(truth_A)), 2):
-        if is_resolved(correct_A[i], samples_A[i], correct_A[j], samples_A[j], level):
-            agreement = np.sign(predictions_A[i] - predictions_A[j]) * np.sign(
-                truth_A[i] - truth_A[j]
-            )
-            scores.append(float(1 + agreement) / 2)
+    i, j = np.triu_indices(len(truth_A), 1)
+    resolved = is_resolved(correct_A[i], samples_A[i], correct_A[j], samples_A[j], level)
+    agreement = np.sign(predictions_A[i] - predictions_A[j]) * np.sign(truth_A[i] - truth_A[j])
+    scores: list[float] = ((1 + agreement[resolved]) / 2).tolist()
     return scores
 
 

@@ -1,0 +1,256 @@
+"""Action ranking from tables: accuracies by hand, redrawing, the figure, and bad tables."""
+
+import csv
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+
+from analysis import figures
+from analysis.__main__ import main
+from analysis.action_ranking.accuracy import accuracy_rows, group_of
+from analysis.action_ranking.figure import draw_run
+from analysis.action_ranking.table import (
+    RankedState,
+    RankedStep,
+    find_tables,
+    read_ranking,
+    table_path,
+    write_ranking,
+)
+
+FILES = ("action_ranking.csv", "action_ranking.png", "action_ranking.svg", "summary.json")
+
+
+def make_steps(problem, prefix_length, num_correct, draws, critic=None, terminal=()):
+    """A state of a response of 10 tokens with a step an entry of `num_correct`, of 256."""
+    return [
+        RankedStep(
+            checkpoint=4, rollout_iteration=5, num_drawn_states=7, problem_id=problem,
+            rollout_index=0, step_index=prefix_length // 2, num_steps=5,
+            prefix_length=prefix_length, response_length=10, alternative_index=index,
+            step_ids=(index, 7), step_text=f"{index}\n", num_proposed=index + 1, num_proposals=16,
+            is_terminal=index in terminal, num_samples=256, num_correct=num_correct[index],
+            num_truncated=0, num_tokens=512, draws_D=tuple(draws[index]),
+            critic_value=None if critic is None else critic[index],
+        )
+        for index in range(len(num_correct))
+    ]  # fmt: skip
+
+
+# At the query of p only the first alternative stands out: (0, 1) and (0, 2) are resolved.
+QUERY = make_steps(
+    "p", 0, (200, 100, 105), ((1, 1, 0, 1), (1, 0, 0, 0), (0, 0, 1, 0)), (0.5, 0.5, 0.125)
+)
+# In the middle of q the second is the best, and the critic says the opposite.
+MIDDLE = make_steps(
+    "q", 5, (0, 256, 0), ((0,) * 4, (1,) * 4, (0,) * 4), (0.75, 0.25, 0.75), terminal=(1,)
+)
+# All of these end the response: nobody estimates anything.
+OVER = make_steps(
+    "q", 8, (0, 256, 256), ((0,) * 4, (1,) * 4, (1,) * 4), (0.0, 1.0, 1.0), terminal=(0, 1, 2)
+)
+
+
+def write_table(folder, steps=(*QUERY, *MIDDLE, *OVER), run="ppo", checkpoint=4):
+    path = table_path(folder, folder / run, checkpoint)
+    write_ranking(path, [replace(step, checkpoint=checkpoint) for step in steps])
+    return path
+
+
+def test_accuracies_by_hand(tmp_path):
+    rows = accuracy_rows(read_ranking(write_table(tmp_path)), [1, 2])
+    assert [(row.group, row.predictor) for row in rows] == [
+        (group, predictor)
+        for group in ("all", "query", "middle third")
+        for predictor in ("mc_1", "mc_2", "critic")
+    ]
+    mc_1, mc_2, critic, query_1, query_2, query_critic, *middle = rows
+    # Single draws predict (1, 1, 0), (1, 0, 0), (0, 0, 1), (1, 0, 0): the first is taken with
+    # chance 1/2, 1, 0, 1, and the two pairs score 3/2, 2, 1/2, 2.
+    assert (query_1.top1, query_1.pairwise) == (2.5 / 4, 6 / 8)
+    # Pairs of draws predict (1, 1/2, 0), (1/2, 0, 1/2): chance 1, 1/2 and scores 2, 3/2.
+    assert (query_2.top1, query_2.pairwise) == (0.75, 3.5 / 4)
+    assert (query_critic.top1, query_critic.pairwise) == (0.5, 0.75)
+    assert [row.top1 for row in middle] == [1, 1, 0]
+    assert [row.pairwise for row in middle] == [1, 1, 0]
+    # Over all: the mean of two states, and of two pairs each.
+    assert (mc_1.top1, mc_1.pairwise) == (0.8125, 0.875)
+    assert (mc_2.top1, mc_2.pairwise) == (0.875, 0.9375)
+    assert (critic.top1, critic.pairwise) == (0.25, 0.375)
+    assert (critic.top1_difference, critic.pairwise_difference) == (0.25 - 0.875, 0.375 - 0.9375)
+    assert (mc_2.top1_difference, mc_2.top1_difference_low) == (0, 0)
+    # Of two problems a quarter of the resamples is p alone, a quarter q alone.
+    assert (critic.top1_low, critic.top1_high) == (0, 0.5)
+    assert (critic.top1_difference_low, critic.top1_difference_high) == (-1, -0.25)
+    assert (query_1.top1_low, query_1.top1_high) == (None, None)
+
+
+def test_what_was_counted_by_hand(tmp_path):
+    first, *_ = accuracy_rows(read_ranking(write_table(tmp_path)), [1])
+    assert (first.num_states, first.num_over_states, first.num_problems) == (2, 1, 2)
+    assert first.num_dropped_states == 7 - 3
+    assert (first.mean_alternatives, first.num_pairs, first.num_resolved_pairs) == (3, 6, 4)
+    assert first.top1_chance == pytest.approx(1 / 3)
+    assert (first.run, first.checkpoint) == ("ppo", 4)
+
+
+@pytest.mark.parametrize(
+    ("prefix_length", "group"),
+    [(0, "query"), (1, "first third"), (3, "first third"), (4, "middle third"), (6, "middle third"),
+     (7, "last third"), (9, "last third")],
+)  # fmt: skip
+def test_thirds_are_of_the_response(prefix_length, group):
+    state = RankedState(tuple(make_steps("p", prefix_length, (0, 1, 2), ((0,),) * 3)))
+    assert group_of(state) == group
+
+
+def test_a_critic_that_values_only_some_alternatives_is_left_out(tmp_path):
+    steps = [*QUERY[:2], replace(QUERY[2], critic_value=None), *MIDDLE]
+    rows = accuracy_rows(read_ranking(write_table(tmp_path, steps)), [1])
+    assert {row.predictor for row in rows} == {"mc_1"}
+
+
+def test_pairs_that_the_truth_does_not_resolve_leave_the_accuracy_undefined(tmp_path, capsys):
+    steps = make_steps("p", 0, (100, 101, 102), ((0,), (1,), (1,)))
+    write_table(tmp_path, steps)
+    out = tmp_path / "out"
+    assert main(["action-ranking", str(tmp_path), f"--out={out}", "--continuations=1"]) == 0
+    (row, _) = csv.DictReader((out / "action_ranking.csv").read_text().splitlines())
+    # The last is the best; two predictions tie for the highest.
+    assert (row["num_resolved_pairs"], row["pairwise"], row["top1"]) == ("0", "", "0.5")
+    summary = json.loads((out / "summary.json").read_text())["action-ranking"]["ppo/iter_000004"]
+    assert summary["predictors"]["mc_1"]["pairwise"]["value"] is None
+    assert capsys.readouterr().err == ""
+
+
+def test_the_tables_alone_give_the_same_files_and_need_no_torch(tmp_path):
+    for checkpoint in (0, 4):
+        write_table(tmp_path / "a", checkpoint=checkpoint)
+    code = (
+        "import sys; from analysis.__main__ import main; status = main(sys.argv[1:]);"
+        "assert not {'torch', 'vllm'} & sys.modules.keys(); sys.exit(status)"
+    )
+    found = []
+    for out in (tmp_path / "a", tmp_path / "again"):
+        arguments = ["action-ranking", str(tmp_path / "a"), f"--out={out}", "--continuations=1,2"]
+        command = [sys.executable, "-c", code, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        tables = [str(path) for path in find_tables(tmp_path / "a")]
+        assert done.stdout.split() == [*tables, *(str(out / name) for name in FILES)]
+        found.append({name: (out / name).read_bytes() for name in FILES})
+    assert found[0] == found[1]
+
+
+def test_the_figure_shows_the_numbers(tmp_path):
+    rows = [
+        row
+        for checkpoint in (0, 4)
+        for row in accuracy_rows(read_ranking(write_table(tmp_path, checkpoint=checkpoint)), [1])
+    ]
+    with figures.panels(1, 3) as (_, axes):
+        draw_run(axes, rows, ["mc_1", "critic"])
+        shown = [
+            {(round(line.get_xdata()[0]), line.get_color()): line.get_ydata()[0]
+             for line in axis.get_lines() if line.get_marker() != "None"}
+            for axis in axes
+        ]  # fmt: skip
+        mc, critic = figures.COLORS[:2]
+        assert shown[0] == {(0, mc): 0.8125, (1, mc): 0.8125, (0, critic): 0.25, (1, critic): 0.25}
+        assert shown[2] == {(0, mc): 0.75, (1, mc): 1, (0, critic): 0.75, (1, critic): 0}
+        assert [text.get_text() for text in axes[2].get_xticklabels()] == [
+            "query\n(1)", "middle\nthird\n(1)",
+        ]  # fmt: skip
+        chance = [line.get_ydata()[0] for line in axes[0].get_lines() if line.get_color() == "0.6"]
+        assert chance == pytest.approx([1 / 3, 1 / 3])
+
+
+def lack_column(path):
+    pq.write_table(pq.read_table(path).drop_columns(["draws_D"]), path)
+
+
+def cut_off(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def rewrite(**changes):
+    return lambda path: write_ranking(path, [replace(QUERY[0], **changes), *QUERY[1:], *MIDDLE])
+
+
+def only_over(path):
+    write_ranking(path, OVER)
+
+
+def no_state(path):
+    write_ranking(path, [])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lack_column, "{table} has no column draws_D"),
+        (cut_off, "{table} is no complete parquet file: "),
+        (rewrite(num_correct=257), "{table}, row 1: num_correct must be in 0..num_samples"),
+        (rewrite(step_text=None), "{table}, row 1 has an empty cell"),
+        (rewrite(draws_D=(1,)), "{table}: all rows must have one checkpoint, num_samples and"),
+        (rewrite(alternative_index=3), "{table}: the alternatives of p/0/0 are not whole"),
+        (only_over, "no state has 3 next steps to rank"),
+        (no_state, "no state has 3 next steps to rank"),
+    ],
+)
+def test_a_bad_table_is_one_clear_line(tmp_path, capsys, damage, message):
+    table = write_table(tmp_path)
+    damage(table)
+    assert main(["action-ranking", str(tmp_path), "--continuations=1"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: " + message.format(table=table))
+    assert error.count("\n") == 1
+
+
+def test_a_checkpoint_without_states_to_rank_is_named_and_left_out(tmp_path, capsys):
+    empty = write_table(tmp_path, OVER, checkpoint=0)
+    write_table(tmp_path)
+    assert main(["action-ranking", str(tmp_path), "--continuations=1"]) == 0
+    assert f"{empty}: no state has 3 next steps to rank" in capsys.readouterr().out
+
+
+def test_a_table_that_is_given_twice_is_refused(tmp_path, capsys):
+    paths = [tmp_path / name for name in ("a", "b")]
+    for path in paths:
+        write_table(path)
+    assert main(["action-ranking", *map(str, paths), "--continuations=1"]) == 2
+    assert "are of one run and checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{tables}", "--continuations=5"], "has 4 draws a step, too few for --continuations 5"),
+        (["{tables}", "--continuations=0,1"], "must be numbers from 1 with commas, got '0,1'"),
+        (["{tables}", "--continuations=some"], "must be numbers from 1 with commas, got 'some'"),
+        (["{empty}"], "holds no run (no config.json)"),
+        (["{empty}", "--num-draws=8"], "--num-draws must be at least 9, got 8"),
+        (["{empty}", "--num-alternatives=2"], "--num-alternatives must be at least 3, got 2"),
+        (["{empty}", "--num-proposals=4"], "--num-proposals must be at least 5, got 4"),
+        (["nowhere"], "nowhere is no directory"),
+    ],
+)
+def test_bad_arguments_are_one_line(tmp_path, capsys, arguments, message):
+    names = {"tables": tmp_path / "tables", "empty": tmp_path}
+    write_table(names["tables"])
+    assert main(["action-ranking", *(text.format(**names) for text in arguments)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_table_comes_back(tmp_path):
+    table = read_ranking(write_table(tmp_path))
+    assert [list(state.steps_A) for state in table.states] == [QUERY, MIDDLE, OVER]
+    assert [state.is_over for state in table.states] == [False, False, True]
+    assert table.run == "ppo"
+    assert find_tables(tmp_path) == [table.path]

@@ -1,0 +1,317 @@
+"""Advantages by hand: their spread, their places, critical steps, redrawing, and bad input."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from analysis import figures
+from analysis.__main__ import main
+from analysis.advantages import read_tables
+from analysis.advantages.figure import draw_iteration, iteration_labels
+from analysis.advantages.steps import critical_shares, flatten
+from analysis.truth import TruthState, truth_path, write_truth
+from vineppo.run_dir import RunDir
+
+FILES = (
+    "advantages.csv", "advantages_quantiles.csv", "advantages_by_place.csv", "critical_steps.csv",
+    "advantages.png", "advantages.svg", "summary.json",
+)  # fmt: skip
+# Of conftest's run: three problems with a wrong and a right response of three steps each, whose
+# Monte-Carlo values are 1/2, 3/4 and 0: advantages of 1/4, −3/4 and the reward.
+
+
+def analyse(out, *arguments):
+    assert main(["advantages", f"--out={out}", *map(str, arguments)]) == 0
+    return read_tables(out)
+
+
+def only(rows, **wanted):
+    found = [row for row in rows if all(getattr(row, k) == v for k, v in wanted.items())]
+    assert found, wanted
+    return found
+
+
+@pytest.fixture
+def tables(run_path, tmp_path):
+    return analyse(tmp_path / "out", run_path)
+
+
+def test_the_spread_by_hand(tables):
+    for source in ("trained", "mc"):
+        (every,) = only(tables.spread, source=source, group="all")
+        assert (every.name, every.seed, every.iteration) == ("vine", 0, 12)
+        assert (every.num_rollouts, every.num_steps) == (6, 18)
+        assert (every.mean, every.mean_abs) == (0, 0.5)
+        assert every.std == pytest.approx(np.std([0.25, -0.75, 0, 0.25, -0.75, 1]))
+        # The last step of the wrong responses changes nothing.
+        assert (every.near_zero, every.zero) == (3 / 18, 3 / 18)
+        assert (every.near_zero_low, every.near_zero_high) == (3 / 18, 3 / 18)
+        # 3/4 of 1 where it is wrong, 1 of 2 where it is right.
+        assert (every.top_share, every.even_share) == (0.625, pytest.approx(1 / 3))
+        (wrong,) = only(tables.spread, source=source, group="incorrect")
+        (right,) = only(tables.spread, source=source, group="correct")
+        assert (wrong.top_share, right.top_share) == (0.75, 0.5)
+        assert (wrong.near_zero, right.near_zero) == (pytest.approx(1 / 3), 0)
+        assert (wrong.num_critical_rollouts, right.num_critical_rollouts) == (3, 3)
+
+
+def test_places_by_hand(tables):
+    for axis, bins in (("start", (0, 1, 2)), ("end", (2, 1, 0)), ("relative", (0, 2, 4))):
+        rows = only(tables.places, source="trained", group="all", axis=axis)
+        by_bin = {row.bin: row for row in rows}
+        assert sorted(by_bin) == sorted(bins)
+        first, second, third = (by_bin[index] for index in bins)
+        assert (first.mean, first.mean_abs, first.q25) == (0.25, 0.25, 0.25)
+        assert (second.mean, second.mean_abs) == (-0.75, 0.75)
+        assert (third.mean, third.near_zero, third.num_steps) == (0.5, 0.5, 6)
+        # The critical step is the second of the wrong responses and the last of the right ones.
+        assert [row.critical for row in (first, second, third)] == [0, 0.5, 0.5]
+        assert [row.even for row in (first, second, third)] == pytest.approx([1 / 3] * 3)
+
+
+def test_quantiles_are_advantages_that_there_are(tables):
+    rows = only(tables.quantiles, source="trained", group="all")
+    by_probability = {row.probability: row.advantage for row in rows}
+    # −3/4 six times of 18, 0 thrice, 1/4 six times, 1 thrice.
+    assert [by_probability[p] for p in (0, 0.32, 0.34, 0.5, 0.52, 0.82, 0.84, 1)] == [
+        -0.75, -0.75, 0, 0, 0.25, 0.25, 1, 1,
+    ]  # fmt: skip
+
+
+def test_the_critical_steps_as_text(run_path, tmp_path):
+    steps = analyse(tmp_path / "out", run_path, "--num-critical=2").critical
+    assert [(row.problem_id, row.rollout_index, row.step_index) for row in steps] == [
+        ("sum/0", 1, 2), ("sum/1", 1, 2),
+    ]  # fmt: skip
+    assert (steps[0].value_before, steps[0].value_after, steps[0].reward) == (0, 1, 1)
+    assert (steps[0].prompt, steps[0].step_text) == ("0+1?", "#1</s>")
+    assert (steps[0].source, steps[0].true_before) == ("mc", None)
+    for path in (run_path / "final/policy").iterdir():
+        path.unlink()
+    bare = analyse(tmp_path / "bare", run_path).critical
+    assert len(bare) == 3
+    assert (bare[0].value_before, bare[0].prompt, bare[0].step_text) == (0, None, None)
+
+
+def test_true_values_of_a_prefix_are_those_of_every_rollout_that_passes_it(run_path, tmp_path):
+    """All states of sum/0 are known, of sum/1 the last: it has advantages, no critical step."""
+    states = [
+        TruthState(
+            checkpoint=11, rollout_iteration=12, problem_id=problem, rollout_index=0,
+            step_index=step, num_steps=3, prefix_length=(0, 6, 11)[step], response_length=14,
+            reward=0.0, num_samples=4, num_correct=num_correct, num_truncated=0, num_tokens=9,
+            draws_D=(),
+        )
+        for problem, step, num_correct in
+        (("sum/0", 0, 2), ("sum/0", 1, 1), ("sum/0", 2, 3), ("sum/1", 2, 1))
+    ]  # fmt: skip
+    write_truth(truth_path(tmp_path / "truth", run_path, 11), states)
+    tables = analyse(tmp_path / "out", run_path, "--truth", tmp_path / "truth")
+    (every,) = only(tables.spread, source="truth", group="all")
+    # (−1/4, 1/2, −3/4) and (−1/4, 1/2, 1/4) of sum/0; −1/4 and 3/4 of sum/1.
+    assert (every.num_steps, every.num_rollouts, every.num_critical_rollouts) == (8, 4, 2)
+    assert every.mean == pytest.approx((-0.5 + 0.5 - 0.25 + 0.75) / 8)
+    assert every.top_share == (0.75 / 1.5 + 0.5 / 1) / 2
+    by_end = only(tables.places, source="truth", group="all", axis="end")
+    assert [(row.bin, row.num_steps, row.critical) for row in by_end] == [
+        (0, 4, 0.5), (1, 2, 0.5), (2, 2, 0),
+    ]  # fmt: skip
+    first, second, _ = tables.critical
+    assert (first.problem_id, first.true_before, first.true_after) == ("sum/0", 0.75, 1)
+    assert (second.problem_id, second.true_before, second.true_after) == ("sum/1", 0.25, 1)
+
+
+def write_critic(path, values_S):
+    """The run's values as a critic's, the same for all its rollouts."""
+    run = RunDir(path)
+    rows = run.read_values(12)
+    changed = [row | {"returns_K": [], "critic_value": values_S[row["step_index"]]} for row in rows]
+    run.write_values(12, changed)
+
+
+def test_a_critics_changes_of_value_are_apart_from_what_was_trained(run_path, tmp_path):
+    write_critic(run_path, (0.5, 0.5, 0.25))
+    tables = analyse(tmp_path / "out", run_path)
+    assert {row.source for row in tables.spread} == {"trained", "critic"}
+    (right,) = only(tables.spread, source="critic", group="correct")
+    # (0, −1/4, 3/4)
+    assert (right.mean_abs, right.near_zero) == (1 / 3, 1 / 3)
+    assert right.top_share == 0.75
+    assert {(row.source, row.step_index, row.value_before) for row in tables.critical} == {
+        ("critic", 2, 0.25)
+    }
+    write_critic(run_path, (float("nan"), 0.5, 0.25))  # a critic that has diverged
+    tables = analyse(tmp_path / "out", run_path)
+    (right,) = only(tables.spread, source="critic", group="correct")
+    assert (right.num_steps, right.num_critical_rollouts, right.top_share) == (6, 0, None)
+    assert [row.critical for row in only(tables.places, source="critic", group="all")] == [None] * 6
+
+
+def without_values(path, advantages_S):
+    """As a group estimator's: the same advantages in all rollouts, and no values."""
+    run = RunDir(path)
+    rows = [row | {"advantages_S": list(advantages_S)} for row in run.read_rollouts(12)]
+    run.write_rollouts(12, rows)
+    (path / "values/iter_000012.parquet").unlink()
+
+
+def test_constant_advantages_have_no_step_above_the_others(run_path, tmp_path):
+    # The KL shaped into the reward makes the first step's a little smaller.
+    without_values(run_path, (0.997, 1.0, 1.0))
+    tables = analyse(tmp_path / "out", run_path)
+    assert {row.source for row in tables.spread} == {"trained"}
+    (every,) = only(tables.spread, group="all")
+    assert every.top_share == pytest.approx(1 / 2.997)
+    for row in tables.places:
+        assert row.critical == pytest.approx(row.even)
+    assert tables.critical == []
+    assert not (tmp_path / "out/critical_steps.csv").exists()
+
+
+def test_advantages_near_zero_throughout_have_no_critical_step(run_path, tmp_path):
+    without_values(run_path, (0.0, 0.01, -0.02))
+    (every,) = only(analyse(tmp_path / "out", run_path).spread, group="all")
+    assert (every.near_zero, every.zero) == (1, pytest.approx(1 / 3))
+    assert (every.num_critical_rollouts, every.top_share, every.even_share) == (0, None, None)
+    finer = analyse(tmp_path / "out", run_path, "--near-zero=0.015")
+    (every,) = only(finer.spread, group="all")
+    assert (every.near_zero, every.near_zero_below) == (pytest.approx(2 / 3), 0.015)
+    assert every.top_share == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("advantages", "shares"),
+    [
+        ((0.1, -0.4, 0.4), (0, 0.5, 0.5)),
+        ((1.0, 0.995, 0.98), (0.5, 0.5, 0)),
+        ((0.0, 0.01), None),
+        ((0.9, float("nan")), None),
+    ],
+)
+def test_shares_of_the_critical_step(advantages, shares):
+    found = critical_shares(np.array(advantages), 0.05)
+    expected = [np.nan] * len(advantages) if shares is None else shares
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_steps_of_unknown_advantage_are_left_out_of_all_arrays():
+    rows = [
+        {"problem_id": "a", "reward": 1.0},
+        {"problem_id": "b", "reward": 0.0},
+    ]
+    steps = flatten(rows, [np.array([np.nan, 0.5]), np.array([-0.25])], 0.05)
+    assert steps.advantage_N.tolist() == [0.5, -0.25]
+    assert steps.problem_N.tolist() == ["a", "b"]
+    assert (steps.step_N.tolist(), steps.num_steps_N.tolist()) == ([1, 0], [2, 1])
+    np.testing.assert_array_equal(steps.critical_N, [np.nan, 1])
+    assert len(steps.of_group("incorrect")) == 1
+
+
+def test_the_tables_alone_give_the_same_files_and_need_no_torch(run_path, tmp_path, capsys):
+    def files(out):
+        return {name: (out / name).read_bytes() for name in FILES}
+
+    out, again = tmp_path / "out", tmp_path / "again"
+    analyse(out, run_path)
+    assert capsys.readouterr().out.split() == [str(out / name) for name in FILES]
+    code = (
+        "import sys; from analysis.__main__ import main; status = main(sys.argv[1:]);"
+        "assert not {'torch', 'vllm'} & sys.modules.keys(); sys.exit(status)"
+    )
+    command = [sys.executable, "-c", code, "advantages", str(out), f"--out={again}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert files(out) == files(again)
+    summary = json.loads((out / "summary.json").read_text())["advantages"]
+    assert summary[str(run_path)]["iter_000012"]["mc"]["near_zero"]["value"] == 3 / 18
+    rows = list(csv.DictReader((out / "critical_steps.csv").read_text().splitlines()))
+    assert rows[0]["step_text"] == "#1</s>"
+
+
+def test_the_figure_shows_the_numbers(tables):
+    with figures.panels(1, 4) as (_, axes):
+        draw_iteration(axes, tables.quantiles, tables.places, figures.line_style(0))
+        spread, means, near_zero, critical = ([*axis.get_lines()] for axis in axes)
+        assert (spread[0].get_xdata()[0], spread[0].get_ydata()[0]) == (-0.75, 0)
+        assert (spread[0].get_xdata()[-1], spread[0].get_ydata()[-1]) == (1, 100)
+        correct, incorrect = means
+        assert list(correct.get_xdata()) == [10, 50, 90]
+        assert list(correct.get_ydata()) == [0.25, -0.75, 1]
+        assert list(incorrect.get_ydata()) == [0.25, -0.75, 0]
+        assert list(near_zero[0].get_ydata()) == [0, 0, 50]
+        shares, even = critical
+        assert list(shares.get_ydata()) == [0, 50, 50]
+        assert list(even.get_ydata()) == pytest.approx([100 / 3] * 3)
+
+
+def test_iterations_have_numbers_where_all_runs_show_the_same():
+    assert iteration_labels([[1, 12], [1, 12]]) == ["iteration 1", "iteration 12"]
+    assert iteration_labels([[1], [2, 3]]) == ["iteration shown 1", "iteration shown 2"]
+
+
+def cut_off(path):
+    table = path / "rollouts/iter_000012.parquet"
+    table.write_bytes(table.read_bytes()[:80])
+
+
+def cut_off_values(path):
+    table = path / "values/iter_000012.parquet"
+    table.write_bytes(table.read_bytes()[:80])
+
+
+def lose_a_state(path):
+    run = RunDir(path)
+    run.write_values(12, run.read_values(12)[1:])
+
+
+def lose_an_advantage(path):
+    run = RunDir(path)
+    first, *others = run.read_rollouts(12)
+    run.write_rollouts(12, [first | {"advantages_S": [0.25]}, *others])
+
+
+def remove_rollouts(path):
+    (path / "rollouts/iter_000012.parquet").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (cut_off, "rollouts/iter_000012.parquet is no complete parquet file"),
+        (cut_off_values, "values/iter_000012.parquet is no complete parquet file"),
+        (lose_a_state, "its values lack the state ('sum/0', 0, 0) of its rollouts"),
+        (lose_an_advantage, "sum/0 0 must have an advantage a step"),
+        (remove_rollouts, "has no rollouts yet"),
+    ],
+)
+def test_damage_is_one_clear_line(run_path, capsys, damage, message):
+    damage(run_path)
+    assert main(["advantages", str(run_path)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{run}", "--near-zero=0"], "--near-zero must be above 0 and --num-critical at least 0"),
+        (["{run}", "--iterations=5"], "has no rollouts of iteration 5 (only of 12)"),
+        (["{run}", "--truth=nowhere"], "--truth nowhere is no directory"),
+        (["{run}", "{run}"], "iteration 12 was given twice"),
+        (["{run}", "{other}"], "are of different tasks: task.kind is "),
+        (["nowhere"], "nowhere is no directory"),
+    ],
+)
+def test_bad_arguments_are_one_line(run_path, tmp_path, capsys, arguments, message):
+    other = tmp_path / "other"
+    RunDir.open(other, {"name": "other", "seed": 0, "task": {"kind": "gsm8k"}})
+    names = {"run": run_path, "other": other}
+    assert main(["advantages", *(text.format(**names) for text in arguments)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

@@ -30,10 +30,13 @@ def write_summary(out: Path, name: str, content: dict[str, Any]) -> Path:
     return path
 
 
-def estimate_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
+def estimate_columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
     """Three cells of a table: `name`, `name_low`, `name_high`; None where undefined."""
-    columns = {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-    return {key: finite(number) for key, number in columns.items()}
+    names = name, f"{name}_low", f"{name}_high"
+    if estimate is None:
+        return dict.fromkeys(names)
+    numbers = estimate.value, estimate.low, estimate.high
+    return {key: finite(number) for key, number in zip(names, numbers, strict=True)}
 
 
 def finite(number: float | None) -> float | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.intervals import Estimate, iqm_difference, iqm_over_seeds
-from analysis.summary import columns
+from analysis.summary_file import estimate_columns
 from analysis.temperature.rows import TRAINING, EvaluationRow
 
 
@@ -118,7 +118,7 @@ def table_row(one: AtTemperature | AtBoth) -> dict[str, Any]:
     cells: dict[str, Any] = {}
     for name, value in vars(one).items():
         if name in ESTIMATES:
-            cells |= columns(name, value)
+            cells |= estimate_columns(name, value)
         else:
             cells[name] = " ".join(map(str, value)) if isinstance(value, list) else value
     return cells

@@ -8,8 +8,8 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.learning_curves import write_tables
+from analysis.learning_curves.summary import area_under_curve, summarize
 from analysis.methods import method_curve, read_methods
-from analysis.summary import area_under_curve, summarize
 from vineppo.run_dir import RunDir
 
 

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from analysis.equal_cost import AtEqualCost
 from analysis.intervals import NUM_SEED_RESAMPLES, Estimate
+from analysis.learning_curves.equal_cost import AtEqualCost
+from analysis.learning_curves.phases import NAMES, MethodPhases
+from analysis.learning_curves.summary import Summary
+from analysis.learning_curves.time_to_target import TimeToTarget
 from analysis.methods import Method
-from analysis.phases import NAMES, MethodPhases
-from analysis.summary import Summary
-from analysis.time_to_target import TimeToTarget
 
 UNITS = {
     "iteration": "iterations",

@@ -13,6 +13,7 @@ from analysis.intervals import (
 from analysis.methods import CurveRow, Method, method_curve
 from analysis.reading import CurvePoint
 from analysis.stats.curves import area_under_curve
+from analysis.summary_file import estimate_columns
 
 
 @dataclass(frozen=True)
@@ -73,24 +74,16 @@ def summary_rows(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
             "seeds": " ".join(map(str, one.seeds)),
             "interval_over": "seeds" if len(one.seeds) > 1 else "problems",
             "last_iteration": one.last_iteration,
-            **columns("start_pass_at_1", one.start),
-            **columns("end_pass_at_1", one.end),
-            **columns("area", one.area),
+            **estimate_columns("start_pass_at_1", one.start),
+            **estimate_columns("end_pass_at_1", one.end),
+            **estimate_columns("area", one.area),
             "elapsed_s": one.elapsed_s,
             "tokens_sampled": one.tokens_sampled,
-            **columns("difference", one.difference),
-            **columns("improvement", one.improvement),
+            **estimate_columns("difference", one.difference),
+            **estimate_columns("improvement", one.improvement),
         }
         for one in summaries
     ]
-
-
-def columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
-    """Three cells of a table: an estimate and the ends of its interval; empty where it is None."""
-    names = (name, f"{name}_low", f"{name}_high")
-    if estimate is None:
-        return dict.fromkeys(names)
-    return dict(zip(names, (estimate.value, estimate.low, estimate.high), strict=True))
 
 
 def _end_scores(method: Method) -> list[float]:

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from analysis import figures
-from analysis.cost_curves import COSTS, Cost, SeedCurve
-from analysis.equal_cost import known_curves
 from analysis.intervals import BOOTSTRAP_SEED, LEVEL, NUM_SEED_RESAMPLES, Estimate
+from analysis.learning_curves.cost_curves import COSTS, Cost, SeedCurve
+from analysis.learning_curves.equal_cost import known_curves
 from analysis.methods import Method, method_curve
 from analysis.stats.censored import (
     Survival,
@@ -22,7 +22,7 @@ from analysis.stats.censored import (
 )
 from analysis.stats.estimate import percentile_estimate
 from analysis.stats.seed_bootstrap import draw_seeds
-from analysis.summary import columns
+from analysis.summary_file import estimate_columns
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def target_rows(times: Sequence[TimeToTarget]) -> list[dict[str, Any]]:
             "num_reached": one.num_reached,
             "median": one.median,
             "horizon": one.horizon,
-            **columns("restricted_mean", one.restricted_mean),
+            **estimate_columns("restricted_mean", one.restricted_mean),
         }
         for one in times
     ]

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.cost_curves import COSTS, Cost, SeedCurve, seed_curves
 from analysis.intervals import (
     Estimate,
     iqm_difference,
     iqm_over_seeds,
     probability_of_improvement,
 )
+from analysis.learning_curves.cost_curves import COSTS, Cost, SeedCurve, seed_curves
 from analysis.methods import Method
 from analysis.stats.curves import area_between, common_support
-from analysis.summary import columns
+from analysis.summary_file import estimate_columns
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ def equal_cost_rows(compared: Sequence[AtEqualCost]) -> list[dict[str, Any]]:
             "method": one.method,
             "cost": one.cost,
             "budget": one.budget,
-            **columns("pass_at_1", one.pass_at_1),
-            **columns("mean_pass_at_1", one.mean),
-            **columns("difference", one.difference),
-            **columns("improvement", one.improvement),
+            **estimate_columns("pass_at_1", one.pass_at_1),
+            **estimate_columns("mean_pass_at_1", one.mean),
+            **estimate_columns("difference", one.difference),
+            **estimate_columns("improvement", one.improvement),
         }
         for one in compared
     ]

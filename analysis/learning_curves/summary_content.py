@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.equal_cost import AtEqualCost
-from analysis.phases import MethodPhases
-from analysis.summary import Summary
-from analysis.time_to_target import TimeToTarget
+from analysis.learning_curves.equal_cost import AtEqualCost
+from analysis.learning_curves.phases import MethodPhases
+from analysis.learning_curves.summary import Summary
+from analysis.learning_curves.time_to_target import TimeToTarget
 
 
 def summary_content(

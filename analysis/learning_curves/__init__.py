@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import figures
-from analysis.cost_curves import (
+from analysis.intervals import NUM_SEED_RESAMPLES
+from analysis.learning_curves.cost_curves import (
     COSTS,
     ELAPSED,
     ITERATION,
@@ -23,24 +24,23 @@ from analysis.cost_curves import (
     draw_curve,
     points_of,
 )
-from analysis.equal_cost import at_equal_cost, equal_cost_rows
-from analysis.intervals import NUM_SEED_RESAMPLES
-from analysis.methods import TABLE_NAME, Method, read_methods
-from analysis.phases import TABLE_NAME as PHASES_TABLE
-from analysis.phases import PhaseRow, draw_phases, method_phases, read_phases
-from analysis.reading import CurvePoint
-from analysis.summary import summarize, summary_rows
-from analysis.summary_content import summary_content
-from analysis.summary_file import write_summary
-from analysis.summary_markdown import summary_markdown
-from analysis.tables import write_table
-from analysis.time_to_target import (
+from analysis.learning_curves.equal_cost import at_equal_cost, equal_cost_rows
+from analysis.learning_curves.phases import TABLE_NAME as PHASES_TABLE
+from analysis.learning_curves.phases import PhaseRow, draw_phases, method_phases, read_phases
+from analysis.learning_curves.summary import summarize, summary_rows
+from analysis.learning_curves.summary_content import summary_content
+from analysis.learning_curves.summary_markdown import summary_markdown
+from analysis.learning_curves.time_to_target import (
     TimeToTarget,
     default_target,
     draw_times,
     target_rows,
     times_to_target,
 )
+from analysis.methods import TABLE_NAME, Method, read_methods
+from analysis.reading import CurvePoint
+from analysis.summary_file import write_summary
+from analysis.tables import write_table
 from vineppo.errors import UserError
 from vineppo.run_dir.atomic import write_atomic
 

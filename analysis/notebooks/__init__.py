@@ -5,7 +5,7 @@ by the functions that the analyses are made of, so that a number can be followed
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,8 +14,10 @@ from matplotlib.figure import Figure
 
 from analysis import figures
 
+# The package is installed in place by `make setup`; elsewhere paths are those of the reader.
 REPOSITORY = next(
-    folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").exists()
+    (folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").exists()),
+    Path.cwd(),
 )
 DOTS_PER_IN = 300, 96  # of the files that `figures.save` writes, of a screen
 WIDTH_IN_PNG = slice(16, 20)  # big-endian, in the first chunk
@@ -25,7 +27,7 @@ WIDTH_IN_PNG = slice(16, 20)  # big-endian, in the first chunk
 class Picture:
     """A PNG with 300 dots an inch, which a notebook shows at the size that it has in print."""
 
-    png: bytes
+    png: bytes = field(repr=False)  # the text beside the picture in a saved notebook
 
     @property
     def width(self) -> int:

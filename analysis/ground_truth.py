@@ -41,6 +41,7 @@ def run(
     What is there already is kept; what a kill interrupted goes on.
     """
     from analysis.sampling.policies import open_policies
+    from analysis.sampling.settings_file import is_made
     from analysis.sampling.truth_table import Table, make_table
 
     if num_states < 1 or num_samples < 2 or num_draws < 0:
@@ -56,7 +57,7 @@ def run(
         for i, policy in policies.items()
         for settings in [{"run": path.resolve().name, "checkpoint": i, **numbers, "seed": seed}]
     ]
-    missing = [table for table in plan if not table.is_made()]
+    missing = [table for table in plan if not is_made(table.target, table.settings)]
     if missing:
         with open_policies(paths, seed) as policies:
             for table in missing:

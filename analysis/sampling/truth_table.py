@@ -1,15 +1,15 @@
 """Makes a ground-truth table: samples the states of one checkpoint, a journal beside it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from analysis.sampling.continuations import Returns, StateRequest, sample_returns
-from analysis.sampling.journal import Journal, check_settings
+from analysis.sampling.journal import Journal
 from analysis.sampling.meter import Meter
 from analysis.sampling.policies import Policies
+from analysis.sampling.settings_file import write_settings
 from analysis.sampling.states import (
     RolloutState,
     query_states,
@@ -19,8 +19,6 @@ from analysis.sampling.states import (
 from analysis.sampling.states import rollout_iteration as rollout_iteration_of
 from analysis.truth import ANALYSIS, TruthState, write_truth
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import named_errors, write_atomic
-from vineppo.run_dir.metrics_log import strict_json
 
 
 @dataclass(frozen=True)
@@ -31,17 +29,6 @@ class Table:
     policy: str
     target: Path
     settings: dict[str, Any]
-
-    @property
-    def about(self) -> Path:
-        return self.target.with_suffix(".json")
-
-    def is_made(self) -> bool:
-        """Raises `UserError` where it was made with other settings."""
-        if not self.target.exists() or not self.about.exists():
-            return False
-        check_settings(self.target, _read_json(self.about), self.settings)
-        return True
 
 
 def make_table(policies: Policies, table: Table) -> None:
@@ -71,7 +58,7 @@ def make_table(policies: Policies, table: Table) -> None:
         for place, state in enumerate(states)
     ]
     write_truth(table.target, rows_N)
-    write_atomic(table.about, strict_json(settings | cost, indent=2))
+    write_settings(table.target, settings | cost)
     journal.close()
 
 
@@ -143,13 +130,3 @@ def _row(
         num_tokens=truth["num_tokens"],
         draws_D=tuple(draws),
     )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    with named_errors("read", path):
-        content = path.read_bytes()
-    try:
-        found: dict[str, Any] = json.loads(content)
-    except ValueError as error:
-        raise UserError(f"{path} is no JSON file: {error}") from None
-    return found

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from analysis.run_tables import check_counts, read_rows, table_path
 from vineppo.errors import UserError
-from vineppo.run_dir.tables import read_parquet, write_parquet
+from vineppo.run_dir.tables import write_parquet
 
 FOLDER = "ground_truth"
 ANALYSIS = "ground-truth"
@@ -87,7 +88,7 @@ class TruthState:
 
 def truth_path(out: Path, run_path: Path, checkpoint: int) -> Path:
     """Where the table of a run's checkpoint is, or goes, under the folder `out`."""
-    return out / FOLDER / run_path.resolve().name / f"iter_{checkpoint:06d}.parquet"
+    return table_path(out, FOLDER, run_path, checkpoint)
 
 
 def check_names(paths: Sequence[Path]) -> None:
@@ -105,21 +106,9 @@ def write_truth(path: Path, states: Sequence[TruthState]) -> None:
 
 def read_truth(path: Path) -> list[TruthState]:
     """The states of a table. Raises `UserError` naming the file, and the row where there is one."""
-    rows = read_parquet(path)
-    if not rows:
-        raise UserError(f"{path} holds no state")
-    missing = set(TRUTH_SCHEMA.names) - rows[0].keys()
-    if missing:
-        raise UserError(f"{path} has no column {', '.join(sorted(missing))}")
-    states = []
-    for number, row in enumerate(rows, start=1):
-        if any(row[name] is None for name in TRUTH_SCHEMA.names):
-            raise UserError(f"{path}, row {number} has an empty cell")
-        if not 0 <= row["num_correct"] <= row["num_samples"] or row["num_samples"] < 2:
-            raise UserError(f"{path}, row {number}: num_correct must be in 0..num_samples, from 2")
-        fields = {name: row[name] for name in TRUTH_SCHEMA.names}
-        states.append(TruthState(**fields | {"draws_D": tuple(row["draws_D"])}))
-    return states
+    rows = read_rows(path, TRUTH_SCHEMA, "state")
+    check_counts(rows, path)
+    return [TruthState(**row | {"draws_D": tuple(row["draws_D"])}) for row in rows]
 
 
 def find_truth(run_path: Path, folders: Sequence[Path]) -> dict[int, Path]:

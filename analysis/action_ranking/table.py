@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from analysis import run_tables
 from vineppo.errors import UserError
-from vineppo.run_dir.tables import read_parquet, write_parquet
+from vineppo.run_dir.tables import write_parquet
 
 FOLDER = "action_ranking"
 # One row per alternative; the alternatives of a state are next to each other.
@@ -152,12 +153,12 @@ class RankingTable:
 
 def table_path(out: Path, run_path: Path, checkpoint: int) -> Path:
     """Where the table of a run's checkpoint is, or goes, under the folder `out`."""
-    return out / FOLDER / run_path.resolve().name / f"iter_{checkpoint:06d}.parquet"
+    return run_tables.table_path(out, FOLDER, run_path, checkpoint)
 
 
 def find_tables(folder: Path) -> list[Path]:
     """The tables under `folder`, by run and checkpoint."""
-    return sorted((folder / FOLDER).glob("*/iter_*.parquet"))
+    return run_tables.find_tables(folder, FOLDER)
 
 
 def write_ranking(path: Path, steps: Sequence[RankedStep]) -> None:
@@ -166,10 +167,9 @@ def write_ranking(path: Path, steps: Sequence[RankedStep]) -> None:
 
 def read_ranking(path: Path) -> RankingTable:
     """A table, which may hold no state. Raises `UserError` naming the file, and the row if any."""
-    rows = read_parquet(path)
-    if rows and (missing := set(SCHEMA.names) - rows[0].keys()):
-        raise UserError(f"{path} has no column {', '.join(sorted(missing))}")
-    steps = [_step(row, f"{path}, row {number}") for number, row in enumerate(rows, start=1)]
+    rows = run_tables.read_rows(path, SCHEMA, None, OPTIONAL)
+    run_tables.check_counts(rows, path)
+    steps = list(map(_step, rows))
     if len({(step.checkpoint, step.num_samples, len(step.draws_D)) for step in steps}) > 1:
         raise UserError(
             f"{path}: all rows must have one checkpoint, num_samples and draws_D's length"
@@ -183,11 +183,6 @@ def read_ranking(path: Path) -> RankingTable:
     return RankingTable(path, states)
 
 
-def _step(row: dict[str, Any], place: str) -> RankedStep:
-    if any(row[name] is None for name in SCHEMA.names if name not in OPTIONAL):
-        raise UserError(f"{place} has an empty cell")
-    if not 0 <= row["num_correct"] <= row["num_samples"] or row["num_samples"] < 2:
-        raise UserError(f"{place}: num_correct must be in 0..num_samples, from 2")
-    fields = {name: row[name] for name in SCHEMA.names}
+def _step(row: dict[str, Any]) -> RankedStep:
     lists = {name: tuple(row[name]) for name in ("step_ids", "draws_D")}
-    return RankedStep(**fields | lists)
+    return RankedStep(**row | lists)

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from analysis import run_tables
 from vineppo.errors import UserError
-from vineppo.run_dir.tables import read_parquet, write_parquet
+from vineppo.run_dir.tables import write_parquet
 
 FOLDER = "gradients"
 PRODUCTS = ("gram_N", "with_first_N")
@@ -62,12 +63,12 @@ class GradientTable:
 
 def table_path(out: Path, run_path: Path, checkpoint: int) -> Path:
     """Where the table of a run's checkpoint is, or goes, under the folder `out`."""
-    return out / FOLDER / run_path.resolve().name / f"iter_{checkpoint:06d}.parquet"
+    return run_tables.table_path(out, FOLDER, run_path, checkpoint)
 
 
 def find_tables(folder: Path) -> list[Path]:
     """Those under `folder`, by run and checkpoint."""
-    return sorted((folder / FOLDER).glob("*/iter_*.parquet"))
+    return run_tables.find_tables(folder, FOLDER)
 
 
 def write_gradients(path: Path, table: GradientTable) -> None:
@@ -94,12 +95,7 @@ def write_gradients(path: Path, table: GradientTable) -> None:
 
 def read_gradients(path: Path) -> GradientTable:
     """Raises `UserError` naming the file where it is damaged, incomplete or of other columns."""
-    rows = read_parquet(path)
-    if not rows:
-        raise UserError(f"{path} holds no gradient")
-    missing = set(GRADIENT_SCHEMA.names) - rows[0].keys()
-    if missing:
-        raise UserError(f"{path} has no column {', '.join(sorted(missing))}")
+    rows = run_tables.read_rows(path, GRADIENT_SCHEMA, "gradient", ("seed", "time_s", *PRODUCTS))
     estimators = tuple(dict.fromkeys(row["estimator"] for row in rows))
     problem_ids = tuple(dict.fromkeys(row["problem_id"] for row in rows))
     shape = len(estimators), len(problem_ids)

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.intervals import BOOTSTRAP_SEED, LEVEL
+from analysis.run_tables import read_rows, table_path
 from analysis.stats.bootstrap import bootstrap_sums
 from analysis.stats.estimate import Estimate
 from analysis.stats.sums import ratio
-from vineppo.errors import UserError
-from vineppo.run_dir.tables import read_parquet, write_parquet
+from vineppo.run_dir.tables import write_parquet
 
 FOLDER = "kl_samples"
 NUM_RESAMPLES = 2000
@@ -46,7 +46,7 @@ class KlSample:
 
 def samples_path(out: Path, run_path: Path, checkpoint: int) -> Path:
     """Where the table of a run's checkpoint is, or goes, under the folder `out`."""
-    return out / FOLDER / run_path.resolve().name / f"iter_{checkpoint:06d}.parquet"
+    return table_path(out, FOLDER, run_path, checkpoint)
 
 
 def write_samples(path: Path, samples: Sequence[KlSample]) -> None:
@@ -55,13 +55,7 @@ def write_samples(path: Path, samples: Sequence[KlSample]) -> None:
 
 def read_samples(path: Path) -> list[KlSample]:
     """Raises `UserError` for a file that is missing, damaged, empty or of other columns."""
-    rows = read_parquet(path)
-    if not rows:
-        raise UserError(f"{path} holds no response")
-    missing = set(SAMPLE_SCHEMA.names) - rows[0].keys()
-    if missing:
-        raise UserError(f"{path} has no column {', '.join(sorted(missing))}")
-    return [KlSample(**{name: row[name] for name in SAMPLE_SCHEMA.names}) for row in rows]
+    return [KlSample(**row) for row in read_rows(path, SAMPLE_SCHEMA, "response")]
 
 
 def estimates(samples: Sequence[KlSample]) -> dict[str, Estimate]:

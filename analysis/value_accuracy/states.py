@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from analysis.run_tables import check_counts, read_rows
 from analysis.value_accuracy.predictors import split_name
 from vineppo.errors import UserError
-from vineppo.run_dir.tables import read_parquet, write_parquet
+from vineppo.run_dir.tables import write_parquet
 
 TABLE_NAME = "value_accuracy_states.parquet"
 BOUNDARY, QUERY = "boundary", "query"
@@ -86,21 +87,12 @@ def write_states(path: Path, rows: Sequence[StateRow]) -> None:
 
 def read_states(path: Path) -> list[StateRow]:
     """The rows of a table. Raises `UserError` naming the file, and the row where there is one."""
-    rows = read_parquet(path)
-    if not rows:
-        raise UserError(f"{path} holds no state")
-    missing = set(STATES_SCHEMA.names) - rows[0].keys()
-    if missing:
-        raise UserError(f"{path} has no column {', '.join(sorted(missing))}")
-    states = []
+    rows = read_rows(path, STATES_SCHEMA, "state", _NULLABLE)
+    check_counts(rows, path)
     for number, row in enumerate(rows, start=1):
-        if any(row[name] is None for name in STATES_SCHEMA.names if name not in _NULLABLE):
-            raise UserError(f"{path}, row {number} has an empty cell")
-        if not 0 <= row["num_correct"] <= row["num_samples"] or row["num_samples"] < 2:
-            raise UserError(f"{path}, row {number}: num_correct must be in 0..num_samples, from 2")
         if row["prediction"] is not None and not math.isfinite(row["prediction"]):
             raise UserError(f"{path}, row {number}: prediction must be finite")
-        states.append(StateRow(**{name: row[name] for name in STATES_SCHEMA.names}))
+    states = [StateRow(**row) for row in rows]
     for predictor in {state.predictor for state in states}:
         split_name(predictor)
     return states

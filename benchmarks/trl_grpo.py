@@ -118,13 +118,13 @@ def grpo_config(options: Options, folder: Path) -> TrainConfig:
     """The checked config; a real model's problems are written to `folder`."""
     assignments = []
     if options.is_quick:
-        num_prompts = 8 if options.model is None else 2
+        num_prompts = 4 if options.model is None else 2
         assignments = [
             f"rollouts.num_prompts={num_prompts}",
             "rollouts.num_samples=4",
             f"optimization.batch_size={2 * num_prompts}",
             f"optimization.micro_batch_size={2 * num_prompts}",
-            "sampling.max_tokens=32",
+            "sampling.max_tokens=16",
         ]
     if options.model is None:
         leaf = "demo.jsonnet"

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import torch
+
 from benchmarks.trl.protocol import Worker
 from vineppo.errors import UserError
 
@@ -22,7 +24,8 @@ def set_up() -> None:
 
 @contextmanager
 def open_workers(spec: Path, cpu_kv_cache_gib: int) -> Iterator[list[Worker]]:
-    """Ready workers, which load one after another: a start is measured by nobody.
+    """Ready workers. They load side by side, as a start is measured by nobody, but on a GPU one
+    after another: vLLM reserves what it finds free.
 
     One that cannot start is an error, but for TRL's vLLM: that compiles, and has to go without
     where there is no compiler.
@@ -42,13 +45,16 @@ def open_workers(spec: Path, cpu_kv_cache_gib: int) -> Iterator[list[Worker]]:
         "trl_vllm": [*trl, "vllm"],
     }
     with ExitStack() as stack:
+        starting = (
+            stack.enter_context(Worker(name, command, environment))
+            for name, command in commands.items()
+        )
         workers = []
-        for name, command in commands.items():
-            worker = stack.enter_context(Worker(name, command, environment))
+        for worker in starting if torch.cuda.is_available() else list(starting):
             try:
                 worker.ready()
             except RuntimeError as error:
-                if name != "trl_vllm":
+                if worker.name != "trl_vllm":
                     raise
                 print(f"without trl_vllm: {error}", file=sys.stderr)
                 continue

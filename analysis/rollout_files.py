@@ -1,4 +1,4 @@
-"""What of a run directory the rollout viewer reads, and of which iterations."""
+"""What analyses of single rollouts read of a run directory, and of which iterations."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,14 +1,12 @@
-"""The ground truth of the states that the viewer shows, found in `ground-truth`'s tables."""
+"""The ground truth of the states of a run's rollouts, found in `ground-truth`'s tables."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.stats.binomial import jeffreys_interval
 from analysis.truth import TruthState, find_truth, read_truth
 from vineppo.errors import UserError
 
-LEVEL = 0.95
 # A state: the problem, and the tokens of a response up to a step.
 Prefix = tuple[str, tuple[int, ...]]
 
@@ -54,18 +52,6 @@ def truths_of_iteration(
                 row = row_of.get((state.problem_id, state.rollout_index))
                 truths.setdefault(_prefix(state, row, tables[checkpoint]), state)
     return truths
-
-
-def truth_entry(state: TruthState) -> dict[str, Any]:
-    """What the viewer shows of a state's truth: 64 of 256 returns are 0.250 (0.200–0.306)."""
-    low, high = jeffreys_interval(state.num_correct, state.num_samples, LEVEL)
-    return {
-        "correct": state.num_correct,
-        "samples": state.num_samples,
-        "low": round(float(low), 4),
-        "high": round(float(high), 4),
-        "policy": state.checkpoint,
-    }
 
 
 def _prefix(state: TruthState, row: dict[str, Any] | None, table: Path) -> Prefix:

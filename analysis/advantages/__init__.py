@@ -21,6 +21,8 @@ from analysis.advantages.spread import (
 )
 from analysis.advantages.steps import ALL, GROUPS, flatten
 from analysis.reading import existing_run_dir
+from analysis.rollout_files import chosen_iterations
+from analysis.rollout_truths import truth_tables
 from analysis.summary_file import write_summary
 from analysis.tables import read_table, write_table
 from vineppo.errors import UserError
@@ -109,8 +111,6 @@ def find_truths(
     """The ground-truth tables of each run by checkpoint, of runs of one task."""
     if not paths:
         return {}
-    from analysis.report.truths import truth_tables
-
     check_tasks(paths)
     tables = truth_tables(paths, [] if given is None else [given], out)
     return dict(zip(paths, tables, strict=True))
@@ -120,8 +120,6 @@ def read_run(
     path: Path, iterations: str, near_zero: float, num_critical: int, truths: Mapping[int, Path]
 ) -> Tables:
     """The tables of one run directory."""
-    from analysis.report.rollouts import chosen_iterations
-
     run_dir = existing_run_dir(path)
     config, saved = run_dir.read_config(), run_dir.iterations("rollouts")
     if not saved:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.rollout_truths import truths_of_iteration
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 
@@ -66,8 +67,6 @@ def read_credit(path: Path, of: RunIteration, truths: Mapping[int, Path]) -> Cre
 
     Raises `UserError` naming the run for tables that are damaged, lack a column or do not fit.
     """
-    from analysis.report.truths import truths_of_iteration
-
     run_dir, iteration = RunDir(path), of.iteration
     rows = run_dir.read_rollouts(iteration)
     place = f"{path}: rollouts of iteration {iteration}"

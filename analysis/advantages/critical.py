@@ -10,6 +10,7 @@ import numpy as np
 
 from analysis.advantages.credit import TRUTH, Credit, RunIteration
 from analysis.reading import Run
+from analysis.rollout_files import find_tokenizer
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,6 @@ def step_texts(tokenizer: Any, response_ids: Sequence[int], starts: Sequence[int
 
 def run_tokenizer(path: Path, config: dict[str, Any]) -> Any:
     """A `tokenizers.Tokenizer`, None where the run's models have left none on this machine."""
-    from analysis.report.rollouts import find_tokenizer
-
     return find_tokenizer(Run(path=path, config=config, environment={}, metrics=[], evaluations={}))
 
 

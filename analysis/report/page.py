@@ -15,7 +15,7 @@ from analysis.report.costs import costs_table
 from analysis.report.others import OTHERS, found_html, missing_html, search_folders
 from analysis.report.results import environment_table, results_table
 from analysis.report.rollouts import Data, Extent, viewer_data
-from analysis.report.truths import truth_tables
+from analysis.rollout_truths import truth_tables
 from vineppo.errors import UserError
 from vineppo.run_dir.atomic import write_atomic
 

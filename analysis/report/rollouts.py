@@ -23,12 +23,14 @@ from tokenizers import Tokenizer
 
 from analysis.reading import Run
 from analysis.report.answers import Answers, answers_of_runs
-from analysis.report.run_files import chosen_iterations, find_tokenizer, values_by_state
-from analysis.report.truths import Prefix, truth_entry, truths_of_iteration
+from analysis.rollout_files import chosen_iterations, find_tokenizer, values_by_state
+from analysis.rollout_truths import Prefix, truths_of_iteration
+from analysis.stats.binomial import jeffreys_interval
 from analysis.truth import TruthState
 from vineppo.run_dir import RunDir
 
 DIGITS = 4
+LEVEL = 0.95
 
 Row = dict[str, Any]
 Data = dict[str, Any]
@@ -59,7 +61,7 @@ def viewer_data(
     extent: Extent,
     truths: Sequence[dict[int, Path]],
 ) -> Data:
-    """`truths` are each run's ground-truth tables by checkpoint (`truths.truth_tables`)."""
+    """`truths` are each run's ground-truth tables by checkpoint (`rollout_truths.truth_tables`)."""
     answers = answers_of_runs([run.config for run in runs])
     return {
         "runs": [
@@ -161,8 +163,20 @@ def _step(row: Row, step: int, text: str | None, advantage: float, source: Sourc
         known["critic"] = _rounded(value["critic_value"])
     truth = source.truths.get((problem_id, tuple(row["response_ids"][: row["step_starts"][step]])))
     if truth is not None:
-        known["truth"] = truth_entry(truth)
+        known["truth"] = _truth(truth)
     return known
+
+
+def _truth(state: TruthState) -> dict[str, Any]:
+    """What the viewer shows of a state's truth: 64 of 256 returns are 0.250 (0.200–0.306)."""
+    low, high = jeffreys_interval(state.num_correct, state.num_samples, LEVEL)
+    return {
+        "correct": state.num_correct,
+        "samples": state.num_samples,
+        "low": round(float(low), 4),
+        "high": round(float(high), 4),
+        "policy": state.checkpoint,
+    }
 
 
 def _rounded(number: float) -> float | None:

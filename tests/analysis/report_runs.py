@@ -1,7 +1,8 @@
-"""What the report's tests put into run directories: hostile texts, truths, another analysis."""
+"""What the report's tests put into run directories, and how they look at what comes out."""
 
 import json
 
+from analysis.__main__ import main
 from analysis.stats.estimate import Estimate
 from analysis.summary_file import write_summary
 from analysis.truth import TruthState, truth_path, write_truth
@@ -87,3 +88,20 @@ def add_critic(path, value):
     run_dir = RunDir(path)
     rows = run_dir.read_values(12)
     run_dir.write_values(12, [row | {"returns_K": [], "critic_value": value} for row in rows])
+
+
+def steps_of(table):
+    return {
+        (problem["id"], response["index"], place): step
+        for problem in table["problems"]
+        for response in problem["responses"]
+        for place, step in enumerate(response["steps"])
+    }
+
+
+def the_error(capsys, *arguments):
+    """The one line of a report that must fail."""
+    assert main(["report", *map(str, arguments)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error.removeprefix("error: ")

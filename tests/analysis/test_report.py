@@ -20,18 +20,16 @@ from report_runs import (
     add_analysis,
     add_critic,
     add_hostile_rollout,
-    add_truth,
+    steps_of,
+    the_error,
 )
 
 from analysis import figures
 from analysis.__main__ import main
-from analysis.reading import labels, read_run
+from analysis.reading import read_run
 from analysis.report.costs import costs_table
 from analysis.report.others import OTHERS, found_html, summary_rows
 from analysis.report.page import script_json
-from analysis.report.rollouts import Extent, viewer_data
-from analysis.report.run_files import chosen_iterations
-from analysis.report.truths import truth_tables
 from analysis.training_curves import METRICS, draw_metric, running_mean, shown_metrics, time_shares
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
@@ -72,31 +70,6 @@ def make_page(*paths, out, options=()):
     assert main(["report", *map(str, paths), "--out", str(out), *options]) == 0
     html = (out / "report.html").read_text()
     return html, Page(html)
-
-
-def view(*paths, truth=(), iterations="last", num_problems=16, num_responses=8):
-    """The tables that the viewer shows of each run."""
-    runs = [read_run(path) for path in paths]
-    extent = Extent(iterations, num_problems, num_responses)
-    tables = truth_tables(paths, truth, paths[0] / "out")
-    return [run["tables"] for run in viewer_data(runs, labels(runs), extent, tables)["runs"]]
-
-
-def steps_of(table):
-    return {
-        (problem["id"], response["index"], place): step
-        for problem in table["problems"]
-        for response in problem["responses"]
-        for place, step in enumerate(response["steps"])
-    }
-
-
-def the_error(capsys, *arguments):
-    """The one line of a report that must fail."""
-    assert main(["report", *map(str, arguments)]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    return error.removeprefix("error: ")
 
 
 def add_metrics(path, **metrics):
@@ -140,125 +113,6 @@ def test_no_text_leaves_the_script_element_that_carries_it(text):
     assert json.loads(written) == {"text": text}
 
 
-def test_each_step_has_its_own_text_advantage_and_returns(run_path):
-    ((table,),) = view(run_path)
-    steps = steps_of(table)
-    assert len(steps) == 3 * 2 * 3  # problems, rollouts, steps
-    texts = [steps["sum/0", 0, place]["text"] for place in range(3)]
-    assert texts == ["0+1=1\n", "<0&2\n", "#1</s>"]
-    assert steps["sum/1", 1, 0] == {
-        "text": "1+1=2\n",
-        "advantage": 0.25,
-        "returns": [0, 1, 0, 1],
-    }
-    assert steps["sum/1", 1, 1]["advantage"] == -0.75
-    assert (table["iteration"], table["scale"], table["low"], table["high"]) == (12, 1, 0, 1)
-    assert table["problems"][2]["prompt"] == "2+1?"
-    assert table["problems"][2]["rewards"] == [0, 1]
-
-
-def test_a_state_has_its_truth_in_every_rollout_that_passes_it(run_path, tmp_path):
-    # Both rollouts of a problem are the same tokens, so that their states are one.
-    add_truth(tmp_path, run_path, 11, {("sum/0", 0, 1): 15, ("sum/2", 1, 2): 50})
-    ((table,),) = view(run_path, truth=[tmp_path])
-    truths = {key: step["truth"] for key, step in steps_of(table).items() if "truth" in step}
-    assert truths.keys() == {("sum/0", i, 1) for i in (0, 1)} | {("sum/2", i, 2) for i in (0, 1)}
-    # Brown, Cai & DasGupta, 2001: Jeffreys' interval of 15 of 50 is (0.1869, 0.4355).
-    expected = {"correct": 15, "samples": 50, "low": 0.1869, "high": 0.4355, "policy": 11}
-    assert truths["sum/0", 0, 1] == truths["sum/0", 1, 1] == expected
-    assert truths["sum/2", 0, 2]["high"] == 1
-
-
-def test_the_policy_that_sampled_a_rollout_goes_before_the_one_after_it(run_path):
-    out = run_path / "analysis" / "ground-truth"  # where ground-truth writes by default
-    add_truth(out, run_path, 12, {("sum/0", 0, 0): 10, ("sum/0", 0, 1): 20})
-    add_truth(out, run_path, 11, {("sum/0", 0, 1): 30})
-    ((table,),) = view(run_path)
-    steps = steps_of(table)
-    shown = [(steps["sum/0", 0, i]["truth"][k]) for i in (0, 1) for k in ("correct", "policy")]
-    assert shown == [10, 12, 30, 11]
-
-
-def test_problems_with_truth_come_first_and_the_rest_is_cut(run_path, tmp_path):
-    add_truth(tmp_path, run_path, 11, {("sum/2", 0, 1): 15})
-    ((table,),) = view(run_path, truth=[tmp_path], num_problems=2, num_responses=1)
-    assert [problem["id"] for problem in table["problems"]] == ["sum/2", "sum/0"]
-    assert [len(problem["responses"]) for problem in table["problems"]] == [1, 1]
-    assert [len(problem["rewards"]) for problem in table["problems"]] == [2, 2]
-    assert table["num_problems"] == 3
-
-
-def test_truth_that_cannot_be_shown_is_one_line(two_run_paths, tmp_path, capsys):
-    run_path, other = two_run_paths
-    assert the_error(capsys, run_path, "--truth", tmp_path / "no").endswith("no is no directory\n")
-    error = the_error(capsys, run_path, "--truth", other)
-    assert error.startswith(f"{run_path} has no ground truth; make it with: ")
-    table = add_truth(tmp_path / "truth", run_path, 11, {("sum/0", 0, 1): 15})
-    run_dir = RunDir(run_path)
-    rows = run_dir.read_rollouts(12)
-    run_dir.write_rollouts(12, [row | {"step_starts": [0, 5, 11]} for row in rows])
-    error = the_error(capsys, run_path, "--truth", tmp_path / "truth")
-    assert error.startswith(f"{table} is of another run: its state ('sum/0', 0, 1) is none of")
-    table.write_bytes(table.read_bytes()[:100])
-    error = the_error(capsys, run_path, "--truth", tmp_path / "truth")
-    assert error.startswith(f"{table} is no complete parquet file: ")
-
-
-def test_the_right_answer_is_shown_of_the_very_problem(run_path, tmp_path):
-    run_dir = RunDir(run_path)
-    rows = run_dir.read_rollouts(12)
-    renamed = [
-        row | {"problem_id": row["problem_id"].replace("sum", "jsonl/train")} for row in rows
-    ]
-    run_dir.write_rollouts(12, renamed)
-    problems = tmp_path / "problems.jsonl"
-    lines = [{"q": "0+1?", "a": "1"}, {"q": "7+7?", "a": "4"}, {"q": "2+1?", "a": "3"}]
-    problems.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    task = {
-        "kind": "jsonl",
-        "train_path": str(problems),
-        "test_path": str(problems),
-        "num_test_problems": None,
-        "question_field": "q",
-        "answer_field": "a",
-        "solution_field": None,
-        "id_field": None,
-        "prompt": {"kind": "template", "template": "{question}"},
-        "response_template": "{solution}",
-        "grading": {
-            "extraction": "hash",
-            "num_workers": 1,
-            "time_limit_s": 1.0,
-            "truncated_reward": None,
-        },
-    }
-    config = json.loads(run_dir.config_path.read_text())
-    run_dir.config_path.write_text(json.dumps(config | {"task": task}))
-    ((table,),) = view(run_path)
-    # The second problem of the file is not that of the run: the file has changed since.
-    assert [problem["answer"] for problem in table["problems"]] == ["1", None, "3"]
-    problems.unlink()
-    ((table,),) = view(run_path)
-    assert [problem["answer"] for problem in table["problems"]] == [None] * 3
-
-
-def test_without_a_tokenizer_the_texts_are_whole(run_path):
-    shutil.rmtree(run_path / "final")
-    ((table,),) = view(run_path)
-    response = table["problems"][0]["responses"][0]
-    assert response["text"] == "0+1=1\n<0&2\n#1"
-    assert response["steps"][0] == {"advantage": 0.25, "returns": [0, 1, 0, 1]}
-
-
-def test_an_embedded_model_lends_its_tokenizer(run_path):
-    shutil.rmtree(run_path / "final")
-    config = json.loads((run_path / "config.json").read_text())
-    config["model"] = {"path": "embedded:arithmetic_short"}
-    (run_path / "config.json").write_text(json.dumps(config))
-    ((table,),) = view(run_path)
-    assert table["problems"][0]["responses"][0]["text"] is None
-
-
 def test_a_run_without_tables_still_has_a_report(run_path, tmp_path):
     shutil.rmtree(run_path / "rollouts")
     _, page = make_page(run_path, out=tmp_path / "out")
@@ -280,33 +134,6 @@ def test_a_group_method_without_values_beside_a_critic_run(two_run_paths, tmp_pa
         "RUN",
         "REPORT",
     ]
-
-
-def test_numbers_of_a_critic_that_diverged_are_left_out(run_path):
-    add_critic(run_path, float("nan"))
-    ((table,),) = view(run_path)
-    assert steps_of(table)["sum/0", 0, 0]["critic"] is None
-    assert "NaN" not in script_json({"tables": [table]})
-
-
-@pytest.mark.parametrize("kind", ["rollouts", "values"])
-def test_half_a_table_is_one_clear_line(run_path, kind, capsys):
-    path = run_path / kind / "iter_000012.parquet"
-    path.write_bytes(path.read_bytes()[:100])
-    assert the_error(capsys, run_path).startswith(f"{path} is no complete parquet file: ")
-
-
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [("ends", [1, 7, 12]), ("all", list(range(1, 13))), ("last", [12]), ("9,3,9", [3, 9])],
-)
-def test_the_iterations_that_are_shown(wanted, expected):
-    assert chosen_iterations(range(1, 13), wanted, Path("run")) == expected
-
-
-def test_few_iterations_are_shown_once():
-    assert chosen_iterations([4], "ends", Path("run")) == [4]
-    assert chosen_iterations([4, 8], "ends", Path("run")) == [4, 8]
 
 
 @pytest.mark.parametrize(

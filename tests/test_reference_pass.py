@@ -57,3 +57,18 @@ def test_every_rollout_gets_its_own_whenever_the_work_is_done(reference):
     for key, (prompt_ids, response_ids) in found.items():
         assert rows[key] == pytest.approx(alone(reference, prompt_ids, response_ids, 0.7), abs=1e-4)
     assert reference_pass.finish() == {}
+
+
+def test_a_pass_meets_no_other_rank(reference, monkeypatch):
+    """Ranks pass as often as their own rollouts ask for; a rank that waited would wait for ever."""
+
+    def meet(*_):
+        raise AssertionError("a collective operation")
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.distributed, "all_reduce", meet)
+    reference_pass = ReferencePass(reference, 1.0, MICRO_BATCH_SIZE, CPU)
+    found = rollouts(2)
+    for key, (prompt_ids, response_ids) in found.items():
+        reference_pass.add(key, prompt_ids, response_ids)
+    assert reference_pass.finish().keys() == found.keys()

@@ -30,7 +30,12 @@ class Policy:
         self.hf_model = loaded.model
         if gradient_checkpointing:
             checkpoint_activations(self.hf_model)
-        module = TokenLogprobs(self.hf_model, loaded.engine_model.num_token_ids, value_head)
+        module = TokenLogprobs(
+            self.hf_model,
+            loaded.engine_model.num_token_ids,
+            value_head,
+            is_sharded=optimization.zero_stage == 3,
+        )
         groups = [list(self.hf_model.parameters())]
         if value_head is not None:
             groups.append(list(value_head.parameters()))

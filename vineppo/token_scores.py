@@ -50,10 +50,17 @@ class TokenLogprobs(nn.Module):
     """log π(token t | tokens < t) and more at every response position of a batch.
 
     Only response positions pass the vocabulary projection, each once; ids that are padding of the
-    embedding matrix are outside the softmax, as they are for the engine.
+    embedding matrix are outside the softmax, as they are for the engine. Where the model
+    `is_sharded` over the ranks, all of them must pass equally often.
     """
 
-    def __init__(self, model: Any, num_token_ids: int, value_head: nn.Module | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        num_token_ids: int,
+        value_head: nn.Module | None = None,
+        is_sharded: bool = False,
+    ) -> None:
         super().__init__()
         for key in ("logit_scale", "logits_scaling"):
             if getattr(model.config, key, None) not in (None, 1, 1.0):
@@ -61,6 +68,7 @@ class TokenLogprobs(nn.Module):
         self.model = model
         self.value_head = value_head
         self.num_token_ids = num_token_ids
+        self.is_sharded = is_sharded
         self.softcap: float | None = getattr(model.config, "final_logit_softcapping", None)
 
     def forward(self, batch: TrainBatch, options: ForwardOptions) -> tuple[torch.Tensor, ...]:
@@ -107,10 +115,13 @@ class TokenLogprobs(nn.Module):
         if torch.is_grad_enabled():
             return statistics(slice(None))
         # Without a gradient to come no logits need to stay. A sharded head is gathered once a
-        # chunk, for which all ranks must meet equally often.
+        # chunk, for which all ranks must meet equally often. Else they must not: the reference
+        # passes when a rank's own rollouts are there, and as often as their lengths ask for.
         size = chunk_rows(self.model.config.vocab_size, hidden_NH.device)
-        most = max(1, largest(len(hidden_NH), hidden_NH.device))
-        parts = [statistics(slice(i, i + size)) for i in range(0, most, size)]
+        most = len(hidden_NH)
+        if self.is_sharded:
+            most = largest(most, hidden_NH.device)
+        parts = [statistics(slice(i, i + size)) for i in range(0, max(1, most), size)]
         return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
 
 

@@ -17,7 +17,7 @@ NUM_BINS = 16
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--checkpoints", default="last", metavar="all|last|spaced:N|N,N…", help="default: last"
+        "--checkpoints", default="last", metavar="all|last|ends|spaced:N|N,N…", help="default: last"
     )
     parser.add_argument("--num-states", type=int, default=512, help="step boundaries a checkpoint")
     parser.add_argument("--num-samples", type=int, default=256, help="continuations of a state")

@@ -1,6 +1,5 @@
-"""What analyses of single rollouts read of a run directory, and of which iterations."""
+"""What analyses of single rollouts read of a run directory."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,36 +7,11 @@ from tokenizers import Tokenizer
 
 import vineppo
 from analysis.reading import Run
-from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 
 EMBEDDED = "embedded:"  # models that the package carries
 
 Row = dict[str, Any]
-
-
-def chosen_iterations(saved: Sequence[int], wanted: str, path: Path) -> list[int]:
-    """Of those saved, ascending: "ends" are the first, the middle and the last.
-
-    Of 1, 2, …, 12 these are 1, 7, 12. Raises `UserError` for one that is not saved.
-    """
-    if wanted == "all":
-        return list(saved)
-    if wanted == "last":
-        return list(saved[-1:])
-    if wanted == "ends":
-        return sorted({saved[0], saved[len(saved) // 2], saved[-1]})
-    try:
-        numbers = sorted({int(text) for text in wanted.split(",")})
-    except ValueError:
-        raise UserError(
-            f"--iterations must be ends, all, last or numbers with commas, got {wanted!r}"
-        ) from None
-    for number in numbers:
-        if number not in saved:
-            held = ", ".join(map(str, saved))
-            raise UserError(f"{path} has no rollouts of iteration {number} (only of {held})")
-    return numbers
 
 
 def find_tokenizer(run: Run) -> Tokenizer | None:

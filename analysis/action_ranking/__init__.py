@@ -28,7 +28,7 @@ OF_PREDICTOR = ("top1", "pairwise", "top1_difference", "pairwise_difference")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--checkpoints", default="last", metavar="all|last|spaced:N|N,N…", help="default: last"
+        "--checkpoints", default="last", metavar="all|last|ends|spaced:N|N,N…", help="default: last"
     )
     parser.add_argument(
         "--num-states",

@@ -20,8 +20,8 @@ from analysis.advantages.spread import (
     spread_row,
 )
 from analysis.advantages.steps import ALL, GROUPS, flatten
+from analysis.iterations import choose_iterations
 from analysis.reading import existing_run_dir
-from analysis.rollout_files import chosen_iterations
 from analysis.rollout_truths import truth_tables
 from analysis.summary_file import write_summary
 from analysis.tables import read_table, write_table
@@ -58,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--iterations",
         default="ends",
-        metavar="ends|all|last|N,N…",
+        metavar="all|last|ends|spaced:N|N,N…",
         help="of those with rollouts; ends: the first, the middle and the last; default: ends",
     )
     parser.add_argument("--near-zero", type=float, default=0.05, help="|A| below it; default: 0.05")
@@ -127,7 +127,9 @@ def read_run(
     tokenizer = run_tokenizer(path, config)
     name, seed = str(config.get("name", path.name)), config.get("seed")
     tables = Tables()
-    for iteration in chosen_iterations(saved, iterations, path):
+    for iteration in choose_iterations(
+        saved, iterations, "--iterations", f"{path} has no rollouts"
+    ):
         credit = read_credit(path, RunIteration(str(path), name, seed, iteration), truths)
         tables.critical += critical_steps(credit, tokenizer, num_critical)
         for source in credit.sources:

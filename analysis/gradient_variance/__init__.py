@@ -33,7 +33,7 @@ IN_SUMMARY = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--checkpoints", default="last", metavar="all|last|spaced:N|N,N…", help="default: last"
+        "--checkpoints", default="last", metavar="all|last|ends|spaced:N|N,N…", help="default: last"
     )
     parser.add_argument("--num-problems", type=int, help="default: those of an iteration")
     parser.add_argument(

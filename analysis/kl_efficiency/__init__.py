@@ -37,7 +37,7 @@ SOURCES = ("samples", "metrics")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--checkpoints", default="all", metavar="all|last|spaced:N|N,N…",
+        "--checkpoints", default="all", metavar="all|last|ends|spaced:N|N,N…",
         help="of --source samples; default: all, with the starting policy",
     )  # fmt: skip
     parser.add_argument("--num-problems", type=int, default=64, help="of the test problems")

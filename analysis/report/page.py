@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--iterations",
         default="ends",
-        metavar="ends|all|last|N,N…",
+        metavar="all|last|ends|spaced:N|N,N…",
         help="whose rollouts the page carries; default: ends, the first, the middle and the last",
     )
     parser.add_argument("--problems", type=int, default=16, help="shown of an iteration")

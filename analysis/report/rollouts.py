@@ -21,9 +21,10 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from analysis.iterations import choose_iterations
 from analysis.reading import Run
 from analysis.report.answers import Answers, answers_of_runs
-from analysis.rollout_files import chosen_iterations, find_tokenizer, values_by_state
+from analysis.rollout_files import find_tokenizer, values_by_state
 from analysis.rollout_truths import Prefix, truths_of_iteration
 from analysis.stats.binomial import jeffreys_interval
 from analysis.truth import TruthState
@@ -78,7 +79,9 @@ def _tables(run: Run, extent: Extent, truths: dict[int, Path], answers: Answers)
         return []
     backend = find_tokenizer(run)
     tables = []
-    for iteration in chosen_iterations(saved, extent.iterations, run.path):
+    for iteration in choose_iterations(
+        saved, extent.iterations, "--iterations", f"{run.path} has no rollouts"
+    ):
         rows = run_dir.read_rollouts(iteration)
         source = Source(
             values=values_by_state(run_dir, iteration),

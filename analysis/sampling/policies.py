@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from analysis.iterations import choose_iterations
 from analysis.reading import existing_run_dir
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
@@ -106,30 +107,5 @@ def policy_paths(run_path: Path, start: str) -> dict[int, str]:
 
 
 def choose(available: Sequence[int], wanted: str, owner: Path) -> list[int]:
-    """Iterations of `available`, ascending: "all", "last", "spaced:4" or numbers with commas.
-
-    "spaced:4" takes four, evenly, the first and the last among them: of 0 … 9 it is 0, 3, 6, 9.
-    """
-    if wanted == "all":
-        return list(available)
-    if wanted == "last":
-        return list(available[-1:])
-    kind, _, number = wanted.partition(":")
-    try:
-        if kind == "spaced":
-            count = int(number)
-            if count < 1:
-                raise ValueError
-            last = len(available) - 1
-            places = {round(i * last / max(count - 1, 1)) for i in range(count)}
-            return [available[place] for place in sorted(places)]
-        numbers = [int(text) for text in wanted.split(",")]
-    except ValueError:
-        raise UserError(
-            f"--checkpoints must be all, last, spaced:N or numbers with commas, got {wanted!r}"
-        ) from None
-    for iteration in numbers:
-        if iteration not in available:
-            held = ", ".join(map(str, available))
-            raise UserError(f"{owner} has no policy of iteration {iteration} (only of {held})")
-    return sorted(set(numbers))
+    """What `--checkpoints` names of the policies of the run directory `owner`."""
+    return choose_iterations(available, wanted, "--checkpoints", f"{owner} has no policy")

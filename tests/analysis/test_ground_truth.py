@@ -148,8 +148,8 @@ def test_checkpoints_are_chosen():
     assert choose([0, 4], "spaced:9", "run") == [0, 4]
     assert choose(available, "7,2", "run") == [2, 7]
     for wanted, message in (
-        ("some", "must be all, last, spaced:N or numbers"),
-        ("spaced:0", "must be all, last, spaced:N or numbers"),
+        ("some", "must be all, last, ends, spaced:N or numbers"),
+        ("spaced:0", "must be all, last, ends, spaced:N or numbers"),
         ("11", "has no policy of iteration 11"),
     ):
         with pytest.raises(UserError, match=message):

@@ -140,7 +140,10 @@ def test_a_group_method_without_values_beside_a_critic_run(two_run_paths, tmp_pa
     ("options", "message"),
     [
         (["--iterations", "3"], "has no rollouts of iteration 3 (only of 12)"),
-        (["--iterations", "some"], "--iterations must be ends, all, last or numbers with commas"),
+        (
+            ["--iterations", "some"],
+            "--iterations must be all, last, ends, spaced:N or numbers with commas",
+        ),
         (["--problems", "0"], "--problems and --responses must be at least 1, got 0 and 8"),
         (["--with", "nowhere"], "--with nowhere is no directory"),
     ],

@@ -2,15 +2,14 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from report_runs import add_critic, add_truth, steps_of, the_error
 
+from analysis.iterations import choose_iterations
 from analysis.reading import labels, read_run
 from analysis.report.page import script_json
 from analysis.report.rollouts import Extent, viewer_data
-from analysis.rollout_files import chosen_iterations
 from analysis.rollout_truths import truth_tables
 from vineppo.run_dir import RunDir
 
@@ -161,9 +160,11 @@ def test_half_a_table_is_one_clear_line(run_path, kind, capsys):
     [("ends", [1, 7, 12]), ("all", list(range(1, 13))), ("last", [12]), ("9,3,9", [3, 9])],
 )
 def test_the_iterations_that_are_shown(wanted, expected):
-    assert chosen_iterations(range(1, 13), wanted, Path("run")) == expected
+    assert (
+        choose_iterations(range(1, 13), wanted, "--iterations", "run has no rollouts") == expected
+    )
 
 
 def test_few_iterations_are_shown_once():
-    assert chosen_iterations([4], "ends", Path("run")) == [4]
-    assert chosen_iterations([4, 8], "ends", Path("run")) == [4, 8]
+    assert choose_iterations([4], "ends", "--iterations", "run has no rollouts") == [4]
+    assert choose_iterations([4, 8], "ends", "--iterations", "run has no rollouts") == [4, 8]

@@ -1,6 +1,7 @@
-"""Seconds of the published schedule ÷ seconds of ours, for the rollouts and values of an iteration.
+"""Seconds of a naive schedule ÷ seconds of ours, for the rollouts and values of an iteration.
 
-Naive is what the published VinePPO code does, in one file and on the same engine:
+Naive has the published VinePPO code's barrier, order and text, on the same engine, and computes more
+than it: that code makes requests of equal text one, and one of its configs has the prefix cache on.
 
 - a barrier: all rollouts first, then all values, grading at the end;
 - one request for every state of every rollout, K samples each: equal prefixes are sampled again;
@@ -8,7 +9,7 @@ Naive is what the published VinePPO code does, in one file and on the same engin
   asserted on what vLLM says it has found there);
 - prefixes are text that is tokenised again, one by one, and responses are made text.
 
-Where it departs from the published code it is in its own favour or changes no speed: no HTTP, disk
+Where else it departs from the published code it is in its own favour or changes no speed: no HTTP, disk
 or server start; samples of the values phase have no seeds, which vLLM draws faster; prompts and
 budgets are ours (a fresh budget for late states would be more work). The rollouts have our seeds,
 so both are about the same responses. The values phase of ours alone, which in a run overlaps the
@@ -52,7 +53,7 @@ class State:
 
 
 def main() -> None:
-    options = parse_options(NAME, "the published schedule ÷ ours")
+    options = parse_options(NAME, "a naive schedule ÷ ours")
     with open_workload(options) as workload:
         drafts = workload.rollouts()
         spans_S = workload.spans(drafts)

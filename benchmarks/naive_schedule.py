@@ -1,7 +1,7 @@
 """Seconds of a naive schedule ÷ seconds of ours, for the rollouts and values of an iteration.
 
-Naive has the published VinePPO code's barrier, order and text, on the same engine, and computes more
-than it: that code makes requests of equal text one, and one of its configs has the prefix cache on.
+Naive has the published VinePPO code's barrier, order and text, on the same engine, and computes
+more: that code makes requests of equal text one, and one of its configs has the prefix cache on.
 
 - a barrier: all rollouts first, then all values, grading at the end;
 - one request for every state of every rollout, K samples each: equal prefixes are sampled again;
@@ -9,8 +9,8 @@ than it: that code makes requests of equal text one, and one of its configs has 
   asserted on what vLLM says it has found there);
 - prefixes are text that is tokenised again, one by one, and responses are made text.
 
-Where else it departs from the published code it is in its own favour or changes no speed: no HTTP, disk
-or server start; samples of the values phase have no seeds, which vLLM draws faster; prompts and
+Where else it departs from the published code it is in its own favour or changes no speed: no HTTP,
+disk or server start; samples of the values phase have no seeds, which vLLM draws faster; prompts and
 budgets are ours (a fresh budget for late states would be more work). The rollouts have our seeds,
 so both are about the same responses. The values phase of ours alone, which in a run overlaps the
 rollouts, is measured on finished ones.

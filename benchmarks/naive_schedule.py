@@ -1,68 +1,52 @@
-"""Seconds of a naive schedule ÷ seconds of ours, for the rollouts and values of an iteration.
+"""Seconds of schedules with a barrier ÷ seconds of ours, for an iteration's rollouts and values.
 
-Naive has the published VinePPO code's barrier, order and text, on the same engine, and computes
-more: that code makes requests of equal text one, and one of its configs has the prefix cache on.
+All run on the same engine, and have in common with the published VinePPO code (McGill-NLP/VinePPO):
 
 - a barrier: all rollouts first, then all values, grading at the end;
-- one request for every state of every rollout, K samples each: equal prefixes are sampled again;
-- requests in shuffled order, and no prefix cache (`skip_reading_prefix_cache`: no request reads it;
-  asserted on what vLLM says it has found there);
+- requests in shuffled order;
 - prefixes are text that is tokenised again, one by one, and responses are made text.
 
-Where else it departs from the published code it is in its own favour or changes no speed: no HTTP,
-disk or server start; samples of the values phase have no seeds, which vLLM draws faster; prompts
-and budgets are ours (a fresh budget for late states would be more work). The rollouts have our
-seeds, so both are about the same responses. The values phase of ours alone, which in a run overlaps
-the rollouts, is measured on finished ones.
+They differ in what is computed twice:
+
+- `naive`: one request for every state of every rollout, K samples each, so that equal prefixes are
+  sampled again, and no prefix cache (`skip_reading_prefix_cache`: no request reads it; asserted on
+  what vLLM says it has found there);
+- `published`: requests of equal text are one, as in that code; no prefix cache, as its configs for
+  the 1.1 B model have it;
+- `published_cached`: with the prefix cache, as one of its configs for the 7 B model has it.
+
+Where these depart from the published code it is in their favour or changes no speed: no HTTP, disk
+or server start; samples of the values phase have no seeds, which vLLM draws faster; prompts and
+budgets are ours (a fresh budget for late states would be more work). The rollouts have our seeds,
+so all are about the same responses. The values phase of ours alone, which in a run overlaps the
+rollouts, is measured on finished ones.
 """
 
-import random
-import time
-from dataclasses import dataclass
+from functools import partial
 from statistics import median
-from typing import Any
 
+from benchmarks.barrier import Schedule, Work, iteration
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
-from benchmarks.workload import ITERATION, Workload, llm_of, open_workload
-from vineppo.rollouts import Prompt
-from vineppo.seeds import derive_seed
-from vineppo.segment import build_segmenter
-from vineppo.segment.token_texts import token_texts
+from benchmarks.workload import open_workload
 
 NAME = "naive_schedule"
-
-
-@dataclass(frozen=True)
-class Work:
-    """Tokens and requests of one measurement; `fed_tokens` are those computed as prefixes."""
-
-    sampled_tokens: int
-    fed_tokens: int
-    requests: int
-    values_s: float
-
-
-@dataclass(frozen=True)
-class State:
-    """The text before a continuation, and how many tokens that may have."""
-
-    prompt: Prompt
-    prefix: str
-    response: str
-    max_tokens: int
+SCHEDULES = {
+    "naive": Schedule(is_deduplicated=False, has_cache=False),
+    "published": Schedule(is_deduplicated=True, has_cache=False),
+    "published_cached": Schedule(is_deduplicated=True, has_cache=True),
+}
 
 
 def main() -> None:
-    options = parse_options(NAME, "a naive schedule ÷ ours")
+    options = parse_options(NAME, "schedules with a barrier ÷ ours")
     with open_workload(options) as workload:
         drafts = workload.rollouts()
         spans_S = workload.spans(drafts)
-        naive_runs: list[Work] = []
-        our_runs: list[Work] = []
+        runs: dict[str, list[Work]] = {name: [] for name in (*SCHEDULES, "ours")}
 
-        def naive() -> float:
-            seconds, work = workload.timed(lambda: naive_iteration(workload))
-            naive_runs.append(work)
+        def barrier(name: str) -> float:
+            seconds, work = workload.timed(lambda: iteration(workload, SCHEDULES[name]))
+            runs[name].append(work)
             return seconds
 
         def ours() -> float:
@@ -73,18 +57,18 @@ def main() -> None:
             cached = after.cached_tokens - before.cached_tokens
             fed = after.prompt_tokens - before.prompt_tokens - cached
             count = len(experience.rollouts) + experience.num_continuations
-            our_runs.append(Work(sampled, fed, count, 0.0))
+            runs["ours"].append(Work(sampled, fed, count, 0.0))
             return seconds
 
         measured = alternate(
             options.num_runs,
             {
-                "naive": naive,
+                **{name: partial(barrier, name) for name in SCHEDULES},
                 "ours": ours,
                 "ours_values": lambda: workload.timed(lambda: workload.values(drafts))[0],
             },
         )
-        naive_values = [work.values_s for work in naive_runs]
+        values_s = {name: [work.values_s for work in runs[name]] for name in SCHEDULES}
         states = {
             (draft.prompt.problem.id, draft.completion.token_ids[: span.start])
             for draft, spans in zip(drafts, spans_S, strict=True)
@@ -95,113 +79,29 @@ def main() -> None:
             options,
             options.num_runs,
             {
-                "naive / ours": ratio(measured["naive"], measured["ours"]),
-                "naive / ours, values": ratio(naive_values, measured["ours_values"]),
+                **{f"{name} / ours": ratio(measured[name], measured["ours"]) for name in SCHEDULES},
+                **{
+                    f"{name} / ours, values": ratio(values_s[name], measured["ours_values"])
+                    for name in SCHEDULES
+                },
             },
             {
                 **{f"{name}_s": median(seconds) for name, seconds in measured.items()},
-                "naive_values_s": median(naive_values),
-                **figures("naive", naive_runs),
-                **figures("ours", our_runs),
+                **{f"{name}_values_s": median(seconds) for name, seconds in values_s.items()},
+                **{key: x for name in runs for key, x in figures(name, runs[name]).items()},
                 "rollouts": len(drafts),
                 "states": sum(len(spans) for spans in spans_S),
                 "distinct_states": len(states),
                 "K": workload.credit.num_continuations,
-                "measured_s": {**measured, "naive_values": naive_values},
+                "measured_s": {**measured, **{f"{n}_values": s for n, s in values_s.items()}},
             },
         )
 
 
 def figures(name: str, runs: list[Work]) -> dict[str, float]:
     keys = ("sampled_tokens", "fed_tokens", "requests")
-    return {f"{name}_{key}": median(getattr(work, key) for work in runs) for key in keys}
-
-
-def naive_iteration(workload: Workload) -> Work:
-    """All rollouts, then all values, each in one call."""
-    rollouts, states = naive_rollouts(workload)
-    barrier = time.perf_counter()
-    values = naive_values(workload, states)
-    values_s = time.perf_counter() - barrier
-    requests = len(rollouts) + len(states)
-    outputs = [*rollouts, *values]
-    sampled = sum(len(sample.token_ids) for output in outputs for sample in output.outputs)
-    fed = sum(len(output.prompt_token_ids) * len(output.outputs) for output in outputs)
-    assert not any(output.num_cached_tokens for output in outputs), "the prefix cache must be off"
-    return Work(sampled, fed, requests, values_s)
-
-
-def naive_rollouts(workload: Workload) -> tuple[list[Any], list[State]]:
-    """What vLLM returned for the rollouts, and the states of all of them."""
-    sampler, num_samples = workload.sampler, workload.config.rollouts.num_samples
-    owners = [(p, index) for p in workload.prompts for index in range(num_samples)]
-    texts = [sampler.tokenizer.decode(prompt.token_ids) for prompt, _ in owners]
-    params = []
-    for prompt, index in owners:
-        seed = derive_seed(sampler.seed, ITERATION, "rollouts", prompt.problem.id, index)
-        params.append(sampling_params(workload, sampler.sampling.max_tokens, 1, seed))
-    outputs = generate(workload, texts, params)
-    segmenter = build_segmenter(workload.credit.segmenter)
-    states: list[State] = []
-    rewards = []
-    for (prompt, _), text, output in zip(owners, texts, outputs, strict=True):
-        sample = output.outputs[0]
-        _, reward = sampler.grade(prompt.problem, sample.token_ids, sample.finish_reason)
-        rewards.append(reward)
-        for span in segmenter(token_texts(sampler.tokenizer, sample.token_ids)):
-            before = sampler.tokenizer.decode(sample.token_ids[: span.start])
-            budget = sampler.sampling.max_tokens - span.start
-            states.append(State(prompt, text + before, before, budget))
-    for reward in rewards:
-        reward.result()
-    return outputs, states
-
-
-def naive_values(workload: Workload, states: list[State]) -> list[Any]:
-    """What vLLM returned for the continuations, all of them graded."""
-    sampler, shuffled = workload.sampler, list(states)
-    random.Random(sampler.seed).shuffle(shuffled)
-    count = workload.credit.num_continuations
-    params = [sampling_params(workload, state.max_tokens, count, None) for state in shuffled]
-    outputs = generate(workload, [state.prefix for state in shuffled], params)
-    rewards = []
-    for state, output in zip(shuffled, outputs, strict=True):
-        for sample in output.outputs:
-            tail = sampler.tokenizer.decode(sample.token_ids, skip_special_tokens=True)
-            rewards.append(
-                sampler.grader.submit(
-                    state.prompt.problem, state.response + tail, sample.finish_reason
-                )
-            )
-    for reward in rewards:
-        reward.result()
-    return outputs
-
-
-def generate(workload: Workload, texts: list[str], params: list[Any]) -> list[Any]:
-    tokenizer = workload.sampler.tokenizer
-    # One by one, as a server gets them; the text of a prompt holds its special tokens already.
-    prompts = [
-        {"prompt_token_ids": tokenizer(text, add_special_tokens=False)["input_ids"]}
-        for text in texts
-    ]
-    outputs: list[Any] = llm_of(workload.sampler.engine).generate(prompts, params, use_tqdm=False)
-    return outputs
-
-
-def sampling_params(workload: Workload, max_tokens: int, count: int, seed: int | None) -> Any:
-    from vllm import SamplingParams
-
-    return SamplingParams(
-        n=count,
-        temperature=workload.sampler.sampling.temperature,
-        top_p=workload.sampler.sampling.top_p,
-        max_tokens=max_tokens,
-        seed=seed,
-        stop_token_ids=list(workload.stop_ids),
-        detokenize=False,  # the engine has no tokenizer; responses are made text one by one above
-        skip_reading_prefix_cache=True,
-    )
+    found = {key: [getattr(work, key) for work in runs] for key in keys}
+    return {f"{name}_{key}": median(xs) for key, xs in found.items() if None not in xs}
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from benchmarks.watched_engine import EngineStep
 
+GAP_S = 0.01  # the figure shows an engine that rests for longer as empty
+
 
 def mean_occupancy(steps: Sequence[EngineStep], max_num_seqs: int) -> float:
     """Running sequences over `max_num_seqs`, weighted by the seconds of the steps.
@@ -14,6 +16,19 @@ def mean_occupancy(steps: Sequence[EngineStep], max_num_seqs: int) -> float:
     seconds = [step.end_s - step.start_s for step in steps]
     taken = sum(step.num_running * s for step, s in zip(steps, seconds, strict=True))
     return taken / (max_num_seqs * sum(seconds))
+
+
+def occupancy_line(steps: Sequence[EngineStep]) -> tuple[list[float], list[int]]:
+    """Times and the running sequences from each on: 0 where no step follows within `GAP_S`."""
+    times_s: list[float] = []
+    running: list[int] = []
+    for step, following in zip(steps, [*steps[1:], None], strict=True):
+        times_s.append(step.start_s)
+        running.append(step.num_running)
+        if following is None or following.start_s - step.end_s > GAP_S:
+            times_s.append(step.end_s)
+            running.append(0)
+    return times_s, running
 
 
 def draw_occupancy(
@@ -30,9 +45,8 @@ def draw_occupancy(
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(8, 3.2), layout="constrained")
-    starts_s = [step.start_s - start_s for step in steps]
-    running = [step.num_running for step in steps]
-    axes.step([*starts_s, steps[-1].end_s - start_s], [*running, 0], where="post")
+    times_s, running = occupancy_line(steps)
+    axes.step([time_s - start_s for time_s in times_s], running, where="post")
     axes.axhline(max_num_seqs, color="grey", linestyle=":", label="engine.max_num_seqs")
     for number, (begin_s, end_s) in enumerate(passes_s):
         label = "log-probabilities and update" if number == 0 else None

@@ -88,7 +88,6 @@ def test_collate_aligns_every_position_with_its_token():
         torch.device("cpu"),
     )
     assert batch.token_ids_BT.tolist() == [[7, 8, 1, 2, 3], [9, 4, 0, 0, 0]]
-    assert batch.attention_mask_BT.tolist() == [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]
     assert batch.response_mask_BT.tolist() == [
         [False, False, True, True, True],
         [False, True] + [False] * 3,

@@ -48,10 +48,10 @@ def test_every_rollout_gets_its_own_whenever_the_work_is_done(reference):
     reference_pass = ReferencePass(reference, 0.7, MICRO_BATCH_SIZE, CPU)
     for number, (key, (prompt_ids, response_ids)) in enumerate(found.items(), start=1):
         reference_pass.add(key, prompt_ids, response_ids)
-        if reference_pass.is_due:
+        if reference_pass.is_due(number == len(found)):
             due_at.append(number)
             reference_pass.work()
-    assert due_at == [POOL * MICRO_BATCH_SIZE, 2 * POOL * MICRO_BATCH_SIZE]
+    assert due_at == [POOL * MICRO_BATCH_SIZE, 2 * POOL * MICRO_BATCH_SIZE, len(found)]
     rows = reference_pass.finish()
     assert rows.keys() == found.keys()
     for key, (prompt_ids, response_ids) in found.items():

@@ -1,7 +1,10 @@
 """Vine values and advantages against a policy whose values are known in closed form."""
 
 import math
+import random
+import threading
 from collections import defaultdict
+from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -36,11 +39,13 @@ def gather(
     credit: VineCredit = CREDIT,
     num_samples: int = 6,
     iteration: int = 1,
+    engine: RandomWalkEngine | None = None,
+    grader_type: type[Grader] = Grader,
 ) -> tuple[Experience, RandomWalkEngine]:
-    engine = RandomWalkEngine()
+    engine = engine or RandomWalkEngine()
     prompts_P = [Prompt(problem(start), prompt_ids(start)) for start in STARTS]
     sampling = SamplingConfig(1.0, 1.0, max_tokens)
-    with Grader(GRADING) as grader, Progress(1, 0, 0.0) as progress:
+    with grader_type(GRADING) as grader, Progress(1, 0, 0.0) as progress:
         sampler = Sampler(engine, grader, TOKENIZER, sampling, seed)
         experience = gather_experience(
             sampler,
@@ -182,3 +187,46 @@ def test_tokens_of_values_are_counted_once():
 
     sampled = sum(len(sample(r)) for r in engine.requests[len(experience.rollouts) :])
     assert counted == sampled
+
+
+class WatchedEngine(RandomWalkEngine):
+    """Keeps how many requests there had been when each rollout ended."""
+
+    def __init__(self):
+        super().__init__()
+        self.requests_at_ends = []
+
+    def submit(self, request, done):
+        def watched(completion):
+            if request.with_logprobs:
+                self.requests_at_ends.append(len(self.requests))
+            done(completion)
+
+        super().submit(request, watched)
+
+
+def test_continuations_join_while_rollouts_are_sampled():
+    experience, engine = gather(LONG, 0, engine=WatchedEngine())
+    num_rollouts = len(experience.rollouts)
+    assert engine.requests_at_ends[0] == num_rollouts
+    # Every rollout but the last one ends beside continuations of those before it.
+    assert all(count > num_rollouts for count in engine.requests_at_ends[1:])
+    assert engine.requests_at_ends == sorted(engine.requests_at_ends)
+
+
+class LateGrader(Grader):
+    """Answers from other threads, later and in another order."""
+
+    def submit(self, problem, text, finish_reason):
+        reward = super().submit(problem, text, finish_reason)
+        late = Future()
+        delay_s = random.Random(text).uniform(0, 0.1)
+        threading.Timer(delay_s, lambda: late.set_result(reward.result())).start()
+        return late
+
+
+def test_a_late_grader_changes_neither_order_nor_values():
+    at_once, engine = gather(SHORT, 1)
+    late, other = gather(SHORT, 1, grader_type=LateGrader)
+    assert other.requests == engine.requests
+    assert late == at_once

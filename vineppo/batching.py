@@ -102,7 +102,6 @@ def collate(sequences: Sequence[TrainSequence], device: torch.device) -> TrainBa
     token_ids = [i for s in sequences for i in (*s.prompt_ids, *s.response_ids)]
     return TrainBatch(
         token_ids_BT=placed(token_index, token_ids, np.int64),
-        attention_mask_BT=placed(token_index, [1] * len(token_index), np.int64),
         response_mask_BT=placed(response_index, [True] * len(response_index), np.bool_),
         response_index_N=torch.from_numpy(response_index).to(device),
         old_logprobs_BT=response("old_logprobs_T"),

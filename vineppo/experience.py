@@ -113,11 +113,11 @@ def sample_experience(
         submit_rollouts(as_greedy(sampler), prompts_P, 1, iteration, "greedy", keep)
     num_rollouts = len(prompts_P) * num_samples
     while sampler.engine.num_unfinished:
-        all_done = len(finished) == num_rollouts and state_values is not None
-        progress.enter("values" if all_done else "rollout")
+        all_done = len(finished) == num_rollouts
+        progress.enter("values" if all_done and state_values is not None else "rollout")
         sampler.engine.step()
         progress.tick(sampler.engine)
-        if reference_pass is not None and reference_pass.is_due:
+        if reference_pass is not None and reference_pass.is_due(len(finished) == num_rollouts):
             progress.enter("logprobs")
             reference_pass.work()
     progress.enter("logprobs")

@@ -81,6 +81,11 @@ class Progress:
         self._started = time.perf_counter()
         self._seconds = dict.fromkeys(PHASES, 0.0)
 
+    @property
+    def started_s(self) -> float:
+        """When the iteration in progress began, by `time.perf_counter`."""
+        return self._started
+
     def take_times(self) -> dict[str, float]:
         """`time/*_s` of the iteration. `elapsed_s` counts training, over all resumes."""
         self.enter(None)

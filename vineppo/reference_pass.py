@@ -43,9 +43,9 @@ class ReferencePass:
     ) -> None:
         self._pool.append((key, TrainSequence.blank(prompt_ids, response_ids)))
 
-    @property
-    def is_due(self) -> bool:
-        return len(self._pool) >= POOL * self._micro_batch_size
+    def is_due(self, is_last: bool) -> bool:
+        """Whether there are rollouts enough to cut by length; `is_last`: no more will come."""
+        return len(self._pool) >= (1 if is_last else POOL * self._micro_batch_size)
 
     def work(self) -> None:
         """Starts on everything that was added, on a CPU also finishes it."""

@@ -40,14 +40,18 @@ class Sampler:
         )
         self.engine.submit(request, done)
 
-    def grade(
-        self, problem: Problem, response_ids: Sequence[int], finish_reason: FinishReason
-    ) -> tuple[str, Future[float]]:
-        """The text of a whole response, and its reward once it is graded."""
-        text = self.tokenizer.decode(
+    def text(self, response_ids: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(
             response_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
-        return text, self.grader.submit(problem, text, finish_reason)
+        return text
+
+    def reward(
+        self, problem: Problem, response_ids: Sequence[int], finish_reason: FinishReason
+    ) -> Future[float]:
+        """That of a whole response, which is made text only where the grader reads it."""
+        text = self.text(response_ids) if self.grader.reads(finish_reason) else ""
+        return self.grader.submit(problem, text, finish_reason)
 
 
 @dataclass(frozen=True)
@@ -103,9 +107,8 @@ def submit_rollouts(
         for index in range(num_samples):
 
             def finish(completion: Completion, prompt: Prompt = prompt, index: int = index) -> None:
-                text, reward = sampler.grade(
-                    prompt.problem, completion.token_ids, completion.finish_reason
-                )
+                text = sampler.text(completion.token_ids)
+                reward = sampler.grader.submit(prompt.problem, text, completion.finish_reason)
                 done(Draft(prompt, index, completion, text, reward))
 
             sampler.submit(

@@ -155,7 +155,9 @@ def hidden_before_tokens(backbone: Any, batch: TrainBatch) -> torch.Tensor:
     """The last hidden states of the states before the response's tokens, [N, H]."""
     hidden_BTH = backbone(
         input_ids=batch.token_ids_BT,
-        attention_mask=batch.attention_mask_BT,
+        # No attention_mask: the padding stands on the right, where no token looks, and transformers
+        # would ask the device whether there is any before every pass.
+        attention_mask=None,
         use_cache=False,
     ).last_hidden_state
     # The state before token t predicts token t; a boolean mask would make a GPU wait for its count.

@@ -155,7 +155,6 @@ class TrainBatch:
     """
 
     token_ids_BT: torch.Tensor
-    attention_mask_BT: torch.Tensor
     response_mask_BT: torch.Tensor
     response_index_N: torch.Tensor
     old_logprobs_BT: torch.Tensor

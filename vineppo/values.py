@@ -96,8 +96,9 @@ class StateValues:
 
             def finish(completion: Completion, slot: int = slot) -> None:
                 whole = (*prefix, *completion.token_ids)
-                _, reward = self._sampler.grade(problem, whole, completion.finish_reason)
-                state.rewards_K[slot] = reward
+                state.rewards_K[slot] = self._sampler.reward(
+                    problem, whole, completion.finish_reason
+                )
                 state.num_tokens += len(completion.token_ids)
 
             self._sampler.submit(

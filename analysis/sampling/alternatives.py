@@ -134,7 +134,7 @@ class _Search:
         if len(step_ids) < len(proposal.token_ids):
             return None
         problem, whole = self.request.prompt.problem, (*self.request.prefix_ids, *step_ids)
-        number = self.sampler.grade(problem, whole, proposal.finish_reason)[1].result()
+        number = self.sampler.reward(problem, whole, proposal.finish_reason).result()
         if number not in (0.0, 1.0):
             raise UserError(
                 f"problem {problem.id}: a return must be 0 or 1 to be counted, got {number:g}"

@@ -97,7 +97,7 @@ def _submit(sampler: Sampler, request: StateRequest, finished: Callable[[_Pendin
 
         def finish(completion: Completion, k: int = k) -> None:
             whole = (*prefix, *completion.token_ids)
-            _, reward = sampler.grade(prompt.problem, whole, completion.finish_reason)
+            reward = sampler.reward(prompt.problem, whole, completion.finish_reason)
             pending.rewards_K[k] = reward
             pending.num_tokens += len(completion.token_ids)
             pending.num_truncated += completion.finish_reason == "length"

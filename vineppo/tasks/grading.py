@@ -69,7 +69,8 @@ class Grader:
         """
         if self._is_closed:
             raise RuntimeError("the grader is closed")
-        if finish_reason == "length" and self._truncated is not None:
+        if not self.reads(finish_reason):
+            assert self._truncated is not None
             self._count("num_graded")
             return self._truncated
         extracted = self._extract(text)
@@ -81,6 +82,10 @@ class Grader:
             self._count("num_graded")
             return self._right if verdict else self._wrong
         return self._compare_once(problem.answer, extracted)
+
+    def reads(self, finish_reason: FinishReason) -> bool:
+        """Whether the text decides the reward, or the truncation alone."""
+        return finish_reason != "length" or self._truncated is None
 
     def metrics(self) -> dict[str, float]:
         """What happened since the last call; the counters start anew.

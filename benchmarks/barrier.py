@@ -1,0 +1,137 @@
+"""An iteration's rollouts and values in two calls of the engine, with a barrier between them."""
+
+import random
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.workload import ITERATION, Workload, llm_of
+from vineppo.rollouts import Prompt
+from vineppo.seeds import derive_seed
+from vineppo.segment import build_segmenter
+from vineppo.segment.token_texts import token_texts
+
+
+@dataclass(frozen=True)
+class Work:
+    """Tokens and requests of one measurement.
+
+    `fed_tokens` are those computed as prefixes; None where vLLM does not tell them.
+    """
+
+    sampled_tokens: int
+    fed_tokens: int | None
+    requests: int
+    values_s: float
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What is not computed twice."""
+
+    is_deduplicated: bool
+    has_cache: bool
+
+
+@dataclass(frozen=True)
+class State:
+    """The text before a continuation, and how many tokens that may have."""
+
+    prompt: Prompt
+    prefix: str
+    response: str
+    max_tokens: int
+
+
+def iteration(workload: Workload, schedule: Schedule) -> Work:
+    """All rollouts, then all values, each in one call."""
+    rollouts, states = sample_rollouts(workload, schedule)
+    barrier = time.perf_counter()
+    if schedule.is_deduplicated:
+        states = list({state.prefix: state for state in states}.values())
+    values = sample_values(workload, schedule, states)
+    values_s = time.perf_counter() - barrier
+    requests = len(rollouts) + len(states)
+    outputs = [*rollouts, *values]
+    sampled = sum(len(sample.token_ids) for output in outputs for sample in output.outputs)
+    if schedule.has_cache:
+        return Work(sampled, None, requests, values_s)
+    fed = sum(len(output.prompt_token_ids) * len(output.outputs) for output in outputs)
+    assert not any(output.num_cached_tokens for output in outputs), "the prefix cache must be off"
+    return Work(sampled, fed, requests, values_s)
+
+
+def sample_rollouts(workload: Workload, schedule: Schedule) -> tuple[list[Any], list[State]]:
+    """What vLLM returned for the rollouts, and the states of all of them."""
+    sampler, num_samples = workload.sampler, workload.config.rollouts.num_samples
+    owners = [(p, index) for p in workload.prompts for index in range(num_samples)]
+    texts = [sampler.tokenizer.decode(prompt.token_ids) for prompt, _ in owners]
+    params = []
+    for prompt, index in owners:
+        seed = derive_seed(sampler.seed, ITERATION, "rollouts", prompt.problem.id, index)
+        params.append(sampling_params(workload, schedule, sampler.sampling.max_tokens, 1, seed))
+    outputs = generate(workload, texts, params)
+    segmenter = build_segmenter(workload.credit.segmenter)
+    states: list[State] = []
+    rewards = []
+    for (prompt, _), text, output in zip(owners, texts, outputs, strict=True):
+        sample = output.outputs[0]
+        rewards.append(sampler.reward(prompt.problem, sample.token_ids, sample.finish_reason))
+        for span in segmenter(token_texts(sampler.tokenizer, sample.token_ids)):
+            before = sampler.tokenizer.decode(sample.token_ids[: span.start])
+            budget = sampler.sampling.max_tokens - span.start
+            states.append(State(prompt, text + before, before, budget))
+    for reward in rewards:
+        reward.result()
+    return outputs, states
+
+
+def sample_values(workload: Workload, schedule: Schedule, states: list[State]) -> list[Any]:
+    """What vLLM returned for the continuations, all of them graded."""
+    sampler, shuffled = workload.sampler, list(states)
+    random.Random(sampler.seed).shuffle(shuffled)
+    count = workload.credit.num_continuations
+    params = [
+        sampling_params(workload, schedule, state.max_tokens, count, None) for state in shuffled
+    ]
+    outputs = generate(workload, [state.prefix for state in shuffled], params)
+    rewards = []
+    for state, output in zip(shuffled, outputs, strict=True):
+        for sample in output.outputs:
+            tail = sampler.tokenizer.decode(sample.token_ids, skip_special_tokens=True)
+            rewards.append(
+                sampler.grader.submit(
+                    state.prompt.problem, state.response + tail, sample.finish_reason
+                )
+            )
+    for reward in rewards:
+        reward.result()
+    return outputs
+
+
+def generate(workload: Workload, texts: list[str], params: list[Any]) -> list[Any]:
+    tokenizer = workload.sampler.tokenizer
+    # One by one, as a server gets them; the text of a prompt holds its special tokens already.
+    prompts = [
+        {"prompt_token_ids": tokenizer(text, add_special_tokens=False)["input_ids"]}
+        for text in texts
+    ]
+    outputs: list[Any] = llm_of(workload.sampler.engine).generate(prompts, params, use_tqdm=False)
+    return outputs
+
+
+def sampling_params(
+    workload: Workload, schedule: Schedule, max_tokens: int, count: int, seed: int | None
+) -> Any:
+    from vllm import SamplingParams
+
+    return SamplingParams(
+        n=count,
+        temperature=workload.sampler.sampling.temperature,
+        top_p=workload.sampler.sampling.top_p,
+        max_tokens=max_tokens,
+        seed=seed,
+        stop_token_ids=list(workload.stop_ids),
+        detokenize=False,  # the engine has no tokenizer; responses are made text one by one above
+        skip_reading_prefix_cache=not schedule.has_cache,
+    )

@@ -10,6 +10,9 @@ THINGS = ("apples", "pencils", "stamps", "marbles", "books", "cookies", "shells"
 
 # (question, answer) of three numbers a > b > c, a name and a thing.
 Template = Callable[[int, int, int, str, str], tuple[str, int]]
+# Without it small models write 200 tokens and more; with it a few words or twenty lines, of which
+# most end by themselves.
+SHORT = "Answer in one short sentence."
 TEMPLATES: tuple[Template, ...] = (
     lambda a, b, c, who, what: (
         f"{who} has {a} {what}. {who} gives {b} of them to a friend and then buys {c} more. "
@@ -47,7 +50,7 @@ def word_problems(count: int, seed: int) -> list[dict[str, str]]:
         c, b, a = sorted(stream.sample(range(2, 40), 3))
         template = stream.choice(TEMPLATES)
         question, answer = template(a, b, c, stream.choice(NAMES), stream.choice(THINGS))
-        rows.append({"question": question, "answer": str(answer)})
+        rows.append({"question": f"{question} {SHORT}", "answer": str(answer)})
     return rows
 
 

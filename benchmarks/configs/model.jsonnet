@@ -17,8 +17,7 @@ algorithm.vineppo + hardware.gpu + logging + {
   },
   engine+: { max_model_len: 384 },
   sampling+: { max_tokens: 128 },
-  // Four to six steps in a response of 80 to 128 tokens. Lines would be 1 to 10, by the model's way
-  // of writing.
+  // One to six steps in a response. Lines would be 1 to 10, by the model's way of writing.
   credit+: { segmenter: { kind: 'tokens', num_tokens: 24 } },
   evaluation+: { every: 0, num_samples: 1 },
   checkpoint+: { every: 0 },

@@ -6,8 +6,7 @@ local model = import 'model.jsonnet';
 model + hardware.on_cpu + {
   // These fit into memory without recomputing activations.
   model+: { gradient_checkpointing: false },
-  rollouts: { num_prompts: 4, num_samples: 2 },
-  sampling+: { max_tokens: 96 },
+  rollouts: { num_prompts: 4, num_samples: 3 },
   credit+: { num_continuations: 3 },
-  optimization+: { batch_size: 8, micro_batch_size: 4 },
+  optimization+: { batch_size: 12, micro_batch_size: 4 },
 }

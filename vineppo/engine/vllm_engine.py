@@ -9,6 +9,7 @@ import torch
 import torch._dynamo
 
 from vineppo.config.schema import VllmConfig
+from vineppo.engine.cpu_memory import STEPS_BETWEEN_TRIMS, limit_kernels, return_freed_memory
 from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
 from vineppo.errors import UserError
 
@@ -67,6 +68,7 @@ class VllmEngine:
         self._waiting: deque[tuple[SampleRequest, Callable[[Completion], None]]] = deque()
         self._callbacks: dict[str, Callable[[Completion], None]] = {}
         self._num_submitted = 0
+        self._num_steps = 0
         self._counts = EngineCounts(0, 0, 0)
 
     def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
@@ -86,6 +88,9 @@ class VllmEngine:
                 self._counts.sampled_tokens + len(output.outputs[0].token_ids),
             )
             self._callbacks.pop(output.request_id)(_completion(output.outputs[0]))
+        self._num_steps += 1
+        if self._num_steps % STEPS_BETWEEN_TRIMS == 0 and not torch.cuda.is_available():
+            return_freed_memory()
 
     def _start(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
         params = self._vllm.SamplingParams(
@@ -164,6 +169,7 @@ def _set_environment(config: VllmConfig) -> None:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     if not torch.cuda.is_available():
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gib)
+        limit_kernels()
         if config.enforce_eager:
             # Counting a token's rank is compiled in spite of enforce_eager, and needs a compiler.
             torch._dynamo.config.disable = True

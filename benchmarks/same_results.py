@@ -1,0 +1,78 @@
+"""Whether two runs of one config gave the same: before and after a change of the code.
+
+`python -m benchmarks.same_results BEFORE AFTER` compares run directories, iteration by iteration:
+how many rollouts have other tokens, how many states other returns, the greatest difference of an
+advantage where all tokens are the same; and at the end ‖θ_after − θ_before‖ ÷ ‖θ_before‖ of the
+final policies. Exits with 1 where tokens or returns differ.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from safetensors.torch import load_file
+
+from benchmarks.harness import run_main
+from vineppo.errors import UserError
+from vineppo.run_dir.tables import read_parquet
+
+
+def main() -> None:
+    if len(sys.argv) != 3:
+        raise UserError("usage: python -m benchmarks.same_results BEFORE AFTER")
+    before, after = Path(sys.argv[1]), Path(sys.argv[2])
+    iterations = sorted(path.stem for path in (before / "rollouts").glob("iter_*.parquet"))
+    if not iterations:
+        raise UserError(f"{before}: no rollouts")
+    table = Table("iteration", "rollouts", "other tokens", "states", "other returns", "advantages")
+    num_differing = 0
+    for name in iterations:
+        old, new = (read_parquet(run / "rollouts" / f"{name}.parquet") for run in (before, after))
+        old_values, new_values = (
+            _values(run / "values" / f"{name}.parquet") for run in (before, after)
+        )
+        tokens = differing(old, new, "response_ids")
+        returns = differing(old_values, new_values, "returns_K")
+        advantages = "" if tokens else f"{advantage_difference(old, new):.2g}"
+        counts = (len(old), tokens, len(old_values), returns)
+        table.add_row(name, *(str(count) for count in counts), advantages)
+        num_differing += tokens + returns
+    Console().print(table)
+    print(f"final policies: {weights_difference(before, after):.2g} of their norm apart")
+    sys.exit(1 if num_differing else 0)
+
+
+def differing(before: list[dict[str, Any]], after: list[dict[str, Any]], column: str) -> int:
+    """How many rows differ in `column`, a missing row counted as differing.
+
+    `differing([{"x": 1}, {"x": 2}], [{"x": 1}], "x")` is 1.
+    """
+    same = sum(a[column] == b[column] for a, b in zip(before, after, strict=False))
+    return max(len(before), len(after)) - same
+
+
+def advantage_difference(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> float:
+    return max(
+        abs(a - b)
+        for row, other in zip(before, after, strict=True)
+        for a, b in zip(row["advantages_S"], other["advantages_S"], strict=True)
+    )
+
+
+def weights_difference(before: Path, after: Path) -> float:
+    old, new = (
+        load_file(run / "final" / "policy" / "model.safetensors") for run in (before, after)
+    )
+    square = sum(float((new[key] - old[key]).double().square().sum()) for key in old)
+    return float((square / sum(float(w.double().square().sum()) for w in old.values())) ** 0.5)
+
+
+def _values(path: Path) -> list[dict[str, Any]]:
+    """No rows in a run without Monte-Carlo values."""
+    return read_parquet(path) if path.exists() else []
+
+
+if __name__ == "__main__":
+    run_main(main)

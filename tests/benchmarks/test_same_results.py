@@ -1,0 +1,18 @@
+"""Rows that differ are counted, wherever they are."""
+
+from benchmarks.same_results import advantage_difference, differing
+
+
+def test_rows_that_differ_are_counted():
+    before = [{"x": [1]}, {"x": [2]}, {"x": [3]}]
+    assert differing(before, before, "x") == 0
+    assert differing(before, [{"x": [1]}, {"x": [9]}, {"x": [3]}], "x") == 1
+    assert differing(before, before[:1], "x") == 2
+    assert differing([], before, "x") == 3
+
+
+def test_the_greatest_difference_of_an_advantage():
+    before = [{"advantages_S": [0.5, -1.0]}, {"advantages_S": [0.25]}]
+    after = [{"advantages_S": [0.5, -0.75]}, {"advantages_S": [0.5]}]
+    assert advantage_difference(before, after) == 0.25
+    assert advantage_difference(before, before) == 0.0

@@ -104,10 +104,10 @@ def choose_grid(options: Options, workload: Workload) -> Grid:
     num_prompts, Ks = workload.config.rollouts.num_prompts, continuations(options)
     if options.is_quick:
         return Grid(1, num_prompts, Ks, (num_prompts // 2, num_prompts), (12, 6))
-    prompts = (num_prompts // 4, num_prompts // 2, num_prompts, 2 * num_prompts)
+    prompts = (num_prompts // 4, num_prompts // 2, num_prompts)
     if options.model is None:
-        return Grid(9, num_prompts, Ks, prompts, (24, 12, 6, 3))
-    return Grid(3, num_prompts // 2, Ks, prompts, (64, 32, 16, 8))
+        return Grid(9, num_prompts, Ks, (*prompts, 2 * num_prompts), (24, 12, 6, 3))
+    return Grid(3, num_prompts // 4, Ks, prompts, (64, 32, 16, 8))
 
 
 def make_points(workload: Workload, grid: Grid) -> list[Point]:

@@ -28,7 +28,7 @@ demo: setup ## VinePPO and PPO on the embedded policy, and a report (SEED=2 for 
 	done
 	$(BIN)/python -m analysis report $(demo_runs) --out $(demo_report)
 
-test: setup ## run the tests (ARGS='tests/credit -x' for some)
+test: setup ## run the tests (ARGS='tests/credit -x' for some, ARGS='-m slow' for the slow)
 	$(BIN)/python -m pytest --durations=10 $(ARGS)
 
 check: setup ## format, lint and types, changing nothing

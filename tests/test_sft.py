@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from vineppo.evaluate import read_config
+from vineppo.tasks import load_split
+
 SMALL = {
     "task.num_train_problems": 512,
     "task.num_test_problems": 16,
@@ -60,3 +63,38 @@ def test_evaluate_under_other_conditions_keeps_the_runs_own(run_dir):
     for iteration in (4, 8):
         found = json.loads((folder / f"iter_{iteration:06d}.json").read_text())
         assert (found["temperature"], found["samples_per_problem"]) == (0.0, 1)
+
+
+def test_the_same_problems_from_a_file_are_answered_alike(run_dir, tmp_path):
+    """Greedily, so that the problems' ids, of which the seeds are made, decide nothing."""
+    rows = [
+        {"question": problem.question, "answer": problem.answer}
+        for problem in load_split(read_config(run_dir, []).task, "test")
+    ]
+    for name, kept in (("all", rows), ("three", rows[:3])):
+        lines = "".join(json.dumps(row) + "\n" for row in kept)
+        (tmp_path / f"{name}.jsonl").write_text(lines)
+        task = {
+            **{"kind": "jsonl", "train_path": None, "test_path": str(tmp_path / f"{name}.jsonl")},
+            **{"question_field": "question", "answer_field": "answer", "num_test_problems": None},
+            **{"solution_field": None, "id_field": None},
+        }
+        (tmp_path / f"{name}.jsonnet").write_text(json.dumps(task))
+    settings = ["--set=evaluation.temperature=0", "--set=evaluation.num_samples=1"]
+    tasks = [f"--task={tmp_path / name}.jsonnet" for name in ("all", "three")]
+    vineppo("evaluate", str(run_dir), *settings)
+    output = vineppo("evaluate", str(run_dir), *tasks, *settings)
+    folder = "evaluation.temperature=0,evaluation.num_samples=1"
+    own, every, three = (
+        json.loads((run_dir / "evaluations" / f"{name}{folder}/iter_000008.json").read_text())
+        for name in ("", "task=all,", "task=three,")
+    )
+    assert every["problem_ids"] == [f"jsonl/test/{index}" for index in range(16)]
+    assert every["task"]["test_path"] == str(tmp_path / "all.jsonl")
+    assert "task" not in own
+    differing = {"task", "problem_ids"}
+    assert {k: v for k, v in every.items() if k not in differing} == {
+        k: v for k, v in own.items() if k not in differing
+    }
+    assert three["num_correct_P"] == every["num_correct_P"][:3]
+    assert output.count("pass@1") == 2

@@ -56,6 +56,14 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--checkpoints", default="last", metavar="all|last|N,N…", help="default: last"
     )
+    command.add_argument(
+        "--task",
+        action="append",
+        default=[],
+        metavar="TASK.jsonnet",
+        dest="tasks",
+        help="other problems, e.g. configs/evaluation/svamp.jsonnet; may be repeated",
+    )
     add_set(command)
     command.set_defaults(run=run_evaluate)
     command = commands.add_parser("sweep", help="the runs that a jsonnet file lists, one by one")
@@ -100,7 +108,7 @@ def run_config(options: argparse.Namespace) -> None:
 def run_evaluate(options: argparse.Namespace) -> None:
     from vineppo.evaluate import evaluate_run
 
-    evaluate_run(options.run_dir, options.checkpoints, options.assignments)
+    evaluate_run(options.run_dir, options.checkpoints, options.tasks, options.assignments)
 
 
 def run_sweep(options: argparse.Namespace) -> int:

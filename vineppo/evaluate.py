@@ -1,72 +1,154 @@
-"""`vineppo evaluate`: pass@k of the checkpoints of a run, under its own or other conditions."""
+"""`vineppo evaluate`: pass@k of the checkpoints of a run, also on other problems.
 
+A task file (`--task`) is jsonnet that gives a table with the keys of `task`: the problems. How they
+are put to the policy and its answers are found is the run's own, since that is what the policy has
+learned, but for what the file names of `prompt`, `response_template` and `grading`.
+"""
+
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from vineppo.checkpoint import checkpoint_iterations
-from vineppo.config.load import assign, parse_config
+from vineppo.config.load import assign, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.engine import build_engine
+from vineppo.engine import Engine, build_engine
 from vineppo.errors import UserError
 from vineppo.evaluation import evaluate_policy, evaluation_sampler
-from vineppo.models import load_model, named_weights
+from vineppo.models import LoadedModel, load_model, named_weights
 from vineppo.progress import Progress
-from vineppo.rollouts import Sampler
+from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.atomic import write_atomic
 from vineppo.run_dir.evaluations import folder_name
 from vineppo.run_dir.metrics_log import strict_json
 from vineppo.session import encode_problems, refuse_several_processes
-from vineppo.tasks import load_task
+from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
 
+RUN_TASK_KEYS = ("prompt", "response_template", "grading")
 
-def evaluate_run(directory: Path, checkpoints: str, assignments: list[str]) -> None:
-    """Evaluates and prints a line a checkpoint.
 
-    Results go to `RUN_DIR/evaluations/iter_….json`, or, with `--set`, to a subfolder named after
-    the assignments, so that the run's own evaluations stay as they were.
+@dataclass(frozen=True)
+class Conditions:
+    """Under what the policies are evaluated, and the folder of `evaluations/` for the results.
+
+    `other_task` is the resolved task where it is not the run's; the results then say so.
+    """
+
+    config: TrainConfig | SftConfig
+    folder: str
+    other_task: dict[str, Any] | None
+
+
+def evaluate_run(
+    directory: Path, checkpoints: str, task_paths: Sequence[str], assignments: Sequence[str]
+) -> None:
+    """Evaluates and prints a line for every checkpoint and task file.
+
+    Results go to `RUN_DIR/evaluations/iter_….json`, or, with `--task` or `--set`, to a subfolder
+    named after them ("task=svamp"), so that the run's own evaluations stay as they were.
     """
     refuse_several_processes("vineppo evaluate")
-    config = read_config(directory, assignments)
-    run = RunDir(directory)
-    policies = choose_policies(run, checkpoints)
-    target = directory / "evaluations" / folder_name(assignments)
-    task = load_task(config.task)
-    dtype, attention = config.model.dtype, config.model.attention
-    loaded = load_model(str(policies[0][1]), dtype, attention)
-    test_P = encode_problems(config, loaded, task.test_P)
+    conditions = read_conditions(directory, task_paths, assignments)
+    policies = choose_policies(RunDir(directory), checkpoints)
+    problems = [load_split(one.config.task, "test") for one in conditions]
+    model = conditions[0].config.model
+    loaded = load_model(str(policies[0][1]), model.dtype, model.attention)
+    prompts = [
+        encode_problems(one.config, loaded, problems_P)
+        for one, problems_P in zip(conditions, problems, strict=True)
+    ]
     with ExitStack() as stack:
-        grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
-        engine = build_engine(config.engine, loaded.engine_model)
-        progress = stack.enter_context(Progress(len(policies), 0, 0.0))
-        sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
-        sampler = evaluation_sampler(sampler, config.evaluation)
-        for done, (iteration, path) in enumerate(policies, start=1):
-            engine.load_weights(named_weights(load_model(str(path), dtype, attention).model))
-            progress.enter("evaluate")
-            samples = config.evaluation.num_samples
-            result = evaluate_policy(sampler, test_P, samples, iteration, progress)
-            file = target / f"iter_{iteration:06d}.json"
-            write_atomic(file, strict_json(result, indent=2))
-            text = f"pass@1 {result['pass@1']:.3f}  pass@{samples} {result[f'pass@{samples}']:.3f}"
-            progress.advance(done)
-            progress.say(f"{path}: {text}  ({file})")
+        engine = build_engine(conditions[0].config.engine, loaded.engine_model)
+        samplers = list(_samplers(conditions, engine, loaded, stack))
+        progress = stack.enter_context(Progress(len(policies) * len(conditions), 0, 0.0))
+        done = 0
+        for iteration, path in policies:
+            weights = load_model(str(path), model.dtype, model.attention).model
+            engine.load_weights(named_weights(weights))
+            for one, sampler, test_P in zip(conditions, samplers, prompts, strict=True):
+                progress.enter("evaluate")
+                file = directory / "evaluations" / one.folder / f"iter_{iteration:06d}.json"
+                scores = _evaluate(one, sampler, test_P, iteration, file, progress)
+                done += 1
+                progress.advance(done)
+                progress.say(f"{path}: {scores}  ({file})")
 
 
-def read_config(directory: Path, assignments: list[str]) -> TrainConfig | SftConfig:
-    """The config of a run with the assignments applied."""
+def read_conditions(
+    directory: Path, task_paths: Sequence[str], assignments: Sequence[str]
+) -> list[Conditions]:
+    """One for every task file, or one for the run's own task."""
+    own_task = asdict(read_config(directory, []).task)
+    conditions: dict[str, Conditions] = {}
+    paths: Sequence[str | None] = task_paths or [None]
+    for path in paths:
+        config = read_config(directory, assignments, path)
+        made = assignments if path is None else [f"task={Path(path).stem}", *assignments]
+        folder, task = folder_name(made), asdict(config.task)
+        if folder in conditions:
+            raise UserError(f"--task: the files must differ in their names, got {path} besides")
+        conditions[folder] = Conditions(config, folder, None if task == own_task else task)
+    return list(conditions.values())
+
+
+def read_config(
+    directory: Path, assignments: Sequence[str], task_path: str | None = None
+) -> TrainConfig | SftConfig:
+    """The config of a run with the problems of a task file, then the assignments, applied."""
     run = RunDir(directory)
     if not run.config_path.is_file():
         raise UserError(f"not a run directory (no config.json): {directory}")
     resolved = run.read_config()
+    if task_path is not None:
+        kept = {key: resolved["task"][key] for key in RUN_TASK_KEYS}
+        resolved["task"] = kept | evaluate_jsonnet(task_path)
+        try:
+            _parse(resolved)
+        except UserError as error:
+            raise UserError(f"{task_path}: {error}") from None
     for assignment in assignments:
         assign(resolved, assignment)
+    return _parse(resolved)
+
+
+def _parse(resolved: dict[str, Any]) -> TrainConfig | SftConfig:
     if "rollouts" in resolved:
         return parse_config(TrainConfig, resolved)
     return parse_config(SftConfig, resolved)
+
+
+def _samplers(
+    conditions: Sequence[Conditions], engine: Engine, loaded: LoadedModel, stack: ExitStack
+) -> Iterator[Sampler]:
+    """For each of the conditions, with a grader that `stack` closes."""
+    for one in conditions:
+        config = one.config
+        grader = stack.enter_context(Grader(config.task.grading))
+        sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
+        yield evaluation_sampler(sampler, config.evaluation)
+
+
+def _evaluate(
+    conditions: Conditions,
+    sampler: Sampler,
+    test_P: Sequence[Prompt],
+    iteration: int,
+    file: Path,
+    progress: Progress,
+) -> str:
+    """Evaluates the engine's policy into `file`; the scores in words."""
+    samples = conditions.config.evaluation.num_samples
+    result = evaluate_policy(sampler, test_P, samples, iteration, progress)
+    if conditions.other_task is not None:
+        result["task"] = conditions.other_task
+    write_atomic(file, strict_json(result, indent=2))
+    return f"pass@1 {result['pass@1']:.3f}  pass@{samples} {result[f'pass@{samples}']:.3f}"
 
 
 def choose_policies(run: RunDir, checkpoints: str) -> list[tuple[int, Path]]:

@@ -19,6 +19,7 @@ from typing import Literal
 import torch
 
 FinishReason = Literal["stop", "length"]
+Split = Literal["train", "test"]
 
 
 @dataclass(frozen=True)

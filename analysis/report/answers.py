@@ -35,11 +35,11 @@ def right_answers(task: dict[str, Any]) -> Answers:
     from pydantic import TypeAdapter, ValidationError
 
     from vineppo.config.schema import TaskConfig
-    from vineppo.tasks import load_task
+    from vineppo.tasks import load_split
 
     adapter: TypeAdapter[TaskConfig] = TypeAdapter(TaskConfig)
     try:
-        train_P = load_task(adapter.validate_json(json.dumps(task))).train_P
+        train_P = load_split(adapter.validate_json(json.dumps(task)), "train")
     except (UserError, ValidationError):  # another version's config, or files that have moved
         return {}
     return {problem.id: (problem.question, problem.answer) for problem in train_P}

@@ -95,8 +95,8 @@ def ordered(rows: Sequence[EvaluationRow]) -> list[EvaluationRow]:
 def evaluation_rows(run: Run) -> list[EvaluationRow]:
     """The run's own evaluations, and those made afterwards of its last policy.
 
-    What was made afterwards with another top_p, or on fewer problems, is left out: it differs in
-    more than the temperature.
+    What was made afterwards with another top_p, or on fewer or other problems, is left out: it
+    differs in more than the temperature.
     """
     last = max(run.evaluations)
     rows = [_row(run, i, TRAINING, of, f"evaluation {i}") for i, of in run.evaluations.items()]
@@ -105,7 +105,7 @@ def evaluation_rows(run: Run) -> list[EvaluationRow]:
     return rows + [
         _row(run, last, AFTERWARDS, of, f"evaluations/{name}")
         for name, of in others.items()
-        if all(of.get(key) == own.get(key) for key in ("top_p", "num_problems"))
+        if all(of.get(key) == own.get(key) for key in ("top_p", "num_problems", "task"))
     ]
 
 

@@ -1,4 +1,29 @@
 // Tasks: the problems, how they are put to the model, and how an answer is graded.
+local data = import 'data.libsonnet';
+
+// The prompt of the VinePPO paper, for base models and what is fine-tuned from them.
+local paper = {
+  prompt: { kind: 'template', template: '[MATH_TASK] Problem:\n{question}\n\nSolution:' },
+  response_template: ' {solution}',
+  grading: {
+    extraction: error 'task.grading.extraction',
+    num_workers: 2,
+    time_limit_s: 10,
+    truncated_reward: 0,
+  },
+};
+
+// An instruction-tuned model's own chat template, the answer in a box.
+local chat = paper {
+  prompt: {
+    kind: 'chat',
+    template: '{question}\n\nPlease reason step by step, and put your final answer within \\boxed{}.',
+    system: null,
+  },
+  response_template: '{solution}',
+  grading+: { extraction: 'boxed' },
+};
+
 local arithmetic = {
   kind: 'arithmetic',
   train_path: null,
@@ -31,46 +56,19 @@ local arithmetic = {
   // 9 to 12 operations: long enough for step credit to matter; the experiments.
   arithmetic_long: arithmetic { min_operations: 9, max_operations: 12 },
 
-  // GSM8K with the prompt of the VinePPO paper; lines of reasoning and `#### answer`.
-  gsm8k: {
-    kind: 'gsm8k',
-    hub_path: 'openai/gsm8k',
-    hub_name: 'main',
-    train_path: null,
-    test_path: null,
-    num_test_problems: null,
-    prompt: { kind: 'template', template: '[MATH_TASK] Problem:\n{question}\n\nSolution:' },
-    response_template: ' {solution}',
-    grading: {
-      extraction: 'hash',
-      num_workers: 2,
-      time_limit_s: 10,
-      truncated_reward: 0,
-    },
-  },
+  // GSM8K: lines of reasoning and `#### answer`.
+  gsm8k: data.gsm8k + paper { grading+: { extraction: 'hash' } },
+  gsm8k_chat: data.gsm8k + chat,
+
+  // MATH: solutions whose answer is in a box. (Where there is none, the paper's code takes "the answer
+  // is …" or the last number; here such a response is wrong.)
+  math: data.math + paper { grading+: { extraction: 'boxed' } },
+  math_chat: data.math + chat,
 
   // Your own files: {"question": …, "answer": …} a line, the answer in a box.
-  jsonl(train_path, test_path):: {
-    kind: 'jsonl',
-    train_path: train_path,
-    test_path: test_path,
-    num_test_problems: null,
-    question_field: 'question',
-    answer_field: 'answer',
-    solution_field: null,
-    id_field: null,
+  jsonl(train_path, test_path):: data.jsonl(train_path, test_path) + {
     prompt: { kind: 'template', template: '{question}\n' },
     response_template: '{solution}',
-    grading: $.gsm8k.grading { extraction: 'boxed' },
-  },
-
-  // GSM8K for an instruction-tuned model: its chat template, the answer in a box.
-  gsm8k_chat: self.gsm8k {
-    prompt: {
-      kind: 'chat',
-      template: '{question}\n\nPlease reason step by step, and put your final answer within \\boxed{}.',
-      system: null,
-    },
-    grading+: { extraction: 'boxed' },
+    grading: $.math.grading,
   },
 }

@@ -37,3 +37,20 @@ def pid(answer: str, extracted: str) -> bool:
     with open(answer, "a") as file:
         file.write(f"{os.getpid()}\n")
     return hang_in_c(answer, extracted)
+
+
+def math_verify_alone(answer: str, response: str) -> bool:
+    """math-verify's own verdict on a whole response, which it searches for the answer itself."""
+    from math_verify import parse, verify
+
+    gold, found = (
+        parse(text, parsing_timeout=None, raise_on_error=True) for text in (f"${answer}$", response)
+    )
+    return verify(gold, found, timeout_seconds=None, raise_on_error=True)
+
+
+def same_expression(answer: str, extracted: str) -> bool:
+    """The comparison by math-verify where identical texts would be decided without it."""
+    from vineppo.tasks.equivalence import _is_same_expression
+
+    return _is_same_expression(answer, extracted)

@@ -8,6 +8,9 @@ from vineppo.config.schema import (
     GradingConfig,
     Gsm8kTaskConfig,
     JsonlTaskConfig,
+    MathTaskConfig,
+    OlympiadBenchTaskConfig,
+    SvampTaskConfig,
     TemplatePrompt,
 )
 
@@ -39,16 +42,33 @@ def arithmetic_config(**changes: Any) -> ArithmeticTaskConfig:
     return ArithmeticTaskConfig(**{**_COMMON, **values, **changes})
 
 
+_PUBLISHED: dict[str, Any] = {
+    **_COMMON,
+    "hub_name": None,
+    "train_path": None,
+    "test_path": None,
+    "num_test_problems": None,
+}
+
+
 def gsm8k_config(**changes: Any) -> Gsm8kTaskConfig:
-    values: dict[str, Any] = {
-        "kind": "gsm8k",
-        "hub_path": "openai/gsm8k",
-        "hub_name": "main",
-        "train_path": None,
-        "test_path": None,
-        "num_test_problems": None,
-    }
-    return Gsm8kTaskConfig(**{**_COMMON, **values, **changes})
+    values = {"kind": "gsm8k", "hub_path": "openai/gsm8k", "hub_name": "main"}
+    return Gsm8kTaskConfig(**{**_PUBLISHED, **values, **changes})
+
+
+def math_config(**changes: Any) -> MathTaskConfig:
+    values = {"kind": "math", "hub_path": "nlile/hendrycks-MATH-benchmark"}
+    return MathTaskConfig(**{**_PUBLISHED, **values, **changes})
+
+
+def svamp_config(**changes: Any) -> SvampTaskConfig:
+    values = {"kind": "svamp", "hub_path": "ChilleD/SVAMP"}
+    return SvampTaskConfig(**{**_PUBLISHED, **values, **changes})
+
+
+def olympiadbench_config(**changes: Any) -> OlympiadBenchTaskConfig:
+    values = {"kind": "olympiadbench", "hub_path": "Hothan/OlympiadBench"}
+    return OlympiadBenchTaskConfig(**{**_PUBLISHED, **values, **changes})
 
 
 def jsonl_config(**changes: Any) -> JsonlTaskConfig:

@@ -26,6 +26,16 @@ from vineppo.tasks.equivalence import compare_at_once, is_equivalent
         (r"90^\circ", "90"),
         (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}"),
         (r"3\frac{1}{2}", "3.5"),
+        ("26000", "1000(26)"),
+        ("24", "(2)(3) (4)"),
+        ("2x+2", "2(x+1)"),
+        ("69, 84", "84,69.0"),
+        ("27, 54, 108, 135", "27,54,108,135"),  # no thousands
+        ("(1,8,19), (2,7,13)", "(2,7,13), (1, 8, 19)"),
+        (r"\frac{1}{2}, -2", r"-2,0.5"),
+        ("f(x)=x, f(x)=2-x", "f(x)=2-x, f(x)=x"),
+        (r"90^{\circ}, 60^{\circ}", "60,90"),
+        ("1, 3, 5", r"\{5, 3, 1\}"),  # not item by item, but as math-verify's set
     ],
 )
 def test_the_same_mathematics(answer: str, extracted: str) -> None:
@@ -47,6 +57,13 @@ def test_the_same_mathematics(answer: str, extracted: str) -> None:
         ("1", "3/0"),
         ("7", ""),
         ("7", "}{"),
+        ("26", "1000(26)"),
+        ("69, 84", "69"),
+        ("69, 84", "69, 84, 85"),
+        ("69, 84", "69, 69"),
+        ("3, 3", "3, 4"),
+        ("(1,2), (3,4)", "(2,1), (3,4)"),
+        ("10,080", "80,10"),  # one number, no list: no blank behind its comma
     ],
 )
 def test_other_mathematics(answer: str, extracted: str) -> None:

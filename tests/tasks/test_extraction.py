@@ -9,6 +9,7 @@ from vineppo.tasks.extraction import (
     EXTRACTORS,
     Extractor,
     extract_boxed,
+    extract_final_answer,
     extract_hash,
     extract_last_number,
 )
@@ -62,6 +63,27 @@ def test_boxed(text: str, expected: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("Final Answer: The final answer is $\\frac{1}{2}$. I hope it is correct.", r"\frac{1}{2}"),
+        ("The final answer is $3$. No: the FINAL ANSWER IS: 4.\n5", "4"),
+        ("The final answer is $\\$10$.", r"\$10"),
+        ("The final answer is\n$x = 2$", "x = 2"),
+        (r"The final answer is $\boxed{7}$. I hope it is correct.", "7"),
+        (r"Hence \boxed{7}. The final answer is 8 I hope it is correct", "8"),
+        ("The final answer is $1$ and $2$.", "$1$ and $2$"),  # two formulas stay two
+        ("The final answer is $(3,\\frac{\\pi}{2}).$ I hope it is correct.", r"(3,\frac{\pi}{2})"),
+        ("The final answer is $.", "$"),
+        ("The final answer is. I hope it is correct.", None),
+        ("The answer is 5", None),
+        ("", None),
+    ],
+)
+def test_final_answer(text: str, expected: str | None) -> None:
+    assert extract_final_answer(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("It costs $1,234.50 in all.", "1234.50"),
         ("is -3.", "-3"),
         ("is −3", "-3"),
@@ -102,13 +124,17 @@ def test_boxed_inverts_boxing(contents: str) -> None:
 @pytest.mark.parametrize("extract", EXTRACTORS.values())
 @pytest.mark.parametrize(
     "unit",
-    ["\\boxed{", "\\boxed ", "{", "}", "\\", "1", "1,", "111,", "1/", "-", "$", "1st", "####", " "],
+    [
+        *("\\boxed{", "\\boxed ", "{", "}", "\\", "1", "1,", "111,", "1/", "-", "$", "1st", "####"),
+        *(" ", "$\\", "final answer is", "final answer is $", "I hope it is correct", ". "),
+    ],
 )
 def test_adversarial_texts_take_linear_time(extract: Extractor, unit: str) -> None:
     """A quadratic scan of these 100,000 repetitions would take minutes."""
     start_s = time.process_time()
     extract(unit * 100_000)
-    extract("\\boxed{" + unit * 100_000)
+    for opening in ("\\boxed{", "final answer is $"):
+        extract(opening + unit * 100_000)
     assert time.process_time() - start_s < 2.0
 
 

@@ -6,14 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import comparators
 import pytest
-from shared_data import data_rows
 from task_configs import GRADING
 
-from vineppo.config.schema import GradingConfig
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.worker_pool import PoolClosedError
 from vineppo.types import Problem
@@ -212,50 +209,3 @@ def _is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-# Rows of the published verdicts that we judge otherwise, with the reason.
-GSM8K_DISAGREEMENTS = {
-    16: "'The answer is 80 + 150 = 230': the number is right, the published extraction is not",
-    76: "'The answer is 5 bags' is right",
-    908: "'the answer is 30 - 16 = 14' is right",
-    328: "0.02 is not 2; the published grader forgives a factor of 100",
-    413: "2500 is not 25; the same",
-    951: "3 is not 300; the same",
-}
-MATH_DISAGREEMENTS = {
-    25: "1 is not the pair 1,-2",
-    336: "1000(26) is 26000, which math-verify does not see",
-    399: "326.53 is not 326.5; the published grader has a tolerance",
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "extraction", "disagreements"),
-    [
-        ("rho-math-1b_gsm8k_test_cot", "last_number", GSM8K_DISAGREEMENTS),
-        ("rho-math-1b_math500_cot", "boxed", MATH_DISAGREEMENTS),
-    ],
-)
-def test_verdicts_on_real_generations(
-    name: str, extraction: Literal["boxed", "last_number"], disagreements: dict[int, str]
-) -> None:
-    rows = data_rows(f"grading/{name}.jsonl")
-    config = GradingConfig(
-        extraction=extraction, num_workers=2, time_limit_s=10.0, truncated_reward=None
-    )
-    with Grader(config) as grader:
-        futures = {}
-        for row in rows:
-            text = row["code"][0]
-            # The published extraction also finds answers outside of a box; ours is strict.
-            if extraction == "boxed" and r"\boxed" not in text:
-                continue
-            futures[row["idx"]] = grader.submit(_problem(row["gt"]), text, "stop")
-        judged = {index: future.result(timeout=60) for index, future in futures.items()}
-        metrics = grader.metrics()
-    published = {row["idx"]: float(row["score"][0]) for row in rows}
-    different = {index for index, reward in judged.items() if reward != published[index]}
-    assert len(judged) > 200
-    assert different == set(disagreements)
-    assert metrics["grading/num_timeouts"] == 0.0

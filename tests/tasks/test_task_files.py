@@ -1,16 +1,15 @@
-"""Reading tasks from files: GSM8K and a user's own JSONL."""
+"""Reading tasks from files: a user's own, and GSM8K's."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pytest
 from shared_data import data_file
 from task_configs import gsm8k_config, jsonl_config
 
 from vineppo.errors import UserError
-from vineppo.tasks import load_task
+from vineppo.tasks import load_split, load_task
 from vineppo.tasks.gsm8k import problem_of_row
 
 GOOD = {"question": "1+1?", "answer": "2"}
@@ -87,6 +86,40 @@ def test_a_bad_row_is_named(tmp_path: Path, row: Any, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_a_json_list_is_read_like_lines(tmp_path: Path) -> None:
+    path = tmp_path / "test.json"
+    path.write_text(json.dumps([GOOD, {**GOOD, "question": "2+2?\n"}], indent=1))
+    config = jsonl_config(train_path=None, test_path=str(path))
+    assert [problem.question for problem in load_split(config, "test")] == ["1+1?", "2+2?\n"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"a": 1}', "must be a JSON list (its name ends in .json), got dict"),
+        (
+            f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}",
+            "must be a JSON list (its name ends in .json), ",
+        ),
+        (f"[{json.dumps(GOOD)}, 3]", "row 2: must be a JSON object, got int"),
+        ("[]", "must have at least one row"),
+    ],
+)
+def test_a_bad_json_list_is_named(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "test.json"
+    path.write_text(content)
+    with pytest.raises(UserError) as error:
+        load_split(jsonl_config(train_path=None, test_path=str(path)), "test")
+    assert str(error.value).startswith(f"{path}: {message}")
+
+
+def test_a_file_to_evaluate_on_needs_no_train_set(tmp_path: Path) -> None:
+    config = jsonl_config(train_path=None, test_path=_write(tmp_path / "test.jsonl", GOOD))
+    assert [problem.id for problem in load_split(config, "test")] == ["jsonl/test/0"]
+    with pytest.raises(UserError, match=r"task\.train_path must name a file .* got null"):
+        load_task(config)
+
+
 def test_ids_must_be_unique(tmp_path: Path) -> None:
     rows = [{**GOOD, "id": name} for name in ("a", 1, "1")]
     with pytest.raises(UserError, match=r"row 3: id '1' must be unique, also at .*: row 2"):
@@ -133,32 +166,3 @@ def test_all_of_gsm8k() -> None:
         assert problem.solution is not None
         assert "<<" not in problem.solution
         assert ">>" not in problem.solution
-
-
-def test_the_hub_s_data_sets_and_local_files_give_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`datasets.load_dataset` takes a directory of the hub's layout, subsets included."""
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    rows = [{"question": f"{n}?", "answer": f"It is.\n#### {n}"} for n in range(3)]
-    repository = tmp_path / "gsm8k"
-    repository.mkdir()
-    train_path = _write(repository / "train.jsonl", *rows)
-    test_path = _write(repository / "test.jsonl", *rows[:2])
-    (repository / "README.md").write_text(
-        "---\nconfigs:\n- config_name: main\n  data_files:\n"
-        "  - split: train\n    path: train.jsonl\n  - split: test\n    path: test.jsonl\n---\n"
-    )
-    from_hub = load_task(gsm8k_config(hub_path=str(repository), num_test_problems=1))
-    from_files = load_task(
-        gsm8k_config(train_path=train_path, test_path=test_path, num_test_problems=1)
-    )
-    assert from_hub == from_files
-    assert len(from_hub.train_P) == 3
-    assert len(from_hub.test_P) == 1
-
-
-def test_a_hub_that_cannot_be_reached(tmp_path: Path) -> None:
-    config = gsm8k_config(hub_path=str(tmp_path / "no" / "such"))
-    with pytest.raises(UserError, match=r"task\.hub_path .*give a local file as task\.train_path"):
-        load_task(config)

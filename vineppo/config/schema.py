@@ -79,7 +79,7 @@ Prompt = Annotated[TemplatePrompt | ChatPrompt, Field(discriminator="kind")]
 class GradingConfig:
     """How an answer is found in a response, and the worker processes that compare it."""
 
-    extraction: Literal["hash", "boxed", "last_number"]
+    extraction: Literal["hash", "boxed", "final_answer", "last_number"]
     num_workers: Count
     time_limit_s: Positive  # per comparison; past it: wrong, and counted
     truncated_reward: (
@@ -120,15 +120,41 @@ class ArithmeticTaskConfig(TaskCommon):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gsm8kTaskConfig(TaskCommon):
-    """GSM8K from the hub (`hub_path`, subset `hub_name`), or from local JSONL files."""
+class PublishedTask(TaskCommon):
+    """A data set of the hub, and local files of the same fields that may stand in its place."""
 
-    kind: Literal["gsm8k"]
     hub_path: Name
-    hub_name: Name
+    hub_name: Name | None  # the subset; null where there is only one
     train_path: Name | None
     test_path: Name | None
     num_test_problems: Count | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gsm8kTaskConfig(PublishedTask):
+    kind: Literal["gsm8k"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MathTaskConfig(PublishedTask):
+    kind: Literal["math"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SvampTaskConfig(PublishedTask):
+    """For evaluation: there is no train set but a file of one's own."""
+
+    kind: Literal["svamp"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OlympiadBenchTaskConfig(PublishedTask):
+    """For evaluation: there is no train set but a file of one's own."""
+
+    kind: Literal["olympiadbench"]
+
+
+PublishedTaskConfig = Gsm8kTaskConfig | MathTaskConfig | SvampTaskConfig | OlympiadBenchTaskConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +162,7 @@ class JsonlTaskConfig(TaskCommon):
     """A user's own JSONL files; `*_field` name the keys of a row."""
 
     kind: Literal["jsonl"]
-    train_path: Name
+    train_path: Name | None  # null: for `vineppo evaluate --task` alone
     test_path: Name
     num_test_problems: Count | None
     question_field: Name
@@ -146,7 +172,7 @@ class JsonlTaskConfig(TaskCommon):
 
 
 TaskConfig = Annotated[
-    ArithmeticTaskConfig | Gsm8kTaskConfig | JsonlTaskConfig, Field(discriminator="kind")
+    ArithmeticTaskConfig | PublishedTaskConfig | JsonlTaskConfig, Field(discriminator="kind")
 ]
 
 

@@ -15,12 +15,15 @@ from vineppo.errors import UserError
 
 if TYPE_CHECKING:
     from vineppo.config.schema import TaskConfig
-    from vineppo.types import Problem
+    from vineppo.types import Problem, Split
 
-# The module of each task kind; it has `load(config) -> tuple[train_P, test_P]`.
+# The module of each task kind; it has `load(config, split) -> list[Problem]`.
 TASK_MODULES: Mapping[str, str] = {
     "arithmetic": "vineppo.tasks.arithmetic",
     "gsm8k": "vineppo.tasks.gsm8k",
+    "math": "vineppo.tasks.math",
+    "svamp": "vineppo.tasks.svamp",
+    "olympiadbench": "vineppo.tasks.olympiadbench",
     "jsonl": "vineppo.tasks.jsonl",
 }
 
@@ -38,15 +41,19 @@ class TaskData:
 
 
 def load_task(config: TaskConfig) -> TaskData:
-    """The problems of a task; the test set is cut to its first `num_test_problems`.
+    """Both sets of a task, each as by `load_split`."""
+    return TaskData(train_P=load_split(config, "train"), test_P=load_split(config, "test"))
 
-    Raises UserError for data that cannot be read, and for an empty train or test set.
+
+def load_split(config: TaskConfig, split: Split) -> tuple[Problem, ...]:
+    """The problems of one set; the test set is cut to its first `num_test_problems`.
+
+    Raises UserError for data that cannot be read, and for an empty set.
 
     With `num_test_problems=100`, GSM8K gives 7473 train problems and "gsm8k/test/0" … "/99".
     """
-    train_P, test_P = importlib.import_module(TASK_MODULES[config.kind]).load(config)
-    for split, problems_P in (("train", train_P), ("test", test_P)):
-        if not problems_P:
-            path = config.train_path if split == "train" else config.test_path
-            raise UserError(f"{path or f'task {config.kind}'}: the {split} set is empty")
-    return TaskData(train_P=tuple(train_P), test_P=tuple(test_P[: config.num_test_problems]))
+    problems_P = importlib.import_module(TASK_MODULES[config.kind]).load(config, split)
+    if not problems_P:
+        path = config.train_path if split == "train" else config.test_path
+        raise UserError(f"{path or f'task {config.kind}'}: the {split} set is empty")
+    return tuple(problems_P if split == "train" else problems_P[: config.num_test_problems])

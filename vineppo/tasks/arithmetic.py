@@ -17,7 +17,7 @@ from math import ceil
 from vineppo.config.schema import ArithmeticTaskConfig, Demonstrations
 from vineppo.errors import UserError
 from vineppo.seeds import derive_seed
-from vineppo.types import Problem
+from vineppo.types import Problem, Split
 
 Fact = tuple[str, int, int]  # ("+", 4, 6)
 Step = Callable[[Fact], int]  # the result that a worked solution gives to a fact
@@ -67,8 +67,8 @@ def is_test_question(question: str) -> bool:
     return derive_seed(0, "arithmetic split", question) % _TEST_ONE_IN == 0
 
 
-def load(config: ArithmeticTaskConfig) -> tuple[list[Problem], list[Problem]]:
-    """Train problems with faulty demonstrations, test problems with right solutions.
+def load(config: ArithmeticTaskConfig, split: Split) -> list[Problem]:
+    """Train problems with faulty demonstrations, or test problems with right solutions.
 
     The first problems of a set are the same however many are asked for. Raises UserError when
     there are not as many distinct questions as asked for, or the operations' range is empty.
@@ -78,17 +78,14 @@ def load(config: ArithmeticTaskConfig) -> tuple[list[Problem], list[Problem]]:
             f"task.min_operations must be at most task.max_operations ({config.max_operations}), "
             f"got {config.min_operations}"
         )
-    wrong_results = draw_wrong_results(config.demonstrations, config.modulus, config.data_seed)
-    return (
-        [
-            _problem(config, chain, f"arithmetic/train/{index}", wrong_results)
-            for index, chain in enumerate(_chains(config, "train", config.num_train_problems))
-        ],
-        [
-            _problem(config, chain, f"arithmetic/test/{index}", None)
-            for index, chain in enumerate(_chains(config, "test", config.num_test_problems))
-        ],
-    )
+    count, wrong_results = config.num_test_problems, None
+    if split == "train":
+        count = config.num_train_problems
+        wrong_results = draw_wrong_results(config.demonstrations, config.modulus, config.data_seed)
+    return [
+        _problem(config, chain, f"arithmetic/{split}/{index}", wrong_results)
+        for index, chain in enumerate(_chains(config, split, count))
+    ]
 
 
 def draw_wrong_results(
@@ -138,7 +135,7 @@ def _wrong(fact: Fact, modulus: int, stream: random.Random) -> int:
     return (evaluate(fact, modulus) + stream.randrange(1, modulus)) % modulus
 
 
-def _chains(config: ArithmeticTaskConfig, split: str, count: int) -> Iterator[Chain]:
+def _chains(config: ArithmeticTaskConfig, split: Split, count: int) -> Iterator[Chain]:
     """The first `count` distinct chains of a split, from a stream of its own."""
     stream = random.Random(derive_seed(config.data_seed, "arithmetic", split))
     key = f"task.num_{split}_problems"

@@ -17,6 +17,9 @@ _NUMBER = re.compile(
     rf"(?:(?<![0-9A-Za-z_)\]}}])[-−])?\$?(?<![0-9A-Za-z_])(?:{_DECIMAL})(?:/[0-9]++)?"
     r"(?!(?:st|nd|rd|th)(?![A-Za-z]))"
 )
+_FINAL_ANSWER = re.compile(r"final answer is\b:?", re.IGNORECASE)
+_HOPE = re.compile(r"I hope it is correct", re.IGNORECASE)
+_ONE_FORMULA = re.compile(r"\$((?:[^$\\]|\\.)++)\$")
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*+")
 _ESCAPE_OR_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _UNBRACED_CONTENTS = re.compile(r"[^\s${}]++")
@@ -57,6 +60,25 @@ def extract_boxed(text: str) -> str | None:
     return None
 
 
+def extract_final_answer(text: str) -> str | None:
+    """What follows the last "final answer is" on its line, or is boxed there, without its "$".
+
+    The form of Minerva's few-shot examples (Lewkowycz et al. 2022, arXiv:2206.14858):
+    `extract_final_answer("The final answer is $3x$. I hope it is correct.") == "3x"`.
+    """
+    statement = _last_match(_FINAL_ANSWER, text)
+    if statement is None:
+        return None
+    line = text[statement.end() :].strip().partition("\n")[0]
+    if _BOX.search(line):
+        return extract_boxed(line)
+    hope = _HOPE.search(line)
+    answer = (line[: hope.start()] if hope else line).strip().rstrip(".").strip()
+    formula = _ONE_FORMULA.fullmatch(answer)
+    # The sentence may also end within its formula: "is $-2 + 7i.$".
+    return (formula[1].strip().rstrip(".").strip() if formula else answer) or None
+
+
 def extract_last_number(text: str) -> str | None:
     """The last number: integer, decimal, or fraction of integers, without "$", commas and "%".
 
@@ -79,5 +101,6 @@ def _plain(number: str) -> str:
 EXTRACTORS: Mapping[str, Extractor] = {
     "hash": extract_hash,
     "boxed": extract_boxed,
+    "final_answer": extract_final_answer,
     "last_number": extract_last_number,
 }

@@ -3,20 +3,23 @@
 from vineppo.config.schema import JsonlTaskConfig
 from vineppo.errors import UserError
 from vineppo.tasks.jsonl_file import Row, read_rows, text_field, text_or_number_field
-from vineppo.types import Problem
+from vineppo.types import Problem, Split
 
 
-def load(config: JsonlTaskConfig) -> tuple[list[Problem], list[Problem]]:
-    """Train and test problems of `task.train_path` and `task.test_path`.
+def load(config: JsonlTaskConfig, split: Split) -> list[Problem]:
+    """The problems of `task.train_path` or of `task.test_path`.
 
     Without `id_field`, the ids count the rows from 0: "jsonl/train/0". With `id_field="name"`, the
     row `{"name": "euler-7", …}` has the id "jsonl/train/euler-7".
-    Raises UserError for a row that does not fit or an id that another row of the file has.
+    Raises UserError for a row that does not fit, an id that another row of the file has, and when
+    no file is named.
     """
-    return _read(config, config.train_path, "train"), _read(config, config.test_path, "test")
-
-
-def _read(config: JsonlTaskConfig, path: str, split: str) -> list[Problem]:
+    path = config.train_path if split == "train" else config.test_path
+    if path is None:
+        raise UserError(
+            f"task.{split}_path must name a file for task.kind 'jsonl' (null is for "
+            "`vineppo evaluate --task`, which reads the test set alone), got null"
+        )
     problems_P: list[Problem] = []
     where_of_id: dict[str, str] = {}
     for index, (where, row) in enumerate(read_rows(path)):

@@ -1,4 +1,4 @@
-"""Reading a user's JSONL file, with errors that name the file and the row."""
+"""Reading a file of rows, JSONL or one JSON list, with errors that name the file and the row."""
 
 import json
 from collections.abc import Iterator
@@ -13,40 +13,52 @@ Row = dict[str, Any]
 
 
 def read_rows(path: str) -> Iterator[tuple[str, Row]]:
-    """(where, row) for every row of a JSONL file; blank lines are skipped.
+    """(where, row) for every row of a JSONL file, or of the list in a file named .json.
 
-    `where` is the beginning of an error message, with rows counted from 1: `"data.jsonl: row 17"`.
-    Raises UserError for a file that cannot be read, is not UTF-8 or is empty, and for a row that is
-    not a JSON object.
+    Blank lines of JSONL are skipped. `where` is the beginning of an error message, with rows
+    counted from 1: `"data.jsonl: row 17"`. Raises UserError for a file that cannot be
+    read, is not UTF-8 or is empty, and for a row that is not a JSON object.
     """
     is_empty = True
-    for row_number, line in enumerate(_read_lines(path), start=1):
-        if line.strip():
-            is_empty = False
-            where = f"{path}: row {row_number}"
-            yield where, _parse_row(line, where)
+    for row_number, row in _read_list(path) if path.endswith(".json") else _read_lines(path):
+        is_empty = False
+        where = f"{path}: row {row_number}"
+        if not isinstance(row, dict):
+            raise UserError(f"{where}: must be a JSON object, got {type(row).__name__}")
+        yield where, row
     if is_empty:
         raise UserError(f"{path}: must have at least one row, got an empty file")
 
 
-def _read_lines(path: str) -> list[bytes]:
+def _read_lines(path: str) -> Iterator[tuple[int, object]]:
+    # Bytes, cut at b"\n" alone: a JSON string may hold U+2028, which str.splitlines cuts at.
+    for row_number, line in enumerate(_read_bytes(path).split(b"\n"), start=1):
+        if line.strip():
+            yield row_number, _parse(line, f"{path}: row {row_number}", "a JSON object")
+
+
+def _read_list(path: str) -> Iterator[tuple[int, object]]:
+    expected = "a JSON list (its name ends in .json)"
+    rows = _parse(_read_bytes(path), path, expected)
+    if not isinstance(rows, list):
+        raise UserError(f"{path}: must be {expected}, got {type(rows).__name__}")
+    yield from enumerate(rows, start=1)
+
+
+def _read_bytes(path: str) -> bytes:
     try:
-        # Bytes, cut at b"\n" alone: a JSON string may hold U+2028, which str.splitlines cuts at.
-        return Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        return Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _parse_row(line: bytes, where: str) -> Row:
+def _parse(content: bytes, where: str, expected: str) -> object:
     try:
-        row = json.loads(line.decode("utf-8"))
+        return json.loads(content.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise UserError(f"{where}: must be UTF-8, got byte {line[error.start]:#04x}") from error
+        raise UserError(f"{where}: must be UTF-8, got byte {content[error.start]:#04x}") from error
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: must be a JSON object, got invalid JSON ({error})") from error
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: must be a JSON object, got {type(row).__name__}")
-    return row
+        raise UserError(f"{where}: must be {expected}, got invalid JSON ({error})") from error
 
 
 def text_field(row: Row, field: str, where: str) -> str:

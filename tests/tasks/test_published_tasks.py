@@ -1,0 +1,175 @@
+"""MATH, SVAMP and OlympiadBench: rows by hand, and every row of the published files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from shared_data import data_file, data_rows
+from task_configs import gsm8k_config, math_config, olympiadbench_config, svamp_config
+
+from vineppo.config.schema import PublishedTaskConfig
+from vineppo.errors import UserError
+from vineppo.tasks import load_split, load_task, math, olympiadbench, svamp
+from vineppo.tasks.jsonl_file import Row
+from vineppo.types import Problem
+
+MATH_ROW = {"problem": "1/2?", "solution": r"It is $\boxed{\frac{1}{2}}$.", "answer": "0.5"}
+SVAMP_ROW = {"Body": "He had 3 cats ", "Question": "How many pets?", "Answer": 3.0}
+OLYMPIAD_ROW = {
+    "question": "Which?",
+    "context": None,
+    "final_answer": ["$69$,$84$"],
+    "is_multiple_answer": True,
+}
+
+
+def _without(row: Row, field: str) -> Row:
+    return {name: value for name, value in row.items() if name != field}
+
+
+def test_math_row() -> None:
+    problem = math.problem_of_row(MATH_ROW, "file: row 1", "math/train/0")
+    assert problem == Problem("math/train/0", "1/2?", "0.5", r"It is $\boxed{\frac{1}{2}}$.")
+    first_release = math.problem_of_row(_without(MATH_ROW, "answer"), "file: row 1", "")
+    assert first_release.answer == r"\frac{1}{2}"
+
+
+@pytest.mark.parametrize(
+    ("body", "answer", "expected"),
+    [
+        ("He had 3 cats ", 51.0, ("He had 3 cats How many?", "51")),
+        ("He had 3 cats.", 2.5, ("He had 3 cats. How many?", "2.5")),
+        ("He had 10 cats.", "10.0", ("He had 10 cats. How many?", "10")),
+    ],
+)
+def test_svamp_row(body: str, answer: object, expected: tuple[str, str]) -> None:
+    row = {"Body": body, "Question": " How many?", "Answer": answer}
+    problem = svamp.problem_of_row(row, "", "")
+    assert (problem.question, problem.answer) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "is_multiple", "expected"),
+    [
+        ("$69$,$84$", True, "69, 84"),
+        ("1,-1,7,-7", True, "1, -1, 7, -7"),
+        ("$(1,8,19), (2,7,13)$", True, "(1,8,19), (2,7,13)"),
+        ("$(-\\infty, 0) \\cup\\{1\\}$.", False, "(-\\infty, 0) \\cup\\{1\\}"),
+        ("$10,080$", False, "10,080"),
+    ],
+)
+def test_olympiadbench_row(text: str, is_multiple: bool, expected: str) -> None:
+    row = {**OLYMPIAD_ROW, "final_answer": [text], "is_multiple_answer": is_multiple}
+    assert olympiadbench.problem_of_row(row, "", "").answer == expected
+
+
+def test_olympiadbench_context_comes_first() -> None:
+    problem = olympiadbench.problem_of_row({**OLYMPIAD_ROW, "context": "Let x be 3."}, "", "")
+    assert problem.question == "Let x be 3.\nWhich?"
+
+
+@pytest.mark.parametrize(
+    ("read", "row", "message"),
+    [
+        (math, _without(MATH_ROW, "problem"), "must have the field 'problem', got ['answer', "),
+        (math, _without(MATH_ROW, "solution"), "must have the field 'solution'"),
+        (math, {**MATH_ROW, "answer": None}, "answer must be a string or number, got null"),
+        (
+            math,
+            {**MATH_ROW, "solution": "So\nx = 5."},
+            r"solution must hold its answer in a \boxed{}, got 'So\nx = 5.'",
+        ),
+        (math, {**MATH_ROW, "solution": r"\boxed{5"}, "solution must hold its answer"),
+        (svamp, _without(SVAMP_ROW, "Body"), "must have the field 'Body'"),
+        (svamp, {**SVAMP_ROW, "Answer": " "}, "Answer must not be blank"),
+        (olympiadbench, _without(OLYMPIAD_ROW, "final_answer"), "final_answer must be a list of"),
+        (olympiadbench, {**OLYMPIAD_ROW, "final_answer": ["1", "2"]}, "final_answer must be a"),
+        (olympiadbench, {**OLYMPIAD_ROW, "final_answer": [2]}, "final_answer must be a string"),
+    ],
+)
+def test_a_bad_row_is_one_line_that_names_it(read: Any, row: Row, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        read.problem_of_row(row, "test.jsonl: row 9", "id")
+    assert str(error.value).startswith(f"test.jsonl: row 9: {message}")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("config", [svamp_config(), olympiadbench_config()])
+def test_what_is_for_evaluation_has_no_train_set(config: PublishedTaskConfig) -> None:
+    with pytest.raises(UserError, match=rf"task\.train_path .* task\.kind '{config.kind}', which"):
+        load_task(config)
+
+
+@pytest.mark.parametrize(
+    ("config", "rows", "split"),
+    [
+        (gsm8k_config, [{"question": f"{n}?", "answer": f"#### {n}"} for n in range(5)], "main"),
+        (math_config, [{**MATH_ROW, "problem": f"{n}?"} for n in range(5)], "default"),
+        (svamp_config, [{**SVAMP_ROW, "Question": f"{n}?"} for n in range(5)], "default"),
+    ],
+)
+def test_the_hub_s_data_sets_and_local_files_give_the_same(
+    config: Callable[..., PublishedTaskConfig],
+    rows: list[Row],
+    split: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`datasets.load_dataset` takes a directory of the hub's layout, subsets included."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    repository = tmp_path / "hub"
+    repository.mkdir()
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (repository / "train.jsonl").write_text("".join(lines[:3]))
+    (repository / "test.jsonl").write_text("".join(lines[3:]))
+    (repository / "README.md").write_text(
+        f"---\nconfigs:\n- config_name: {split}\n  data_files:\n"
+        "  - split: train\n    path: train.jsonl\n  - split: test\n    path: test.jsonl\n---\n"
+    )
+    from_hub = load_split(config(hub_path=str(repository), num_test_problems=4), "test")
+    local = tmp_path / "test.jsonl"
+    # All of SVAMP is its test set.
+    local.write_text("".join(lines if config is svamp_config else lines[3:]))
+    assert from_hub == load_split(config(test_path=str(local), num_test_problems=4), "test")
+    assert len(from_hub) == (4 if config is svamp_config else 2)
+
+
+def test_a_hub_that_cannot_be_reached(tmp_path: Path) -> None:
+    config = math_config(hub_path=str(tmp_path / "no" / "such"))
+    with pytest.raises(UserError, match=r"task\.hub_path .*give a local file as task\.train_path"):
+        load_task(config)
+
+
+def test_all_of_math() -> None:
+    paths = {
+        f"{s}_path": str(data_file(f"math_prm800k_split/{s}.jsonl")) for s in ("train", "test")
+    }
+    data = load_task(math_config(**paths))
+    assert (len(data.train_P), len(data.test_P)) == (12_000, 500)
+    questions = [problem.question for problem in (*data.train_P, *data.test_P)]
+    assert len(set(questions)) > 12_450
+    # PRM800K's answers are those of the last boxes; ours would be found without them.
+    rows = data_rows("math_prm800k_split/train.jsonl")
+    for row, problem in zip(rows, data.train_P, strict=True):
+        assert math.problem_of_row(_without(row, "answer"), "", problem.id) == problem
+
+
+def test_all_of_svamp() -> None:
+    problems = load_split(svamp_config(test_path=str(data_file("svamp/SVAMP.json"))), "test")
+    assert len(problems) == 1000
+    assert problems[0].question.endswith(
+        "on each pack How much do you have to pay to buy each pack?"
+    )
+    assert all(problem.answer.isdecimal() for problem in problems)
+
+
+def test_all_of_olympiadbench() -> None:
+    path = str(data_file("olympiadbench/test.jsonl"))
+    problems = load_split(olympiadbench_config(test_path=path), "test")
+    assert len(problems) == 675
+    assert not any("$" in problem.answer for problem in problems)
+    lists = [problem.answer for problem in problems if ", " in problem.answer]
+    assert "69, 84" in lists

@@ -31,7 +31,7 @@ from benchmarks.trl.translation import describe, num_updates
 from benchmarks.trl.workers import open_workers, set_up
 from benchmarks.workload import model_assignments
 from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig
+from vineppo.config.schema import TrainConfig, VllmConfig
 
 NAME = "trl_grpo"
 CONFIGS = Path(__file__).parent / "trl"
@@ -46,6 +46,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="benchmark-") as name:
         folder = Path(name)
         config = grpo_config(options, folder)
+        assert isinstance(config.engine, VllmConfig), "TRL samples with vLLM"
         num_iterations = len(KINDS) * (NUM_WARMUPS + options.num_runs)
         spec = folder / "spec.json"
         spec.write_text(json.dumps(describe(config, num_iterations, folder)))

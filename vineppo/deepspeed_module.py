@@ -56,6 +56,7 @@ class DeepSpeedModule:
             weight_decay=optimization.weight_decay,
             fused=True,  # one pass over the states, where the default makes about ten on a CPU
         )
+        self._has_frozen = any(not weight.requires_grad for weight in module.parameters())
         self._grad_norm: float | None = None
         if self._is_plain:
             adam.register_step_pre_hook(self._clip)
@@ -110,11 +111,15 @@ class DeepSpeedModule:
         return deepspeed.zero.GatheredParameters(parameters)
 
     def save_state(self, directory: Path) -> None:
-        """Weights in full precision and the optimizer's state."""
-        self._engine.save_checkpoint(str(directory), tag="state")
+        """Trained weights in full precision and the optimizer's state."""
+        self._engine.save_checkpoint(
+            str(directory), tag="state", exclude_frozen_parameters=self._has_frozen
+        )
 
     def load_state(self, directory: Path) -> None:
-        self._engine.load_checkpoint(str(directory), tag="state")
+        self._engine.load_checkpoint(
+            str(directory), tag="state", load_module_strict=not self._has_frozen
+        )
 
     def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         # DeepSpeed clips an unsharded fp32 model too, but keeps the norm to itself.

@@ -9,6 +9,7 @@ from torch import nn
 from vineppo.config.schema import AdamConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
 from vineppo.distributed import is_main
+from vineppo.lora import has_adapters, merged_weights
 from vineppo.models import LoadedModel, named_weights
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import TrainBatch
@@ -17,7 +18,11 @@ LossFunction = Callable[[TrainBatch, TokenScores], Summand]
 
 
 class Policy:
-    """An HF model, with a value head on its backbone where `value_head` is given."""
+    """An HF model, with a value head on its backbone where `value_head` is given.
+
+    Of a model with adapters (`lora.py`) only these train; whoever asks for its weights, and HF
+    checkpoints, get them merged.
+    """
 
     def __init__(
         self,
@@ -36,7 +41,7 @@ class Policy:
             value_head,
             is_sharded=optimization.zero_stage == 3,
         )
-        groups = [list(self.hf_model.parameters())]
+        groups = [[w for w in self.hf_model.parameters() if w.requires_grad]]
         if value_head is not None:
             groups.append(list(value_head.parameters()))
         self.deepspeed = DeepSpeedModule(module, groups, self.hf_model.dtype, optimization)
@@ -66,6 +71,9 @@ class Policy:
 
     def named_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Names of the HF checkpoint and tensors, one gathered from its ZeRO-3 shards at a time."""
+        if has_adapters(self.hf_model):
+            yield from merged_weights(self.hf_model)
+            return
         for name, parameter in named_weights(self.hf_model):
             with self.deepspeed.gathered([parameter]):
                 yield name, parameter.detach()
@@ -74,7 +82,9 @@ class Policy:
         """The policy in HF format with its tokenizer, loadable by transformers and vLLM."""
         with self.deepspeed.gathered(list(self.hf_model.parameters())):
             if is_main():
-                self.hf_model.save_pretrained(directory)
+                merged = has_adapters(self.hf_model)
+                weights = dict(self.named_weights()) if merged else None  # None: as they are
+                self.hf_model.save_pretrained(directory, state_dict=weights)
                 self.tokenizer.save_pretrained(directory)
 
     def save_state(self, directory: Path) -> None:

@@ -12,6 +12,7 @@ from vineppo.config.schema import LlamaArchitecture, SftConfig
 from vineppo.deepspeed_module import Summand
 from vineppo.distributed import barrier, is_main
 from vineppo.errors import UserError
+from vineppo.lora import add_adapters
 from vineppo.models import LoadedModel, load_model
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
@@ -136,6 +137,8 @@ def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
     model = config.model
     if model.path is not None:
         loaded = load_model(model.path, model.dtype, model.attention)
+        if model.lora is not None:
+            add_adapters(loaded.model, model.lora, config.seed)
         return open_run_dir(config, directory), loaded
     assert model.architecture is not None
     run = open_run_dir(config, directory)

@@ -10,6 +10,7 @@ from torch import nn
 from vineppo.config.schema import ModelConfig, ReferenceConfig
 from vineppo.distributed import largest
 from vineppo.errors import UserError
+from vineppo.lora import has_adapters, without_adapters
 from vineppo.models import LoadedModel, load_model
 from vineppo.types import TrainBatch
 from vineppo.vocabulary import Softmax, chunk_rows, token_statistics
@@ -126,11 +127,18 @@ class TokenLogprobs(nn.Module):
 
 
 class Reference:
-    """The frozen reference policy; `path` null is the starting policy."""
+    """The frozen reference policy; `path` null is the starting policy.
+
+    Where only adapters train, that is the policy's own model without them, and needs no memory.
+    """
 
     def __init__(self, config: ReferenceConfig, model: ModelConfig, policy: LoadedModel) -> None:
-        loaded = load_model(config.path or model.path, model.dtype, model.attention)
-        self._forward = TokenLogprobs(loaded.model, policy.engine_model.num_token_ids).eval()
+        if config.path is None and has_adapters(policy.model):
+            self._model = policy.model
+        else:
+            path = config.path or model.path
+            self._model = load_model(path, model.dtype, model.attention).model.eval()
+        self._forward = TokenLogprobs(self._model, policy.engine_model.num_token_ids)
 
     def to(self, device: torch.device) -> None:
         self._forward.to(device)
@@ -138,12 +146,14 @@ class Reference:
     @torch.no_grad()
     def logprobs(self, batch: TrainBatch, temperature: float) -> torch.Tensor:
         """log π_ref of every response token at the policy's temperature, [B, T]."""
-        return self._forward(batch, ForwardOptions(temperature))[0]
+        with without_adapters(self._model):
+            return self._forward(batch, ForwardOptions(temperature))[0]
 
     @torch.no_grad()
     def hidden(self, batch: TrainBatch) -> torch.Tensor:
         """[N, H], for `logits`."""
-        return hidden_before_tokens(self._forward.model.base_model, batch)
+        with without_adapters(self._model):
+            return hidden_before_tokens(self._model.base_model, batch)
 
     @torch.no_grad()
     def logits(self, hidden_NH: torch.Tensor) -> torch.Tensor:

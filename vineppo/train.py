@@ -20,6 +20,7 @@ from vineppo.distributed import is_main
 from vineppo.errors import UserError
 from vineppo.experience import Experience, gather_experience
 from vineppo.kl import adapted_coef
+from vineppo.lora import add_adapters
 from vineppo.metrics import (
     advantage_metrics,
     reward_metrics,
@@ -62,6 +63,8 @@ def open_training(
         )
     check_tokenizers(config)
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
+    if config.model.lora is not None:
+        add_adapters(loaded.model, config.model.lora, config.seed)
     reference = Reference(config.reference, config.model, loaded)
     start_models = load_models(config, loaded)
     train_P = encode_problems(config, loaded, task.train_P)

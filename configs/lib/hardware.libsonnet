@@ -46,6 +46,19 @@ local engine = {
     optimization+: { micro_batch_size: 2, logprobs_micro_batch_size: 4, zero_stage: 1 },
   },
 
+  // transformers in place of vLLM, on any of these: `hardware.cpu + hardware.without_vllm`, or over
+  // a whole leaf.
+  without_vllm: {
+    local engine = super.engine,
+    engine: {
+      kind: 'transformers',
+      dtype: engine.dtype,
+      max_model_len: engine.max_model_len,
+      max_num_seqs: engine.max_num_seqs,
+      max_num_batched_tokens: engine.max_num_batched_tokens,
+    },
+  },
+
   // The critic's share of the machine: `hardware.cpu + hardware.critic_as_policy`.
   critic_as_policy: {
     local policy = self.optimization,

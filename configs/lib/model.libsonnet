@@ -4,6 +4,7 @@ local policy = {
   dtype: 'bfloat16',
   attention: 'sdpa',
   gradient_checkpointing: true,
+  lora: null,
 };
 local embedded = policy { dtype: 'float32', gradient_checkpointing: false };
 
@@ -22,6 +23,16 @@ local embedded = policy { dtype: 'float32', gradient_checkpointing: false };
       num_heads: 4,
       num_key_value_heads: 4,
       max_position_embeddings: 256,
+    },
+  },
+
+  // Adapters in place of all weights, `model.pretrained(…) + model.adapters`; they bear ten times
+  // the learning rate.
+  adapters: {
+    lora: {
+      rank: 16,
+      alpha: 32,
+      target_modules: ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'],
     },
   },
 

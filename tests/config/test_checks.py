@@ -26,6 +26,10 @@ TRUNCATED = 'optimization.importance_correction={"kind": "truncated", "max_weigh
 TRAINER = "optimization.old_logprobs=trainer"
 
 
+LORA = "model.lora=" + json.dumps({"rank": 4, "alpha": 8, "target_modules": ["q_proj"]})
+TRANSFORMERS = "demo_vineppo_transformers"
+
+
 def entropy(low, high):
     loss = {"kind": "cross_entropy", "low": low, "high": high}
     return f"critic.loss={json.dumps(loss)}"
@@ -152,7 +156,21 @@ REFUSED = [
      "engine.max_num_batched_tokens must be at least engine.max_num_seqs = 512, got 511"),
     (VINEPPO, ["engine.max_num_batched_tokens=127", "engine.max_num_seqs=64"],
      "engine.max_num_batched_tokens must be at least engine.max_model_len = 128, got 127"),
+    (TRANSFORMERS, ["engine.max_num_batched_tokens=127", "engine.max_num_seqs=64"],
+     "engine.max_num_batched_tokens must be at least engine.max_model_len = 128, got 127"),
+    (TRANSFORMERS, ["engine.dtype=bfloat16"],
+     "engine.dtype must be model.dtype = 'float32', got 'bfloat16'"),
+    # Adapters.
+    (VINEPPO, [LORA, "optimization.zero_stage=3"],
+     "optimization.zero_stage must be at most 2 with model.lora (what trains is small, and what is "
+     "merged must be whole), got 3"),
+    (PPO, [LORA, SHARED],
+     "critic.kind must be 'separate' with model.lora (a shared one is saved with the backbone's "
+     "own weights), got 'shared'"),
     # Keys that a kind needs.
+    (TRANSFORMERS, ["engine.block_size=32"], "unknown key engine.block_size"),
+    (VINEPPO, ["engine.kind=hf"], 'engine.kind must be one of "vllm", "transformers", got \'hf\''),
+    (VINEPPO, ['model.lora={"rank": 4, "alpha": 8}'], "missing key model.lora.target_modules"),
     (VINEPPO, ['reference.kl_control={"kind": "adaptive", "horizon": 1000}'],
      "missing key reference.kl_control.target"),
     (VINEPPO, ['reference.kl_control={"kind": "adaptive", "target": 1.0}'],
@@ -196,6 +214,8 @@ def test_is_refused(configs, leaf, assignments, message):
         (PPO, ["model.dtype=bfloat16", "engine.dtype=bfloat16", "optimization.zero_stage=1",
                "critic.zero_stage=1"]),
         (VINEPPO, ["evaluation.temperature=0", "evaluation.num_samples=1"]),
+        (TRANSFORMERS, ["sampling.top_p=0.9", TRAINER]),
+        (PPO, [LORA, "optimization.zero_stage=2", "critic.zero_stage=3"]),
     ],
     ids=lambda part: str(part),
 )  # fmt: skip
@@ -213,6 +233,8 @@ def test_its_neighbour_is_not_refused(configs, leaf, assignments):
         (["model.architecture.num_heads=3"],
          "model.architecture.hidden_size must be a multiple of 2 * num_heads, and num_heads of "
          "num_key_value_heads"),
+        ([LORA], "model.lora must be null with model.architecture (a new model has nothing to "
+         "adapt)"),
         (["optimization.batch_size=1", "optimization.micro_batch_size=2"],
          "optimization.micro_batch_size must be at most optimization.batch_size = 1, got 2"),
     ],

@@ -16,12 +16,16 @@ from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.prompts import encode_prompt
 
-SMALL = ["task.num_train_problems=32", "engine.cpu_kv_cache_gib=1"]
+SMALL = ["task.num_train_problems=32"]
 
 
 @pytest.mark.parametrize(
     ("leaf", "sampled", "greedy"),
-    [("demo_vineppo", (0.30, 0.60), (0.30, 0.70)), ("long_vineppo", (0.20, 0.45), (0.20, 0.55))],
+    [
+        ("demo_vineppo", (0.30, 0.60), (0.30, 0.70)),
+        ("demo_vineppo_transformers", (0.30, 0.60), (0.30, 0.70)),
+        ("long_vineppo", (0.20, 0.45), (0.20, 0.55)),
+    ],
 )
 def test_pass_at_1_of_the_start(configs, leaf, sampled, greedy):
     """The bounds leave 3 standard errors (0.028 over 256 problems) around the measured rates."""

@@ -43,6 +43,7 @@ def check_train(config: TrainConfig) -> None:
     _check_importance(config)
     _check_engine(config)
     _check_precision(config)
+    _check_lora(config)
 
 
 def num_sequences(config: TrainConfig) -> int:
@@ -79,8 +80,13 @@ def check_sft(config: SftConfig) -> None:
         f"optimization.micro_batch_size must be at most optimization.batch_size = "
         f"{optimization.batch_size}, got {optimization.micro_batch_size}",
     )
+    _require(
+        model.lora is None or model.architecture is None,
+        "model.lora must be null with model.architecture (a new model has nothing to adapt)",
+    )
     _check_engine(config)
     _check_precision(config)
+    _check_lora(config)
 
 
 def _check_credit(config: TrainConfig) -> None:
@@ -243,6 +249,23 @@ def _check_precision(config: TrainConfig | SftConfig) -> None:
         or config.model.dtype == "float32"
         or critic.zero_stage >= 1,
         'critic.zero_stage must be at least 1 when model.dtype is "bfloat16", got 0',
+    )
+
+
+def _check_lora(config: TrainConfig | SftConfig) -> None:
+    if config.model.lora is None:
+        return
+    stage = config.optimization.zero_stage
+    _require(
+        stage < 3,
+        "optimization.zero_stage must be at most 2 with model.lora (what trains is small, and what "
+        f"is merged must be whole), got {stage}",
+    )
+    critic = config.critic if isinstance(config, TrainConfig) else None
+    _require(
+        not isinstance(critic, SharedCritic),
+        "critic.kind must be 'separate' with model.lora (a shared one is saved with the backbone's "
+        "own weights), got 'shared'",
     )
 
 

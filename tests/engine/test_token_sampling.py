@@ -1,0 +1,117 @@
+"""One uniform number makes one token, at exactly the probability that is reported."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from scipy.stats import kstest
+
+from vineppo.engine.token_sampling import processed_logprobs, sample_tokens, uniform
+
+ALMOST_ONE = 1 - 2.0**-52
+
+
+def logits_of(*probs):
+    return torch.tensor([probs]).log()
+
+
+def sample(logits_1V, u, temperature=1.0, top_p=1.0):
+    tokens_B, logprobs_B = sample_tokens(logits_1V, [temperature], [top_p], [u])
+    return int(tokens_B), float(logprobs_B)
+
+
+def brute_force_nucleus(probs_V, top_p):
+    """Renormalised probabilities: the likeliest ids until their mass reaches top_p."""
+    kept, mass = {}, 0.0
+    for token in sorted(range(len(probs_V)), key=lambda v: -probs_V[v]):
+        if mass >= top_p:
+            break
+        kept[token] = probs_V[token]
+        mass += probs_V[token]
+    return [kept.get(v, 0.0) / mass for v in range(len(probs_V))]
+
+
+def test_worked_example():
+    """0.5 < 0.7, so 0.3 is in the nucleus as well: (0.625, 0.375); 0.63 is past 0.625."""
+    token, logprob = sample(logits_of(0.5, 0.3, 0.2), 0.63, top_p=0.7)
+    assert token == 1
+    assert logprob == pytest.approx(math.log(0.375))
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("top_p", [0.35, 0.9, 1.0])
+def test_a_grid_of_numbers_meets_every_token_at_its_probability(temperature, top_p):
+    count, probs_V = 20_000, [0.05, 0.4, 0.0, 0.3, 0.25]
+    tempered = [p ** (1 / temperature) for p in probs_V]
+    expected_V = brute_force_nucleus([p / sum(tempered) for p in tempered], top_p)
+    grid = [(i + 0.5) / count for i in range(count)]
+    tokens_B, logprobs_B = sample_tokens(
+        logits_of(*probs_V).expand(count, -1), [temperature] * count, [top_p] * count, grid
+    )
+    found = Counter(tokens_B.tolist())
+    for token, probability in enumerate(expected_V):
+        assert found[token] == pytest.approx(probability * count, abs=1.01)
+    expected_B = torch.tensor(expected_V).log()[tokens_B]
+    torch.testing.assert_close(logprobs_B, expected_B, atol=1e-5, rtol=0)
+
+
+def test_nucleus_ends_with_the_id_that_reaches_its_mass():
+    probs_V = torch.tensor([[0.125, 0.5, 0.25, 0.125]])
+    logprobs_BV = processed_logprobs(probs_V.log().expand(3, -1), [1.0] * 3, [0.49, 0.51, 0.76])
+    kept_BV = logprobs_BV.isfinite().tolist()
+    assert kept_BV[0] == [False, True, False, False]
+    assert kept_BV[1] == [False, True, True, False]
+    assert kept_BV[2] == [True, True, True, False]  # of equals, the lower id
+    torch.testing.assert_close(logprobs_BV.exp().sum(-1), torch.ones(3))
+
+
+def test_many_random_nuclei_against_brute_force():
+    generator = torch.Generator().manual_seed(0)
+    logits_BV = 2 * torch.randn(50, 40, generator=generator)
+    top_ps_B = torch.rand(50, generator=generator).tolist()
+    found_BV = processed_logprobs(logits_BV, [1.0] * 50, top_ps_B).exp()
+    rows = zip(logits_BV.double().softmax(-1).tolist(), top_ps_B, strict=True)
+    expected_BV = [brute_force_nucleus(probs_V, top_p) for probs_V, top_p in rows]
+    torch.testing.assert_close(found_BV, torch.tensor(expected_BV), atol=1e-6, rtol=1e-4)
+
+
+def test_greedy_takes_the_likeliest_and_ignores_the_rest():
+    token, logprob = sample(logits_of(0.2, 0.5, 0.3), 0.99, temperature=0.0, top_p=0.1)
+    assert token == 1
+    assert logprob == pytest.approx(math.log(0.5))
+
+
+def test_rows_do_not_see_each_other():
+    generator = torch.Generator().manual_seed(1)
+    logits_BV = 3 * torch.randn(6, 30, generator=generator)
+    temperatures_B, top_ps_B = [0.0, 1.0, 0.7, 2.0, 0.0, 1.0], [1.0, 0.5, 1.0, 0.9, 0.3, 1.0]
+    uniforms_B = torch.rand(6, generator=generator).tolist()
+    tokens_B, logprobs_B = sample_tokens(logits_BV, temperatures_B, top_ps_B, uniforms_B)
+    for b in range(6):
+        token, logprob = sample(logits_BV[b : b + 1], uniforms_B[b], temperatures_B[b], top_ps_B[b])
+        assert token == tokens_B[b]
+        assert logprob == pytest.approx(float(logprobs_B[b]), abs=1e-6)
+
+
+@pytest.mark.parametrize("u", [0.0, ALMOST_ONE])
+def test_ends_of_the_interval_meet_no_impossible_token(u):
+    token, logprob = sample(logits_of(0.0, 0.3, 0.7, 0.0), u)
+    assert token == (1 if u == 0 else 2)
+    assert math.isfinite(logprob)
+
+
+def test_ends_of_the_interval_in_a_large_vocabulary():
+    generator = torch.Generator().manual_seed(2)
+    logits_BV = torch.randn(20, 50_000, generator=generator)
+    logits_BV[:, -100:] = -torch.inf
+    tokens_B, _ = sample_tokens(logits_BV, [1.0] * 20, [1.0] * 20, [ALMOST_ONE] * 20)
+    assert int(tokens_B.max()) < 49_900
+
+
+def test_uniform_numbers():
+    numbers = [uniform(seed, position) for seed in range(100) for position in range(100)]
+    assert all(0 <= u <= ALMOST_ONE for u in numbers)
+    assert len(set(numbers)) == 10_000
+    assert kstest(numbers, "uniform").pvalue > 0.01
+    assert uniform(7, 3) == uniform(7, 3)

@@ -1,0 +1,223 @@
+"""What is the second engine's own: slots, sharing, other architectures, strict weights."""
+
+import random
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from engines import (
+    MODEL,
+    QUESTION,
+    assert_alike,
+    engine_config,
+    num_ids,
+    request,
+    run,
+    start,
+    trainer_logprobs,
+)
+
+from vineppo.engine.transformers_engine import TransformersEngine, prefill_batches
+from vineppo.errors import UserError
+from vineppo.models import ASSETS, load_model, named_weights
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return load_model(MODEL, "float32", "sdpa")
+
+
+@pytest.fixture(scope="module")
+def config(configs):
+    return engine_config(configs, "transformers")
+
+
+@pytest.fixture(scope="module")
+def engine(config, loaded):
+    return start(config, loaded)
+
+
+@pytest.fixture
+def prompt(loaded):
+    return tuple(loaded.tokenizer(QUESTION)["input_ids"])
+
+
+def crowd(prompt, count):
+    """Requests of many lengths and kinds, some of which begin alike."""
+    stream = random.Random(0)
+    return [
+        request(
+            prompt[: stream.randrange(1, len(prompt) + 1)] if stream.random() < 0.5 else
+            tuple(stream.randrange(15) for _ in range(stream.randrange(1, 40))),
+            seed,
+            max_tokens=stream.randrange(1, 60),
+            temperature=stream.choice([0.0, 0.7, 1.0, 1.6]),
+            top_p=stream.choice([0.6, 0.9, 1.0]),
+        )
+        for seed in range(count)
+    ]  # fmt: skip
+
+
+def test_a_sample_does_not_depend_on_who_else_runs(config, loaded, prompt):
+    """Rows of any length join and leave 5 slots; prefixes pass in pieces of at most 128 tokens."""
+    requests = crowd(prompt, 50)
+    narrow = start(replace(config, max_num_seqs=5, max_num_batched_tokens=128), loaded)
+    together = run(narrow, requests)
+    alone = start(replace(config, max_num_seqs=1), loaded)
+    for one, completion in zip(requests, together, strict=True):
+        alone.clear_cache()
+        assert_alike(completion, run(alone, [one])[0])
+    assert {completion.finish_reason for completion in together} == {"stop", "length"}
+
+
+def test_a_prefix_is_computed_once(engine, prompt):
+    engine.clear_cache()
+    before = engine.counts
+    run(engine, [request(prompt, seed) for seed in range(8)])
+    after = engine.counts
+    assert after.prompt_tokens - before.prompt_tokens == 8 * len(prompt)
+    assert after.cached_tokens - before.cached_tokens == 7 * (len(prompt) - 1)
+
+
+def test_states_of_a_finished_response_take_its_keys_over(engine, prompt):
+    """As the continuations of a rollout do that are submitted when it has finished."""
+    engine.clear_cache()
+    before = engine.counts
+    states: list[tuple[int, ...]] = []
+    found = {}
+
+    def split(completion):
+        states.extend((*prompt, *completion.token_ids[:length]) for length in (4, 9, 13))
+        for state in states:
+            one = request(state, len(state))
+            engine.submit(one, lambda c, state=state: found.__setitem__(state, c))
+
+    engine.submit(request(prompt, 1), split)
+    while engine.num_unfinished:
+        engine.step()
+    cached = engine.counts.cached_tokens - before.cached_tokens
+    assert cached == sum(len(state) - 1 for state in states)
+    for state in states:
+        engine.clear_cache()
+        assert_alike(found[state], run(engine, [request(state, len(state))])[0])
+
+
+def test_a_sequence_ends_at_the_longest_that_the_engine_holds(config, loaded, prompt):
+    small = start(replace(config, max_model_len=len(prompt) + 3), loaded)
+    whole, cut = run(small, [request(prompt, 1, max_tokens=n) for n in (2, 48)])
+    assert len(cut.token_ids) == 3
+    assert cut.finish_reason == "length"
+    assert cut.token_ids[:2] == whole.token_ids
+    full = start(config, loaded)
+    assert_alike(cut, run(full, [request(prompt, 1, max_tokens=3)])[0])
+
+
+@pytest.mark.parametrize(
+    ("prefix_ids", "max_tokens"), [((), 5), (tuple([3] * 128), 5), ((3, 4), 0)]
+)
+def test_requests_that_cannot_run_are_refused(engine, prefix_ids, max_tokens):
+    with pytest.raises(ValueError, match="a prefix must have 1 to 127 tokens"):
+        engine.submit(request(prefix_ids, 1, max_tokens=max_tokens), lambda _: None)
+    assert engine.num_unfinished == 0
+
+
+def test_the_cache_is_not_cleared_under_a_running_request(engine, prompt):
+    engine.submit(request(prompt, 1), lambda _: None)
+    engine.step()
+    with pytest.raises(RuntimeError, match="in use"):
+        engine.clear_cache()
+    while engine.num_unfinished:
+        engine.step()
+
+
+def test_it_samples_the_same_after_sleep(engine, prompt):
+    before = run(engine, [request(prompt, 5)])[0]
+    engine.sleep()
+    engine.wake()
+    assert_alike(run(engine, [request(prompt, 5)])[0], before)
+
+
+def test_weights_must_be_all_and_none_but_the_models(engine, loaded, prompt):
+    weights = dict(named_weights(loaded.model))
+    before = run(engine, [request(prompt, 1)])[0]
+    with pytest.raises(ValueError, match=r"weights must be the model's, got model\.norm\.bias"):
+        engine.load_weights([("model.norm.bias", torch.zeros(128))])
+    without = [(name, weight) for name, weight in weights.items() if name != "model.norm.weight"]
+    with pytest.raises(ValueError, match=r"got none for model\.norm\.weight$"):
+        engine.load_weights(without)
+    with pytest.raises(ValueError, match=r"model\.norm\.weight must have the shape \[128\]"):
+        engine.load_weights([("model.norm.weight", torch.zeros(64))])
+    assert torch.equal(weights["lm_head.weight"], weights["model.embed_tokens.weight"])
+    del weights["lm_head.weight"]  # tied: one name serves
+    engine.load_weights(weights.items())
+    assert_alike(run(engine, [request(prompt, 1)])[0], before)
+
+
+def write_model(config_name, directory, **changes):
+    """A random model of another architecture, with the arithmetic tokenizer."""
+    import transformers
+
+    torch.manual_seed(0)
+    sizes = {
+        "vocab_size": 21, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
+        "initializer_range": 0.4, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+    }  # fmt: skip
+    config = getattr(transformers, config_name)(**{**sizes, **changes})
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    model.save_pretrained(directory)
+    for file in (ASSETS / "arithmetic_short").glob("tokenizer*"):
+        shutil.copy(file, directory)
+    return str(directory)
+
+
+@pytest.mark.parametrize(
+    ("config_name", "changes"),
+    [
+        ("LlamaConfig", {"tie_word_embeddings": False}),
+        ("Qwen2Config", {"tie_word_embeddings": True}),
+        ("MistralConfig", {"sliding_window": 128}),
+        ("GPT2Config", {"n_positions": 128}),
+        ("Gemma2Config", {"head_dim": 8, "sliding_window": 128}),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_other_architectures(config, tmp_path, config_name, changes):
+    """Grouped keys, biases, learned positions, windows, capped logits: the trainer's numbers."""
+    loaded = load_model(write_model(config_name, tmp_path, **changes), "float32", "sdpa")
+    engine = start(replace(config, max_num_seqs=4), loaded)
+    stream = random.Random(0)
+    prefixes = [[stream.randrange(15) for _ in range(n)] for n in (1, 30, 7, 50, 7, 22)]
+    requests = [request(ids, seed, max_tokens=40) for seed, ids in enumerate(prefixes)]
+    for one, completion in zip(requests, run(engine, requests), strict=True):
+        expected_T = trainer_logprobs(loaded, one.prefix_ids, completion, 1.0)
+        found_T = torch.tensor(completion.logprobs_T)
+        torch.testing.assert_close(found_T, expected_T, atol=1e-4, rtol=0)
+        assert max(completion.token_ids) < num_ids(loaded)
+
+
+def test_models_whose_layers_see_less_are_refused(config, tmp_path):
+    windowed = write_model("MistralConfig", tmp_path / "window", sliding_window=100)
+    loaded = load_model(windowed, "float32", "sdpa")
+    with pytest.raises(
+        UserError, match=r"engine\.max_model_len must be at most the model's attention window"
+    ):
+        TransformersEngine(config, loaded.engine_model)
+    TransformersEngine(replace(config, max_model_len=100), loaded.engine_model)
+    kinds = ["conv", "full_attention", "conv"]
+    recurrent = write_model("Lfm2Config", tmp_path / "recurrent", layer_types=kinds)
+    loaded = load_model(recurrent, "float32", "sdpa")
+    with pytest.raises(UserError, match="every layer must attend to all tokens"):
+        TransformersEngine(config, loaded.engine_model)
+
+
+def test_prefill_batches():
+    assert prefill_batches([], 8) == []
+    assert prefill_batches([2, 3, 9], 8) == [(0, 2), (2, 3)]
+    assert prefill_batches([4, 4, 4], 8) == [(0, 2), (2, 3)]
+    stream = random.Random(0)
+    lengths = sorted(stream.randrange(1, 30) for _ in range(200))
+    runs = prefill_batches(lengths, 64)
+    assert [i for start, end in runs for i in range(start, end)] == list(range(200))
+    assert all((end - start) * lengths[end - 1] <= 64 for start, end in runs)

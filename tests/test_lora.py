@@ -1,0 +1,212 @@
+"""Adapters: only they train, everyone else sees them merged, and a resumed run goes on exactly."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_policy import MODEL, sequences, update
+
+from vineppo.batching import collate
+from vineppo.config.load import load_config
+from vineppo.config.schema import LoraConfig, TrainConfig
+from vineppo.engine import SampleRequest, build_engine
+from vineppo.errors import UserError
+from vineppo.lora import add_adapters, merged, merged_weights
+from vineppo.models import load_model, named_weights
+from vineppo.policy import Policy
+from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, hidden_before_tokens
+
+LORA = LoraConfig(rank=3, alpha=6.0, target_modules=("q_proj", "v_proj", "down_proj"))
+CHANGES = {"learning_rate": 1e-2, "max_mean_ratio": None, "batch_size": 8, "micro_batch_size": 4}
+
+
+@pytest.fixture(scope="module")
+def config(configs):
+    found = load_config(TrainConfig, str(configs / "demo_vineppo_transformers.jsonnet"), [])
+    return replace(found, num_iterations=10, seed=0)
+
+
+@pytest.fixture(scope="module")
+def base():
+    return dict(named_weights(load_model(MODEL, "float32", "sdpa").model))
+
+
+def build(config, stage=0, seed=0):
+    loaded = load_model(MODEL, "float32", "sdpa")
+    add_adapters(loaded.model, LORA, seed)
+    optimization = replace(config.optimization, **CHANGES, zero_stage=stage)
+    policy = Policy(loaded, optimization, gradient_checkpointing=False)
+    return policy, replace(config, optimization=optimization)
+
+
+@pytest.fixture(scope="module", params=[0, 1, 2])
+def trained(config, request):
+    """A policy after two updates."""
+    policy, config = build(config, request.param)
+    metrics = update(policy, sequences(16), config)
+    assert metrics["policy/grad_norm"] > 0
+    return policy
+
+
+def is_adapted(name):
+    return name.rsplit(".", 2)[-2] in LORA.target_modules
+
+
+def test_the_start_is_the_model_itself(config, base):
+    policy, _ = build(config)
+    found = dict(policy.named_weights())
+    assert found.keys() == base.keys()
+    assert all(torch.equal(found[name], base[name]) for name in base)
+
+
+def test_the_first_adapters_are_those_of_the_seed():
+    def adapters(seed):
+        model = load_model(MODEL, "float32", "sdpa").model
+        torch.manual_seed(seed + 100)  # which must not matter
+        add_adapters(model, LORA, seed)
+        return torch.cat([w.flatten() for n, w in model.named_parameters() if "lora_A" in n])
+
+    one, other = adapters(1), adapters(2)
+    assert torch.equal(one, adapters(1))
+    assert not torch.equal(one, other)
+    assert one.abs().max() < 1  # at most 1/√128 and 1/√352
+    assert one.std() > 0.02
+
+
+def test_only_adapters_train(trained, base):
+    moved = 0
+    for name, weight in trained.hf_model.named_parameters():
+        is_adapter = ".lora_" in name
+        assert weight.requires_grad == is_adapter
+        if not is_adapter:
+            assert torch.equal(weight, base[name.replace(".base_layer.", ".")])
+        elif "lora_B" in name:
+            assert weight.abs().max() > 0
+            moved += weight.numel()
+    groups = trained.deepspeed._engine.optimizer.param_groups
+    inputs = {"q_proj": 128, "v_proj": 128, "down_proj": 352}
+    assert moved == 4 * 3 * 3 * 128
+    in_optimizer = sum(w.numel() for group in groups for w in group["params"])
+    trainable = moved + 4 * 3 * sum(inputs.values())
+    assert trainable <= in_optimizer < trainable + 100  # ZeRO pads its partitions
+
+
+def test_merged_weights_are_pefts_own_merge(trained, base):
+    found = dict(trained.named_weights())
+    other = copy.deepcopy(trained.hf_model)
+    for module in other.modules():
+        if hasattr(module, "lora_A"):
+            module.merge()
+    merged_by_peft = {
+        name.replace(".base_layer.", "."): weight
+        for name, weight in named_weights(other)
+        if ".lora_" not in name
+    }
+    assert found.keys() == merged_by_peft.keys() == base.keys()
+    for name, weight in found.items():
+        torch.testing.assert_close(weight, merged_by_peft[name], atol=1e-6, rtol=1e-5)
+        assert torch.equal(weight, base[name]) == (not is_adapted(name)), name
+
+
+def test_merging_rounds_once(trained):
+    """In bfloat16: the sum in float32, rounded to nearest, and not the sum of two rounded ones."""
+    model = copy.deepcopy(trained.hf_model).bfloat16()
+    layer = model.model.layers[0].self_attn.q_proj
+    weight, a, b = (
+        x.detach().double()
+        for x in (layer.weight, layer.lora_A["default"].weight, layer.lora_B["default"].weight)
+    )
+    expected = (weight + 2.0 * b @ a).bfloat16()
+    found = merged(layer.weight, layer)
+    assert found.dtype == torch.bfloat16
+    # float64 and float32 may fall on two sides of a tie, a bit apart.
+    torch.testing.assert_close(found.float(), expected.float(), atol=0, rtol=2.0**-7)
+    assert (found == expected).float().mean() > 0.999
+
+
+def test_the_engine_samples_from_the_merged_policy(config, trained):
+    """The adapters' forward pass and the merged weights give the same log-probabilities."""
+    loaded = load_model(MODEL, "float32", "sdpa")
+    engine = build_engine(config.engine, loaded.engine_model)
+    prompt = tuple(loaded.tokenizer("4+6+6-5?\n")["input_ids"])
+    gaps = []
+    for policy in (loaded.model, trained.hf_model):
+        engine.load_weights(merged_weights(policy))
+        found = []
+        engine.submit(SampleRequest(prompt, 40, 1.0, 1.0, 1, True), found.append)
+        while engine.num_unfinished:
+            engine.step()
+        ids = torch.tensor([[*prompt, *found[0].token_ids]])
+        with torch.no_grad():
+            logits_TV = trained.hf_model(ids).logits[0, len(prompt) - 1 : -1]
+        table_TV = logits_TV[:, : loaded.engine_model.num_token_ids].log_softmax(-1)
+        expected_T = table_TV.gather(1, ids[0, len(prompt) :, None]).squeeze(1)
+        gaps.append(float((torch.tensor(found[0].logprobs_T) - expected_T).abs().max()))
+    assert gaps[0] > 1e-2
+    assert gaps[1] < 1e-4
+
+
+def test_the_saved_policy_is_a_plain_model(trained, tmp_path):
+    trained.save_hf(tmp_path)
+    assert not [path for path in tmp_path.iterdir() if "adapter" in path.name]
+    assert not [name for name in load_file(tmp_path / "model.safetensors") if "lora" in name]
+    plain = load_model(str(tmp_path), "float32", "sdpa").model
+    ids = torch.tensor([[1, 5, 9, 12, 7, 8]])
+    with torch.no_grad():
+        torch.testing.assert_close(
+            plain(ids).logits, trained.hf_model(ids).logits, atol=1e-4, rtol=1e-4
+        )
+    for name, weight in trained.named_weights():
+        assert torch.equal(weight, plain.get_parameter(name))
+
+
+@pytest.mark.parametrize("reference_path", [None, MODEL])
+def test_the_reference_is_the_policy_without_adapters(config, trained, reference_path):
+    """Its own copy of the starting policy says the same, and the policy goes on with adapters."""
+    loaded = replace(load_model(MODEL, "float32", "sdpa"), model=trained.hf_model)
+    settings = replace(config.reference, path=reference_path)
+    reference = Reference(settings, config.model, loaded)
+    batch = collate(sequences(5), torch.device("cpu"))
+    plain = TokenLogprobs(load_model(MODEL, "float32", "sdpa").model, 21)
+    before_BT = trained.scores(batch, ForwardOptions(0.9)).logprobs_BT.detach()
+    with torch.no_grad():
+        expected_BT = plain(batch, ForwardOptions(0.9))[0]
+        expected_NH = hidden_before_tokens(plain.model.base_model, batch)
+    torch.testing.assert_close(reference.logprobs(batch, 0.9), expected_BT, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(reference.hidden(batch), expected_NH, atol=1e-4, rtol=1e-4)
+    after = trained.scores(batch, ForwardOptions(0.9)).logprobs_BT
+    assert torch.equal(after.detach(), before_BT)
+    assert (before_BT - expected_BT).abs().max() > 1e-2
+    assert after.requires_grad
+    assert any(w.requires_grad for w in trained.hf_model.parameters())
+
+
+@pytest.mark.parametrize("stage", [0, 2])
+def test_state_round_trip_is_exact(config, tmp_path, stage):
+    """Adapters of another seed are replaced; the frozen weights are not in the state."""
+    policy, config = build(config, stage)
+    update(policy, sequences(16), config, 1)
+    policy.save_state(tmp_path)
+    update(policy, sequences(16), config, 2)
+    other, _ = build(config, stage, seed=9)
+    other.load_state(tmp_path)
+    update(other, sequences(16), config, 2)
+    for (_, a), (_, b) in zip(policy.named_weights(), other.named_weights(), strict=True):
+        assert torch.equal(a, b)
+    state = torch.load(tmp_path / "state/mp_rank_00_model_states.pt", weights_only=False)
+    held = [name for name in state["module"] if ".lora_" not in name]
+    assert held in ([], ["model.lm_head.weight"])  # the second name of a tied matrix
+
+
+@pytest.mark.parametrize("target", ["query", "lm_head", "embed_tokens", "proj"])
+def test_targets_that_cannot_be_adapted_are_refused(target):
+    model = load_model(MODEL, "float32", "sdpa").model
+    with pytest.raises(UserError) as error:
+        add_adapters(model, replace(LORA, target_modules=("q_proj", target)), 0)
+    assert str(error.value) == (
+        "config: model.lora.target_modules must be among down_proj, gate_proj, k_proj, o_proj, "
+        f"q_proj, up_proj, v_proj, got {target}"
+    )
+    assert not any(".lora_" in name for name, _ in model.named_parameters())

@@ -1,0 +1,209 @@
+"""Sampling with a transformers model in this process: no vLLM, and a check of what vLLM samples."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from vineppo.config.schema import TransformersConfig
+from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
+from vineppo.engine.sampled_model import load_sampled_model, replace_weights
+from vineppo.engine.slot_cache import SlotCache
+from vineppo.engine.token_sampling import sample_tokens, uniform
+from vineppo.types import FinishReason
+
+
+@dataclass
+class _Row:
+    """A request on its way: `room` tokens may be sampled."""
+
+    request: SampleRequest
+    done: Callable[[Completion], None]
+    room: int
+    token_ids: list[int] = field(default_factory=list)
+    logprobs_T: list[float] = field(default_factory=list)
+    cached_tokens: int = 0
+    finish_reason: FinishReason | None = None
+
+    @property
+    def last_id(self) -> int:
+        return self.token_ids[-1] if self.token_ids else self.request.prefix_ids[-1]
+
+    @property
+    def length(self) -> int:
+        return len(self.request.prefix_ids) + len(self.token_ids)
+
+    def append(self, token_id: int, logprob: float, stop_ids: frozenset[int]) -> None:
+        self.token_ids.append(token_id)
+        self.logprobs_T.append(logprob)
+        if token_id in stop_ids:
+            self.finish_reason = "stop"
+        elif len(self.token_ids) == self.room:
+            self.finish_reason = "length"
+
+    def finish(self) -> None:
+        assert self.finish_reason is not None
+        logprobs_T = tuple(self.logprobs_T) if self.request.with_logprobs else ()
+        self.done(Completion(tuple(self.token_ids), logprobs_T, self.finish_reason))
+
+
+class TransformersEngine:
+    """`Engine` on the forward pass of a transformers model with a copy of the weights of its own.
+
+    A step feeds every running row its last token and samples the next. Finished rows leave, waiting
+    ones join: all but the last token of their prefix is taken over from a slot that holds it, or
+    computed beforehand, once for requests of one prefix. transformers' own continuous batching has
+    one random stream and one temperature for all requests.
+    """
+
+    def __init__(self, config: TransformersConfig, model: EngineModel) -> None:
+        self._config = config
+        self._model = load_sampled_model(model.path, config.dtype, config.max_model_len)
+        self._device = self._model.device
+        self._num_token_ids = model.num_token_ids
+        self._stop_ids = frozenset(model.stop_ids)
+        self._cache = SlotCache(config.max_num_seqs, config.max_model_len)
+        self._waiting: deque[_Row] = deque()
+        self._running: list[_Row] = []  # row i is in slot i
+        self._counts = EngineCounts(0, 0, 0)
+
+    def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
+        length, limit = len(request.prefix_ids), self._config.max_model_len
+        if not 0 < length < limit or request.max_tokens < 1:
+            raise ValueError(
+                f"a prefix must have 1 to {limit - 1} tokens and max_tokens must be positive, got "
+                f"{length} and {request.max_tokens}"
+            )
+        self._waiting.append(_Row(request, done, min(request.max_tokens, limit - length)))
+
+    def step(self) -> None:
+        with torch.no_grad():
+            self._admit()
+            self._sample()
+        for row in self._leave():
+            self._counts = EngineCounts(
+                self._counts.prompt_tokens + len(row.request.prefix_ids),
+                self._counts.cached_tokens + row.cached_tokens,
+                self._counts.sampled_tokens + len(row.token_ids),
+            )
+            row.finish()
+
+    @property
+    def num_unfinished(self) -> int:
+        return len(self._waiting) + len(self._running)
+
+    @property
+    def counts(self) -> EngineCounts:
+        return self._counts
+
+    def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        assert not self.num_unfinished, "weights must not change while requests run"
+        replace_weights(self._model, named_weights)
+        self.clear_cache()
+
+    def clear_cache(self) -> None:
+        if self._running:
+            raise RuntimeError("the prefix cache is in use")
+        self._cache.forget()
+
+    def sleep(self) -> None:
+        """Gives up the keys and values; the weights stay."""
+        assert not self.num_unfinished, "an engine must not sleep while requests run"
+        self._cache.release()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def wake(self) -> None:
+        """Nothing: the next step takes memory again."""
+
+    def _admit(self) -> None:
+        """Waiting rows take the free slots, with all but the last token of their prefix in them."""
+        first = len(self._running)
+        count = min(self._config.max_num_seqs - first, len(self._waiting))
+        joining = {first + i: self._waiting.popleft() for i in range(count)}
+        self._running += joining.values()
+        leaders: dict[tuple[int, ...], int] = {}
+        for slot, row in joining.items():
+            leaders.setdefault(row.request.prefix_ids, slot)
+        sources, lengths = [], []
+        for prefix_ids, slot in leaders.items():
+            source, length = self._cache.longest_held(prefix_ids[:-1])
+            sources.append(source)
+            lengths.append(length)
+            joining[slot].cached_tokens = length
+        self._cache.copy(sources, list(leaders.values()), lengths)
+        self._prefill(
+            [
+                (slot, prefix_ids[length:-1], length)
+                for (prefix_ids, slot), length in zip(leaders.items(), lengths, strict=True)
+            ]
+        )
+        followers = {
+            slot: leaders[row.request.prefix_ids]
+            for slot, row in joining.items()
+            if leaders[row.request.prefix_ids] != slot
+        }
+        for slot in followers:
+            joining[slot].cached_tokens = joining[slot].length - 1
+        self._cache.copy(
+            list(followers.values()),
+            list(followers),
+            [joining[slot].cached_tokens for slot in followers],
+        )
+
+    def _prefill(self, parts: Iterable[tuple[int, tuple[int, ...], int]]) -> None:
+        """Keys and values of (slot, token ids, where they start), without logits."""
+        pending = sorted((part for part in parts if part[1]), key=lambda part: len(part[1]))
+        for start, end in prefill_batches(
+            [len(ids) for _, ids, _ in pending], self._config.max_num_batched_tokens
+        ):
+            slots, token_ids, starts = zip(*pending[start:end], strict=True)
+            self._model.base_model(**self._cache.enter(slots, token_ids, starts, self._device))
+
+    def _sample(self) -> None:
+        """Every running row gets a token."""
+        rows = self._running
+        if not rows:
+            return
+        inputs = self._cache.enter(
+            list(range(len(rows))),
+            [[row.last_id] for row in rows],
+            [row.length - 1 for row in rows],
+            self._device,
+        )
+        logits_BV = self._model(**inputs).logits[:, -1, : self._num_token_ids]
+        tokens_B, logprobs_B = sample_tokens(
+            logits_BV,
+            [row.request.temperature for row in rows],
+            [row.request.top_p for row in rows],
+            [uniform(row.request.seed, len(row.token_ids)) for row in rows],
+        )
+        for row, token, logprob in zip(rows, tokens_B.tolist(), logprobs_B.tolist(), strict=True):
+            row.append(token, logprob, self._stop_ids)
+
+    def _leave(self) -> list[_Row]:
+        """Takes out the finished rows; the last of the others move into their slots."""
+        rows = self._running
+        finished = [row for row in rows if row.finish_reason is not None]
+        num_left = len(rows) - len(finished)
+        free = [i for i in range(num_left) if rows[i].finish_reason is not None]
+        movers = [i for i in range(num_left, len(rows)) if rows[i].finish_reason is None]
+        self._cache.exchange(free, movers)
+        for slot, mover in zip(free, movers, strict=True):
+            rows[slot] = rows[mover]
+        del rows[num_left:]
+        return finished
+
+
+def prefill_batches(ascending: Sequence[int], max_tokens: int) -> list[tuple[int, int]]:
+    """Runs of sequences whose padded tokens, count · longest, are at most `max_tokens`.
+
+    Lengths [2, 3, 9] with 8 tokens give [(0, 2), (2, 3)]: one sequence always fits.
+    """
+    runs, start = [], 0
+    for i, length in enumerate(ascending):
+        if i > start and (i + 1 - start) * length > max_tokens:
+            runs.append((start, i))
+            start = i
+    return [*runs, (start, len(ascending))] if ascending else []

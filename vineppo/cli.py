@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 
 from vineppo.errors import UserError
+from vineppo.estimate.options import add_options
 
 USER_ERRNOS = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT}
 
@@ -73,6 +74,11 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--index", type=int, metavar="N", help="the run number N alone, from 0")
     add_set(command)
     command.set_defaults(run=run_sweep)
+    command = commands.add_parser("estimate", help="memory and time that a config will take")
+    command.add_argument("config", metavar="CONFIG.jsonnet")
+    add_set(command)
+    add_options(command)
+    command.set_defaults(run=run_estimate)
     return parser
 
 
@@ -121,6 +127,12 @@ def run_sweep(options: argparse.Namespace) -> int:
         print_states(runs)
         return 0
     return execute(runs, options.index)
+
+
+def run_estimate(options: argparse.Namespace) -> None:
+    from vineppo.estimate.command import print_estimate
+
+    print_estimate(options)
 
 
 def quiet_libraries() -> None:

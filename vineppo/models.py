@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vineppo.config.schema import SeparateCritic, TrainConfig
+from vineppo.config.schema import LlamaArchitecture, SeparateCritic, TrainConfig
 from vineppo.engine.interface import EngineModel
 from vineppo.errors import UserError
 
@@ -105,6 +105,25 @@ def load_tokenizer(path: str, key: str) -> Any:
     except (OSError, ValueError, ImportError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"the tokenizer of model {path} cannot be loaded: {reason}") from None
+
+
+def llama_config(architecture: LlamaArchitecture, tokenizer: Any) -> Any:
+    """The HF config of a new Llama with tied embeddings for `tokenizer`."""
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=architecture.hidden_size,
+        intermediate_size=architecture.intermediate_size,
+        num_hidden_layers=architecture.num_layers,
+        num_attention_heads=architecture.num_heads,
+        num_key_value_heads=architecture.num_key_value_heads,
+        max_position_embeddings=architecture.max_position_embeddings,
+        tie_word_embeddings=True,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
 
 
 def check_token_ids(path: str, model: EngineModel, num_rows: int) -> None:

@@ -13,7 +13,7 @@ from vineppo.deepspeed_module import Summand
 from vineppo.distributed import barrier, is_main
 from vineppo.errors import UserError
 from vineppo.lora import add_adapters
-from vineppo.models import LoadedModel, load_model
+from vineppo.models import LoadedModel, llama_config, load_model
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
 from vineppo.schedules import learning_rate
@@ -152,25 +152,11 @@ def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
 
 def write_new_model(architecture: LlamaArchitecture, directory: Path, seed: int) -> None:
     """A Llama with tied embeddings, HF's initialisation, and the arithmetic task's tokenizer."""
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaForCausalLM
 
     tokenizer = build_tokenizer()
     torch.manual_seed(seed)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=architecture.hidden_size,
-            intermediate_size=architecture.intermediate_size,
-            num_hidden_layers=architecture.num_layers,
-            num_attention_heads=architecture.num_heads,
-            num_key_value_heads=architecture.num_key_value_heads,
-            max_position_embeddings=architecture.max_position_embeddings,
-            tie_word_embeddings=True,
-            bos_token_id=tokenizer.bos_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-    )
+    model = LlamaForCausalLM(llama_config(architecture, tokenizer))
 
     def write(target: Path) -> None:
         if is_main():

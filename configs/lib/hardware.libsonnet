@@ -33,6 +33,12 @@ local engine = {
     optimization+: { micro_batch_size: 8, logprobs_micro_batch_size: 32, zero_stage: 2 },
   },
 
+  // Eight GPUs of 80 GB (`torchrun --nproc_per_node 8`), models of about seven billion parameters.
+  gpus: {
+    engine: engine { dtype: 'bfloat16', gpu_memory_utilization: 0.4 },
+    optimization+: { micro_batch_size: 4, logprobs_micro_batch_size: 16, zero_stage: 3 },
+  },
+
   // What one GPU runs, on a CPU, to try a configuration out: `hardware.gpu + hardware.on_cpu`.
   on_cpu: {
     engine+: {

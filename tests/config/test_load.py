@@ -1,6 +1,8 @@
 """Every mistake in a config is one line that names the key."""
 
 import json
+from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -8,19 +10,36 @@ from vineppo.config.load import load_config, parse_config, to_dict
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
 
+CONFIGS = Path(__file__).parents[2] / "configs"
+LEAVES = sorted(
+    str(path.relative_to(CONFIGS).with_suffix(""))
+    for folder in (CONFIGS, CONFIGS / "paper", CONFIGS / "modern")
+    for path in folder.glob("*.jsonnet")
+)
+
 
 def load(configs, *assignments):
     return load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), list(assignments))
 
 
-def test_every_leaf_loads_and_round_trips(configs):
-    leaves = sorted(configs.glob("*.jsonnet"))
-    assert len(leaves) >= 7
-    for leaf in leaves:
-        kind = SftConfig if "sft" in leaf.name else TrainConfig
-        config = load_config(kind, str(leaf), [])
-        assert parse_config(kind, json.loads(json.dumps(to_dict(config)))) == config
-        assert config.name == leaf.stem
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_every_leaf_loads_and_round_trips(configs, leaf):
+    kind = SftConfig if "sft" in leaf else TrainConfig
+    config = load_config(kind, str(configs / f"{leaf}.jsonnet"), [])
+    assert parse_config(kind, json.loads(json.dumps(to_dict(config)))) == config
+    assert config.name == leaf.rpartition("/")[2]  # which names its run directory
+
+
+def test_the_papers_leaves_are_all_there():
+    """Two models, two data sets; K = 9, 3 and 1, the baselines, and the fine-tuning before."""
+    methods = ("vineppo", "vineppo_k3", "vineppo_k1", "ppo", "grpo", "rloo", "sft")
+    for model, data, method in product(("rho1b", "deepseekmath7b"), ("gsm8k", "math"), methods):
+        assert f"paper/{model}_{data}_{method}" in LEAVES
+
+
+def test_names_of_runs_are_unique():
+    names = [leaf.rpartition("/")[2] for leaf in LEAVES]
+    assert len(set(names)) == len(names)
 
 
 def test_set_reads_json_and_falls_back_to_a_string(configs):
@@ -43,7 +62,7 @@ def test_set_can_switch_a_kind(configs):
         ("sampling.temperature=hot", 'config: sampling.temperature must be a number, got "hot"'),
         ("sampling.top_p=2", "config: sampling.top_p must be less than or equal to 1, got 2"),
         ("task.kind=chess", "config: task.kind must be one of \"arithmetic\", \"gsm8k\", "
-         "\"jsonl\", got 'chess'"),
+         "\"math\", \"svamp\", \"olympiadbench\", \"jsonl\", got 'chess'"),
         ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
         ("reference.kl_estimator=k4",
          'config: reference.kl_estimator must be "k1", "abs", "k2", "k3" or "full", got "k4"'),

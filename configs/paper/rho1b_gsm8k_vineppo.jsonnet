@@ -1,0 +1,5 @@
+// VinePPO, K = 9: RhoMath-1.1B on GSM8K.
+local algorithm = import '../lib/algorithm.libsonnet';
+local paper = import '../lib/paper.libsonnet';
+
+algorithm.vineppo + paper.setting('rho1b', 'gsm8k') + { name: 'rho1b_gsm8k_vineppo' }

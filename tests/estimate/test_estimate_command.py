@@ -1,0 +1,132 @@
+"""`vineppo estimate` as it is called."""
+
+import json
+
+import hf_configs
+import pytest
+
+from vineppo.cli import main
+
+GIB = 2**30
+
+
+@pytest.fixture
+def run(configs, capsys):
+    """Runs the command; gives exit status, standard output and standard error."""
+
+    def called(config, *options):
+        status = main(["estimate", str(configs / config), *options])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return called
+
+
+@pytest.fixture
+def rho(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(hf_configs.RHO_1B))
+    return ["--model-config", str(file)]
+
+
+def test_the_demo_on_a_cpu(run):
+    status, out, _ = run("demo_ppo.jsonnet", "--num-gpus=0", "--json", "--prompt-tokens=12")
+    found = json.loads(out)
+    assert status == 0
+    memory = found["memory"]
+    assert found["model"]["num_parameters"] == 806_656
+    # float32 under stage 0: 4 bytes of weights and 8 of moments, of policy and critic each.
+    assert memory["sampling"]["policy: weights"] == 4 * 806_656
+    assert memory["sampling"]["critic: Adam's moments"] == 8 * (806_656 + 128)
+    assert memory["sampling"]["engine: key-value cache"] == GIB
+    # 4 layers of 4 heads of 32: 2 · 4 · 128 numbers of 4 bytes.
+    assert found["cache"]["bytes_per_token"] == 4096
+    assert found["cache"]["num_tokens"] == GIB // 4096
+    assert found["peak"]["bytes"] == max(sum(lines.values()) for lines in memory.values())
+    assert found["seconds"] == {}
+
+
+def test_text_holds_the_peak_and_the_assumptions(run):
+    status, out, _ = run("demo_vineppo.jsonnet", "--num-gpus=0", "--tokens-per-s=10000")
+    assert status == 0
+    assert out.startswith("demo_vineppo on one CPU\n")
+    assert "memory of a rank at its peak (" in out
+    assert "  engine: key-value cache" in out
+    assert "seconds of an iteration" in out
+    assert "  an engine samples 10,000 tokens/s" in out
+    assert "in 8 steps (means)" in out
+
+
+def test_rho_on_eight_gpus_shards_the_states(run, rho):
+    """1,100,048,384 parameters, ZeRO 2: float32 weights and moments by rank."""
+    one = json.loads(run("paper/rho1b_gsm8k_vineppo.jsonnet", "--json", *rho)[1])
+    eight = json.loads(run("paper/rho1b_gsm8k_vineppo.jsonnet", "--json", "--num-gpus=8", *rho)[1])
+    lines = [found["memory"]["sampling"] for found in (one, eight)]
+    assert [x["policy: weights"] for x in lines] == [2 * 1_100_048_384] * 2
+    assert [x["policy: Adam's moments"] for x in lines] == [8 * 1_100_048_384, 1_100_048_384]
+    assert [x["reference: weights"] for x in lines] == [2 * 1_100_048_384] * 2
+    assert one["sampled"] == eight["sampled"]
+
+
+def test_k_multiplies_the_continuations_and_nothing_else(run, rho):
+    leaf = "paper/rho1b_gsm8k_vineppo.jsonnet"
+    nine = json.loads(run(leaf, "--json", *rho)[1])
+    one = json.loads(run(leaf, "--json", "--set=credit.num_continuations=1", *rho)[1])
+    assert nine["sampled"]["continuations"] == 9 * one["sampled"]["continuations"]
+    assert nine["trained"] == one["trained"]
+    assert nine["memory"] == one["memory"]
+
+
+def test_fine_tuning_has_no_reference_and_samples_nothing(run):
+    status, out, _ = run("sft_arithmetic.jsonnet", "--num-gpus=0", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert found["model"]["num_parameters"] == 806_656  # built from model.architecture
+    assert found["sampled"] is None
+    assert not any("reference" in line for line in found["memory"]["sampling"])
+
+
+def test_adapters_alone_have_states(run):
+    """Rank 4 at two of 128 × 128 projections in 4 layers: 4 · 2 · 4 · (128 + 128) parameters."""
+    lora = {"rank": 4, "alpha": 8, "target_modules": ["q_proj", "v_proj"]}
+    options = ["--num-gpus=0", "--json"]
+    whole = json.loads(run("demo_vineppo.jsonnet", *options)[1])
+    adapted = json.loads(
+        run("demo_vineppo.jsonnet", *options, f"--set=model.lora={json.dumps(lora)}")[1]
+    )
+    lines = adapted["memory"]["sampling"]
+    assert lines["policy: Adam's moments"] == 8 * 8192
+    assert lines["policy: weights"] == 4 * (806_656 + 8192)
+    assert lines["engine: weights"] == 4 * 806_656  # merged
+    assert "reference: weights" not in lines  # the policy without its adapters
+    assert adapted["operations"]["update"] == pytest.approx(4 / 6 * whole["operations"]["update"])
+
+
+def test_checkpointing_saves_memory_and_costs_operations(run, rho):
+    leaf = "paper/rho1b_gsm8k_vineppo.jsonnet"
+    on = json.loads(run(leaf, "--json", *rho)[1])
+    off = json.loads(run(leaf, "--json", "--set=model.gradient_checkpointing=false", *rho)[1])
+    line = "policy: activations"
+    saved = [found["memory"]["backward, policy"][line] for found in (on, off)]
+    assert saved[0] < saved[1] / 5
+    assert on["operations"]["update"] == pytest.approx(8 / 6 * off["operations"]["update"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--num-gpus=-1"], "--num-gpus must be at least 0, got -1"),
+        (["--response-share=0"], "--response-share must be above 0, got 0"),
+        (["--response-share=1.5"], "--response-share must be at most 1, got 1.5"),
+        (["--steps=0.5"], "--steps must be at least 1, got 0.5"),
+        (["--tokens-per-s=nan"], "--tokens-per-s must be above 0, got nan"),
+        (["--set=model.pth=x"], "config: unknown key model.pth"),
+        (["--set=model.path=nobody/nothing"],
+         "the config of model.path nobody/nothing cannot be had; --model-config FILE takes its"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(run, options, message):
+    status, out, err = run("demo_vineppo.jsonnet", *options)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"vineppo: {message}")
+    assert err.count("\n") == 1

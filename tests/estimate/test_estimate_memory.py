@@ -1,0 +1,163 @@
+"""Memory of a rank by hand: weights, states and gradients under every ZeRO stage, the engine."""
+
+from dataclasses import replace
+
+import pytest
+
+from vineppo.config.schema import TransformersConfig, VllmConfig
+from vineppo.estimate.engine import CACHE, Sampled, cache_of, engine_of
+from vineppo.estimate.memory import BUCKET, Engine, Passes, Trainee, moments, peak
+from vineppo.estimate.shape import ModelShape
+
+GB = 10**9
+PASSES = Passes(saved=7, logits=5, chunk=3, scoring=2)
+
+
+def trainee(stage, num_ranks=4, bytes_per_weight=2, is_on_gpu=False, billions=0.4):
+    count = round(billions * GB)
+    return Trainee("policy", count, count, bytes_per_weight, stage, num_ranks, is_on_gpu, PASSES)
+
+
+# 0.4 billion parameters on 4 ranks, in units of 0.1 GB: bfloat16 weights take 8, float32 ones 16.
+RESIDENT = {
+    0: {"weights": 16, "Adam's moments": 32},  # float32, nothing sharded
+    1: {"weights": 8, "float32 weights": 4, "Adam's moments": 8},
+    2: {"weights": 8, "float32 weights": 4, "Adam's moments": 8},
+    3: {"weights": 2, "float32 weights": 4, "Adam's moments": 8},
+}
+GRADIENTS = {0: 16, 1: 8, 2: 4, 3: 2}
+# A share's gradients as they came, a flat copy of them, and one in float32: (2 + 2 + 4) · 0.1 GB;
+# stage 1 has all gradients and its share's copy before that.
+STEP = {0: 16, 1: 10, 2: 8, 3: 8}
+
+
+@pytest.mark.parametrize("stage", range(4))
+def test_states_under_every_stage(stage):
+    found = trainee(stage, bytes_per_weight=4 if stage == 0 else 2)
+    unit = GB // 10
+    assert found.resident() == {f"policy: {k}": x * unit for k, x in RESIDENT[stage].items()}
+    assert found.in_backward()["policy: gradients"] == GRADIENTS[stage] * unit
+    kept = {"policy: activations, kept by malloc": PASSES.saved}
+    assert found.in_step() == {"policy: gradients": STEP[stage] * unit, **kept}
+    assert "activations" not in " ".join(replace(found, is_on_gpu=True).in_step())
+
+
+def test_one_rank_shards_nothing():
+    stages = [trainee(stage, num_ranks=1).resident() for stage in (1, 2, 3)]
+    assert stages[0] == stages[1] == stages[2]
+    assert sum(stages[0].values()) == 14 * 4 * GB // 10  # 2 + 4 + 8 bytes a parameter
+
+
+def test_what_does_not_train_has_weights_and_no_states():
+    whole = trainee(1, num_ranks=1)
+    adapted = replace(whole, num_trained=whole.num_parameters // 100)
+    lines = adapted.resident()
+    assert lines["policy: weights"] == whole.resident()["policy: weights"]
+    assert lines["policy: Adam's moments"] * 100 == whole.resident()["policy: Adam's moments"]
+    assert adapted.in_step()["policy: gradients"] * 100 == whole.in_step()["policy: gradients"]
+
+
+def test_passes_are_lines_of_the_backward_pass():
+    found = trainee(1).in_backward()
+    assert found["policy: activations"] == 7
+    assert found["policy: logits"] == 5
+    assert found["policy: softmax of a chunk"] == 3
+    assert trainee(1).in_scoring() == {"policy: activations": 2}
+
+
+def test_the_bucket_is_whole_on_a_gpu_and_as_full_as_it_is_on_a_cpu():
+    line = "policy: gradient bucket"
+    assert trainee(2, is_on_gpu=True).in_backward()[line] == 2 * BUCKET
+    assert trainee(2).in_backward()[line] == 2 * 4 * GB // 10
+    assert trainee(2, billions=2).in_backward()[line] == 2 * BUCKET
+    assert trainee(1).in_backward()[line] == 0  # stage 1 fills it in the step
+    assert line not in trainee(0).in_backward()
+
+
+def test_stage_3_gathers_at_most_a_billion_weights():
+    assert trainee(3, billions=7).in_scoring()["policy: gathered weights"] == 2 * GB
+    assert trainee(3).in_backward()["policy: gathered weights"] == 2 * 4 * GB // 10
+    assert not any("gathered" in line for line in trainee(2).in_backward())
+
+
+def engine_config(**changes):
+    values = {
+        "kind": "vllm", "dtype": "bfloat16", "block_size": 16, "max_model_len": 100,
+        "max_num_seqs": 10, "max_num_batched_tokens": 1000, "cpu_kv_cache_gib": 2,
+        "gpu_memory_utilization": 0.5, "enforce_eager": False, "prefix_caching": True,
+        "sleep_while_training": True,
+    }  # fmt: skip
+    return VllmConfig(**(values | changes))
+
+
+SHAPE = ModelShape(
+    num_parameters=GB,
+    num_layers=10,
+    hidden_size=100,
+    vocab_size=5000,
+    is_tied=True,
+    cache_numbers=1024,
+)
+MODEL = Sampled(SHAPE, bytes_per_weight=2, layer_bytes=8.0)
+STEP_BYTES = 1000 * 8 + 4 * 4 * 10 * 5000  # tokens · bytes of a layer, float32 logits four times
+
+
+def test_an_engine_on_a_gpu_takes_its_share_and_gives_it_back():
+    engine = engine_of(engine_config(), MODEL, num_gpus=1, gpu_gib=80)
+    assert sum(engine.awake.values()) == 40 * 2**30
+    assert engine.awake["engine: weights"] == 2 * GB
+    assert engine.awake["engine: a step"] == STEP_BYTES
+    assert engine.beside == {}
+    awake = engine_of(engine_config(sleep_while_training=False), MODEL, 1, 80)
+    assert awake.beside == awake.awake == engine.awake
+
+
+def test_a_share_that_the_weights_exceed_leaves_no_cache():
+    engine = engine_of(engine_config(), MODEL, num_gpus=1, gpu_gib=3)
+    assert engine.awake[CACHE] == 0
+
+
+def test_an_engine_on_a_cpu_has_a_cache_of_its_own_and_packs_its_embeddings():
+    engine = engine_of(engine_config(), MODEL, num_gpus=0, gpu_gib=80)
+    assert engine.beside == {
+        "engine: weights": 2 * GB,
+        "engine: repacked embeddings": 2 * 2 * 5000 * 100,
+        CACHE: 2 * 2**30,
+    }
+    assert engine.awake == {**engine.beside, "engine: a step": STEP_BYTES}
+
+
+def test_the_transformers_engine_has_room_for_every_sequence_and_keeps_its_weights_asleep():
+    config = TransformersConfig("transformers", "bfloat16", 100, 10, 1000)
+    engine = engine_of(config, MODEL, num_gpus=0, gpu_gib=80)
+    assert engine.beside == {"engine: weights": 2 * GB}
+    cache = {CACHE: 10 * 100 * 2 * 1024}
+    assert engine.awake == {**engine.beside, **cache, "engine: a step": STEP_BYTES}
+
+
+def test_what_a_cache_holds():
+    engine = Engine(awake={CACHE: 2**30}, beside={})
+    cache = cache_of(engine, bytes_per_token=4096, mean_tokens=200)
+    assert cache.num_tokens == 262_144
+    assert cache.num_sequences == pytest.approx(1310.72)
+
+
+def test_every_moment_has_what_stays_and_what_is_its_own():
+    policy = trainee(1)
+    critic = Trainee("critic", GB // 10, GB // 10, 2, 1, 4, False, PASSES)
+    engine = Engine(awake={"engine: weights": 11, CACHE: 13}, beside={"engine: weights": 11})
+    found = moments(
+        {"process": 17}, [policy, critic], {"reference: weights": 19}, {"r": 23}, engine
+    )
+    stays = 17 + 19 + sum(policy.resident().values()) + sum(critic.resident().values())
+    sums = {moment: sum(lines.values()) for moment, lines in found.items()}
+    assert sums == {
+        "sampling": stays + 11 + 13 + 23,
+        "scoring, policy": stays + 11 + 2,
+        "backward, policy": stays + 11 + 7 + 5 + 3 + 8 * GB // 10,
+        "step, policy": stays + 11 + 7 + 10 * GB // 10,
+        "scoring, critic": stays + 11 + 2,
+        "backward, critic": stays + 11 + 7 + 5 + 3 + 2 * GB // 10,
+        "step, critic": stays + 11 + 7 + 10 * GB // 40,
+    }
+    assert peak(found) == ("step, policy", stays + 11 + 7 + GB)

@@ -1,0 +1,160 @@
+"""Shapes of models without their weights, against published sizes and a pass with real tensors."""
+
+import json
+
+import hf_configs
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from vineppo.batching import collate
+from vineppo.errors import UserError
+from vineppo.estimate.shape import Skeleton, read_hf_config
+from vineppo.models import ASSETS, load_model
+from vineppo.token_scores import hidden_before_tokens
+from vineppo.types import TrainSequence
+
+EMBEDDED = "embedded:arithmetic_short"
+
+
+def meta(path=EMBEDDED, dtype="float32", attention="sdpa", is_critic=False):
+    return Skeleton(read_hf_config(path, "model.path", None), dtype, attention, is_critic)
+
+
+def of_values(values, tmp_path, is_critic=False):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(values))
+    hf_config = read_hf_config("not/there", "model.path", file)
+    return Skeleton(hf_config, "bfloat16", "sdpa", is_critic).shape
+
+
+def dense(width, inner, kv_width, num_biases):
+    """Weights of a layer: query and output, key and value, three of the MLP, two norms, biases."""
+    return 2 * width**2 + 2 * width * kv_width + 3 * width * inner + 2 * width + num_biases
+
+
+# Layers · weights of one, the embedding (and the projection), the last norm.
+PUBLISHED = {
+    "rho-1b": (
+        hf_configs.RHO_1B,
+        22 * dense(2048, 5632, 256, 0) + 2 * 32000 * 2048 + 2048,
+        1_100_048_384,
+        22 * 2 * 4 * 64,
+    ),
+    "deepseekmath-7b": (
+        hf_configs.DEEPSEEKMATH_7B,
+        30 * dense(4096, 11008, 4096, 0) + 2 * 102400 * 4096 + 4096,
+        6_910_365_696,
+        30 * 2 * 32 * 128,
+    ),
+    "qwen2.5-0.5b": (
+        hf_configs.QWEN_05B,
+        24 * dense(896, 4864, 128, 896 + 2 * 128) + 151936 * 896 + 896,
+        494_032_768,
+        24 * 2 * 2 * 64,
+    ),
+    "qwen2.5-1.5b": (
+        hf_configs.QWEN_15B,
+        28 * dense(1536, 8960, 256, 1536 + 2 * 256) + 151936 * 1536 + 1536,
+        1_543_714_304,
+        28 * 2 * 2 * 128,
+    ),
+    "qwen2.5-7b": (
+        hf_configs.QWEN_7B,
+        28 * dense(3584, 18944, 512, 3584 + 2 * 512) + 2 * 152064 * 3584 + 3584,
+        7_615_616_512,
+        28 * 2 * 4 * 128,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_and_cache_of_published_models(name, tmp_path):
+    values, by_hand, published, cache_numbers = PUBLISHED[name]
+    shape = of_values(values, tmp_path)
+    assert shape.num_parameters == by_hand == published
+    assert shape.cache_numbers == cache_numbers
+    looked_up = 0 if shape.is_tied else values["vocab_size"] * values["hidden_size"]
+    assert shape.matrix_parameters == published - looked_up
+
+
+def test_a_critic_has_a_head_in_place_of_the_projection(tmp_path):
+    tied = of_values(hf_configs.QWEN_05B, tmp_path, is_critic=True)
+    assert tied.num_parameters == 494_032_768 + 896
+    untied = of_values(hf_configs.RHO_1B, tmp_path, is_critic=True)
+    assert untied.num_parameters == 1_100_048_384 - 32000 * 2048 + 2048
+
+
+def test_parameters_are_those_of_the_shipped_weights():
+    weights = load_file(ASSETS / "arithmetic_short" / "model.safetensors")
+    assert meta().shape.num_parameters == sum(tensor.numel() for tensor in weights.values())
+
+
+def saved_by_a_real_pass(model, batch):
+    """Bytes of the distinct tensors that autograd keeps, weights left out."""
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    kept = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = (storage.nbytes(), tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        hidden = hidden_before_tokens(model.base_model, batch)
+        found = sum(size for size, _ in kept.values())
+    return found, hidden
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_a_pass_saves_is_what_a_real_one_does(dtype, attention):
+    model = load_model(EMBEDDED, dtype, attention).model
+    lengths = [40, 30, 20]
+    sequences = [TrainSequence.blank((1,) * 10, (5,) * length) for length in lengths]
+    batch = collate(sequences, torch.device("cpu"))
+    real, _ = saved_by_a_real_pass(model, batch)
+    estimated = meta(dtype=dtype, attention=attention).saved_bytes(3, 50)
+    assert estimated == pytest.approx(real, rel=0.05)
+
+
+def test_what_a_pass_saves_grows_with_the_rows():
+    model = meta()
+    one, four = model.saved_bytes(1, 64), model.saved_bytes(4, 64)
+    assert four == pytest.approx(4 * one, rel=0.02)
+    assert model.saved_bytes(1, 64) == one
+
+
+def test_flash_attention_is_measured_where_its_package_is_missing():
+    assert meta(attention="flash_attention_2").saved_bytes(2, 32) == meta().saved_bytes(2, 32)
+
+
+def test_a_hub_config_that_cannot_be_had_names_the_option():
+    message = r"^the config of model\.path nobody/nothing cannot be had; --model-config FILE takes"
+    with pytest.raises(UserError, match=message) as error:
+        read_hf_config("nobody/nothing", "model.path", None)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "--model-config must be an HF config.json, got"),
+        ("[]", "--model-config must be an HF config.json with model_type, got"),
+        ('{"hidden_size": 8}', "--model-config must be an HF config.json with model_type, got"),
+        ('{"model_type": "abacus"}', "abacus"),
+    ],
+)
+def test_a_file_that_is_no_config(tmp_path, text, message):
+    file = tmp_path / "config.json"
+    file.write_text(text)
+    with pytest.raises(UserError) as error:
+        read_hf_config("x", "model.path", file)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_missing(tmp_path):
+    with pytest.raises(UserError, match=r"^--model-config: file not found: .*none\.json$"):
+        read_hf_config("x", "model.path", tmp_path / "none.json")

@@ -1,0 +1,156 @@
+"""Tokens, operations and seconds of an iteration, by hand and by counting every state."""
+
+from dataclasses import replace
+
+import pytest
+from experiences import changed
+
+from vineppo.config.load import load_config
+from vineppo.config.schema import RemaxCredit, SftConfig, TrainConfig
+from vineppo.estimate.work import (
+    Lengths,
+    operations,
+    sampled_tokens,
+    scoring_operations,
+    seconds,
+    trained_tokens,
+    training_operations,
+)
+
+LENGTHS = Lengths(prompt=10, response=20, steps=4)
+
+
+@pytest.fixture
+def load(configs):
+    """A config of 2 prompts × 3 rollouts with blocks of 8, from a leaf and changes."""
+
+    def loaded(leaf="demo_vineppo", **tables):
+        config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), [])
+        tables = {"engine": {"block_size": 8}, **tables}
+        return changed(config, rollouts={"num_prompts": 2, "num_samples": 3}, **tables)
+
+    return loaded
+
+
+def counted(num_prompts, num_samples, each, is_shared, is_cached, block, lengths):
+    """States, continued and fed tokens, one state at a time, with steps of equal length."""
+    num_states = continued = prefixes = 0
+    step = lengths.response / lengths.steps
+    num_requests = num_prompts * num_samples
+    prefixes += num_requests * lengths.prompt
+    for _prompt in range(num_prompts):
+        for rollout in range(num_samples):
+            for i in range(int(lengths.steps)):
+                if is_shared and i == 0 and rollout > 0:
+                    continue
+                num_states += 1
+                num_requests += each
+                continued += each * (lengths.response - i * step)
+                prefixes += each * (lengths.prompt + i * step)
+    fed = prefixes
+    if is_cached:
+        fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * (block + 1) / 2
+    return num_states, continued, prefixes, fed
+
+
+@pytest.mark.parametrize("mode", ["share", "union", "separate"])
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_sampling_is_what_counting_every_state_gives(load, mode, is_cached):
+    config = load(
+        credit={"num_continuations": 5, "identical_prefixes": mode},
+        engine={"block_size": 8, "prefix_caching": is_cached},
+    )
+    found = sampled_tokens(config, LENGTHS)
+    states, continued, prefixes, fed = counted(2, 3, 5, mode == "share", is_cached, 8, LENGTHS)
+    assert found.num_states == states
+    assert found.num_continuations == 5 * states
+    assert found.continuations == pytest.approx(continued)
+    assert found.prefixes == pytest.approx(prefixes)
+    assert found.fed == pytest.approx(fed)
+    assert found.rollouts == 2 * 3 * 20
+
+
+def test_the_example_of_the_docstring(load):
+    found = sampled_tokens(load(credit={"num_continuations": 5}), LENGTHS)
+    assert (found.num_states, found.num_continuations) == (20, 100)
+    assert found.continuations == 1100
+
+
+def test_the_transformers_engine_feeds_what_no_slot_holds(load):
+    config = load("demo_vineppo_transformers", engine={}, credit={"num_continuations": 5})
+    found = sampled_tokens(config, LENGTHS)
+    assert found.fed == 2 * 10 + (6 - 2 + 100)  # prompts, then the last token of every prefix
+
+
+def test_without_continuations_only_rollouts_are_sampled(load):
+    found = sampled_tokens(load("demo_grpo"), LENGTHS)
+    assert (found.num_states, found.continuations, found.rollouts) == (0, 0, 120)
+    assert found.prefixes == 6 * 10
+
+
+def test_remax_samples_a_greedy_response_besides(load):
+    config = load("demo_grpo")
+    config = replace(config, credit=RemaxCredit("remax", config.credit.segmenter))
+    assert sampled_tokens(config, LENGTHS).rollouts == (6 + 2) * 20
+
+
+def test_a_prompt_shorter_than_a_block_is_fed_whole(load):
+    config = load("demo_grpo", engine={"block_size": 64})
+    found = sampled_tokens(config, LENGTHS)
+    assert found.fed == found.prefixes == 60
+
+
+def test_passes_of_the_trainer(load):
+    tokens = 6 * 30
+    vine = trained_tokens(load(optimization={"num_epochs": 2}), LENGTHS)
+    assert (vine.scored, vine.reference, vine.updated) == (tokens, tokens, 2 * tokens)
+    assert vine.critic_scored == vine.critic_updated == 0
+    ppo = trained_tokens(load("demo_ppo", critic={"num_epochs": 3}), LENGTHS)
+    assert (ppo.critic_scored, ppo.critic_updated) == (tokens, 3 * tokens)
+
+
+def test_the_exact_kl_asks_the_reference_in_every_epoch(load):
+    config = load(reference={"kl_estimator": "full"}, optimization={"num_epochs": 2})
+    assert trained_tokens(config, LENGTHS).reference == 3 * 6 * 30
+
+
+def test_an_iteration_of_fine_tuning_is_an_update(configs):
+    config = load_config(SftConfig, str(configs / "sft_arithmetic.jsonnet"), [])
+    found = trained_tokens(config, LENGTHS)
+    assert found.updated == 128 * 30
+    assert found.scored == found.reference == found.critic_updated == 0
+
+
+def test_operations_by_the_rule_of_two_and_six():
+    assert scoring_operations(1000, 30) == 60_000
+    assert training_operations(1000, 30, is_checkpointed=False) == 180_000
+    assert training_operations(1000, 30, is_checkpointed=True) == 240_000
+    assert training_operations(1000, 30, is_checkpointed=True, is_adapted=True) == 180_000
+
+
+def test_operations_and_seconds_of_every_phase(load):
+    config = load("demo_ppo", optimization={"num_epochs": 2}, critic={"num_epochs": 2})
+    sampled, trained = sampled_tokens(config, LENGTHS), trained_tokens(config, LENGTHS)
+    work = operations(1000, 500, sampled, trained, False, False)
+    assert work == {
+        "rollouts": 2 * 1000 * 120,
+        "values": 0,
+        "prefixes": 2 * 1000 * sampled.fed,
+        "reference": 2 * 1000 * 180,
+        "log-probabilities": 2 * 1000 * 180 + 2 * 500 * 180,
+        "update": 6 * 1000 * 360 + 6 * 500 * 360,
+    }
+    found = seconds(work, sampled, num_ranks=4, tokens_per_s=10, train_tflops=1e-9)
+    assert found["rollouts"] == pytest.approx(120 / 40)
+    assert found["values"] == 0
+    assert found["update"] == pytest.approx(work["update"] / 4000)
+    assert set(found) == set(work)
+
+
+def test_a_rate_that_is_not_given_leaves_its_seconds_out(load):
+    config = load()
+    sampled = sampled_tokens(config, LENGTHS)
+    work = operations(1000, 0, sampled, trained_tokens(config, LENGTHS), True, False)
+    assert set(seconds(work, sampled, 1, 10, None)) == {"rollouts", "values"}
+    assert set(seconds(work, sampled, 1, None, 1)) == set(work) - {"rollouts", "values"}
+    assert seconds(work, sampled, 1, None, None) == {}

@@ -1,0 +1,1 @@
+"""`vineppo estimate`: what a config needs of memory and time, before anything is started."""

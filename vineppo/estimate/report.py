@@ -1,0 +1,128 @@
+"""An estimate as text, and as what JSON takes."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from vineppo.estimate.assemble import Estimate
+from vineppo.estimate.memory import Lines, peak
+from vineppo.estimate.work import SampledTokens, TrainedTokens
+
+GIB = 2**30
+
+
+def as_dict(found: Estimate) -> dict[str, Any]:
+    """Every figure: bytes, tokens, operations, seconds. `memory` holds the lines of each moment."""
+    moment, num_bytes = peak(found.memory)
+    return {
+        **dataclasses.asdict(found),
+        "peak": {"moment": moment, "bytes": num_bytes},
+        "matrix_parameters": found.model.matrix_parameters,
+        "assumptions": assumptions(found),
+    }
+
+
+def as_text(found: Estimate) -> str:
+    """The peak's lines, the other moments' sums, tokens, operations and seconds by phase."""
+    moment, _ = peak(found.memory)
+    parts = [
+        headline(found),
+        f"memory of a rank at its peak ({moment}), GiB\n{table(gib(found.memory[moment]))}",
+        "at the other moments, GiB\n"
+        + table(
+            {other: sum(lines.values()) / GIB for other, lines in found.memory.items()
+             if other != moment}
+        ),
+        f"tokens of an iteration, all ranks, thousands\n{table(thousands(found))}",
+        "operations of an iteration, all ranks, 1e15\n"
+        + table({phase: count / 1e15 for phase, count in found.operations.items()}),
+    ]  # fmt: skip
+    if found.seconds:
+        parts.append(f"seconds of an iteration\n{table(with_sum(found.seconds))}")
+    parts.append("assumed\n" + "\n".join(f"  {line}" for line in assumptions(found)))
+    return "\n\n".join(parts)
+
+
+def headline(found: Estimate) -> str:
+    machine, model, cache = found.machine, found.model, found.cache
+    where = (
+        f"{machine.num_gpus} x {machine.gpu_gib:g} GiB of GPU" if machine.num_gpus else "one CPU"
+    )
+    tied = "tied" if model.is_tied else "untied"
+    return (
+        f"{found.name} on {where}\n"
+        f"  {model.num_parameters:,} parameters in {model.num_layers} layers of "
+        f"{model.hidden_size}; {model.vocab_size:,} ids, {tied}\n"
+        f"  key-value cache: {cache.bytes_per_token:,} bytes a token, {cache.num_tokens:,} tokens, "
+        f"{cache.num_sequences:,.0f} sequences of mean length at once"
+    )
+
+
+def assumptions(found: Estimate) -> list[str]:
+    """What the figures rest on besides the config."""
+    lengths, machine = found.lengths, found.machine
+    lines = [
+        f"prompts of {lengths.prompt:g} tokens, responses of {lengths.response:g} in "
+        f"{lengths.steps:g} steps (means)",
+        "the largest micro-batch is full of prompts of mean length with responses of full length",
+        "2 operations a parameter and token forward, 6 with backward, 8 with checkpointing; "
+        "attention's own products are left out",
+        "evaluations and checkpoints are left out",
+    ]
+    if found.seconds:
+        lines.append("ranks are evenly loaded and phases do not overlap")
+    if machine.tokens_per_s is not None:
+        lines.append(f"an engine samples {machine.tokens_per_s:,g} tokens/s")
+    if machine.train_tflops is not None:
+        lines.append(f"a rank computes {machine.train_tflops:g}e12 operations/s in all else")
+    if machine.num_gpus:
+        lines.append('the CUDA context and NCCL take the line "process", which no run measured')
+    return lines
+
+
+def gib(lines: Lines) -> dict[str, float]:
+    return with_sum({line: size / GIB for line, size in lines.items()})
+
+
+def thousands(found: Estimate) -> dict[str, float]:
+    counted: list[SampledTokens | TrainedTokens] = [found.trained]
+    if found.sampled is not None:
+        counted.insert(0, found.sampled)
+    named: dict[str, float] = {}
+    for tokens in counted:
+        named |= {label: getattr(tokens, field) / 1e3 for field, label in LABELS[type(tokens)]}
+    return named
+
+
+LABELS: dict[type, tuple[tuple[str, str], ...]] = {
+    SampledTokens: (
+        ("rollouts", "sampled: rollouts"),
+        ("continuations", "sampled: continuations"),
+        ("prefixes", "fed, without a cache"),
+        ("fed", "fed, with the cache"),
+        ("num_states", "(states)"),
+        ("num_continuations", "(continuations)"),
+    ),
+    TrainedTokens: (
+        ("scored", "scored by the policy"),
+        ("reference", "scored by the reference"),
+        ("critic_scored", "scored by the critic"),
+        ("updated", "updated on, policy"),
+        ("critic_updated", "updated on, critic"),
+    ),
+}
+
+
+def with_sum(numbers: Mapping[str, float]) -> dict[str, float]:
+    return {**numbers, "sum": sum(numbers.values())}
+
+
+def table(numbers: Mapping[str, float]) -> str:
+    """Two columns, numbers with three significant digits or all before the point."""
+    width = max(map(len, numbers))
+    return "\n".join(f"  {name:<{width}}  {digits(x):>10}" for name, x in numbers.items())
+
+
+def digits(x: float) -> str:
+    """`digits(1234.5)` is "1,234" and `digits(0.012345)` "0.0123"."""
+    return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}"

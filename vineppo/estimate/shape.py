@@ -1,0 +1,171 @@
+"""What memory and work need to know of a model, found from its HF config without its weights."""
+
+import copy
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from vineppo.config.schema import LlamaArchitecture, LoraConfig
+from vineppo.errors import UserError
+from vineppo.lora import check_targets
+from vineppo.models import llama_config, resolve_model_path
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """The sizes of a decoder.
+
+    Qwen2.5-0.5B: 494,032,768 parameters, of which a projection tied to the embedding of 151,936
+    ids × 896, in 24 layers, and 2 · 24 · 2 heads · 64 = 6,144 numbers of key-value cache a token.
+    """
+
+    num_parameters: int
+    num_layers: int
+    hidden_size: int
+    vocab_size: int
+    is_tied: bool
+    cache_numbers: int  # keys and values of a token, over all layers
+
+    @property
+    def matrix_parameters(self) -> int:
+        """Those that a token is multiplied with; an untied embedding is only looked up."""
+        own_embedding = 0 if self.is_tied else self.vocab_size * self.hidden_size
+        return self.num_parameters - own_embedding
+
+
+class Skeleton:
+    """An HF model of PyTorch's fake tensors: shapes and operations of a CPU's, without memory.
+
+    So what it says is exact for any architecture. `is_critic`: the sequence classifier with one
+    label in place of the language model.
+    """
+
+    def __init__(self, hf_config: Any, dtype: str, attention: str, is_critic: bool = False) -> None:
+        from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+
+        hf_config = copy.deepcopy(hf_config)
+        kind: Any = AutoModelForCausalLM
+        if is_critic:
+            kind, hf_config.num_labels = AutoModelForSequenceClassification, 1
+        # Flash attention needs its package and a GPU; sdpa keeps the same tensors.
+        attention = "sdpa" if attention == "flash_attention_2" else attention
+        self._saved: dict[tuple[int, int], int] = {}  # found already, by size of the pass
+        try:
+            with FakeTensorMode() as self._mode:
+                self._model = kind.from_config(
+                    hf_config, dtype=getattr(torch, dtype), attn_implementation=attention
+                )
+        except (ValueError, ImportError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise UserError(
+                f"a model of {hf_config.model_type!r} cannot be built: {reason}"
+            ) from None
+
+    def num_adapter_parameters(self, lora: LoraConfig) -> int:
+        """Those of A and B at every adapted module; rank 4 at a 128 × 128 projection has 1,024.
+
+        Raises `UserError` for a target that the model does not have.
+        """
+        check_targets(self._model, lora.target_modules)
+        return sum(
+            lora.rank * (module.in_features + module.out_features)
+            for name, module in self._model.named_modules()
+            if isinstance(module, nn.Linear)
+            and any(f".{name}".endswith(f".{target}") for target in lora.target_modules)
+        )
+
+    @property
+    def shape(self) -> ModelShape:
+        config = self._model.config.get_text_config()
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        head_size = getattr(config, "head_dim", None)
+        head_size = head_size or config.hidden_size // config.num_attention_heads
+        return ModelShape(
+            num_parameters=sum(p.numel() for p in self._model.parameters()),
+            num_layers=config.num_hidden_layers,
+            hidden_size=config.hidden_size,
+            vocab_size=config.vocab_size,
+            is_tied=bool(config.tie_word_embeddings),
+            cache_numbers=2 * config.num_hidden_layers * heads * head_size,
+        )
+
+    def saved_bytes(self, num_sequences: int, num_tokens: int) -> int:
+        """Bytes that autograd keeps of the backbone's pass over a padded micro-batch.
+
+        Found by running the pass on shapes alone and listening to what it saves; weights, which
+        are there anyway, are left out, and a tensor that several operations keep counts once.
+        """
+        if (num_sequences, num_tokens) not in self._saved:
+            self._saved[num_sequences, num_tokens] = self._measure(num_sequences, num_tokens)
+        return self._saved[num_sequences, num_tokens]
+
+    def _measure(self, num_sequences: int, num_tokens: int) -> int:
+        weights = {p.untyped_storage()._cdata for p in self._model.parameters()}
+        kept: dict[int, torch.UntypedStorage] = {}  # holds them, so that no address is used twice
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            storage = tensor.untyped_storage()
+            if storage._cdata not in weights:
+                kept[storage._cdata] = storage
+            return tensor
+
+        is_bool = self._model.config._attn_implementation == "sdpa"
+        kind = torch.bool if is_bool else self._model.dtype
+        with self._mode, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            token_ids = torch.zeros(num_sequences, num_tokens, dtype=torch.long)
+            # As padding makes it; one of two dimensions would be looked at, and it has no values.
+            mask_B1TT = torch.ones(num_sequences, 1, num_tokens, num_tokens, dtype=kind)
+            output = self._model.base_model(
+                input_ids=token_ids, attention_mask=mask_B1TT, use_cache=False
+            )
+        assert output.last_hidden_state.requires_grad
+        return sum(storage.nbytes() for storage in kept.values())
+
+
+def scratch_config(architecture: LlamaArchitecture) -> Any:
+    """The HF config of a model that `vineppo sft` makes anew."""
+    return llama_config(architecture, build_tokenizer())
+
+
+def read_hf_config(path: str, key: str, config_file: Path | None) -> Any:
+    """The HF config of the model at `path`, or the one in `config_file` instead.
+
+    Raises `UserError` where it cannot be had, naming `key`.
+    """
+    from transformers import AutoConfig
+
+    if config_file is not None:
+        return _read_file(config_file)
+    resolved = resolve_model_path(path, key)
+    try:
+        return AutoConfig.from_pretrained(resolved)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(
+            f"the config of {key} {path} cannot be had; --model-config FILE takes its config.json "
+            f"({reason})"
+        ) from None
+
+
+def _read_file(path: Path) -> Any:
+    from transformers import AutoConfig
+
+    try:
+        fields = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"--model-config: file not found: {path}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, IsADirectoryError):
+        raise UserError(f"--model-config must be an HF config.json, got {path}") from None
+    if not isinstance(fields, dict) or "model_type" not in fields:
+        raise UserError(f"--model-config must be an HF config.json with model_type, got {path}")
+    try:
+        return AutoConfig.for_model(**fields)
+    except (ValueError, TypeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"--model-config {path}: {reason}") from None

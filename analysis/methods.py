@@ -24,6 +24,7 @@ NOT_THE_PROBLEMS = (
     "demonstrations",
     "solution_field",
     "prompt",
+    "too_long",
     "response_template",
     "grading",
 )

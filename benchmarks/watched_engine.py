@@ -23,6 +23,10 @@ class PassingEngine:
         self._engine.step()
 
     @property
+    def ranks_a_replica(self) -> int:
+        return self._engine.ranks_a_replica
+
+    @property
     def num_unfinished(self) -> int:
         return self._engine.num_unfinished
 

@@ -22,18 +22,18 @@ from benchmarks.word_problems import write_word_problems
 from vineppo.config.load import load_config
 from vineppo.config.schema import SegmenterConfig, TrainConfig, VineCredit
 from vineppo.distributed import init_distributed
+from vineppo.encoding import encode_problems
 from vineppo.engine import Engine, build_engine
-from vineppo.experience import Experience, sample_experience
+from vineppo.experience import Experience, gather_experience
 from vineppo.models import load_model, load_tokenizer
 from vineppo.progress import Progress
 from vineppo.rollouts import Draft, Prompt, Sampler, submit_rollouts
 from vineppo.segment import build_segmenter
 from vineppo.segment.token_texts import token_texts
-from vineppo.session import encode_problems
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 from vineppo.types import StateValue, StepSpan
-from vineppo.values import StateValues
+from vineppo.values import StateValues, SteppedResponse, values_of_rollouts
 
 CONFIGS = Path(__file__).parent / "configs"
 PLAIN_PROMPT = {"kind": "template", "template": "Question: {question}\nAnswer:"}
@@ -90,7 +90,7 @@ class Workload:
         """Rollouts and values of an iteration, as training samples them: in one stream."""
         segmenter = build_segmenter(self.credit.segmenter)
         progress = Progress(1, 0, 0.0)
-        return sample_experience(
+        return gather_experience(
             self.sampler, self.prompts, self.config, segmenter, ITERATION, progress, None
         )
 
@@ -114,11 +114,14 @@ class Workload:
     def values(self, drafts: Sequence[Draft]) -> list[list[StateValue]]:
         """The values of all states of finished rollouts: split, submit, sample, grade."""
         state_values = StateValues(self.sampler, self.credit, ITERATION)
-        spans_S = self.spans(drafts)
-        for draft, spans in zip(drafts, spans_S, strict=True):
-            state_values.submit(draft, spans)
+        stepped_B = [
+            SteppedResponse(draft.prompt, draft.rollout_index, draft.completion.token_ids, spans)
+            for draft, spans in zip(drafts, self.spans(drafts), strict=True)
+        ]
+        for stepped in stepped_B:
+            state_values.submit(stepped)
         run_to_end(self.sampler.engine)
-        return state_values.settle(drafts, spans_S)
+        return values_of_rollouts(self.credit, stepped_B, state_values.settle())
 
 
 @contextmanager

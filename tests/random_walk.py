@@ -57,6 +57,7 @@ class RandomWalkEngine:
         self._running: list[tuple[list[int], SampleRequest, Callable[[Completion], None]]] = []
         self.requests: list[SampleRequest] = []
         self.counts = EngineCounts(0, 0, 0)
+        self.ranks_a_replica = 1
 
     @property
     def num_unfinished(self) -> int:

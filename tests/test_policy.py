@@ -106,6 +106,27 @@ def test_zero_stage_does_not_change_the_update(config, stage):
     assert relative(sharded, plain) < 1e-5
 
 
+@pytest.mark.parametrize(
+    ("offload", "stage"),
+    [*(("optimizer", stage) for stage in (1, 2, 3)), ("while_sampling", 1), ("while_sampling", 2)],
+)
+def test_offloaded_states_do_not_change_the_updates(config, stage, offload):
+    """Two updates, between which the states leave and come back; the weights stay meanwhile."""
+    found, sizes = sequences(8), {"batch_size": 8, "micro_batch_size": 4, "zero_stage": stage}
+    weights = {}
+    for name in ("nothing", offload):
+        policy, changed = build(config, offload=name, **sizes)
+        for iteration in (1, 2):
+            policy.offload()
+            before = torch.cat([w.flatten().clone() for _, w in policy.named_weights()])
+            policy.reload()
+            update(policy, found, changed, iteration)
+        weights[name] = before, torch.cat([w.flatten().clone() for _, w in policy.named_weights()])
+    for here, there in zip(weights[offload], weights["nothing"], strict=True):
+        assert relative(here, there) < 1e-6
+    assert not torch.equal(*weights[offload])
+
+
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_a_skipped_update_leaves_no_trace(config, stage):
     """With the outlier update skipped, the next one is as if it had never been."""

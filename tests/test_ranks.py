@@ -1,10 +1,12 @@
-"""PPO with a critic on two ranks under torchrun: the numbers of one process, also when resumed."""
+"""PPO and VinePPO on two ranks under torchrun: the numbers of one process, also when resumed."""
 
 import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -20,21 +22,44 @@ SMALL = {
     "optimization.batch_size": 10,
     "optimization.micro_batch_size": 3,
     "optimization.logprobs_micro_batch_size": 5,
-    "critic.batch_size": 16,
-    "critic.micro_batch_size": 5,
     "task.num_train_problems": 100,
     "task.num_test_problems": 7,
     "evaluation.every": 2,
     "checkpoint.every": 1,
     "checkpoint.keep": 3,
 }
+CRITIC = {"critic.batch_size": 16, "critic.micro_batch_size": 5}
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
 TIMEOUT_S = 400
 
 
-def start(configs: Path, run_dir: Path, stage: int, num_ranks: int) -> subprocess.Popen[bytes]:
-    settings = {**SMALL, "optimization.zero_stage": stage, "critic.zero_stage": stage}
-    command = ["train", str(configs / "demo_ppo.jsonnet"), f"--run-dir={run_dir}"]
+@dataclass(frozen=True)
+class Case:
+    """What is trained; the embedded models are float32, which stage 0 takes."""
+
+    algorithm: str
+    engine: str
+    tensor_parallel_size: int = 1
+
+    @property
+    def config(self) -> str:
+        suffix = "_transformers" if self.engine == "transformers" else ""
+        return f"demo_{self.algorithm}{suffix}.jsonnet"
+
+    def settings(self, stage: int) -> dict[str, object]:
+        found = {**SMALL, "optimization.zero_stage": stage}
+        if self.tensor_parallel_size > 1:
+            found["engine.tensor_parallel_size"] = self.tensor_parallel_size
+        if self.algorithm == "ppo":
+            found |= {**CRITIC, "critic.zero_stage": stage}
+        return found
+
+
+def start(
+    configs: Path, run_dir: Path, case: Case, stage: int, num_ranks: int
+) -> subprocess.Popen[bytes]:
+    settings = case.settings(stage)
+    command = ["train", str(configs / case.config), f"--run-dir={run_dir}"]
     command += [f"--set={key}={value}" for key, value in settings.items()]
     launcher = TORCHRUN if num_ranks == 2 else [sys.executable]
     return subprocess.Popen(
@@ -75,36 +100,68 @@ def responses(run_dir: Path, iteration: int) -> list[list[int]]:
     return table.column("response_ids").to_pylist()
 
 
+def returns(run_dir: Path, iteration: int) -> dict[tuple[object, ...], list[float]]:
+    """The returns of every state of every rollout."""
+    table = pyarrow.parquet.read_table(run_dir / f"values/iter_{iteration:06d}.parquet")
+    keys = ("problem_id", "rollout_index", "step_index")
+    return {tuple(row[key] for key in keys): row["returns_K"] for row in table.to_pylist()}
+
+
 @pytest.fixture(scope="module")
-def alone(configs, tmp_path_factory) -> Path:
-    run_dir = tmp_path_factory.mktemp("ranks") / "alone"
-    finish(start(configs, run_dir, stage=2, num_ranks=1))
-    return run_dir
+def alone(configs, tmp_path_factory) -> Callable[[Case], Path]:
+    """The run of one process, made once for every case."""
+    runs: dict[Case, Path] = {}
+
+    def run(case: Case) -> Path:
+        if case not in runs:
+            runs[case] = tmp_path_factory.mktemp("ranks") / "alone"
+            lone = replace(case, tensor_parallel_size=1)
+            finish(start(configs, runs[case], lone, stage=2, num_ranks=1))
+        return runs[case]
+
+    return run
 
 
-@pytest.mark.parametrize("stage", [2, 3])
-def test_two_ranks_train_to_the_numbers_of_one(configs, alone, tmp_path, stage):
-    """The same responses, weights within 1e-5 (relative), every metric within 1e-3; with a SIGKILL
-    after the first checkpoint and a resume."""
+CASES = [(Case("ppo", "vllm"), 2), (Case("vineppo", "vllm"), 3)]
+SLOW_CASES = [
+    (Case("ppo", "vllm"), 0),
+    (Case("ppo", "vllm"), 3),
+    (Case("vineppo", "vllm"), 0),
+    (Case("vineppo", "vllm"), 2),
+    (Case("vineppo", "vllm", tensor_parallel_size=2), 2),  # one replica of both ranks
+    *((Case("vineppo", "transformers"), stage) for stage in (0, 2, 3)),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "stage"), [*CASES, *(pytest.param(*c, marks=pytest.mark.slow) for c in SLOW_CASES)]
+)
+def test_two_ranks_train_to_the_numbers_of_one(configs, alone, tmp_path, case, stage):
+    """The same responses and values, weights within 1e-5 (relative), every metric within 1e-3; with
+    a SIGKILL after the first checkpoint and a resume."""
+    alone = alone(case)
     run_dir = tmp_path / "two"
-    process = start(configs, run_dir, stage, num_ranks=2)
+    process = start(configs, run_dir, case, stage, num_ranks=2)
     deadline = time.monotonic() + TIMEOUT_S
     while not (run_dir / "checkpoints/iter_000001").exists():
         assert process.poll() is None, process.communicate()[0].decode()
         assert time.monotonic() < deadline
         time.sleep(0.01)
     kill_all(process)
-    output = finish(start(configs, run_dir, stage, num_ranks=2))
+    output = finish(start(configs, run_dir, case, stage, num_ranks=2))
     assert output.count("resumed after iteration 1") == 1
     for iteration in (1, 2, 3):
         assert responses(run_dir, iteration) == responses(alone, iteration)
-    for model in ("policy", "critic"):
+        if case.algorithm == "vineppo":
+            assert returns(run_dir, iteration) == returns(alone, iteration)
+    for model in ("policy", "critic") if case.algorithm == "ppo" else ("policy",):
         here, there = weights(run_dir, model), weights(alone, model)
         assert (here - there).norm() / there.norm() < 1e-5
+    differ = DIFFER | DIFFER_OF_VALUES if case.algorithm == "vineppo" else DIFFER
     for here_row, there_row in zip(rows(run_dir), rows(alone), strict=True):
         assert here_row.keys() == there_row.keys()
         for name, value in there_row.items():
-            if name not in DIFFER:
+            if name not in differ:
                 assert here_row[name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
     for name in ("iter_000000.json", "iter_000002.json"):
         evaluations = [json.loads((d / "evaluations" / name).read_text()) for d in (run_dir, alone)]
@@ -119,4 +176,12 @@ DIFFER = {
     "grading/memo_hit_frac",
     "rollout/engine_logprob_gap_max",
     "rollout/engine_logprob_gap_mean",
+}
+# A state that rollouts of two replicas share is sampled by both.
+DIFFER_OF_VALUES = {
+    "tokens/prompt",
+    "tokens/values",
+    "values/num_continuations",
+    "grading/num_graded",
+    "grading/no_answer_frac",
 }

@@ -27,7 +27,7 @@ from vineppo.rollouts import Prompt, Sampler
 from vineppo.segment import build_segmenter
 from vineppo.tasks.grading import Grader
 
-GRADING = GradingConfig("hash", 1, 10.0, 0.0)
+GRADING = GradingConfig("hash", None, 1, 10.0, 0.0)
 CREDIT = VineCredit("vine", 4, LinesSegmenter("lines"), "share")
 SHORT, LONG = 11, 400  # token budgets: many walks are cut off; next to none is
 STARTS = (1, 2, 3)

@@ -41,6 +41,23 @@ class Models:
     policy: Policy
     critic: Critic | None
 
+    @property
+    def leave_while_sampling(self) -> bool:
+        return self.policy.deepspeed.leaves_while_sampling or (
+            self.critic is not None and self.critic.leaves_while_sampling
+        )
+
+    def offload(self) -> None:
+        """What training alone needs leaves the GPU where `offload` says so; undone by `reload`."""
+        self.policy.offload()
+        if self.critic is not None:
+            self.critic.offload()
+
+    def reload(self) -> None:
+        self.policy.reload()
+        if self.critic is not None:
+            self.critic.reload()
+
     def save_hf(self, directory: Path) -> None:
         self.policy.save_hf(directory / "policy")
         if self.critic is not None:

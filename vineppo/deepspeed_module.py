@@ -46,6 +46,7 @@ class DeepSpeedModule:
         # The shared-memory operation is compiled at its first use; gloo needs no compiler.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         self._zero_stage = optimization.zero_stage
+        self.leaves_while_sampling = optimization.offload == "while_sampling"
         self._is_plain = optimization.zero_stage == 0 and dtype == torch.float32
         self._max_grad_norm = optimization.max_grad_norm
         adam = torch.optim.AdamW(
@@ -121,6 +122,20 @@ class DeepSpeedModule:
             str(directory), tag="state", load_module_strict=not self._has_frozen
         )
 
+    def offload(self) -> None:
+        """Moves what `offload: "while_sampling"` names to the CPU; nothing may be updated then."""
+        if not self.leaves_while_sampling:
+            return
+        from deepspeed.runtime.zero.offload_config import OffloadStateTypeEnum as States
+
+        leaving = [States.hp_params, States.optim_states]
+        self._engine.offload_states(include=leaving, pin_memory=False)
+
+    def reload(self) -> None:
+        """Undoes `offload`."""
+        if self.leaves_while_sampling:
+            self._engine.reload_states()
+
     def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         # DeepSpeed clips an unsharded fp32 model too, but keeps the norm to itself.
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -142,13 +157,17 @@ class DeepSpeedModule:
             optimizer.micro_step_id = INITIAL_MICRO_STEP_ID
 
     def _config(self, optimization: AdamConfig, dtype: torch.dtype) -> dict[str, Any]:
+        zero: dict[str, Any] = {"stage": optimization.zero_stage}
+        if optimization.offload == "optimizer":
+            zero["offload_optimizer"] = {"device": "cpu"}
         return {
             "train_micro_batch_size_per_gpu": optimization.micro_batch_size,
             "gradient_accumulation_steps": 1,
             "managed_gradient_accumulation": False,
             "gradient_clipping": 0.0 if self._is_plain else self._max_grad_norm,
-            "zero_optimization": {"stage": optimization.zero_stage},
+            "zero_optimization": zero,
             "zero_allow_untested_optimizer": True,
+            "zero_force_ds_cpu_optimizer": False,  # it is compiled at its first use
             "bf16": {"enabled": dtype == torch.bfloat16},
             "steps_per_print": 2**31,
         }

@@ -33,7 +33,7 @@ def init_distributed() -> None:
         distributed.init_process_group(_backend(), store=store, rank=0, world_size=1)
         return
     if not torch.cuda.is_available():
-        _bind_cores(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
+        _bind_cores(int(os.environ["LOCAL_RANK"]), num_local_ranks())
     # A rank waits for the slowest one's sampling, which may take longer than the default's 30 min.
     distributed.init_process_group(_backend(), timeout=timedelta(hours=24))
 
@@ -44,6 +44,20 @@ def rank() -> int:
 
 def num_ranks() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def num_local_ranks() -> int:
+    """Ranks on this machine, as torchrun or else as deepspeed's launcher says it."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("LOCAL_SIZE", "1")))
+
+
+def replica(ranks_a_replica: int) -> int:
+    """Which replica of the engine this rank has a part in, from 0: neighbours share one."""
+    return rank() // ranks_a_replica
+
+
+def num_replicas(ranks_a_replica: int) -> int:
+    return num_ranks() // ranks_a_replica
 
 
 def is_main() -> bool:

@@ -2,7 +2,7 @@
 
 A task file (`--task`) is jsonnet that gives a table with the keys of `task`: the problems. How they
 are put to the policy and its answers are found is the run's own, since that is what the policy has
-learned, but for what the file names of `prompt`, `response_template` and `grading`.
+learned, but for what the file names of `prompt`, `too_long`, `response_template` and `grading`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,8 @@ from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.load import assign, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.engine import Engine, build_engine
+from vineppo.encoding import encode_problems
+from vineppo.engine import Engine, build_engine, lone_engine
 from vineppo.errors import UserError
 from vineppo.evaluation import evaluate_policy, evaluation_sampler
 from vineppo.models import LoadedModel, load_model, named_weights
@@ -25,11 +26,11 @@ from vineppo.run_dir import RunDir
 from vineppo.run_dir.atomic import write_atomic
 from vineppo.run_dir.evaluations import folder_name
 from vineppo.run_dir.metrics_log import strict_json
-from vineppo.session import encode_problems, refuse_several_processes
+from vineppo.session import refuse_several_processes
 from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
 
-RUN_TASK_KEYS = ("prompt", "response_template", "grading")
+RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading")
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def evaluate_run(
     ]
     with ExitStack() as stack:
         init_distributed()
-        engine = build_engine(conditions[0].config.engine, loaded.engine_model)
+        engine = build_engine(lone_engine(conditions[0].config.engine), loaded.engine_model)
         samplers = list(_samplers(conditions, engine, loaded, stack))
         progress = stack.enter_context(Progress(len(policies) * len(conditions), 0, 0.0))
         done = 0

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from vineppo.config.schema import EvaluationConfig
-from vineppo.distributed import gather, gather_lists, num_ranks, rank
+from vineppo.distributed import gather, num_replicas, replica
 from vineppo.metrics import evaluation_summary, merged_grading
 from vineppo.progress import Progress
 from vineppo.rollouts import Draft, Prompt, Sampler, submit_rollouts
@@ -27,22 +27,22 @@ def evaluate_policy(
     """What `evaluations/iter_….json` holds; a response is correct when its reward is above 0.5."""
     sampler.grader.metrics()  # what follows is this evaluation's alone
     drafts: list[Draft] = []
-    mine_P = prompts_P[rank() :: num_ranks()]
+    each = sampler.engine.ranks_a_replica
+    mine_P = prompts_P[replica(each) :: num_replicas(each)]
     submit_rollouts(sampler, mine_P, num_samples, iteration, "evaluate", drafts.append)
     while sampler.engine.num_unfinished:
         sampler.engine.step()
         progress.tick(sampler.engine)
-    outcomes = gather_lists(
-        [
-            (
-                draft.prompt.problem.id,
-                draft.reward.result() > 0.5,
-                draft.completion.finish_reason == "length",
-                len(draft.completion.token_ids),
-            )
-            for draft in drafts
-        ]
-    )
+    mine = [
+        (
+            draft.prompt.problem.id,
+            draft.reward.result() > 0.5,
+            draft.completion.finish_reason == "length",
+            len(draft.completion.token_ids),
+        )
+        for draft in drafts
+    ]
+    outcomes = [outcome for share in gather(mine)[::each] for outcome in share]
     num_correct = {prompt.problem.id: 0 for prompt in prompts_P}
     for problem_id, is_correct, _, _ in outcomes:
         num_correct[problem_id] += is_correct
@@ -54,7 +54,7 @@ def evaluate_policy(
         "temperature": sampler.sampling.temperature,
         "top_p": sampler.sampling.top_p,
         "truncated_frac": sum(is_cut for _, _, is_cut, _ in outcomes) / len(outcomes),
-        **merged_grading(gather(sampler.grader.metrics())),
+        **merged_grading(gather(sampler.grader.metrics())[::each]),
         "response_length_mean": sum(length for _, _, _, length in outcomes) / len(outcomes),
         "problem_ids": list(num_correct),
         "num_correct_P": num_correct_P,

@@ -1,17 +1,25 @@
 """One iteration's experience: rollouts, their steps, and the values of the steps' states."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vineppo.config.schema import RemaxCredit, SamplingConfig, TrainConfig, VineCredit
-from vineppo.distributed import gather, num_ranks, rank
+from vineppo.config.schema import RemaxCredit, SamplingConfig, TrainConfig
+from vineppo.credit import sampled_values
+from vineppo.distributed import gather, num_replicas, rank, replica
 from vineppo.progress import Progress
 from vineppo.reference_pass import ReferencePass
 from vineppo.rollouts import Draft, Prompt, Sampler, submit_rollouts
 from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.types import Rollout, StateValue, StepSpan
-from vineppo.values import StateValues
+from vineppo.values import (
+    StateKey,
+    StateValues,
+    SteppedResponse,
+    merged_values,
+    values_of_rollouts,
+)
+from vineppo.work_sharing import WorkSharing
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,18 @@ class Experience:
     ref_logprobs: list[tuple[float, ...]] | None
 
 
+@dataclass(frozen=True)
+class Share:
+    """What one replica sampled: rollouts of its problems, and values of whichever states it got."""
+
+    rollouts: list[tuple[Rollout, SteppedResponse]]
+    values: Mapping[StateKey, StateValue]
+    num_continuations: int
+    greedy_rewards: dict[str, float]
+    greedy_tokens: int
+    ref_logprobs: dict[tuple[str, int], tuple[float, ...]] | None
+
+
 def gather_experience(
     sampler: Sampler,
     prompts_P: Sequence[Prompt],
@@ -41,38 +61,38 @@ def gather_experience(
     progress: Progress,
     reference_pass: ReferencePass | None,
 ) -> Experience:
-    """Rollouts and continuations of all prompts, on every rank; each samples its own share."""
-    shares = gather(
-        sample_experience(
-            sampler, prompts_P[rank() :: num_ranks()], config, segmenter, iteration, progress,
-            reference_pass,
-        )
-    )  # fmt: skip
-    places: dict[str, list[tuple[Experience, int]]] = {}
-    for share in shares:
-        for i, rollout in enumerate(share.rollouts):
-            places.setdefault(rollout.problem.id, []).append((share, i))
-    items = [item for prompt in prompts_P for item in places[prompt.problem.id]]
+    """Rollouts and continuations of all prompts, on every rank; the replicas share the work."""
+    each = sampler.engine.ranks_a_replica
+    mine_P = prompts_P[replica(each) :: num_replicas(each)]
+    everyone = gather(
+        sample_share(sampler, mine_P, config, segmenter, iteration, progress, reference_pass)
+    )
+    shares = everyone[::each]
+    by_key = {stepped.key: (r, stepped) for share in shares for r, stepped in share.rollouts}
+    indices = range(config.rollouts.num_samples)
+    items = [by_key[prompt.problem.id, index] for prompt in prompts_P for index in indices]
+    stepped_B = [stepped for _, stepped in items]
+    credit = sampled_values(config.credit)
+    values = None if credit is None else merged_values(credit, [share.values for share in shares])
+    ref_logprobs = {
+        key: logprobs for share in everyone for key, logprobs in (share.ref_logprobs or {}).items()
+    }
     return Experience(
-        rollouts=[share.rollouts[i] for share, i in items],
-        spans_S=[share.spans_S[i] for share, i in items],
+        rollouts=[rollout for rollout, _ in items],
+        spans_S=[stepped.spans_S for stepped in stepped_B],
         values_S=(
             None
-            if shares[0].values_S is None
-            else [share.values_S[i] for share, i in items if share.values_S is not None]
+            if credit is None or values is None
+            else values_of_rollouts(credit, stepped_B, values)
         ),
         num_continuations=sum(share.num_continuations for share in shares),
         greedy_rewards={k: x for share in shares for k, x in share.greedy_rewards.items()},
         greedy_tokens=sum(share.greedy_tokens for share in shares),
-        ref_logprobs=(
-            None
-            if shares[0].ref_logprobs is None
-            else [share.ref_logprobs[i] for share, i in items if share.ref_logprobs is not None]
-        ),
+        ref_logprobs=(None if reference_pass is None else [ref_logprobs[s.key] for s in stepped_B]),
     )
 
 
-def sample_experience(
+def sample_share(
     sampler: Sampler,
     prompts_P: Sequence[Prompt],
     config: TrainConfig,
@@ -80,62 +100,75 @@ def sample_experience(
     iteration: int,
     progress: Progress,
     reference_pass: ReferencePass | None,
-) -> Experience:
+) -> Share:
     """Rollouts and the continuations of their states in one stream, without a barrier.
 
-    A rollout that finishes is cut into steps at once, and its states join the running engine; the
-    reference's log-probabilities and the graders' work go on meanwhile.
+    A rollout that finishes is cut into steps at once, and its states join the running engine (or
+    another replica's, see `WorkSharing`); the reference's log-probabilities and the graders' work
+    go on meanwhile.
     What is submitted when depends on the engine's steps alone, never on the clock or on a grader,
     so that a repeated run batches alike. The phase "rollout" lasts until the last rollout is done,
     "values" until the engine is idle, "grading" until the last grader has answered.
     """
     progress.enter("rollout")
-    credit, num_samples = config.credit, config.rollouts.num_samples
-    state_values = (
-        StateValues(sampler, credit, iteration) if isinstance(credit, VineCredit) else None
+    engine, num_samples = sampler.engine, config.rollouts.num_samples
+    num_rollouts = len(prompts_P) * num_samples
+    credit = sampled_values(config.credit)
+    values = None if credit is None else StateValues(sampler, credit, iteration)
+    sharing = (
+        None
+        if values is None or num_replicas(engine.ranks_a_replica) == 1
+        else WorkSharing(engine, values, num_rollouts, sampler.sampling.max_tokens)
     )
     greedy: dict[str, Draft] = {}
-    finished: dict[tuple[str, int], tuple[Draft, tuple[StepSpan, ...]]] = {}
+    finished: dict[tuple[str, int], tuple[Draft, SteppedResponse]] = {}
 
     def split(draft: Draft) -> None:
-        spans = segmenter(token_texts(sampler.tokenizer, draft.completion.token_ids))
-        finished[draft.key] = draft, spans
-        if state_values is not None:
-            state_values.submit(draft, spans)
-        if reference_pass is not None:
-            reference_pass.add(draft.key, draft.prompt.token_ids, draft.completion.token_ids)
+        response_ids = draft.completion.token_ids
+        spans_S = segmenter(token_texts(sampler.tokenizer, response_ids))
+        stepped = SteppedResponse(draft.prompt, draft.rollout_index, response_ids, spans_S)
+        finished[draft.key] = draft, stepped
+        if sharing is not None:
+            sharing.add(stepped)
+        elif values is not None:
+            values.submit(stepped)
+        # Ranks that share a replica have the same rollouts, and share the reference's passes too.
+        is_mine = draft.rollout_index % engine.ranks_a_replica == rank() % engine.ranks_a_replica
+        if reference_pass is not None and is_mine:
+            reference_pass.add(draft.key, draft.prompt.token_ids, response_ids)
 
     def keep(draft: Draft) -> None:
         greedy[draft.prompt.problem.id] = draft
 
+    def step() -> bool:
+        if sharing is not None:
+            return sharing.step()
+        if engine.num_unfinished:
+            engine.step()
+        return bool(engine.num_unfinished)
+
     submit_rollouts(sampler, prompts_P, num_samples, iteration, "rollouts", split)
-    if isinstance(credit, RemaxCredit):
+    if isinstance(config.credit, RemaxCredit):
         submit_rollouts(as_greedy(sampler), prompts_P, 1, iteration, "greedy", keep)
-    num_rollouts = len(prompts_P) * num_samples
-    while sampler.engine.num_unfinished:
+    is_running = True
+    while is_running:
         all_done = len(finished) == num_rollouts
-        progress.enter("values" if all_done and state_values is not None else "rollout")
-        sampler.engine.step()
-        progress.tick(sampler.engine)
+        progress.enter("values" if all_done and values is not None else "rollout")
+        is_running = step()
+        progress.tick(engine)
         if reference_pass is not None and reference_pass.is_due(len(finished) == num_rollouts):
             progress.enter("logprobs")
             reference_pass.work()
     progress.enter("logprobs")
-    ref_logprobs = {} if reference_pass is None else reference_pass.finish()
+    ref_logprobs = None if reference_pass is None else reference_pass.finish()
     progress.enter("grading")
-    ordered = [finished[p.problem.id, index] for p in prompts_P for index in range(num_samples)]
-    drafts = [draft for draft, _ in ordered]
-    spans_S = [spans for _, spans in ordered]
-    return Experience(
-        rollouts=[draft.settle() for draft in drafts],
-        spans_S=spans_S,
-        values_S=None if state_values is None else state_values.settle(drafts, spans_S),
-        num_continuations=0 if state_values is None else state_values.num_continuations,
+    return Share(
+        rollouts=[(draft.settle(), stepped) for draft, stepped in finished.values()],
+        values={} if values is None else values.settle(),
+        num_continuations=0 if values is None else values.num_continuations,
         greedy_rewards={problem_id: draft.reward.result() for problem_id, draft in greedy.items()},
         greedy_tokens=sum(len(draft.completion.token_ids) for draft in greedy.values()),
-        ref_logprobs=(
-            None if reference_pass is None else [ref_logprobs[draft.key] for draft in drafts]
-        ),
+        ref_logprobs=ref_logprobs,
     )
 
 

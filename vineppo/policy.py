@@ -87,6 +87,12 @@ class Policy:
                 self.hf_model.save_pretrained(directory, state_dict=weights)
                 self.tokenizer.save_pretrained(directory)
 
+    def offload(self) -> None:
+        self.deepspeed.offload()
+
+    def reload(self) -> None:
+        self.deepspeed.reload()
+
     def save_state(self, directory: Path) -> None:
         self.deepspeed.save_state(directory)
 

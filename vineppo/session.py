@@ -2,7 +2,7 @@
 
 import logging
 import resource
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,8 +32,6 @@ from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
 from vineppo.tasks.grading import Grader
-from vineppo.tasks.prompts import encode_prompt
-from vineppo.types import Problem
 from vineppo.wandb_log import WandbLog
 
 
@@ -51,6 +49,7 @@ class Session:
     wandb: WandbLog
     state: TrainState
     counts: EngineCounts
+    is_sampling: bool = False  # the engine is awake
 
     @property
     def policy(self) -> Policy:
@@ -63,11 +62,29 @@ class Session:
     def wake_engine(self, with_new_weights: bool) -> None:
         """The engine samples from the policy as it now is, and from nothing cached before."""
         self.progress.enter("sync")
+        self.models.offload()
         self.sampler.engine.wake()
+        self.is_sampling = True
         if with_new_weights:
             self.sampler.engine.load_weights(self.policy.named_weights())
         else:
             self.sampler.engine.clear_cache()  # so that a resumed run starts as this one goes on
+
+    def sleep_engine(self) -> None:
+        """The memory is the models' again."""
+        self.sampler.engine.sleep()
+        self.models.reload()
+        self.is_sampling = False
+
+    @contextmanager
+    def whole_models(self) -> Iterator[None]:
+        """The models with all of their states, whether the engine was awake or not."""
+        if not (self.is_sampling and self.models.leave_while_sampling):
+            yield
+            return
+        self.sleep_engine()
+        yield
+        self.wake_engine(with_new_weights=False)
 
     def is_evaluation_due(self, iteration: int) -> bool:
         """On schedule and at the end, and for the starting policy as iteration 0."""
@@ -107,7 +124,8 @@ class Session:
         every = self.config.checkpoint.every
         if every > 0 and (iteration % every == 0 or iteration == self.num_iterations):
             self.progress.enter("checkpoint")
-            save_checkpoint(self.run, self.models, self.state, self.config.checkpoint.keep)
+            with self.whole_models():
+                save_checkpoint(self.run, self.models, self.state, self.config.checkpoint.keep)
             metrics = add_times(metrics, self.progress.take_times())
             self.state = replace(self.state, elapsed_s=metrics["time/elapsed_s"])
         if is_main():
@@ -123,7 +141,9 @@ class Session:
             self.counts.cached_tokens - before.cached_tokens,
             self.sampler.grader.metrics(),
         )
-        prompt, cached, grading = zip(*gather(mine), strict=True)
+        prompt, cached, grading = zip(
+            *gather(mine)[:: self.sampler.engine.ranks_a_replica], strict=True
+        )
         return {
             "tokens/prompt": sum(prompt),
             "tokens/prefix_cached": sum(cached),
@@ -197,29 +217,6 @@ def resume(run: RunDir, models: Models, kl_coef: float) -> TrainState:
             run.append_metrics(state.metrics)
     barrier()
     return state
-
-
-def encode_problems(
-    config: TrainConfig | SftConfig, loaded: LoadedModel, problems: Sequence[Problem]
-) -> list[Prompt]:
-    """Prompts as token ids; one that leaves too little room for a response is refused."""
-    positions = getattr(loaded.model.config, "max_position_embeddings", None)
-    if positions is not None and config.engine.max_model_len > positions:
-        raise UserError(
-            f"config: engine.max_model_len must be at most the model's {positions} positions, got "
-            f"{config.engine.max_model_len}"
-        )
-    room = config.engine.max_model_len - config.sampling.max_tokens
-    prompts = []
-    for problem in problems:
-        token_ids = encode_prompt(config.task.prompt, loaded.tokenizer, problem.question)
-        if len(token_ids) > room:
-            raise UserError(
-                f"problem {problem.id} has a prompt of {len(token_ids)} tokens, which must be at "
-                f"most engine.max_model_len - sampling.max_tokens = {room}"
-            )
-        prompts.append(Prompt(problem, token_ids))
-    return prompts
 
 
 def refuse_several_processes(command: str) -> None:

@@ -11,6 +11,7 @@ from vineppo.checkpoint import Models, write_whole
 from vineppo.config.schema import LlamaArchitecture, SftConfig
 from vineppo.deepspeed_module import Summand
 from vineppo.distributed import barrier, is_main
+from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError
 from vineppo.lora import add_adapters
 from vineppo.models import LoadedModel, llama_config, load_model
@@ -18,7 +19,7 @@ from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
 from vineppo.schedules import learning_rate
 from vineppo.seeds import derive_seed
-from vineppo.session import Session, encode_problems, is_finished, open_run_dir, open_session
+from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt
@@ -43,7 +44,7 @@ def sft(config: SftConfig, directory: Path) -> None:
         return Models(policy, None)
 
     with open_session(config, num_updates, run, test_P, loaded, start_models) as session:
-        session.sampler.engine.sleep()
+        session.sleep_engine()
         for iteration in session.iterations():
             epoch, number = divmod(iteration - 1, updates_per_epoch)
             minibatches = shuffled_minibatches(
@@ -106,30 +107,31 @@ def evaluate_if_due(session: Session, iteration: int) -> dict[str, float]:
         return {}
     session.wake_engine(with_new_weights=True)
     metrics = session.evaluate_if_due(iteration)
-    session.sampler.engine.sleep()
+    session.sleep_engine()
     return metrics
 
 
 def encode_demonstrations(
     config: SftConfig, loaded: LoadedModel, problems: Sequence[Problem]
 ) -> list[TrainSequence]:
-    """Prompt and demonstration as token ids; one over the limit is refused, never cut."""
-    sequences = []
-    for problem in problems:
+    """Prompt and demonstration as token ids; one over the limit is never cut, but refused or left
+    out, as `task.too_long` says."""
+
+    def encode(problem: Problem) -> TrainSequence:
         if problem.solution is None:
             raise UserError(f"problem {problem.id} has no solution to learn from")
         prompt_ids = encode_prompt(config.task.prompt, loaded.tokenizer, problem.question)
         response_ids = encode_demonstration(
             config.task.response_template, loaded.tokenizer, problem.solution
         )
-        sequence = TrainSequence.blank(prompt_ids, response_ids)
-        if len(sequence) > config.optimization.max_tokens:
-            raise UserError(
-                f"problem {problem.id} has {len(sequence)} tokens, which must be at most "
-                f"optimization.max_tokens = {config.optimization.max_tokens}"
-            )
-        sequences.append(sequence)
-    return sequences
+        return TrainSequence.blank(prompt_ids, response_ids)
+
+    return within(
+        config.optimization.max_tokens,
+        "optimization.max_tokens",
+        ((p, len(sequence), "", sequence) for p in problems for sequence in [encode(p)]),
+        config.task.too_long,
+    )
 
 
 def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:

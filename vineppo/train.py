@@ -17,6 +17,7 @@ from vineppo.config.schema import (
 from vineppo.critic import SeparateValueModel, SharedValueHead
 from vineppo.critic.value_model import check_size, load_value_model, new_head
 from vineppo.distributed import is_main
+from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.errors import UserError
 from vineppo.experience import Experience, gather_experience
 from vineppo.kl import adapted_coef
@@ -35,7 +36,7 @@ from vineppo.run_dir.rows import rollout_rows, value_rows
 from vineppo.schedules import problems_of_iteration
 from vineppo.scoring import Scored, score
 from vineppo.segment import build_segmenter
-from vineppo.session import Session, encode_problems, is_finished, open_run_dir, open_session
+from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.token_scores import Reference
 from vineppo.trainer import update_critic, update_policy, warm_up_head, warmup_iterations
@@ -56,18 +57,18 @@ def open_training(
 ) -> Iterator[tuple[Session, list[Prompt], Reference]]:
     """A run about to go on, with its problems and its reference policy."""
     task = load_task(config.task)
-    if config.rollouts.num_prompts > len(task.train_P):
-        raise UserError(
-            f"config: rollouts.num_prompts must be at most the number of train problems, "
-            f"{len(task.train_P)}, got {config.rollouts.num_prompts}"
-        )
     check_tokenizers(config)
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
     if config.model.lora is not None:
         add_adapters(loaded.model, config.model.lora, config.seed)
     reference = Reference(config.reference, config.model, loaded)
     start_models = load_models(config, loaded)
-    train_P = encode_problems(config, loaded, task.train_P)
+    train_P = encode_train_problems(config, loaded, task.train_P)
+    if config.rollouts.num_prompts > len(train_P):
+        raise UserError(
+            f"config: rollouts.num_prompts must be at most the number of train problems, "
+            f"{len(train_P)}, got {config.rollouts.num_prompts}"
+        )
     test_P = encode_problems(config, loaded, task.test_P)
     run = open_run_dir(config, directory)
     kl_coef = config.reference.kl_coef
@@ -119,7 +120,7 @@ def run_iterations(
             session.sampler, prompts_P, config, segmenter, iteration, session.progress,
             reference_pass,
         )  # fmt: skip
-        session.sampler.engine.sleep()
+        session.sleep_engine()
         session.progress.enter("logprobs")
         kl_coef = session.state.kl_coef
         policy, critic = session.models.policy, session.models.critic

@@ -7,18 +7,33 @@ the policy samples, with the token budget that the rollout had left at s_i (Vine
 
 import hashlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from vineppo.config.schema import VineCredit
+from vineppo.config.schema import SampledValues
 from vineppo.engine import Completion
-from vineppo.rollouts import Draft, Sampler
+from vineppo.rollouts import Prompt, Sampler
 from vineppo.seeds import derive_seed
 from vineppo.types import StateValue, StepSpan
 
-# (problem id, prefix of the response), and what else keeps two states apart.
-StateKey = tuple[str, tuple[int, ...], str]
+# (problem id, digest of the prefix of the response), and what else keeps two states apart.
+StateKey = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class SteppedResponse:
+    """A finished rollout cut into steps: all that the values of its states ask for."""
+
+    prompt: Prompt
+    rollout_index: int
+    response_ids: tuple[int, ...]
+    spans_S: tuple[StepSpan, ...]
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Problem and index, which name a rollout of an iteration."""
+        return self.prompt.problem.id, self.rollout_index
 
 
 @dataclass
@@ -36,59 +51,58 @@ class StateValues:
     unbiased. Which rollout comes first changes neither seeds nor values.
     """
 
-    def __init__(self, sampler: Sampler, credit: VineCredit, iteration: int) -> None:
+    def __init__(self, sampler: Sampler, credit: SampledValues, iteration: int) -> None:
         self._sampler = sampler
         self._credit = credit
         self._iteration = iteration
         self._states: dict[StateKey, _State] = {}
+        self._budget_left = 0
 
     @property
     def num_continuations(self) -> int:
         return sum(len(state.rewards_K) for state in self._states.values())
 
-    def submit(self, draft: Draft, spans_S: Sequence[StepSpan]) -> None:
-        """Queues the continuations of the states s_0 … s_{S−1} of a finished rollout."""
-        for step, span in enumerate(spans_S):
-            key = self._key(draft, step, span)
+    @property
+    def budget_left(self) -> int:
+        """Tokens that the unfinished continuations may have at most."""
+        return self._budget_left
+
+    def budget(self, stepped: SteppedResponse, first: int = 0) -> int:
+        """Tokens that the continuations of its states from `first` on may have at most.
+
+        With K = 2, 10 tokens a response and steps that start at 0 and 4: 2 · (10 + 6).
+        """
+        max_tokens = self._sampler.sampling.max_tokens
+        lengths = (max_tokens - span.start for span in stepped.spans_S[first:])
+        return self._credit.num_continuations * sum(lengths)
+
+    def submit(self, stepped: SteppedResponse, first: int = 0, end: int | None = None) -> None:
+        """Queues the continuations of the states s_first … s_{end−1}, by default of all."""
+        for step, span in list(enumerate(stepped.spans_S))[first:end]:
+            key = state_key(self._credit, stepped, step, span)
             is_new = key not in self._states
             state = self._states.setdefault(key, _State())
             if is_new or self._credit.identical_prefixes == "union":
-                self._sample(draft, step, span, state)
+                self._sample(stepped, step, span, state)
 
-    def settle(
-        self, drafts: Sequence[Draft], spans_S: Sequence[Sequence[StepSpan]]
-    ) -> list[list[StateValue]]:
-        """The values of every rollout's states, once the engine has finished; waits for graders.
+    def settle(self) -> dict[StateKey, StateValue]:
+        """The value of every state, once the engine has finished; waits for graders."""
+        found = {}
+        for key, state in self._states.items():
+            returns_K = tuple(r.result() for r in state.rewards_K if r is not None)
+            assert len(returns_K) == len(state.rewards_K), "a continuation is missing"
+            found[key] = StateValue(returns_K, state.num_tokens)
+        return found
 
-        The tokens of a shared state are counted once, for the first of the rollouts given.
-        """
-        counted: set[StateKey] = set()
-        values: list[list[StateValue]] = []
-        for draft, spans in zip(drafts, spans_S, strict=True):
-            values.append([])
-            for step, span in enumerate(spans):
-                key = self._key(draft, step, span)
-                state = self._states[key]
-                returns_K = tuple(r.result() for r in state.rewards_K if r is not None)
-                assert len(returns_K) == len(state.rewards_K), "a continuation is missing"
-                num_tokens = 0 if key in counted else state.num_tokens
-                counted.add(key)
-                values[-1].append(StateValue(returns_K, num_tokens))
-        return values
-
-    def _key(self, draft: Draft, step: int, span: StepSpan) -> StateKey:
-        prefix = draft.completion.token_ids[: span.start]
-        is_separate = self._credit.identical_prefixes == "separate"
-        return draft.prompt.problem.id, prefix, f"{draft.rollout_index}/{step}" * is_separate
-
-    def _sample(self, draft: Draft, step: int, span: StepSpan, state: _State) -> None:
-        prefix = draft.completion.token_ids[: span.start]
-        state_ids = (*draft.prompt.token_ids, *prefix)  # one tuple for all K requests
-        problem = draft.prompt.problem
+    def _sample(self, stepped: SteppedResponse, step: int, span: StepSpan, state: _State) -> None:
+        prefix = stepped.response_ids[: span.start]
+        state_ids = (*stepped.prompt.token_ids, *prefix)  # one tuple for all K requests
+        problem = stepped.prompt.problem
+        budget = self._sampler.sampling.max_tokens - span.start
         owner = (
-            _digest(prefix)
+            digest(prefix)
             if self._credit.identical_prefixes == "share"
-            else f"{draft.rollout_index}/{step}"
+            else f"{stepped.rollout_index}/{step}"
         )
         for k in range(self._credit.num_continuations):
             slot = len(state.rewards_K)
@@ -100,15 +114,68 @@ class StateValues:
                     problem, whole, completion.finish_reason
                 )
                 state.num_tokens += len(completion.token_ids)
+                self._budget_left -= budget
 
+            self._budget_left += budget
             self._sampler.submit(
                 state_ids,
-                self._sampler.sampling.max_tokens - span.start,
+                budget,
                 derive_seed(self._sampler.seed, self._iteration, "values", problem.id, owner, k),
                 False,
                 finish,
             )
 
 
-def _digest(token_ids: tuple[int, ...]) -> str:
+def state_key(
+    credit: SampledValues, stepped: SteppedResponse, step: int, span: StepSpan
+) -> StateKey:
+    prefix = digest(stepped.response_ids[: span.start])
+    is_separate = credit.identical_prefixes == "separate"
+    return stepped.prompt.problem.id, prefix, f"{stepped.rollout_index}/{step}" * is_separate
+
+
+def values_of_rollouts(
+    credit: SampledValues,
+    stepped_B: Sequence[SteppedResponse],
+    found: Mapping[StateKey, StateValue],
+) -> list[list[StateValue]]:
+    """The values of every rollout's states.
+
+    The tokens of a shared state are counted once, for the first of the rollouts given.
+    """
+    counted: set[StateKey] = set()
+    values_B: list[list[StateValue]] = []
+    for stepped in stepped_B:
+        values_B.append([])
+        for step, span in enumerate(stepped.spans_S):
+            key = state_key(credit, stepped, step, span)
+            num_tokens = 0 if key in counted else found[key].num_tokens
+            counted.add(key)
+            values_B[-1].append(StateValue(found[key].returns_K, num_tokens))
+    return values_B
+
+
+def merged_values(
+    credit: SampledValues, found_R: Sequence[Mapping[StateKey, StateValue]]
+) -> dict[StateKey, StateValue]:
+    """The values that several replicas found; a state may have been sampled by more than one.
+
+    With "union" its returns add up, as they are of different rollouts. With "share" they are the
+    same ones, of the same seeds, and count once; the tokens were sampled twice, and count so.
+    """
+    merged: dict[StateKey, StateValue] = {}
+    for found in found_R:
+        for key, value in found.items():
+            if key not in merged:
+                merged[key] = value
+                continue
+            there = merged[key]
+            is_union = credit.identical_prefixes == "union"
+            returns_K = there.returns_K + value.returns_K if is_union else there.returns_K
+            merged[key] = StateValue(returns_K, there.num_tokens + value.num_tokens)
+    return merged
+
+
+def digest(token_ids: tuple[int, ...]) -> str:
+    """128 bits in hexadecimal; equal for the same token ids alone, but for 1 pair in 10^38."""
     return hashlib.blake2b(array("q", token_ids).tobytes(), digest_size=16).hexdigest()

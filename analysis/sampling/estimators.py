@@ -17,7 +17,7 @@ from vineppo.config.schema import (
     TrainConfig,
     VineCredit,
 )
-from vineppo.credit import token_advantages
+from vineppo.credit import sampled_values, token_advantages
 from vineppo.errors import UserError
 from vineppo.types import StateValue, Trajectory
 
@@ -122,7 +122,7 @@ def _without_values(config: TrainConfig) -> dict[str, Estimator]:
         RemaxCredit("remax", segmenter),
         _monte_carlo_gae(segmenter),
     ]
-    if not isinstance(config.credit, VineCredit):
+    if sampled_values(config.credit) is None:
         credits.append(config.credit)
     return {credit.kind: Estimator(credit.kind, credit) for credit in credits}
 

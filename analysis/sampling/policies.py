@@ -11,13 +11,14 @@ from analysis.reading import existing_run_dir
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.engine import build_engine
+from vineppo.encoding import encode_problems, encode_train_problems
+from vineppo.engine import build_engine, lone_engine
 from vineppo.errors import UserError
 from vineppo.evaluate import read_config
 from vineppo.models import LoadedModel, load_model, named_weights
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
-from vineppo.session import encode_problems, refuse_several_processes
+from vineppo.session import refuse_several_processes
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 
@@ -57,12 +58,12 @@ def open_policies(paths: Sequence[Path], seed: int) -> Iterator[Policies]:
     config = shared_config(paths)
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
     task = load_task(config.task)
-    train_P = encode_problems(config, loaded, task.train_P)
+    train_P = encode_train_problems(config, loaded, task.train_P)
     test_P = encode_problems(config, loaded, task.test_P)
     with ExitStack() as stack:
         grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
-        engine = build_engine(config.engine, loaded.engine_model)
+        engine = build_engine(lone_engine(config.engine), loaded.engine_model)
         sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, seed)
         by_id = {prompt.problem.id: prompt for prompt in train_P}
         yield Policies(config, loaded, sampler, by_id, test_P)

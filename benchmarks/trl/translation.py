@@ -7,9 +7,9 @@ import torch
 
 from vineppo.config.load import to_dict
 from vineppo.config.schema import ChatPrompt, GrpoCredit, Prompt, TrainConfig
+from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
 from vineppo.models import LoadedModel, load_model
-from vineppo.session import encode_problems
 from vineppo.tasks import load_task
 
 

@@ -6,6 +6,7 @@ local engine = {
   max_model_len: error 'engine.max_model_len',
   max_num_seqs: 256,
   max_num_batched_tokens: 8192,
+  tensor_parallel_size: 1,
   cpu_kv_cache_gib: 4,
   gpu_memory_utilization: 0.5,  // the trainer needs the rest
   enforce_eager: false,
@@ -24,19 +25,19 @@ local engine = {
       enforce_eager: true,
       sleep_while_training: false,
     },
-    optimization+: { micro_batch_size: 64, logprobs_micro_batch_size: 128, zero_stage: 0 },
+    optimization+: { micro_batch_size: 64, logprobs_micro_batch_size: 128, zero_stage: 0, offload: 'nothing' },
   },
 
   // One GPU, models of up to two billion parameters, bfloat16.
   gpu: {
     engine: engine { dtype: 'bfloat16' },
-    optimization+: { micro_batch_size: 8, logprobs_micro_batch_size: 32, zero_stage: 2 },
+    optimization+: { micro_batch_size: 8, logprobs_micro_batch_size: 32, zero_stage: 2, offload: 'nothing' },
   },
 
   // Eight GPUs of 80 GB (`torchrun --nproc_per_node 8`), models of about seven billion parameters.
   gpus: {
     engine: engine { dtype: 'bfloat16', gpu_memory_utilization: 0.4 },
-    optimization+: { micro_batch_size: 4, logprobs_micro_batch_size: 16, zero_stage: 3 },
+    optimization+: { micro_batch_size: 4, logprobs_micro_batch_size: 16, zero_stage: 3, offload: 'nothing' },
   },
 
   // What one GPU runs, on a CPU, to try a configuration out: `hardware.gpu + hardware.on_cpu`.
@@ -49,7 +50,7 @@ local engine = {
       enforce_eager: true,
       sleep_while_training: false,
     },
-    optimization+: { micro_batch_size: 2, logprobs_micro_batch_size: 4, zero_stage: 1 },
+    optimization+: { micro_batch_size: 2, logprobs_micro_batch_size: 4, zero_stage: 1, offload: 'nothing' },
   },
 
   // transformers in place of vLLM, on any of these: `hardware.cpu + hardware.without_vllm`, or over
@@ -68,7 +69,11 @@ local engine = {
   // The critic's share of the machine: `hardware.cpu + hardware.critic_as_policy`.
   critic_as_policy: {
     local policy = self.optimization,
-    critic+: { micro_batch_size: policy.micro_batch_size, zero_stage: policy.zero_stage },
+    critic+: {
+      micro_batch_size: policy.micro_batch_size,
+      zero_stage: policy.zero_stage,
+      offload: policy.offload,
+    },
   },
 
   // Supervised fine-tuning has no log-probability pass of its own.

@@ -32,7 +32,8 @@ local data = {
     segmenter: { kind: 'lines' },
   },
   math: {
-    task: task.math,
+    // A few problems that draw their figures in text exceed the smaller model's positions.
+    task: task.math + { too_long: 'leave_out' },
     num_iterations: 1000,
     segmenter: { kind: 'math', max_formula_chars: 100 },
   },

@@ -4,9 +4,11 @@ local data = import 'data.libsonnet';
 // The prompt of the VinePPO paper, for base models and what is fine-tuned from them.
 local paper = {
   prompt: { kind: 'template', template: '[MATH_TASK] Problem:\n{question}\n\nSolution:' },
+  too_long: 'refuse',
   response_template: ' {solution}',
   grading: {
     extraction: error 'task.grading.extraction',
+    reward_path: null,
     num_workers: 2,
     time_limit_s: 10,
     truncated_reward: 0,
@@ -40,9 +42,11 @@ local arithmetic = {
     random_probability: 0.03,
   },
   prompt: { kind: 'template', template: '{question}\n' },
+  too_long: 'refuse',
   response_template: '{solution}',
   grading: {
     extraction: 'hash',
+    reward_path: null,
     num_workers: 1,
     time_limit_s: 10,
     truncated_reward: 0,
@@ -68,6 +72,21 @@ local arithmetic = {
   // Your own files: {"question": …, "answer": …} a line, the answer in a box.
   jsonl(train_path, test_path):: data.jsonl(train_path, test_path) + {
     prompt: { kind: 'template', template: '{question}\n' },
+    too_long: 'refuse',
+    response_template: '{solution}',
+    grading: $.math.grading,
+  },
+
+  // Problems that your own file makes (docs/extending.md).
+  python(path, options={}):: {
+    kind: 'python',
+    path: path,
+    options: options,
+    train_path: null,
+    test_path: null,
+    num_test_problems: null,
+    prompt: { kind: 'template', template: '{question}\n' },
+    too_long: 'refuse',
     response_template: '{solution}',
     grading: $.math.grading,
   },

@@ -106,9 +106,11 @@ def test_the_right_answer_is_shown_of_the_very_problem(run_path, tmp_path):
         "solution_field": None,
         "id_field": None,
         "prompt": {"kind": "template", "template": "{question}"},
+        "too_long": "refuse",
         "response_template": "{solution}",
         "grading": {
             "extraction": "hash",
+            "reward_path": None,
             "num_workers": 1,
             "time_limit_s": 1.0,
             "truncated_reward": None,

@@ -62,13 +62,13 @@ def test_set_can_switch_a_kind(configs):
         ("sampling.temperature=hot", 'config: sampling.temperature must be a number, got "hot"'),
         ("sampling.top_p=2", "config: sampling.top_p must be less than or equal to 1, got 2"),
         ("task.kind=chess", "config: task.kind must be one of \"arithmetic\", \"gsm8k\", "
-         "\"math\", \"svamp\", \"olympiadbench\", \"jsonl\", got 'chess'"),
+         "\"math\", \"svamp\", \"olympiadbench\", \"jsonl\", \"python\", got 'chess'"),
         ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
         ("reference.kl_estimator=k4",
          'config: reference.kl_estimator must be "k1", "abs", "k2", "k3" or "full", got "k4"'),
         ("credit.kind=ppo", "config: credit.kind must be one of \"vine\", \"gae\", \"grpo\", "
          "\"rloo\", \"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", \"remax\", "
-         "got 'ppo'"),
+         "\"python\", got 'ppo'"),
         ("foo.bar=1", "--set foo.bar: unknown key foo"),
         ("critic={}", "config: missing key critic.kind"),
         ('critic={"kind": "shared"}', "config: missing key critic.loss"),

@@ -15,7 +15,10 @@ PASSES = Passes(saved=7, logits=5, chunk=3, scoring=2)
 
 def trainee(stage, num_ranks=4, bytes_per_weight=2, is_on_gpu=False, billions=0.4):
     count = round(billions * GB)
-    return Trainee("policy", count, count, bytes_per_weight, stage, num_ranks, is_on_gpu, PASSES)
+    states = "nothing"
+    return Trainee(
+        "policy", count, count, bytes_per_weight, stage, num_ranks, is_on_gpu, states, PASSES
+    )
 
 
 # 0.4 billion parameters on 4 ranks, in units of 0.1 GB: bfloat16 weights take 8, float32 ones 16.
@@ -40,6 +43,19 @@ def test_states_under_every_stage(stage):
     kept = {"policy: activations, kept by malloc": PASSES.saved}
     assert found.in_step() == {"policy: gradients": STEP[stage] * unit, **kept}
     assert "activations" not in " ".join(replace(found, is_on_gpu=True).in_step())
+
+
+def test_states_that_leave_a_gpu():
+    on_gpu = trainee(2, is_on_gpu=True)
+    weights = {"policy: weights": on_gpu.resident()["policy: weights"]}
+    while_sampling = replace(on_gpu, offload="while_sampling")
+    assert while_sampling.resident(is_sampling=True) == weights
+    assert while_sampling.resident() == on_gpu.resident()
+    for_good = replace(on_gpu, offload="optimizer")
+    assert for_good.resident() == for_good.resident(is_sampling=True) == weights
+    assert for_good.in_step()["policy: gradients"] == 4 * GB // 10
+    on_cpu = replace(trainee(2), offload="optimizer")
+    assert on_cpu.resident() == trainee(2).resident()
 
 
 def test_one_rank_shards_nothing():
@@ -84,6 +100,7 @@ def engine_config(**changes):
     values = {
         "kind": "vllm", "dtype": "bfloat16", "block_size": 16, "max_model_len": 100,
         "max_num_seqs": 10, "max_num_batched_tokens": 1000, "cpu_kv_cache_gib": 2,
+        "tensor_parallel_size": 1,
         "gpu_memory_utilization": 0.5, "enforce_eager": False, "prefix_caching": True,
         "sleep_while_training": True,
     }  # fmt: skip
@@ -98,7 +115,7 @@ SHAPE = ModelShape(
     is_tied=True,
     cache_numbers=1024,
 )
-MODEL = Sampled(SHAPE, bytes_per_weight=2, layer_bytes=8.0)
+MODEL = Sampled(SHAPE, bytes_per_weight=2, layer_bytes=8.0, num_ranks=1)
 STEP_BYTES = 1000 * 8 + 4 * 4 * 10 * 5000  # tokens · bytes of a layer, float32 logits four times
 
 
@@ -144,7 +161,7 @@ def test_what_a_cache_holds():
 
 def test_every_moment_has_what_stays_and_what_is_its_own():
     policy = trainee(1)
-    critic = Trainee("critic", GB // 10, GB // 10, 2, 1, 4, False, PASSES)
+    critic = Trainee("critic", GB // 10, GB // 10, 2, 1, 4, False, "nothing", PASSES)
     engine = Engine(awake={"engine: weights": 11, CACHE: 13}, beside={"engine: weights": 11})
     found = moments(
         {"process": 17}, [policy, critic], {"reference: weights": 19}, {"r": 23}, engine

@@ -140,7 +140,7 @@ def test_operations_and_seconds_of_every_phase(load):
         "log-probabilities": 2 * 1000 * 180 + 2 * 500 * 180,
         "update": 6 * 1000 * 360 + 6 * 500 * 360,
     }
-    found = seconds(work, sampled, num_ranks=4, tokens_per_s=10, train_tflops=1e-9)
+    found = seconds(work, sampled, num_ranks=4, num_engines=4, tokens_per_s=10, train_tflops=1e-9)
     assert found["rollouts"] == pytest.approx(120 / 40)
     assert found["values"] == 0
     assert found["update"] == pytest.approx(work["update"] / 4000)
@@ -151,6 +151,6 @@ def test_a_rate_that_is_not_given_leaves_its_seconds_out(load):
     config = load()
     sampled = sampled_tokens(config, LENGTHS)
     work = operations(1000, 0, sampled, trained_tokens(config, LENGTHS), True, False)
-    assert set(seconds(work, sampled, 1, 10, None)) == {"rollouts", "values"}
-    assert set(seconds(work, sampled, 1, None, 1)) == set(work) - {"rollouts", "values"}
-    assert seconds(work, sampled, 1, None, None) == {}
+    assert set(seconds(work, sampled, 1, 1, 10, None)) == {"rollouts", "values"}
+    assert set(seconds(work, sampled, 1, 1, None, 1)) == set(work) - {"rollouts", "values"}
+    assert seconds(work, sampled, 1, 1, None, None) == {}

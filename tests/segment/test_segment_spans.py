@@ -2,12 +2,18 @@
 
 import doctest
 import importlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vineppo.config.schema import LinesSegmenter, MathSegmenter, TokensSegmenter
+from vineppo.config.schema import (
+    LinesSegmenter,
+    MathSegmenter,
+    PythonSegmenter,
+    TokensSegmenter,
+)
 from vineppo.segment import SEGMENTERS, build_segmenter
 from vineppo.segment.spans import spans_from_cuts
 from vineppo.types import StepSpan
@@ -16,6 +22,7 @@ CONFIGS = [
     LinesSegmenter("lines"),
     MathSegmenter("math", max_formula_chars=10),
     TokensSegmenter("tokens", num_tokens=3),
+    PythonSegmenter("python", str(Path(__file__).parent / "own_cuts.py")),
 ]
 PIECES = st.lists(
     st.sampled_from(

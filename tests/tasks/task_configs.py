@@ -14,9 +14,12 @@ from vineppo.config.schema import (
     TemplatePrompt,
 )
 
-GRADING = GradingConfig(extraction="hash", num_workers=1, time_limit_s=5.0, truncated_reward=None)
+GRADING = GradingConfig(
+    extraction="hash", reward_path=None, num_workers=1, time_limit_s=5.0, truncated_reward=None
+)
 _COMMON: dict[str, Any] = {
     "prompt": TemplatePrompt(kind="template", template="{question}"),
+    "too_long": "refuse",
     "response_template": "{solution}",
     "grading": GRADING,
 }

@@ -1,16 +1,17 @@
 """Combinations of keys that each are fine and together are not, refused before a model loads."""
 
 from vineppo.config.schema import (
+    AdamConfig,
     AdaptiveKl,
     CrossEntropy,
     GaeCredit,
     MaskedImportance,
+    SampledValues,
     SeparateCritic,
     SftConfig,
     SharedCritic,
     TaskCommon,
     TrainConfig,
-    VineCredit,
 )
 from vineppo.errors import UserError
 
@@ -43,6 +44,7 @@ def check_train(config: TrainConfig) -> None:
     _check_importance(config)
     _check_engine(config)
     _check_precision(config)
+    _check_offload(config)
     _check_lora(config)
 
 
@@ -86,6 +88,7 @@ def check_sft(config: SftConfig) -> None:
     )
     _check_engine(config)
     _check_precision(config)
+    _check_offload(config)
     _check_lora(config)
 
 
@@ -154,6 +157,11 @@ def _check_critic(config: TrainConfig) -> None:
         )
     if isinstance(critic.loss, CrossEntropy):
         _require(
+            config.task.grading.reward_path is None,
+            "critic.loss.kind must be 'squared_error' with task.grading.reward_path (rewards of "
+            "one's own have no known bounds), got 'cross_entropy'",
+        )
+        _require(
             critic.loss.low < critic.loss.high,
             f"critic.loss.low must be below critic.loss.high = {critic.loss.high}, got "
             f"{critic.loss.low}",
@@ -175,9 +183,11 @@ def _check_reference(config: TrainConfig) -> None:
     reference = config.reference
     is_in_loss = reference.kl_in == "loss"
     _require(
-        is_in_loss or not isinstance(config.credit, VineCredit),
-        "reference.kl_in must be 'loss' for credit.kind 'vine' (the continuations' returns hold no "
-        "KL), got 'reward'",
+        is_in_loss
+        or not isinstance(config.credit, SampledValues)
+        or not config.credit.num_continuations,
+        f"reference.kl_in must be 'loss' for credit.kind {config.credit.kind!r} (the "
+        "continuations' returns hold no KL), got 'reward'",
     )
     _require(
         not is_in_loss or reference.kl_estimator != "k1" or reference.kl_gradient == "k2",
@@ -250,6 +260,23 @@ def _check_precision(config: TrainConfig | SftConfig) -> None:
         or critic.zero_stage >= 1,
         'critic.zero_stage must be at least 1 when model.dtype is "bfloat16", got 0',
     )
+
+
+def _check_offload(config: TrainConfig | SftConfig) -> None:
+    tables: dict[str, AdamConfig] = {"optimization": config.optimization}
+    if isinstance(config, TrainConfig) and isinstance(config.critic, SeparateCritic):
+        tables["critic"] = config.critic
+    for name, table in tables.items():
+        _require(
+            table.offload == "nothing" or table.zero_stage >= 1,
+            f"{name}.offload must be 'nothing' with {name}.zero_stage 0 (ZeRO moves the states), "
+            f"got {table.offload!r}",
+        )
+        _require(
+            table.offload != "while_sampling" or table.zero_stage <= 2,
+            f"{name}.offload must be 'nothing' or 'optimizer' with {name}.zero_stage 3 (DeepSpeed "
+            "moves its states for an optimizer of its own alone), got 'while_sampling'",
+        )
 
 
 def _check_lora(config: TrainConfig | SftConfig) -> None:

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from vineppo.config import schema
 from vineppo.config.checks import check_sft, check_train
+from vineppo.config.own_functions import own_functions
 from vineppo.errors import UserError
 
 Config = TypeVar("Config", schema.TrainConfig, schema.SftConfig)
@@ -28,13 +29,16 @@ def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config
     """The config in the jsonnet file `path` with the `dotted.key=value` `assignments` applied.
 
     A value is read as JSON where it is JSON and as a string elsewhere. Raises `UserError` for a
-    missing file, a jsonnet error (with its line), an unknown or missing key, a wrong type, and a
-    combination that makes no sense.
+    missing file, a jsonnet error (with its line), an unknown or missing key, a wrong type, a
+    combination that makes no sense, and a file of one's own code that cannot be used.
     """
     resolved = evaluate_jsonnet(path)
     for assignment in assignments:
         assign(resolved, assignment)
-    return parse_config(kind, resolved)
+    config = parse_config(kind, resolved)
+    for function in own_functions(config):
+        function.load()
+    return config
 
 
 def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:

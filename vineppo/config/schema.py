@@ -6,7 +6,7 @@ fields of that dataclass. A comment beside a field gives its unit or its range.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -92,6 +92,9 @@ class GradingConfig:
     """How an answer is found in a response, and the worker processes that compare it."""
 
     extraction: Literal["hash", "boxed", "final_answer", "last_number"]
+    # A file with `reward(question, answer, response) -> float` in place of extraction and
+    # comparison; null: these.
+    reward_path: Name | None
     num_workers: Count
     time_limit_s: Positive  # per comparison; past it: wrong, and counted
     truncated_reward: (
@@ -108,9 +111,14 @@ class Demonstrations:
     random_probability: Fraction  # how often any other step is demonstrated wrongly at random
 
 
+# What becomes of a train problem that the model has no room for.
+TooLong = Literal["refuse", "leave_out"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskCommon:
     prompt: Prompt
+    too_long: TooLong  # train problems; too long a test problem is always refused
     response_template: str  # with {solution} in it; what supervised fine-tuning teaches
     grading: GradingConfig
 
@@ -166,6 +174,18 @@ class OlympiadBenchTaskConfig(PublishedTask):
     kind: Literal["olympiadbench"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PythonTaskConfig(TaskCommon):
+    """A file with `load(options, split) -> list[Problem]` (`docs/extending.md`)."""
+
+    kind: Literal["python"]
+    path: Name
+    options: dict[str, Any]  # handed to `load`
+    train_path: None
+    test_path: None
+    num_test_problems: Count | None
+
+
 PublishedTaskConfig = Gsm8kTaskConfig | MathTaskConfig | SvampTaskConfig | OlympiadBenchTaskConfig
 
 
@@ -184,7 +204,8 @@ class JsonlTaskConfig(TaskCommon):
 
 
 TaskConfig = Annotated[
-    ArithmeticTaskConfig | PublishedTaskConfig | JsonlTaskConfig, Field(discriminator="kind")
+    ArithmeticTaskConfig | PublishedTaskConfig | JsonlTaskConfig | PythonTaskConfig,
+    Field(discriminator="kind"),
 ]
 
 
@@ -200,6 +221,7 @@ class VllmConfig:
     max_model_len: Count
     max_num_seqs: Count  # sequences that run at once
     max_num_batched_tokens: Count  # tokens of one engine step
+    tensor_parallel_size: Count  # ranks of one machine that share a replica; 1: each has its own
     cpu_kv_cache_gib: Count  # CPU only
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)]  # CUDA only
     enforce_eager: bool
@@ -259,8 +281,16 @@ class TokensSegmenter:
     num_tokens: Count
 
 
+@dataclass(frozen=True)
+class PythonSegmenter:
+    """A file with `cuts(text) -> list[int]` (`docs/extending.md`)."""
+
+    kind: Literal["python"]
+    path: Name
+
+
 SegmenterConfig = Annotated[
-    LinesSegmenter | MathSegmenter | TokensSegmenter, Field(discriminator="kind")
+    LinesSegmenter | MathSegmenter | TokensSegmenter | PythonSegmenter, Field(discriminator="kind")
 ]
 
 
@@ -336,6 +366,23 @@ class RemaxCredit:
     segmenter: SegmenterConfig
 
 
+@dataclass(frozen=True)
+class PythonCredit:
+    """A file with `advantages(options, trajectories_G) -> list[list[float]]` (docs/extending.md).
+
+    With `num_continuations` above 0 the trajectories have Monte-Carlo values, as for `vine`.
+    """
+
+    kind: Literal["python"]
+    path: Name
+    options: dict[str, Any]  # handed to `advantages`
+    segmenter: SegmenterConfig
+    num_continuations: CountOrZero
+    identical_prefixes: Literal["share", "union", "separate"]  # as for `vine`
+
+
+SampledValues = VineCredit | PythonCredit  # those that have `num_continuations`
+
 CreditConfig = Annotated[
     VineCredit
     | GaeCredit
@@ -343,7 +390,8 @@ CreditConfig = Annotated[
     | RlooCredit
     | ReinforcePlusPlusCredit
     | ReinforcePlusPlusBaselineCredit
-    | RemaxCredit,
+    | RemaxCredit
+    | PythonCredit,
     Field(discriminator="kind"),
 ]
 
@@ -397,6 +445,9 @@ class AdamConfig:
     batch_size: Count  # sequences of one update, over all ranks
     micro_batch_size: Count  # sequences of one forward-backward on one rank
     zero_stage: Literal[0, 1, 2, 3]
+    # What a GPU need not hold: nothing; the optimizer, whose step the CPU then makes; or, while the
+    # engine is awake, full-precision weights and moments (it sleeps during updates).
+    offload: Literal["nothing", "optimizer", "while_sampling"]
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,17 @@ from vineppo.config.schema import (
     CreditConfig,
     GaeCredit,
     GrpoCredit,
+    PythonCredit,
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
     RemaxCredit,
     RlooCredit,
+    SampledValues,
     VineCredit,
 )
 from vineppo.credit.gae import gae_credit
 from vineppo.credit.grpo import grpo_credit
+from vineppo.credit.python import python_credit
 from vineppo.credit.reinforce_plus_plus import (
     reinforce_plus_plus_baseline_credit,
     reinforce_plus_plus_credit,
@@ -39,7 +42,14 @@ ESTIMATORS: dict[type, Estimator] = {
     ReinforcePlusPlusCredit: reinforce_plus_plus_credit,
     ReinforcePlusPlusBaselineCredit: reinforce_plus_plus_baseline_credit,
     RemaxCredit: remax_credit,
+    PythonCredit: python_credit,
 }
+
+
+def sampled_values(config: CreditConfig) -> SampledValues | None:
+    """The config where the estimator takes Monte-Carlo values, else None."""
+    takes = isinstance(config, SampledValues) and config.num_continuations > 0
+    return config if takes else None  # type: ignore[return-value]
 
 
 def token_advantages(

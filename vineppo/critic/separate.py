@@ -60,6 +60,16 @@ class SeparateValueModel:
             if is_main():
                 save_value_model(self._hf_model, self._tokenizer, self._config.loss, directory)
 
+    @property
+    def leaves_while_sampling(self) -> bool:
+        return self._deepspeed.leaves_while_sampling
+
+    def offload(self) -> None:
+        self._deepspeed.offload()
+
+    def reload(self) -> None:
+        self._deepspeed.reload()
+
     def save_state(self, directory: Path) -> None:
         self._deepspeed.save_state(directory)
 

@@ -51,6 +51,15 @@ class SharedValueHead:
             if is_main():
                 save_value_model(classifier, policy.tokenizer, self._config.loss, directory)
 
+    @property
+    def leaves_while_sampling(self) -> bool:
+        return False
+
+    def offload(self) -> None:
+        """Nothing: the policy's states are its own."""
+
+    def reload(self) -> None: ...
+
     def save_state(self, directory: Path) -> None:
         """Nothing: the policy's state holds the head."""
 

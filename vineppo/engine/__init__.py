@@ -1,6 +1,7 @@
 """Engines sample token ids from the policy; this package alone imports vllm."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -8,12 +9,25 @@ from vineppo.config.schema import EngineConfig, TransformersConfig, VllmConfig
 from vineppo.engine.interface import Completion, Engine, EngineCounts, EngineModel, SampleRequest
 from vineppo.errors import UserError
 
-__all__ = ["Completion", "Engine", "EngineCounts", "EngineModel", "SampleRequest", "build_engine"]
+__all__ = [
+    "Completion",
+    "Engine",
+    "EngineCounts",
+    "EngineModel",
+    "SampleRequest",
+    "build_engine",
+    "lone_engine",
+]
 
 
 def build_engine(config: EngineConfig, model: EngineModel) -> Engine:
     """The engine that `config.kind` names, with the weights of `model.path`."""
     return ENGINES[type(config)](config, model)
+
+
+def lone_engine(config: EngineConfig) -> EngineConfig:
+    """The engine of a command that runs in one process: a replica of its own."""
+    return replace(config, tensor_parallel_size=1) if isinstance(config, VllmConfig) else config
 
 
 def _vllm(config: VllmConfig, model: EngineModel) -> Engine:

@@ -70,6 +70,10 @@ class Engine(Protocol):
         """Advances every running request by a token; raises what a callback raises."""
 
     @property
+    def ranks_a_replica(self) -> int:
+        """Ranks that sample together: all of them must ask for the same, in the same order."""
+
+    @property
     def num_unfinished(self) -> int: ...
 
     @property

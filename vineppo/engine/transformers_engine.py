@@ -90,6 +90,10 @@ class TransformersEngine:
             row.finish()
 
     @property
+    def ranks_a_replica(self) -> int:
+        return 1
+
+    @property
     def num_unfinished(self) -> int:
         return len(self._waiting) + len(self._running)
 

@@ -9,6 +9,7 @@ import torch
 import torch._dynamo
 
 from vineppo.config.schema import VllmConfig
+from vineppo.distributed import num_local_ranks
 from vineppo.engine.cpu_memory import STEPS_BETWEEN_TRIMS, limit_kernels, return_freed_memory
 from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
 from vineppo.errors import UserError
@@ -23,12 +24,14 @@ class VllmEngine:
     """
 
     def __init__(self, config: VllmConfig, model: EngineModel) -> None:
+        self._ranks_a_replica = config.tensor_parallel_size
         self._can_sleep = config.sleep_while_training and torch.cuda.is_available()
         if not torch.cuda.is_available() and config.block_size % 32:
             raise UserError(
                 f"config: engine.block_size must be a multiple of 32 on a CPU, got "
                 f"{config.block_size}"
             )
+        _check_ranks(config.tensor_parallel_size)
         _set_environment(config)
         import vllm
 
@@ -54,8 +57,9 @@ class VllmEngine:
             logits_processors=[padding_mask(model.num_token_ids)],
             # "auto" would apply a model's generation_config.json (a repetition penalty, say).
             generation_config="vllm",
-            # Ranks of a launcher: each engine is alone, on the GPU of its LOCAL_RANK.
-            distributed_executor_backend=_executor(),
+            # Ranks of a launcher: each samples on the GPU of its LOCAL_RANK.
+            distributed_executor_backend=_executor(config.tensor_parallel_size),
+            tensor_parallel_size=config.tensor_parallel_size,
             disable_log_stats=True,
             use_tqdm_on_load=False,
             seed=0,
@@ -112,6 +116,10 @@ class VllmEngine:
         self._callbacks[request_id] = done
 
     @property
+    def ranks_a_replica(self) -> int:
+        return self._ranks_a_replica
+
+    @property
     def num_unfinished(self) -> int:
         return len(self._waiting) + len(self._callbacks)
 
@@ -151,10 +159,20 @@ class VllmEngine:
             yield name, weight.detach().to(self._dtype)
 
 
-def _executor() -> str:
-    """vLLM's own executor would put every rank on the first GPU."""
+def _check_ranks(tensor_parallel_size: int) -> None:
+    """The ranks of a replica exchange activations in every layer: they must be on one machine."""
+    num_local = num_local_ranks()
+    if num_local % tensor_parallel_size:
+        raise UserError(
+            f"config: engine.tensor_parallel_size must divide the number of ranks of a machine, "
+            f"{num_local} (torchrun --nproc_per_node), got {tensor_parallel_size}"
+        )
+
+
+def _executor(tensor_parallel_size: int) -> str:
+    """vLLM's own executor would put every rank on the first GPU, and shares nothing."""
     is_launched = torch.cuda.is_available() and "RANK" in os.environ
-    return "external_launcher" if is_launched else "uni"
+    return "external_launcher" if is_launched or tensor_parallel_size > 1 else "uni"
 
 
 def _completion(output: Any) -> Completion:

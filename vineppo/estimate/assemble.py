@@ -90,7 +90,9 @@ def estimate(
     """`models` are those of `read_models`."""
     shape = models.policy.shape
     passes = policy_passes(config, models.policy, lengths, machine.device)
-    model = Sampled(shape, BYTES[config.model.dtype], layer_bytes(models.policy))
+    ranks_a_replica = getattr(config.engine, "tensor_parallel_size", 1)
+    size = BYTES[config.model.dtype]
+    model = Sampled(shape, size, layer_bytes(models.policy), ranks_a_replica)
     engine = engine_of(config.engine, model, machine.num_gpus, machine.gpu_gib)
     sampled = sampled_tokens(config, lengths) if isinstance(config, TrainConfig) else None
     trained = trained_tokens(config, lengths)
@@ -102,7 +104,8 @@ def estimate(
         config.model.gradient_checkpointing,
         config.model.lora is not None,
     )
-    rates = machine.num_ranks, machine.tokens_per_s, machine.train_tflops
+    num_engines = max(machine.num_ranks // ranks_a_replica, 1)
+    rates = machine.num_ranks, num_engines, machine.tokens_per_s, machine.train_tflops
     return Estimate(
         name=config.name,
         model=shape,
@@ -187,7 +190,9 @@ def trainees(
     ) -> Trainee:
         size, stage = BYTES[config.model.dtype], optimization.zero_stage
         is_on_gpu = machine.num_gpus > 0
-        return Trainee(name, total, trained, size, stage, machine.num_ranks, is_on_gpu, passes)
+        ranks = machine.num_ranks
+        offload = optimization.offload
+        return Trainee(name, total, trained, size, stage, ranks, is_on_gpu, offload, passes)
 
     critic = config.critic if isinstance(config, TrainConfig) else None
     whole, adapters = models.policy.shape.num_parameters, models.num_adapter_parameters

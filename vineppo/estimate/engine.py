@@ -16,21 +16,23 @@ WEIGHTS, STEP, CACHE = "engine: weights", "engine: a step", "engine: key-value c
 class Sampled:
     """The model that an engine samples from, as its memory depends on it.
 
-    `layer_bytes` is what a token takes while it passes one layer.
+    `layer_bytes` is what a token takes while it passes one layer; `num_ranks` share the engine.
     """
 
     shape: ModelShape
     bytes_per_weight: int
     layer_bytes: float
+    num_ranks: int
 
     @property
     def weight_bytes(self) -> int:
-        return self.bytes_per_weight * self.shape.num_parameters
+        """Of one rank, like the cache's; the embeddings are divided as well."""
+        return self.bytes_per_weight * self.shape.num_parameters // self.num_ranks
 
     @property
     def cache_bytes(self) -> int:
         """Of one token."""
-        return self.bytes_per_weight * self.shape.cache_numbers
+        return self.bytes_per_weight * self.shape.cache_numbers // self.num_ranks
 
     def step_bytes(self, config: EngineConfig) -> int:
         of_layer = int(self.layer_bytes * config.max_num_batched_tokens)

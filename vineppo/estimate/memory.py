@@ -47,16 +47,21 @@ class Trainee:
     zero_stage: int
     num_ranks: int
     is_on_gpu: bool
+    offload: str  # `optimization.offload`
     passes: Passes
 
-    def resident(self) -> Lines:
-        """What stays from one iteration to the next."""
+    def resident(self, is_sampling: bool = False) -> Lines:
+        """What stays from one iteration to the next, where the trainer works or the engine."""
         p, e, n = self.num_trained, self.bytes_per_weight, self.num_ranks
         lines = {"weights": e * self.num_parameters // (n if self.zero_stage == 3 else 1)}
         if self.zero_stage == 0:
             lines["Adam's moments"] = 8 * p
         else:
             lines |= {"float32 weights": 4 * p // n, "Adam's moments": 8 * p // n}
+        if self.is_on_gpu and (
+            self.offload == "optimizer" or (self.offload == "while_sampling" and is_sampling)
+        ):
+            lines = {"weights": lines["weights"]}
         return self._named(lines)
 
     def in_scoring(self) -> Lines:
@@ -80,6 +85,8 @@ class Trainee:
         """
         p, e, n = self.num_trained, self.bytes_per_weight, self.num_ranks
         step = e * p if self.zero_stage == 0 else (2 * e + 4) * p // n
+        if self.is_on_gpu and self.offload == "optimizer":
+            step = self._gradients()  # the step is the CPU's
         if self.zero_stage == 1:
             step = max(step, self._gradients() + e * p // n + self._bucket())
         lines = {"gradients": step}
@@ -135,11 +142,11 @@ def moments(
 
     The trainees are updated one after the other, and each one's states stay all the time.
     """
-    resident = process | reference
+    sampling, beside = process | reference, process | reference | engine.beside
     for trainee in trainees:
-        resident |= trainee.resident()
-    found = {"sampling": resident | reference_pass | engine.awake}
-    beside = resident | engine.beside
+        sampling |= trainee.resident(is_sampling=True)
+        beside |= trainee.resident()
+    found = {"sampling": sampling | reference_pass | engine.awake}
     for trainee in trainees:
         found[f"scoring, {trainee.name}"] = beside | trainee.in_scoring()
         found[f"backward, {trainee.name}"] = beside | trainee.in_backward()

@@ -9,8 +9,8 @@ from vineppo.config.schema import (
     SftConfig,
     TrainConfig,
     TransformersConfig,
-    VineCredit,
 )
+from vineppo.credit import sampled_values
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
     num_rollouts = num_prompts * num_samples
     greedy = num_prompts if isinstance(config.credit, RemaxCredit) else 0
     states, continued, behind, each = 0.0, 0.0, 0.0, 0
-    if isinstance(config.credit, VineCredit):
-        each = config.credit.num_continuations
-        is_shared = config.credit.identical_prefixes == "share"
+    if (values := sampled_values(config.credit)) is not None:
+        each = values.num_continuations
+        is_shared = values.identical_prefixes == "share"
         first = num_prompts if is_shared else num_rollouts
         # Σ over i = 1 … S−1 of i/S, which is also that of 1 − i/S.
         later = (lengths.steps - 1) / 2
@@ -164,19 +164,20 @@ def seconds(
     work: dict[str, float],
     sampled: SampledTokens | None,
     num_ranks: int,
+    num_engines: int,
     tokens_per_s: float | None,
     train_tflops: float | None,
 ) -> dict[str, float]:
     """Seconds of an iteration by phase, with evenly loaded ranks and nothing side by side.
 
-    A rank samples `tokens_per_s`, and computes `train_tflops` · 1e12 operations a second in all
-    else; phases whose rate is None are left out. 1,000,000 continued tokens on 4 ranks of 10,000
-    tokens/s take 25 s.
+    An engine samples `tokens_per_s`, and a rank computes `train_tflops` · 1e12 operations a second
+    in all else; phases whose rate is None are left out. 1,000,000 continued tokens on 4 engines of
+    10,000 tokens/s take 25 s.
     """
     found: dict[str, float] = {}
     if sampled is not None and tokens_per_s is not None:
-        found["rollouts"] = sampled.rollouts / (tokens_per_s * num_ranks)
-        found["values"] = sampled.continuations / (tokens_per_s * num_ranks)
+        found["rollouts"] = sampled.rollouts / (tokens_per_s * num_engines)
+        found["values"] = sampled.continuations / (tokens_per_s * num_engines)
     if train_tflops is not None:
         rate = train_tflops * 1e12 * num_ranks
         found |= {

@@ -18,6 +18,7 @@ from typing import Any
 from vineppo.errors import UserError
 from vineppo.run_dir.atomic import is_temporary, named_errors, sweep_temporaries, write_atomic
 from vineppo.run_dir.metrics_log import MetricsLog, strict_json
+from vineppo.run_dir.older import with_added_keys
 from vineppo.run_dir.tables import (
     DIAGNOSTICS_SCHEMA,
     ROLLOUT_SCHEMA,
@@ -105,7 +106,8 @@ class RunDir:
             raise UserError(f"{self.path} is in use by another process") from None
 
     def read_config(self) -> dict[str, Any]:
-        return _read_json(self.config_path)
+        """With the keys that were added since the run was made."""
+        return with_added_keys(_read_json(self.config_path))
 
     def read_environment(self) -> dict[str, Any]:
         return _read_json(self.environment_path)

@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from vineppo.config.schema import LinesSegmenter, MathSegmenter, SegmenterConfig, TokensSegmenter
+from vineppo.config.schema import (
+    LinesSegmenter,
+    MathSegmenter,
+    PythonSegmenter,
+    SegmenterConfig,
+    TokensSegmenter,
+)
+from vineppo.own_code import OwnFunction
 from vineppo.segment import lines, math
 from vineppo.segment.spans import spans_from_cuts
 from vineppo.segment.tokens import token_spans
@@ -38,4 +45,5 @@ SEGMENTERS: dict[type, Callable[[Any], Segmenter]] = {
         partial(math.cuts, max_formula_chars=config.max_formula_chars)
     ),
     TokensSegmenter: lambda config: partial(token_spans, num_tokens=config.num_tokens),
+    PythonSegmenter: lambda config: _by_text(OwnFunction(config.path, "cuts")),
 }

@@ -7,6 +7,7 @@ grading worker imports it, and starts in the time that math-verify needs.
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ TASK_MODULES: Mapping[str, str] = {
     "svamp": "vineppo.tasks.svamp",
     "olympiadbench": "vineppo.tasks.olympiadbench",
     "jsonl": "vineppo.tasks.jsonl",
+    "python": "vineppo.tasks.python",
 }
 
 
@@ -42,7 +44,11 @@ class TaskData:
 
 def load_task(config: TaskConfig) -> TaskData:
     """Both sets of a task, each as by `load_split`."""
-    return TaskData(train_P=load_split(config, "train"), test_P=load_split(config, "test"))
+    data = TaskData(train_P=load_split(config, "train"), test_P=load_split(config, "test"))
+    (most_common, count), *_ = Counter(p.id for p in (*data.train_P, *data.test_P)).most_common(1)
+    if count > 1:
+        raise UserError(f"task {config.kind}: {count} problems have the id {most_common}")
+    return data
 
 
 def load_split(config: TaskConfig, split: Split) -> tuple[Problem, ...]:

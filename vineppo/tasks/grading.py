@@ -4,8 +4,10 @@
              0                             if no answer is found
              1[answer ≡ extracted]         otherwise
 
+or, with `reward_path`, what a user's function makes of the response unless it was cut off.
+
 A comparison that times out, kills its worker or raises is graded 0 and counted, each under its own
-name, so that a grader in trouble shows in the metrics.
+name, so that a grader in trouble shows in the metrics. A user's function that raises ends the run.
 """
 
 import logging
@@ -17,6 +19,8 @@ from functools import partial
 from types import TracebackType
 
 from vineppo.config.schema import GradingConfig
+from vineppo.errors import UserError
+from vineppo.own_code import OwnReward
 from vineppo.tasks.equivalence import compare_at_once, is_equivalent
 from vineppo.tasks.extraction import EXTRACTORS
 from vineppo.tasks.worker_pool import EvaluationError, WorkerDiedError, WorkerPool
@@ -46,7 +50,9 @@ class Grader:
         self, config: GradingConfig, compare: Callable[[str, str], bool] = is_equivalent
     ) -> None:
         self._extract = EXTRACTORS[config.extraction]
-        self._pool = WorkerPool(compare, config.num_workers, config.time_limit_s)
+        self._own_reward = None if config.reward_path is None else OwnReward(config.reward_path)
+        function = self._own_reward or compare
+        self._pool = WorkerPool(function, config.num_workers, config.time_limit_s)
         self._is_closed = False
         # Resolved futures are shared: a memo entry costs two strings, and a hit no allocation.
         self._right, self._wrong = _resolved(1.0), _resolved(0.0)
@@ -54,7 +60,7 @@ class Grader:
             None if config.truncated_reward is None else _resolved(config.truncated_reward)
         )
         # By the true answer rather than the problem's id: problems with one answer share.
-        self._memo: dict[tuple[str, str], Future[float]] = {}
+        self._memo: dict[tuple[str, ...], Future[float]] = {}
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -73,6 +79,8 @@ class Grader:
             assert self._truncated is not None
             self._count("num_graded")
             return self._truncated
+        if self._own_reward is not None:
+            return self._evaluate_once(problem.question, problem.answer, text)
         extracted = self._extract(text)
         if extracted is None:
             self._count("num_graded", "num_no_answer")
@@ -81,7 +89,7 @@ class Grader:
         if verdict is not None:
             self._count("num_graded")
             return self._right if verdict else self._wrong
-        return self._compare_once(problem.answer, extracted)
+        return self._evaluate_once(problem.answer, extracted)
 
     def reads(self, finish_reason: FinishReason) -> bool:
         """Whether the text decides the reward, or the truncation alone."""
@@ -95,6 +103,8 @@ class Grader:
         """
         with self._lock:
             counts, self._counts = self._counts, Counter()
+            if self._own_reward is not None:  # whole responses, which do not come again
+                self._memo = {key: f for key, f in self._memo.items() if not f.done()}
         num_graded = counts["num_graded"]
         return {
             "grading/num_graded": float(num_graded),
@@ -119,8 +129,8 @@ class Grader:
     ) -> None:
         self.close()
 
-    def _compare_once(self, answer: str, extracted: str) -> Future[float]:
-        key = (answer, extracted)
+    def _evaluate_once(self, *key: str) -> Future[float]:
+        """What a worker makes of the texts, or made of them before."""
         with self._lock:
             self._counts["num_graded"] += 1
             known = self._memo.get(key)
@@ -130,26 +140,29 @@ class Grader:
             reward: Future[float] = Future()
             reward.set_running_or_notify_cancel()
             self._memo[key] = reward
-        self._pool.submit(answer, extracted).add_done_callback(partial(self._settle, key, reward))
+        self._pool.submit(*key).add_done_callback(partial(self._settle, key, reward))
         return reward
 
     def _settle(
-        self, key: tuple[str, str], reward: Future[float], comparison: Future[bool]
+        self, key: tuple[str, ...], reward: Future[float], evaluation: Future[float]
     ) -> None:
-        """Turn a finished comparison into the reward; runs in a thread of the pool."""
-        error = comparison.exception()
+        """Turn a finished evaluation into the reward; runs in a thread of the pool."""
+        error = evaluation.exception()
+        if self._own_reward is not None and isinstance(error, EvaluationError):
+            last_line = str(error).strip().splitlines()[-1]
+            error = UserError(f"{self._own_reward.path}: reward raised {last_line}")
         counter = next((name for kind, name in _FAILURE_COUNTERS if isinstance(error, kind)), None)
         if error is not None and counter is None:
             reward.set_exception(error)
             return
-        is_right = error is None and comparison.result()
+        value = float(evaluation.result()) if error is None else 0.0
         with self._lock:
-            self._memo[key] = self._right if is_right else self._wrong
+            self._memo[key] = {1.0: self._right, 0.0: self._wrong}.get(value, reward)
             if counter is not None:
                 self._counts[counter] += 1
         if error is not None:
-            _logger.debug("comparing %r with %r: %s: %s", *key, type(error).__name__, error)
-        reward.set_result(1.0 if is_right else 0.0)
+            _logger.debug("grading %r: %s: %s", key, type(error).__name__, error)
+        reward.set_result(value)
 
     def _count(self, *names: str) -> None:
         with self._lock:

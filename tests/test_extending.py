@@ -1,0 +1,145 @@
+"""docs/extending.md as a user would follow it: every file of the page is run."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from vineppo.config.load import load_config
+from vineppo.config.schema import TrainConfig
+from vineppo.credit import sampled_values, token_advantages
+from vineppo.errors import UserError
+from vineppo.segment import build_segmenter
+from vineppo.tasks import load_task
+from vineppo.tasks.grading import Grader
+from vineppo.types import Problem, StepSpan, Trajectory
+
+PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
+PROBLEM = Problem("mine/train/0", "ab", "ba", None)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The page's Python files, by the name in their first line."""
+    blocks = re.findall(r"```python\n# (\S+)\n(.*?)```", PAGE.read_text(), flags=re.S)
+    for name, code in blocks:
+        (tmp_path / name).write_text(code)
+    assert len(blocks) == 4
+    return tmp_path
+
+
+@pytest.fixture
+def loaded(files, configs):
+    """A demo config with the page's files in it."""
+    credit = {
+        "kind": "python",
+        "path": str(files / "shrunk.py"),
+        "options": {"weight": 0.5},
+        "segmenter": {"kind": "python", "path": str(files / "sentences.py")},
+        "num_continuations": 3,
+        "identical_prefixes": "share",
+    }
+    return lambda *assignments: load_config(
+        TrainConfig,
+        str(configs / "demo_vineppo.jsonnet"),
+        [f"credit={json.dumps(credit)}", *assignments],
+    )
+
+
+def test_a_task(files, loaded):
+    grading = {"extraction": "boxed", "reward_path": str(files / "brief.py"), "num_workers": 1}
+    task = {
+        "kind": "python",
+        "path": str(files / "reverse.py"),
+        "options": {"seed": 1, "num_problems": 7},
+        "train_path": None,
+        "test_path": None,
+        "num_test_problems": 3,
+        "prompt": {"kind": "template", "template": "{question}"},
+        "too_long": "refuse",
+        "response_template": "{solution}",
+        "grading": {**grading, "time_limit_s": 5, "truncated_reward": None},
+    }
+    config = loaded(f"task={json.dumps(task)}")
+    data = load_task(config.task)
+    assert (len(data.train_P), len(data.test_P)) == (7, 3)
+    assert data.train_P[0].answer == data.train_P[0].question[::-1]
+    with Grader(config.task.grading) as grader:
+        texts = ["ba", "ab", "ba" + " " * 98]
+        assert [grader.submit(PROBLEM, text, "stop").result() for text in texts] == [
+            pytest.approx(1 / 1.02), 0.0, 0.5
+        ]  # fmt: skip
+
+
+def test_a_segmenter(loaded):
+    segmenter = build_segmenter(loaded().credit.segmenter)
+    # The third sentence begins within " Three": no token but the last begins behind that.
+    spans = segmenter(["One", ". ", "Two", ".", " Three", "</s>"])
+    assert spans == (StepSpan(0, 2), StepSpan(2, 6))
+
+
+def test_an_estimator(loaded):
+    config = loaded().credit
+    assert sampled_values(config) is config
+    trajectory = Trajectory(
+        rewards_T=(0.0, 0.0, 1.0),
+        logprobs_T=(0.0,) * 3,
+        spans_S=(StepSpan(0, 2), StepSpan(2, 3)),
+        state_values_S=(0.5, 0.25),
+        critic_values_T=None,
+        greedy_reward=None,
+    )
+    # The mean is 0.375: values 0.4375 and 0.3125 before the steps, the reward 1 after them.
+    assert token_advantages(config, [trajectory]) == [[-0.125, -0.125, 0.6875]]
+
+
+def test_without_continuations_an_estimator_takes_no_values(loaded):
+    assert sampled_values(loaded("credit.num_continuations=0").credit) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("def cut(text): return []", "no function cuts"),
+        ("import missing_module", "ModuleNotFoundError: No module named 'missing_module'"),
+        ("def cuts(", "SyntaxError"),
+        (None, "no such file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_before_anything_starts(code, line, tmp_path, loaded):
+    file = tmp_path / "mine.py"
+    if code is not None:
+        file.write_text(code)
+    with pytest.raises(UserError, match=re.escape(str(file)) + ".*" + line):
+        loaded(f"credit.segmenter.path={file}")
+
+
+def test_advantages_of_the_wrong_number_are_refused(tmp_path, loaded):
+    file = tmp_path / "mine.py"
+    file.write_text("def advantages(options, trajectories_G): return [[0.0]]")
+    config = loaded(f"credit.path={file}").credit
+    trajectory = Trajectory((0.0, 1.0), (0.0, 0.0), (StepSpan(0, 2),), (0.5,), None, None)
+    with pytest.raises(UserError, match=r"every token of every rollout, \[2\], got \[1\]"):
+        token_advantages(config, [trajectory])
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [("return 1 / 0", "ZeroDivisionError"), ("return float('nan')", "must be finite, got nan")],
+)
+def test_a_reward_that_raises_ends_the_run(body, line, tmp_path, loaded):
+    file = tmp_path / "mine.py"
+    file.write_text(f"def reward(question, answer, response):\n    {body}\n")
+    config = loaded(f"task.grading.reward_path={file}").task.grading
+    with Grader(config) as grader, pytest.raises(UserError, match=f"reward raised .*{line}"):
+        grader.submit(PROBLEM, "ba", "stop").result()
+
+
+def test_a_reward_that_hangs_is_counted_as_wrong(tmp_path, loaded):
+    file = tmp_path / "mine.py"
+    file.write_text("def reward(question, answer, response):\n    while True: pass\n")
+    limits = (f"task.grading.reward_path={file}", "task.grading.time_limit_s=0.2")
+    with Grader(loaded(*limits).task.grading) as grader:
+        assert grader.submit(PROBLEM, "ba", "stop").result() == 0.0
+        assert grader.metrics()["grading/num_timeouts"] == 1.0

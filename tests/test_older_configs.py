@@ -1,0 +1,42 @@
+"""Runs of before a key was added are read with what they did."""
+
+import json
+
+from vineppo.config.load import load_config, parse_config, to_dict
+from vineppo.config.schema import TrainConfig
+from vineppo.run_dir.older import ADDED_KEYS, with_added_keys
+
+
+def without_added_keys(resolved):
+    for dotted, _ in ADDED_KEYS:
+        *parents, last = dotted.split(".")
+        table = resolved
+        for key in parents:
+            table = table.get(key) or {}
+        table.pop(last, None)
+    return resolved
+
+
+def test_an_older_config_is_that_of_today(configs):
+    for leaf in ("demo_ppo", "demo_vineppo", "demo_vineppo_transformers"):
+        config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), [])
+        resolved = json.loads(json.dumps(to_dict(config)))
+        older = without_added_keys(json.loads(json.dumps(resolved)))
+        assert older != resolved
+        assert parse_config(TrainConfig, with_added_keys(older)) == config
+
+
+def test_a_config_of_today_stays_as_it_is(configs):
+    config = load_config(
+        TrainConfig, str(configs / "demo_ppo.jsonnet"),
+        ["optimization.zero_stage=2", "optimization.offload=optimizer"],
+    )  # fmt: skip
+    resolved = json.loads(json.dumps(to_dict(config)))
+    assert with_added_keys(json.loads(json.dumps(resolved))) == resolved
+
+
+def test_what_is_no_run_is_left_alone():
+    assert with_added_keys({"engine": {"kind": "transformers"}, "critic": None}) == {
+        "engine": {"kind": "transformers"},
+        "critic": None,
+    }

@@ -1,0 +1,156 @@
+"""Replicas that share the work find the values of one, and have equally much to do."""
+
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch.multiprocessing
+from random_walk import TOKENIZER, RandomWalkEngine, problem, prompt_ids
+from test_values import CREDIT, GRADING
+
+from vineppo import work_sharing
+from vineppo.config.schema import SamplingConfig
+from vineppo.distributed import gather, init_distributed
+from vineppo.experience import Experience, gather_experience
+from vineppo.progress import Progress
+from vineppo.rollouts import Prompt, Sampler
+from vineppo.segment import build_segmenter
+from vineppo.tasks.grading import Grader
+from vineppo.work_sharing import deal
+
+MAX_TOKENS, NUM_SAMPLES = 60, 6
+# Walks from the middle are longer than those from beside an end: of two replicas, the one with the
+# problems at even places has a third more to do.
+STARTS = (2, 1) * 4
+NEVER = 10**9
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def test_the_costliest_goes_first_and_to_whoever_has_least():
+    assert deal([10, 0], [3, 8, 4]) == [0, 1, 1]
+    assert deal([0, 0, 0], [1, 1, 1]) == [0, 1, 2]
+    assert deal([5], [1, 2]) == [0, 0]
+    assert deal([5, 0], []) == []
+
+
+def test_dealing_evens_out_what_can_be_evened_out():
+    loads, costs = [900, 100, 0, 400], [50, 70, 20] * 40
+    for owner, cost in zip(deal(loads, costs), costs, strict=True):
+        loads[owner] += cost
+    assert max(loads) - min(loads) <= 70
+
+
+class SlottedEngine(RandomWalkEngine):
+    """Runs eight requests at once and counts its steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_steps = 0
+
+    def step(self) -> None:
+        self.num_steps += 1
+        waiting, self._running = self._running[8:], self._running[:8]
+        super().step()
+        self._running += waiting
+
+
+def experience_of(
+    identical_prefixes: str, seed: int, ranks_a_replica: int = 1
+) -> tuple[Experience, tuple[int, int]]:
+    """That of this rank or of a lone process, and the requests and steps of its engine."""
+    engine = SlottedEngine()
+    engine.ranks_a_replica = ranks_a_replica
+    credit = replace(CREDIT, identical_prefixes=identical_prefixes)
+    prompts_P = [
+        Prompt(replace(problem(start), id=f"walk/{place}"), prompt_ids(start))
+        for place, start in enumerate(STARTS)
+    ]
+    with Grader(GRADING) as grader, Progress(1, 0, 0.0) as progress:
+        sampling = SamplingConfig(1.0, 1.0, MAX_TOKENS)
+        found = gather_experience(
+            Sampler(engine, grader, TOKENIZER, sampling, seed),
+            prompts_P,
+            SimpleNamespace(credit=credit, rollouts=SimpleNamespace(num_samples=NUM_SAMPLES)),
+            build_segmenter(credit.segmenter),
+            1,
+            progress,
+            None,
+        )
+    return found, (len(engine.requests), engine.num_steps)
+
+
+def run_rank(
+    rank: int, world: int, port: int, kind: str, steps: int, ranks_a_replica: int, out: str
+) -> None:
+    os.environ.update(
+        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+    )  # fmt: skip
+    init_distributed()
+    work_sharing.STEPS_BETWEEN_EXCHANGES = steps
+    found, counts = experience_of(kind, seed=5, ranks_a_replica=ranks_a_replica)
+    everyone = gather(counts)
+    if rank == 0:
+        torch.save((found, everyone), out)
+    torch.distributed.destroy_process_group()
+
+
+def on_ranks(
+    world: int, kind: str, out: Path, port: int, steps: int = 4, ranks_a_replica: int = 1
+) -> tuple[Experience, list[tuple[int, int]]]:
+    """What rank 0 found, and each rank's requests and steps. Exchanges are frequent, as walks are
+    short."""
+    arguments = (world, port, kind, steps, ranks_a_replica, str(out))
+    torch.multiprocessing.spawn(run_rank, args=arguments, nprocs=world)
+    found: tuple[Experience, list[tuple[int, int]]] = torch.load(out, weights_only=False)
+    return found
+
+
+def assert_same(here: Experience, there: Experience, kind: str) -> None:
+    assert [r.response_ids for r in here.rollouts] == [r.response_ids for r in there.rollouts]
+    for mine, alone in zip(here.values_S, there.values_S, strict=True):
+        for value, expected in zip(mine, alone, strict=True):
+            if kind == "union":  # in the order in which replicas come
+                assert sorted(value.returns_K) == sorted(expected.returns_K)
+            else:
+                assert value.returns_K == expected.returns_K
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3])
+@pytest.mark.parametrize("kind", ["share", "union", "separate"])
+def test_the_values_are_those_of_one_replica(num_ranks, kind, tmp_path, free_port):
+    here, _ = on_ranks(num_ranks, kind, tmp_path / "found.pt", free_port)
+    there, _ = experience_of(kind, seed=5)
+    assert_same(here, there, kind)
+
+
+def test_replicas_have_equally_much_to_do(tmp_path, free_port):
+    _, alone = on_ranks(2, "separate", tmp_path / "alone.pt", free_port, steps=NEVER)
+    _, sharing = on_ranks(2, "separate", tmp_path / "sharing.pt", free_port)
+    (requests_alone, steps_alone), (requests, steps) = (
+        zip(*alone, strict=True),
+        zip(*sharing, strict=True),
+    )
+    assert max(steps_alone) / min(steps_alone) > 1.25
+    assert max(steps) / min(steps) < 1.15
+    assert sum(requests) == sum(requests_alone)
+
+
+def test_ranks_of_one_replica_ask_for_the_same(tmp_path, free_port):
+    """Four ranks, two replicas: the values of one process, and everything counted once."""
+    here, counts = on_ranks(4, "separate", tmp_path / "found.pt", free_port, ranks_a_replica=2)
+    there, alone = experience_of("separate", seed=5)
+    assert_same(here, there, "separate")
+    assert counts[0] == counts[1]
+    assert counts[2] == counts[3]
+    assert counts[0][0] + counts[2][0] == alone[0]
+    assert here.num_continuations == there.num_continuations

@@ -1,0 +1,24 @@
+"""Advantages by a user's own file: `advantages(options, trajectories_G) -> list[list[float]]`."""
+
+from collections.abc import Sequence
+
+from vineppo.config.schema import PythonCredit
+from vineppo.errors import UserError
+from vineppo.own_code import OwnFunction
+from vineppo.types import Trajectory
+
+
+def python_credit(config: PythonCredit, trajectories_G: Sequence[Trajectory]) -> list[list[float]]:
+    """What the file returns: one advantage for every token of every rollout.
+
+    Raises `UserError` where the numbers of rollouts or of tokens differ.
+    """
+    found_G = OwnFunction(config.path, "advantages")(config.options, trajectories_G)
+    expected_G = [len(trajectory.rewards_T) for trajectory in trajectories_G]
+    lengths_G = [len(found_T) for found_T in found_G]
+    if lengths_G != expected_G:
+        raise UserError(
+            f"{config.path}: advantages must return a number for every token of every rollout, "
+            f"{expected_G}, got {lengths_G}"
+        )
+    return [[float(advantage) for advantage in found_T] for found_T in found_G]

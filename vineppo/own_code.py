@@ -1,0 +1,72 @@
+"""A user's own task, reward, segmenter or estimator: one function in a file that a config names."""
+
+import importlib.util
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from vineppo.errors import UserError
+
+
+@dataclass(frozen=True)
+class OwnFunction:
+    """The function `name` of the Python file at `path`, loaded at its first call in a process.
+
+    It can be pickled, and so be sent to a worker, though its file is no module of a package.
+    `OwnFunction("my_steps.py", "cuts")("a. b")` calls `cuts("a. b")`.
+    """
+
+    path: str
+    name: str
+
+    def __call__(self, *args: Any) -> Any:
+        return self.load()(*args)
+
+    def load(self) -> Callable[..., Any]:
+        """Raises `UserError` for a file that cannot be run, or has no such function."""
+        found = getattr(_module(self.path), self.name, None)
+        if not callable(found):
+            raise UserError(f"{self.path}: no function {self.name}")
+        function: Callable[..., Any] = found
+        return function
+
+
+@dataclass(frozen=True)
+class OwnReward:
+    """`reward(question, answer, response) -> float` of the file at `path`, checked to be finite."""
+
+    path: str
+
+    def load(self) -> None:
+        OwnFunction(self.path, "reward").load()
+
+    def __call__(self, question: str, answer: str, response: str) -> float:
+        reward = float(OwnFunction(self.path, "reward")(question, answer, response))
+        if not math.isfinite(reward):
+            raise ValueError(f"reward must be finite, got {reward}")
+        return reward
+
+
+def _module(path: str) -> ModuleType:
+    """Run once a process, under a name of its own in `sys.modules`."""
+    file = Path(path).resolve()
+    name = f"vineppo.own_code:{file}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if not file.is_file():
+        raise UserError(f"{path}: no such file")
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path}: must be a Python file (.py)")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses of the file look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UserError(f"{path}: {type(error).__name__}: {error}") from error
+    return module

@@ -8,6 +8,7 @@ from typing import Any
 from analysis.intervals import BOOTSTRAP_SEED, bootstrap_interval
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
+from vineppo.run_dir.older import with_added_keys
 from vineppo.run_dir.tables import read_parquet
 
 DIAGNOSTICS = "value_diagnostics"
@@ -74,7 +75,7 @@ def read_run(path: Path) -> Run:
         raise UserError(f"{path} has no evaluations yet")
     return Run(
         path=path,
-        config=run_dir.read_config(),
+        config=with_added_keys(run_dir.read_config()),
         environment=run_dir.read_environment(),
         metrics=metrics,
         evaluations={iteration: run_dir.read_evaluation(iteration) for iteration in iterations},

@@ -8,7 +8,7 @@ from vineppo.run_dir.older import ADDED_KEYS, with_added_keys
 
 
 def without_added_keys(resolved):
-    for dotted, _ in ADDED_KEYS:
+    for dotted, *_ in ADDED_KEYS:
         *parents, last = dotted.split(".")
         table = resolved
         for key in parents:

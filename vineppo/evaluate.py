@@ -26,6 +26,7 @@ from vineppo.run_dir import RunDir
 from vineppo.run_dir.atomic import write_atomic
 from vineppo.run_dir.evaluations import folder_name
 from vineppo.run_dir.metrics_log import strict_json
+from vineppo.run_dir.older import with_added_keys
 from vineppo.session import refuse_several_processes
 from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
@@ -105,10 +106,13 @@ def read_config(
     run = RunDir(directory)
     if not run.config_path.is_file():
         raise UserError(f"not a run directory (no config.json): {directory}")
-    resolved = run.read_config()
+    resolved = with_added_keys(run.read_config())
     if task_path is not None:
         kept = {key: resolved["task"][key] for key in RUN_TASK_KEYS}
         resolved["task"] = kept | evaluate_jsonnet(task_path)
+        if resolved["model"].get("architecture") is not None:
+            # The policies are the run's checkpoints, tokenizer and all, however they began.
+            resolved["model"] |= {"architecture": None, "path": str(run.path)}
         try:
             _parse(resolved)
         except UserError as error:
@@ -149,7 +153,8 @@ def _evaluate(
     if conditions.other_task is not None:
         result["task"] = conditions.other_task
     write_atomic(file, strict_json(result, indent=2))
-    return f"pass@1 {result['pass@1']:.3f}  pass@{samples} {result[f'pass@{samples}']:.3f}"
+    names = dict.fromkeys(["pass@1", f"pass@{samples}"])
+    return "  ".join(f"{name} {result[name]:.3f}" for name in names)
 
 
 def choose_policies(run: RunDir, checkpoints: str) -> list[tuple[int, Path]]:

@@ -68,7 +68,8 @@ class RunDir:
             is_empty = all(is_temporary(entry) for entry in run_dir.path.iterdir())
         config = json.loads(strict_json(resolved_config))
         if run_dir.config_path.exists():
-            difference = first_difference(run_dir.read_config(), config)
+            there = with_added_keys(run_dir.read_config())
+            difference = first_difference(there, with_added_keys(config))
             if difference is not None:
                 run_dir._start_over(config, difference)
         elif is_empty:
@@ -106,8 +107,7 @@ class RunDir:
             raise UserError(f"{self.path} is in use by another process") from None
 
     def read_config(self) -> dict[str, Any]:
-        """With the keys that were added since the run was made."""
-        return with_added_keys(_read_json(self.config_path))
+        return _read_json(self.config_path)
 
     def read_environment(self) -> dict[str, Any]:
         return _read_json(self.environment_path)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -39,7 +39,6 @@ class Case:
 
     algorithm: str
     engine: str
-    tensor_parallel_size: int = 1
 
     @property
     def config(self) -> str:
@@ -48,8 +47,6 @@ class Case:
 
     def settings(self, stage: int) -> dict[str, object]:
         found = {**SMALL, "optimization.zero_stage": stage}
-        if self.tensor_parallel_size > 1:
-            found["engine.tensor_parallel_size"] = self.tensor_parallel_size
         if self.algorithm == "ppo":
             found |= {**CRITIC, "critic.zero_stage": stage}
         return found
@@ -115,8 +112,7 @@ def alone(configs, tmp_path_factory) -> Callable[[Case], Path]:
     def run(case: Case) -> Path:
         if case not in runs:
             runs[case] = tmp_path_factory.mktemp("ranks") / "alone"
-            lone = replace(case, tensor_parallel_size=1)
-            finish(start(configs, runs[case], lone, stage=2, num_ranks=1))
+            finish(start(configs, runs[case], case, stage=2, num_ranks=1))
         return runs[case]
 
     return run
@@ -128,7 +124,6 @@ SLOW_CASES = [
     (Case("ppo", "vllm"), 3),
     (Case("vineppo", "vllm"), 0),
     (Case("vineppo", "vllm"), 2),
-    (Case("vineppo", "vllm", tensor_parallel_size=2), 2),  # one replica of both ranks
     *((Case("vineppo", "transformers"), stage) for stage in (0, 2, 3)),
 ]
 

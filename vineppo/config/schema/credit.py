@@ -1,0 +1,152 @@
+"""Steps, and the estimators of their credit."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from vineppo.config.schema.scalars import (
+    Count,
+    CountOrZero,
+    Fraction,
+    Name,
+    Positive,
+)
+
+
+@dataclass(frozen=True)
+class LinesSegmenter:
+    """One step a line; a line that starts with `####` belongs to the step before it."""
+
+    kind: Literal["lines"]
+
+
+@dataclass(frozen=True)
+class MathSegmenter:
+    """Sentences, lines, and the parts of formulas longer than `max_formula_chars`."""
+
+    kind: Literal["math"]
+    max_formula_chars: Count
+
+
+@dataclass(frozen=True)
+class TokensSegmenter:
+    """One step every `num_tokens` tokens."""
+
+    kind: Literal["tokens"]
+    num_tokens: Count
+
+
+@dataclass(frozen=True)
+class PythonSegmenter:
+    """A file with `cuts(text) -> list[int]` (`docs/extending.md`)."""
+
+    kind: Literal["python"]
+    path: Name
+
+
+SegmenterConfig = Annotated[
+    LinesSegmenter | MathSegmenter | TokensSegmenter | PythonSegmenter, Field(discriminator="kind")
+]
+
+
+@dataclass(frozen=True)
+class VineCredit:
+    """VinePPO: values by `num_continuations` fresh continuations from every step boundary."""
+
+    kind: Literal["vine"]
+    num_continuations: Count
+    segmenter: SegmenterConfig
+    # States of an iteration with the same token ids (the prompt of G rollouts, say):
+    # "share"    K continuations are sampled once and serve every rollout that passes the state;
+    # "union"    every rollout's K are sampled, and each of them gets the returns of all;
+    # "separate" every rollout's K are sampled and kept apart.
+    identical_prefixes: Literal["share", "union", "separate"]
+
+
+@dataclass(frozen=True)
+class GaeCredit:
+    """PPO: generalised advantage estimation over a critic's values (`vineppo/credit/gae.py`)."""
+
+    kind: Literal["gae"]
+    segmenter: SegmenterConfig
+    gamma: Fraction  # per token, or per step for level "step"
+    # λ of the policy's advantages: a number, or null with `length_adaptive_alpha` in its place.
+    policy_lambda: Fraction | None
+    length_adaptive_alpha: Positive | None  # λ = 1 − 1/(alpha · response length), in [0, 1)
+    critic_lambda: Fraction  # λ of the critic's targets, always over tokens
+    level: Literal["token", "step"]  # "step": one advantage a step, values at step boundaries only
+    # λ only before tokens sampled with less than this probability, 1 elsewhere; null: everywhere.
+    segment_max_prob: Fraction | None
+
+
+@dataclass(frozen=True)
+class GrpoCredit:
+    """Reward minus the mean of the problem's rollouts, divided by their deviation or not."""
+
+    kind: Literal["grpo"]
+    segmenter: SegmenterConfig
+    normalize_std: bool
+
+
+@dataclass(frozen=True)
+class RlooCredit:
+    """Reward minus the mean of the problem's other rollouts."""
+
+    kind: Literal["rloo"]
+    segmenter: SegmenterConfig
+
+
+@dataclass(frozen=True)
+class ReinforcePlusPlusCredit:
+    """The reward to go; whitened over the batch by `optimization.whiten_advantages`."""
+
+    kind: Literal["reinforce_plus_plus"]
+    segmenter: SegmenterConfig
+    gamma: Fraction
+
+
+@dataclass(frozen=True)
+class ReinforcePlusPlusBaselineCredit:
+    """Reward minus the group's mean; whitened over the batch like `reinforce_plus_plus`."""
+
+    kind: Literal["reinforce_plus_plus_baseline"]
+    segmenter: SegmenterConfig
+
+
+@dataclass(frozen=True)
+class RemaxCredit:
+    """Reward minus that of the problem's greedy response, which is sampled besides."""
+
+    kind: Literal["remax"]
+    segmenter: SegmenterConfig
+
+
+@dataclass(frozen=True)
+class PythonCredit:
+    """A file with `advantages(options, trajectories_G) -> list[list[float]]` (docs/extending.md).
+
+    With `num_continuations` above 0 the trajectories have Monte-Carlo values, as for `vine`.
+    """
+
+    kind: Literal["python"]
+    path: Name
+    options: dict[str, Any]  # handed to `advantages`
+    segmenter: SegmenterConfig
+    num_continuations: CountOrZero
+    identical_prefixes: Literal["share", "union", "separate"]  # as for `vine`
+
+
+SampledValues = VineCredit | PythonCredit  # those that have `num_continuations`
+
+CreditConfig = Annotated[
+    VineCredit
+    | GaeCredit
+    | GrpoCredit
+    | RlooCredit
+    | ReinforcePlusPlusCredit
+    | ReinforcePlusPlusBaselineCredit
+    | RemaxCredit
+    | PythonCredit,
+    Field(discriminator="kind"),
+]

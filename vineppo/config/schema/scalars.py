@@ -1,0 +1,16 @@
+"""Numbers and names within bounds."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+CountOrZero = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0)]
+Name = Annotated[str, Field(min_length=1)]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Dtype = Literal["float32", "bfloat16"]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -39,6 +39,7 @@ class Case:
 
     algorithm: str
     engine: str
+    tensor_parallel_size: int = 1
 
     @property
     def config(self) -> str:
@@ -47,6 +48,8 @@ class Case:
 
     def settings(self, stage: int) -> dict[str, object]:
         found = {**SMALL, "optimization.zero_stage": stage}
+        if self.tensor_parallel_size > 1:
+            found["engine.tensor_parallel_size"] = self.tensor_parallel_size
         if self.algorithm == "ppo":
             found |= {**CRITIC, "critic.zero_stage": stage}
         return found
@@ -74,10 +77,26 @@ def finish(process: subprocess.Popen[bytes]) -> str:
 
 
 def kill_all(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to the launcher and its ranks, which live in sessions of their own."""
+    """SIGKILL to the launcher and its ranks, which live in sessions of their own.
+
+    Python's trackers of shared memory end by themselves, after vLLM's message queues.
+    """
     for member in [*psutil.Process(process.pid).children(recursive=True), process]:
-        member.kill()
+        if isinstance(member, subprocess.Popen) or not is_tracker(member):
+            member.kill()
     process.communicate()
+
+
+def is_tracker(process: psutil.Process) -> bool:
+    try:
+        return any("resource_tracker" in part for part in process.cmdline())
+    except psutil.Error:  # it has just ended
+        return True
+
+
+def shared_blocks() -> set[str]:
+    """What ranks that sample together exchange activations through, by its names."""
+    return {path.name for path in Path("/dev/shm").glob("*cpushm*")}
 
 
 def rows(run_dir: Path) -> list[dict[str, float]]:
@@ -110,10 +129,11 @@ def alone(configs, tmp_path_factory) -> Callable[[Case], Path]:
     runs: dict[Case, Path] = {}
 
     def run(case: Case) -> Path:
-        if case not in runs:
-            runs[case] = tmp_path_factory.mktemp("ranks") / "alone"
-            finish(start(configs, runs[case], case, stage=2, num_ranks=1))
-        return runs[case]
+        lone = replace(case, tensor_parallel_size=1)
+        if lone not in runs:
+            runs[lone] = tmp_path_factory.mktemp("ranks") / "alone"
+            finish(start(configs, runs[lone], lone, stage=2, num_ranks=1))
+        return runs[lone]
 
     return run
 
@@ -124,6 +144,7 @@ SLOW_CASES = [
     (Case("ppo", "vllm"), 3),
     (Case("vineppo", "vllm"), 0),
     (Case("vineppo", "vllm"), 2),
+    (Case("vineppo", "vllm", tensor_parallel_size=2), 2),  # one replica of both ranks
     *((Case("vineppo", "transformers"), stage) for stage in (0, 2, 3)),
 ]
 
@@ -135,7 +156,7 @@ def test_two_ranks_train_to_the_numbers_of_one(configs, alone, tmp_path, case, s
     """The same responses and values, weights within 1e-5 (relative), every metric within 1e-3; with
     a SIGKILL after the first checkpoint and a resume."""
     alone = alone(case)
-    run_dir = tmp_path / "two"
+    run_dir, blocks = tmp_path / "two", shared_blocks()
     process = start(configs, run_dir, case, stage, num_ranks=2)
     deadline = time.monotonic() + TIMEOUT_S
     while not (run_dir / "checkpoints/iter_000001").exists():
@@ -143,6 +164,7 @@ def test_two_ranks_train_to_the_numbers_of_one(configs, alone, tmp_path, case, s
         assert time.monotonic() < deadline
         time.sleep(0.01)
     kill_all(process)
+    assert shared_blocks() == blocks
     output = finish(start(configs, run_dir, case, stage, num_ranks=2))
     assert output.count("resumed after iteration 1") == 1
     for iteration in (1, 2, 3):

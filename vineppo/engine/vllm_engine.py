@@ -59,6 +59,7 @@ class VllmEngine:
             generation_config="vllm",
             # Ranks of a launcher: each samples on the GPU of its LOCAL_RANK.
             distributed_executor_backend=_executor(config.tensor_parallel_size),
+            worker_cls=_worker(config.tensor_parallel_size),
             tensor_parallel_size=config.tensor_parallel_size,
             disable_log_stats=True,
             use_tqdm_on_load=False,
@@ -173,6 +174,11 @@ def _executor(tensor_parallel_size: int) -> str:
     """vLLM's own executor would put every rank on the first GPU, and shares nothing."""
     is_launched = torch.cuda.is_available() and "RANK" in os.environ
     return "external_launcher" if is_launched or tensor_parallel_size > 1 else "uni"
+
+
+def _worker(tensor_parallel_size: int) -> str:
+    is_sharing = tensor_parallel_size > 1 and not torch.cuda.is_available()
+    return "vineppo.engine.cpu_worker.SharingCpuWorker" if is_sharing else "auto"
 
 
 def _completion(output: Any) -> Completion:

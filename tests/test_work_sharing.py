@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from test_values import CREDIT, GRADING
 from vineppo import work_sharing
 from vineppo.config.schema import SamplingConfig
 from vineppo.distributed import gather, init_distributed
+from vineppo.engine import Completion, SampleRequest
 from vineppo.experience import Experience, gather_experience
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
@@ -50,11 +52,16 @@ def test_dealing_evens_out_what_can_be_evened_out():
 
 
 class SlottedEngine(RandomWalkEngine):
-    """Runs eight requests at once and counts its steps."""
+    """Runs eight requests at once, counts its steps, and notes after how many each request came."""
 
     def __init__(self) -> None:
         super().__init__()
         self.num_steps = 0
+        self.submitted: list[tuple[int, SampleRequest]] = []
+
+    def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
+        self.submitted.append((self.num_steps, request))
+        super().submit(request, done)
 
     def step(self) -> None:
         self.num_steps += 1
@@ -65,8 +72,8 @@ class SlottedEngine(RandomWalkEngine):
 
 def experience_of(
     identical_prefixes: str, seed: int, ranks_a_replica: int = 1
-) -> tuple[Experience, tuple[int, int]]:
-    """That of this rank or of a lone process, and the requests and steps of its engine."""
+) -> tuple[Experience, SlottedEngine]:
+    """That of this rank or of a lone process, and its engine."""
     engine = SlottedEngine()
     engine.ranks_a_replica = ranks_a_replica
     credit = replace(CREDIT, identical_prefixes=identical_prefixes)
@@ -85,7 +92,7 @@ def experience_of(
             progress,
             None,
         )
-    return found, (len(engine.requests), engine.num_steps)
+    return found, engine
 
 
 def run_rank(
@@ -97,8 +104,8 @@ def run_rank(
     )  # fmt: skip
     init_distributed()
     work_sharing.STEPS_BETWEEN_EXCHANGES = steps
-    found, counts = experience_of(kind, seed=5, ranks_a_replica=ranks_a_replica)
-    everyone = gather(counts)
+    found, engine = experience_of(kind, seed=5, ranks_a_replica=ranks_a_replica)
+    everyone = gather((len(engine.requests), engine.num_steps))
     if rank == 0:
         torch.save((found, everyone), out)
     torch.distributed.destroy_process_group()
@@ -123,6 +130,19 @@ def assert_same(here: Experience, there: Experience, kind: str) -> None:
                 assert sorted(value.returns_K) == sorted(expected.returns_K)
             else:
                 assert value.returns_K == expected.returns_K
+
+
+@pytest.mark.parametrize("kind", ["share", "union", "separate"])
+def test_exchanges_change_nothing_for_a_lone_replica(kind, monkeypatch):
+    """The same requests before the same steps, and no step more: batches are the same."""
+    monkeypatch.setattr(work_sharing, "STEPS_BETWEEN_EXCHANGES", NEVER)
+    there, never = experience_of(kind, seed=5)
+    for steps in (1, 7):
+        monkeypatch.setattr(work_sharing, "STEPS_BETWEEN_EXCHANGES", steps)
+        here, engine = experience_of(kind, seed=5)
+        assert engine.submitted == never.submitted
+        assert engine.num_steps == never.num_steps
+        assert here == there
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3])
@@ -152,5 +172,5 @@ def test_ranks_of_one_replica_ask_for_the_same(tmp_path, free_port):
     assert_same(here, there, "separate")
     assert counts[0] == counts[1]
     assert counts[2] == counts[3]
-    assert counts[0][0] + counts[2][0] == alone[0]
+    assert counts[0][0] + counts[2][0] == len(alone.requests)
     assert here.num_continuations == there.num_continuations

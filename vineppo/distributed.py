@@ -79,6 +79,13 @@ def gather(mine: T) -> list[T]:
     return everyone
 
 
+def gather_replicas(mine: T, ranks_a_replica: int) -> list[T]:
+    """What every replica brings, on every rank; the ranks of one must bring the same."""
+    if num_replicas(ranks_a_replica) == 1:
+        return [mine]
+    return gather(mine)[::ranks_a_replica]
+
+
 def largest(mine: int, device: torch.device) -> int:
     """The largest of the ranks' numbers."""
     if num_ranks() == 1:

@@ -4,15 +4,16 @@ A replica samples the rollouts of its own problems, and what all of a problem's 
 values of s_0. The later states of a finished rollout go to one replica: its own while that has no
 more left to do than the others, else, at the next exchange, to the one that has least. Exchanges
 come after so many engine steps, never by the clock, so that a repeated run deals alike; and samples
-depend on their seeds alone, not on who draws them.
+depend on their seeds alone, not on who draws them. A lone replica is never behind: it samples all
+states as soon as their rollout has finished, and its exchanges change nothing and cost no step.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from vineppo.distributed import gather, replica
-from vineppo.engine import Engine
+from vineppo.distributed import gather_replicas, replica
+from vineppo.rollouts import Sampler
 from vineppo.values import StateValues, SteppedResponse
 
 STEPS_BETWEEN_EXCHANGES = 32
@@ -29,16 +30,14 @@ class _Report:
 class WorkSharing:
     """The part of one replica; all of them must meet in every `exchange`.
 
-    `num_rollouts` are this replica's own, each of at most `max_tokens`.
+    `num_rollouts` are this replica's own.
     """
 
-    def __init__(
-        self, engine: Engine, values: StateValues, num_rollouts: int, max_tokens: int
-    ) -> None:
-        self._engine = engine
+    def __init__(self, sampler: Sampler, values: StateValues, num_rollouts: int) -> None:
+        self._engine = sampler.engine
         self._values = values
         self._rollouts_left = num_rollouts
-        self._max_tokens = max_tokens
+        self._max_tokens = sampler.sampling.max_tokens
         self._waiting: list[tuple[int, SteppedResponse]] = []
         self._is_ahead = True  # has no more to do than the others
         self._num_steps = 0
@@ -64,8 +63,9 @@ class WorkSharing:
     def _exchange(self) -> bool:
         self._num_steps = 0
         budget = self._rollouts_left * self._max_tokens + self._values.budget_left
-        mine = replica(self._engine.ranks_a_replica)
-        reports = gather(_Report(budget, self._waiting))[:: self._engine.ranks_a_replica]
+        ranks_a_replica = self._engine.ranks_a_replica
+        mine = replica(ranks_a_replica)
+        reports = gather_replicas(_Report(budget, self._waiting), ranks_a_replica)
         budgets = [report.budget for report in reports]
         waiting = [item for report in reports for item in report.waiting]
         self._waiting = []

@@ -4,27 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engines import (
-    MODEL,
-    QUESTION,
-    assert_alike,
-    engine_config,
-    num_ids,
-    request,
-    run,
-    start,
-    trainer_logprobs,
-)
+from engines import assert_alike, engine_config, num_ids, request, run, start, trainer_logprobs
 
 from vineppo.distributed import init_distributed
 from vineppo.engine import EngineModel, build_engine
 from vineppo.errors import UserError
-from vineppo.models import load_model, named_weights
-
-
-@pytest.fixture(scope="module")
-def loaded():
-    return load_model(MODEL, "float32", "sdpa")
+from vineppo.models import named_weights
 
 
 @pytest.fixture(scope="module", params=["vllm", "transformers"])
@@ -36,11 +21,6 @@ def config(configs, request):
 def engine(config, loaded):
     init_distributed()
     return start(config, loaded)
-
-
-@pytest.fixture
-def prompt(loaded):
-    return tuple(loaded.tokenizer(QUESTION)["input_ids"])
 
 
 @pytest.mark.parametrize("temperature", [0.6, 1.0, 1.5])

@@ -7,33 +7,18 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from engines import (
-    LEAVES,
-    MODEL,
-    assert_alike,
-    engine_config,
-    num_ids,
-    request,
-    run,
-    start,
-)
+from engines import LEAVES, assert_alike, engine_config, num_ids, request, run, start
 from scipy.stats import chi2_contingency, chisquare
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.models import load_model
 from vineppo.tasks import load_task
 from vineppo.tasks.prompts import encode_prompt
 
 NUM_SAMPLES = 4000
 LENGTH = 3  # tokens of a whole response
 MIN_EXPECTED = 5.0  # of a cell of a χ² test; what is rarer is one cell
-
-
-@pytest.fixture(scope="module")
-def loaded():
-    return load_model(MODEL, "float32", "sdpa")
 
 
 @pytest.fixture(scope="module")

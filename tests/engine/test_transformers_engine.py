@@ -6,26 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engines import (
-    MODEL,
-    QUESTION,
-    assert_alike,
-    engine_config,
-    num_ids,
-    request,
-    run,
-    start,
-    trainer_logprobs,
-)
+from engines import assert_alike, engine_config, num_ids, request, run, start, trainer_logprobs
 
 from vineppo.engine.transformers_engine import TransformersEngine, prefill_batches
 from vineppo.errors import UserError
 from vineppo.models import ASSETS, load_model, named_weights
-
-
-@pytest.fixture(scope="module")
-def loaded():
-    return load_model(MODEL, "float32", "sdpa")
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +21,6 @@ def config(configs):
 @pytest.fixture(scope="module")
 def engine(config, loaded):
     return start(config, loaded)
-
-
-@pytest.fixture
-def prompt(loaded):
-    return tuple(loaded.tokenizer(QUESTION)["input_ids"])
 
 
 def crowd(prompt, count):

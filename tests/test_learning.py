@@ -1,11 +1,11 @@
 """PPO optimises: from a random policy to a synthetic reward's optimum, by either kind of critic."""
 
-import json
 import math
 from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
+from shared_critic import shared_critic
 
 from vineppo.config.load import evaluate_jsonnet, parse_config
 from vineppo.config.schema import LlamaArchitecture, TrainConfig
@@ -31,13 +31,6 @@ TINY = LlamaArchitecture(
     max_position_embeddings=64,
 )
 CHOSEN = set("37")  # two of the 19 token ids: a share of about 0.1
-SHARED = {
-    "kind": "shared",
-    "coef": 0.5,
-    "head_learning_rate": 3e-3,
-    "warmup_iterations": 0,
-    "loss": {"kind": "squared_error", "clip": None},
-}
 
 
 class ShareOfChosen:
@@ -66,8 +59,8 @@ def build_config(configs, model_path, kind):
     resolved["optimization"] |= {"learning_rate": 3e-3, "max_mean_ratio": None}
     resolved["critic"] |= {"learning_rate": 3e-3}
     if kind == "shared":
-        resolved["critic"] = SHARED
-    return parse_config(TrainConfig, json.loads(json.dumps(resolved)))
+        resolved["critic"] = shared_critic(3e-3)
+    return parse_config(TrainConfig, resolved)
 
 
 @pytest.fixture(scope="session")

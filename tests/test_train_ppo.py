@@ -8,6 +8,7 @@ import pytest
 import torch
 from pyarrow.parquet import read_table
 from safetensors.torch import load_file
+from shared_critic import shared_critic
 from test_train import SMALL, finish, kill_when, num_lines, start, timeless
 
 from vineppo.config.load import evaluate_jsonnet
@@ -27,13 +28,7 @@ SETTINGS = {
     "reference.kl_estimator": "k1",
     "reference.kl_clamp": "null",
 }
-SHARED = {
-    "kind": "shared",
-    "coef": 0.5,
-    "head_learning_rate": 1e-3,
-    "warmup_iterations": 2,
-    "loss": {"kind": "squared_error", "clip": 0.2},
-}
+SHARED = shared_critic(warmup_iterations=2, loss={"kind": "squared_error", "clip": 0.2})
 
 
 def settings(kind):

@@ -1,9 +1,8 @@
 """The critics of a run as functions of a state: the values that training itself had."""
 
-import json
-
 import pytest
 import torch
+from shared_critic import shared_critic
 from trained_runs import lasting_process_group, trained_path  # noqa: F401
 
 from analysis.sampling.critics import critic_values
@@ -47,11 +46,8 @@ def test_either_kind_of_critic_comes_back_from_its_directory(configs, tmp_path, 
     resolved = evaluate_jsonnet(str(configs / "demo_ppo.jsonnet"))
     resolved["critic"] |= {"loss": LOSSES[loss]}
     if kind == "shared":
-        resolved["critic"] = {
-            "kind": "shared", "coef": 0.5, "head_learning_rate": 1e-3, "warmup_iterations": 0,
-            "loss": LOSSES[loss],
-        }  # fmt: skip
-    config = parse_config(TrainConfig, json.loads(json.dumps(resolved)))
+        resolved["critic"] = shared_critic(loss=LOSSES[loss])
+    config = parse_config(TrainConfig, resolved)
     models = load_models(config, load_model(config.model.path, "float32", "sdpa"))()
     response = tuple(range(4, 13))
     batch = collate([TrainSequence.blank((1, 5, 6), response)], torch.device("cpu"))

@@ -3,21 +3,14 @@
 import json
 
 import pytest
+from shared_critic import shared_critic
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
 
 VINEPPO, PPO, GRPO = "demo_vineppo", "demo_ppo", "demo_grpo"
-SHARED = "critic=" + json.dumps(
-    {
-        "kind": "shared",
-        "coef": 0.5,
-        "head_learning_rate": 1e-4,
-        "warmup_iterations": 0,
-        "loss": {"kind": "squared_error", "clip": None},
-    }
-)
+SHARED = "critic=" + json.dumps(shared_critic())
 ADAPTIVE = 'reference.kl_control={"kind": "adaptive", "target": 1.0, "horizon": 1000}'
 MASKED = (
     'optimization.importance_correction={"kind": "masked", "min_weight": 2.0, "max_weight": 0.5}'

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
+from shared_critic import SQUARED, shared_critic
 
 from vineppo.config.load import evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig
@@ -17,20 +18,13 @@ from vineppo.types import TrainSequence
 
 CPU = torch.device("cpu")
 NUM_IDS = 15  # of which the random sequences consist
-SHARED = {
-    "kind": "shared",
-    "coef": 0.5,
-    "head_learning_rate": 1e-2,
-    "warmup_iterations": 0,
-    "loss": {"kind": "squared_error", "clip": None},
-}
-SEPARATE = {"learning_rate": 1e-3, "loss": {"kind": "squared_error", "clip": None}}
+SEPARATE = {"learning_rate": 1e-3, "loss": SQUARED}
 
 
 def build_config(configs: Path, kind: str, **changes: Any) -> TrainConfig:
     """`demo_ppo` with a critic of `kind`; a change is named `table__key`, or `key` at the top."""
     resolved = evaluate_jsonnet(str(configs / "demo_ppo.jsonnet"))
-    resolved["critic"] = SHARED if kind == "shared" else resolved["critic"] | SEPARATE
+    resolved["critic"] = shared_critic(1e-2) if kind == "shared" else resolved["critic"] | SEPARATE
     resolved["optimization"] |= {"learning_rate": 1e-3, "max_mean_ratio": None}
     resolved = json.loads(json.dumps(resolved))
     for name, value in changes.items():

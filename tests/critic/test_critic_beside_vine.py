@@ -1,21 +1,19 @@
 """A critic that is only measured: beside Monte-Carlo values it changes no advantage."""
 
-import json
 from dataclasses import asdict
 
 import pytest
 import torch
 from critics import CPU, build_config, start
+from experiences import experience
 
 from vineppo.batching import collate
 from vineppo.config.load import evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
-from vineppo.experience import Experience
 from vineppo.models import load_model
 from vineppo.scoring import score
 from vineppo.token_scores import Reference
-from vineppo.types import Problem, Rollout, StateValue, StepSpan
 
 
 @pytest.fixture(scope="module")
@@ -23,30 +21,7 @@ def config(configs):
     """`demo_vineppo` with the critic of `demo_ppo`."""
     resolved = evaluate_jsonnet(str(configs / "demo_vineppo.jsonnet"))
     resolved["critic"] = evaluate_jsonnet(str(configs / "demo_ppo.jsonnet"))["critic"]
-    return parse_config(TrainConfig, json.loads(json.dumps(resolved)))
-
-
-def experience() -> Experience:
-    """Two rollouts: steps of 2 and 1 tokens, rewarded; one step of 3 tokens, not rewarded."""
-
-    def rollout(index, response_ids, reward):
-        logprobs = (-0.5,) * len(response_ids)
-        return Rollout(
-            Problem("p", "q", "a"), index, (1, 2), response_ids, logprobs, "stop", "", reward
-        )
-
-    return Experience(
-        rollouts=[rollout(0, (3, 4, 5), 1.0), rollout(1, (6, 7, 8), 0.0)],
-        spans_S=[(StepSpan(0, 2), StepSpan(2, 3)), (StepSpan(0, 3),)],
-        values_S=[
-            [StateValue((1.0, 0.0), 4), StateValue((0.0, 0.0), 4)],
-            [StateValue((1.0, 0.0), 0)],
-        ],
-        num_continuations=4,
-        greedy_rewards={},
-        greedy_tokens=0,
-        ref_logprobs=None,
-    )
+    return parse_config(TrainConfig, resolved)
 
 
 def scored_with(config, models, critic):

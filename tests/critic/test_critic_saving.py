@@ -4,7 +4,8 @@ import json
 
 import pytest
 import torch
-from critics import CPU, SHARED, build_config, saved_weights, sequences, start, train
+from critics import CPU, build_config, saved_weights, sequences, start, train
+from shared_critic import SQUARED
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from vineppo.batching import collate
@@ -81,8 +82,8 @@ def test_outputs_are_not_read_by_another_loss(configs, tmp_path):
     """Log-odds as values, or values as log-odds: the values would change without a word."""
     for number, (written, read, message) in enumerate(
         [
-            (BOUNDED, SHARED["loss"], "[0.0, 1.0] must be that of critic.loss, None"),
-            (SHARED["loss"], BOUNDED, "None must be that of critic.loss, [0.0, 1.0]"),
+            (BOUNDED, SQUARED, "[0.0, 1.0] must be that of critic.loss, None"),
+            (SQUARED, BOUNDED, "None must be that of critic.loss, [0.0, 1.0]"),
             (BOUNDED, {**BOUNDED, "low": -1.0}, "[0.0, 1.0] must be that of critic.loss, [-1.0"),
         ]
     ):

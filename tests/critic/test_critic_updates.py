@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 from critics import CPU, build_config, flat, relative, saved_weights, sequences, start, train
+from shared_critic import SQUARED
 
 from vineppo.batching import collate
 from vineppo.critic.value_model import load_value_model
 from vineppo.trainer import update_critic
 
-SQUARED = {"kind": "squared_error", "clip": None}
 CLIPPED = {"kind": "squared_error", "clip": 0.2}
 BOUNDED = {"kind": "cross_entropy", "low": -1.0, "high": 2.0}
 

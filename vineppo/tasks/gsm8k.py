@@ -4,7 +4,7 @@ import re
 
 from vineppo.config.schema import Gsm8kTaskConfig
 from vineppo.errors import UserError
-from vineppo.tasks.hub import read_split
+from vineppo.tasks.hub import load_published
 from vineppo.tasks.jsonl_file import Row, text_field
 from vineppo.types import Problem, Split
 
@@ -13,15 +13,8 @@ _NOT_OF_THE_NUMBER = str.maketrans("", "", "$, ")
 
 
 def load(config: Gsm8kTaskConfig, split: Split) -> list[Problem]:
-    """The problems of a set, from its local file where one is named, else from the hub.
-
-    Raises UserError when the set cannot be had or a row is not of GSM8K's form.
-    """
-    rows = read_split(config, split, {"train": "train", "test": "test"})
-    return [
-        problem_of_row(row, where, f"gsm8k/{split}/{index}")
-        for index, (where, row) in enumerate(rows)
-    ]
+    """As `load_published`; raises UserError also for a row that is not of GSM8K's form."""
+    return load_published(config, split, {"train": "train", "test": "test"}, problem_of_row)
 
 
 def problem_of_row(row: Row, where: str, problem_id: str) -> Problem:

@@ -1,21 +1,36 @@
 """Published data sets: rows of the hub, or of a local file in their place."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from vineppo.config.schema import PublishedTaskConfig
 from vineppo.errors import UserError
 from vineppo.tasks.jsonl_file import Row, read_rows
-from vineppo.types import Split
+from vineppo.types import Problem, Split
 
 
-def read_split(
-    config: PublishedTaskConfig, split: Split, hub_splits: Mapping[Split, str]
-) -> Iterable[tuple[str, Row]]:
-    """(where, row) for every row of a set: of the local file where the config names one.
+def load_published(
+    config: PublishedTaskConfig,
+    split: Split,
+    hub_splits: Mapping[Split, str],
+    problem_of_row: Callable[[Row, str, str], Problem],
+) -> list[Problem]:
+    """The problems of a set, from its local file where one is named, else from the hub.
 
     `hub_splits` names what the hub calls the task's sets; SVAMP's `{"test": "train+test"}` is a
-    test set alone. Raises UserError when the set cannot be had.
+    test set alone. `problem_of_row` gets a row, where it stands, and the problem's id. Raises
+    UserError when the set cannot be had.
     """
+    rows = _read_split(config, split, hub_splits)
+    return [
+        problem_of_row(row, where, f"{config.kind}/{split}/{index}")
+        for index, (where, row) in enumerate(rows)
+    ]
+
+
+def _read_split(
+    config: PublishedTaskConfig, split: Split, hub_splits: Mapping[Split, str]
+) -> Iterable[tuple[str, Row]]:
+    """(where, row) for every row of a set."""
     path = config.train_path if split == "train" else config.test_path
     if path is not None:
         return read_rows(path)

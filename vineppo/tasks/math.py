@@ -7,7 +7,7 @@ test problems, drawn from the original 5,000, and all other 12,000 to train on.
 from vineppo.config.schema import MathTaskConfig
 from vineppo.errors import UserError
 from vineppo.tasks.extraction import extract_boxed
-from vineppo.tasks.hub import read_split
+from vineppo.tasks.hub import load_published
 from vineppo.tasks.jsonl_file import Row, text_field, text_or_number_field
 from vineppo.types import Problem, Split
 
@@ -19,15 +19,8 @@ _EMPTY_BOX_OF_ZERO = (
 
 
 def load(config: MathTaskConfig, split: Split) -> list[Problem]:
-    """The problems of a set, from its local file where one is named, else from the hub.
-
-    Raises UserError when the set cannot be had or a row is not of MATH's form.
-    """
-    rows = read_split(config, split, {"train": "train", "test": "test"})
-    return [
-        problem_of_row(row, where, f"math/{split}/{index}")
-        for index, (where, row) in enumerate(rows)
-    ]
+    """As `load_published`; raises UserError also for a row that is not of MATH's form."""
+    return load_published(config, split, {"train": "train", "test": "test"}, problem_of_row)
 
 
 def problem_of_row(row: Row, where: str, problem_id: str) -> Problem:

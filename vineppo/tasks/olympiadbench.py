@@ -10,21 +10,15 @@ and unit matter, and exact grading would call right answers wrong.
 from vineppo.config.schema import OlympiadBenchTaskConfig
 from vineppo.errors import UserError
 from vineppo.tasks.equivalence import list_items
-from vineppo.tasks.hub import read_split
+from vineppo.tasks.hub import load_published
 from vineppo.tasks.jsonl_file import Row, text_field
 from vineppo.types import Problem, Split
 
 
 def load(config: OlympiadBenchTaskConfig, split: Split) -> list[Problem]:
-    """The problems of a set, from its local file where one is named, else from the hub.
-
-    Raises UserError when the set cannot be had or a row is not of OlympiadBench's form.
-    """
-    rows = read_split(config, split, {"test": "train"})  # the hub calls its one set "train"
-    return [
-        problem_of_row(row, where, f"olympiadbench/{split}/{index}")
-        for index, (where, row) in enumerate(rows)
-    ]
+    """As `load_published`; raises UserError also for a row that is not of OlympiadBench's form."""
+    hub_splits: dict[Split, str] = {"test": "train"}  # the hub calls its one set "train"
+    return load_published(config, split, hub_splits, problem_of_row)
 
 
 def problem_of_row(row: Row, where: str, problem_id: str) -> Problem:

@@ -5,20 +5,14 @@ The published figures are over all 1,000 problems. The hub's copy has them in tw
 """
 
 from vineppo.config.schema import SvampTaskConfig
-from vineppo.tasks.hub import read_split
+from vineppo.tasks.hub import load_published
 from vineppo.tasks.jsonl_file import Row, text_field, text_or_number_field
 from vineppo.types import Problem, Split
 
 
 def load(config: SvampTaskConfig, split: Split) -> list[Problem]:
-    """The problems of a set, from its local file where one is named, else from the hub.
-
-    Raises UserError when the set cannot be had or a row is not of SVAMP's form.
-    """
-    return [
-        problem_of_row(row, where, f"svamp/{split}/{index}")
-        for index, (where, row) in enumerate(read_split(config, split, {"test": "train+test"}))
-    ]
+    """As `load_published`; raises UserError also for a row that is not of SVAMP's form."""
+    return load_published(config, split, {"test": "train+test"}, problem_of_row)
 
 
 def problem_of_row(row: Row, where: str, problem_id: str) -> Problem:

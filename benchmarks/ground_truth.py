@@ -14,7 +14,7 @@ from analysis.sampling.states import RolloutState, sample_boundaries
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
 from benchmarks.values_throughput import Recorded, ceiling
 from benchmarks.watched_engine import RecordingEngine
-from benchmarks.workload import ITERATION, Workload, open_workload
+from benchmarks.workload import ITERATION, Workload, describe_workload, open_workload
 
 NAME = "ground_truth"
 NUM_STATES, NUM_SAMPLES = 512, 256
@@ -41,7 +41,7 @@ def main() -> None:
 
         measured = alternate(
             options.num_runs,
-            {"ours": ours, "ceiling": lambda: ceiling(workload, recorded, with_seeds=False)},
+            {"ours": ours, "ceiling": lambda: ceiling(workload, recorded)},
         )
         report(
             NAME,
@@ -53,6 +53,7 @@ def main() -> None:
                 "states": len(states),
                 "continuations of a state": num_samples,
                 "tokens": num_tokens,
+                "workload": describe_workload(workload.config),
                 "measured_tokens_per_s": measured,
             },
         )

@@ -25,7 +25,7 @@ import torch
 from benchmarks.harness import parse_options, report, run_main, spread
 from benchmarks.occupancy import draw_occupancy, mean_occupancy
 from benchmarks.watched_engine import EngineStep, TimedEngine
-from benchmarks.workload import workload_config
+from benchmarks.workload import describe_workload, workload_config
 from vineppo.config.schema import TrainConfig
 from vineppo.train import open_training, run_iterations
 
@@ -149,6 +149,7 @@ def main() -> None:
             **figures,
             "engine_steps": median(len(i.steps) for i in measured),
             "callbacks_s": median(i.callbacks_s for i in measured),
+            "workload": describe_workload(config),
             "iterations": [i.metrics for i in measured],
         },
     )

@@ -27,7 +27,7 @@ from statistics import median
 
 from benchmarks.barrier import Schedule, Work, iteration
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
-from benchmarks.workload import open_workload
+from benchmarks.workload import describe_workload, open_workload
 
 NAME = "naive_schedule"
 SCHEDULES = {
@@ -92,7 +92,7 @@ def main() -> None:
                 "rollouts": len(drafts),
                 "states": sum(len(spans) for spans in spans_S),
                 "distinct_states": len(states),
-                "K": workload.credit.num_continuations,
+                "workload": describe_workload(workload.config),
                 "measured_s": {**measured, **{f"{n}_values": s for n, s in values_s.items()}},
             },
         )

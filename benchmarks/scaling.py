@@ -20,7 +20,7 @@ from statistics import mean, median
 
 from benchmarks.harness import Options, alternate, parse_options, ratio, report, run_main, spread
 from benchmarks.peak_memory import peak_mib
-from benchmarks.workload import Workload, open_workload
+from benchmarks.workload import Workload, describe_workload, open_workload
 from vineppo.config.schema import TokensSegmenter
 from vineppo.rollouts import Draft
 
@@ -85,6 +85,7 @@ def main() -> None:
             **{f"{name}_s": median(seconds) for name, seconds in measured.items()},
             **{f"{name}_tokens": count for name, count in tokens.items()},
             **{f"peak_mib_K={K}": peak for K, peak in peaks.items()},
+            "workload": describe_workload(points[0].workload.config),
             "measured_s": measured,
         },
     )

@@ -10,17 +10,16 @@ step costs the same for any number of them.
 
 import math
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
 from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
+from benchmarks.products import large_product_gflops, timed
 from benchmarks.workload import workload_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
@@ -31,7 +30,6 @@ from vineppo.trainer import minibatches, update_policy
 from vineppo.types import TrainBatch, TrainSequence
 
 BATCH_SIZE, QUICK_BATCH_SIZE = 64, 8
-MATMUL_SIZE = 2048
 
 
 def main() -> None:
@@ -91,7 +89,7 @@ def main() -> None:
             **{f"{name}: tokens/s, best run": rate for name, rate in best.items()},
             # 2 FLOPs a parameter and token forward, 4 backward; attention's own are left out.
             **{f"{name}: GFLOP/s": 6e-9 * num_parameters * rate for name, rate in best.items()},
-            f"matmul of {MATMUL_SIZE}: GFLOP/s": matmul_gflops(bare.dtype, policy.device),
+            "large product: GFLOP/s": large_product_gflops(bare.dtype, policy.device),
             "seconds": seconds,
         },
     )
@@ -124,25 +122,6 @@ def bare_update(model: Any, micro_batches: Sequence[TrainBatch]) -> None:
         logits_NV = model.get_output_embeddings()(hidden_NH).float()
         cross_entropy(logits_NV, targets_N).backward()
     model.zero_grad()
-
-
-def timed(work: Any) -> float:
-    synchronize()
-    started = time.perf_counter()
-    work()
-    synchronize()
-    return time.perf_counter() - started
-
-
-def synchronize() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-def matmul_gflops(dtype: torch.dtype, device: torch.device) -> float:
-    """The rate of one large matrix product, the best of three."""
-    a, b = torch.randn(2, MATMUL_SIZE, MATMUL_SIZE, device=device).to(dtype)
-    return max(2e-9 * MATMUL_SIZE**3 / timed(lambda: a @ b) for _ in range(3))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ Two kinds of iterations: in "equal" ones no id ends a response, so that both sid
 `sampling.max_tokens` of each; in "natural" ones responses end where the policy ends them, and the
 ratio is one of seconds per sampled token, as the sides sample differently many.
 
+A last iteration of equal lengths is profiled: seconds by kind of operation, in the JSON too.
+
 TRL samples in two ways: with `generate` of transformers (`trl`), and with vLLM in its own process
 (`trl_vllm`). The second fails on a CPU as TRL is, because its `load_weights` meets weights that
 vLLM has repacked; here that one function is replaced (`run_trl.repair_sync`).
@@ -24,12 +26,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.table import Table
 
 from benchmarks.harness import Options, alternate, parse_options, ratio, report, run_main
 from benchmarks.trl.protocol import Message, Worker
 from benchmarks.trl.translation import describe, num_updates
 from benchmarks.trl.workers import open_workers, set_up
-from benchmarks.workload import model_assignments
+from benchmarks.workload import describe_workload, model_assignments
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig, VllmConfig
 
@@ -47,7 +51,7 @@ def main() -> None:
         folder = Path(name)
         config = grpo_config(options, folder)
         assert isinstance(config.engine, VllmConfig), "TRL samples with vLLM"
-        num_iterations = len(KINDS) * (NUM_WARMUPS + options.num_runs)
+        num_iterations = len(KINDS) * (NUM_WARMUPS + options.num_runs) + 1  # one is profiled
         spec = folder / "spec.json"
         spec.write_text(json.dumps(describe(config, num_iterations, folder)))
         with open_workers(spec, config.engine.cpu_kv_cache_gib) as workers:
@@ -55,7 +59,26 @@ def main() -> None:
                 kind: measure(workers, options.num_runs, has_stops)
                 for kind, has_stops in KINDS.items()
             }
-    report(NAME, options, options.num_runs, ratios(found), figures(config, found))
+            operations = {
+                worker.name: worker.iterate(has_stops=False, is_profiled=True)["operations"]
+                for worker in workers
+            }
+    show(operations)
+    report(
+        NAME,
+        options,
+        options.num_runs,
+        ratios(found),
+        {**figures(config, found), "operations_s": operations},
+    )
+
+
+def show(operations: dict[str, dict[str, float]]) -> None:
+    """Prints the seconds of each worker by kind of operation."""
+    table = Table("operations, seconds under the profiler", *operations)
+    for kind in next(iter(operations.values())):
+        table.add_row(kind, *(f"{seconds[kind]:.2f}" for seconds in operations.values()))
+    Console().print(table)
 
 
 def measure(workers: Sequence[Worker], num_runs: int, has_stops: bool) -> dict[str, list[Message]]:
@@ -104,13 +127,10 @@ def figures(config: TrainConfig, found: dict[str, dict[str, list[Message]]]) -> 
                     seconds = [m["phases"][phase] for m in messages]
                     medians[f"{kind}_{name}_{phase}_s"] = median(seconds)
             medians[f"{kind}_{name}_tokens"] = median(m["tokens"] for m in messages)
-    rollouts = config.rollouts
     return {
         **medians,
-        "responses": rollouts.num_prompts * rollouts.num_samples,
-        "max_tokens": config.sampling.max_tokens,
+        "workload": describe_workload(config),
         "updates": num_updates(config),
-        "dtype": config.model.dtype,
         "iterations": found,
     }
 

@@ -2,24 +2,30 @@
 
 Ours: the rollouts of an iteration are there; they are split, the states' continuations submitted,
 sampled, decoded and graded. The ceiling: vLLM's own offline call on the same `LLM` object with the
-same prefixes as token ids, as many continuations of each in the same order, forced to the very
-lengths that ours sampled (no stop ids), without text, grading or log-probabilities. It knows
-everything beforehand and keeps nothing, so the ratio is what splitting, bookkeeping, seeds and
-grading cost. Seeds of their own make vLLM draw row by row: the ceiling is measured with and without
-them, and the faster is the one that counts. Every measurement starts with an empty prefix cache.
+same prefixes as token ids, without text, seeds, grading or log-probabilities. It knows everything
+beforehand and keeps nothing, so the ratio is what splitting, bookkeeping, seeds and grading cost.
+It is called in two ways, of which the faster counts: one request a continuation in our order,
+forced to the very lengths that ours sampled (`ceiling`), and one a state with n = K and the
+policy's own ends (`ceiling_n`), where the number of tokens is that of other draws. Every
+measurement starts with an empty prefix cache.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+import torch
+
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
+from benchmarks.products import batch_products_gflops
 from benchmarks.watched_engine import RecordingEngine
-from benchmarks.workload import Workload, llm_of, open_workload
+from benchmarks.workload import Workload, describe_workload, llm_of, open_workload
 from vineppo.engine import SampleRequest
 from vineppo.rollouts import Draft
 
 NAME = "values_throughput"
+REAL_K = 9  # of a real model: on two cores its 31 states then fill 64 places four times
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,8 @@ class Recorded:
 
 def main() -> None:
     options = parse_options(NAME, "values phase ÷ one LLM.generate call")
-    with open_workload(options) as workload:
+    with open_workload(options) as opened:
+        workload = opened if options.model is None else opened.varied(num_continuations=REAL_K)
         drafts = workload.rollouts()
         recorded = record(workload, drafts)
         sampled: list[int] = []
@@ -47,20 +54,17 @@ def main() -> None:
             options.num_runs,
             {
                 "ours": ours,
-                "ceiling": lambda: ceiling(workload, recorded, with_seeds=False),
-                "ceiling_seeded": lambda: ceiling(workload, recorded, with_seeds=True),
+                "ceiling": lambda: ceiling(workload, recorded),
+                "ceiling_n": lambda: ceiling_n(workload, recorded),
             },
         )
-        ceilings = {name: measured[name] for name in ("ceiling", "ceiling_seeded")}
-        fastest = max(ceilings, key=lambda name: median(ceilings[name]))
+        ceilings = ("ceiling", "ceiling_n")
+        fastest = max(ceilings, key=lambda name: median(measured[name]))
         report(
             NAME,
             options,
             options.num_runs,
-            {
-                "ours / ceiling": ratio(measured["ours"], measured[fastest]),
-                "ours / ceiling with seeds": ratio(measured["ours"], measured["ceiling_seeded"]),
-            },
+            {"ours / ceiling": ratio(measured["ours"], measured[fastest])},
             {
                 "ceiling": fastest,
                 **{f"{name}_tokens_per_s": median(rates) for name, rates in measured.items()},
@@ -70,10 +74,21 @@ def main() -> None:
                 "distinct_states": len({request.prefix_ids for request in recorded.requests}),
                 "states": sum(len(spans) for spans in workload.spans(drafts)),
                 "rollouts": len(drafts),
-                "K": workload.credit.num_continuations,
+                "batch products: GFLOP/s": batch_gflops(workload),
+                "workload": describe_workload(workload.config),
                 "measured_tokens_per_s": measured,
             },
         )
+
+
+def batch_gflops(workload: Workload) -> float:
+    """The rate at which a full batch can meet the model's weights, without vLLM."""
+    engine = workload.config.engine
+    dtype = getattr(torch, engine.dtype)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return batch_products_gflops(
+        engine.max_num_seqs, workload.width, workload.num_parameters, dtype, device
+    )
 
 
 def record(workload: Workload, drafts: list[Draft]) -> Recorded:
@@ -83,28 +98,51 @@ def record(workload: Workload, drafts: list[Draft]) -> Recorded:
     return Recorded(engine.requests, engine.lengths)
 
 
-def ceiling(workload: Workload, recorded: Recorded, with_seeds: bool) -> float:
-    """Tokens/s of one call; prompts and parameters are made before the clock starts."""
+def ceiling(workload: Workload, recorded: Recorded) -> float:
+    """Tokens/s of one call with a request a continuation, each of the length that ours had."""
+    prompts = [list(request.prefix_ids) for request in recorded.requests]
+    params = [
+        {"max_tokens": length, "ignore_eos": True, **_draw(request)}
+        for request, length in zip(recorded.requests, recorded.lengths, strict=True)
+    ]
+    tokens, rate = _generate(workload, prompts, params)
+    assert tokens == sum(recorded.lengths), "the ceiling must sample what ours did"
+    return rate
+
+
+def ceiling_n(workload: Workload, recorded: Recorded) -> float:
+    """Tokens/s of one call with a request a state, which vLLM itself multiplies by K."""
+    num_samples = Counter(request.prefix_ids for request in recorded.requests)
+    by_state = {request.prefix_ids: request for request in recorded.requests}
+    params = [
+        {
+            "n": num_samples[prefix_ids],
+            "max_tokens": request.max_tokens,
+            "stop_token_ids": list(workload.stop_ids),
+            **_draw(request),
+        }
+        for prefix_ids, request in by_state.items()
+    ]
+    return _generate(workload, [list(prefix_ids) for prefix_ids in by_state], params)[1]
+
+
+def _draw(request: SampleRequest) -> dict[str, Any]:
+    return {"temperature": request.temperature, "top_p": request.top_p, "detokenize": False}
+
+
+def _generate(
+    workload: Workload, prompts: list[list[int]], params: list[dict[str, Any]]
+) -> tuple[int, float]:
+    """Tokens and tokens/s; everything is made before the clock starts."""
     from vllm import SamplingParams
 
     llm = llm_of(workload.sampler.engine)
-    prompts = [{"prompt_token_ids": list(request.prefix_ids)} for request in recorded.requests]
-    params = [
-        SamplingParams(
-            temperature=request.temperature,
-            top_p=request.top_p,
-            max_tokens=length,
-            ignore_eos=True,
-            seed=request.seed if with_seeds else None,
-            detokenize=False,
-        )
-        for request, length in zip(recorded.requests, recorded.lengths, strict=True)
-    ]
+    inputs = [{"prompt_token_ids": token_ids} for token_ids in prompts]
+    sampling = [SamplingParams(**arguments) for arguments in params]
     outputs: list[Any]
-    seconds, outputs = workload.timed(lambda: llm.generate(prompts, params, use_tqdm=False))
-    lengths = [len(output.outputs[0].token_ids) for output in outputs]
-    assert lengths == recorded.lengths, "the ceiling must sample what ours did"
-    return sum(lengths) / seconds
+    seconds, outputs = workload.timed(lambda: llm.generate(inputs, sampling, use_tqdm=False))
+    tokens = sum(len(sample.token_ids) for output in outputs for sample in output.outputs)
+    return tokens, tokens / seconds
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -51,6 +51,8 @@ class Workload:
     sampler: Sampler
     stop_ids: tuple[int, ...]
     train_P: list[Prompt]
+    num_parameters: int
+    width: int  # of a hidden state
 
     @property
     def credit(self) -> VineCredit:
@@ -131,12 +133,15 @@ def open_workload(options: Options) -> Iterator[Workload]:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="benchmark-")))
         config = workload_config(options, directory)
         loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
+        num_parameters = sum(weight.numel() for weight in loaded.model.parameters())
+        width = loaded.model.config.hidden_size
         train_P = encode_problems(config, loaded, load_task(config.task).train_P)
         grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
         engine = build_engine(config.engine, loaded.engine_model)
         sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
-        yield Workload(config, sampler, loaded.engine_model.stop_ids, train_P)
+        stop_ids = loaded.engine_model.stop_ids
+        yield Workload(config, sampler, stop_ids, train_P, num_parameters, width)
 
 
 def workload_config(options: Options, directory: Path) -> TrainConfig:
@@ -183,6 +188,20 @@ def fast_dtype() -> str:
     capabilities = torch.cpu.get_capabilities()
     has_bfloat16 = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
     return "bfloat16" if has_bfloat16 else "float32"
+
+
+def describe_workload(config: TrainConfig) -> dict[str, Any]:
+    """What there is to sample and train on, for the JSON of a benchmark."""
+    segmenter = getattr(config.credit, "segmenter", None)
+    return {
+        "prompts": config.rollouts.num_prompts,
+        "samples_per_prompt": config.rollouts.num_samples,
+        "max_tokens": config.sampling.max_tokens,
+        "max_num_seqs": config.engine.max_num_seqs,
+        "K": getattr(config.credit, "num_continuations", None),
+        "segmenter": None if segmenter is None else asdict(segmenter),
+        "dtype": config.model.dtype,
+    }
 
 
 def run_to_end(engine: Engine) -> None:

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.trl.operations import Operations
 from benchmarks.trl.protocol import Channel, Message
 from vineppo.cli import quiet_libraries
 from vineppo.config.load import parse_config
@@ -49,7 +50,13 @@ def main() -> None:
             iteration += 1
             iterations.set_stops(command["has_stops"])
             chosen_P = prompts_P[(iteration - 1) * size : iteration * size]
-            channel.say(iterations.run(chosen_P, iteration))
+            operations = Operations() if command["is_profiled"] else None
+            if operations is not None:
+                operations.start()
+            message = iterations.run(chosen_P, iteration)
+            if operations is not None:
+                message["operations"] = operations.stop()
+            channel.say(message)
 
 
 @dataclass(frozen=True)

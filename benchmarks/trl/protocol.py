@@ -1,8 +1,8 @@
 """Resident processes that run one iteration on command, by lines of JSON. Standard library alone.
 
-The worker says `{"ready": …}` once, and answers every command, `{"has_stops": …}`, by one message
-with what an iteration took. Its standard output ends when it has failed, its standard input when
-nothing more is wanted. Both environments import this module.
+The worker says `{"ready": …}` once, and answers every command, `{"has_stops": …,
+"is_profiled": …}`, by one message with what an iteration took. Its standard output ends when it has
+failed, its standard input when nothing more is wanted. Both environments import this module.
 """
 
 import json
@@ -66,12 +66,16 @@ class Worker:
         assert "ready" in message, f"{self.name} must say that it is ready, got {message}"
         return message["ready"]
 
-    def iterate(self, has_stops: bool) -> Message:
-        """One iteration, while every other worker idles; `has_stops`: an id may end a response."""
+    def iterate(self, has_stops: bool, is_profiled: bool = False) -> Message:
+        """One iteration, while every other worker idles; `has_stops`: an id may end a response.
+
+        With `is_profiled` the message has seconds by kind of "operations", and takes longer.
+        """
         time.sleep(SETTLE_S)
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps({"has_stops": has_stops}) + "\n")
+            command = {"has_stops": has_stops, "is_profiled": is_profiled}
+            self._process.stdin.write(json.dumps(command) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # the worker has failed, which reading will tell

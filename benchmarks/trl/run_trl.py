@@ -1,9 +1,9 @@
 """TRL's side of `benchmarks/trl_grpo.py`: `GRPOTrainer.train()`, held before every iteration.
 
 `.venv-trl/bin/python -m benchmarks.trl.run_trl SPEC.json transformers|vllm`, in an environment that
-need not hold this project: nothing of it but `protocol` is imported. What an iteration is charged
-begins with the trainer's `on_step_begin` and ends with `on_step_end`; start-up, logging and saving
-are outside or off.
+need not hold this project: nothing of it but `protocol` and `operations` is imported. What an
+iteration is charged begins with the trainer's `on_step_begin` and ends with `on_step_end`;
+start-up, logging and saving are outside or off.
 """
 
 import json
@@ -107,8 +107,11 @@ def gate(trainer: Any, channel: Channel, num_updates: int) -> Any:
     """Waits for the benchmark before an iteration's first update, answers after its last."""
     from transformers import TrainerCallback
 
+    from benchmarks.trl.operations import Operations
+
     class Gate(TrainerCallback):
         started = 0.0
+        operations: Operations | None = None
         stop_ids = trainer.eos_token_ids
 
         def on_step_begin(self, _args: Any, state: Any, _: Any, **__: Any) -> None:
@@ -120,12 +123,16 @@ def gate(trainer: Any, channel: Channel, num_updates: int) -> Any:
             if command is None:
                 raise NothingMoreError
             set_stops(trainer, self.stop_ids if command["has_stops"] else None)
+            self.operations = Operations() if command["is_profiled"] else None
+            if self.operations is not None:
+                self.operations.start()
             self.started = time.perf_counter()
 
         def on_step_end(self, args: Any, state: Any, _: Any, **__: Any) -> None:
             if state.global_step % num_updates:
                 return
             seconds = time.perf_counter() - self.started
+            profiled = self.operations.stop() if self.operations is not None else None
             metrics = trainer._metrics["train"]
             lengths = [metrics[f"completions/{name}_length"][-1] for name in ("min", "max")]
             channel.say(
@@ -140,6 +147,7 @@ def gate(trainer: Any, channel: Channel, num_updates: int) -> Any:
                         metrics["completions/mean_length"][-1] * args.generation_batch_size
                     ),
                     "lengths": lengths,
+                    "operations": profiled,
                     "reward": metrics["reward"][-1],
                     "gap_mean": metrics.get("sampling/sampling_logp_difference/mean", [None])[-1],
                 }

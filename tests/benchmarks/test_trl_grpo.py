@@ -1,11 +1,14 @@
 """The parts of the comparison with TRL that need no TRL: protocol, translation, ratios."""
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.harness import Options
+from benchmarks.trl.operations import Operations, by_kind
 from benchmarks.trl.protocol import Worker
 from benchmarks.trl.translation import describe, grpo_arguments, num_updates, trl_prompt
 from benchmarks.trl_grpo import CONFIGS, grpo_config, ratios
@@ -47,8 +50,9 @@ def message(seconds, tokens):
 def test_worker_runs_an_iteration_on_command_and_chatter_does_not_disturb_it():
     with started() as worker:
         assert worker.ready() == {"version": "1"}
-        assert worker.iterate(has_stops=False) == {"seconds": 0.5, "number": 1, "has_stops": False}
-        assert worker.iterate(has_stops=True) == {"seconds": 0.5, "number": 2, "has_stops": True}
+        for number, is_profiled in enumerate((False, True), start=1):
+            command = {"has_stops": is_profiled, "is_profiled": is_profiled}
+            assert worker.iterate(**command) == {"seconds": 0.5, "number": number, **command}
 
 
 def test_workers_last_words_are_in_the_error():
@@ -142,6 +146,24 @@ def test_configs_of_the_comparison_can_be_translated(is_quick, kind, tmp_path):
         config = load_config(TrainConfig, str(CONFIGS / f"{kind}.jsonnet"), [])
     assert num_updates(config) >= 2
     assert grpo_arguments(config)["beta"] == config.reference.kl_coef > 0
+
+
+def test_operations_are_summed_by_kind():
+    a, b = torch.randn(2, 256, 256)
+    operations = Operations()
+    operations.start()
+    for _ in range(20):
+        a @ b
+    time.sleep(0.2)
+    seconds = operations.stop()
+    assert seconds["products"] > 0
+    assert seconds["outside operations"] > 0.15
+    assert seconds.pop("all") == pytest.approx(sum(seconds.values()))
+    events = [("aten::addmm", 2.0), ("aten::_fused_adamw_", 4.0), ("aten::add", 1.0)]
+    found = by_kind([*events, ("aten::_log_softmax", 3.0), ("aten::mm", 0.5)])
+    assert {kind: spent for kind, spent in found.items() if spent} == {
+        "optimizer": 4.0, "products": 2.5, "softmax and loss": 3.0, "other operations": 1.0
+    }  # fmt: skip
 
 
 def test_ratio_of_equal_lengths_is_of_seconds_and_of_natural_ones_of_seconds_per_token():

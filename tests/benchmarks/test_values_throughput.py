@@ -28,7 +28,7 @@ def test_quick_run_writes_its_numbers(tmp_path):
     assert 0 < found["min"] <= found["median"] <= found["max"]
     # Both sampled the same tokens, of which every request has at least one.
     assert figures["sampled_tokens"] == figures["ceiling_tokens"] >= figures["requests"]
-    assert figures["requests"] == figures["distinct_states"] * figures["K"]
+    assert figures["requests"] == figures["distinct_states"] * figures["workload"]["K"]
     # 8 prompts × 2 rollouts: the 8 first states are shared, the others mostly not.
     assert figures["rollouts"] == 16
     assert 8 <= figures["distinct_states"] <= figures["states"] - 8

@@ -1,0 +1,49 @@
+"""How fast this machine multiplies matrices: the bound of every pass."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+LARGE = 2048
+NUM_TRIES = 3
+
+
+def large_product_gflops(dtype: torch.dtype, device: torch.device) -> float:
+    """The rate of one large square product, the best of three."""
+    a, b = torch.randn(2, LARGE, LARGE, device=device).to(dtype)
+    return max(2e-9 * LARGE**3 / timed(lambda: a @ b) for _ in range(NUM_TRIES))
+
+
+def batch_products_gflops(
+    rows: int, width: int, num_parameters: int, dtype: torch.dtype, device: torch.device
+) -> float:
+    """The rate of what an engine step multiplies at least, the best of three.
+
+    A batch of `rows` tokens meets every weight once: `num_parameters` of them, cut into matrices of
+    `width` x `width`, which are read from memory where they exceed the caches.
+    """
+    num_matrices = max(1, num_parameters // width**2)
+    matrices = torch.randn(num_matrices, width, width, device=device).to(dtype)
+    batch = torch.randn(rows, width, device=device).to(dtype)
+
+    def multiply() -> None:
+        for matrix in matrices:
+            batch @ matrix
+
+    flops = 2 * rows * num_matrices * width**2
+    return max(1e-9 * flops / timed(multiply) for _ in range(NUM_TRIES))
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds until the device is done."""
+    synchronize()
+    started = time.perf_counter()
+    work()
+    synchronize()
+    return time.perf_counter() - started
+
+
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

@@ -41,7 +41,7 @@ class Options:
 def parse_options(name: str, description: str) -> Options:
     """`python -m benchmarks.<name> [--quick] [--model NAME_OR_DIR] [--out FILE.json]`."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
-    parser.add_argument("--quick", action="store_true", help="one small run, within a minute")
+    parser.add_argument("--quick", action="store_true", help="one small run, to try it")
     parser.add_argument("--model", metavar="NAME_OR_DIR", help="default: the demo's policy")
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="where the numbers go")
     arguments = parser.parse_args()

@@ -5,8 +5,6 @@ the policy samples, with the token budget that the rollout had left at s_i (Vine
 2410.01679, eq. 5).
 """
 
-import hashlib
-from array import array
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -14,7 +12,7 @@ from dataclasses import dataclass, field
 from vineppo.config.schema import SampledValues
 from vineppo.engine import Completion
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.seeds import derive_seed
+from vineppo.seeds import derive_seed, prefix_digest
 from vineppo.types import StateValue, StepSpan
 
 # (problem id, digest of the prefix of the response), and what else keeps two states apart.
@@ -100,7 +98,7 @@ class StateValues:
         problem = stepped.prompt.problem
         budget = self._sampler.sampling.max_tokens - span.start
         owner = (
-            digest(prefix)
+            prefix_digest(prefix)
             if self._credit.identical_prefixes == "share"
             else f"{stepped.rollout_index}/{step}"
         )
@@ -129,7 +127,7 @@ class StateValues:
 def state_key(
     credit: SampledValues, stepped: SteppedResponse, step: int, span: StepSpan
 ) -> StateKey:
-    prefix = digest(stepped.response_ids[: span.start])
+    prefix = prefix_digest(stepped.response_ids[: span.start])
     is_separate = credit.identical_prefixes == "separate"
     return stepped.prompt.problem.id, prefix, f"{stepped.rollout_index}/{step}" * is_separate
 
@@ -174,8 +172,3 @@ def merged_values(
             returns_K = there.returns_K + value.returns_K if is_union else there.returns_K
             merged[key] = StateValue(returns_K, there.num_tokens + value.num_tokens)
     return merged
-
-
-def digest(token_ids: tuple[int, ...]) -> str:
-    """128 bits in hexadecimal; equal for the same token ids alone, but for 1 pair in 10^38."""
-    return hashlib.blake2b(array("q", token_ids).tobytes(), digest_size=16).hexdigest()

@@ -5,8 +5,6 @@ taken in the order of the proposals, whichever finished first, so that they are 
 policy; what they are depends on the state, the policy and the seed alone.
 """
 
-import hashlib
-from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +13,7 @@ from analysis.sampling.continuations import StateRequest
 from vineppo.engine import Completion
 from vineppo.errors import UserError
 from vineppo.rollouts import Sampler
-from vineppo.seeds import derive_seed
+from vineppo.seeds import derive_seed, prefix_digest
 from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import token_texts
 
@@ -89,7 +87,7 @@ class _Search:
         request = self.request
         prefix, prompt = request.prefix_ids, request.prompt
         state_ids = (*prompt.token_ids, *prefix)
-        digest = hashlib.blake2b(array("q", prefix).tobytes(), digest_size=16).hexdigest()
+        digest = prefix_digest(prefix)
         first = self.num_submitted
         self.num_submitted = min(first + ROUND, request.num_samples)
         for k in range(first, self.num_submitted):

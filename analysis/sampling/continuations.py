@@ -5,8 +5,6 @@ its prefix is computed once; nothing waits for the slowest of a batch. What a st
 are depends on the state, the policy and the seed alone, not on what else is sampled with it.
 """
 
-import hashlib
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -16,7 +14,7 @@ from typing import Any
 from vineppo.engine import Completion
 from vineppo.errors import UserError
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.seeds import derive_seed
+from vineppo.seeds import derive_seed, prefix_digest
 
 LOOKAHEAD = 4096  # requests that wait in the engine's queue, at least, while there are more
 
@@ -92,7 +90,7 @@ def _submit(sampler: Sampler, request: StateRequest, finished: Callable[[_Pendin
     prefix, prompt = request.prefix_ids, request.prompt
     pending = _Pending(request, [None] * request.num_samples, request.num_samples)
     state_ids = (*prompt.token_ids, *prefix)  # one tuple for all requests
-    digest = hashlib.blake2b(array("q", prefix).tobytes(), digest_size=16).hexdigest()
+    digest = prefix_digest(prefix)
     for k in range(request.num_samples):
 
         def finish(completion: Completion, k: int = k) -> None:

@@ -1,7 +1,5 @@
 """Rollouts and values of a checkpoint sampled anew, where a run's tables do not hold them."""
 
-import hashlib
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +12,7 @@ from analysis.sampling.saved import SavedRollout
 from vineppo.config.schema import TrainConfig
 from vineppo.rollouts import Draft, Prompt, submit_rollouts
 from vineppo.schedules import problems_of_iteration
+from vineppo.seeds import prefix_digest
 from vineppo.segment import build_segmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.types import StateValue
@@ -145,5 +144,4 @@ def _with_values(
 
 
 def _key(one: SavedRollout, step: int) -> str:
-    digest = hashlib.blake2b(array("q", one.prefix_ids(step)).tobytes(), digest_size=16)
-    return f"{digest.hexdigest()} {one.rollout.problem.id}"
+    return f"{prefix_digest(one.prefix_ids(step))} {one.rollout.problem.id}"

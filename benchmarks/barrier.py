@@ -4,6 +4,7 @@ import random
 import time
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from benchmarks.workload import ITERATION, Workload, llm_of
 from vineppo.rollouts import Prompt
@@ -30,7 +31,8 @@ class Schedule:
     """What is not computed twice."""
 
     is_deduplicated: bool
-    has_cache: bool
+    has_cache: bool  # of all prefixes; without it the samples of a request may still share theirs
+    is_forked: bool
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ def iteration(workload: Workload, schedule: Schedule) -> Work:
     sampled = sum(len(sample.token_ids) for output in outputs for sample in output.outputs)
     if schedule.has_cache:
         return Work(sampled, None, requests, values_s)
+    if schedule.is_forked:
+        return Work(sampled, None, requests, values_s)
     fed = sum(len(output.prompt_token_ids) * len(output.outputs) for output in outputs)
     assert not any(output.num_cached_tokens for output in outputs), "the prefix cache must be off"
     return Work(sampled, fed, requests, values_s)
@@ -70,7 +74,7 @@ def sample_rollouts(workload: Workload, schedule: Schedule) -> tuple[list[Any], 
     for prompt, index in owners:
         seed = derive_seed(sampler.seed, ITERATION, "rollouts", prompt.problem.id, index)
         params.append(sampling_params(workload, schedule, sampler.sampling.max_tokens, 1, seed))
-    outputs = generate(workload, texts, params)
+    outputs = generate(workload, schedule, texts, params)
     segmenter = build_segmenter(workload.credit.segmenter)
     states: list[State] = []
     rewards = []
@@ -94,7 +98,7 @@ def sample_values(workload: Workload, schedule: Schedule, states: list[State]) -
     params = [
         sampling_params(workload, schedule, state.max_tokens, count, None) for state in shuffled
     ]
-    outputs = generate(workload, [state.prefix for state in shuffled], params)
+    outputs = generate(workload, schedule, [state.prefix for state in shuffled], params)
     rewards = []
     for state, output in zip(shuffled, outputs, strict=True):
         for sample in output.outputs:
@@ -109,13 +113,18 @@ def sample_values(workload: Workload, schedule: Schedule, states: list[State]) -
     return outputs
 
 
-def generate(workload: Workload, texts: list[str], params: list[Any]) -> list[Any]:
+def generate(
+    workload: Workload, schedule: Schedule, texts: list[str], params: list[Any]
+) -> list[Any]:
     tokenizer = workload.sampler.tokenizer
     # One by one, as a server gets them; the text of a prompt holds its special tokens already.
-    prompts = [
+    prompts: list[dict[str, Any]] = [
         {"prompt_token_ids": tokenizer(text, add_special_tokens=False)["input_ids"]}
         for text in texts
     ]
+    if schedule.is_forked:
+        for prompt in prompts:
+            prompt["cache_salt"] = uuid4().hex  # nobody else's
     outputs: list[Any] = llm_of(workload.sampler.engine).generate(prompts, params, use_tqdm=False)
     return outputs
 
@@ -133,5 +142,5 @@ def sampling_params(
         seed=seed,
         stop_token_ids=list(workload.stop_ids),
         detokenize=False,  # the engine has no tokenizer; responses are made text one by one above
-        skip_reading_prefix_cache=not schedule.has_cache,
+        skip_reading_prefix_cache=not (schedule.has_cache or schedule.is_forked),
     )

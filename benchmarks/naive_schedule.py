@@ -10,13 +10,16 @@ They differ in what is computed twice:
 
 - `naive`: one request for every state of every rollout, K samples each, so that equal prefixes are
   sampled again, and no prefix cache (`skip_reading_prefix_cache`: no request reads it; asserted on
-  what vLLM says it has found there);
-- `published`: requests of equal text are one, as in that code; no prefix cache, as its configs for
-  the 1.1 B model have it;
+  what vLLM says it has found there), so that each of a request's samples feeds its prefix, as
+  vLLM's present core does with n = K;
+- `naive_forked`: the same, where the samples of a request, and no two requests, share full blocks
+  of their prefix, as the vLLM of the published code forked them;
+- `published`: requests of equal text are one, as in that code, forked, without a prefix cache, as
+  its configs for the 1.1 B model have it;
 - `published_cached`: with the prefix cache, as one of its configs for the 7 B model has it.
 
-Where these depart from the published code it is in their favour or changes no speed: no HTTP, disk
-or server start; samples of the values phase have no seeds, which vLLM draws faster; prompts and
+These depart from the published code where it is in their favour or changes little: no HTTP, disk
+or server start; the rollouts of a problem are requests of one sample each; samples of the values phase have no seeds, which vLLM draws faster; prompts and
 budgets are ours (a fresh budget for late states would be more work). The rollouts have our seeds,
 so all are about the same responses. The values phase of ours alone, which in a run overlaps the
 rollouts, is measured on finished ones.
@@ -31,9 +34,10 @@ from benchmarks.workload import describe_workload, open_workload
 
 NAME = "naive_schedule"
 SCHEDULES = {
-    "naive": Schedule(is_deduplicated=False, has_cache=False),
-    "published": Schedule(is_deduplicated=True, has_cache=False),
-    "published_cached": Schedule(is_deduplicated=True, has_cache=True),
+    "naive": Schedule(is_deduplicated=False, has_cache=False, is_forked=False),
+    "naive_forked": Schedule(is_deduplicated=False, has_cache=False, is_forked=True),
+    "published": Schedule(is_deduplicated=True, has_cache=False, is_forked=True),
+    "published_cached": Schedule(is_deduplicated=True, has_cache=True, is_forked=False),
 }
 
 

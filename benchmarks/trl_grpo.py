@@ -10,7 +10,7 @@ Two kinds of iterations: in "equal" ones no id ends a response, so that both sid
 `sampling.max_tokens` of each; in "natural" ones responses end where the policy ends them, and the
 ratio is one of seconds per sampled token, as the sides sample differently many.
 
-A last iteration of equal lengths is profiled: seconds by kind of operation, in the JSON too.
+A last iteration of equal lengths is profiled: seconds by phase and kind of operation, in the JSON too.
 
 TRL samples in two ways: with `generate` of transformers (`trl`), and with vLLM in its own process
 (`trl_vllm`). The second fails on a CPU as TRL is, because its `load_weights` meets weights that
@@ -73,11 +73,13 @@ def main() -> None:
     )
 
 
-def show(operations: dict[str, dict[str, float]]) -> None:
-    """Prints the seconds of each worker by kind of operation."""
-    table = Table("operations, seconds under the profiler", *operations)
-    for kind in next(iter(operations.values())):
-        table.add_row(kind, *(f"{seconds[kind]:.2f}" for seconds in operations.values()))
+def show(operations: dict[str, dict[str, dict[str, float]]]) -> None:
+    """Prints the seconds of each worker by phase and kind of operation."""
+    table = Table("phase", "seconds under the profiler", *operations)
+    for phase in PHASES:
+        found = [seconds.get(phase, {}) for seconds in operations.values()]
+        for kind in dict.fromkeys(kind for seconds in found for kind in seconds):
+            table.add_row(phase, kind, *(f"{seconds.get(kind, 0.0):.2f}" for seconds in found))
     Console().print(table)
 
 

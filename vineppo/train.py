@@ -120,6 +120,7 @@ def run_iterations(
             session.sampler, prompts_P, config, segmenter, iteration, session.progress,
             reference_pass,
         )  # fmt: skip
+        session.progress.enter("sync")
         session.sleep_engine()
         session.progress.enter("logprobs")
         kl_coef = session.state.kl_coef

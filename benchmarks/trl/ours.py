@@ -33,6 +33,15 @@ from vineppo.train import build_reference_pass
 from vineppo.trainer import update_policy
 from vineppo.types import Problem
 
+# Ours, by the names of the comparison.
+PHASES = {
+    "rollout": "generation",
+    "grading": "generation",
+    "logprobs": "scoring",
+    "update": "update",
+    "sync": "sync",
+}
+
 
 def main() -> None:
     channel = Channel()
@@ -50,12 +59,11 @@ def main() -> None:
             iteration += 1
             iterations.set_stops(command["has_stops"])
             chosen_P = prompts_P[(iteration - 1) * size : iteration * size]
-            operations = Operations() if command["is_profiled"] else None
-            if operations is not None:
-                operations.start()
+            if command["is_profiled"]:
+                iterations.operations.start()
             message = iterations.run(chosen_P, iteration)
-            if operations is not None:
-                message["operations"] = operations.stop()
+            if command["is_profiled"]:
+                message["operations"] = iterations.operations.stop()
             channel.say(message)
 
 
@@ -69,6 +77,7 @@ class Iterations:
     reference: Reference
     stop_ids: tuple[int, ...]
     generation_config: dict[str, Any]
+    operations: Operations
 
     def set_stops(self, has_stops: bool) -> None:
         """Whether an id ends a response; vLLM adds those of the model's generation config."""
@@ -80,7 +89,7 @@ class Iterations:
     def run(self, prompts_P: list[Prompt], iteration: int) -> Message:
         """Seconds by phase and numbers by which the two sides can be compared."""
         config, engine, policy = self.config, self.sampler.engine, self.policy
-        kl_coef, progress = config.reference.kl_coef, Progress(1, 0, 0.0)
+        kl_coef, progress = config.reference.kl_coef, MarkedProgress(self.operations)
         progress.restart()
         reference_pass = build_reference_pass(config, self.reference, policy.device)
         segmenter = build_segmenter(config.credit.segmenter)
@@ -114,6 +123,19 @@ class Iterations:
         }
 
 
+class MarkedProgress(Progress):
+    """Tells the profile of the phases too."""
+
+    def __init__(self, operations: Operations) -> None:
+        super().__init__(1, 0, 0.0)
+        self._operations = operations
+
+    def enter(self, phase: str | None) -> None:
+        if phase != self._phase and phase is not None:
+            self._operations.enter(PHASES[phase])
+        super().enter(phase)
+
+
 @contextmanager
 def open_iterations(config: TrainConfig) -> Iterator[Iterations]:
     """Engine, policy, reference and grader, all with the starting weights."""
@@ -135,6 +157,7 @@ def open_iterations(config: TrainConfig) -> Iterator[Iterations]:
             reference,
             loaded.engine_model.stop_ids,
             engine._core.input_processor.generation_config_fields,
+            Operations(),
         )
 
 

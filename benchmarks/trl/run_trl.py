@@ -75,23 +75,30 @@ def build_trainer(spec: dict[str, Any], is_vllm: bool, output_dir: str, channel:
         args=arguments,
         train_dataset=Dataset.from_list(rows),
     )
+    if is_vllm:
+        trainer.time_sync()
     trainer.add_callback(gate(trainer, channel, spec["num_updates"]))
     return trainer
 
 
 def timed_trainer_class() -> type:
-    """`GRPOTrainer` that notes the seconds of sampling and of the passes without gradient."""
+    """`GRPOTrainer` that notes the seconds of its phases."""
     from trl import GRPOTrainer
 
+    from benchmarks.trl.operations import Operations
+
     class TimedTrainer(GRPOTrainer):
-        generation_s = sampling_s = 0.0
+        generation_s = sampling_s = sync_s = 0.0
+        operations = Operations()
 
         def _generate(self, *arguments: Any) -> Any:
-            started = time.perf_counter()
+            started, self.sync_s = time.perf_counter(), 0.0
+            self.operations.enter("generation")
             try:
                 return super()._generate(*arguments)
             finally:
-                self.generation_s = time.perf_counter() - started
+                self.generation_s = time.perf_counter() - started - self.sync_s
+                self.operations.enter("scoring")
 
         def _generate_and_score_completions(self, *arguments: Any) -> Any:
             started = time.perf_counter()
@@ -99,6 +106,20 @@ def timed_trainer_class() -> type:
                 return super()._generate_and_score_completions(*arguments)
             finally:
                 self.sampling_s = time.perf_counter() - started
+                self.operations.enter("update")
+
+        def time_sync(self) -> None:
+            """Of its vLLM, which takes the weights over at the start of a generation."""
+            sync_weights = self.vllm_generation.sync_weights
+
+            def timed() -> None:
+                started = time.perf_counter()
+                self.operations.enter("sync")
+                sync_weights()
+                self.operations.enter("generation")
+                self.sync_s = time.perf_counter() - started
+
+            self.vllm_generation.sync_weights = timed
 
     return TimedTrainer
 
@@ -107,11 +128,9 @@ def gate(trainer: Any, channel: Channel, num_updates: int) -> Any:
     """Waits for the benchmark before an iteration's first update, answers after its last."""
     from transformers import TrainerCallback
 
-    from benchmarks.trl.operations import Operations
-
     class Gate(TrainerCallback):
         started = 0.0
-        operations: Operations | None = None
+        is_profiled = False
         stop_ids = trainer.eos_token_ids
 
         def on_step_begin(self, _args: Any, state: Any, _: Any, **__: Any) -> None:
@@ -123,16 +142,17 @@ def gate(trainer: Any, channel: Channel, num_updates: int) -> Any:
             if command is None:
                 raise NothingMoreError
             set_stops(trainer, self.stop_ids if command["has_stops"] else None)
-            self.operations = Operations() if command["is_profiled"] else None
-            if self.operations is not None:
-                self.operations.start()
+            self.is_profiled = command["is_profiled"]
+            if self.is_profiled:
+                trainer.operations.start()
+                trainer.operations.enter("update")
             self.started = time.perf_counter()
 
         def on_step_end(self, args: Any, state: Any, _: Any, **__: Any) -> None:
             if state.global_step % num_updates:
                 return
             seconds = time.perf_counter() - self.started
-            profiled = self.operations.stop() if self.operations is not None else None
+            profiled = trainer.operations.stop() if self.is_profiled else None
             metrics = trainer._metrics["train"]
             lengths = [metrics[f"completions/{name}_length"][-1] for name in ("min", "max")]
             channel.say(
@@ -140,8 +160,9 @@ def gate(trainer: Any, channel: Channel, num_updates: int) -> Any:
                     "seconds": seconds,
                     "phases": {
                         "generation": trainer.generation_s,
-                        "scoring": trainer.sampling_s - trainer.generation_s,
+                        "scoring": trainer.sampling_s - trainer.generation_s - trainer.sync_s,
                         "update": seconds - trainer.sampling_s,
+                        "sync": trainer.sync_s,
                     },
                     "tokens": round(
                         metrics["completions/mean_length"][-1] * args.generation_batch_size

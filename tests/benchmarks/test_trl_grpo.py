@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.harness import Options
-from benchmarks.trl.operations import Operations, by_kind
+from benchmarks.trl.operations import PHASE, Operations, by_phase, kind_of
 from benchmarks.trl.protocol import Worker
 from benchmarks.trl.translation import describe, grpo_arguments, num_updates, trl_prompt
 from benchmarks.trl_grpo import CONFIGS, grpo_config, ratios
@@ -148,22 +148,62 @@ def test_configs_of_the_comparison_can_be_translated(is_quick, kind, tmp_path):
     assert grpo_arguments(config)["beta"] == config.reference.kl_coef > 0
 
 
-def test_operations_are_summed_by_kind():
+def test_operations_are_summed_by_phase():
     a, b = torch.randn(2, 256, 256)
     operations = Operations()
+    operations.enter("before the profile: nothing")
     operations.start()
+    operations.enter("generation")
+    time.sleep(0.2)
+    operations.enter("update")
     for _ in range(20):
         a @ b
-    time.sleep(0.2)
     seconds = operations.stop()
-    assert seconds["products"] > 0
-    assert seconds["outside operations"] > 0.15
-    assert seconds.pop("all") == pytest.approx(sum(seconds.values()))
-    events = [("aten::addmm", 2.0), ("aten::_fused_adamw_", 4.0), ("aten::add", 1.0)]
-    found = by_kind([*events, ("aten::_log_softmax", 3.0), ("aten::mm", 0.5)])
-    assert {kind: spent for kind, spent in found.items() if spent} == {
-        "optimizer": 4.0, "products": 2.5, "softmax and loss": 3.0, "other operations": 1.0
-    }  # fmt: skip
+    assert list(seconds) == ["generation", "update"]
+    assert seconds["generation"]["products"] == 0
+    assert seconds["generation"]["outside operations"] == pytest.approx(0.2, abs=0.1)
+    assert seconds["update"]["products"] > 0
+    for phase in seconds.values():
+        assert phase.pop("all") == pytest.approx(sum(phase.values()))
+
+
+def test_own_seconds_of_a_phase_are_those_between_its_marks():
+    mark = PHASE + "update"
+    events = [
+        ("aten::mm", 0.5, 9.0),  # before the first mark
+        (mark, 1.0, 0.0), ("aten::mm", 2.0, 0.5), ("aten::mm", 3.0, 0.25),
+        (PHASE + "scoring", 4.0, 0.0), ("aten::add", 4.5, 0.5),
+        (mark, 6.0, 0.0), ("aten::mm", 6.5, 0.25), (PHASE + "all", 7.0, 0.0),
+    ]  # fmt: skip
+    found = {
+        phase: {kind: s for kind, s in seconds.items() if s}
+        for phase, seconds in by_phase(reversed(events)).items()
+    }
+    assert found == {
+        "update": {"products": 1.0, "outside operations": 3.0, "all": 4.0},
+        "scoring": {"other operations": 0.5, "outside operations": 1.5, "all": 2.0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    {
+        "optimizer": "aten::_fused_adamw_ Optimizer.step#AdamW.step aten::_foreach_mul_",
+        "attention": "aten::scaled_dot_product_attention vllm::unified_attention_with_output "
+        "_C::cpu_attn_reshape_and_cache vllm::unified_kv_cache_update",
+        "products": "aten::addmm aten::addmm_ aten::baddbmm_ aten::mv _C::onednn_mm aten::linear "
+        "_C::weight_packed_linear aten::matmul",
+        "communication": "c10d::allgather_ c10d::reduce_scatter_",
+        "softmax and loss": "aten::_log_softmax aten::exp_ aten::gather aten::scatter_add_",
+        "drawing": "aten::exponential_ aten::argmax aten::sort",
+        "norms, gates, rotary": "_C::rotary_embedding _C::rms_norm aten::silu_backward aten::pow "
+        "aten::linalg_vector_norm",
+        "copies and indices": "aten::embedding_dense_backward aten::copy_ aten::to aten::_to_copy",
+        "other operations": "aten::mul aten::sum",
+    }.items(),
+)
+def test_kinds_of_operations(kind, names):
+    assert {name: kind_of(name) for name in names.split()} == dict.fromkeys(names.split(), kind)
 
 
 def test_ratio_of_equal_lengths_is_of_seconds_and_of_natural_ones_of_seconds_per_token():

@@ -120,6 +120,8 @@ def test_checkpointing_saves_memory_and_costs_operations(run, rho):
         (["--response-share=1.5"], "--response-share must be at most 1, got 1.5"),
         (["--steps=0.5"], "--steps must be at least 1, got 0.5"),
         (["--tokens-per-s=nan"], "--tokens-per-s must be above 0, got nan"),
+        (["--num-gpus=6", "--set=engine.tensor_parallel_size=4"],
+         "config: engine.tensor_parallel_size must divide the number of ranks, 6 (--num-gpus), "),
         (["--set=model.pth=x"], "config: unknown key model.pth"),
         (["--set=model.path=nobody/nothing"],
          "the config of model.path nobody/nothing cannot be had; --model-config FILE takes its"),

@@ -11,6 +11,7 @@ from vineppo.config.schema import (
     SharedCritic,
     TrainConfig,
 )
+from vineppo.errors import UserError
 from vineppo.estimate.engine import Cache, Sampled, cache_of, engine_of
 from vineppo.estimate.memory import Engine, Lines, Passes, Trainee, moments
 from vineppo.estimate.passes import BYTES, critic_passes, layer_bytes, policy_passes
@@ -87,10 +88,18 @@ class Models:
 def estimate(
     config: TrainConfig | SftConfig, models: Models, machine: Machine, lengths: Lengths
 ) -> Estimate:
-    """`models` are those of `read_models`."""
+    """`models` are those of `read_models`.
+
+    Raises `UserError` where the ranks are not divided into whole replicas of the engine.
+    """
     shape = models.policy.shape
     passes = policy_passes(config, models.policy, lengths, machine.device)
     ranks_a_replica = getattr(config.engine, "tensor_parallel_size", 1)
+    if machine.num_ranks % ranks_a_replica:
+        raise UserError(
+            f"config: engine.tensor_parallel_size must divide the number of ranks, "
+            f"{machine.num_ranks} (--num-gpus), got {ranks_a_replica}"
+        )
     size = BYTES[config.model.dtype]
     model = Sampled(shape, size, layer_bytes(models.policy), ranks_a_replica)
     engine = engine_of(config.engine, model, machine.num_gpus, machine.gpu_gib)
@@ -104,7 +113,7 @@ def estimate(
         config.model.gradient_checkpointing,
         config.model.lora is not None,
     )
-    num_engines = max(machine.num_ranks // ranks_a_replica, 1)
+    num_engines = machine.num_ranks // ranks_a_replica
     rates = machine.num_ranks, num_engines, machine.tokens_per_s, machine.train_tflops
     return Estimate(
         name=config.name,

@@ -1,5 +1,6 @@
 """Advantages by a user's own file: `advantages(options, trajectories_G) -> list[list[float]]`."""
 
+import math
 from collections.abc import Sequence
 
 from vineppo.config.schema import PythonCredit
@@ -11,7 +12,8 @@ from vineppo.types import Trajectory
 def python_credit(config: PythonCredit, trajectories_G: Sequence[Trajectory]) -> list[list[float]]:
     """What the file returns: one advantage for every token of every rollout.
 
-    Raises `UserError` where the numbers of rollouts or of tokens differ.
+    Raises `UserError` where the numbers of rollouts or of tokens differ, and where an advantage is
+    not finite, which would be the end of the policy.
     """
     found_G = OwnFunction(config.path, "advantages")(config.options, trajectories_G)
     expected_G = [len(trajectory.rewards_T) for trajectory in trajectories_G]
@@ -21,4 +23,12 @@ def python_credit(config: PythonCredit, trajectories_G: Sequence[Trajectory]) ->
             f"{config.path}: advantages must return a number for every token of every rollout, "
             f"{expected_G}, got {lengths_G}"
         )
-    return [[float(advantage) for advantage in found_T] for found_T in found_G]
+    advantages_G = [[float(advantage) for advantage in found_T] for found_T in found_G]
+    for rollout, advantages_T in enumerate(advantages_G):
+        for token, advantage in enumerate(advantages_T):
+            if not math.isfinite(advantage):
+                raise UserError(
+                    f"{config.path}: advantages must return finite numbers, got {advantage} for "
+                    f"token {token} of rollout {rollout}"
+                )
+    return advantages_G

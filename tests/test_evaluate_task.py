@@ -82,6 +82,19 @@ def test_a_bad_task_file_is_one_line(run: Path, tmp_path: Path, content: str, me
     assert "\n" not in str(error.value)
 
 
+def test_an_own_file_that_has_gone_is_one_line(run: Path, tmp_path: Path) -> None:
+    """That of the rewards; an evaluation asks neither segmenter nor estimator."""
+    resolved = json.loads((run / "config.json").read_text())
+    resolved["task"]["grading"]["reward_path"] = str(tmp_path / "gone.py")
+    resolved["credit"]["segmenter"] = {"kind": "python", "path": str(tmp_path / "other.py")}
+    (run / "config.json").write_text(json.dumps(resolved))
+    with pytest.raises(UserError) as error:
+        read_conditions(run, [], [])
+    assert str(error.value) == f"{tmp_path}/gone.py: no such file"
+    (tmp_path / "gone.py").write_text("def reward(question, answer, response): return 1.0")
+    assert len(read_conditions(run, [], [])) == 1
+
+
 def test_a_bad_assignment_is_not_blamed_on_the_file(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^config: evaluation\.num_samples must be"):
         read_conditions(run, [task_file(tmp_path)], ["evaluation.num_samples=0"])

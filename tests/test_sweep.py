@@ -7,6 +7,7 @@ import pytest
 
 from vineppo.cli import main
 from vineppo.config.load import load_config, to_dict
+from vineppo.config.own_functions import own_digests
 from vineppo.config.schema import TrainConfig
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.atomic import write_atomic
@@ -150,6 +151,21 @@ def test_results_of_another_config_are_refused_before_anything_starts(write, ref
     assert refusal(path) == (
         "tiny.jsonnet: runs[1]: runs/tiny_seed2 holds a run of another config: seed is missing "
         "there, 2 here; give another --runs-dir"
+    )
+
+
+def test_results_of_another_own_file_are_refused_before_anything_starts(write, refusal, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def reward(question, answer, response): return 1.0")
+    path = write(entry(**{"task.grading.reward_path": str(file)}))
+    (run,) = load_sweep(str(path), tmp_path / "runs", [])
+    config = load_config(TrainConfig, run.config_path, list(run.assignments))
+    opened = RunDir.open(run.directory, to_dict(config), own_digests(config))
+    opened.append_metrics({"iteration": 1})
+    load_sweep(str(path), tmp_path / "runs", [])
+    file.write_text("def reward(question, answer, response): return 0.0")
+    assert refusal(path).startswith(
+        "tiny.jsonnet: runs[0]: mine.py has changed since the run in runs/tiny_seed1 began"
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.load import assign, evaluate_jsonnet, parse_config
+from vineppo.config.own_functions import own_task_functions
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems
@@ -85,12 +86,17 @@ def evaluate_run(
 def read_conditions(
     directory: Path, task_paths: Sequence[str], assignments: Sequence[str]
 ) -> list[Conditions]:
-    """One for every task file, or one for the run's own task."""
+    """One for every task file, or one for the run's own task.
+
+    Raises `UserError` also for a user's own file that cannot be used.
+    """
     own_task = asdict(read_config(directory, []).task)
     conditions: dict[str, Conditions] = {}
     paths: Sequence[str | None] = task_paths or [None]
     for path in paths:
         config = read_config(directory, assignments, path)
+        for function in own_task_functions(config.task):
+            function.load()
         made = assignments if path is None else [f"task={Path(path).stem}", *assignments]
         folder, task = folder_name(made), asdict(config.task)
         if folder in conditions:

@@ -1,5 +1,6 @@
 """A user's own task, reward, segmenter or estimator: one function in a file that a config names."""
 
+import hashlib
 import importlib.util
 import math
 import sys
@@ -49,6 +50,14 @@ class OwnReward:
         if not math.isfinite(reward):
             raise ValueError(f"reward must be finite, got {reward}")
         return reward
+
+
+def digest(path: str) -> str:
+    """The SHA-256 of the file at `path` in hexadecimal: what it imports is not in it."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
 
 
 def _module(path: str) -> ModuleType:

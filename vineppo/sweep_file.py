@@ -26,10 +26,12 @@ from pathlib import Path
 from typing import Any
 
 from vineppo.config.load import assign, evaluate_jsonnet, parse_config, to_dict
+from vineppo.config.own_functions import own_digests
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir, first_difference
 from vineppo.run_dir.older import with_added_keys
+from vineppo.run_dir.own_files import check_own_files
 from vineppo.sweep import SweepRun
 
 SWEEP_KEYS = {"runs": list, "evaluations": list}
@@ -83,7 +85,7 @@ def _config(resolved: dict[str, Any], assignments: Sequence[str]) -> TrainConfig
 
 
 def _check_directory(directory: Path, config: TrainConfig) -> None:
-    """Refuses a directory that holds results of another config, finished or not."""
+    """Refuses a directory that holds results of another config or own file, finished or not."""
     run_dir = RunDir(directory)
     if not run_dir.final_path.is_dir() and run_dir.last_logged_iteration() == 0:
         return
@@ -96,6 +98,7 @@ def _check_directory(directory: Path, config: TrainConfig) -> None:
             f"{directory} holds a run of another config: {key} is {there} there, {here} here; "
             "give another --runs-dir"
         )
+    check_own_files(directory, own_digests(config))
 
 
 def _named(place: str, function: Any, *arguments: Any) -> Any:

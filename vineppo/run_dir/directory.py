@@ -1,6 +1,6 @@
 """A run directory: everything a run leaves behind, in files that describe themselves.
 
-    config.json  environment.json  metrics.jsonl  train.log
+    config.json  own_files.json  environment.json  metrics.jsonl  train.log
     rollouts/iter_000010.parquet  values/iter_000010.parquet  evaluations/iter_000010.json
     value_diagnostics/iter_000010.parquet
     checkpoints/iter_000010/  final/
@@ -8,17 +8,18 @@
 No file is ever seen half-written, whenever the process dies. Reading needs no torch.
 """
 
-import fcntl
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from vineppo.errors import UserError
 from vineppo.run_dir.atomic import is_temporary, named_errors, sweep_temporaries, write_atomic
-from vineppo.run_dir.metrics_log import MetricsLog, strict_json
+from vineppo.run_dir.lock import lock
+from vineppo.run_dir.metrics_log import MetricsLog, read_json, strict_json
 from vineppo.run_dir.older import with_added_keys
+from vineppo.run_dir.own_files import check_own_files, record_own_files
 from vineppo.run_dir.tables import (
     DIAGNOSTICS_SCHEMA,
     ROLLOUT_SCHEMA,
@@ -28,7 +29,7 @@ from vineppo.run_dir.tables import (
 )
 
 # What a run leaves that ended before its first result.
-UNSTARTED = {"config.json", "environment.json", "train.log", "initial"}
+UNSTARTED = {"config.json", "own_files.json", "environment.json", "train.log", "initial"}
 SUFFIXES = {
     "rollouts": ".parquet",
     "values": ".parquet",
@@ -52,15 +53,23 @@ class RunDir:
         self.checkpoints_path = self.path / "checkpoints"
         self.final_path = self.path / "final"
         self._metrics = MetricsLog(self.path / "metrics.jsonl")
+        self._lock: BinaryIO | None = None
 
     @classmethod
-    def open(cls, path: Path | str, resolved_config: dict[str, Any]) -> "RunDir":
+    def open(
+        cls,
+        path: Path | str,
+        resolved_config: dict[str, Any],
+        own_digests: Mapping[str, str] | None = None,
+    ) -> "RunDir":
         """Creates the run directory of `resolved_config`, or re-opens it to go on.
 
+        `own_digests` are the SHA-256 of the user's own files that the config names, by path.
         Re-opening sweeps away what a crash left half-written, and adds the environment to the
         list `resumed` of environment.json where it is another than before. Raises `UserError` for a
         directory that holds another config (naming the first key that differs) or something else
-        than a run, for a path that cannot be written, and while another process has it open.
+        than a run, for a path that cannot be written, where one of the own files has changed since,
+        and while another process has it open.
         """
         run_dir = cls(path)
         with named_errors("create", run_dir.path):
@@ -76,8 +85,11 @@ class RunDir:
             write_atomic(run_dir.config_path, strict_json(resolved_config, indent=2))
         else:
             raise UserError(f"{run_dir.path} is not empty and holds no run (no config.json)")
-        run_dir._lock()
+        if not run_dir._entries() <= UNSTARTED:
+            check_own_files(run_dir.path, own_digests or {})
+        run_dir._lock = lock(run_dir.config_path)
         sweep_temporaries(run_dir.path, *(run_dir.path / kind for kind in SUFFIXES))
+        record_own_files(run_dir.path, own_digests or {})
         _record_environment(run_dir)
         return run_dir
 
@@ -86,31 +98,26 @@ class RunDir:
 
         Raises `UserError` naming the `difference` for a directory that holds anything more.
         """
-        found = {entry.name for entry in self.path.iterdir()}
+        found = self._entries()
         if "environment.json" not in found or not found <= UNSTARTED:
             key, there, here = difference
             raise UserError(
                 f"{self.path} holds a run of another config: {key} is {there} there, {here} here; "
                 "give another --run-dir"
             )
-        self._lock()
+        self._lock = lock(self.config_path)
         shutil.rmtree(self.path / "initial", ignore_errors=True)
         self.environment_path.unlink()
         write_atomic(self.config_path, strict_json(config, indent=2))
 
-    def _lock(self) -> None:
-        """Holds the directory until this process ends, however it ends."""
-        self._locked = self.config_path.open("rb")
-        try:
-            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{self.path} is in use by another process") from None
+    def _entries(self) -> set[str]:
+        return {entry.name for entry in self.path.iterdir() if not is_temporary(entry)}
 
     def read_config(self) -> dict[str, Any]:
-        return _read_json(self.config_path)
+        return read_json(self.config_path)
 
     def read_environment(self) -> dict[str, Any]:
-        return _read_json(self.environment_path)
+        return read_json(self.environment_path)
 
     def append_metrics(self, metrics: dict[str, Any]) -> None:
         """Adds the line of `metrics["iteration"]`, which must be greater than all before."""
@@ -151,7 +158,7 @@ class RunDir:
         return read_parquet(self._file("values", iteration))
 
     def read_evaluation(self, iteration: int) -> dict[str, Any]:
-        return _read_json(self._file("evaluations", iteration))
+        return read_json(self._file("evaluations", iteration))
 
     def iterations(self, kind: str) -> list[int]:
         """The iterations that have a file in `kind` (rollouts, values, evaluations), ascending."""
@@ -211,12 +218,3 @@ def _record_environment(run_dir: RunDir) -> None:
     else:
         environment["resumed"] = []
     write_atomic(run_dir.environment_path, strict_json(environment, indent=2))
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    with named_errors("read", path):
-        content = path.read_bytes()
-    try:
-        return json.loads(content)
-    except ValueError as error:
-        raise UserError(f"{path} is no JSON file: {error}") from None

@@ -1,13 +1,11 @@
 """The evaluations of a run under other conditions: `vineppo evaluate RUN_DIR --set …`."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vineppo.errors import UserError
-from vineppo.run_dir.atomic import named_errors
+from vineppo.run_dir.metrics_log import read_json
 
 
 def folder_name(assignments: Sequence[str]) -> str:
@@ -27,12 +25,5 @@ def read_other_evaluations(run_path: Path, iteration: int) -> dict[str, dict[str
 
     Raises `UserError` naming a file that is damaged.
     """
-    found = {}
-    for path in sorted(run_path.glob(f"evaluations/*/iter_{iteration:06d}.json")):
-        with named_errors("read", path):
-            content = path.read_bytes()
-        try:
-            found[path.parent.name] = json.loads(content)
-        except ValueError as error:
-            raise UserError(f"{path} is no JSON file: {error}") from None
-    return found
+    paths = sorted(run_path.glob(f"evaluations/*/iter_{iteration:06d}.json"))
+    return {path.parent.name: read_json(path) for path in paths}

@@ -78,6 +78,16 @@ def strict_json(data: Any, indent: int | None = None) -> bytes:
     return json.dumps(_finite(data), indent=indent, allow_nan=False).encode() + b"\n"
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Raises `UserError` for a file that cannot be read or is damaged."""
+    with named_errors("read", path):
+        content = path.read_bytes()
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise UserError(f"{path} is no JSON file: {error}") from None
+
+
 def _finite(data: Any) -> Any:
     if isinstance(data, float):
         return data if math.isfinite(data) else None

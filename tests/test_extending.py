@@ -1,5 +1,6 @@
 """docs/extending.md as a user would follow it: every file of the page is run."""
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -7,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from vineppo.config.load import load_config
+from vineppo.config.own_functions import own_digests
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import sampled_values, token_advantages
 from vineppo.errors import UserError
 from vineppo.segment import build_segmenter
+from vineppo.session import is_finished, open_run_dir
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, StepSpan, Trajectory
@@ -122,6 +125,43 @@ def test_advantages_of_the_wrong_number_are_refused(tmp_path, loaded):
     trajectory = Trajectory((0.0, 1.0), (0.0, 0.0), (StepSpan(0, 2),), (0.5,), None, None)
     with pytest.raises(UserError, match=r"every token of every rollout, \[2\], got \[1\]"):
         token_advantages(config, [trajectory])
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_advantages_that_are_not_finite_are_refused(number, tmp_path, loaded):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        f"def advantages(options, trajectories_G): return [[0.0, 1.0], [0.0, float('{number}')]]"
+    )
+    config = loaded(f"credit.path={file}").credit
+    trajectory = Trajectory((0.0, 1.0), (0.0, 0.0), (StepSpan(0, 2),), (0.5,), None, None)
+    with pytest.raises(UserError) as refusal:
+        token_advantages(config, [trajectory, trajectory])
+    assert str(refusal.value) == (
+        f"{file}: advantages must return finite numbers, got {number} for token 1 of rollout 1"
+    )
+
+
+def test_every_own_file_is_told_from_another(files, loaded):
+    task = f"task.grading.reward_path={files / 'brief.py'}"
+    before = own_digests(loaded(task))
+    assert {Path(path).name for path in before} == {"brief.py", "sentences.py", "shrunk.py"}
+    code = (files / "shrunk.py").read_bytes()
+    assert before[str(files / "shrunk.py")] == hashlib.sha256(code).hexdigest()
+    (files / "shrunk.py").write_bytes(code + b"# changed")
+    after = own_digests(loaded(task))
+    assert [path for path in before if after[path] != before[path]] == [str(files / "shrunk.py")]
+
+
+def test_a_run_does_not_go_on_with_another_own_file(files, loaded, tmp_path):
+    config = loaded()
+    open_run_dir(config, tmp_path / "run").append_metrics({"iteration": 1})
+    (files / "shrunk.py").write_text("def advantages(options, trajectories_G): return []")
+    with pytest.raises(UserError, match=r"shrunk\.py has changed since the run"):
+        open_run_dir(config, tmp_path / "run")
+    (tmp_path / "run" / "final").mkdir()
+    with pytest.raises(UserError, match=r"shrunk\.py has changed since the run"):
+        is_finished(config, tmp_path / "run")
 
 
 @pytest.mark.parametrize(

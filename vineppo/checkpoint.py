@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vineppo.critic import Critic
-from vineppo.distributed import barrier, is_main, num_ranks
+from vineppo.distributed import barrier, is_main, is_main_of_machine, num_ranks
 from vineppo.errors import UserError
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
@@ -123,8 +123,8 @@ def load_state(directory: Path, models: Models) -> TrainState:
 def write_whole(target: Path, write: Callable[[Path], object]) -> None:
     """`write` fills a temporary directory, which is synced and then renamed to `target`.
 
-    All ranks take part in `write`; the main one does the rest. Raises `UserError` where the disk is
-    full.
+    All ranks take part in `write`; one of every machine syncs, as a machine can sync only what it
+    wrote itself; the main one does the rest. Raises `UserError` where the disk is full.
     """
     temporary = target.with_name(TEMPORARY + target.name)
     try:
@@ -134,6 +134,10 @@ def write_whole(target: Path, write: Callable[[Path], object]) -> None:
         barrier()
         write(temporary)
         barrier()
+        if is_main_of_machine():
+            for path in [*temporary.rglob("*"), temporary]:
+                sync(path)
+        barrier()
     except Exception:
         # torch and safetensors report a full disk as errors of their own.
         free = shutil.disk_usage(target.parent).free
@@ -142,8 +146,6 @@ def write_whole(target: Path, write: Callable[[Path], object]) -> None:
             raise UserError(f"cannot write {target}: no space left on device") from None
         raise
     if is_main():
-        for path in [*temporary.rglob("*"), temporary]:
-            sync(path)
         os.rename(temporary, target)
         sync(target.parent)
     barrier()

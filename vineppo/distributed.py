@@ -5,9 +5,9 @@ between is computed by every rank from the same gathered data. The main rank alo
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import distributed
@@ -19,7 +19,12 @@ def init_distributed() -> None:
     """torch.distributed for DeepSpeed: the launcher's ranks, or a lone one without a launcher.
 
     Must come before an engine is built: vLLM would make a group of one rank, and every rank would
-    train alone without a word. On a CPU the ranks of a machine divide its cores.
+    train alone without a word. On a CPU the ranks of a machine divide its cores. On a GPU tensors
+    go by NCCL and objects by gloo: torch takes the CPU for objects where a group has one.
+
+    The group is bound to no device (`device_id`): torch would then have every rank outside of a
+    new gloo group split the NCCL communicator, in which that group's own ranks take no part
+    (pytorch issues 134314, 145376), and vLLM makes such groups.
     """
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else DeepSpeed warns that it guessed so
@@ -29,11 +34,14 @@ def init_distributed() -> None:
         return
     if "RANK" not in os.environ:
         os.environ["LOCAL_RANK"] = "0"  # DeepSpeed asks for it
+    if torch.cuda.is_available():
+        torch.cuda.set_device(local_rank())  # else what names no GPU means the first on every rank
+    if "RANK" not in os.environ:
         store = distributed.HashStore()
         distributed.init_process_group(_backend(), store=store, rank=0, world_size=1)
         return
     if not torch.cuda.is_available():
-        _bind_cores(int(os.environ["LOCAL_RANK"]), num_local_ranks())
+        _bind_cores(local_rank(), num_local_ranks())
     # A rank waits for the slowest one's sampling, which may take longer than the default's 30 min.
     distributed.init_process_group(_backend(), timeout=timedelta(hours=24))
 
@@ -44,6 +52,11 @@ def rank() -> int:
 
 def num_ranks() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def local_rank() -> int:
+    """Which of its machine's ranks this is, from 0."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
 
 
 def num_local_ranks() -> int:
@@ -65,6 +78,11 @@ def is_main() -> bool:
     return rank() == 0
 
 
+def is_main_of_machine() -> bool:
+    """Whether this process does what every machine needs done once."""
+    return local_rank() == 0
+
+
 def barrier() -> None:
     if num_ranks() > 1:
         distributed.barrier()
@@ -77,6 +95,17 @@ def gather(mine: T) -> list[T]:
     everyone: list[Any] = [None] * num_ranks()
     distributed.all_gather_object(everyone, mine)
     return everyone
+
+
+def from_main(find: Callable[[], T]) -> T:
+    """What the main rank finds, on every rank.
+
+    For what is read of the disk: the file systems of several machines may show it at other times.
+    """
+    if num_ranks() == 1:
+        return find()
+    init_distributed()
+    return cast(T, gather(find() if is_main() else None)[0])
 
 
 def gather_replicas(mine: T, ranks_a_replica: int) -> list[T]:
@@ -112,4 +141,4 @@ def _bind_cores(local_rank: int, num_local: int) -> None:
 
 
 def _backend() -> str:
-    return "nccl" if torch.cuda.is_available() else "gloo"
+    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"

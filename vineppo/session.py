@@ -20,8 +20,16 @@ from vineppo.checkpoint import (
     sweep_checkpoints,
 )
 from vineppo.config.load import to_dict
+from vineppo.config.own_functions import own_digests
 from vineppo.config.schema import SftConfig, TrainConfig
-from vineppo.distributed import barrier, gather, init_distributed, is_main, num_ranks
+from vineppo.distributed import (
+    barrier,
+    from_main,
+    gather,
+    init_distributed,
+    is_main,
+    num_ranks,
+)
 from vineppo.engine import EngineCounts, build_engine
 from vineppo.errors import UserError
 from vineppo.evaluation import evaluate_policy, evaluation_sampler
@@ -195,7 +203,9 @@ def open_session(
 
 def open_run_dir(config: TrainConfig | SftConfig, directory: Path) -> RunDir:
     """The run directory, made or re-opened by the main process alone."""
-    run = RunDir.open(directory, to_dict(config)) if is_main() else RunDir(directory)
+    run = RunDir(directory)
+    if is_main():
+        run = RunDir.open(directory, to_dict(config), own_digests(config))
     init_distributed()
     barrier()
     return run
@@ -205,8 +215,7 @@ def resume(run: RunDir, models: Models, kl_coef: float) -> TrainState:
     """The state of the newest checkpoint; what was written after it is discarded."""
     if is_main():
         sweep_checkpoints(run)
-    barrier()
-    iterations = checkpoint_iterations(run)
+    iterations = from_main(lambda: checkpoint_iterations(run))
     if not iterations:
         state = TrainState(0, 0.0, {}, kl_coef, num_ranks())
     else:
@@ -233,10 +242,10 @@ def is_finished(config: TrainConfig | SftConfig, directory: Path) -> bool:
     Asked before a model is loaded; raises `UserError` for a run of another config.
     """
     run = RunDir(directory)
-    if not run.config_path.exists() or not run.final_path.is_dir():
+    if not from_main(lambda: run.config_path.exists() and run.final_path.is_dir()):
         return False
     if is_main():
-        run = RunDir.open(directory, to_dict(config))
+        RunDir.open(directory, to_dict(config), own_digests(config))
         print(f"{config.name}: finished already, in {run.path}")
     return True
 

@@ -10,7 +10,7 @@ from vineppo.batching import shuffled_minibatches
 from vineppo.checkpoint import Models, write_whole
 from vineppo.config.schema import LlamaArchitecture, SftConfig
 from vineppo.deepspeed_module import Summand
-from vineppo.distributed import barrier, is_main
+from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError
 from vineppo.lora import add_adapters
@@ -145,9 +145,7 @@ def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
     assert model.architecture is not None
     run = open_run_dir(config, directory)
     initial = run.path / "initial"
-    exists = initial.exists()
-    barrier()
-    if not exists:
+    if not from_main(initial.exists):
         write_new_model(model.architecture, initial, derive_seed(config.seed, "initial weights"))
     return run, load_model(str(initial), model.dtype, model.attention)
 

@@ -1,0 +1,99 @@
+"""Ranks of several machines: who decides, who syncs, and by which backend they talk."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from test_launchers import free_port
+
+from vineppo import checkpoint, session
+from vineppo.checkpoint import Models, TrainState, write_whole
+from vineppo.config.load import load_config, to_dict
+from vineppo.config.schema import TrainConfig
+from vineppo.distributed import barrier, from_main, init_distributed
+from vineppo.run_dir import RunDir
+
+
+def join(rank: int, port: int) -> None:
+    """This process becomes the lone rank of one of two machines."""
+    os.environ.update(
+        RANK=str(rank), LOCAL_RANK="0", WORLD_SIZE="2", LOCAL_WORLD_SIZE="1",
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+    )  # fmt: skip
+    init_distributed()
+
+
+def decide(rank: int, port: int, configs: Path, directory: Path) -> None:
+    """Rank 1 sees another directory than the main rank: one that is behind."""
+    join(rank, port)
+    assert from_main(lambda: f"found by {rank}") == "found by 0"
+    config = load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
+    path = directory / f"seen_by_{rank}"
+    if rank == 0:
+        RunDir.open(path, to_dict(config))
+    assert not session.is_finished(config, path)
+    for iteration in (1, 2)[: 2 - rank]:
+        RunDir(path).checkpoint_path(iteration).mkdir(parents=True)
+    session.load_state = lambda chosen, _: TrainState(
+        int(chosen.name[5:]), 0.0, {"iteration": 2}, 0.0, 2
+    )
+    assert session.resume(RunDir(path), Models(None, None), 0.0).iteration == 2
+    if rank == 0:
+        (path / "final").mkdir()
+    assert session.is_finished(config, path)
+    torch.distributed.destroy_process_group()
+
+
+def write(rank: int, port: int, directory: Path) -> None:
+    join(rank, port)
+    synced: list[Path] = []
+    checkpoint.sync = synced.append
+    for local_rank, target in (("0", directory / "two_machines"), (str(rank), directory / "one")):
+        os.environ["LOCAL_RANK"] = local_rank
+        synced.clear()
+        write_whole(target, lambda path: (path / f"shard_{rank}").write_text("x"))
+        temporary = target.with_name(f".tmp-{target.name}")
+        shards = {temporary, temporary / "shard_0", temporary / "shard_1"}
+        expected = shards if local_rank == "0" else set()
+        assert set(synced) == (expected | {directory} if rank == 0 else expected)
+        assert {path.name for path in target.iterdir()} == {"shard_0", "shard_1"}
+    barrier()
+    torch.distributed.destroy_process_group()
+
+
+def talk(rank: int, store: str) -> None:
+    """A CPU build has no tensor on a GPU: objects must take the CPU's backend."""
+    group = {"init_method": f"file://{store}", "rank": rank, "world_size": 2}
+    torch.distributed.init_process_group("cpu:gloo,cuda:gloo", **group)
+    found = [None, None]
+    torch.distributed.all_gather_object(found, rank)
+    assert found == [0, 1]
+    torch.distributed.destroy_process_group()
+
+
+def test_what_the_main_rank_sees_of_the_disk_holds_for_all(configs, tmp_path):
+    torch.multiprocessing.spawn(decide, args=(free_port(), configs, tmp_path), nprocs=2)
+
+
+def test_every_machine_syncs_a_checkpoint_before_it_gets_its_name(tmp_path):
+    torch.multiprocessing.spawn(write, args=(free_port(), tmp_path), nprocs=2)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a tensor on a GPU would pass as well")
+def test_objects_of_a_group_for_both_devices_stay_on_the_cpu(tmp_path):
+    torch.multiprocessing.spawn(talk, args=(str(tmp_path / "store"),), nprocs=2)
+
+
+def test_a_rank_takes_its_gpu_before_it_joins_the_others(monkeypatch):
+    calls = []
+    for name, value in {"RANK": 3, "LOCAL_RANK": 1, "WORLD_SIZE": 4}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: calls.append(device))
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
+    monkeypatch.setattr(
+        torch.distributed, "init_process_group", lambda backend, **_: calls.append(backend)
+    )
+    init_distributed()
+    assert calls == [1, "cpu:gloo,cuda:nccl"]

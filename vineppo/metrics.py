@@ -42,7 +42,11 @@ def rollout_metrics(
 def logprob_gap_metrics(
     engine_logprobs: Sequence[Sequence[float]], trainer_logprobs: Sequence[Sequence[float]]
 ) -> dict[str, float]:
-    """|log π_engine − log π_trainer| over all sampled tokens: a stale weight shows here."""
+    """|log π_engine − log π_trainer| over all sampled tokens: a stale weight shows here.
+
+    With `sampling.top_p` < 1 the engine's are renormalised over the nucleus and the trainer's are
+    not: up to −log top_p of a token's gap is then no error.
+    """
     gap_N = (_flat(engine_logprobs) - _flat(trainer_logprobs)).abs()
     return {
         "rollout/engine_logprob_gap_mean": gap_N.mean().item(),

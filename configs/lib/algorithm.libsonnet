@@ -85,7 +85,8 @@ local common = {
     optimization+: { clip_high: 0.28 },
   },
 
-  // Group baselines, each as its paper has it.
+  // Group baselines, each as its paper has it but for what `common` gives to all: the sampling, the
+  // clipped update, and kl_coef (1e-4, VinePPO's; GRPO's paper has 0.04).
   grpo: common {
     credit+: { kind: 'grpo', normalize_std: true },
     reference+: { kl_aggregation: 'sequence_mean' },

@@ -19,10 +19,10 @@ They differ in what is computed twice:
 - `published_cached`: with the prefix cache, as one of its configs for the 7 B model has it.
 
 These depart from the published code where it is in their favour or changes little: no HTTP, disk
-or server start; the rollouts of a problem are requests of one sample each; samples of the values phase have no seeds, which vLLM draws faster; prompts and
-budgets are ours (a fresh budget for late states would be more work). The rollouts have our seeds,
-so all are about the same responses. The values phase of ours alone, which in a run overlaps the
-rollouts, is measured on finished ones.
+or server start; the rollouts of a problem are requests of one sample each; samples of the values
+phase have no seeds, which vLLM draws faster; prompts and budgets are ours (a fresh budget for late
+states would be more work). The rollouts have our seeds, so all are about the same responses. The
+values phase of ours alone, which in a run overlaps the rollouts, is measured on finished ones.
 """
 
 from functools import partial

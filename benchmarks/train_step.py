@@ -3,8 +3,8 @@
 Ours is `update_policy`, all of it: collation, the clipped surrogate with its KL and metrics,
 DeepSpeed, clipping, AdamW. The bare loop has the same model in the same precision, the very
 micro-batches already made, cross-entropy of the response's tokens in our chunks (nothing else
-passes the vocabulary projection), and no optimizer. Both see random tokens: speed does not depend on them.
-An update has the 64 sequences of the published settings whatever the machine, as the optimizer's
+passes the vocabulary projection), and no optimizer. Both see random tokens: speed does not depend
+on them. An update has the 64 sequences of the published settings whatever the machine, as the optimizer's
 step costs the same for any number of them.
 """
 
@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-
 
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
 from benchmarks.products import large_product_gflops, timed

@@ -10,7 +10,7 @@ Two kinds of iterations: in "equal" ones no id ends a response, so that both sid
 `sampling.max_tokens` of each; in "natural" ones responses end where the policy ends them, and the
 ratio is one of seconds per sampled token, as the sides sample differently many.
 
-A last iteration of equal lengths is profiled: seconds by phase and kind of operation, in the JSON too.
+A last iteration of equal lengths is profiled: seconds by phase and kind of operation.
 
 TRL samples in two ways: with `generate` of transformers (`trl`), and with vLLM in its own process
 (`trl_vllm`). The second fails on a CPU as TRL is, because its `load_weights` meets weights that

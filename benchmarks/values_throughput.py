@@ -4,9 +4,9 @@ Ours: the rollouts of an iteration are there; they are split, the states' contin
 sampled, decoded and graded. The ceiling: vLLM's own offline call on the same `LLM` object with the
 same prefixes as token ids, without text, seeds, grading or log-probabilities. It knows everything
 beforehand and keeps nothing, so the ratio is what splitting, bookkeeping, seeds and grading cost.
-It is called in two ways, of which in every round the faster counts: one request a continuation in our order,
-forced to the very lengths that ours sampled (`ceiling`), and one a state with n = K and the
-policy's own ends (`ceiling_n`), where the number of tokens is that of other draws. Every
+It is called in two ways, of which in every round the faster counts: one request a continuation in
+our order, forced to the very lengths that ours sampled (`ceiling`), and one a state with n = K and
+the policy's own ends (`ceiling_n`), where the number of tokens is that of other draws. Every
 measurement starts with an empty prefix cache.
 """
 

@@ -142,13 +142,38 @@ def check_token_ids(path: str, model: EngineModel, num_rows: int) -> None:
 
 
 def find_stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The ids that end a response: the tokenizer's and the generation config's, in that order."""
+    """The ids that end a response: the tokenizer's, the generation config's, the chat template's.
+
+    Base models are published with a chat template whose turns end otherwise than their texts.
+    """
     generation = model.generation_config.eos_token_id if model.generation_config else None
     extra = generation if isinstance(generation, list) else [generation]
-    found = dict.fromkeys(i for i in [tokenizer.eos_token_id, *extra] if i is not None)
+    ids = [tokenizer.eos_token_id, *extra, end_of_turn(tokenizer)]
+    found = dict.fromkeys(i for i in ids if i is not None)
     if not found:
         raise UserError(f"model {model.name_or_path} has no end-of-sequence token")
     return tuple(found)
+
+
+def end_of_turn(tokenizer: Any) -> int | None:
+    """The special token that the chat template puts behind an assistant's message.
+
+    Of ChatML, `"<|im_start|>assistant\n…<|im_end|>\n"`, the id of `<|im_end|>`. None without a
+    template, or where it puts another text there.
+    """
+    from jinja2 import TemplateError
+
+    if tokenizer.chat_template is None:
+        return None
+    said = "ANSWER"
+    messages = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": said}]
+    try:
+        text = tokenizer.apply_chat_template(messages, tokenize=False)
+    except TemplateError:  # it wants other roles; `encode_prompt` says what is wrong with ours
+        return None
+    ids_T = tokenizer(text.rpartition(said)[2], add_special_tokens=False)["input_ids"]
+    added = tokenizer.added_tokens_decoder.get(ids_T[0]) if ids_T else None
+    return ids_T[0] if added is not None and added.special else None
 
 
 def named_weights(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

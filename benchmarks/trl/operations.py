@@ -75,7 +75,7 @@ class Operations:
 def by_phase(events: Iterable[tuple[str, float, float]]) -> dict[str, dict[str, float]]:
     """Seconds by phase and kind, from the name, the start and the own seconds of every event.
 
-    A phase lasts from its mark to the next one; "all" ends the last. Marks of the same phase add up.
+    A phase lasts from its mark to the next one; "all" ends the last. Several of a phase add up.
     """
     ordered = sorted(events, key=lambda event: event[1])
     seconds: dict[str, dict[str, float]] = {}

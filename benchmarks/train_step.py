@@ -4,8 +4,8 @@ Ours is `update_policy`, all of it: collation, the clipped surrogate with its KL
 DeepSpeed, clipping, AdamW. The bare loop has the same model in the same precision, the very
 micro-batches already made, cross-entropy of the response's tokens in our chunks (nothing else
 passes the vocabulary projection), and no optimizer. Both see random tokens: speed does not depend
-on them. An update has the 64 sequences of the published settings whatever the machine, as the optimizer's
-step costs the same for any number of them.
+on them. An update has the 64 sequences of the published settings whatever the machine, as the
+optimizer's step costs the same for any number of them.
 """
 
 import math

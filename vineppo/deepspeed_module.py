@@ -1,7 +1,6 @@
 """DeepSpeed around one module: an update of any number of micro-batches, weights, state."""
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from torch import nn
 
 from vineppo.config.schema import AdamConfig
 from vineppo.distributed import gather, init_distributed, num_ranks
+from vineppo.models import named_weights
 from vineppo.types import TrainBatch
 
 # A micro-batch's summand of the loss, and numbers to keep that add up over micro-batches.
@@ -103,13 +103,17 @@ class DeepSpeedModule:
         norm = self._grad_norm if self._is_plain else self._engine.get_global_grad_norm()
         return Update(stats, float(norm) if norm is not None else float("nan"))
 
-    def gathered(self, parameters: Sequence[nn.Parameter]) -> Any:
-        """A context in which `parameters` are whole on every rank."""
-        if self._zero_stage < 3:
-            return nullcontext()
+    def named_weights(self, part: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+        """`named_weights` of the module or a part of it, for all ranks to take one at a time.
+
+        A matrix is gathered from its ZeRO-3 shards when its turn comes, and let go after it.
+        """
         import deepspeed
 
-        return deepspeed.zero.GatheredParameters(parameters)
+        is_sharded = self._zero_stage == 3
+        for name, parameter in named_weights(part):
+            with deepspeed.zero.GatheredParameters([parameter], enabled=is_sharded):
+                yield name, parameter.detach()
 
     def save_state(self, directory: Path) -> None:
         """Trained weights in full precision and the optimizer's state."""

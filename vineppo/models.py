@@ -1,7 +1,7 @@
-"""HF models: where their files are, their tokenizer, their weights."""
+"""HF models: where their files are, their tokenizer, their weights, saving."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from vineppo.config.schema import LlamaArchitecture, SeparateCritic, TrainConfig
+from vineppo.distributed import is_main
 from vineppo.engine.interface import EngineModel
 from vineppo.errors import UserError
 
@@ -183,6 +184,27 @@ def named_weights(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     renews.
     """
     return model.named_parameters(remove_duplicate=False)
+
+
+def save_model(
+    model: Any, tokenizer: Any, weights: Iterable[tuple[str, torch.Tensor]], directory: Path
+) -> None:
+    """HF format with the tokenizer: `weights` in place of the model's own, which may be shards.
+
+    Every rank takes them one at a time; the main one copies each to the host's memory, and writes.
+    """
+    tensors = model.state_dict(keep_vars=True)
+    first_names: dict[int, str] = {}
+    # A tied matrix has two names and must stay one tensor: transformers then writes it once.
+    twins = {name: first_names.setdefault(id(x), name) for name, x in tensors.items()}
+    held = {name: x for name, x in tensors.items() if not isinstance(x, nn.Parameter)}  # buffers
+    for name, weight in weights:
+        if is_main():
+            twin = held.get(twins.get(name, name))
+            held[name] = weight.cpu() if twin is None else twin
+    if is_main():
+        model.save_pretrained(directory, state_dict=held)
+        tokenizer.save_pretrained(directory)
 
 
 def disable_dropout(model: nn.Module) -> None:

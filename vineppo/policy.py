@@ -8,9 +8,8 @@ from torch import nn
 
 from vineppo.config.schema import AdamConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
-from vineppo.distributed import is_main
 from vineppo.lora import has_adapters, merged_weights
-from vineppo.models import LoadedModel, named_weights
+from vineppo.models import LoadedModel, save_model
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import TrainBatch
 
@@ -72,20 +71,12 @@ class Policy:
     def named_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Names of the HF checkpoint and tensors, one gathered from its ZeRO-3 shards at a time."""
         if has_adapters(self.hf_model):
-            yield from merged_weights(self.hf_model)
-            return
-        for name, parameter in named_weights(self.hf_model):
-            with self.deepspeed.gathered([parameter]):
-                yield name, parameter.detach()
+            return merged_weights(self.hf_model)
+        return self.deepspeed.named_weights(self.hf_model)
 
     def save_hf(self, directory: Path) -> None:
         """The policy in HF format with its tokenizer, loadable by transformers and vLLM."""
-        with self.deepspeed.gathered(list(self.hf_model.parameters())):
-            if is_main():
-                merged = has_adapters(self.hf_model)
-                weights = dict(self.named_weights()) if merged else None  # None: as they are
-                self.hf_model.save_pretrained(directory, state_dict=weights)
-                self.tokenizer.save_pretrained(directory)
+        save_model(self.hf_model, self.tokenizer, self.named_weights(), directory)
 
     def offload(self) -> None:
         self.deepspeed.offload()

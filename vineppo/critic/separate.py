@@ -10,7 +10,6 @@ from vineppo.config.schema import SeparateCritic
 from vineppo.critic.value_loss import values_of
 from vineppo.critic.value_model import ValueOutputs, save_value_model
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
-from vineppo.distributed import is_main
 from vineppo.policy import checkpoint_activations
 from vineppo.types import TrainBatch
 
@@ -56,9 +55,8 @@ class SeparateValueModel:
         )
 
     def save_hf(self, directory: Path) -> None:
-        with self._deepspeed.gathered(list(self._hf_model.parameters())):
-            if is_main():
-                save_value_model(self._hf_model, self._tokenizer, self._config.loss, directory)
+        weights = self._deepspeed.named_weights(self._hf_model)
+        save_value_model(self._hf_model, self._tokenizer, weights, self._config.loss, directory)
 
     @property
     def leaves_while_sampling(self) -> bool:

@@ -10,7 +10,6 @@ from torch import nn
 from vineppo.config.schema import SharedCritic
 from vineppo.critic.value_loss import values_of
 from vineppo.critic.value_model import HEAD, save_value_model
-from vineppo.distributed import is_main
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions
 from vineppo.types import TrainBatch
@@ -47,9 +46,8 @@ class SharedValueHead:
             )
         setattr(classifier, classifier.base_model_prefix, policy.hf_model.base_model)
         setattr(classifier, HEAD, self._head)
-        with policy.deepspeed.gathered(list(classifier.parameters())):
-            if is_main():
-                save_value_model(classifier, policy.tokenizer, self._config.loss, directory)
+        weights = policy.deepspeed.named_weights(classifier)
+        save_value_model(classifier, policy.tokenizer, weights, self._config.loss, directory)
 
     @property
     def leaves_while_sampling(self) -> bool:

@@ -1,6 +1,7 @@
 """Value models as HF sequence classifiers with one label: loading, the head, saving."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import nn
 from vineppo.config.schema import CrossEntropy, ModelConfig, SeparateCritic
 from vineppo.critic.value_loss import ValueLoss
 from vineppo.errors import UserError
-from vineppo.models import disable_dropout, resolve_model_path
+from vineppo.models import disable_dropout, resolve_model_path, save_model
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import hidden_before_tokens, spread
 from vineppo.types import TrainBatch
@@ -103,8 +104,14 @@ def initialise_head(head: nn.Linear, run_seed: int) -> None:
         head.bias.zero_()
 
 
-def save_value_model(model: Any, tokenizer: Any, loss: ValueLoss, directory: Path) -> None:
-    """HF format with the tokenizer; `value_range` in its config.json says how outputs are read.
+def save_value_model(
+    model: Any,
+    tokenizer: Any,
+    weights: Iterable[tuple[str, torch.Tensor]],
+    loss: ValueLoss,
+    directory: Path,
+) -> None:
+    """`save_model`; `value_range` in its config.json says how outputs are read.
 
     [low, high]: V = low + (high − low) · sigmoid(output); null: V is the output.
     """
@@ -112,8 +119,7 @@ def save_value_model(model: Any, tokenizer: Any, loss: ValueLoss, directory: Pat
     if model.config.pad_token_id is None:  # else transformers refuses batches
         padding = tokenizer.pad_token_id
         model.config.pad_token_id = tokenizer.eos_token_id if padding is None else padding
-    model.save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
+    save_model(model, tokenizer, weights, directory)
 
 
 def _value_range(loss: ValueLoss) -> list[float] | None:

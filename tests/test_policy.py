@@ -60,12 +60,12 @@ def sequences(count, seed=0, num_ids=15):
     return found
 
 
-def build(config, **changes):
+def build(config, dtype="float32", **changes):
     changes = {"learning_rate": 1e-3, "max_mean_ratio": None, **changes}
     config = replace(
         config, optimization=replace(config.optimization, **changes), num_iterations=10, seed=0
     )
-    loaded = load_model(MODEL, "float32", "sdpa")
+    loaded = load_model(MODEL, dtype, "sdpa")
     return Policy(loaded, config.optimization, gradient_checkpointing=False), config
 
 
@@ -108,7 +108,7 @@ def test_zero_stage_does_not_change_the_update(config, stage):
 
 @pytest.mark.parametrize(
     ("offload", "stage"),
-    [*(("optimizer", stage) for stage in (1, 2, 3)), ("while_sampling", 1), ("while_sampling", 2)],
+    [(offload, stage) for offload in ("optimizer", "while_sampling") for stage in (1, 2, 3)],
 )
 def test_offloaded_states_do_not_change_the_updates(config, stage, offload):
     """Two updates, between which the states leave and come back; the weights stay meanwhile."""
@@ -125,6 +125,36 @@ def test_offloaded_states_do_not_change_the_updates(config, stage, offload):
     for here, there in zip(weights[offload], weights["nothing"], strict=True):
         assert relative(here, there) < 1e-6
     assert not torch.equal(*weights[offload])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_sharded_states_may_change_their_place(config, dtype):
+    """On a CPU they stay where they are; here they move, as to a CPU and back to a GPU."""
+    found, sizes = sequences(8), {"batch_size": 8, "micro_batch_size": 4, "zero_stage": 3}
+    weights = []
+    for is_moving in (False, True):
+        policy, changed = build(config, dtype, offload="while_sampling", **sizes)
+        for iteration in (1, 2, 3):
+            policy.offload()
+            if is_moving:
+                scatter(policy.deepspeed._sharded_states())
+            policy.reload()
+            update(policy, found, changed, iteration)
+        weights.append(torch.cat([w.flatten().clone() for _, w in policy.named_weights()]))
+    assert torch.equal(*weights)
+    # Float32 weights and two moments of each, besides the counters of steps.
+    states = [x for x in policy.deepspeed._sharded_states() if x.ndim > 0]
+    assert all(x.dtype == torch.float32 for x in states)
+    sizes_of_parameters = [w.ds_numel for w in policy.hf_model.parameters()]
+    assert sum(x.numel() for x in states) == 3 * sum(sizes_of_parameters)
+
+
+def scatter(states):
+    """New memory for each; what stays behind is of no use to anyone who kept it."""
+    for state in states:
+        moved = state.data.clone()
+        state.data.fill_(math.nan)
+        state.data = moved
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])

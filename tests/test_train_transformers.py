@@ -126,12 +126,13 @@ def test_adapters_train_and_resume(configs, tmp_path):
         assert torch.equal(weight, start_policy[name]) != is_adapted, name
 
 
-def test_states_that_leave_while_sampling_change_nothing(configs, tmp_path):
+@pytest.mark.parametrize("stage", [2, 3])
+def test_states_that_leave_while_sampling_change_nothing(configs, tmp_path, stage):
     """Checkpoints are whole, and a run that was killed between them goes on from one."""
     rows = {}
     for offload in ("nothing", "while_sampling"):
         run_dir = tmp_path / offload
-        changes = {"optimization.zero_stage": 2, "optimization.offload": offload}
+        changes = {"optimization.zero_stage": stage, "optimization.offload": offload}
         process = start(configs, run_dir, **changes)
         if offload == "while_sampling":
             kill_when(process, (run_dir / "rollouts/iter_000002.parquet").exists)

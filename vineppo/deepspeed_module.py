@@ -133,12 +133,37 @@ class DeepSpeedModule:
         from deepspeed.runtime.zero.offload_config import OffloadStateTypeEnum as States
 
         leaving = [States.hp_params, States.optim_states]
+        if self._zero_stage == 3:
+            # DeepSpeed moves these for its own Adam alone, and buffers of gradients for any.
+            for state in self._sharded_states():
+                state.data = state.data.cpu()
+            leaving = [States.lp_grads, States.contiguous_grad_buffer]
         self._engine.offload_states(include=leaving, pin_memory=False)
 
     def reload(self) -> None:
         """Undoes `offload`."""
-        if self.leaves_while_sampling:
-            self._engine.reload_states()
+        if not self.leaves_while_sampling:
+            return
+        self._engine.reload_states()
+        if self._zero_stage == 3:
+            for state in self._sharded_states():
+                state.data = state.data.to(self.device)
+
+    def _sharded_states(self) -> list[torch.Tensor]:
+        """ZeRO 3's float32 weights, and Adam's moments of them."""
+        optimizer = self._engine.optimizer
+        found = [
+            weights
+            for weights, shard in zip(
+                optimizer.fp32_partitioned_groups_flat,
+                optimizer.fp16_partitioned_groups_flat,
+                strict=True,
+            )
+            if weights is not shard  # of a float32 model they may be the weights themselves
+        ]
+        for state in optimizer.optimizer.state.values():
+            found += [x for x in state.values() if isinstance(x, torch.Tensor)]
+        return found
 
     def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         # DeepSpeed clips an unsharded fp32 model too, but keeps the norm to itself.

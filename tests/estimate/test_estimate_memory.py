@@ -45,17 +45,18 @@ def test_states_under_every_stage(stage):
     assert "activations" not in " ".join(replace(found, is_on_gpu=True).in_step())
 
 
-def test_states_that_leave_a_gpu():
-    on_gpu = trainee(2, is_on_gpu=True)
+@pytest.mark.parametrize("stage", [2, 3])
+def test_states_that_leave_a_gpu(stage):
+    on_gpu = trainee(stage, is_on_gpu=True)
     weights = {"policy: weights": on_gpu.resident()["policy: weights"]}
     while_sampling = replace(on_gpu, offload="while_sampling")
     assert while_sampling.resident(is_sampling=True) == weights
     assert while_sampling.resident() == on_gpu.resident()
     for_good = replace(on_gpu, offload="optimizer")
     assert for_good.resident() == for_good.resident(is_sampling=True) == weights
-    assert for_good.in_step()["policy: gradients"] == 4 * GB // 10
-    on_cpu = replace(trainee(2), offload="optimizer")
-    assert on_cpu.resident() == trainee(2).resident()
+    assert for_good.in_step()["policy: gradients"] == GRADIENTS[stage] * GB // 10
+    on_cpu = replace(trainee(stage), offload="optimizer")
+    assert on_cpu.resident() == trainee(stage).resident()
 
 
 def test_one_rank_shards_nothing():

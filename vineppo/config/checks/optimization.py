@@ -60,11 +60,6 @@ def check_offload(config: TrainConfig | SftConfig) -> None:
             f"{name}.offload must be 'nothing' with {name}.zero_stage 0 (ZeRO moves the states), "
             f"got {table.offload!r}",
         )
-        require(
-            table.offload != "while_sampling" or table.zero_stage <= 2,
-            f"{name}.offload must be 'nothing' or 'optimizer' with {name}.zero_stage 3 (DeepSpeed "
-            "moves its states for an optimizer of its own alone), got 'while_sampling'",
-        )
 
 
 def check_lora(config: TrainConfig | SftConfig) -> None:

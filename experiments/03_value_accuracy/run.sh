@@ -1,0 +1,17 @@
+#!/bin/sh
+# From the repository's root, in the project's environment; two cores. What is there is kept.
+set -e
+here=experiments/03_value_accuracy
+runs=${RUNS:-runs/03_value_accuracy}
+experiments/sweep_two.sh $here/runs.jsonnet $runs
+truths() {
+    for run in "$@"; do
+        OMP_NUM_THREADS=1 taskset -c "$core" python -m analysis ground-truth "$run" \
+            --checkpoints 3,6,9 --num-states 160
+    done
+}
+core=0 && truths $runs/long_vineppo_k9_seed* $runs/long_ppo_seed1 $runs/long_ppo_seed2 &
+core=1 && truths $runs/long_modern_ppo_seed* $runs/long_ppo_seed3
+wait $!
+python -m analysis value-accuracy $runs/long_vineppo_k9_seed* $runs/long_ppo_seed* \
+    $runs/long_modern_ppo_seed* --out $here

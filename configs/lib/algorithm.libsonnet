@@ -70,6 +70,7 @@ local common = {
       kind: 'separate',
       path: null,
       learning_rate: policy.learning_rate,
+      schedule: policy.schedule,
       num_epochs: policy.num_epochs,
       batch_size: policy.batch_size,
       warmup_iterations: 0,

@@ -25,6 +25,9 @@ local models = {
   },
 };
 
+// The authors' code decays every learning rate to 0 (DeepSpeed's WarmupDecayLR).
+local schedule = 'linear';
+
 local data = {
   gsm8k: {
     task: task.gsm8k,
@@ -51,7 +54,7 @@ local data = {
     // that trains. Its log-probabilities are then the trainer's, as they were in the paper's code.
     sampling+: { top_p: 0.9, max_tokens: 1024 },
     credit+: { segmenter: data[data_name].segmenter },
-    optimization+: { old_logprobs: 'trainer' },
+    optimization+: { old_logprobs: 'trainer', schedule: schedule },
   },
 
   // Over `algorithm.sft`.
@@ -64,6 +67,7 @@ local data = {
     sampling: { temperature: 0.35, top_p: 0.9, max_tokens: 1024 },
     optimization+: {
       learning_rate: models[model_name].sft_learning_rate,
+      schedule: schedule,
       max_tokens: models[model_name].positions,
     },
     evaluation+: { every: 0 },

@@ -48,7 +48,7 @@ def test_reinforcement_learning(configs, where, method):
 
 def check_adam(optimization, learning_rate):
     assert optimization.learning_rate == learning_rate
-    assert optimization.warmup_fraction == 0.03
+    assert (optimization.warmup_fraction, optimization.schedule) == (0.03, "linear")
     betas = optimization.adam_beta1, optimization.adam_beta2, optimization.adam_eps
     assert betas == (0.9, 0.999, 1e-8)
     assert (optimization.weight_decay, optimization.max_grad_norm) == (0, 1)

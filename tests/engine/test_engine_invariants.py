@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from engines import assert_alike, engine_config, num_ids, request, run, start, trainer_logprobs
+from transformers import LlamaConfig
 
 from vineppo.distributed import init_distributed
 from vineppo.engine import EngineModel, build_engine
@@ -107,3 +108,22 @@ def test_block_size_that_the_cpu_cannot_use_is_refused(configs):
     config = replace(engine_config(configs, "vllm"), block_size=16)
     with pytest.raises(UserError, match=r"engine\.block_size must be a multiple of 32"):
         build_engine(config, EngineModel("unused", 19, (1,)))
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "heads", "kv_heads"), [(2, 9, 3), (2, 14, 7), (4, 14, 2), (3, 6, 2)]
+)
+def test_ranks_that_cannot_divide_the_heads_are_refused(
+    configs, monkeypatch, tmp_path, num_ranks, heads, kv_heads
+):
+    """In one line, where vLLM has an assertion of its own."""
+    sizes = {"num_attention_heads": heads, "num_key_value_heads": kv_heads}
+    LlamaConfig(hidden_size=8 * heads, **sizes).save_pretrained(tmp_path)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(num_ranks))
+    config = replace(engine_config(configs, "vllm"), tensor_parallel_size=num_ranks)
+    with pytest.raises(UserError) as error:
+        build_engine(config, EngineModel(str(tmp_path), 19, (1,)))
+    assert str(error.value) == (
+        f"config: engine.tensor_parallel_size must divide the model's {heads} attention heads, "
+        f"and divide its {kv_heads} key-value heads or be a multiple of them, got {num_ranks}"
+    )

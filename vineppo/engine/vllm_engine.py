@@ -32,6 +32,7 @@ class VllmEngine:
                 f"{config.block_size}"
             )
         _check_ranks(config.tensor_parallel_size)
+        _check_heads(config.tensor_parallel_size, model.path)
         _set_environment(config)
         import vllm
 
@@ -167,6 +168,24 @@ def _check_ranks(tensor_parallel_size: int) -> None:
         raise UserError(
             f"config: engine.tensor_parallel_size must divide the number of ranks of a machine, "
             f"{num_local} (torchrun --nproc_per_node), got {tensor_parallel_size}"
+        )
+
+
+def _check_heads(tensor_parallel_size: int, path: str) -> None:
+    """The ranks of a replica divide the model's heads; vLLM would end with a traceback."""
+    if tensor_parallel_size == 1:
+        return
+    from transformers import AutoConfig
+
+    text = AutoConfig.from_pretrained(path).get_text_config()
+    heads = text.num_attention_heads
+    kv_heads = getattr(text, "num_key_value_heads", None) or heads
+    more, fewer = max(kv_heads, tensor_parallel_size), min(kv_heads, tensor_parallel_size)
+    if heads % tensor_parallel_size or more % fewer:
+        raise UserError(
+            f"config: engine.tensor_parallel_size must divide the model's {heads} attention heads, "
+            f"and divide its {kv_heads} key-value heads or be a multiple of them, got "
+            f"{tensor_parallel_size}"
         )
 
 

@@ -60,6 +60,13 @@ def test_set_can_switch_a_kind(configs):
         ("num_iterations=true", "config: num_iterations must be an integer, got true"),
         ("model.dtype=float8", 'config: model.dtype must be "float32" or "bfloat16", got "float8"'),
         ("sampling.temperature=hot", 'config: sampling.temperature must be a number, got "hot"'),
+        ("name=a/b",
+         "config: name must be a name of letters, digits, '.', '_' and '-', got \"a/b\""),
+        ("model.path=", 'config: model.path must be a string that is not empty, got ""'),
+        ('model.lora={"rank": 4, "alpha": 8, "target_modules": []}',
+         "config: model.lora.target_modules must be a list that is not empty, got []"),
+        ('model.lora={"rank": 4, "alpha": 8, "target_modules": "q_proj"}',
+         'config: model.lora.target_modules must be a list, got "q_proj"'),
         ("sampling.top_p=2", "config: sampling.top_p must be less than or equal to 1, got 2"),
         ("task.kind=chess", "config: task.kind must be one of \"arithmetic\", \"gsm8k\", "
          "\"math\", \"svamp\", \"olympiadbench\", \"jsonl\", \"python\", got 'chess'"),

@@ -22,6 +22,10 @@ NOUNS = {
     "bool_type": "true or false",
     "dataclass_type": "a table of keys",
     "none_required": "null",
+    "tuple_type": "a list",
+    "too_short": "a list that is not empty",
+    "string_too_short": "a string that is not empty",
+    "string_pattern_mismatch": "a name of letters, digits, '.', '_' and '-'",  # FileName
 }
 
 

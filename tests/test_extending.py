@@ -107,6 +107,7 @@ def test_without_continuations_an_estimator_takes_no_values(loaded):
         ("def cut(text): return []", "no function cuts"),
         ("import missing_module", "ModuleNotFoundError: No module named 'missing_module'"),
         ("def cuts(", "SyntaxError"),
+        ("raise RuntimeError('one line\\nand another')", "RuntimeError: one line$"),
         (None, "no such file"),
     ],
 )

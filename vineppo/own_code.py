@@ -77,5 +77,6 @@ def _module(path: str) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise UserError(f"{path}: {type(error).__name__}: {error}") from error
+        reason = (str(error).strip().splitlines() or [""])[0]
+        raise UserError(f"{path}: {type(error).__name__}: {reason}") from error
     return module

@@ -17,9 +17,12 @@ def collect(paths: Sequence[Path], out: Path, truth: Path | None, wanted: Wanted
     """The states of all paths. The truth of a run is looked for in `truth` or else in `out`, then
     where `ground-truth` puts that of the other runs, then in the run itself.
 
-    Raises `UserError` for what is neither run nor table, for runs of different tasks, for one name
-    with two configs or from two sources, and for a seed of a name that is given twice.
+    Raises `UserError` for what is neither run nor table, for a `truth` that is no directory, for
+    runs of different tasks, for one name with two configs or from two sources, and for a seed of a
+    name that is given twice.
     """
+    if truth is not None and not truth.is_dir():  # or another truth would be taken without a word
+        raise UserError(f"--truth {truth} is no directory")
     is_table = [_is_table(path) for path in paths]
     run_paths = [path for path, is_one in zip(paths, is_table, strict=True) if not is_one]
     _check_runs(run_paths)

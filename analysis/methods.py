@@ -76,8 +76,9 @@ def read_methods(paths: Sequence[Path]) -> list[Method]:
     """The methods of run directories and of directories that hold a table, in order of first sight.
 
     Raises `UserError` for what is neither, for runs of one name whose configs differ in more than
-    the seed (naming the key), for runs of different tasks, for a seed that is given twice, and for
-    a method of a table that stands elsewhere too: a table holds no config to compare.
+    the seed (naming the key), for runs of different tasks or evaluated differently, for a seed that
+    is given twice, and for a method of a table that stands elsewhere too: a table holds no config
+    to compare.
     """
     runs: list[Run] = []
     rows: list[CurveRow] = []
@@ -97,6 +98,7 @@ def read_methods(paths: Sequence[Path]) -> list[Method]:
                 )
         rows += new
     check_same_problems(runs)
+    check_same_evaluation(runs)
     check_same_configs(runs)
     return group(rows)
 
@@ -141,6 +143,21 @@ def check_same_problems(runs: Sequence[Run]) -> None:
             raise UserError(
                 f"{runs[0].path} and {run.path} are tested on different problems: {key} is {there} "
                 f"in the one and {here} in the other"
+            )
+
+
+def check_same_evaluation(runs: Sequence[Run]) -> None:
+    """Refuses runs whose evaluations sample at another temperature or top_p (`UserError`)."""
+    for run in runs:
+        there, here = (
+            {key: one.config.get("evaluation", {}).get(key) for key in ("temperature", "top_p")}
+            for one in (runs[0], run)
+        )
+        difference = first_difference({"evaluation": there}, {"evaluation": here})
+        if difference is not None:
+            raise UserError(
+                f"{runs[0].path} and {run.path} are evaluated differently: {difference[0]} is "
+                f"{difference[1]} in the one and {difference[2]} in the other"
             )
 
 

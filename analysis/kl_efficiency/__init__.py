@@ -17,6 +17,7 @@ from analysis.kl_efficiency.samples import estimates, read_samples, samples_path
 from analysis.kl_efficiency.table import (
     TABLE_NAME,
     KlRow,
+    check_measured_alike,
     check_one_start,
     evaluation_source,
     evaluations_of,
@@ -89,6 +90,7 @@ def run(
             rows += [row for one in runs for row in metric_rows(one)]
         else:
             rows += sampled_rows(runs, make_tables(runs, out, checkpoints, settings))
+    check_measured_alike(rows)
     methods = group(rows)
     write_table(out / TABLE_NAME, [dataclasses.asdict(row) for row in rows])
     figure = draw(methods, out / "kl_efficiency")

@@ -125,3 +125,20 @@ def check_one_start(runs: Sequence[Run]) -> None:
                 f"{runs[0].path} and {run.path} start from {starts[0]} and {start}; KL to two "
                 "policies does not compare"
             )
+
+
+def check_measured_alike(rows: Sequence[KlRow]) -> None:
+    """Refuses an exact KL beside a logged one and differently measured pass@1 (`UserError`).
+
+    Tables that are drawn again hold no config that would tell.
+    """
+    for row in rows:
+        for there, here in (
+            (rows[0].kl_source.partition(" ")[0], row.kl_source.partition(" ")[0]),
+            (rows[0].pass_source, row.pass_source),
+        ):
+            if there != here:
+                raise UserError(
+                    f"{rows[0].run_dir} and {row.run_dir} are measured differently: by {there} in "
+                    f"the one and {here} in the other"
+                )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.methods import check_same_problems
+from analysis.methods import check_same_evaluation, check_same_problems
 from analysis.reading import Run, read_run
 from analysis.tables import read_table
 from vineppo.errors import UserError
@@ -73,7 +73,7 @@ def read_rows(paths: Sequence[Path]) -> list[EvaluationRow]:
                 )
         rows += new
     check_same_problems(runs)
-    _check_same_evaluation(runs)
+    check_same_evaluation(runs)
     _check_same_configs(runs)
     _check_ends(rows)
     return ordered(rows)
@@ -170,21 +170,6 @@ def _without(config: dict[str, Any]) -> dict[str, Any]:
     masked = copy.deepcopy(config) | {"name": None, "seed": None}
     masked["sampling"]["temperature"] = None
     return masked
-
-
-def _check_same_evaluation(runs: Sequence[Run]) -> None:
-    """Of all algorithms: at what temperature and top_p they are evaluated while training."""
-    for run in runs:
-        there, here = (
-            {key: one.config.get("evaluation", {}).get(key) for key in ("temperature", "top_p")}
-            for one in (runs[0], run)
-        )
-        difference = first_difference({"evaluation": there}, {"evaluation": here})
-        if difference is not None:
-            raise UserError(
-                f"{runs[0].path} and {run.path} are evaluated differently: {difference[0]} is "
-                f"{difference[1]} in the one and {difference[2]} in the other"
-            )
 
 
 def _check_ends(rows: Sequence[EvaluationRow]) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from analysis.intervals import iqm_difference, iqm_over_seeds
 from analysis.kl_efficiency import curves
-from analysis.kl_efficiency.table import KlRow
+from analysis.kl_efficiency.table import KlRow, check_measured_alike
 from vineppo.errors import UserError
 
 
@@ -87,3 +87,15 @@ def test_one_seed_has_its_intervals_over_problems():
     bounds = {"pass_at_1_low": 0.25, "pass_at_1_high": 0.75}
     (point,) = curves.curve(curves.group([row("vine", 1, 0, 0.0, 0.5, **bounds)])[0])
     assert (point.pass_at_1.low, point.pass_at_1.high) == (0.25, 0.75)
+
+
+def test_what_is_measured_differently_is_not_drawn_together():
+    first = row("vine", 1, 0, 0.0, 0.5)
+    logged = [row("ppo", 1, 0, 0.0, 0.5, kl_source=f"kl/ref ({name})") for name in ("k1", "k3")]
+    check_measured_alike([first, row("ppo", 1, 0, 0.0, 0.5)])
+    check_measured_alike(logged)  # estimates of one KL
+    with pytest.raises(UserError, match="differently: by exact in the one and kl/ref"):
+        check_measured_alike([first, *logged])
+    evaluated = row("ppo", 1, 0, 0.0, 0.5, pass_source="evaluation (temperature 1, top_p 1)")
+    with pytest.raises(UserError, match="by samples in the one and evaluation"):
+        check_measured_alike([first, evaluated])

@@ -96,6 +96,19 @@ def test_runs_on_the_problems_of_different_tasks_are_refused(methods_paths, caps
     )
 
 
+def test_runs_that_are_evaluated_at_different_temperatures_are_refused(methods_paths, capsys):
+    first, other = methods_paths[0], methods_paths[5]
+    evaluation = {"every": 4, "temperature": 1.0, "top_p": 1.0}
+    edit_config(first, evaluation=evaluation)
+    edit_config(other, evaluation=evaluation | {"every": 2})
+    assert [method.name for method in read_methods([first, other])] == ["vine", "ppo"]
+    edit_config(other, evaluation=evaluation | {"temperature": 0.35})
+    assert refusal(capsys, first, other) == (
+        f"{first} and {other} are evaluated differently: evaluation.temperature is 1.0 in the one "
+        "and 0.35 in the other"
+    )
+
+
 def test_a_seed_given_twice_is_refused(methods_paths, tmp_path, capsys):
     shutil.copytree(methods_paths[0], tmp_path / "copy")
     assert refusal(capsys, methods_paths[0], tmp_path / "copy") == (

@@ -50,6 +50,7 @@ CAPTION = (
     f"bootstrap over seeds ({NUM_SEED_RESAMPLES:,} resamples), of one seed over test problems"
 )
 TIMES = "(Kaplan–Meier); grey: the horizon of the restricted means"
+SCORE = "test pass@1 (95 % band)"
 PHASES_WIDTH_IN = 1.4  # of the methods' names
 
 
@@ -139,7 +140,7 @@ def draw_panel(
     axis.set_xlim(left=0)
     if cost is ITERATION:
         figures.whole_iterations(axis)
-        axis.set_ylabel("test pass@1 (95 % band)")
+        axis.set_ylabel(SCORE)
 
 
 def _draw_methods(methods: list[Method], out: Path) -> list[Path]:
@@ -150,6 +151,8 @@ def _draw_methods(methods: list[Method], out: Path) -> list[Path]:
     with figures.panels(-(-len(known) // num_columns), num_columns) as (figure, axes):
         for axis, cost in zip(axes, known, strict=True):
             draw_panel(axis, cost, list(map(label, methods)), curves[cost])
+        for first in axes[::num_columns]:
+            first.set_ylabel(SCORE)
         limits = [limit for axis in axes for limit in axis.get_ylim()]
         for axis in axes:
             axis.set_ylim(min(limits), max(limits))

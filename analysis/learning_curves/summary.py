@@ -36,6 +36,11 @@ class Summary:
     difference: Estimate | None
     improvement: Estimate | None
 
+    @property
+    def interval_over(self) -> str:
+        """What the intervals of start and end resample: seeds, or problems of one seed."""
+        return "seeds" if len(self.seeds) > 1 else "problems"
+
 
 def summarize(methods: Sequence[Method]) -> list[Summary]:
     """One summary a method, in their order."""
@@ -64,15 +69,12 @@ def summarize(methods: Sequence[Method]) -> list[Summary]:
 
 
 def summary_rows(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
-    """The rows of `summary.csv`: an estimate is three columns, itself and the ends of its interval.
-
-    `interval_over` is what the intervals of start and end resample: seeds, or problems of one seed.
-    """
+    """Rows of `summary.csv`: an estimate is three columns, itself and the ends of its interval."""
     return [
         {
             "method": one.method,
             "seeds": " ".join(map(str, one.seeds)),
-            "interval_over": "seeds" if len(one.seeds) > 1 else "problems",
+            "interval_over": one.interval_over,
             "last_iteration": one.last_iteration,
             **estimate_columns("start_pass_at_1", one.start),
             **estimate_columns("end_pass_at_1", one.end),

@@ -15,11 +15,15 @@ def summary_content(
     times: Sequence[TimeToTarget],
     phases: Sequence[MethodPhases],
 ) -> dict[str, Any]:
-    """Comparisons are with `baseline`, the first method."""
+    """Comparisons are with `baseline`, the first method.
+
+    `interval_over` is what the intervals of the start and the end resample, as in summary.csv.
+    """
     target = {"target": times[0].target} if times else {}
     methods = {
         one.method: {
             "num_seeds": len(one.seeds),
+            "interval_over": one.interval_over,
             "last_iteration": one.last_iteration,
             "elapsed_s": one.elapsed_s,
             "tokens_sampled": one.tokens_sampled,

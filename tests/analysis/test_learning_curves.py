@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,24 @@ def test_costs_that_were_not_logged_are_unknown(run_path):
     curve = learning_curve(read_run(run_path))
     assert [point.elapsed_s for point in curve] == [0, None, None, None]
     assert main(["learning-curves", str(run_path)]) == 0
+
+
+def test_problems_and_not_samples_are_resampled(run_path):
+    """Samples that agree with each other tell no more the more there are of them."""
+    found = []
+    for num_samples in (4, 64):
+        evaluation = {
+            "pass@1": 0.5,
+            "num_problems": 100,
+            "samples_per_problem": num_samples,
+            "num_correct_P": [0, num_samples] * 50,
+        }
+        RunDir(run_path).write_evaluation(12, evaluation)
+        last = learning_curve(read_run(run_path))[-1]
+        found.append((last.low, last.high))
+    assert found[0] == found[1]
+    half_width = 1.96 * 0.5 / math.sqrt(100)  # of 6,400 independent samples it were an eighth
+    assert found[0] == pytest.approx((0.5 - half_width, 0.5 + half_width), abs=0.1 * half_width)
 
 
 def test_an_evaluation_without_counts_has_no_interval(run_path):
@@ -103,6 +122,17 @@ def test_the_figure_has_one_line_a_method_through_the_interquartile_means(method
         assert list(tokens) == [0, 192, 384, 576]  # thousands, 48 an iteration
 
 
+def test_each_row_of_panels_says_what_it_shows(run_path, tmp_path):
+    config = json.loads((run_path / "config.json").read_text())
+    rollouts = {"num_prompts": 4, "num_samples": 2}
+    known = {"rollouts": rollouts, "optimization": {"num_epochs": 1, "batch_size": 8}}
+    (run_path / "config.json").write_text(json.dumps(config | known))
+    assert main(["learning-curves", str(run_path), "--out", str(tmp_path / "out")]) == 0
+    drawn = (tmp_path / "out/learning_curves.svg").read_text()
+    assert drawn.count("<!-- gradient steps -->") == 1  # so there are two rows of two
+    assert drawn.count("<!-- test pass@1 (95 % band) -->") == 2
+
+
 def test_the_committed_tables_are_still_read_and_come_to_the_same(tmp_path):
     """They hold no gradient steps and no phases."""
     tables = sorted(REPOSITORY.glob("experiments/*/**/learning_curves.csv"))
@@ -128,6 +158,8 @@ def test_the_summary_says_what_the_tables_say(methods_paths, tmp_path):
     assert (summary["baseline"], summary["target"]) == ("vine", 0.7)
     vine, ppo = (summary["methods"][name] for name in ("vine", "ppo"))
     assert (vine["end_pass@1"]["value"], vine["num_seeds"]) == (0.75, 5)
+    of = {name: one["interval_over"] for name, one in summary["methods"].items()}
+    assert of == {"vine": "seeds", "ppo": "seeds", "grpo": "problems"}
     assert "difference" not in vine
     assert vine["to_target"]["iteration"]["num_reached"] == 3
     assert ppo["at_equal_cost"]["elapsed_s"]["budget"] == 120

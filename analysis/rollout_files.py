@@ -1,5 +1,6 @@
 """What analyses of single rollouts read of a run directory."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,13 @@ from tokenizers import Tokenizer
 
 import vineppo
 from analysis.reading import Run
+from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 
 EMBEDDED = "embedded:"  # models that the package carries
+STATE_COLUMNS = ("problem_id", "rollout_index", "response_ids", "step_starts", "reward")
+VALUE_COLUMNS = ("problem_id", "rollout_index", "step_index", "returns_K", "critic_value")
+ADVANTAGES = "advantages_S"
 
 Row = dict[str, Any]
 
@@ -31,11 +36,41 @@ def find_tokenizer(run: Run) -> Tokenizer | None:
     return None
 
 
-def values_by_state(run_dir: RunDir, iteration: int) -> dict[tuple[str, int, int], Row]:
-    """The rows of `values/` by problem, rollout and step; none where none were saved."""
+def read_rollouts(run_path: Path, iteration: int, columns: Sequence[str] = ()) -> list[Row]:
+    """The rows of `rollouts/`, which have what tells their states, and `columns` besides.
+
+    Raises `UserError` naming the run for a table that is damaged, empty or lacks a column, and for
+    a rollout without an advantage a step where these are among the columns.
+    """
+    rows = RunDir(run_path).read_rollouts(iteration)
+    place = f"{run_path}: rollouts of iteration {iteration}"
+    if not rows:
+        raise UserError(f"{place} hold no row")
+    _check_columns(rows, place, (*STATE_COLUMNS, *columns))
+    for row in rows if ADVANTAGES in columns else ():
+        if not row["step_starts"] or len(row["step_starts"]) != len(row[ADVANTAGES] or ()):
+            raise UserError(
+                f"{place}: {row['problem_id']} {row['rollout_index']} must have an advantage a step"
+            )
+    return rows
+
+
+def values_by_state(
+    run_path: Path, iteration: int, columns: Sequence[str] = VALUE_COLUMNS
+) -> dict[tuple[str, int, int], Row]:
+    """The rows of `values/` by problem, rollout and step; none where none were saved.
+
+    Raises `UserError` naming the run for a table that is damaged or lacks one of `columns`.
+    """
+    run_dir = RunDir(run_path)
     if iteration not in run_dir.iterations("values"):
         return {}
-    return {
-        (row["problem_id"], row["rollout_index"], row["step_index"]): row
-        for row in run_dir.read_values(iteration)
-    }
+    rows = run_dir.read_values(iteration)
+    _check_columns(rows, f"{run_path}: values of iteration {iteration}", columns)
+    return {(row["problem_id"], row["rollout_index"], row["step_index"]): row for row in rows}
+
+
+def _check_columns(rows: Sequence[Row], place: str, columns: Sequence[str]) -> None:
+    for name in columns:
+        if rows and name not in rows[0]:
+            raise UserError(f"{place} have no column {name}")

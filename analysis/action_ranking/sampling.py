@@ -7,6 +7,7 @@ from typing import Any
 
 from analysis.action_ranking.stages import Job, Line, follow, propose
 from analysis.action_ranking.table import RankedStep, table_path, write_ranking
+from analysis.rollout_files import read_rollouts
 from analysis.sampling.alternatives import Alternative
 from analysis.sampling.critics import critic_values
 from analysis.sampling.journal import Journal
@@ -20,7 +21,6 @@ from analysis.sampling.policies import (
 from analysis.sampling.settings_file import is_made, write_settings
 from analysis.sampling.states import (
     query_states,
-    read_rollouts,
     rollout_iteration,
     sample_boundaries,
 )

@@ -7,18 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from analysis.rollout_files import ADVANTAGES, read_rollouts, values_by_state
 from analysis.rollout_truths import truths_of_iteration
 from vineppo.errors import UserError
-from vineppo.run_dir import RunDir
 
 # Where an advantage comes from: the credit estimator itself, or V(s_{i+1}) − V(s_i) with the
 # reward as the last value, V being Monte-Carlo, the critic's or the ground truth.
 TRAINED, MC, CRITIC, TRUTH = "trained", "mc", "critic", "truth"
 SOURCES = (TRAINED, MC, CRITIC, TRUTH)
-COLUMNS = (
-    "problem_id", "rollout_index", "prompt_ids", "response_ids", "reward", "step_starts",
-    "advantages_S",
-)  # fmt: skip
 
 Row = dict[str, Any]
 Arrays = list[np.ndarray]
@@ -67,22 +63,11 @@ def read_credit(path: Path, of: RunIteration, truths: Mapping[int, Path]) -> Cre
 
     Raises `UserError` naming the run for tables that are damaged, lack a column or do not fit.
     """
-    run_dir, iteration = RunDir(path), of.iteration
-    rows = run_dir.read_rollouts(iteration)
-    place = f"{path}: rollouts of iteration {iteration}"
-    if not rows:
-        raise UserError(f"{place} hold no row")
-    for name in COLUMNS:
-        if name not in rows[0]:
-            raise UserError(f"{place} have no column {name}")
-    for row in rows:
-        if not row["step_starts"] or len(row["step_starts"]) != len(row["advantages_S"]):
-            raise UserError(
-                f"{place}: {row['problem_id']} {row['rollout_index']} must have an advantage a step"
-            )
+    iteration = of.iteration
+    rows = read_rollouts(path, iteration, ("prompt_ids", ADVANTAGES))
     values: dict[str, Arrays] = {}
-    if iteration in run_dir.iterations("values"):
-        values |= own_values(rows, run_dir.read_values(iteration), f"{path}: {iteration}")
+    if by_state := values_by_state(path, iteration):
+        values |= own_values(rows, by_state, f"{path}: iteration {iteration}")
     states = truths_of_iteration(dict(truths), iteration, rows)
     if states:
         truth = {prefix: state.value for prefix, state in states.items()}
@@ -90,12 +75,13 @@ def read_credit(path: Path, of: RunIteration, truths: Mapping[int, Path]) -> Cre
     return Credit(of, rows, values)
 
 
-def own_values(rows: Sequence[Row], value_rows: Sequence[Row], place: str) -> dict[str, Arrays]:
+def own_values(
+    rows: Sequence[Row], by_state: Mapping[tuple[str, int, int], Row], place: str
+) -> dict[str, Arrays]:
     """The values in a run's `values/` table, Monte-Carlo or the critic's or both.
 
     Raises `UserError` where a state of the rollouts is missing.
     """
-    by_state = {(v["problem_id"], v["rollout_index"], v["step_index"]): v for v in value_rows}
     found: dict[str, Arrays] = {MC: [], CRITIC: []}
     for row in rows:
         states = []

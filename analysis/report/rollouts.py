@@ -24,12 +24,13 @@ from tokenizers import Tokenizer
 from analysis.iterations import choose_iterations
 from analysis.reading import Run
 from analysis.report.answers import Answers, answers_of_runs
-from analysis.rollout_files import find_tokenizer, values_by_state
+from analysis.rollout_files import ADVANTAGES, find_tokenizer, read_rollouts, values_by_state
 from analysis.rollout_truths import Prefix, truths_of_iteration
 from analysis.stats.binomial import jeffreys_interval
 from analysis.truth import TruthState
 from vineppo.run_dir import RunDir
 
+COLUMNS = ("prompt_ids", "text", "finish_reason", ADVANTAGES)
 DIGITS = 4
 LEVEL = 0.95
 
@@ -73,8 +74,7 @@ def viewer_data(
 
 
 def _tables(run: Run, extent: Extent, truths: dict[int, Path], answers: Answers) -> list[Data]:
-    run_dir = RunDir(run.path)
-    saved = run_dir.iterations("rollouts")
+    saved = RunDir(run.path).iterations("rollouts")
     if not saved:
         return []
     backend = find_tokenizer(run)
@@ -82,9 +82,9 @@ def _tables(run: Run, extent: Extent, truths: dict[int, Path], answers: Answers)
     for iteration in choose_iterations(
         saved, extent.iterations, "--iterations", f"{run.path} has no rollouts"
     ):
-        rows = run_dir.read_rollouts(iteration)
+        rows = read_rollouts(run.path, iteration, COLUMNS)
         source = Source(
-            values=values_by_state(run_dir, iteration),
+            values=values_by_state(run.path, iteration),
             truths=truths_of_iteration(truths, iteration, rows),
             backend=backend,
             answers=answers,

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.sampling.states import read_rollouts
+from analysis.rollout_files import read_rollouts, values_by_state
 from vineppo.errors import UserError
-from vineppo.run_dir import RunDir
 from vineppo.types import Problem, Rollout, StateValue, StepSpan
 
 ROLLOUT_COLUMNS = ("prompt_ids", "logprobs", "finish_reason")
@@ -35,8 +34,7 @@ def read_saved(run_path: Path, iteration: int) -> list[SavedRollout]:
 
     Raises `UserError` for a table that is damaged or incomplete.
     """
-    rows = read_rollouts(run_path, iteration)
-    _check_columns(run_path, iteration, "rollouts", rows, ROLLOUT_COLUMNS)
+    rows = read_rollouts(run_path, iteration, ROLLOUT_COLUMNS)
     values = _read_values(run_path, iteration)
     return [_saved(run_path, iteration, row, values) for row in rows]
 
@@ -83,23 +81,9 @@ def _saved(
 
 def _read_values(run_path: Path, iteration: int) -> dict[tuple[str, int, int], StateValue]:
     """By problem, rollout and step; empty where the run has no Monte-Carlo values."""
-    run = RunDir(run_path)
-    if iteration not in run.iterations("values"):
-        return {}
-    rows = run.read_values(iteration)
-    _check_columns(run_path, iteration, "values", rows, VALUE_COLUMNS)
+    rows = values_by_state(run_path, iteration, VALUE_COLUMNS)
     return {
-        (row["problem_id"], row["rollout_index"], row["step_index"]): StateValue(
-            tuple(row["returns_K"]), row["num_tokens"]
-        )
-        for row in rows
+        key: StateValue(tuple(row["returns_K"]), row["num_tokens"])
+        for key, row in rows.items()
         if row["returns_K"]
     }
-
-
-def _check_columns(
-    run_path: Path, iteration: int, kind: str, rows: list[dict[str, Any]], columns: Sequence[str]
-) -> None:
-    for name in columns:
-        if rows and name not in rows[0]:
-            raise UserError(f"{run_path}: {kind} of iteration {iteration} have no column {name}")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 from vineppo.seeds import derive_seed
 
@@ -36,18 +35,6 @@ def rollout_iteration(run_path: Path, checkpoint: int) -> int | None:
     """
     saved = RunDir(run_path).iterations("rollouts")
     return next((i for i in (checkpoint + 1, checkpoint) if i in saved), None)
-
-
-def read_rollouts(run_path: Path, iteration: int) -> list[dict[str, Any]]:
-    """The rows of an iteration. Raises `UserError` for a table that is damaged or incomplete."""
-    rows = RunDir(run_path).read_rollouts(iteration)
-    if not rows:
-        raise UserError(f"{run_path}: rollouts of iteration {iteration} hold no row")
-    needed = "problem_id", "rollout_index", "response_ids", "step_starts", "reward"
-    for name in needed:
-        if name not in rows[0]:
-            raise UserError(f"{run_path}: rollouts of iteration {iteration} have no column {name}")
-    return rows
 
 
 def sample_boundaries(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.rollout_files import read_rollouts
 from analysis.sampling.continuations import Returns, StateRequest, sample_returns
 from analysis.sampling.journal import Journal
 from analysis.sampling.meter import Meter
@@ -13,7 +14,6 @@ from analysis.sampling.settings_file import write_settings
 from analysis.sampling.states import (
     RolloutState,
     query_states,
-    read_rollouts,
     sample_boundaries,
 )
 from analysis.sampling.states import rollout_iteration as rollout_iteration_of

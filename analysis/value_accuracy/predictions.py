@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.reading import existing_run_dir
-from analysis.sampling.states import read_rollouts
+from analysis.rollout_files import read_rollouts, values_by_state
 from analysis.truth import TruthState, find_truth, read_truth
 from analysis.value_accuracy.predictors import (
     MC,
@@ -21,7 +21,6 @@ from analysis.value_accuracy.predictors import (
 )
 from analysis.value_accuracy.states import StateRow
 from vineppo.errors import UserError
-from vineppo.run_dir import RunDir
 from vineppo.run_dir.metrics_log import strict_json
 
 
@@ -117,15 +116,8 @@ def _values(
     path: Path, iteration: int
 ) -> tuple[dict[StateKey, float], dict[StateKey, tuple[float, ...]]]:
     """Critic values and training returns by state; the runs without either write no table."""
-    if iteration not in RunDir(path).iterations("values"):
-        return {}, {}
     critic_values, returns_K = {}, {}
-    rows = RunDir(path).read_values(iteration)
-    for name in ("problem_id", "rollout_index", "step_index", "returns_K", "critic_value"):
-        if rows and name not in rows[0]:
-            raise UserError(f"{path}: values of iteration {iteration} have no column {name}")
-    for row in rows:
-        key = row["problem_id"], row["rollout_index"], row["step_index"]
+    for key, row in values_by_state(path, iteration).items():
         if row["critic_value"] is not None and math.isfinite(row["critic_value"]):
             critic_values[key] = row["critic_value"]
         if row["returns_K"]:

@@ -22,12 +22,13 @@ from analysis.__main__ import main
 from analysis.action_ranking import sampling
 from analysis.action_ranking.stages import Job, follow, propose
 from analysis.action_ranking.table import read_ranking, table_path
+from analysis.rollout_files import read_rollouts
 from analysis.sampling.alternatives import ROUND, next_step_length, sample_alternatives
 from analysis.sampling.continuations import StateRequest
 from analysis.sampling.journal import Journal
 from analysis.sampling.meter import Meter
 from analysis.sampling.policies import open_policies, policy_paths
-from analysis.sampling.states import RolloutState, read_rollouts
+from analysis.sampling.states import RolloutState
 from vineppo.config.schema import GradingConfig, LinesSegmenter, SamplingConfig, TokensSegmenter
 from vineppo.evaluate import read_config
 from vineppo.rollouts import Prompt, Sampler

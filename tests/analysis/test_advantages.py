@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from analysis import figures
@@ -268,6 +269,11 @@ def lose_a_state(path):
     run.write_values(12, run.read_values(12)[1:])
 
 
+def lack_a_column_of_values(path):
+    table = path / "values/iter_000012.parquet"
+    pq.write_table(pq.read_table(table).drop_columns(["returns_K"]), table)
+
+
 def lose_an_advantage(path):
     run = RunDir(path)
     first, *others = run.read_rollouts(12)
@@ -283,6 +289,7 @@ def remove_rollouts(path):
     [
         (cut_off, "rollouts/iter_000012.parquet is no complete parquet file"),
         (cut_off_values, "values/iter_000012.parquet is no complete parquet file"),
+        (lack_a_column_of_values, "values of iteration 12 have no column returns_K"),
         (lose_a_state, "its values lack the state ('sum/0', 0, 0) of its rollouts"),
         (lose_an_advantage, "sum/0 0 must have an advantage a step"),
         (remove_rollouts, "has no rollouts yet"),

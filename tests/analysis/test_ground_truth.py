@@ -12,9 +12,10 @@ import pytest
 from sampled_runs import NUM_ROLLOUTS, write_solved_run
 
 from analysis.__main__ import main
+from analysis.rollout_files import read_rollouts
 from analysis.sampling.journal import Journal
 from analysis.sampling.policies import choose, shared_config
-from analysis.sampling.states import query_states, read_rollouts, sample_boundaries
+from analysis.sampling.states import query_states, sample_boundaries
 from analysis.truth import TruthState, find_truth, read_truth, truth_path, write_truth
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import pyarrow.parquet as pq
 import pytest
 from report_runs import add_critic, add_truth, steps_of, the_error
 
@@ -155,6 +156,24 @@ def test_half_a_table_is_one_clear_line(run_path, kind, capsys):
     path = run_path / kind / "iter_000012.parquet"
     path.write_bytes(path.read_bytes()[:100])
     assert the_error(capsys, run_path).startswith(f"{path} is no complete parquet file: ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"), [("rollouts", "finish_reason"), ("values", "critic_value")]
+)
+def test_a_table_without_a_column_is_one_clear_line(run_path, kind, column, capsys):
+    path = run_path / kind / "iter_000012.parquet"
+    pq.write_table(pq.read_table(path).drop_columns([column]), path)
+    assert the_error(capsys, run_path) == (
+        f"{run_path}: {kind} of iteration 12 have no column {column}\n"
+    )
+
+
+def test_a_rollout_without_an_advantage_a_step_is_one_clear_line(run_path, capsys):
+    run_dir = RunDir(run_path)
+    first, *others = run_dir.read_rollouts(12)
+    run_dir.write_rollouts(12, [first | {"advantages_S": [0.25]}, *others])
+    assert "sum/0 0 must have an advantage a step" in the_error(capsys, run_path)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def read_run(path: Path) -> Run:
         raise UserError(f"{path} has no evaluations yet")
     return Run(
         path=path,
-        config=with_added_keys(run_dir.read_config()),
+        config=read_config(path),
         environment=run_dir.read_environment(),
         metrics=metrics,
         evaluations={iteration: run_dir.read_evaluation(iteration) for iteration in iterations},
@@ -90,6 +90,11 @@ def existing_run_dir(path: Path) -> RunDir:
     if not run_dir.config_path.exists():
         raise UserError(f"{path} holds no run (no config.json)")
     return run_dir
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The config of the run at `path`, with the keys that it may be too old to have."""
+    return with_added_keys(existing_run_dir(path).read_config())
 
 
 def learning_curve(run: Run) -> list[CurvePoint]:

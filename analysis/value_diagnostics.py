@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from analysis import figures
-from analysis.reading import diagnostics_iterations, existing_run_dir, read_value_diagnostics
+from analysis.reading import diagnostics_iterations, read_config, read_value_diagnostics
 from analysis.tables import read_table, write_table
 
 TABLE_NAME = "value_diagnostics.csv"
@@ -61,7 +61,7 @@ def run(paths: list[Path], out: Path) -> None:
 
 def bin_rows(path: Path) -> list[BinRow]:
     """The bins of a run directory at its first, middle and last iteration with diagnostics."""
-    config = existing_run_dir(path).read_config()
+    config = read_config(path)
     iterations = diagnostics_iterations(path)
     last = len(iterations) - 1
     return [

@@ -21,7 +21,7 @@ from analysis.advantages.spread import (
 )
 from analysis.advantages.steps import ALL, GROUPS, flatten
 from analysis.iterations import choose_iterations
-from analysis.reading import existing_run_dir
+from analysis.reading import existing_run_dir, read_config
 from analysis.rollout_truths import truth_tables
 from analysis.summary_file import write_summary
 from analysis.tables import read_table, write_table
@@ -121,7 +121,7 @@ def read_run(
 ) -> Tables:
     """The tables of one run directory."""
     run_dir = existing_run_dir(path)
-    config, saved = run_dir.read_config(), run_dir.iterations("rollouts")
+    config, saved = read_config(path), run_dir.iterations("rollouts")
     if not saved:
         raise UserError(f"{path} has no rollouts yet")
     tokenizer = run_tokenizer(path, config)
@@ -146,7 +146,7 @@ def read_run(
 
 def check_tasks(paths: Sequence[Path]) -> None:
     """Refuses runs of different tasks, whose steps are not comparable (`UserError`)."""
-    configs = [existing_run_dir(path).read_config() for path in paths]
+    configs = list(map(read_config, paths))
     for path, config in zip(paths[1:], configs[1:], strict=True):
         tasks = (one.get("task", {}) for one in (configs[0], config))
         difference = first_difference(*tasks)

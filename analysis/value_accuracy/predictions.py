@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.reading import existing_run_dir
+from analysis.reading import read_config
 from analysis.rollout_files import read_rollouts, values_by_state
 from analysis.truth import TruthState, find_truth, read_truth
 from analysis.value_accuracy.predictors import (
@@ -66,7 +66,7 @@ def run_rows(path: Path, folders: Sequence[Path], wanted: Wanted) -> list[StateR
     Raises `UserError` for a run without truth or without the rollouts of its states, for a truth of
     other rollouts than the run's, and for a wanted predictor that it does not have.
     """
-    config = existing_run_dir(path).read_config()
+    config = read_config(path)
     if not isinstance(config.get("seed"), int):
         raise UserError(f"{path}: config.json has no seed")
     rows = []

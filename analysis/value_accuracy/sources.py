@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.methods import check_same_configs
-from analysis.reading import Run, existing_run_dir
+from analysis.reading import Run, read_config
 from analysis.truth import ANALYSIS, check_names
 from analysis.value_accuracy.predictions import Wanted, run_rows
 from analysis.value_accuracy.states import TABLE_NAME, StateRow, read_states
@@ -63,7 +63,7 @@ def _table_rows(path: Path, wanted: Wanted) -> list[StateRow]:
 
 def _check_runs(paths: Sequence[Path]) -> None:
     check_names(paths)
-    configs = {path: existing_run_dir(path).read_config() for path in paths}
+    configs = {path: read_config(path) for path in paths}
     for path, config in configs.items():
         first = configs[paths[0]].get("task")
         difference = first_difference({"task": first}, {"task": config.get("task")})

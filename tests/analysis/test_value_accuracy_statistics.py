@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from accuracy_runs import (
     BIAS,
+    CONFIG,
     NOISE,
     NUM_DRAWS,
     QUICK,
@@ -110,6 +111,15 @@ def test_the_same_problems_in_several_seeds_are_one_cluster(tmp_path):
             assert getattr(both[name], bound) == pytest.approx(expected, rel=1e-9), name
     rows = difference_rows(list(cells.values()), QUICK)
     assert [(row["seed"], row["num_seeds"]) for row in rows] == [("1", 1), ("2", 1), ("all", 2)]
+
+
+def test_a_seed_from_before_a_key_was_added_is_one_of_the_method(tmp_path):
+    task = CONFIG["task"] | {"response_template": "{solution}"}
+    paths = (
+        write_tiny(tmp_path / "old", task=task),
+        write_tiny(tmp_path / "new", task=task | {"too_long": "refuse"}, seed=2),
+    )
+    assert cells_of(*paths, predictors=("critic",))["all", "boundary", "critic"].num_seeds == 2
 
 
 def test_within_problems_of_several_seeds_each_policy_has_its_own_mean(tmp_path):

@@ -30,10 +30,11 @@ def results_table(runs: list[Run], names: list[str], curves: list[list[CurvePoin
         )
         for one, name, curve in zip(runs, names, curves, strict=True)
     ]
-    last = curves[0][-1]
+    sizes = dict.fromkeys((of[-1].num_problems, of[-1].samples_per_problem) for of in curves)
+    tested = " or ".join(f"{problems} test problems, {n} sample(s) each" for problems, n in sizes)
     return table(HEADS, rows, frozenset({3, 4, 5})) + paragraph(
-        f"{last.num_problems} test problems, {last.samples_per_problem} sample(s) each; the "
-        "intervals are a bootstrap over problems and do not cover the seed of the run."
+        f"{tested}; the intervals are a bootstrap over problems and do not cover the seed of the "
+        "run."
     )
 
 

@@ -161,6 +161,16 @@ def test_the_costs_are_means_over_the_runs_of_a_method(run_path, tmp_path):
     assert cells == ["vine", "2", "12", "96,000", "600,000", "–", "–", "120 s", "5,800", "–"]
 
 
+def test_runs_that_are_tested_on_fewer_problems_are_not_said_to_be_on_all(two_run_paths, tmp_path):
+    whole = "100 test problems, 4 sample(s) each; the intervals"
+    html, _ = make_page(*two_run_paths, out=tmp_path / "out")
+    assert whole in html
+    run_dir = RunDir(two_run_paths[1])
+    run_dir.write_evaluation(12, run_dir.read_evaluation(12) | {"num_problems": 50})
+    html, _ = make_page(*two_run_paths, out=tmp_path / "out")
+    assert f"{whole[:35]} or 50 test problems, 4 sample(s) each; the intervals" in html
+
+
 def test_what_other_analyses_found_is_shown_and_the_rest_is_named(run_path, tmp_path):
     add_analysis(run_path / "analysis" / "value-accuracy")
     html, _ = make_page(run_path, out=tmp_path / "out")

@@ -139,8 +139,11 @@ def _cost(point: CurvePoint, cost: Cost) -> float | None:
 def _common_places(columns: Sequence[Sequence[float]]) -> list[float]:
     """The mean costs of the evaluations within those that every seed covers, and their ends.
 
-    Of (0, 10, 20) and (0, 20, 40): (0, 15, 20).
+    Of (0, 10, 20) and (0, 20, 40): (0, 15, 20). None where a seed ends before another begins, as it
+    may where the starting policy was not evaluated.
     """
     low, high = max(column[0] for column in columns), min(column[-1] for column in columns)
+    if low > high:
+        return []
     means = [float(np.mean(costs)) for costs in zip(*columns, strict=True)]
     return sorted({low, *(mean for mean in means if low < mean < high), high})

@@ -35,12 +35,14 @@ class AtEqualCost:
 
 
 def at_equal_cost(methods: Sequence[Method]) -> list[AtEqualCost]:
-    """By cost, then by method. A cost that some method does not know is left out."""
+    """By cost, then by method. A cost that some method does not know is left out, and one at which
+    some seed ends before another begins.
+    """
     return [
         one
         for cost in COSTS
         for curves in [known_curves(methods, cost)]
-        if curves is not None and min(curve.costs[-1] for of in curves for curve in of) > 0
+        if curves is not None and _overlap([curve.costs for of in curves for curve in of])
         for one in _compared(cost, [method.name for method in methods], curves)
     ]
 
@@ -66,6 +68,10 @@ def equal_cost_rows(compared: Sequence[AtEqualCost]) -> list[dict[str, Any]]:
         }
         for one in compared
     ]
+
+
+def _overlap(costs: Sequence[Sequence[float]]) -> bool:
+    return max(of[0] for of in costs) < min(of[-1] for of in costs)
 
 
 def _compared(

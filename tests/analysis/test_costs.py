@@ -94,6 +94,19 @@ def test_at_equal_costs_the_curve_is_that_by_iteration(uneven):
     ]
 
 
+def test_seeds_that_share_no_stretch_of_a_cost_are_not_compared_at_it(methods_paths):
+    """Without the start: 40 to 120 s, 160 to 480 s."""
+    paths = methods_paths[:2]
+    for _ in range(2):
+        rewrite_metrics(paths[1], slowed)
+    for path in paths:
+        (path / "evaluations/iter_000000.json").unlink()
+    methods = read_methods(paths)
+    assert cost_curve(methods[0], ELAPSED) == []
+    assert [point.cost for point in cost_curve(methods[0], ITERATION)] == [4, 8, 12]
+    assert [one.cost for one in at_equal_cost(methods)] == ["iteration", "tokens_sampled"]
+
+
 def test_one_seed_is_its_own_curve_and_an_unknown_cost_none(uneven):
     ppo = uneven[1]
     (rows,) = ppo.rows_by_seed.values()

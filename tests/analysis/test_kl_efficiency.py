@@ -183,7 +183,7 @@ def test_the_problems_are_a_seeded_sample():
 
 def test_readers_need_neither_torch_nor_vllm():
     """What is drawn again is drawn where only the tables are."""
-    modules = "analysis.gradient_variance, analysis.kl_efficiency"
+    modules = "analysis.gradient_variance, analysis.kl_efficiency, analysis.value_accuracy"
     code = f"import sys, {modules}; sys.exit(bool({{'torch', 'vllm'}} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -13,7 +13,7 @@ import numpy as np
 from analysis.stats import attenuation, correlation, sampling_error, value_error
 from analysis.stats.binomial import return_variance
 from analysis.stats.bootstrap import bootstrap_sums, bootstrap_weights
-from analysis.stats.estimate import Estimate
+from analysis.stats.estimate import Estimate, reflected
 from analysis.stats.scoring_rules import brier, clipped, corp, log_score
 from analysis.stats.sums import Sums, SumStatistic, mean, mean_terms, ratio
 from analysis.summary_file import estimate_columns
@@ -160,7 +160,13 @@ def _within(cell: Cell, settings: Settings) -> dict[str, Estimate]:
 
 
 def _refitted(cell: Cell, settings: Settings) -> dict[str, Estimate]:
-    """Spearman's correlation, and both scores with their CORP parts."""
+    """Spearman's correlation, and both scores with their CORP parts.
+
+    An isotonic fit finds miscalibration in chance alone, and more in every resample. In simulations
+    of 60 problems the percentiles of a critic's, calibrated or not, covered what many problems come
+    to in 0 to 2 %; reflected they do in 93 %, and where little is known of calibrated ones (50
+    problems, 64 returns) in 83 %. Percentiles of discrimination do in 90 to 95 %.
+    """
     spearman = correlation.spearman(cell.values_N, cell.truths)
     rules = {
         "brier": (brier, clipped(cell.values_N, 0)),
@@ -175,13 +181,15 @@ def _refitted(cell: Cell, settings: Settings) -> dict[str, Estimate]:
             numbers |= {f"{name}_{part}": getattr(parts, part) for part in CORP_PARTS}
         return numbers
 
-    return bootstrap_weights(
+    found = bootstrap_weights(
         statistic,
         cell.problem_N,
         settings.generator,
         num_resamples=settings.num_refits,
         level=settings.level,
     )
+    raised = (f"{name}_miscalibration" for name in rules)
+    return found | {name: reflected(found[name], least=0.0) for name in raised}
 
 
 def _bootstrapped(

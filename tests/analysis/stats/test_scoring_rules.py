@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.stats.bootstrap import bootstrap_weights
+from analysis.stats.estimate import reflected
 from analysis.stats.scoring_rules import brier, clipped, corp, log_score
 
 SCORES = [brier, log_score]
@@ -127,6 +128,42 @@ def test_a_bootstrap_of_the_decomposition_holds_its_parts():
     assert all(0 <= of.low < of.high for of in found.values())
     assert found["discrimination"].low < found["discrimination"].value
     assert found["discrimination"].value < found["discrimination"].high
+
+
+def clustered_states(draw, num_problems, strength, num_states=6):
+    """Predictions q of states with the mean value ½ + strength·(q − ½), alike within problems."""
+    shape = num_problems, num_states
+    q = draw.uniform(0.25, 0.75, (num_problems, 1)) + draw.uniform(-0.1, 0.1, shape)
+    off = 0.1 * draw.choice([-1, 1], (num_problems, 1)) + 0.05 * draw.choice([-1, 1], shape)
+    counts = draw.binomial(64, 0.5 + strength * (q - 0.5) + off)
+    return q.ravel(), counts.ravel(), np.repeat(np.arange(num_problems), num_states)
+
+
+@pytest.mark.parametrize(("strength", "most_of_percentiles"), [(1.0, 0.2), (0.5, 0.9)])
+def test_the_reflected_interval_of_miscalibration_covers_it_where_percentiles_do_not(
+    strength, most_of_percentiles
+):
+    """Of calibrated predictions and of some that are twice too far from the middle."""
+    draw = np.random.default_rng(10)
+
+    def miscalibration(q, counts, weights_N):
+        return corp(brier, q, counts, 64, weights_N).miscalibration
+
+    q, counts, _ = clustered_states(draw, 20_000, strength)
+    truth = miscalibration(q, counts, np.ones(len(q)))
+    num_runs, num_plain, num_reflected = 60, 0, 0
+    for _ in range(num_runs):
+        q, counts, problem_N = clustered_states(draw, 40, strength)
+        plain = bootstrap_weights(
+            lambda weights_N, q=q, counts=counts: {"mcb": miscalibration(q, counts, weights_N)},
+            problem_N, draw, num_resamples=80, level=0.95,
+        )["mcb"]  # fmt: skip
+        basic = reflected(plain, least=0.0)
+        num_plain += plain.low <= truth <= plain.high
+        num_reflected += basic.low <= truth <= basic.high
+    # Short of 95 % near 0, which is the least that there is; a standard error of 5 points.
+    assert num_reflected / num_runs > 0.7
+    assert num_plain / num_runs < most_of_percentiles
 
 
 def test_predictions_that_are_no_probabilities_are_refused():

@@ -1,10 +1,9 @@
 """`report`: one self-contained HTML page on a few runs, for a browser without a network.
 
 page.py      the page, its options and sections     rollouts.py   what the viewer shows, as JSON
-results.py   tables of results and environments     run_files.py  what it reads of a run
-costs.py     where time and tokens went             truths.py     the truth of its states
-charts.py    figures of the metrics                 answers.py    its problems' right answers
-markup.py    pieces of HTML                         others.py     what other analyses have found
+results.py   tables of results and environments     answers.py    its problems' right answers
+costs.py     where time and tokens went             others.py     what other analyses have found
+charts.py    figures of the metrics                 markup.py     pieces of HTML
 web/         the look, and the viewer's script
 """
 

@@ -112,3 +112,15 @@ def test_jsonnet_errors_are_one_line_with_file_and_line_number(tmp_path, text):
         load_config(TrainConfig, str(path), [])
     assert f"{path}:2:" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "command"),
+    [
+        (TrainConfig, "sft_arithmetic", "it is one of fine-tuning; `vineppo sft`"),
+        (SftConfig, "demo_vineppo", "it is one of reinforcement learning; `vineppo train`"),
+    ],
+)
+def test_a_config_of_the_other_command_is_said_to_be_one(kind, config, command):
+    with pytest.raises(UserError, match=f"config: {command} takes it"):
+        load_config(kind, str(CONFIGS / f"{config}.jsonnet"), [])

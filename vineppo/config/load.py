@@ -50,7 +50,7 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
     try:
         config = _adapter(kind).validate_json(json.dumps(resolved))
     except ValidationError as error:
-        raise UserError(_describe(error, resolved)) from None
+        raise UserError(_of_the_other(kind, resolved) or _describe(error, resolved)) from None
     check_train(config) if isinstance(config, schema.TrainConfig) else check_sft(config)
     return config
 
@@ -107,6 +107,17 @@ def _adapter(kind: type[Config]) -> TypeAdapter[Config]:
         if isinstance(value, type) and dataclasses.is_dataclass(value):
             setattr(value, "__pydantic_config__", strict)  # noqa: B010 (pydantic's own protocol)
     return TypeAdapter(kind)
+
+
+def _of_the_other(kind: type[Config], resolved: dict[str, Any]) -> str | None:
+    """The line for a config that the other command takes; None if it is none of those."""
+    fields_of_train = {field.name for field in dataclasses.fields(schema.TrainConfig)}
+    only_train = fields_of_train - {field.name for field in dataclasses.fields(schema.SftConfig)}
+    if kind is schema.SftConfig and only_train <= resolved.keys():
+        return "config: it is one of reinforcement learning; `vineppo train` takes it"
+    if kind is schema.TrainConfig and "model" in resolved and not only_train & resolved.keys():
+        return "config: it is one of fine-tuning; `vineppo sft` takes it"
+    return None
 
 
 def _describe(error: ValidationError, resolved: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class DeepSpeedModule:
             fused=True,  # one pass over the states, where the default makes about ten on a CPU
         )
         self._has_frozen = any(not weight.requires_grad for weight in module.parameters())
-        self._grad_norm: float | None = None
+        self._grad_norm = nan
         if self._is_plain:
             adam.register_step_pre_hook(self._clip)
         adam.register_step_post_hook(_forget_frozen)
@@ -82,8 +83,8 @@ class DeepSpeedModule:
     ) -> Update:
         """One optimizer step on Σ summand(micro-batch), over all ranks.
 
-        There is none unless `is_accepted` of the numbers, which every rank sees whole. A learning
-        rate of 0 leaves a parameter group as it is.
+        There is none unless `is_accepted` of the numbers, which every rank sees whole, nor where
+        the gradient is not finite. A learning rate of 0 leaves a parameter group as it is.
         """
         numbers_by_batch = []
         for batch in micro_batches:
@@ -100,8 +101,8 @@ class DeepSpeedModule:
         for group, rate in zip(groups, learning_rates, strict=True):
             group["lr"] = rate
         self._engine.step()
-        norm = self._grad_norm if self._is_plain else self._engine.get_global_grad_norm()
-        return Update(stats, float(norm) if norm is not None else float("nan"))
+        norm = float(self._grad_norm if self._is_plain else self._engine.get_global_grad_norm())
+        return Update(stats, norm if isfinite(norm) else None)
 
     def named_weights(self, part: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         """`named_weights` of the module or a part of it, for all ranks to take one at a time.
@@ -170,6 +171,8 @@ class DeepSpeedModule:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         norm = torch.nn.utils.clip_grad_norm_(parameters, self._max_grad_norm)
         self._grad_norm = norm.item()
+        if not isfinite(self._grad_norm):  # nor does an optimizer of DeepSpeed's step then
+            optimizer.zero_grad(set_to_none=True)
 
     def _discard_gradients(self) -> None:
         self._engine.zero_grad()

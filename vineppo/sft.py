@@ -85,7 +85,7 @@ def update_on(
     )
     return {
         "sft/loss": sum(stats["loss"] for stats in done.stats),
-        "sft/grad_norm": done.grad_norm or 0.0,
+        "sft/grad_norm": math.nan if done.grad_norm is None else done.grad_norm,
         "sft/lr": rate,
         "sft/tokens": num_tokens,
     }

@@ -96,7 +96,7 @@ def update_policy(
 
     `policy/padding_frac` is the share of padding in this rank's passes.
     With a shared critic its loss joins, and its `critic/*`. An update whose mean ratio exceeds
-    `max_mean_ratio`, or whose loss is not finite, is skipped and counted.
+    `max_mean_ratio`, or whose loss or gradient is not finite, is skipped and counted.
     """
     optimization, critic = config.optimization, config.critic
     has_exact_kl = config.reference.kl_estimator == "full" and config.reference.kl_in == "loss"

@@ -1,5 +1,6 @@
 """Memory of a rank by hand: weights, states and gradients under every ZeRO stage, the engine."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -155,9 +156,15 @@ def test_the_transformers_engine_has_room_for_every_sequence_and_keeps_its_weigh
 
 def test_what_a_cache_holds():
     engine = Engine(awake={CACHE: 2**30}, beside={})
-    cache = cache_of(engine, bytes_per_token=4096, mean_tokens=200)
+
+    def found(max_num_seqs, num_requests):
+        return cache_of(engine, engine_config(max_num_seqs=max_num_seqs), 4096, 200, num_requests)
+
+    cache = found(10_000, math.inf)
     assert cache.num_tokens == 262_144
-    assert cache.num_sequences == pytest.approx(1310.72)
+    assert cache.num_sequences == cache.num_running == pytest.approx(1310.72)
+    assert [found(256, count).num_running for count in (math.inf, 64)] == [256, 64]
+    assert found(256, 64).num_sequences == cache.num_sequences
 
 
 def test_every_moment_has_what_stays_and_what_is_its_own():

@@ -73,6 +73,7 @@ def test_sampling_is_what_counting_every_state_gives(load, mode, is_cached):
 def test_the_example_of_the_docstring(load):
     found = sampled_tokens(load(credit={"num_continuations": 5}), LENGTHS)
     assert (found.num_states, found.num_continuations) == (20, 100)
+    assert found.num_requests == 2 * 3 + 100
     assert found.continuations == 1100
 
 
@@ -91,7 +92,8 @@ def test_without_continuations_only_rollouts_are_sampled(load):
 def test_remax_samples_a_greedy_response_besides(load):
     config = load("demo_grpo")
     config = replace(config, credit=RemaxCredit("remax", config.credit.segmenter))
-    assert sampled_tokens(config, LENGTHS).rollouts == (6 + 2) * 20
+    found = sampled_tokens(config, LENGTHS)
+    assert (found.num_requests, found.rollouts) == (6 + 2, (6 + 2) * 20)
 
 
 def test_a_prompt_shorter_than_a_block_is_fed_whole(load):

@@ -1,5 +1,6 @@
 """A config, a machine and assumed lengths into the figures of an iteration."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,7 @@ def estimate(
         config.model.lora is not None,
     )
     num_engines = machine.num_ranks // ranks_a_replica
+    requests = math.inf if sampled is None else sampled.num_requests / num_engines
     rates = machine.num_ranks, num_engines, machine.tokens_per_s, machine.train_tflops
     return Estimate(
         name=config.name,
@@ -121,7 +123,7 @@ def estimate(
         machine=machine,
         lengths=lengths,
         memory=memory(config, models, passes, engine, machine, lengths),
-        cache=cache_of(engine, model.cache_bytes, lengths.sequence),
+        cache=cache_of(engine, config.engine, model.cache_bytes, lengths.sequence, requests),
         sampled=sampled,
         trained=trained,
         operations=work,
@@ -198,8 +200,7 @@ def trainees(
         name: str, total: int, trained: int, optimization: AdamConfig, passes: Passes
     ) -> Trainee:
         size, stage = BYTES[config.model.dtype], optimization.zero_stage
-        is_on_gpu = machine.num_gpus > 0
-        ranks = machine.num_ranks
+        is_on_gpu, ranks = machine.num_gpus > 0, machine.num_ranks
         offload = optimization.offload
         return Trainee(name, total, trained, size, stage, ranks, is_on_gpu, offload, passes)
 

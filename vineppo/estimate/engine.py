@@ -41,11 +41,15 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Cache:
-    """The key-value cache of one rank. `num_sequences` counts those of mean length."""
+    """The key-value cache of one rank.
+
+    It has room for `num_sequences` of mean length, of which `num_running` run at once.
+    """
 
     bytes_per_token: int
     num_tokens: int
     num_sequences: float
+    num_running: float
 
 
 def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: float) -> Engine:
@@ -80,7 +84,18 @@ def _transformers(config: TransformersConfig, model: Sampled) -> Engine:
     return Engine({**lines, STEP: model.step_bytes(config), CACHE: cache}, beside=lines)
 
 
-def cache_of(engine: Engine, bytes_per_token: int, mean_tokens: float) -> Cache:
-    """1 GiB at 4,096 bytes a token: 262,144 tokens, 1,310 sequences of 200."""
+def cache_of(
+    engine: Engine,
+    config: EngineConfig,
+    bytes_per_token: int,
+    mean_tokens: float,
+    num_requests: float,
+) -> Cache:
+    """`num_requests` are those of an iteration that this engine gets.
+
+    1 GiB at 4,096 bytes a token: 262,144 tokens, 1,310 sequences of 200. With `max_num_seqs` 256 so
+    many run at once, and 64 where an iteration has no more for the engine.
+    """
     num_tokens = engine.awake[CACHE] // bytes_per_token
-    return Cache(bytes_per_token, num_tokens, num_tokens / mean_tokens)
+    room = num_tokens / mean_tokens
+    return Cache(bytes_per_token, num_tokens, room, min(room, config.max_num_seqs, num_requests))

@@ -54,7 +54,7 @@ def headline(found: Estimate) -> str:
         f"  {model.num_parameters:,} parameters in {model.num_layers} layers of "
         f"{model.hidden_size}; {model.vocab_size:,} ids, {tied}\n"
         f"  key-value cache: {cache.bytes_per_token:,} bytes a token, {cache.num_tokens:,} tokens, "
-        f"{cache.num_sequences:,.0f} sequences of mean length at once"
+        f"{cache.num_sequences:,.0f} sequences of mean length; {cache.num_running:,.0f} run at once"
     )
 
 
@@ -100,6 +100,7 @@ LABELS: dict[type, tuple[tuple[str, str], ...]] = {
         ("continuations", "sampled: continuations"),
         ("prefixes", "fed, without a cache"),
         ("fed", "fed, with the cache"),
+        ("num_requests", "(requests)"),
         ("num_states", "(states)"),
         ("num_continuations", "(continuations)"),
     ),

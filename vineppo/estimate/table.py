@@ -11,7 +11,7 @@ from vineppo.estimate.options import add_options
 from vineppo.estimate.report import GIB, digits
 
 COLUMNS = (
-    "config", "GPUs", "peak, GiB", "at", "sequences in the cache", "sampled tokens, millions",
+    "config", "GPUs", "peak, GiB", "at", "sequences at once", "sampled tokens, millions",
     "sampling, s", "training, s", "iteration, s",
 )  # fmt: skip
 OF_SAMPLING = ("rollouts", "values", "prefixes")
@@ -62,7 +62,7 @@ def row(found: Estimate) -> tuple[str, ...]:
         str(found.machine.num_gpus),
         digits(num_bytes / GIB) + (" (too much)" if is_too_much else ""),
         moment,
-        digits(found.cache.num_sequences),
+        digits(found.cache.num_running),
         digits(tokens),
         digits(sampling),
         digits(everything - sampling),

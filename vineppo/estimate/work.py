@@ -31,9 +31,11 @@ class SampledTokens:
     """What the engines of all ranks sample, and the prefixes that they are fed, in tokens.
 
     `rollouts` includes ReMax's greedy responses. `fed` is what is left to compute where prefixes
-    are cached, `prefixes` what it would be without a cache.
+    are cached, `prefixes` what it would be without a cache. `num_requests` counts responses and
+    continuations.
     """
 
+    num_requests: float
     rollouts: float
     num_states: float
     num_continuations: float
@@ -84,6 +86,7 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         remainder = min(lengths.prompt, (block + 1) / 2)
         fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * remainder
     return SampledTokens(
+        num_requests=num_requests,
         rollouts=(num_rollouts + greedy) * lengths.response,
         num_states=states,
         num_continuations=each * states,

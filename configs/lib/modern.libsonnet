@@ -9,7 +9,7 @@ local share(x) = { engine+: { gpu_memory_utilization: x } };
 local hardware_of = {
   '0.5B': hardware.gpu,
   '1.5B': hardware.gpu + share(0.3),
-  '7B': hardware.gpus + share(0.35),
+  '7B': hardware.gpus + share(0.3),
 };
 
 {

@@ -22,11 +22,15 @@ def run(configs, capsys):
     return called
 
 
+def of_model(values, tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(values))
+    return ["--model-config", str(file)]
+
+
 @pytest.fixture
 def rho(tmp_path):
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(hf_configs.RHO_1B))
-    return ["--model-config", str(file)]
+    return of_model(hf_configs.RHO_1B, tmp_path)
 
 
 def test_the_demo_on_a_cpu(run):
@@ -66,6 +70,24 @@ def test_rho_on_eight_gpus_shards_the_states(run, rho):
     assert [x["policy: Adam's moments"] for x in lines] == [8 * 1_100_048_384, 1_100_048_384]
     assert [x["reference: weights"] for x in lines] == [2 * 1_100_048_384] * 2
     assert one["sampled"] == eight["sampled"]
+
+
+@pytest.mark.parametrize(
+    ("leaf", "num_gpus", "model"),
+    [
+        ("modern/qwen2.5_7b_math_vineppo", 4, hf_configs.QWEN_7B),
+        ("modern/qwen2.5_7b_math_ppo", 8, hf_configs.QWEN_7B),
+        ("paper/deepseekmath7b_math_vineppo", 4, hf_configs.DEEPSEEKMATH_7B),
+        ("paper/deepseekmath7b_math_ppo", 8, hf_configs.DEEPSEEKMATH_7B),
+    ],
+)
+def test_seven_billion_parameters_fit(run, tmp_path, leaf, num_gpus, model):
+    """GPUs sold as 80 GB have 79.6 GiB."""
+    options = of_model(model, tmp_path)
+    found = json.loads(run(f"{leaf}.jsonnet", "--json", f"--num-gpus={num_gpus}", *options)[1])
+    assert found["peak"]["bytes"] < 79.6 * GIB
+    assert found["peak"]["moment"] == "sampling"
+    assert found["memory"]["sampling"]["policy: gradient bucket"] == 10**9
 
 
 def test_k_multiplies_the_continuations_and_nothing_else(run, rho):

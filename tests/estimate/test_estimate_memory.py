@@ -27,8 +27,11 @@ RESIDENT = {
     0: {"weights": 16, "Adam's moments": 32},  # float32, nothing sharded
     1: {"weights": 8, "float32 weights": 4, "Adam's moments": 8},
     2: {"weights": 8, "float32 weights": 4, "Adam's moments": 8},
-    3: {"weights": 2, "float32 weights": 4, "Adam's moments": 8},
-}
+    3: {  # and the gradients' shard and bucket, from the start on
+        "weights": 2, "float32 weights": 4, "Adam's moments": 8,
+        "gradients": 2, "gradient bucket": 8,
+    },
+}  # fmt: skip
 GRADIENTS = {0: 16, 1: 8, 2: 4, 3: 2}
 # A share's gradients as they came, a flat copy of them, and one in float32: (2 + 2 + 4) · 0.1 GB;
 # stage 1 has all gradients and its share's copy before that.
@@ -46,6 +49,12 @@ def test_states_under_every_stage(stage):
     assert "activations" not in " ".join(replace(found, is_on_gpu=True).in_step())
 
 
+# What stays on a GPU whose optimizer is on the CPU, and its gradients while it trains: they
+# accumulate on the CPU, and stage 2 has those of a micro-batch besides.
+WITHOUT_OPTIMIZER = {2: {}, 3: {"policy: gradients": 0, "policy: gradient bucket": 2 * BUCKET}}
+GRADIENTS_BESIDE_A_CPU = {2: 2, 3: 0}
+
+
 @pytest.mark.parametrize("stage", [2, 3])
 def test_states_that_leave_a_gpu(stage):
     on_gpu = trainee(stage, is_on_gpu=True)
@@ -54,16 +63,20 @@ def test_states_that_leave_a_gpu(stage):
     assert while_sampling.resident(is_sampling=True) == weights
     assert while_sampling.resident() == on_gpu.resident()
     for_good = replace(on_gpu, offload="optimizer")
-    assert for_good.resident() == for_good.resident(is_sampling=True) == weights
-    assert for_good.in_step()["policy: gradients"] == GRADIENTS[stage] * GB // 10
+    assert for_good.resident() == weights | WITHOUT_OPTIMIZER[stage]
+    assert for_good.resident(is_sampling=True) == for_good.resident()
+    for lines in (for_good.in_backward(), for_good.in_step()):
+        assert lines["policy: gradients"] == GRADIENTS_BESIDE_A_CPU[stage] * GB // 10
     on_cpu = replace(trainee(stage), offload="optimizer")
     assert on_cpu.resident() == trainee(stage).resident()
 
 
 def test_one_rank_shards_nothing():
-    stages = [trainee(stage, num_ranks=1).resident() for stage in (1, 2, 3)]
-    assert stages[0] == stages[1] == stages[2]
-    assert sum(stages[0].values()) == 14 * 4 * GB // 10  # 2 + 4 + 8 bytes a parameter
+    first, second, third = (trainee(stage, num_ranks=1).resident() for stage in (1, 2, 3))
+    assert first == second
+    assert sum(first.values()) == 14 * 4 * GB // 10  # 2 + 4 + 8 bytes a parameter
+    buffers = {"policy: gradients": 8 * GB // 10, "policy: gradient bucket": 8 * GB // 10}
+    assert third == first | buffers
 
 
 def test_what_does_not_train_has_weights_and_no_states():
@@ -186,3 +199,17 @@ def test_every_moment_has_what_stays_and_what_is_its_own():
         "step, critic": stays + 11 + 7 + 10 * GB // 40,
     }
     assert peak(found) == ("step, policy", stays + 11 + 7 + GB)
+
+
+def test_stage_3_counts_its_gradients_once():
+    """Shard and bucket stay; the step adds the flat copy of the share and that in float32."""
+    policy = trainee(3)
+    found = moments({}, [policy], {}, {}, Engine(awake={}, beside={}))
+    sums = {moment: sum(lines.values()) for moment, lines in found.items()}
+    unit, stays = GB // 10, sum(RESIDENT[3].values()) * GB // 10
+    assert sums == {
+        "sampling": stays,
+        "scoring, policy": stays + 8 * unit + 2,  # all weights, gathered
+        "backward, policy": stays + 8 * unit + 7 + 5 + 3,
+        "step, policy": stays + (2 + 4) * unit + 7,
+    }

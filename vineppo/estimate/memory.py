@@ -52,16 +52,13 @@ class Trainee:
 
     def resident(self, is_sampling: bool = False) -> Lines:
         """What stays from one iteration to the next, where the trainer works or the engine."""
-        p, e, n = self.num_trained, self.bytes_per_weight, self.num_ranks
-        lines = {"weights": e * self.num_parameters // (n if self.zero_stage == 3 else 1)}
-        if self.zero_stage == 0:
-            lines["Adam's moments"] = 8 * p
-        else:
-            lines |= {"float32 weights": 4 * p // n, "Adam's moments": 8 * p // n}
-        if self.is_on_gpu and (
-            self.offload == "optimizer" or (self.offload == "while_sampling" and is_sampling)
-        ):
-            lines = {"weights": lines["weights"]}
+        num_shards = self.num_ranks if self.zero_stage == 3 else 1
+        lines = {"weights": self.bytes_per_weight * self.num_parameters // num_shards}
+        if not (self.is_on_gpu and self.offload == "while_sampling" and is_sampling):
+            if not self._is_optimizer_elsewhere:
+                lines |= self._states()
+            if self.zero_stage == 3:  # DeepSpeed makes these before the first pass, for good
+                lines |= self._gradient_buffers()
         return self._named(lines)
 
     def in_scoring(self) -> Lines:
@@ -73,11 +70,8 @@ class Trainee:
             "activations": self.passes.saved,
             "logits": self.passes.logits,
             "softmax of a chunk": self.passes.chunk,
-            "gradients": self._gradients(),
         }
-        if self.zero_stage >= 1:
-            lines["gradient bucket"] = self._bucket()
-        return self._named(lines)
+        return self._named(lines | self._gradient_buffers())
 
     def in_step(self) -> Lines:
         """While the optimizer steps: this rank's share of the gradients as they came, flat, and in
@@ -85,7 +79,7 @@ class Trainee:
         """
         p, e, n = self.num_trained, self.bytes_per_weight, self.num_ranks
         step = e * p if self.zero_stage == 0 else (2 * e + 4) * p // n
-        if self.is_on_gpu and self.offload == "optimizer":
+        if self._is_optimizer_elsewhere:
             step = self._gradients()  # the step is the CPU's
         if self.zero_stage == 1:
             step = max(step, self._gradients() + e * p // n + self._bucket())
@@ -95,15 +89,31 @@ class Trainee:
             lines["activations, kept by malloc"] = self.passes.saved
         return self._named(lines)
 
+    @property
+    def _is_optimizer_elsewhere(self) -> bool:
+        return self.is_on_gpu and self.offload == "optimizer"
+
+    def _states(self) -> Lines:
+        p, n = self.num_trained, self.num_ranks
+        if self.zero_stage == 0:
+            return {"Adam's moments": 8 * p}
+        return {"float32 weights": 4 * p // n, "Adam's moments": 8 * p // n}
+
+    def _gradient_buffers(self) -> Lines:
+        bucket = {"gradient bucket": self._bucket()} if self.zero_stage >= 1 else {}
+        return {"gradients": self._gradients(), **bucket}
+
     def _gradients(self) -> int:
-        p, e, n = self.num_trained, self.bytes_per_weight, self.num_ranks
+        whole = self.bytes_per_weight * self.num_trained
+        share = whole // self.num_ranks
+        accumulated = 0 if self._is_optimizer_elsewhere else share
         match self.zero_stage:
             case 0 | 1:
-                return e * p
+                return whole
             case 2:
-                return 2 * e * p // n  # what accumulates, and this micro-batch's
+                return accumulated + share  # this micro-batch's
             case _:
-                return e * p // n
+                return accumulated
 
     def _bucket(self) -> int:
         """A CPU gives memory only to what is written; under stage 1 gradients move into it."""
@@ -140,7 +150,8 @@ def moments(
 ) -> dict[str, Lines]:
     """Every line of every moment; the peak of the run is the largest sum.
 
-    The trainees are updated one after the other, and each one's states stay all the time.
+    The trainees are updated one after the other, and each one's states stay all the time. A line
+    that a moment has by the name of one that stays, such as a share's gradients, includes it.
     """
     sampling, beside = process | reference, process | reference | engine.beside
     for trainee in trainees:

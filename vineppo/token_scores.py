@@ -163,11 +163,14 @@ class Reference:
 
 def hidden_before_tokens(backbone: Any, batch: TrainBatch) -> torch.Tensor:
     """The last hidden states of the states before the response's tokens, [N, H]."""
+    from vineppo.no_cache import NoCache, has_attention_alone  # transformers takes seconds
+
     hidden_BTH = backbone(
         input_ids=batch.token_ids_BT,
         # No attention_mask: the padding stands on the right, where no token looks, and transformers
         # would ask the device whether there is any before every pass.
         attention_mask=None,
+        past_key_values=NoCache() if has_attention_alone(backbone) else None,
         use_cache=False,
     ).last_hidden_state
     # The state before token t predicts token t; a boolean mask would make a GPU wait for its count.

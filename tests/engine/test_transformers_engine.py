@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from engines import assert_alike, engine_config, num_ids, request, run, start, trainer_logprobs
+from tiny_models import random_model
 
 from vineppo.engine.transformers_engine import TransformersEngine, prefill_batches
 from vineppo.errors import UserError
@@ -136,17 +137,7 @@ def test_weights_must_be_all_and_none_but_the_models(engine, loaded, prompt):
 
 def write_model(config_name, directory, **changes):
     """A random model of another architecture, with the arithmetic tokenizer."""
-    import transformers
-
-    torch.manual_seed(0)
-    sizes = {
-        "vocab_size": 21, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
-        "initializer_range": 0.4, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
-    }  # fmt: skip
-    config = getattr(transformers, config_name)(**{**sizes, **changes})
-    model = transformers.AutoModelForCausalLM.from_config(config)
-    model.save_pretrained(directory)
+    random_model(config_name, **changes).save_pretrained(directory)
     for file in (ASSETS / "arithmetic_short").glob("tokenizer*"):
         shutil.copy(file, directory)
     return str(directory)

@@ -8,6 +8,7 @@ import torch
 
 from vineppo.errors import UserError
 from vineppo.models import load_model, named_weights
+from vineppo.no_cache import has_attention_alone
 
 
 def load_sampled_model(path: str, dtype: str, max_model_len: int) -> Any:
@@ -16,14 +17,12 @@ def load_sampled_model(path: str, dtype: str, max_model_len: int) -> Any:
     Raises `UserError` where its layers hold more, or see less, than all keys and values so far.
     """
     model = load_model(path, dtype, "sdpa").model.eval()
-    text = model.config.get_text_config()
-    kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
-    if model._is_stateful or not kinds <= {"full_attention", "sliding_attention"}:
+    if not has_attention_alone(model):
         raise UserError(
             f"model {path}: for engine.kind 'transformers' every layer must attend to all tokens, "
-            f"got {model.config.model_type} with {', '.join(sorted(kinds))}"
+            f"got {model.config.model_type}"
         )
-    window = getattr(text, "sliding_window", None)
+    window = getattr(model.config.get_text_config(), "sliding_window", None)
     if window is not None and window < max_model_len:
         raise UserError(
             "config: engine.max_model_len must be at most the model's attention window for "

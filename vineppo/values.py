@@ -78,10 +78,8 @@ class StateValues:
         """Queues the continuations of the states s_first … s_{end−1}, by default of all."""
         for step, span in list(enumerate(stepped.spans_S))[first:end]:
             key = state_key(self._credit, stepped, step, span)
-            is_new = key not in self._states
-            state = self._states.setdefault(key, _State())
-            if is_new or self._credit.identical_prefixes == "union":
-                self._sample(stepped, step, span, state)
+            if key not in self._states or self._credit.identical_prefixes == "union":
+                self._sample(stepped, step, span, key)
 
     def settle(self) -> dict[StateKey, StateValue]:
         """The value of every state, once the engine has finished; waits for graders."""
@@ -92,16 +90,15 @@ class StateValues:
             found[key] = StateValue(returns_K, state.num_tokens)
         return found
 
-    def _sample(self, stepped: SteppedResponse, step: int, span: StepSpan, state: _State) -> None:
+    def _sample(self, stepped: SteppedResponse, step: int, span: StepSpan, key: StateKey) -> None:
+        state = self._states.setdefault(key, _State())
         prefix = stepped.response_ids[: span.start]
         state_ids = (*stepped.prompt.token_ids, *prefix)  # one tuple for all K requests
         problem = stepped.prompt.problem
         budget = self._sampler.sampling.max_tokens - span.start
-        owner = (
-            prefix_digest(prefix)
-            if self._credit.identical_prefixes == "share"
-            else f"{stepped.rollout_index}/{step}"
-        )
+        _, digest, _ = key
+        is_shared = self._credit.identical_prefixes == "share"
+        owner = digest if is_shared else f"{stepped.rollout_index}/{step}"
         for k in range(self._credit.num_continuations):
             slot = len(state.rewards_K)
             state.rewards_K.append(None)

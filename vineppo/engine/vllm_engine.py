@@ -146,6 +146,10 @@ class VllmEngine:
 
     def sleep(self) -> None:
         if self._can_sleep and not self._is_asleep:
+            # Level 2 would save the copy of the weights in the host's memory. It brings back a
+            # model's registered buffers alone, and new weights where they follow (in a critic's
+            # warm-up none do): other tensors that a model makes of its weights or config come back
+            # as garbage, without a word (vllm issue 29341, pull request 53344).
             self._llm.sleep(level=1)
             self._is_asleep = True
 

@@ -4,16 +4,18 @@ These are iterations of `vineppo train` in a run directory of their own: samplin
 weight sync, metrics on disk; no checkpoints and no evaluation, whose frequency is the user's. Busy
 is when the engine steps, without what finished requests trigger in our own code (splitting,
 grading, submitting), and when a forward, backward or optimizer pass runs. All else is idle: the
-ratios are shares of an iteration's time. The first iteration, which warms the machine up, and the
+ratios are shares of an iteration's time, in which what runs side by side (on a GPU the reference's
+pass and the engine) counts once. The first iteration, which warms the machine up, and the
 last, after which the run evaluates, are left out. Occupancy is the number of sequences in an engine
 step over `engine.max_num_seqs`, weighted by the step's time. With `--out FILE.json` the occupancy
 over time of the second iteration is drawn in FILE.png.
 """
 
 import json
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import median
@@ -23,7 +25,7 @@ from typing import Any, TypeVar
 import torch
 
 from benchmarks.harness import parse_options, report, run_main, spread
-from benchmarks.occupancy import draw_occupancy, mean_occupancy
+from benchmarks.occupancy import covered_s, draw_occupancy, mean_occupancy
 from benchmarks.watched_engine import EngineStep, TimedEngine
 from benchmarks.workload import describe_workload, workload_config
 from vineppo.config.schema import TrainConfig
@@ -31,17 +33,17 @@ from vineppo.train import open_training, run_iterations
 
 NAME = "iteration"
 TOKENS = ("tokens/rollout", "tokens/values", "tokens/prompt", "tokens/prefix_cached")
-PADDING = "policy/padding_frac"
+SHARES = ("policy/padding_frac", "grading/memo_hit_frac")
 
 Result = TypeVar("Result")
 
 
-@dataclass
 class Passes:
-    """When forward, backward and optimizer passes ran, as (start, end)."""
+    """When forward, backward and optimizer passes ran in any thread, as (start, end)."""
 
-    spans_s: list[tuple[float, float]] = field(default_factory=list)
-    _depth: int = 0
+    def __init__(self) -> None:
+        self.spans_s: list[tuple[float, float]] = []
+        self._thread = threading.local()  # is_inside: a watched function is running in it
 
     def watch(self, function: Callable[..., Result]) -> Callable[..., Result]:
         """`function`, noted down to the end of what it started; what it calls itself is part of it.
@@ -50,16 +52,17 @@ class Passes:
         """
 
         def watched(*arguments: Any, **options: Any) -> Result:
+            if getattr(self._thread, "is_inside", False):
+                return function(*arguments, **options)
+            self._thread.is_inside = True
             started = time.perf_counter()
-            self._depth += 1
             try:
                 return function(*arguments, **options)
             finally:
-                self._depth -= 1
-                if not self._depth:
-                    if torch.cuda.is_available():
-                        torch.cuda.synchronize()
-                    self.spans_s.append((started, time.perf_counter()))
+                self._thread.is_inside = False
+                if torch.cuda.is_available():
+                    torch.cuda.current_stream().synchronize()  # the engine's own runs on
+                self.spans_s.append((started, time.perf_counter()))
 
         return watched
 
@@ -95,7 +98,7 @@ class Iteration:
 
     @property
     def training(self) -> float:
-        return sum(end - start for start, end in self.passes_s) / self.seconds
+        return covered_s(self.passes_s) / self.seconds
 
     @property
     def callbacks_s(self) -> float:
@@ -104,7 +107,9 @@ class Iteration:
 
     @property
     def idle(self) -> float:
-        return 1 - self.sampling - self.training
+        """Share in which neither runs."""
+        sampling_s = [(step.start_s, step.start_s + step.sampling_s) for step in self.steps]
+        return 1 - covered_s([*sampling_s, *self.passes_s]) / self.seconds
 
 
 def main() -> None:
@@ -121,7 +126,7 @@ def main() -> None:
     ]
     figures = {
         key: median(iteration.metrics[key] for iteration in measured)
-        for key in (*phases, *TOKENS, PADDING)
+        for key in (*phases, *TOKENS, *SHARES)
         if key in measured[0].metrics
     }
     occupancies = [mean_occupancy(i.steps, config.engine.max_num_seqs) for i in measured]

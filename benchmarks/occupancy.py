@@ -1,6 +1,7 @@
 """How full the engine was over time: the mean, and a figure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import inf
 from pathlib import Path
 
 from benchmarks.watched_engine import EngineStep
@@ -16,6 +17,18 @@ def mean_occupancy(steps: Sequence[EngineStep], max_num_seqs: int) -> float:
     seconds = [step.end_s - step.start_s for step in steps]
     taken = sum(step.num_running * s for step, s in zip(steps, seconds, strict=True))
     return taken / (max_num_seqs * sum(seconds))
+
+
+def covered_s(spans_s: Iterable[tuple[float, float]]) -> float:
+    """Seconds in which at least one of the spans (start, end) runs.
+
+    (0, 2), (1, 3) and (5, 6) cover 4.
+    """
+    total, until = 0.0, -inf
+    for start, end in sorted(spans_s):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
 
 
 def occupancy_line(steps: Sequence[EngineStep]) -> tuple[list[float], list[int]]:

@@ -71,7 +71,8 @@ class RecordingEngine(PassingEngine):
 class EngineStep:
     """When a step began and ended, and how many sequences ran in it.
 
-    `sampling_s` is without the callbacks of finished requests: splitting, grading, submitting.
+    `sampling_s` is without the callbacks of finished requests, which come last: splitting, grading,
+    submitting.
     """
 
     start_s: float

@@ -1,12 +1,13 @@
 """Slopes, occupancies, idle shares and word problems, worked out by hand."""
 
 import re
+import threading
 from math import log
 
 import pytest
 
-from benchmarks.iteration import Watched, iterations
-from benchmarks.occupancy import mean_occupancy
+from benchmarks.iteration import Passes, Watched, iterations
+from benchmarks.occupancy import covered_s, mean_occupancy
 from benchmarks.scaling import slope
 from benchmarks.watched_engine import EngineStep
 from benchmarks.word_problems import word_problems
@@ -49,6 +50,57 @@ def test_shares_of_iterations():
     first, second = iterations(watched)
     assert (first.sampling, first.training, first.idle) == pytest.approx((0.5, 0.3, 0.2))
     assert (second.sampling, second.training, second.idle) == pytest.approx((0.25, 0.0, 0.75))
+
+
+def test_what_runs_side_by_side_is_busy_once():
+    """Of 10 s: steps over 0 to 4 (callbacks from 3) and 6 to 8, passes over 2.5 to 5 and 4.5 to 7.
+
+    Together 0 to 8; by themselves 3 + 2 and 4.5.
+    """
+    watched = Watched(
+        metrics=[{"time/total_s": 10.0}],
+        start_s=0.0,
+        steps=[EngineStep(0.0, 4.0, 3.0, 5), EngineStep(6.0, 8.0, 2.0, 5)],
+        passes_s=[(4.5, 7.0), (2.5, 5.0)],
+    )
+    (only,) = iterations(watched)
+    assert (only.sampling, only.training, only.idle) == pytest.approx((0.5, 0.45, 0.2))
+
+
+def test_seconds_covered_by_spans():
+    assert covered_s([]) == 0
+    assert covered_s([(5, 6), (0, 2), (1, 3)]) == 4
+    assert covered_s([(0, 10), (2, 3), (9, 11)]) == 11
+
+
+def test_passes_of_two_threads_are_noted_each():
+    """The second begins and ends within the first; what a pass calls itself is part of it."""
+    passes, is_begun, may_end = Passes(), threading.Event(), threading.Event()
+    inner = passes.watch(lambda: None)
+
+    def wait():
+        inner()
+        is_begun.set()
+        assert may_end.wait(timeout=10)
+
+    thread = threading.Thread(target=passes.watch(wait))
+    thread.start()
+    assert is_begun.wait(timeout=10)
+    assert passes.spans_s == []
+    inner()
+    assert len(passes.spans_s) == 1
+    may_end.set()
+    thread.join()
+    (second, first) = passes.spans_s
+    assert first[0] < second[0] < second[1] < first[1]
+
+
+def test_a_pass_that_fails_is_noted_and_the_next_one_too():
+    passes = Passes()
+    with pytest.raises(ZeroDivisionError):
+        passes.watch(lambda: 1 / 0)()
+    passes.watch(lambda: None)()
+    assert len(passes.spans_s) == 2
 
 
 def test_word_problems_are_the_same_for_a_seed_and_have_whole_answers():

@@ -95,7 +95,12 @@ def report(
         "machine": machine(),
         "runs": num_runs,
         "ratios": ratios,
-        "figures": {"model": _model_name(options), "quick": options.is_quick, **figures},
+        "figures": {
+            "model": _model_name(options),
+            "quick": options.is_quick,
+            "command": _command(name, options),
+            **figures,
+        },
     }
     console = Console()
     table = Table("ratio", "median", "min", "max", title=f"{name}, {num_runs} runs")
@@ -140,6 +145,13 @@ def _model_name(options: Options) -> str:
     if options.model is None:
         return "demo"
     return Path(options.model).name if Path(options.model).is_dir() else options.model
+
+
+def _command(name: str, options: Options) -> str:
+    """What gave the numbers, but for where a model's directory lies and where they were written."""
+    quick = " --quick" if options.is_quick else ""
+    model = "" if options.model is None else f" --model {_model_name(options)}"
+    return f"python -m benchmarks.{name}{quick}{model}"
 
 
 def _version(package: str) -> str | None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
 from benchmarks.products import large_product_gflops, timed
-from benchmarks.workload import workload_config
+from benchmarks.workload import describe_workload, workload_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.models import LoadedModel, load_model
@@ -78,7 +78,7 @@ def main() -> None:
         options.num_runs,
         {"update / bare forward-backward, tokens/s": ratio(seconds["bare"], seconds["ours"])},
         {
-            "dtype": config.model.dtype,
+            "workload": describe_workload(config),
             "gradient checkpointing": config.model.gradient_checkpointing,
             "ZeRO stage": config.optimization.zero_stage,
             "parameters": sum(weight.numel() for weight in bare.parameters()),

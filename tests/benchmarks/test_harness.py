@@ -44,12 +44,23 @@ def test_report_prints_and_writes_the_same_numbers(tmp_path, capsys):
     written = json.loads(out.read_text())
     assert set(written) == {"name", "machine", "runs", "ratios", "figures"}
     assert (written["name"], written["runs"], written["ratios"]) == ("some", 5, ratios)
-    assert written["figures"] == {"model": "demo", "quick": False, **figures}
+    command = "python -m benchmarks.some"
+    assert written["figures"] == {"model": "demo", "quick": False, "command": command, **figures}
     assert {"cpu", "cores", "threads", "gpu", "python", "torch"} <= set(written["machine"])
     printed = capsys.readouterr().out
     for text in ("ours / theirs", "1.250", "1.500", "tokens", "12", "3.5"):
         assert text in printed
     assert "runs_s" not in printed  # lists are for the JSON alone
+
+
+def test_the_command_names_a_model_without_where_it_lies(tmp_path):
+    (tmp_path / "small-model").mkdir()
+    out = tmp_path / "numbers.json"
+    spreads = {"a / b": {"median": 1.0, "min": 1.0, "max": 1.0}}
+    report("some", Options(True, str(tmp_path / "small-model"), out), 1, spreads, {})
+    figures = json.loads(out.read_text())["figures"]
+    assert figures["command"] == "python -m benchmarks.some --quick --model small-model"
+    assert str(tmp_path) not in out.read_text()
 
 
 def test_options_measure_once_only_when_quick():

@@ -2,12 +2,17 @@
 
 `python -m benchmarks.same_results BEFORE AFTER` compares run directories, iteration by iteration:
 how many rollouts have other tokens, how many states other returns, the greatest difference of an
-advantage where all tokens are the same; and at the end ‖θ_after − θ_before‖ ÷ ‖θ_before‖ of the
-final policies. Exits with 1 where tokens or returns differ.
+advantage where all tokens are the same; the greatest difference of a log-probability before two
+responses part, and the mean rewards, which say how far apart runs are that round otherwise
+(bfloat16); and at the end ‖θ_after − θ_before‖ ÷ ‖θ_before‖ of the final policies. Exits with 1
+where tokens or returns differ.
 """
 
 import sys
+from collections.abc import Iterator
+from math import nan
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from rich.console import Console
@@ -26,7 +31,10 @@ def main() -> None:
     iterations = sorted(path.stem for path in (before / "rollouts").glob("iter_*.parquet"))
     if not iterations:
         raise UserError(f"{before}: no rollouts")
-    table = Table("iteration", "rollouts", "other tokens", "states", "other returns", "advantages")
+    table = Table(
+        "iteration", "rollouts", "other tokens", "states", "other returns", "advantages",
+        "log-probabilities", "rewards",
+    )  # fmt: skip
     num_differing = 0
     for name in iterations:
         old, new = (read_parquet(run / "rollouts" / f"{name}.parquet") for run in (before, after))
@@ -37,7 +45,9 @@ def main() -> None:
         returns = differing(old_values, new_values, "returns_K")
         advantages = "" if tokens else f"{advantage_difference(old, new):.2g}"
         counts = (len(old), tokens, len(old_values), returns)
-        table.add_row(name, *(str(count) for count in counts), advantages)
+        logprobs = f"{logprob_difference(old, new):.2g}"
+        rewards = ", ".join(f"{mean(row['reward'] for row in rows):.3f}" for rows in (old, new))
+        table.add_row(name, *(str(count) for count in counts), advantages, logprobs, rewards)
         num_differing += tokens + returns
     Console().print(table)
     print(f"final policies: {weights_difference(before, after):.2g} of their norm apart")
@@ -61,11 +71,27 @@ def advantage_difference(before: list[dict[str, Any]], after: list[dict[str, Any
     )
 
 
+def logprob_difference(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> float:
+    """The greatest one among the tokens that two responses begin with alike; NaN without any."""
+    rows = zip(before, after, strict=True)
+    found = (abs(a - b) for row, other in rows for a, b in common_logprobs(row, other))
+    return max(found, default=nan)
+
+
+def common_logprobs(row: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[float, float]]:
+    """Of both, until a token differs: ids [4, 5, 6] and [4, 5, 7, 8] have two pairs."""
+    columns = [r[name] for r in (row, other) for name in ("response_ids", "logprobs")]
+    for token, logprob, other_token, other_logprob in zip(*columns, strict=False):
+        if token != other_token:
+            return
+        yield logprob, other_logprob
+
+
 def weights_difference(before: Path, after: Path) -> float:
     old, new = (
         load_file(run / "final" / "policy" / "model.safetensors") for run in (before, after)
     )
-    square = sum(float((new[key] - old[key]).double().square().sum()) for key in old)
+    square = sum(float((new[key].double() - old[key].double()).square().sum()) for key in old)
     return float((square / sum(float(w.double().square().sum()) for w in old.values())) ** 0.5)
 
 

@@ -1,6 +1,11 @@
 """Rows that differ are counted, wherever they are."""
 
-from benchmarks.same_results import advantage_difference, differing
+from benchmarks.same_results import (
+    advantage_difference,
+    common_logprobs,
+    differing,
+    logprob_difference,
+)
 
 
 def test_rows_that_differ_are_counted():
@@ -16,3 +21,11 @@ def test_the_greatest_difference_of_an_advantage():
     after = [{"advantages_S": [0.5, -0.75]}, {"advantages_S": [0.5]}]
     assert advantage_difference(before, after) == 0.25
     assert advantage_difference(before, before) == 0.0
+
+
+def test_log_probabilities_are_compared_until_the_responses_part():
+    row = {"response_ids": [4, 5, 6], "logprobs": [-1.0, -2.0, -3.0]}
+    other = {"response_ids": [4, 5, 7, 8], "logprobs": [-1.0, -2.25, -9.0, -0.5]}
+    assert list(common_logprobs(row, other)) == [(-1.0, -1.0), (-2.0, -2.25)]
+    assert list(common_logprobs(row, row)) == [(-1.0, -1.0), (-2.0, -2.0), (-3.0, -3.0)]
+    assert logprob_difference([row, row], [row, other]) == 0.25

@@ -1,85 +1,163 @@
-"""docs/extending.md as a user would follow it: every file of the page is run."""
+"""docs/extending.md as a user would follow it: every file and command of the page is run."""
 
-import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
+from collections import defaultdict
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 import pytest
+from pyarrow.parquet import read_table
 
+from vineppo.cli import main
 from vineppo.config.load import load_config
-from vineppo.config.own_functions import own_digests
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import sampled_values, token_advantages
-from vineppo.errors import UserError
+from vineppo.run_dir import RunDir
 from vineppo.segment import build_segmenter
-from vineppo.session import is_finished, open_run_dir
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, StepSpan, Trajectory
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
-PROBLEM = Problem("mine/train/0", "ab", "ba", None)
+COMMANDS = [line.split()[1:] for line in re.findall(r"^vineppo .+$", PAGE.read_text(), flags=re.M)]
+PROBLEM = Problem("mine/train/0", "4+6?", "0", None)
+SMALL = {
+    "num_iterations": 2,
+    "rollouts.num_prompts": 8,
+    "rollouts.num_samples": 4,
+    "optimization.batch_size": 16,
+    "evaluation.num_samples": 1,
+}
+
+
+pytestmark = pytest.mark.usefixtures("files")
 
 
 @pytest.fixture
-def files(tmp_path):
-    """The page's Python files, by the name in their first line."""
-    blocks = re.findall(r"```python\n# (\S+)\n(.*?)```", PAGE.read_text(), flags=re.S)
-    for name, code in blocks:
-        (tmp_path / name).write_text(code)
-    assert len(blocks) == 4
-    return tmp_path
+def files(tmp_path, configs, monkeypatch) -> Path:
+    """The page's files where it has them: in a folder beside the configs, named in line one."""
+    blocks = re.findall(
+        r"```(?:python|jsonnet)\n(?:#|//) (\S+)\n(.*?)```", PAGE.read_text(), flags=re.S
+    )
+    (tmp_path / "mine").mkdir()
+    for path, code in blocks:
+        (tmp_path / path).write_text(code)
+    assert len(blocks) == 8
+    (tmp_path / "configs").symlink_to(configs)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "mine"
 
 
 @pytest.fixture
-def loaded(files, configs):
-    """A demo config with the page's files in it."""
-    credit = {
-        "kind": "python",
-        "path": str(files / "shrunk.py"),
-        "options": {"weight": 0.5},
-        "segmenter": {"kind": "python", "path": str(files / "sentences.py")},
-        "num_continuations": 3,
-        "identical_prefixes": "share",
-    }
+def loaded():
+    """The page's estimator with the page's segmenter."""
+    segmenter = {"kind": "python", "path": "mine/results.py"}
     return lambda *assignments: load_config(
         TrainConfig,
-        str(configs / "demo_vineppo.jsonnet"),
-        [f"credit={json.dumps(credit)}", *assignments],
+        "mine/shrunk.jsonnet",
+        [f"credit.segmenter={json.dumps(segmenter)}", *assignments],
     )
 
 
-def test_a_task(files, loaded):
-    grading = {"extraction": "boxed", "reward_path": str(files / "brief.py"), "num_workers": 1}
-    task = {
-        "kind": "python",
-        "path": str(files / "reverse.py"),
-        "options": {"seed": 1, "num_problems": 7},
-        "train_path": None,
-        "test_path": None,
-        "num_test_problems": 3,
-        "prompt": {"kind": "template", "template": "{question}"},
-        "too_long": "refuse",
-        "response_template": "{solution}",
-        "grading": {**grading, "time_limit_s": 5, "truncated_reward": None},
-    }
-    config = loaded(f"task={json.dumps(task)}")
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_command_of_the_page_finds_its_files(command, capsys):
+    assert main([*command, "--dry-run"]) == 0
+    config = json.loads(capsys.readouterr().out)
+    assert f'"mine/{config["name"]}.py"' in json.dumps(config)
+
+
+def test_every_file_of_the_page_has_its_command(files):
+    assert {f"train mine/{path.stem}.jsonnet" for path in files.glob("*.py")} == set(
+        map(" ".join, COMMANDS)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_command_of_the_page_trains(command):
+    settings = [f"--set={key}={value}" for key, value in SMALL.items()]
+    done = subprocess.run(
+        [sys.executable, "-m", "vineppo.cli", *command, *settings],
+        env={**os.environ, "PYTHONPATH": str(PAGE.parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    name = Path(command[-1]).stem
+    run = RunDir(Path("runs") / name)
+    assert run.last_logged_iteration() == 2
+    assert list(json.loads((run.path / "own_files.json").read_text())) == [f"mine/{name}.py"]
+    rows = read_table(run.path / "rollouts/iter_000002.parquet").to_pylist()
+    assert len(rows) == 32
+    TRACES[name](run.path, rows)
+
+
+Rows = list[dict[str, Any]]
+
+
+def has_own_problems(_: Path, rows: Rows) -> None:
+    assert all(row["problem_id"].startswith("sums/train/") for row in rows)
+
+
+def has_own_rewards(_: Path, rows: Rows) -> None:
+    assert 0 < max(row["reward"] for row in rows) < 1
+
+
+def has_own_steps(_: Path, rows: Rows) -> None:
+    """About two an operation: lines would have one."""
+    num_operations = sum(row["text"].count("=") for row in rows)
+    assert sum(len(row["step_starts"]) for row in rows) > 1.8 * num_operations
+
+
+def has_own_advantages(run: Path, rows: Rows) -> None:
+    """Their sum over a response is R − (mean V + V(s_0)) / 2."""
+    values: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for row in read_table(run / "values/iter_000002.parquet").to_pylist():
+        values[row["problem_id"], row["rollout_index"]].append(mean(row["returns_K"]))
+    for row in rows:
+        values_S = values[row["problem_id"], row["rollout_index"]]
+        expected = row["reward"] - (mean(values_S) + values_S[0]) / 2
+        assert sum(row["advantages_S"]) == pytest.approx(expected)
+
+
+# What shows that the page's function was called.
+TRACES = {
+    "sums": has_own_problems,
+    "brief": has_own_rewards,
+    "results": has_own_steps,
+    "shrunk": has_own_advantages,
+}
+
+
+def test_a_task():
+    config = load_config(TrainConfig, "mine/sums.jsonnet", ["task.num_test_problems=3"])
     data = load_task(config.task)
-    assert (len(data.train_P), len(data.test_P)) == (7, 3)
-    assert data.train_P[0].answer == data.train_P[0].question[::-1]
+    assert (len(data.train_P), len(data.test_P)) == (256, 3)
+    for problem in data.train_P:
+        digits = problem.question.removesuffix("?").split("+")
+        assert len(digits) == 6
+        assert sum(map(int, digits)) % 10 == int(problem.answer)
+
+
+def test_a_reward():
+    config = load_config(TrainConfig, "mine/brief.jsonnet", [])
+    texts = ["####0", "####6", "4+6=0\n####0" + " " * 89]
     with Grader(config.task.grading) as grader:
-        texts = ["ba", "ab", "ba" + " " * 98]
         assert [grader.submit(PROBLEM, text, "stop").result() for text in texts] == [
-            pytest.approx(1 / 1.02), 0.0, 0.5
+            pytest.approx(1 / 1.05), 0.0, 0.5
         ]  # fmt: skip
 
 
 def test_a_segmenter(loaded):
     segmenter = build_segmenter(loaded().credit.segmenter)
-    # The third sentence begins within " Three": no token but the last begins behind that.
-    spans = segmenter(["One", ". ", "Two", ".", " Three", "</s>"])
-    assert spans == (StepSpan(0, 2), StepSpan(2, 6))
+    spans = segmenter([*"4+6=0", "\n", "####", "0", "<eos>"])
+    assert spans == (StepSpan(0, 4), StepSpan(4, 6), StepSpan(6, 9))
 
 
 def test_an_estimator(loaded):
@@ -99,88 +177,3 @@ def test_an_estimator(loaded):
 
 def test_without_continuations_an_estimator_takes_no_values(loaded):
     assert sampled_values(loaded("credit.num_continuations=0").credit) is None
-
-
-@pytest.mark.parametrize(
-    ("code", "line"),
-    [
-        ("def cut(text): return []", "no function cuts"),
-        ("import missing_module", "ModuleNotFoundError: No module named 'missing_module'"),
-        ("def cuts(", "SyntaxError"),
-        ("raise RuntimeError('one line\\nand another')", "RuntimeError: one line$"),
-        (None, "no such file"),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_named_before_anything_starts(code, line, tmp_path, loaded):
-    file = tmp_path / "mine.py"
-    if code is not None:
-        file.write_text(code)
-    with pytest.raises(UserError, match=re.escape(str(file)) + ".*" + line):
-        loaded(f"credit.segmenter.path={file}")
-
-
-def test_advantages_of_the_wrong_number_are_refused(tmp_path, loaded):
-    file = tmp_path / "mine.py"
-    file.write_text("def advantages(options, trajectories_G): return [[0.0]]")
-    config = loaded(f"credit.path={file}").credit
-    trajectory = Trajectory((0.0, 1.0), (0.0, 0.0), (StepSpan(0, 2),), (0.5,), None, None)
-    with pytest.raises(UserError, match=r"every token of every rollout, \[2\], got \[1\]"):
-        token_advantages(config, [trajectory])
-
-
-@pytest.mark.parametrize("number", ["nan", "inf"])
-def test_advantages_that_are_not_finite_are_refused(number, tmp_path, loaded):
-    file = tmp_path / "mine.py"
-    file.write_text(
-        f"def advantages(options, trajectories_G): return [[0.0, 1.0], [0.0, float('{number}')]]"
-    )
-    config = loaded(f"credit.path={file}").credit
-    trajectory = Trajectory((0.0, 1.0), (0.0, 0.0), (StepSpan(0, 2),), (0.5,), None, None)
-    with pytest.raises(UserError) as refusal:
-        token_advantages(config, [trajectory, trajectory])
-    assert str(refusal.value) == (
-        f"{file}: advantages must return finite numbers, got {number} for token 1 of rollout 1"
-    )
-
-
-def test_every_own_file_is_told_from_another(files, loaded):
-    task = f"task.grading.reward_path={files / 'brief.py'}"
-    before = own_digests(loaded(task))
-    assert {Path(path).name for path in before} == {"brief.py", "sentences.py", "shrunk.py"}
-    code = (files / "shrunk.py").read_bytes()
-    assert before[str(files / "shrunk.py")] == hashlib.sha256(code).hexdigest()
-    (files / "shrunk.py").write_bytes(code + b"# changed")
-    after = own_digests(loaded(task))
-    assert [path for path in before if after[path] != before[path]] == [str(files / "shrunk.py")]
-
-
-def test_a_run_does_not_go_on_with_another_own_file(files, loaded, tmp_path):
-    config = loaded()
-    open_run_dir(config, tmp_path / "run").append_metrics({"iteration": 1})
-    (files / "shrunk.py").write_text("def advantages(options, trajectories_G): return []")
-    with pytest.raises(UserError, match=r"shrunk\.py has changed since the run"):
-        open_run_dir(config, tmp_path / "run")
-    (tmp_path / "run" / "final").mkdir()
-    with pytest.raises(UserError, match=r"shrunk\.py has changed since the run"):
-        is_finished(config, tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    ("body", "line"),
-    [("return 1 / 0", "ZeroDivisionError"), ("return float('nan')", "must be finite, got nan")],
-)
-def test_a_reward_that_raises_ends_the_run(body, line, tmp_path, loaded):
-    file = tmp_path / "mine.py"
-    file.write_text(f"def reward(question, answer, response):\n    {body}\n")
-    config = loaded(f"task.grading.reward_path={file}").task.grading
-    with Grader(config) as grader, pytest.raises(UserError, match=f"reward raised .*{line}"):
-        grader.submit(PROBLEM, "ba", "stop").result()
-
-
-def test_a_reward_that_hangs_is_counted_as_wrong(tmp_path, loaded):
-    file = tmp_path / "mine.py"
-    file.write_text("def reward(question, answer, response):\n    while True: pass\n")
-    limits = (f"task.grading.reward_path={file}", "task.grading.time_limit_s=0.2")
-    with Grader(loaded(*limits).task.grading) as grader:
-        assert grader.submit(PROBLEM, "ba", "stop").result() == 0.0
-        assert grader.metrics()["grading/num_timeouts"] == 1.0

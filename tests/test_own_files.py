@@ -1,0 +1,130 @@
+"""A user's own files: what is refused, and what a run keeps of them."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from vineppo.config.load import load_config
+from vineppo.config.own_functions import own_digests
+from vineppo.config.schema import TrainConfig
+from vineppo.credit import token_advantages
+from vineppo.errors import UserError
+from vineppo.session import is_finished, open_run_dir
+from vineppo.tasks.grading import Grader
+from vineppo.types import Problem, StepSpan, Trajectory
+
+PROBLEM = Problem("mine/train/0", "4+6?", "0", None)
+
+
+@pytest.fixture
+def files(tmp_path) -> Path:
+    (tmp_path / "brief.py").write_text("def reward(question, answer, response): return 1.0")
+    (tmp_path / "results.py").write_text("def cuts(text): return []")
+    (tmp_path / "shrunk.py").write_text("def advantages(options, trajectories_G): return [[0.0]]")
+    return tmp_path
+
+
+@pytest.fixture
+def loaded(files, configs):
+    """A demo config with the files in it."""
+    credit = {
+        "kind": "python",
+        "path": str(files / "shrunk.py"),
+        "options": {},
+        "segmenter": {"kind": "python", "path": str(files / "results.py")},
+        "num_continuations": 3,
+        "identical_prefixes": "share",
+    }
+    return lambda *assignments: load_config(
+        TrainConfig,
+        str(configs / "demo_vineppo.jsonnet"),
+        [f"credit={json.dumps(credit)}", *assignments],
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("def cut(text): return []", "no function cuts"),
+        ("import missing_module", "ModuleNotFoundError: No module named 'missing_module'"),
+        ("def cuts(", "SyntaxError"),
+        ("raise RuntimeError('one line\\nand another')", "RuntimeError: one line$"),
+        (None, "no such file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_before_anything_starts(code, line, tmp_path, loaded):
+    file = tmp_path / "mine.py"
+    if code is not None:
+        file.write_text(code)
+    with pytest.raises(UserError, match=re.escape(str(file)) + ".*" + line):
+        loaded(f"credit.segmenter.path={file}")
+
+
+def test_advantages_of_the_wrong_number_are_refused(tmp_path, loaded):
+    file = tmp_path / "mine.py"
+    file.write_text("def advantages(options, trajectories_G): return [[0.0]]")
+    config = loaded(f"credit.path={file}").credit
+    trajectory = Trajectory((0.0, 1.0), (0.0, 0.0), (StepSpan(0, 2),), (0.5,), None, None)
+    with pytest.raises(UserError, match=r"every token of every rollout, \[2\], got \[1\]"):
+        token_advantages(config, [trajectory])
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_advantages_that_are_not_finite_are_refused(number, tmp_path, loaded):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        f"def advantages(options, trajectories_G): return [[0.0, 1.0], [0.0, float('{number}')]]"
+    )
+    config = loaded(f"credit.path={file}").credit
+    trajectory = Trajectory((0.0, 1.0), (0.0, 0.0), (StepSpan(0, 2),), (0.5,), None, None)
+    with pytest.raises(UserError) as refusal:
+        token_advantages(config, [trajectory, trajectory])
+    assert str(refusal.value) == (
+        f"{file}: advantages must return finite numbers, got {number} for token 1 of rollout 1"
+    )
+
+
+def test_every_own_file_is_told_from_another(files, loaded):
+    task = f"task.grading.reward_path={files / 'brief.py'}"
+    before = own_digests(loaded(task))
+    assert {Path(path).name for path in before} == {"brief.py", "results.py", "shrunk.py"}
+    code = (files / "shrunk.py").read_bytes()
+    assert before[str(files / "shrunk.py")] == hashlib.sha256(code).hexdigest()
+    (files / "shrunk.py").write_bytes(code + b"# changed")
+    after = own_digests(loaded(task))
+    assert [path for path in before if after[path] != before[path]] == [str(files / "shrunk.py")]
+
+
+def test_a_run_does_not_go_on_with_another_own_file(files, loaded, tmp_path):
+    config = loaded()
+    open_run_dir(config, tmp_path / "run").append_metrics({"iteration": 1})
+    (files / "shrunk.py").write_text("def advantages(options, trajectories_G): return []")
+    with pytest.raises(UserError, match=r"shrunk\.py has changed since the run"):
+        open_run_dir(config, tmp_path / "run")
+    (tmp_path / "run" / "final").mkdir()
+    with pytest.raises(UserError, match=r"shrunk\.py has changed since the run"):
+        is_finished(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [("return 1 / 0", "ZeroDivisionError"), ("return float('nan')", "must be finite, got nan")],
+)
+def test_a_reward_that_raises_ends_the_run(body, line, tmp_path, loaded):
+    file = tmp_path / "mine.py"
+    file.write_text(f"def reward(question, answer, response):\n    {body}\n")
+    config = loaded(f"task.grading.reward_path={file}").task.grading
+    with Grader(config) as grader, pytest.raises(UserError, match=f"reward raised .*{line}"):
+        grader.submit(PROBLEM, "0", "stop").result()
+
+
+def test_a_reward_that_hangs_is_counted_as_wrong(tmp_path, loaded):
+    file = tmp_path / "mine.py"
+    file.write_text("def reward(question, answer, response):\n    while True: pass\n")
+    limits = (f"task.grading.reward_path={file}", "task.grading.time_limit_s=0.2")
+    with Grader(loaded(*limits).task.grading) as grader:
+        assert grader.submit(PROBLEM, "0", "stop").result() == 0.0
+        assert grader.metrics()["grading/num_timeouts"] == 1.0

@@ -146,6 +146,7 @@ SLOW_CASES = [
     (Case("vineppo", "vllm"), 2),
     (Case("vineppo", "vllm", tensor_parallel_size=2), 2),  # one replica of both ranks
     *((Case("vineppo", "transformers"), stage) for stage in (0, 2, 3)),
+    *((Case("ppo", "transformers"), stage) for stage in (0, 2, 3)),
 ]
 
 

@@ -178,6 +178,7 @@ def test_two_ranks_train_to_the_numbers_of_one(configs, alone, tmp_path, case, s
     differ = DIFFER | DIFFER_OF_VALUES if case.algorithm == "vineppo" else DIFFER
     for here_row, there_row in zip(rows(run_dir), rows(alone), strict=True):
         assert here_row.keys() == there_row.keys()
+        assert here_row["rollout/engine_logprob_gap_max"] < 1e-3  # else an engine's weights are old
         for name, value in there_row.items():
             if name not in differ:
                 assert here_row[name] == pytest.approx(value, rel=1e-3, abs=1e-5), name

@@ -2,15 +2,14 @@
 
 `python -m benchmarks.same_results BEFORE AFTER` compares run directories, iteration by iteration:
 how many rollouts have other tokens, how many states other returns, the greatest difference of an
-advantage where all tokens are the same; the greatest difference of a log-probability before two
-responses part, and the mean rewards, which say how far apart runs are that round otherwise
-(bfloat16); and at the end ‖θ_after − θ_before‖ ÷ ‖θ_before‖ of the final policies. Exits with 1
-where tokens or returns differ.
+advantage where all tokens are the same; the mean and the greatest difference of log-probabilities
+before two responses part, and the mean rewards, which say how far apart runs are that round
+otherwise (bfloat16); and at the end ‖θ_after − θ_before‖ ÷ ‖θ_before‖ of the final policies. Exits
+with 1 where tokens or returns differ.
 """
 
 import sys
 from collections.abc import Iterator
-from math import nan
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -45,7 +44,8 @@ def main() -> None:
         returns = differing(old_values, new_values, "returns_K")
         advantages = "" if tokens else f"{advantage_difference(old, new):.2g}"
         counts = (len(old), tokens, len(old_values), returns)
-        logprobs = f"{logprob_difference(old, new):.2g}"
+        apart = logprob_differences(old, new)
+        logprobs = f"{mean(apart):.2g}, {max(apart):.2g}"
         rewards = ", ".join(f"{mean(row['reward'] for row in rows):.3f}" for rows in (old, new))
         table.add_row(name, *(str(count) for count in counts), advantages, logprobs, rewards)
         num_differing += tokens + returns
@@ -71,11 +71,10 @@ def advantage_difference(before: list[dict[str, Any]], after: list[dict[str, Any
     )
 
 
-def logprob_difference(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> float:
-    """The greatest one among the tokens that two responses begin with alike; NaN without any."""
+def logprob_differences(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[float]:
+    """Those of all tokens that two responses begin with alike."""
     rows = zip(before, after, strict=True)
-    found = (abs(a - b) for row, other in rows for a, b in common_logprobs(row, other))
-    return max(found, default=nan)
+    return [abs(a - b) for row, other in rows for a, b in common_logprobs(row, other)]
 
 
 def common_logprobs(row: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[float, float]]:

@@ -4,7 +4,7 @@ from benchmarks.same_results import (
     advantage_difference,
     common_logprobs,
     differing,
-    logprob_difference,
+    logprob_differences,
 )
 
 
@@ -28,4 +28,4 @@ def test_log_probabilities_are_compared_until_the_responses_part():
     other = {"response_ids": [4, 5, 7, 8], "logprobs": [-1.0, -2.25, -9.0, -0.5]}
     assert list(common_logprobs(row, other)) == [(-1.0, -1.0), (-2.0, -2.25)]
     assert list(common_logprobs(row, row)) == [(-1.0, -1.0), (-2.0, -2.0), (-3.0, -3.0)]
-    assert logprob_difference([row, row], [row, other]) == 0.25
+    assert logprob_differences([row, row], [row, other]) == [0.0, 0.0, 0.0, 0.0, 0.25]

@@ -163,18 +163,24 @@ class Reference:
 
 def hidden_before_tokens(backbone: Any, batch: TrainBatch) -> torch.Tensor:
     """The last hidden states of the states before the response's tokens, [N, H]."""
+    hidden_BTH = last_hidden(backbone, batch.token_ids_BT)
+    # The state before token t predicts token t; a boolean mask would make a GPU wait for its count.
+    return hidden_BTH.flatten(0, 1).index_select(0, batch.response_index_N - 1)
+
+
+def last_hidden(backbone: Any, token_ids_BT: torch.Tensor) -> torch.Tensor:
+    """The last hidden states of sequences padded on the right, [B, T, H]."""
     from vineppo.no_cache import NoCache, has_attention_alone  # transformers takes seconds
 
-    hidden_BTH = backbone(
-        input_ids=batch.token_ids_BT,
+    hidden_BTH: torch.Tensor = backbone(
+        input_ids=token_ids_BT,
         # No attention_mask: the padding stands on the right, where no token looks, and transformers
         # would ask the device whether there is any before every pass.
         attention_mask=None,
         past_key_values=NoCache() if has_attention_alone(backbone) else None,
         use_cache=False,
     ).last_hidden_state
-    # The state before token t predicts token t; a boolean mask would make a GPU wait for its count.
-    return hidden_BTH.flatten(0, 1).index_select(0, batch.response_index_N - 1)
+    return hidden_BTH
 
 
 def spread(x_N: torch.Tensor, batch: TrainBatch) -> torch.Tensor:

@@ -6,11 +6,12 @@ import hf_configs
 import pytest
 import torch
 from safetensors.torch import load_file
+from tiny_models import random_model
 
 from vineppo.batching import collate
 from vineppo.errors import UserError
 from vineppo.estimate.shape import Skeleton, read_hf_config
-from vineppo.models import ASSETS, load_model
+from vineppo.models import ASSETS
 from vineppo.token_scores import hidden_before_tokens
 from vineppo.types import TrainSequence
 
@@ -109,14 +110,25 @@ def saved_by_a_real_pass(model, batch):
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_what_a_pass_saves_is_what_a_real_one_does(dtype, attention):
-    model = load_model(EMBEDDED, dtype, attention).model
-    lengths = [40, 30, 20]
-    sequences = [TrainSequence.blank((1,) * 10, (5,) * length) for length in lengths]
+@pytest.mark.parametrize(
+    ("config_name", "changes"),
+    [
+        ("LlamaConfig", {}),
+        ("LlamaConfig", {"num_key_value_heads": 4}),
+        ("Qwen2Config", {}),
+        ("Gemma2Config", {"head_dim": 8, "sliding_window": 8}),
+    ],
+    ids=["grouped", "llama", "qwen2", "gemma2"],
+)
+def test_what_a_pass_saves_is_what_a_real_one_does(config_name, changes, dtype, attention):
+    """To the byte, but for the places of the response's tokens."""
+    model = random_model(config_name, **changes).to(getattr(torch, dtype))
+    model.set_attn_implementation(attention)
+    sequences = [TrainSequence.blank((1,) * 10, (5,) * length) for length in (40, 30, 20)]
     batch = collate(sequences, torch.device("cpu"))
     real, _ = saved_by_a_real_pass(model, batch)
-    estimated = meta(dtype=dtype, attention=attention).saved_bytes(3, 50)
-    assert estimated == pytest.approx(real, rel=0.05)
+    estimated = Skeleton(model.config, dtype, attention).saved_bytes(3, 50)
+    assert estimated == real - batch.response_index_N.nbytes
 
 
 def test_what_a_pass_saves_grows_with_the_rows():

@@ -15,6 +15,7 @@ from vineppo.errors import UserError
 from vineppo.lora import check_targets
 from vineppo.models import llama_config, resolve_model_path
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.token_scores import last_hidden
 
 
 @dataclass(frozen=True)
@@ -115,16 +116,10 @@ class Skeleton:
                 kept[storage._cdata] = storage
             return tensor
 
-        is_bool = self._model.config._attn_implementation == "sdpa"
-        kind = torch.bool if is_bool else self._model.dtype
         with self._mode, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            token_ids = torch.zeros(num_sequences, num_tokens, dtype=torch.long)
-            # As padding makes it; one of two dimensions would be looked at, and it has no values.
-            mask_B1TT = torch.ones(num_sequences, 1, num_tokens, num_tokens, dtype=kind)
-            output = self._model.base_model(
-                input_ids=token_ids, attention_mask=mask_B1TT, use_cache=False
-            )
-        assert output.last_hidden_state.requires_grad
+            token_ids_BT = torch.zeros(num_sequences, num_tokens, dtype=torch.long)
+            hidden_BTH = last_hidden(self._model.base_model, token_ids_BT)
+        assert hidden_BTH.requires_grad
         return sum(storage.nbytes() for storage in kept.values())
 
 

@@ -100,15 +100,18 @@ def run_config(options: argparse.Namespace) -> None:
     if options.dry_run:
         print(json.dumps(to_dict(config), indent=2))
         return
+    from vineppo.rank_watch import watched_ranks
+
     directory = options.run_dir or Path("runs") / config.name
-    if isinstance(config, SftConfig):
-        from vineppo.sft import sft
+    with watched_ranks():
+        if isinstance(config, SftConfig):
+            from vineppo.sft import sft
 
-        sft(config, directory)
-    else:
-        from vineppo.train import train
+            sft(config, directory)
+        else:
+            from vineppo.train import train
 
-        train(config, directory)
+            train(config, directory)
 
 
 def run_evaluate(options: argparse.Namespace) -> None:

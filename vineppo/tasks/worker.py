@@ -1,6 +1,5 @@
 """The worker process: `python -m vineppo.tasks.worker FD PARENT_PID`, started by `worker_pool`."""
 
-import ctypes
 import logging
 import os
 import signal
@@ -10,15 +9,17 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
+from vineppo.parent_death import die_with_parent
 from vineppo.tasks.equivalence import warm_up
-
-_PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 
 def main(fd: int, parent_pid: int) -> None:
     """Receive the function, say when warm, then answer arguments with values until the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    _die_with_parent(parent_pid)
+    # The closed pipe alone would not reach a worker that hangs in C code.
+    die_with_parent()
+    if os.getppid() != parent_pid:  # it ended before that took effect
+        return
     logging.disable(logging.WARNING)  # math-verify warns in every process that it has no timeout
     with Connection(fd) as connection:
         try:
@@ -38,17 +39,6 @@ def _evaluate(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool
         return True, function(*args)
     except BaseException:  # a SystemExit is the function's failure too, not the worker's end
         return False, traceback.format_exc(limit=-5)
-
-
-def _die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when the thread that started it ends, however it ends.
-
-    The closed pipe alone would not reach a worker that hangs in C code.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:  # it ended before that took effect
-        sys.exit(1)
 
 
 if __name__ == "__main__":

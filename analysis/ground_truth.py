@@ -41,7 +41,7 @@ def run(
     What is there already is kept; what a kill interrupted goes on.
     """
     from analysis.sampling.policies import open_policies
-    from analysis.sampling.settings_file import is_made
+    from analysis.sampling.settings_file import is_made, of_checkpoint
     from analysis.sampling.truth_table import Table, make_table
 
     if num_states < 1 or num_samples < 2 or num_draws < 0:
@@ -50,12 +50,16 @@ def run(
             f"{num_states}, {num_samples} and {num_draws}"
         )
     check_names(paths)
-    numbers = {"num_states": num_states, "num_samples": num_samples, "num_draws": num_draws}
+    settings = {
+        "num_states": num_states,
+        "num_samples": num_samples,
+        "num_draws": num_draws,
+        "seed": seed,
+    }
     plan = [
-        Table(path, policy, truth_path(out, path, i), settings)
+        Table(path, policy, truth_path(out, path, i), of_checkpoint(path, i, settings))
         for path, policies in _chosen_policies(paths, checkpoints).items()
         for i, policy in policies.items()
-        for settings in [{"run": path.resolve().name, "checkpoint": i, **numbers, "seed": seed}]
     ]
     missing = [table for table in plan if not is_made(table.target, table.settings)]
     if missing:

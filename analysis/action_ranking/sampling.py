@@ -18,7 +18,7 @@ from analysis.sampling.policies import (
     policy_paths,
     shared_config,
 )
-from analysis.sampling.settings_file import is_made, write_settings
+from analysis.sampling.settings_file import is_made, of_checkpoint, write_settings
 from analysis.sampling.states import (
     query_states,
     rollout_iteration,
@@ -45,7 +45,7 @@ def sample_missing(
         if not usable:
             raise UserError(f"{path} has no policy whose rollouts are saved")
         for iteration in choose(usable, checkpoints, path):
-            about = {"run": path.resolve().name, "checkpoint": iteration, **settings}
+            about = of_checkpoint(path, iteration, settings)
             wanted[table_path(out, path, iteration)] = path, found[iteration], about
     missing = [target for target, (_, _, about) in wanted.items() if not is_made(target, about)]
     if missing:

@@ -112,14 +112,14 @@ def make_tables(
     """The tables of the chosen checkpoints, made where they are not there."""
     from analysis.sampling.gradient_tables import make_gradients
     from analysis.sampling.policies import choose, open_policies, policy_paths, shared_config
-    from analysis.sampling.settings_file import is_made
+    from analysis.sampling.settings_file import is_made, of_checkpoint
 
     wanted = []
     for path in run_paths:
         existing_run_dir(path)
         found = policy_paths(path, shared_config([path]).model.path)
         for checkpoint in choose(list(found), checkpoints, path):
-            about = {"run": path.resolve().name, "checkpoint": checkpoint, **settings}
+            about = of_checkpoint(path, checkpoint, settings)
             target = table_path(out, path, checkpoint)
             wanted.append(_Checkpoint(path, found[checkpoint], target, about))
     missing = [one for one in wanted if not is_made(one.target, one.settings)]

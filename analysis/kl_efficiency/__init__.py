@@ -105,7 +105,7 @@ def make_tables(
     """The samples of the chosen checkpoints by run and iteration, made where they are not there."""
     from analysis.sampling.kl_samples import make_samples, starting_policy
     from analysis.sampling.policies import choose, open_policies, policy_paths
-    from analysis.sampling.settings_file import is_made
+    from analysis.sampling.settings_file import is_made, of_checkpoint
 
     tables: list[dict[int, Path]] = []
     missing = []
@@ -114,7 +114,7 @@ def make_tables(
         tables.append({})
         for checkpoint in choose(list(found), checkpoints, one.path):
             target = samples_path(out, one.path, checkpoint)
-            about = {"run": one.path.resolve().name, "checkpoint": checkpoint, **settings}
+            about = of_checkpoint(one.path, checkpoint, settings)
             tables[-1][checkpoint] = target
             if not is_made(target, about):
                 missing.append((found[checkpoint], target, about))

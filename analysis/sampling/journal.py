@@ -51,10 +51,15 @@ class Journal:
         return rows
 
 
+# Of whose run a table is, which older ones do not say.
+ADDED = ("method", "run_seed")
+
+
 def check_settings(path: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
     """Raises `UserError` where a file was begun or made with other settings, naming one."""
     for key, value in here.items():
-        if there.get(key) != value:
+        is_untold = key in ADDED and key not in there
+        if there.get(key) != value and not is_untold:
             raise UserError(
                 f"{path} was made with {key} {json.dumps(there.get(key))}, now it is "
                 f"{json.dumps(value)}; remove it or give another --out"

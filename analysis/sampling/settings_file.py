@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from analysis.reading import read_config
 from analysis.sampling.journal import check_settings
 from vineppo.errors import UserError
 from vineppo.run_dir.atomic import named_errors, write_atomic
@@ -13,6 +14,17 @@ from vineppo.run_dir.metrics_log import strict_json
 def settings_path(table: Path) -> Path:
     """`iter_000010.json` of `iter_000010.parquet`."""
     return table.with_suffix(".json")
+
+
+def of_checkpoint(run_path: Path, checkpoint: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """`settings` with the run and checkpoint that they are for.
+
+    Directories of one name, given one call after the other with one --out, have one table: it is
+    the run's name and seed that tell them apart.
+    """
+    config = read_config(run_path)
+    whose = {"run": run_path.resolve().name, "method": config.get("name")}
+    return whose | {"run_seed": config.get("seed"), "checkpoint": checkpoint} | settings
 
 
 def is_made(table: Path, settings: dict[str, Any]) -> bool:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,8 +62,9 @@ def job(configs: Path, directory: Path) -> Iterator[list[Launched]]:
             members = [process for each in found for process in each.family()]
             yield found
         finally:
-            for process in members or [each.agent for each in found]:
-                process.kill()
+            for process in members or [psutil.Process(each.agent.pid) for each in found]:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
             for each in found:
                 each.agent.wait()
 

@@ -14,22 +14,21 @@ Prefix = tuple[str, tuple[int, ...]]
 def truth_tables(
     run_paths: Sequence[Path], given: Sequence[Path], out: Path
 ) -> list[dict[int, Path]]:
-    """Each run's tables by checkpoint, from the folders `given`, `out` or its own directory.
+    """Each run's tables by checkpoint: from the folders `given`, or else `out` or its directory.
 
     A run without any gives {}. Raises `UserError` for a folder that is missing, and where folders
     were given that hold none of any run.
     """
-    for folder in given:
-        if not folder.is_dir():
-            raise UserError(f"--truth {folder} is no directory")
     found: list[dict[int, Path]] = []
+    errors: list[UserError] = []
     for path in run_paths:
         try:
-            found.append(find_truth(path, [*given, out]))
-        except UserError:
+            found.append(find_truth(path, given, [out]))
+        except UserError as error:
             found.append({})
+            errors.append(error)
     if given and not any(found):
-        find_truth(run_paths[0], given)  # says how to make them
+        raise errors[0]
     return found
 
 

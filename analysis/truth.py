@@ -111,19 +111,28 @@ def read_truth(path: Path) -> list[TruthState]:
     return [TruthState(**row | {"draws_D": tuple(row["draws_D"])}) for row in rows]
 
 
-def find_truth(run_path: Path, folders: Sequence[Path]) -> dict[int, Path]:
+def find_truth(
+    run_path: Path, given: Sequence[Path], folders: Sequence[Path] = ()
+) -> dict[int, Path]:
     """The tables of a run by checkpoint, ascending, from the first folder that holds some.
 
-    After `folders` the run's own `analysis/ground-truth/` is looked at. Raises `UserError` with the
-    command that makes them where there are none.
+    Looked at are those that the user has `given`, and no other; where none was given `folders`,
+    then the run's own `analysis/ground-truth/`. Raises `UserError` for a given folder that is
+    missing, and, with the command that makes them, where there are no tables.
     """
-    for folder in (*folders, run_path / "analysis" / ANALYSIS):
+    for folder in given:
+        if not folder.is_dir():
+            raise UserError(f"--truth {folder} is no directory")
+    for folder in given or (*folders, run_path / "analysis" / ANALYSIS):
         found = truth_path(folder, run_path, 0).parent.glob("iter_*.parquet")
         tables = {int(path.stem.removeprefix("iter_")): path for path in found}
         if tables:
             return dict(sorted(tables.items()))
+    where = "".join(f" in {folder}" for folder in given)
+    option = "".join(f" --out {folder}" for folder in given[:1])
     raise UserError(
-        f"{run_path} has no ground truth; make it with: python -m analysis ground-truth {run_path}"
+        f"{run_path} has no ground truth{where}; make it with: "
+        f"python -m analysis ground-truth {run_path}{option}"
     )
 
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.action_ranking.accuracy import ALL, AccuracyRow, accuracy_rows
+from analysis.action_ranking.accuracy import BOUNDARIES, AccuracyRow, accuracy_rows, pooled
 from analysis.action_ranking.figure import draw
 from analysis.action_ranking.table import RankingTable, find_tables, read_ranking
+from analysis.methods import check_same_configs
+from analysis.reading import read_run
 from analysis.stats.ranking import MIN_ALTERNATIVES
 from analysis.summary_file import write_summary
 from analysis.tables import write_table
@@ -20,8 +22,8 @@ TABLE_NAME = "action_ranking.csv"
 LEAST = {"num_states": 1, "num_alternatives": MIN_ALTERNATIVES, "num_samples": 2}
 # Of a checkpoint in summary.json: what all predictors share, and what each has.
 OF_STATES = (
-    "num_states", "num_dropped_states", "num_over_states", "num_problems", "mean_alternatives",
-    "num_pairs", "num_resolved_pairs", "top1_chance",
+    "seed", "num_seeds", "num_states", "num_dropped_states", "num_over_states", "num_problems",
+    "mean_alternatives", "num_pairs", "num_resolved_pairs", "top1_chance",
 )  # fmt: skip
 OF_PREDICTOR = ("top1", "pairwise", "top1_difference", "pairwise_difference")
 
@@ -82,10 +84,11 @@ def run(
     found = [table for path in paths if path not in run_paths for table in find_tables(path)]
     if run_paths:
         _check_settings(settings, of_mc)
+        check_same_configs([read_run(path) for path in run_paths])
         from analysis.action_ranking.sampling import sample_missing
 
         found = [*sample_missing(run_paths, out, checkpoints, settings), *found]
-    rows = [row for table in _read_tables(found) for row in accuracy_rows(table, of_mc)]
+    rows = accuracy_rows(_read_tables(found), of_mc)
     target = out / TABLE_NAME
     write_table(target, [dataclasses.asdict(row) for row in rows])
     for path in [*found, target, *draw(rows, out), write_summary(out, ANALYSIS, summary(rows))]:
@@ -93,12 +96,12 @@ def run(
 
 
 def summary(rows: Sequence[AccuracyRow]) -> dict[str, Any]:
-    """By run and checkpoint, over all states."""
+    """The step boundaries by method and checkpoint."""
     found: dict[str, Any] = {}
-    for row in rows:
-        if row.group != ALL:
+    for row in pooled(rows):
+        if row.group != BOUNDARIES:
             continue
-        checkpoint = found.setdefault(f"{row.run}/iter_{row.checkpoint:06d}", {})
+        checkpoint = found.setdefault(row.name, {}).setdefault(str(row.checkpoint), {})
         checkpoint |= {name: getattr(row, name) for name in OF_STATES}
         of_predictor = {name: interval(row, name) for name in OF_PREDICTOR}
         checkpoint.setdefault("predictors", {})[row.predictor] = of_predictor
@@ -139,9 +142,9 @@ def _holds_tables_only(path: Path) -> bool:
 def _read_tables(paths: Sequence[Path]) -> list[RankingTable]:
     """Those with states to rank; the others are named. Refuses two of one run and checkpoint."""
     tables = [read_ranking(path) for path in paths]
-    seen: dict[tuple[str, str], Path] = {}
+    seen: dict[tuple[str, int, str], Path] = {}
     for table in tables:
-        other = seen.setdefault((table.run, table.path.stem), table.path)
+        other = seen.setdefault((table.name, table.seed, table.path.stem), table.path)
         if other != table.path:
             raise UserError(f"{other} and {table.path} are of one run and checkpoint")
         if not table.ranked_states:

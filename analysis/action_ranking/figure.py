@@ -1,4 +1,4 @@
-"""The figure of `action-ranking`: a row a run, accuracies along training and along the response."""
+"""The figure of `action-ranking`: a row a method, accuracies along training and the response."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,13 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 from analysis import figures
-from analysis.action_ranking.accuracy import ALL, CRITIC, GROUPS, AccuracyRow
+from analysis.action_ranking.accuracy import (
+    BOUNDARIES,
+    CRITIC,
+    GROUPS,
+    AccuracyRow,
+    pooled,
+)
 
 DODGE = 0.13  # between the predictors of one place, in places
 PANELS = 3
@@ -15,28 +21,31 @@ TITLE_PAD = 10  # points, for the markers of a perfect accuracy
 
 def draw(rows: Sequence[AccuracyRow], out: Path) -> list[Path]:
     """Writes action_ranking.png and .svg."""
-    runs = list(dict.fromkeys(row.run for row in rows))
+    rows = pooled(rows)
+    names = list(dict.fromkeys(row.name for row in rows))
     predictors = list(dict.fromkeys(row.predictor for row in rows))
-    predictors.sort(key=lambda name: name == CRITIC)  # runs without a critic may come first
-    with figures.panels(len(runs), PANELS) as (figure, axes):
-        for index, run in enumerate(runs):
-            of_run = [row for row in rows if row.run == run]
-            draw_run(axes[PANELS * index : PANELS * (index + 1)], of_run, predictors)
-        # A run without a critic lacks its line.
+    predictors.sort(key=lambda name: name == CRITIC)  # methods without a critic may come first
+    with figures.panels(len(names), PANELS) as (figure, axes):
+        for index, name in enumerate(names):
+            of_name = [row for row in rows if row.name == name]
+            draw_method(axes[PANELS * index : PANELS * (index + 1)], of_name, predictors)
+        # A method without a critic lacks its line.
         fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[1]))
         figures.shared_legend(figure, fullest)
         return figures.save(figure, out / "action_ranking")
 
 
-def draw_run(axes: Sequence[Axes], rows: Sequence[AccuracyRow], predictors: Sequence[str]) -> None:
-    """Top-1 and pairwise accuracy by checkpoint, and pairwise by position at the last one."""
-    checkpoints = list(dict.fromkeys(row.checkpoint for row in rows))
-    pooled = [row for row in rows if row.group == ALL]
-    last = [row for row in rows if row.checkpoint == checkpoints[-1] and row.group != ALL]
+def draw_method(
+    axes: Sequence[Axes], rows: Sequence[AccuracyRow], predictors: Sequence[str]
+) -> None:
+    """At the step boundaries by checkpoint, top-1 and pairwise; pairwise by place at the last."""
+    checkpoints = sorted({row.checkpoint for row in rows})
+    boundaries = [row for row in rows if row.group == BOUNDARIES]
+    last = [row for row in rows if row.checkpoint == checkpoints[-1] and row.group != BOUNDARIES]
     groups = [group for group in GROUPS if any(row.group == group for row in last)]
     for axis, name in zip(axes[:2], ("top1", "pairwise"), strict=True):
-        places = [checkpoints.index(row.checkpoint) for row in pooled]
-        draw_points(axis, pooled, places, name, predictors)
+        places = [checkpoints.index(row.checkpoint) for row in boundaries]
+        draw_points(axis, boundaries, places, name, predictors)
         axis.set_xticks(range(len(checkpoints)), map(str, checkpoints))
         axis.set_xlabel("iteration of the policy")
         axis.set_xlim(-0.5, len(checkpoints) - 0.5)
@@ -47,10 +56,17 @@ def draw_run(axes: Sequence[Axes], rows: Sequence[AccuracyRow], predictors: Sequ
     axes[2].set_xlim(-0.5, len(groups) - 0.5)
     axes[2].set_xlabel("place in the response (states)")
     axes[0].set_ylabel("top-1 accuracy")
-    axes[0].set_title(rows[0].run, pad=TITLE_PAD)
+    axes[0].set_title(title(rows), pad=TITLE_PAD)
     axes[2].set_title(f"iteration {checkpoints[-1]}", pad=TITLE_PAD)
     for axis in axes[1:]:
         axis.set_ylabel("pairwise accuracy")
+
+
+def title(rows: Sequence[AccuracyRow]) -> str:
+    """`long_ppo, 3 seeds`."""
+    num_seeds = max(row.num_seeds for row in rows)
+    seeds = f"{num_seeds} seeds" if num_seeds > 1 else f"seed {rows[0].seed}"
+    return f"{rows[0].name}, {seeds}"
 
 
 def draw_points(

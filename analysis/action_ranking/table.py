@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from analysis import run_tables
+from analysis.sampling.settings_file import read_settings, settings_path
 from vineppo.errors import UserError
 from vineppo.run_dir.tables import write_parquet
 
@@ -131,14 +132,12 @@ class RankedState:
 
 @dataclass(frozen=True)
 class RankingTable:
-    """The states of one checkpoint of a run."""
+    """The states of one checkpoint of a run, whose `name` and `seed` the file beside it holds."""
 
     path: Path
+    name: str
+    seed: int
     states: list[RankedState]
-
-    @property
-    def run(self) -> str:
-        return self.path.parent.name
 
     @property
     def any_step(self) -> RankedStep:
@@ -167,6 +166,10 @@ def write_ranking(path: Path, steps: Sequence[RankedStep]) -> None:
 
 def read_ranking(path: Path) -> RankingTable:
     """A table, which may hold no state. Raises `UserError` naming the file, and the row if any."""
+    about = read_settings(path)
+    name, seed = about.get("method"), about.get("run_seed")
+    if not isinstance(name, str) or not isinstance(seed, int):
+        raise UserError(f"{settings_path(path)} does not say of which run {path.name} is")
     rows = run_tables.read_rows(path, SCHEMA, None, OPTIONAL)
     run_tables.check_counts(rows, path)
     steps = list(map(_step, rows))
@@ -180,7 +183,7 @@ def read_ranking(path: Path) -> RankingTable:
         if [step.alternative_index for step in steps_A] != list(range(len(steps_A))):
             raise UserError(f"{path}: the alternatives of {'/'.join(map(str, key))} are not whole")
         states.append(RankedState(steps_A))
-    return RankingTable(path, states)
+    return RankingTable(path, name, seed, states)
 
 
 def _step(row: dict[str, Any]) -> RankedStep:

@@ -9,6 +9,7 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
+from analysis.methods import check_same_problems
 from analysis.reading import CurvePoint, Run, labels, learning_curve, read_run
 from analysis.report.charts import accuracy_image, metrics_image, times_image
 from analysis.report.costs import costs_table
@@ -70,6 +71,7 @@ def run(
     folders = search_folders(out, others or [])
     tables = truth_tables(paths, truth or [], out)
     runs = [read_run(path) for path in paths]
+    check_same_problems(runs)
     names = labels(runs)
     curves = [learning_curve(one) for one in runs]
     data = viewer_data(runs, names, Extent(iterations, problems, responses), tables)

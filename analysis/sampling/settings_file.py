@@ -29,17 +29,24 @@ def of_checkpoint(run_path: Path, checkpoint: int, settings: dict[str, Any]) -> 
 
 def is_made(table: Path, settings: dict[str, Any]) -> bool:
     """Whether the table is there, whole. Raises `UserError` where other settings made it."""
-    path = settings_path(table)
-    if not table.exists() or not path.exists():
+    if not table.exists() or not settings_path(table).exists():
         return False
+    check_settings(table, read_settings(table), settings)
+    return True
+
+
+def read_settings(table: Path) -> dict[str, Any]:
+    """What is beside a table. Raises `UserError` naming a file that is missing or damaged."""
+    path = settings_path(table)
     with named_errors("read", path):
         content = path.read_bytes()
     try:
         found = json.loads(content)
     except ValueError as error:
         raise UserError(f"{path} is no JSON file: {error}") from None
-    check_settings(table, found, settings)
-    return True
+    if not isinstance(found, dict):
+        raise UserError(f"{path} holds no settings")
+    return found
 
 
 def write_settings(table: Path, settings: dict[str, Any]) -> None:

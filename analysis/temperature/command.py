@@ -73,6 +73,7 @@ def summary_content(
     return {
         "evaluation_temperature": results[0].evaluation_temperature,
         "last_iteration": results[0].last_iteration,
+        "note": "best is the highest of several noisy evaluations, so biased upward; compare final",
         **({} if start is None else {"start": start}),
         "algorithms": algorithms,
     }

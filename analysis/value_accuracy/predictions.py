@@ -60,8 +60,10 @@ class _Source:
         return min(len(state.draws_D) for state in self.states)
 
 
-def run_rows(path: Path, folders: Sequence[Path], wanted: Wanted) -> list[StateRow]:
-    """The states of all truth tables of a run, each with every predictor.
+def run_rows(
+    path: Path, truth: Sequence[Path], folders: Sequence[Path], wanted: Wanted
+) -> list[StateRow]:
+    """The states of all truth tables of a run, each with every predictor; for `find_truth`.
 
     Raises `UserError` for a run without truth or without the rollouts of its states, for a truth of
     other rollouts than the run's, and for a wanted predictor that it does not have.
@@ -70,7 +72,7 @@ def run_rows(path: Path, folders: Sequence[Path], wanted: Wanted) -> list[StateR
     if not isinstance(config.get("seed"), int):
         raise UserError(f"{path}: config.json has no seed")
     rows = []
-    for table in find_truth(path, folders).values():
+    for table in find_truth(path, truth, folders).values():
         states = read_truth(table)
         source = _Source(path, config, table, states, _experience(path, table, states))
         for predictor in _choose(source, wanted):

@@ -14,15 +14,14 @@ from vineppo.run_dir import first_difference
 
 
 def collect(paths: Sequence[Path], out: Path, truth: Path | None, wanted: Wanted) -> list[StateRow]:
-    """The states of all paths. The truth of a run is looked for in `truth` or else in `out`, then
-    where `ground-truth` puts that of the other runs, then in the run itself.
+    """The states of all paths. The truth of a run is looked for in `truth`, if that is given; else
+    in `out`, then where `ground-truth` puts that of the other runs, then in the run itself.
 
-    Raises `UserError` for what is neither run nor table, for a `truth` that is no directory, for
+    Raises `UserError` for what is neither run nor table, for a run that has no truth there, for
     runs of different tasks, for one name with two configs or from two sources, and for a seed of a
     name that is given twice.
     """
-    if truth is not None and not truth.is_dir():  # or another truth would be taken without a word
-        raise UserError(f"--truth {truth} is no directory")
+    given = [] if truth is None else [truth]
     is_table = [_is_table(path) for path in paths]
     run_paths = [path for path, is_one in zip(paths, is_table, strict=True) if not is_one]
     _check_runs(run_paths)
@@ -34,7 +33,7 @@ def collect(paths: Sequence[Path], out: Path, truth: Path | None, wanted: Wanted
             new = _table_rows(path, wanted)
         else:
             others = [other / "analysis" / ANALYSIS for other in run_paths if other != path]
-            new = run_rows(path, [truth or out, *others], wanted)
+            new = run_rows(path, given, [out, *others], wanted)
         for name in {row.name for row in new}:
             if tables.setdefault(name, source) != source:
                 raise UserError(

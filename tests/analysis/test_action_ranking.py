@@ -12,7 +12,7 @@ import pytest
 from analysis import figures
 from analysis.__main__ import main
 from analysis.action_ranking.accuracy import accuracy_rows, group_of
-from analysis.action_ranking.figure import draw_run
+from analysis.action_ranking.figure import draw_method
 from analysis.action_ranking.table import (
     RankedState,
     RankedStep,
@@ -21,6 +21,7 @@ from analysis.action_ranking.table import (
     table_path,
     write_ranking,
 )
+from analysis.sampling.settings_file import settings_path, write_settings
 
 FILES = ("action_ranking.csv", "action_ranking.png", "action_ranking.svg", "summary.json")
 
@@ -55,47 +56,88 @@ OVER = make_steps(
 )
 
 
-def write_table(folder, steps=(*QUERY, *MIDDLE, *OVER), run="ppo", checkpoint=4):
-    path = table_path(folder, folder / run, checkpoint)
+# Early in r, a problem of another seed: the critic is right, a single draw is not.
+EARLY = make_steps("r", 2, (0, 128, 256), ((1,) * 4, (0,) * 4, (0,) * 4), (0.0, 0.5, 1.0))
+
+
+def write_table(folder, steps=(*QUERY, *MIDDLE, *OVER), run="ppo", checkpoint=4, seed=1):
+    path = table_path(folder, folder / f"{run}_seed{seed}", checkpoint)
     write_ranking(path, [replace(step, checkpoint=checkpoint) for step in steps])
+    write_settings(path, {"method": run, "run_seed": seed})
     return path
 
 
 def test_accuracies_by_hand(tmp_path):
-    rows = accuracy_rows(read_ranking(write_table(tmp_path)), [1, 2])
+    rows = accuracy_rows([read_ranking(write_table(tmp_path, (*QUERY, *MIDDLE, *EARLY)))], [1, 2])
     assert [(row.group, row.predictor) for row in rows] == [
         (group, predictor)
-        for group in ("all", "query", "middle third")
+        for group in ("boundaries", "query", "first third", "middle third")
         for predictor in ("mc_1", "mc_2", "critic")
     ]
-    mc_1, mc_2, critic, query_1, query_2, query_critic, *middle = rows
+    mc_1, mc_2, critic, query_1, query_2, query_critic, *thirds = rows
     # Single draws predict (1, 1, 0), (1, 0, 0), (0, 0, 1), (1, 0, 0): the first is taken with
     # chance 1/2, 1, 0, 1, and the two pairs score 3/2, 2, 1/2, 2.
     assert (query_1.top1, query_1.pairwise) == (2.5 / 4, 6 / 8)
     # Pairs of draws predict (1, 1/2, 0), (1/2, 0, 1/2): chance 1, 1/2 and scores 2, 3/2.
     assert (query_2.top1, query_2.pairwise) == (0.75, 3.5 / 4)
     assert (query_critic.top1, query_critic.pairwise) == (0.5, 0.75)
-    assert [row.top1 for row in middle] == [1, 1, 0]
-    assert [row.pairwise for row in middle] == [1, 1, 0]
-    # Over all: the mean of two states, and of two pairs each.
-    assert (mc_1.top1, mc_1.pairwise) == (0.8125, 0.875)
-    assert (mc_2.top1, mc_2.pairwise) == (0.875, 0.9375)
-    assert (critic.top1, critic.pairwise) == (0.25, 0.375)
-    assert (critic.top1_difference, critic.pairwise_difference) == (0.25 - 0.875, 0.375 - 0.9375)
+    # In r the critic orders all three pairs, the draws none but (1, 2), where they tie.
+    assert [row.top1 for row in thirds] == [0, 0, 1, 1, 1, 0]
+    assert [row.pairwise for row in thirds] == [1 / 6, 1 / 6, 1, 1, 1, 0]
+    # The step boundaries without the query: q has two resolved pairs, r three.
+    assert (mc_1.num_states, mc_1.top1, mc_1.pairwise) == (2, 0.5, (2 + 0.5) / 5)
+    assert (mc_2.top1, mc_2.pairwise) == (mc_1.top1, mc_1.pairwise)
+    assert (critic.top1, critic.pairwise) == (0.5, 3 / 5)
+    assert (critic.top1_difference, critic.pairwise_difference) == (0, 3 / 5 - 0.5)
     assert (mc_2.top1_difference, mc_2.top1_difference_low) == (0, 0)
-    # Of two problems a quarter of the resamples is p alone, a quarter q alone.
-    assert (critic.top1_low, critic.top1_high) == (0, 0.5)
-    assert (critic.top1_difference_low, critic.top1_difference_high) == (-1, -0.25)
+    # Of two problems a quarter of the resamples is q alone, a quarter r alone.
+    assert (critic.top1_low, critic.top1_high) == (0, 1)
+    assert (critic.top1_difference_low, critic.top1_difference_high) == (-1, 1)
     assert (query_1.top1_low, query_1.top1_high) == (None, None)
 
 
 def test_what_was_counted_by_hand(tmp_path):
-    first, *_ = accuracy_rows(read_ranking(write_table(tmp_path)), [1])
+    table = read_ranking(write_table(tmp_path, (*QUERY, *MIDDLE, *EARLY, *OVER)))
+    first, *_ = accuracy_rows([table], [1])
     assert (first.num_states, first.num_over_states, first.num_problems) == (2, 1, 2)
-    assert first.num_dropped_states == 7 - 3
-    assert (first.mean_alternatives, first.num_pairs, first.num_resolved_pairs) == (3, 6, 4)
+    assert first.num_dropped_states == 7 - 4
+    assert (first.mean_alternatives, first.num_pairs, first.num_resolved_pairs) == (3, 6, 5)
     assert first.top1_chance == pytest.approx(1 / 3)
-    assert (first.run, first.checkpoint) == ("ppo", 4)
+    assert (first.name, first.seed, first.num_seeds, first.checkpoint) == ("ppo", "1", 1, 4)
+
+
+def test_the_seeds_of_a_name_are_pooled_on_their_problems(tmp_path):
+    of_seeds = (MIDDLE, EARLY)
+    tables = [
+        read_ranking(write_table(tmp_path, steps, seed=seed))
+        for seed, steps in zip((2, 1), of_seeds, strict=True)
+    ]
+    other = read_ranking(write_table(tmp_path, MIDDLE, run="vineppo"))
+    rows = [row for row in accuracy_rows([*tables, other], [1]) if row.group == "boundaries"]
+    assert [(row.name, row.seed, row.num_seeds, row.predictor) for row in rows] == [
+        (name, seed, num_seeds, predictor)
+        for name, seed, num_seeds in (
+            ("ppo", "1", 1), ("ppo", "2", 1), ("ppo", "all", 2), ("vineppo", "1", 1)
+        )
+        for predictor in ("mc_1", "critic")
+    ]  # fmt: skip
+    (together,) = accuracy_rows([read_ranking(write_table(tmp_path, (*MIDDLE, *EARLY)))], [1])[:1]
+    of_all = rows[4]
+    for name in ("num_states", "num_problems", "top1", "top1_low", "top1_high", "pairwise"):
+        assert getattr(of_all, name) == getattr(together, name)
+    assert of_all.num_dropped_states == 2 * (7 - 1)
+    # A problem that both seeds met is one cluster, of which nothing can be drawn anew.
+    twice = [read_ranking(write_table(tmp_path, MIDDLE, seed=seed)) for seed in (1, 2)]
+    assert accuracy_rows(twice, [1])[-1].top1_low is None
+
+
+def test_seeds_with_unlike_samples_are_not_pooled(tmp_path, capsys):
+    write_table(tmp_path, MIDDLE)
+    fewer = [replace(step, num_samples=128, num_correct=0) for step in MIDDLE]
+    write_table(tmp_path, fewer, seed=2)
+    assert main(["action-ranking", str(tmp_path), "--continuations=1"]) == 2
+    error = capsys.readouterr().err
+    assert "are seeds of ppo, but num_samples is 256 in the one and 128 in the other" in error
 
 
 @pytest.mark.parametrize(
@@ -110,19 +152,19 @@ def test_thirds_are_of_the_response(prefix_length, group):
 
 def test_a_critic_that_values_only_some_alternatives_is_left_out(tmp_path):
     steps = [*QUERY[:2], replace(QUERY[2], critic_value=None), *MIDDLE]
-    rows = accuracy_rows(read_ranking(write_table(tmp_path, steps)), [1])
+    rows = accuracy_rows([read_ranking(write_table(tmp_path, steps))], [1])
     assert {row.predictor for row in rows} == {"mc_1"}
 
 
 def test_pairs_that_the_truth_does_not_resolve_leave_the_accuracy_undefined(tmp_path, capsys):
-    steps = make_steps("p", 0, (100, 101, 102), ((0,), (1,), (1,)))
+    steps = make_steps("p", 2, (100, 101, 102), ((0,), (1,), (1,)))
     write_table(tmp_path, steps)
     out = tmp_path / "out"
     assert main(["action-ranking", str(tmp_path), f"--out={out}", "--continuations=1"]) == 0
     (row, _) = csv.DictReader((out / "action_ranking.csv").read_text().splitlines())
     # The last is the best; two predictions tie for the highest.
     assert (row["num_resolved_pairs"], row["pairwise"], row["top1"]) == ("0", "", "0.5")
-    summary = json.loads((out / "summary.json").read_text())["action-ranking"]["ppo/iter_000004"]
+    summary = json.loads((out / "summary.json").read_text())["action-ranking"]["ppo"]["4"]
     assert summary["predictors"]["mc_1"]["pairwise"]["value"] is None
     assert capsys.readouterr().err == ""
 
@@ -147,20 +189,18 @@ def test_the_tables_alone_give_the_same_files_and_need_no_torch(tmp_path):
 
 
 def test_the_figure_shows_the_numbers(tmp_path):
-    rows = [
-        row
-        for checkpoint in (0, 4)
-        for row in accuracy_rows(read_ranking(write_table(tmp_path, checkpoint=checkpoint)), [1])
-    ]
+    tables = [read_ranking(write_table(tmp_path, checkpoint=checkpoint)) for checkpoint in (0, 4)]
+    rows = accuracy_rows(tables, [1])
     with figures.panels(1, 3) as (_, axes):
-        draw_run(axes, rows, ["mc_1", "critic"])
+        draw_method(axes, rows, ["mc_1", "critic"])
         shown = [
             {(round(line.get_xdata()[0]), line.get_color()): line.get_ydata()[0]
              for line in axis.get_lines() if line.get_marker() != "None"}
             for axis in axes
         ]  # fmt: skip
         mc, critic = figures.COLORS[:2]
-        assert shown[0] == {(0, mc): 0.8125, (1, mc): 0.8125, (0, critic): 0.25, (1, critic): 0.25}
+        assert axes[0].get_title() == "ppo, seed 1"
+        assert shown[0] == {(0, mc): 1, (1, mc): 1, (0, critic): 0, (1, critic): 0}
         assert shown[2] == {(0, mc): 0.75, (1, mc): 1, (0, critic): 0.75, (1, critic): 0}
         assert [text.get_text() for text in axes[2].get_xticklabels()] == [
             "query\n(1)", "middle\nthird\n(1)",
@@ -181,6 +221,14 @@ def rewrite(**changes):
     return lambda path: write_ranking(path, [replace(QUERY[0], **changes), *QUERY[1:], *MIDDLE])
 
 
+def lose_settings(path):
+    settings_path(path).unlink()
+
+
+def lose_owner(path):
+    write_settings(path, {"method": "ppo"})
+
+
 def only_over(path):
     write_ranking(path, OVER)
 
@@ -198,6 +246,8 @@ def no_state(path):
         (rewrite(step_text=None), "{table}, row 1 has an empty cell"),
         (rewrite(draws_D=(1,)), "{table}: all rows must have one checkpoint, num_samples and"),
         (rewrite(alternative_index=3), "{table}: the alternatives of p/0/0 are not whole"),
+        (lose_settings, "cannot read {settings}: No such file"),
+        (lose_owner, "{settings} does not say of which run iter_000004.parquet is"),
         (only_over, "no state has 3 next steps to rank"),
         (no_state, "no state has 3 next steps to rank"),
     ],
@@ -207,7 +257,8 @@ def test_a_bad_table_is_one_clear_line(tmp_path, capsys, damage, message):
     damage(table)
     assert main(["action-ranking", str(tmp_path), "--continuations=1"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: " + message.format(table=table))
+    message = message.format(table=table, settings=settings_path(table))
+    assert error.startswith("error: " + message)
     assert error.count("\n") == 1
 
 
@@ -252,5 +303,5 @@ def test_a_table_comes_back(tmp_path):
     table = read_ranking(write_table(tmp_path))
     assert [list(state.steps_A) for state in table.states] == [QUERY, MIDDLE, OVER]
     assert [state.is_over for state in table.states] == [False, False, True]
-    assert table.run == "ppo"
+    assert (table.name, table.seed) == ("ppo", 1)
     assert find_tables(tmp_path) == [table.path]

@@ -152,6 +152,18 @@ def test_options_that_cannot_be_are_one_line(run_path, options, message, capsys)
     assert message in the_error(capsys, run_path, *options)
 
 
+def test_runs_of_different_tasks_are_not_drawn_on_one_axis(two_run_paths, tmp_path, capsys):
+    for path, modulus in zip(two_run_paths, (10, 7), strict=True):
+        config = json.loads((path / "config.json").read_text())
+        config["task"] = {"kind": "arithmetic", "modulus": modulus}
+        (path / "config.json").write_text(json.dumps(config))
+    out = tmp_path / "out"
+    assert main(["report", *map(str, two_run_paths), f"--out={out}"]) == 2
+    error = capsys.readouterr().err
+    assert "are tested on different problems: task.modulus is 10 in the one and 7" in error
+    assert not out.exists()
+
+
 def test_the_costs_are_means_over_the_runs_of_a_method(run_path, tmp_path):
     shutil.copytree(run_path, tmp_path / "second")
     add_metrics(tmp_path / "second", **{"tokens/values": 60_000, "tokens/prompt": None})

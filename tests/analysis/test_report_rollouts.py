@@ -75,7 +75,7 @@ def test_truth_that_cannot_be_shown_is_one_line(two_run_paths, tmp_path, capsys)
     run_path, other = two_run_paths
     assert the_error(capsys, run_path, "--truth", tmp_path / "no").endswith("no is no directory\n")
     error = the_error(capsys, run_path, "--truth", other)
-    assert error.startswith(f"{run_path} has no ground truth; make it with: ")
+    assert error.startswith(f"{run_path} has no ground truth in {other}; make it with: ")
     table = add_truth(tmp_path / "truth", run_path, 11, {("sum/0", 0, 1): 15})
     run_dir = RunDir(run_path)
     rows = run_dir.read_rollouts(12)

@@ -133,6 +133,15 @@ def test_an_option_that_cannot_be_is_one_clear_line(run_path, capsys, options, m
     assert error.startswith(message.format(path=run_path, table=table_of(run_path)))
 
 
+def test_a_truth_that_is_asked_for_is_not_replaced_by_the_run_s_own(run_path, tmp_path, capsys):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert refusal(capsys, [run_path, *OPTIONS, "--truth", elsewhere]) == (
+        f"{run_path} has no ground truth in {elsewhere}; make it with: "
+        f"python -m analysis ground-truth {run_path} --out {elsewhere}"
+    )
+
+
 def test_a_run_without_a_critic_or_without_values_is_named(tmp_path, capsys):
     path = write_tiny(tmp_path / "run", [changed(TINY, i, critic=None)[i] for i in range(6)])
     error = refusal(capsys, [path, "--predictors", "critic,mc_1"])

@@ -1,9 +1,14 @@
 """Shared settings: nothing is fetched, and nothing is sent."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from vineppo.config.schema import TrainConfig
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("WANDB_MODE", "offline")
@@ -16,3 +21,21 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(scope="session")
 def configs() -> Path:
     return ROOT / "configs"
+
+
+@pytest.fixture(scope="module")
+def config(configs: Path) -> "TrainConfig":
+    """The demo's."""
+    from vineppo.config.load import load_config
+    from vineppo.config.schema import TrainConfig
+
+    return load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
+
+
+@pytest.fixture(scope="module")
+def sharded() -> Iterator[None]:
+    """ZeRO 3 shards even the smallest parameter."""
+    from sharding import shard_everything
+
+    with shard_everything():
+        yield

@@ -3,14 +3,11 @@
 import pytest
 import torch
 from experiences import CPU
-from sharding import shard_everything
 from test_policy import MODEL, build, sequences
 from tiny_models import random_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vineppo.batching import collate
-from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig
 from vineppo.models import disable_dropout, load_model
 from vineppo.no_cache import NoCache, has_attention_alone
 from vineppo.objectives import UpdateSizes, policy_objective
@@ -39,15 +36,7 @@ ARCHITECTURES = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _sharded():
-    with shard_everything():
-        yield
-
-
-@pytest.fixture(scope="module")
-def config(configs):
-    return load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
+pytestmark = pytest.mark.usefixtures("sharded")
 
 
 def gradients(model, hidden_NH):

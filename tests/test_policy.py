@@ -6,11 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from sharding import shard_everything
 
 from vineppo.batching import collate
-from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig
 from vineppo.models import load_model
 from vineppo.policy import Policy
 from vineppo.scoring import score_tokens
@@ -23,15 +20,7 @@ MODEL = "embedded:arithmetic_short"
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _sharded():
-    with shard_everything():
-        yield
-
-
-@pytest.fixture(scope="module")
-def config(configs):
-    return load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
+pytestmark = pytest.mark.usefixtures("sharded")
 
 
 def sequences(count, seed=0, num_ids=15):

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from sharding import shard_everything
 from test_policy import MODEL, sequences, update
 
 from vineppo.config.load import load_config
@@ -17,10 +16,7 @@ LORA = LoraConfig(rank=3, alpha=6.0, target_modules=("q_proj", "down_proj"))
 CHANGES = {"learning_rate": 1e-2, "max_mean_ratio": None, "batch_size": 8, "micro_batch_size": 4}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _sharded():
-    with shard_everything():
-        yield
+pytestmark = pytest.mark.usefixtures("sharded")
 
 
 def trained(configs, dtype, stage, has_lora=False):

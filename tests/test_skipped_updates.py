@@ -5,11 +5,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from sharding import shard_everything
 from test_policy import build, relative, sequences, update
 
-from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig
 from vineppo.token_scores import ForwardOptions
 from vineppo.trainer import micro_batches
 
@@ -21,15 +18,7 @@ STATES = [
 ]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _sharded():
-    with shard_everything():
-        yield
-
-
-@pytest.fixture(scope="module")
-def config(configs):
-    return load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
+pytestmark = pytest.mark.usefixtures("sharded")
 
 
 def weights_of(policy):

@@ -1,8 +1,6 @@
 import pytest
-from sharding import shard_everything
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _sharded():
-    with shard_everything():
-        yield
+def _sharded(sharded):
+    pass

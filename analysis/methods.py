@@ -44,6 +44,7 @@ class CurveRow(CurvePoint, SeedOfMethod):
     """An evaluation of one run: a row of `learning_curves.csv`."""
 
     tokens_sampled: int | None
+    gradient_steps: int | None = None
 
 
 @dataclass(frozen=True)

@@ -103,14 +103,8 @@ def learning_curve(run: Run) -> list[CurvePoint]:
     steps = gradient_steps(run)
     points = []
     for iteration, evaluation in run.evaluations.items():
-        try:
-            pass_at_1 = evaluation["pass@1"]
-            num_problems, num_samples = (
-                evaluation["num_problems"],
-                evaluation["samples_per_problem"],
-            )
-        except KeyError as error:
-            raise UserError(f"{run.path}: evaluation {iteration} has no {error}") from None
+        _check_evaluation(evaluation, f"{run.path}: evaluation {iteration}")
+        num_samples = evaluation["samples_per_problem"]
         counts_P = evaluation.get("num_correct_P")
         low, high = None, None
         if counts_P:
@@ -121,15 +115,38 @@ def learning_curve(run: Run) -> list[CurvePoint]:
                 iteration=iteration,
                 elapsed_s=elapsed.get(iteration),
                 tokens_sampled=tokens.get(iteration),
-                pass_at_1=pass_at_1,
+                pass_at_1=evaluation["pass@1"],
                 low=low,
                 high=high,
-                num_problems=num_problems,
+                num_problems=evaluation["num_problems"],
                 samples_per_problem=num_samples,
                 gradient_steps=steps.get(iteration),
             )
         )
     return points
+
+
+def _check_evaluation(evaluation: dict[str, Any], place: str) -> None:
+    """Raises `UserError` for what `vineppo` cannot have written: missing, or out of its range."""
+
+    def is_whole(number: Any, least: int) -> bool:
+        return isinstance(number, int) and number >= least
+
+    for key in ("pass@1", "num_problems", "samples_per_problem"):
+        if key not in evaluation:
+            raise UserError(f"{place} has no {key!r}")
+    pass_at_1, num_samples = evaluation["pass@1"], evaluation["samples_per_problem"]
+    counts_P = evaluation.get("num_correct_P") or []
+    wrong = {
+        "pass@1": not isinstance(pass_at_1, int | float) or not 0 <= pass_at_1 <= 1,
+        "num_problems": not is_whole(evaluation["num_problems"], 1),
+        "samples_per_problem": not is_whole(num_samples, 1),
+        "num_correct_P": not isinstance(counts_P, list)
+        or not all(is_whole(count, 0) and count <= num_samples for count in counts_P),
+    }
+    for key, is_wrong in wrong.items():
+        if is_wrong:
+            raise UserError(f"{place}: {key} cannot be {evaluation[key]!r}")
 
 
 def gradient_steps(run: Run) -> dict[int, int]:

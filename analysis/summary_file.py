@@ -25,6 +25,8 @@ def write_summary(out: Path, name: str, content: dict[str, Any]) -> Path:
             summary = json.loads(path.read_bytes())
         except ValueError as error:
             raise UserError(f"{path} is no JSON file: {error}") from None
+        if not isinstance(summary, dict):
+            raise UserError(f"{path} is no summary of analyses: move it away")
     summary[name] = _plain(content)
     write_atomic(path, strict_json(summary, indent=2))
     return path

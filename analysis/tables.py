@@ -76,5 +76,5 @@ def _cell(text: str | None, kind: Any, place: str, name: str) -> Any:
             return number
     except (TypeError, ValueError):
         pass
-    wanted = "a whole number" if options[0] is int else "a number"
+    wanted = {int: "a whole number", str: "a text"}.get(options[0], "a number")
     raise UserError(f"{place}: {_column(name)} must be {wanted}, got {text!r}")

@@ -125,7 +125,8 @@ def find_truth(
             raise UserError(f"--truth {folder} is no directory")
     for folder in given or (*folders, run_path / "analysis" / ANALYSIS):
         found = truth_path(folder, run_path, 0).parent.glob("iter_*.parquet")
-        tables = {int(path.stem.removeprefix("iter_")): path for path in found}
+        named = {path.stem.removeprefix("iter_"): path for path in found}
+        tables = {int(number): path for number, path in named.items() if number.isdecimal()}
         if tables:
             return dict(sorted(tables.items()))
     where = "".join(f" in {folder}" for folder in given)

@@ -69,7 +69,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="critical steps listed of an iteration; default: %(default)s",
     )
     parser.add_argument(
-        "--truth", type=Path, metavar="DIR", help="the --out of ground-truth; default: OUT"
+        "--truth",
+        type=Path,
+        metavar="DIR",
+        help="the --out of ground-truth; default: OUT, then each run's own",
     )
 
 
@@ -85,7 +88,7 @@ def run(
 
     Each path is a run directory, or a directory that an earlier call wrote its tables to.
     """
-    if near_zero <= 0 or num_critical < 0:
+    if not near_zero > 0 or num_critical < 0:
         raise UserError(
             f"--near-zero must be above 0 and --num-critical at least 0, got {near_zero:g} and "
             f"{num_critical}"

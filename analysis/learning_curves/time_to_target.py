@@ -97,7 +97,7 @@ def draw_times(axis: Axes, times: Sequence[TimeToTarget], cost: Cost) -> None:
     axis.set_xlabel(label)
     axis.set_xlim(left=0)
     axis.set_ylim(-0.02, 1.02)
-    axis.set_ylabel(f"share of seeds at {times[0].target:g}")
+    axis.set_ylabel(f"seeds at {times[0].target:g} (Kaplan–Meier)")
 
 
 def _times(

@@ -9,7 +9,7 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
-from analysis.methods import check_same_problems
+from analysis.methods import check_same_evaluation, check_same_problems
 from analysis.reading import CurvePoint, Run, labels, learning_curve, read_run
 from analysis.report.charts import accuracy_image, metrics_image, times_image
 from analysis.report.costs import costs_table
@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="extend",
         type=Path,
         metavar="DIR",
-        help="the --out of ground-truth, for the viewer; besides --out and the runs' own",
+        help="the --out of ground-truth, for the viewer; default: --out, then each run's own",
     )
     parser.add_argument(
         "--with",
@@ -72,6 +72,7 @@ def run(
     tables = truth_tables(paths, truth or [], out)
     runs = [read_run(path) for path in paths]
     check_same_problems(runs)
+    check_same_evaluation(runs)
     names = labels(runs)
     curves = [learning_curve(one) for one in runs]
     data = viewer_data(runs, names, Extent(iterations, problems, responses), tables)

@@ -1,14 +1,12 @@
 """What a table was made with, beside it: whether it is there already, and is what was asked for."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from analysis.reading import read_config
 from analysis.sampling.journal import check_settings
-from vineppo.errors import UserError
-from vineppo.run_dir.atomic import named_errors, write_atomic
-from vineppo.run_dir.metrics_log import strict_json
+from vineppo.run_dir.atomic import write_atomic
+from vineppo.run_dir.metrics_log import read_json, strict_json
 
 
 def settings_path(table: Path) -> Path:
@@ -37,16 +35,7 @@ def is_made(table: Path, settings: dict[str, Any]) -> bool:
 
 def read_settings(table: Path) -> dict[str, Any]:
     """What is beside a table. Raises `UserError` naming a file that is missing or damaged."""
-    path = settings_path(table)
-    with named_errors("read", path):
-        content = path.read_bytes()
-    try:
-        found = json.loads(content)
-    except ValueError as error:
-        raise UserError(f"{path} is no JSON file: {error}") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{path} holds no settings")
-    return found
+    return read_json(settings_path(table))
 
 
 def write_settings(table: Path, settings: dict[str, Any]) -> None:

@@ -43,8 +43,11 @@ def run(paths: list[Path], out: Path) -> None:
 
 
 def start_score(rows: Sequence[EvaluationRow]) -> Estimate | None:
-    """pass@1 of the starting policy over all runs, which share it; None where none evaluated it."""
-    scores = {row.run_dir: row.pass_at_1 for row in rows if row.iteration == 0}
+    """pass@1 of the starting policy over the seeds of its evaluation; None where none evaluated it.
+
+    All runs of a seed evaluated the same policy on the same random numbers: they count once.
+    """
+    scores = {row.seed: row.pass_at_1 for row in rows if row.iteration == 0}
     return iqm_over_seeds(list(scores.values())) if scores else None
 
 

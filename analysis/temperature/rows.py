@@ -1,6 +1,7 @@
 """The evaluations of a temperature sweep, by algorithm and training temperature of the config."""
 
 import copy
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,6 +175,9 @@ def _without(config: dict[str, Any]) -> dict[str, Any]:
 
 def _check_ends(rows: Sequence[EvaluationRow]) -> None:
     """Every seed once, and all of an algorithm up to the same iteration."""
+    for row, count in Counter(rows).items():
+        if count > 1:
+            raise UserError(f"{row.run_dir} is given {count} times")
     ends: dict[tuple[str, float, int], tuple[str, int]] = {}
     for row in rows:
         key = (row.algorithm, row.temperature, row.seed)

@@ -29,10 +29,11 @@ def draw_overview(rows: Sequence[Row], path: Path) -> list[Path]:
     methods = by_name(chosen)
     looks = styles([row["predictor"] for row in chosen])
     is_curve = any(len({row["checkpoint"] for row in of}) > 1 for of in methods.values())
+    is_log = _are_far_apart(chosen)
     with figures.panels(len(methods), len(PANELS)) as (figure, axes):
         for index, of_method in enumerate(methods.values()):
             of_row = axes[len(PANELS) * index : len(PANELS) * (index + 1)]
-            draw_method(of_row, of_method, looks, is_curve=is_curve)
+            draw_method(of_row, of_method, looks, is_curve=is_curve, is_log=is_log)
         if is_curve:
             for predictor, look in looks.items():
                 axes[0].plot([], [], label=label(predictor), **look)
@@ -42,7 +43,7 @@ def draw_overview(rows: Sequence[Row], path: Path) -> list[Path]:
 
 
 def draw_method(
-    axes: Sequence[Axes], rows: Sequence[Row], looks: Styles, *, is_curve: bool
+    axes: Sequence[Axes], rows: Sequence[Row], looks: Styles, *, is_curve: bool, is_log: bool
 ) -> None:
     """The panels of a method: curves along its checkpoints, or dots where no method has several."""
     axes[0].set_title(title(rows), loc="left")
@@ -55,7 +56,7 @@ def draw_method(
             _dots(axis, rows, statistic, limit, looks)
             axis.set_xlabel(name)
         if statistic == "mae":
-            _scale_errors(axis, rows, "y" if is_curve else "x")
+            _scale_errors(axis, "y" if is_curve else "x", is_log)
     if not is_curve:
         for axis in axes[1:]:
             axis.set_yticklabels([])
@@ -99,11 +100,16 @@ def _curves(axis: Axes, rows: Sequence[Row], statistic: str, limit: str, looks: 
     figures.whole_iterations(axis)
 
 
-def _scale_errors(axis: Axes, rows: Sequence[Row], of: str) -> None:
-    """From 0, or by ratios where a critic that knows nothing yet dwarfs all others."""
+def _are_far_apart(rows: Sequence[Row]) -> bool:
+    """Whether a critic that knows nothing yet dwarfs all other errors, of any of the methods."""
     numbers = [row[name] for row in rows for name in ("mae", "mae_floor") if row["num_draws"]]
     numbers += [row["mae"] for row in rows]
-    if min(numbers) > 0 and max(numbers) > LOG_RATIO * min(numbers):
+    return min(numbers) > 0 and max(numbers) > LOG_RATIO * min(numbers)
+
+
+def _scale_errors(axis: Axes, of: str, is_log: bool) -> None:
+    """By ratios, or from 0."""
+    if is_log:
         axis.set(**{f"{of}scale": "log"})
         scale = getattr(axis, f"{of}axis")
         scale.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -199,6 +199,23 @@ def break_evaluation(path):
     RunDir(path).write_evaluation(8, {"num_problems": 1})
 
 
+def change_evaluation(**changes):
+    def change(path):
+        run_dir = RunDir(path)
+        run_dir.write_evaluation(8, run_dir.read_evaluation(8) | changes)
+
+    return change
+
+
+def empty_evaluation(path):
+    (file,) = (path / "evaluations").glob("*8.json")
+    file.write_text("[]")
+
+
+def empty_config(path):
+    (path / "config.json").write_text("null")
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -207,6 +224,18 @@ def break_evaluation(path):
         (break_line, "{path}/metrics.jsonl, line 1 must be the metrics of an iteration"),
         (break_evaluations, "{path} has no evaluations yet"),
         (break_evaluation, "{path}: evaluation 8 has no 'pass@1'"),
+        (empty_evaluation, "{path}/evaluations/iter_000008.json holds no JSON object"),
+        (empty_config, "{path}/config.json holds no JSON object"),
+        (change_evaluation(**{"pass@1": None}), "{path}: evaluation 8: pass@1 cannot be None"),
+        (change_evaluation(**{"pass@1": 7}), "{path}: evaluation 8: pass@1 cannot be 7"),
+        (
+            change_evaluation(samples_per_problem=0),
+            "{path}: evaluation 8: samples_per_problem cannot be 0",
+        ),
+        (
+            change_evaluation(num_correct_P=["1"]),
+            "{path}: evaluation 8: num_correct_P cannot be ['1']",
+        ),
     ],
 )
 def test_a_damaged_run_is_one_clear_line(run_path, capsys, damage, message):
@@ -233,6 +262,13 @@ def test_a_mistake_on_the_command_line_is_one_line_and_status_2(arguments, messa
     error = capsys.readouterr().err
     assert error.startswith(message)
     assert error.count("\n") == 1
+
+
+def test_a_summary_that_is_none_is_one_clear_line(run_path, tmp_path, capsys):
+    (tmp_path / "summary.json").write_text("[]")
+    assert main(["learning-curves", str(run_path), "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error == f"error: {tmp_path}/summary.json is no summary of analyses: move it away\n"
 
 
 def test_an_output_path_that_cannot_be_is_one_clear_line(run_path, tmp_path, capsys):

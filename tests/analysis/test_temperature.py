@@ -10,6 +10,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.temperature.aggregates import by_both_temperatures, by_training_temperature
+from analysis.temperature.command import start_score
 from analysis.temperature.rows import algorithm, read_rows
 from vineppo.run_dir.atomic import write_atomic
 
@@ -235,11 +236,24 @@ def test_runs_that_do_not_compare_are_one_clear_line(paths, tmp_path, capsys):
     assert refusal(capsys, vine, again) == (
         f"{vine} and {again} are both seed 2 of VinePPO at temperature 1"
     )
+    assert refusal(capsys, vine, vine) == f"{vine} is given 2 times"
     (paths[1] / "evaluations/iter_000008.json").unlink()
     assert refusal(capsys, *paths[:2]) == (
         f"{vine} was evaluated up to iteration 8 and {paths[1]} up to 4; finish the one or leave "
         "it out"
     )
+
+
+def test_the_start_counts_once_a_seed(tmp_path):
+    """Seed 1 evaluated it in three runs, seed 2 in one, each on its own random numbers."""
+    paths = [
+        write_run(tmp_path / f"run{i}", kind, temperature, seed, (start, 0.5))
+        for i, (kind, temperature, seed, start) in enumerate(
+            (("vine", 0.6, 1, 0.25), ("vine", 1.0, 1, 0.25), ("gae", 1.0, 1, 0.25),
+             ("vine", 1.0, 2, 0.75))
+        )
+    ]  # fmt: skip
+    assert start_score(read_rows(paths)).value == 0.5
 
 
 def test_a_damaged_run_is_one_clear_line(paths, capsys):

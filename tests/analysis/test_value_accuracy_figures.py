@@ -36,7 +36,7 @@ def test_the_overview_shows_the_numbers_of_the_table():
     )
     looks = styles(["critic", "mc_9"])
     with figures.panels(1, 3) as (_, axes):
-        draw_method(axes, rows, looks, is_curve=True)
+        draw_method(axes, rows, looks, is_curve=True, is_log=False)
         critic, fresh, floor = (line.get_xydata().tolist() for line in axes[0].get_lines())
         assert critic == [[2, 0.1]]
         assert fresh == [[0, 0.05], [2, 0.07]]
@@ -48,7 +48,7 @@ def test_the_overview_shows_the_numbers_of_the_table():
         ]
         assert axes[1].get_lines()[:] == []
     with figures.panels(1, 3) as (_, axes):
-        draw_method(axes, rows[1:], looks, is_curve=False)
+        draw_method(axes, rows[1:], looks, is_curve=False, is_log=False)
         names = [text.get_text() for text in axes[0].get_yticklabels()]
         dots = [line.get_xydata().tolist() for line in axes[0].get_lines()]
     assert names == ["critic", "MC 9"]

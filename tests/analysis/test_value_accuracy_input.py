@@ -8,7 +8,7 @@ import pytest
 from accuracy_runs import TINY, changed, table_of, write_tiny
 
 from analysis.__main__ import main
-from analysis.truth import read_truth, write_truth
+from analysis.truth import find_truth, read_truth, write_truth
 from analysis.value_accuracy.predictions import Wanted
 from analysis.value_accuracy.sources import collect
 from analysis.value_accuracy.states import TABLE_NAME, read_states, write_states
@@ -140,6 +140,12 @@ def test_a_truth_that_is_asked_for_is_not_replaced_by_the_run_s_own(run_path, tm
         f"{run_path} has no ground truth in {elsewhere}; make it with: "
         f"python -m analysis ground-truth {run_path} --out {elsewhere}"
     )
+
+
+def test_a_file_that_is_no_table_of_an_iteration_is_passed_by(run_path):
+    table = table_of(run_path)
+    shutil.copy(table, table.with_name("iter_000001 (copy).parquet"))
+    assert find_truth(run_path, []) == {0: table}
 
 
 def test_a_run_without_a_critic_or_without_values_is_named(tmp_path, capsys):

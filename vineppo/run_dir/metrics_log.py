@@ -79,13 +79,16 @@ def strict_json(data: Any, indent: int | None = None) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises `UserError` for a file that cannot be read or is damaged."""
+    """Raises `UserError` for a file that cannot be read, is damaged, or holds no JSON object."""
     with named_errors("read", path):
         content = path.read_bytes()
     try:
-        return json.loads(content)
+        found = json.loads(content)
     except ValueError as error:
         raise UserError(f"{path} is no JSON file: {error}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path} holds no JSON object")
+    return found
 
 
 def _finite(data: Any) -> Any:

@@ -28,6 +28,7 @@ from analysis.sampling.continuations import StateRequest
 from analysis.sampling.journal import Journal
 from analysis.sampling.meter import Meter
 from analysis.sampling.policies import open_policies, policy_paths
+from analysis.sampling.settings_file import of_checkpoint
 from analysis.sampling.states import RolloutState
 from vineppo.config.schema import GradingConfig, LinesSegmenter, SamplingConfig, TokensSegmenter
 from vineppo.evaluate import read_config
@@ -165,9 +166,10 @@ def tables(trained_path, tmp_path_factory):  # noqa: F811
     """The table of checkpoint 1 undisturbed, and one whose sampling broke off twice."""
     folder = tmp_path_factory.mktemp("ranking")
     settings = {
-        "run": "tiny", "checkpoint": 1, "num_states": 6, "num_alternatives": 4,
-        "num_proposals": 48, "num_samples": 16, "num_draws": 4, "seed": 0,
+        "num_states": 6, "num_alternatives": 4, "num_proposals": 48, "num_samples": 16,
+        "num_draws": 4, "seed": 0,
     }  # fmt: skip
+    settings = of_checkpoint(trained_path, 1, settings)
     config = read_config(trained_path, [])
     policy = policy_paths(trained_path, config.model.path)[1]
     whole, broken = (table_path(folder / name, trained_path, 1) for name in ("whole", "broken"))

@@ -162,7 +162,7 @@ def test_a_table_comes_back(tmp_path):
     path = truth_path(tmp_path, tmp_path / "runs/a", 3)
     write_truth(path, states)
     assert read_truth(path) == states
-    assert find_truth(tmp_path / "runs/a", [tmp_path / "none", tmp_path]) == {3: path}
+    assert find_truth(tmp_path / "runs/a", [], [tmp_path / "none", tmp_path]) == {3: path}
     assert [state.is_query for state in states] == [False, True]
     assert [make_state(rollout_iteration=i).is_own_policy for i in (3, 4)] == [False, True]
 

@@ -118,7 +118,9 @@ def points_of(curve: Sequence[CurvePoint], cost: Cost) -> list[BandPoint]:
 
 
 def draw_curve(axis: Axes, index: int, name: str, points: Sequence[BandPoint], unit: float) -> None:
-    """One line with its band of 95 % intervals."""
+    """One line with its band of 95 % intervals; nothing of a curve whose cost is not known."""
+    if not points:  # an empty line that is not clipped lies at (0, 0) and takes room there
+        return
     style = figures.line_style(index)
     xs, ys = [point.cost / unit for point in points], [point.pass_at_1 for point in points]
     axis.plot(xs, ys, marker=figures.marker(index), label=name, clip_on=False, **style)

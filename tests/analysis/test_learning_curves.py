@@ -1,6 +1,7 @@
 """Learning curves: costs add up, intervals are right, damage is one clear line."""
 
 import csv
+import dataclasses
 import json
 import math
 import subprocess
@@ -122,6 +123,18 @@ def test_the_figure_has_one_line_a_method_through_the_interquartile_means(method
         assert list(tokens) == [0, 192, 384, 576]  # thousands, 48 an iteration
 
 
+def test_a_method_whose_cost_is_not_known_takes_no_room_in_its_panel(methods_paths):
+    curves = list(map(method_curve, read_methods(methods_paths)))
+    unknown = [dataclasses.replace(point, elapsed_s=None) for point in curves[0]]
+    sizes = []
+    for first in (curves[0], unknown):
+        with figures.panels(1, 3) as (figure, axes):
+            draw_curves(figure, axes, ["a", "b", "c"], [first, *curves[1:]])
+            figure.draw_without_rendering()
+            sizes.append(axes[1].get_position().height)
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.02)
+
+
 def test_each_row_of_panels_says_what_it_shows(run_path, tmp_path):
     config = json.loads((run_path / "config.json").read_text())
     rollouts = {"num_prompts": 4, "num_samples": 2}
@@ -147,8 +160,9 @@ def test_the_committed_tables_are_still_read_and_come_to_the_same(tmp_path):
         )
         assert [row["method"] for row in here] == [row["method"] for row in there]
         for column in ("end_pass@1", "end_pass@1_low", "area", "elapsed_s"):
-            values = [float(row[column]) for row in there]
-            assert [float(row[column]) for row in here] == pytest.approx(values, abs=1e-9)
+            values = [float(row[column] or "nan") for row in there]
+            found = [float(row[column] or "nan") for row in here]
+            assert found == pytest.approx(values, abs=1e-9, nan_ok=True)
 
 
 def test_the_summary_says_what_the_tables_say(methods_paths, tmp_path):

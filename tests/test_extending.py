@@ -31,6 +31,7 @@ SMALL = {
     "rollouts.num_prompts": 8,
     "rollouts.num_samples": 4,
     "optimization.batch_size": 16,
+    "optimization.micro_batch_size": 16,
     "evaluation.num_samples": 1,
 }
 

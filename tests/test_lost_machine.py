@@ -83,8 +83,9 @@ def test_a_machine_that_vanishes_ends_the_ranks_of_the_other(configs, tmp_path, 
         if lost == 1:
             waited_for.append(psutil.Process(other.agent.pid))
         launched[lost].machine.vanish()
-        _, alive = psutil.wait_procs(waited_for, timeout=LIMIT_S)
-        assert not alive
+        _, left = psutil.wait_procs(waited_for, timeout=LIMIT_S)
+        # A waiting agent may leave its rank's end unread.
+        assert all(process.status() == psutil.STATUS_ZOMBIE for process in left)
         name = launched[lost].machine.name
         assert f"vineppo: rank {lost} on {name} is lost" in other.log.read_text()
 

@@ -154,8 +154,8 @@ SLOW_CASES = [
     ("case", "stage"), [*CASES, *(pytest.param(*c, marks=pytest.mark.slow) for c in SLOW_CASES)]
 )
 def test_two_ranks_train_to_the_numbers_of_one(configs, alone, tmp_path, case, stage):
-    """The same responses and values, a policy within 1e-5 (relative) and a critic within 1e-4, every
-    metric within 1e-3; with a SIGKILL after the first checkpoint and a resume."""
+    """The same responses and values, weights within `TOLERANCES` (relative), every metric within
+    1e-3; with a SIGKILL after the first checkpoint and a resume."""
     alone = alone(case)
     run_dir, blocks = tmp_path / "two", shared_blocks()
     process = start(configs, run_dir, case, stage, num_ranks=2)

@@ -1,12 +1,18 @@
 """Checkpoints are whole or absent."""
 
+import json
+import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 
-from vineppo.checkpoint import remove_whole, write_whole
+from vineppo.checkpoint import TrainState, read_newest_state, remove_whole, write_whole
+from vineppo.errors import UserError
+from vineppo.run_dir import RunDir
 
 FULL = """
 import torch
@@ -56,3 +62,62 @@ def test_leftovers_of_a_kill_do_not_matter(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["iter_000001"]
     remove_whole(tmp_path / "iter_000001")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def checkpoint(tmp_path, monkeypatch) -> Path:
+    """Of two ranks under ZeRO 2, as DeepSpeed names the files."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    directory = tmp_path / "checkpoints/iter_000003"
+    shards = directory / "trainer/policy/state"
+    shards.mkdir(parents=True)
+    for name in (
+        "mp_rank_00_model_states.pt",
+        "zero_pp_rank_0_mp_rank_00_optim_states.pt",
+        "zero_pp_rank_1_mp_rank_00_optim_states.pt",
+    ):
+        torch.save({"weights": torch.zeros(1000)}, shards / name)
+    state = TrainState(3, 1.5, {"iteration": 3}, 0.1, 2)
+    (directory / "state.json").write_text(json.dumps(asdict(state)))
+    return directory
+
+
+def test_a_whole_checkpoint_says_where_it_stands(tmp_path, checkpoint):
+    assert read_newest_state(RunDir(tmp_path)) == TrainState(3, 1.5, {"iteration": 3}, 0.1, 2)
+    remove_whole(checkpoint)
+    assert read_newest_state(RunDir(tmp_path)) is None
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-30])
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("state.json", cut, "state.json is damaged (Expecting"),
+        ("state.json", Path.unlink, "state.json is damaged ([Errno 2]"),
+        ("trainer", shutil.rmtree, "trainer is missing or empty: "),
+        ("trainer/policy/state/mp_rank_00_model_states.pt", cut, "model_states.pt is damaged: "),
+        (
+            "trainer/policy/state/zero_pp_rank_1_mp_rank_00_optim_states.pt",
+            Path.unlink,
+            "trainer/policy has 1 of the 2 shards of its optimizer: ",
+        ),
+    ],
+)
+def test_a_damaged_checkpoint_is_named_before_it_is_loaded(
+    tmp_path, checkpoint, name, damage, message
+):
+    damage(checkpoint / name)
+    with pytest.raises(UserError) as found:
+        read_newest_state(RunDir(tmp_path))
+    assert message in str(found.value)
+    assert f"remove {checkpoint} to go on" in str(found.value)
+
+
+@pytest.mark.usefixtures("checkpoint")
+def test_other_ranks_cannot_load_a_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(UserError, match=r"written by 2 processes, which .* got 3"):
+        read_newest_state(RunDir(tmp_path))

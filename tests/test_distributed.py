@@ -1,17 +1,21 @@
 """Ranks of several machines: who decides, who syncs, and by which backend they talk."""
 
+import json
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from test_launchers import free_port
 
 from vineppo import checkpoint, session
-from vineppo.checkpoint import Models, TrainState, write_whole
+from vineppo.checkpoint import TrainState, write_whole
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import barrier, from_main, init_distributed
+from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 
 
@@ -34,14 +38,21 @@ def decide(rank: int, port: int, configs: Path, directory: Path) -> None:
         RunDir.open(path, to_dict(config))
     assert not session.is_finished(config, path)
     for iteration in (1, 2)[: 2 - rank]:
-        RunDir(path).checkpoint_path(iteration).mkdir(parents=True)
-    session.load_state = lambda chosen, _: TrainState(
-        int(chosen.name[5:]), 0.0, {"iteration": 2}, 0.0, 2
-    )
-    assert session.resume(RunDir(path), Models(None, None), 0.0).iteration == 2
+        directory = RunDir(path).checkpoint_path(iteration)
+        (directory / "trainer").mkdir(parents=True)
+        torch.save({}, directory / "trainer/state.pt")
+        state = TrainState(iteration, 0.0, {"iteration": iteration}, 0.0, 2)
+        (directory / "state.json").write_text(json.dumps(asdict(state)))
+    loaded: list[Path] = []
+    models = SimpleNamespace(load_state=loaded.append)
+    assert session.resume(RunDir(path), models, 0.0).iteration == 2
+    assert loaded == [path / "checkpoints/iter_000002/trainer"]
     if rank == 0:
         (path / "final").mkdir()
     assert session.is_finished(config, path)
+    for ask in (session.is_finished, session.open_run_dir):
+        with pytest.raises(UserError, match="seen_by_0 holds a run of another config: seed"):
+            ask(replace(config, seed=2), path)
     torch.distributed.destroy_process_group()
 
 

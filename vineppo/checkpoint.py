@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -105,18 +106,41 @@ def sweep_checkpoints(run: RunDir) -> None:
         shutil.rmtree(leftover)
 
 
-def load_state(directory: Path, models: Models) -> TrainState:
-    """Restores weights and optimizers in place.
+def read_newest_state(run: RunDir) -> TrainState | None:
+    """Where the newest checkpoint stands, for `Models.load_state` to load; None without one.
 
-    Raises `UserError` where another number of processes wrote the optimizers' shards.
+    Raises `UserError` where another number of processes wrote the optimizers' shards, and where a
+    file of the checkpoint is missing or cut off: a rank that found that out alone, in the middle of
+    a load, would leave the others waiting.
     """
-    state = TrainState(**json.loads((directory / "state.json").read_text()))
+    iterations = checkpoint_iterations(run)
+    if not iterations:
+        return None
+    directory = run.checkpoint_path(iterations[-1])
+    remedy = f"remove {directory} to go on from the checkpoint before it, or from the start"
+    try:
+        state = TrainState(**json.loads((directory / "state.json").read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{directory / 'state.json'} is damaged ({error}): {remedy}") from None
     if state.num_ranks != num_ranks():
         raise UserError(
             f"{directory} was written by {state.num_ranks} processes, which must also go on with "
             f"it, got {num_ranks()}"
         )
-    models.load_state(directory / "trainer")
+    trainer = directory / "trainer"
+    for model in sorted(trainer.glob("*")):
+        num_shards = len(list(model.rglob("*optim_states.pt")))  # none: in the model's own file
+        if num_shards not in (0, state.num_ranks):
+            raise UserError(
+                f"{model} has {num_shards} of the {state.num_ranks} shards of its optimizer: "
+                f"{remedy}"
+            )
+    files = sorted(trainer.rglob("*.pt"))
+    if not files:
+        raise UserError(f"{trainer} is missing or empty: {remedy}")
+    for file in files:
+        if not zipfile.is_zipfile(file):
+            raise UserError(f"{file} is damaged: {remedy}")
     return state
 
 

@@ -12,6 +12,8 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import distributed
 
+from vineppo.errors import UserError
+
 T = TypeVar("T")
 
 
@@ -98,14 +100,24 @@ def gather(mine: T) -> list[T]:
 
 
 def from_main(find: Callable[[], T]) -> T:
-    """What the main rank finds, on every rank.
+    """What the main rank finds, on every rank; a `UserError` as well.
 
     For what is read of the disk: the file systems of several machines may show it at other times.
     """
     if num_ranks() == 1:
         return find()
     init_distributed()
-    return cast(T, gather(find() if is_main() else None)[0])
+    found = gather(_found(find) if is_main() else None)[0]
+    if isinstance(found, UserError):
+        raise found
+    return cast(T, found)
+
+
+def _found(find: Callable[[], T]) -> T | UserError:
+    try:
+        return find()
+    except UserError as error:
+        return error
 
 
 def gather_replicas(mine: T, ranks_a_replica: int) -> list[T]:

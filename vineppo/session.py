@@ -13,8 +13,7 @@ import torch
 from vineppo.checkpoint import (
     Models,
     TrainState,
-    checkpoint_iterations,
-    load_state,
+    read_newest_state,
     save_checkpoint,
     save_final,
     sweep_checkpoints,
@@ -204,10 +203,12 @@ def open_session(
 def open_run_dir(config: TrainConfig | SftConfig, directory: Path) -> RunDir:
     """The run directory, made or re-opened by the main process alone."""
     run = RunDir(directory)
-    if is_main():
+
+    def opened() -> None:
+        nonlocal run  # what holds the lock stays in this process
         run = RunDir.open(directory, to_dict(config), own_digests(config))
-    init_distributed()
-    barrier()
+
+    from_main(opened)
     return run
 
 
@@ -215,11 +216,11 @@ def resume(run: RunDir, models: Models, kl_coef: float) -> TrainState:
     """The state of the newest checkpoint; what was written after it is discarded."""
     if is_main():
         sweep_checkpoints(run)
-    iterations = from_main(lambda: checkpoint_iterations(run))
-    if not iterations:
+    state = from_main(lambda: read_newest_state(run))
+    if state is None:
         state = TrainState(0, 0.0, {}, kl_coef, num_ranks())
     else:
-        state = load_state(run.checkpoint_path(iterations[-1]), models)
+        models.load_state(run.checkpoint_path(state.iteration) / "trainer")
     if is_main():
         run.discard_after(state.iteration)
         if run.last_logged_iteration() < state.iteration:
@@ -242,12 +243,15 @@ def is_finished(config: TrainConfig | SftConfig, directory: Path) -> bool:
     Asked before a model is loaded; raises `UserError` for a run of another config.
     """
     run = RunDir(directory)
-    if not from_main(lambda: run.config_path.exists() and run.final_path.is_dir()):
-        return False
-    if is_main():
+
+    def finished() -> bool:
+        if not (run.config_path.exists() and run.final_path.is_dir()):
+            return False
         RunDir.open(directory, to_dict(config), own_digests(config))
         print(f"{config.name}: finished already, in {run.path}")
-    return True
+        return True
+
+    return from_main(finished)
 
 
 def add_times(metrics: dict[str, Any], times: dict[str, float]) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def cut(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("state.json", cut, "state.json is damaged (Expecting"),
+        ("state.json", cut, "state.json is damaged (Unterminated string"),
         ("state.json", Path.unlink, "state.json is damaged ([Errno 2]"),
         ("trainer", shutil.rmtree, "trainer is missing or empty: "),
         ("trainer/policy/state/mp_rank_00_model_states.pt", cut, "model_states.pt is damaged: "),

@@ -168,15 +168,16 @@ REFUSED = [
      "critic.kind must be 'separate' with model.lora (a shared one is saved with the backbone's "
      "own weights), got 'shared'"),
     # Keys that a kind needs.
-    (TRANSFORMERS, ["engine.block_size=32"], "unknown key engine.block_size"),
+    (TRANSFORMERS, ["engine.block_size=32"],
+     'unknown key engine.block_size (engine.kind is "transformers")'),
     (VINEPPO, ["engine.kind=hf"], 'engine.kind must be one of "vllm", "transformers", got \'hf\''),
     (VINEPPO, ['model.lora={"rank": 4, "alpha": 8}'], "missing key model.lora.target_modules"),
     (VINEPPO, ['reference.kl_control={"kind": "adaptive", "horizon": 1000}'],
      "missing key reference.kl_control.target"),
     (VINEPPO, ['reference.kl_control={"kind": "adaptive", "target": 1.0}'],
      "missing key reference.kl_control.horizon"),
-    (PPO, ["critic.coef=0.5"], "unknown key critic.coef"),
-    (GRPO, ["credit.gamma=1"], "unknown key credit.gamma"),
+    (PPO, ["critic.coef=0.5"], 'unknown key critic.coef (critic.kind is "separate")'),
+    (GRPO, ["credit.gamma=1"], 'unknown key credit.gamma (credit.kind is "grpo")'),
 ]  # fmt: skip
 
 

@@ -127,7 +127,7 @@ def _describe(error: ValidationError, resolved: dict[str, Any]) -> str:
     key = _dotted(finding["loc"], resolved)
     match finding["type"]:
         case "unexpected_keyword_argument":
-            return f"config: unknown key {key}"
+            return f"config: unknown key {key}{_beside_kind(key, resolved)}"
         case "missing":
             return f"config: missing key {key}"
         case "union_tag_invalid":
@@ -153,6 +153,16 @@ def _dotted(location: tuple[str | int, ...], resolved: dict[str, Any]) -> str:
         parts.append(str(part))
         node = node.get(part) if isinstance(node, dict) else None
     return ".".join(parts)
+
+
+def _beside_kind(key: str, resolved: dict[str, Any]) -> str:
+    """What `kind` the key's table has: after a change of kind its other keys are of the old one."""
+    node: Any = resolved
+    parent = key.rpartition(".")[0]
+    for part in parent.split("."):
+        node = node.get(part) if isinstance(node, dict) else None
+    is_kind = isinstance(node, dict) and "kind" in node
+    return f" ({parent}.kind is {_show(node['kind'])})" if is_kind else ""
 
 
 def _show(value: Any) -> str:

@@ -93,7 +93,8 @@ def test_a_command_of_the_page_trains(command):
     name = Path(command[-1]).stem
     run = RunDir(Path("runs") / name)
     assert run.last_logged_iteration() == 2
-    assert list(json.loads((run.path / "own_files.json").read_text())) == [f"mine/{name}.py"]
+    own_files = json.loads((run.path / "own_files.json").read_text())
+    assert list(own_files["sha256"]) == [f"mine/{name}.py"]
     rows = read_table(run.path / "rollouts/iter_000002.parquet").to_pylist()
     assert len(rows) == 32
     TRACES[name](run.path, rows)

@@ -121,6 +121,7 @@ def machine() -> dict[str, Any]:
     """What the numbers depend on besides the code."""
     return {
         "cpu": _cpu_model(),
+        "vector instructions": torch.backends.cpu.get_cpu_capability(),
         "cores": len(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
         "source": describe_source(Path(__file__).resolve().parents[1]),

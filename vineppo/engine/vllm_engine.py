@@ -138,6 +138,8 @@ class VllmEngine:
                 "is_checkpoint_format": True,
             },
         )
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # so that the time of the copies counts here
         self.clear_cache()
 
     def clear_cache(self) -> None:

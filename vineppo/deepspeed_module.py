@@ -29,8 +29,9 @@ class Update:
 class DeepSpeedModule:
     """Forward passes, updates and the optimizer's state of a module under AdamW.
 
-    Gradients accumulate over however many micro-batches an update has; reduction, clipping and the
-    optimizer's step happen once, at its end (DeepSpeed's `managed_gradient_accumulation: false`).
+    Gradients accumulate over however many micro-batches an update has; clipping and the optimizer's
+    step happen once, at its end (DeepSpeed's `managed_gradient_accumulation: false`), and so does
+    the reduction over ranks, but under ZeRO 2 and 3, which reduce after every micro-batch.
     `parameter_groups` get a learning rate each.
     """
 
@@ -86,13 +87,13 @@ class DeepSpeedModule:
         There is none unless `is_accepted` of the numbers, which every rank sees whole, nor where
         the gradient is not finite. A learning rate of 0 leaves a parameter group as it is.
         """
-        numbers_by_batch = []
+        numbers_by_batch: list[dict[str, torch.Tensor]] = []
         for batch in micro_batches:
             loss, numbers = summand(batch)
             # DeepSpeed takes the mean over ranks, and the summands are to be summed.
             self._engine.backward(loss * num_ranks(), scale_wrt_gas=False)
             numbers_by_batch.append({name: x.detach() for name, x in numbers.items()})
-        mine = [{name: x.item() for name, x in numbers.items()} for numbers in numbers_by_batch]
+        mine = _as_floats(numbers_by_batch)
         stats = [numbers for share in gather(mine) for numbers in share]
         if not is_accepted(stats):
             self._discard_gradients()
@@ -203,6 +204,16 @@ class DeepSpeedModule:
             "bf16": {"enabled": dtype == torch.bfloat16},
             "steps_per_print": 2**31,
         }
+
+
+def _as_floats(numbers_by_batch: Sequence[dict[str, torch.Tensor]]) -> list[dict[str, float]]:
+    """All numbers of an update, of the same names in every micro-batch, by one copy to the host."""
+    rows = [torch.stack([x.double() for x in numbers.values()]) for numbers in numbers_by_batch]
+    found = torch.stack(rows).tolist() if rows else []
+    return [
+        dict(zip(numbers, row, strict=True))
+        for numbers, row in zip(numbers_by_batch, found, strict=True)
+    ]
 
 
 def _forget_frozen(optimizer: torch.optim.Optimizer, *_: Any) -> None:

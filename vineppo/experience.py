@@ -64,15 +64,15 @@ def gather_experience(
     """Rollouts and continuations of all prompts, on every rank; the replicas share the work."""
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
-    everyone = gather(
-        sample_share(sampler, mine_P, config, segmenter, iteration, progress, reference_pass)
-    )
+    share = sample_share(sampler, mine_P, config, segmenter, iteration, progress, reference_pass)
+    credit = sampled_values(config.credit)
+    progress.enter("rollout" if credit is None else "values")  # the others are still at it
+    everyone = gather(share)
     shares = everyone[::each]
     by_key = {stepped.key: (r, stepped) for share in shares for r, stepped in share.rollouts}
     indices = range(config.rollouts.num_samples)
     items = [by_key[prompt.problem.id, index] for prompt in prompts_P for index in indices]
     stepped_B = [stepped for _, stepped in items]
-    credit = sampled_values(config.credit)
     values_S = None
     if credit is not None:
         found = merged_values(credit, [share.values for share in shares])

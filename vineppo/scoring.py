@@ -67,17 +67,24 @@ def score_rollouts(
     size = config.optimization.logprobs_micro_batch_size
     temperature = config.sampling.temperature
     is_exact = config.reference.kl_estimator == "full"
+    is_shared = isinstance(critic, SharedValueHead)
     options = ForwardOptions(temperature, reference=reference if is_exact else None)
 
-    def of_policy(batch: TrainBatch) -> tuple[torch.Tensor, ...]:
+    def of_policy(batch: TrainBatch) -> list[torch.Tensor]:
+        """Only what these options fill: every further tensor is brought to the host for nothing."""
         scores = policy.scores(batch, options)
-        return scores.logprobs_BT, scores.kl_BT, scores.ref_logprobs_BT, scores.value_outputs_BT
+        found = [scores.logprobs_BT]
+        if is_exact:
+            found += [scores.kl_BT, scores.ref_logprobs_BT]
+        return [*found, scores.value_outputs_BT] if is_shared else found
 
     def of_reference(batch: TrainBatch) -> tuple[torch.Tensor]:
         return (reference.logprobs(batch, temperature),)
 
-    trainer, kl, ref, outputs = score_tokens(of_policy, rollouts, size, policy.device)
-    if not is_exact:
+    trainer, *others = score_tokens(of_policy, rollouts, size, policy.device)
+    if is_exact:
+        kl, ref = others[:2]
+    else:
         if experience.ref_logprobs is not None:
             ref = experience.ref_logprobs
         else:
@@ -89,7 +96,7 @@ def score_rollouts(
         ]
     values = None
     if isinstance(critic, SharedValueHead):
-        values = [critic.values_of_outputs(row) for row in outputs]
+        values = [critic.values_of_outputs(row) for row in others[-1]]
     elif critic is not None:
         value = critic.values
         (values,) = score_tokens(lambda batch: (value(batch),), rollouts, size, policy.device)

@@ -3,9 +3,10 @@
 A replica samples the rollouts of its own problems, and what all of a problem's rollouts share: the
 values of s_0. The later states of a finished rollout go to one replica: its own while that has no
 more left to do than the others, else, at the next exchange, to the one that has least. Exchanges
-come after so many engine steps, never by the clock, so that a repeated run deals alike; and samples
-depend on their seeds alone, not on who draws them. A lone replica is never behind: it samples all
-states as soon as their rollout has finished, and its exchanges change nothing and cost no step.
+come after so many engine steps, never by the clock, so that a repeated run deals alike: a replica
+that has nothing left waits in one until the others have made their steps. Samples depend on their
+seeds alone, not on who draws them. A lone replica is never behind: it samples all states as soon as
+their rollout has finished, and its exchanges change nothing and cost no step.
 """
 
 from collections.abc import Sequence

@@ -56,9 +56,7 @@ def iteration(workload: Workload, schedule: Schedule) -> Work:
     requests = len(rollouts) + len(states)
     outputs = [*rollouts, *values]
     sampled = sum(len(sample.token_ids) for output in outputs for sample in output.outputs)
-    if schedule.has_cache:
-        return Work(sampled, None, requests, values_s)
-    if schedule.is_forked:
+    if schedule.has_cache or schedule.is_forked:
         return Work(sampled, None, requests, values_s)
     fed = sum(len(output.prompt_token_ids) * len(output.outputs) for output in outputs)
     assert not any(output.num_cached_tokens for output in outputs), "the prefix cache must be off"

@@ -45,6 +45,7 @@ def main() -> None:
     options = parse_options(NAME, "schedules with a barrier ÷ ours")
     with open_workload(options) as workload:
         drafts = workload.rollouts()
+        workload.timed(workload.experience)  # warms the machine up
         spans_S = workload.spans(drafts)
         runs: dict[str, list[Work]] = {name: [] for name in (*SCHEDULES, "ours")}
 

@@ -1,14 +1,13 @@
 """Peak memory of one iteration's rollouts and values at one K, in MiB, on the last line of stdout.
 
 `python -m benchmarks.peak_memory K QUICK [MODEL]` is what `scaling` starts for every K: a peak
-belongs to a process for good, so every K needs one of its own.
+belongs to a process for good, so every K needs one of its own. It is the host's memory, also beside
+a GPU: of that one's, vLLM takes at its start all that it will have; requests wait in the host's.
 """
 
 import resource
 import subprocess
 import sys
-
-import torch
 
 from benchmarks.harness import Options, run_main
 from benchmarks.workload import open_workload
@@ -33,10 +32,7 @@ def main() -> None:
     options = Options(is_quick == "1", model[0] if model else None, None)
     with open_workload(options) as workload:
         workload.varied(num_continuations=int(num_continuations)).experience()
-    if torch.cuda.is_available():
-        print(torch.cuda.max_memory_allocated() / 2**20)
-    else:
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from benchmarks.harness import Options, alternate, parse_options, ratio, report,
 from benchmarks.trl.protocol import Message, Worker
 from benchmarks.trl.translation import describe, num_updates
 from benchmarks.trl.workers import open_workers, set_up
-from benchmarks.workload import describe_workload, model_assignments
+from benchmarks.workload import demo_assignments, describe_workload, model_assignments
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig, VllmConfig
 
@@ -51,10 +51,9 @@ def main() -> None:
         folder = Path(name)
         config = grpo_config(options, folder)
         assert isinstance(config.engine, VllmConfig), "TRL samples with vLLM"
-        num_iterations = len(KINDS) * (NUM_WARMUPS + options.num_runs) + 1  # one is profiled
         spec = folder / "spec.json"
-        spec.write_text(json.dumps(describe(config, num_iterations, folder)))
-        with open_workers(spec, config.engine.cpu_kv_cache_gib) as workers:
+        spec.write_text(json.dumps(describe(config, num_iterations(options.num_runs), folder)))
+        with open_workers(spec, config.engine.cpu_kv_cache_gib) as (workers, missing):
             found = {
                 kind: measure(workers, options.num_runs, has_stops)
                 for kind, has_stops in KINDS.items()
@@ -69,8 +68,13 @@ def main() -> None:
         options,
         options.num_runs,
         ratios(found),
-        {**figures(config, found), "operations_s": operations},
+        {**figures(config, found), "operations_s": operations, "missing": missing},
     )
+
+
+def num_iterations(num_runs: int) -> int:
+    """Of each side: the kinds' warm-ups and measured ones, and the one that is profiled."""
+    return len(KINDS) * (NUM_WARMUPS + num_runs) + 1
 
 
 def show(operations: dict[str, dict[str, dict[str, float]]]) -> None:
@@ -151,6 +155,7 @@ def grpo_config(options: Options, folder: Path) -> TrainConfig:
         ]
     if options.model is None:
         leaf = "demo.jsonnet"
+        assignments += demo_assignments()
     else:
         leaf = "model.jsonnet" if torch.cuda.is_available() else "model_cpu.jsonnet"
         assignments += model_assignments(options.model, folder)

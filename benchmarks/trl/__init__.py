@@ -1,1 +1,1 @@
-"""What `benchmarks/trl_grpo.py` runs: two resident processes, one of them in TRL's environment."""
+"""What `benchmarks/trl_grpo.py` runs: three processes, two of them in TRL's environment."""

@@ -36,7 +36,7 @@ from vineppo.types import Problem
 # Ours, by the names of the comparison.
 PHASES = {
     "rollout": "generation",
-    "grading": "generation",
+    "grading": "scoring",
     "logprobs": "scoring",
     "update": "update",
     "sync": "sync",
@@ -96,6 +96,7 @@ class Iterations:
         experience = gather_experience(
             self.sampler, prompts_P, config, segmenter, iteration, progress, reference_pass
         )
+        progress.enter("sync")
         engine.sleep()
         progress.enter("logprobs")
         scored = score(experience, policy, None, self.reference, config, kl_coef)
@@ -111,8 +112,8 @@ class Iterations:
         return {
             "seconds": times["time/total_s"],
             "phases": {
-                "generation": times["time/rollout_s"] + times["time/grading_s"],
-                "scoring": times["time/logprobs_s"],
+                "generation": times["time/rollout_s"],
+                "scoring": times["time/logprobs_s"] + times["time/grading_s"],
                 "update": times["time/update_s"],
                 "sync": times["time/sync_s"],
             },

@@ -23,9 +23,13 @@ def set_up() -> None:
 
 
 @contextmanager
-def open_workers(spec: Path, cpu_kv_cache_gib: int) -> Iterator[list[Worker]]:
-    """Ready workers. They load side by side, as a start is measured by nobody, but on a GPU one
-    after another: vLLM reserves what it finds free.
+def open_workers(
+    spec: Path, cpu_kv_cache_gib: int
+) -> Iterator[tuple[list[Worker], dict[str, str]]]:
+    """Ready workers, and why one is missing.
+
+    They load side by side, as a start is measured by nobody, but on a GPU one after another: vLLM
+    reserves what it finds free.
 
     One that cannot start is an error, but for TRL's vLLM: that compiles, and has to go without
     where there is no compiler.
@@ -49,14 +53,15 @@ def open_workers(spec: Path, cpu_kv_cache_gib: int) -> Iterator[list[Worker]]:
             stack.enter_context(Worker(name, command, environment))
             for name, command in commands.items()
         )
-        workers = []
+        workers, missing = [], {}
         for worker in starting if torch.cuda.is_available() else list(starting):
             try:
                 worker.ready()
             except RuntimeError as error:
                 if worker.name != "trl_vllm":
                     raise
-                print(f"without trl_vllm: {error}", file=sys.stderr)
+                missing[worker.name] = str(error)
+                print(f"without {worker.name}: {error}", file=sys.stderr)
                 continue
             workers.append(worker)
-        yield workers
+        yield workers, missing

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -40,3 +42,17 @@ def test_a_missing_model_is_one_line_and_status_2(tmp_path):
     assert result.returncode == 2
     assert result.stderr.strip().count("\n") == 0
     assert "nowhere" in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["naive_schedule", "iteration", "train_step", "scaling"])
+def test_quick_runs_of_the_others_write_theirs(name, tmp_path):
+    out = tmp_path / "numbers.json"
+    result = run_benchmark(name, "--quick", "--out", str(out))
+    assert result.returncode == 0, result.stderr
+    written = json.loads(out.read_text())
+    assert (written["name"], written["runs"]) == (name, 1)
+    for ratio, found in written["ratios"].items():
+        assert found["min"] <= found["median"] <= found["max"]
+        assert ratio in result.stdout
+    assert out.with_suffix(".png").is_file() is (name == "iteration")

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.harness import Options
+from benchmarks.harness import NUM_RUNS, Options
 from benchmarks.trl.operations import PHASE, Operations, by_phase, kind_of
 from benchmarks.trl.protocol import Worker
 from benchmarks.trl.translation import describe, grpo_arguments, num_updates, trl_prompt
-from benchmarks.trl_grpo import CONFIGS, grpo_config, ratios
+from benchmarks.trl_grpo import CONFIGS, grpo_config, num_iterations, ratios
+from benchmarks.workload import NUM_PROBLEMS
 from vineppo.config.load import load_config, parse_config
 from vineppo.config.schema import ChatPrompt, TemplatePrompt, TrainConfig
 from vineppo.errors import UserError
@@ -146,6 +147,8 @@ def test_configs_of_the_comparison_can_be_translated(is_quick, kind, tmp_path):
         config = load_config(TrainConfig, str(CONFIGS / f"{kind}.jsonnet"), [])
     assert num_updates(config) >= 2
     assert grpo_arguments(config)["beta"] == config.reference.kl_coef > 0
+    num_problems = NUM_PROBLEMS if kind != "demo" else config.task.num_train_problems
+    assert num_iterations(1 if is_quick else NUM_RUNS) * config.rollouts.num_prompts <= num_problems
 
 
 def test_operations_are_summed_by_phase():

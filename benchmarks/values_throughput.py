@@ -6,7 +6,8 @@ same prefixes as token ids, without text, seeds, grading or log-probabilities. I
 beforehand and keeps nothing, so the ratio is what splitting, bookkeeping, seeds and grading cost.
 It is called in two ways, of which in every round the faster counts: one request a continuation in
 our order, forced to the very lengths that ours sampled (`ceiling`), and one a state with n = K and
-the policy's own ends (`ceiling_n`), where the number of tokens is that of other draws. Every
+the policy's own ends (`ceiling_n`), where the number of tokens is that of other draws. What seeds
+cost is measured beside: the first way with a seed a request, as ours have (`ceiling_seeded`). Every
 measurement starts with an empty prefix cache.
 """
 
@@ -57,6 +58,7 @@ def main() -> None:
                 "ours": ours,
                 "ceiling": lambda: ceiling(workload, recorded),
                 "ceiling_n": lambda: ceiling_n(workload, recorded),
+                "ceiling_seeded": lambda: ceiling(workload, recorded, has_seeds=True),
             },
         )
         ceilings = ("ceiling", "ceiling_n")
@@ -65,7 +67,10 @@ def main() -> None:
             NAME,
             options,
             options.num_runs,
-            {"ours / ceiling": ratio(measured["ours"], fastest)},
+            {
+                "ours / ceiling": ratio(measured["ours"], fastest),
+                "with seeds / without": ratio(measured["ceiling_seeded"], measured["ceiling"]),
+            },
             {
                 **{f"{name}_tokens_per_s": median(rates) for name, rates in measured.items()},
                 "sampled_tokens": median(sampled),
@@ -101,11 +106,16 @@ def record(workload: Workload, drafts: list[Draft]) -> Recorded:
     return Recorded(engine.requests, engine.lengths)
 
 
-def ceiling(workload: Workload, recorded: Recorded) -> float:
+def ceiling(workload: Workload, recorded: Recorded, has_seeds: bool = False) -> float:
     """Tokens/s of one call with a request a continuation, each of the length that ours had."""
     prompts = [list(request.prefix_ids) for request in recorded.requests]
     params = [
-        {"max_tokens": length, "ignore_eos": True, **_draw(request)}
+        {
+            "max_tokens": length,
+            "ignore_eos": True,
+            "seed": request.seed if has_seeds else None,
+            **_draw(request),
+        }
         for request, length in zip(recorded.requests, recorded.lengths, strict=True)
     ]
     tokens, rate = _generate(workload, prompts, params)

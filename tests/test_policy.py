@@ -242,6 +242,23 @@ def test_an_update_makes_good_tokens_likelier_and_bad_ones_less_likely(config):
     assert gain > 0
 
 
+def test_an_update_returns_the_numbers_of_every_micro_batch(config):
+    """A loss may give no numbers, or other ones than for the micro-batch before."""
+    policy, _ = build(config)
+    batches = [collate([sequence], CPU) for sequence in sequences(4)]
+    names = [(), ("one",), ("two", "three"), ()]
+    left = iter(names)
+
+    def loss(_, scores):
+        total = scores.logprobs_BT.sum()
+        return total, {name: total * i for i, name in enumerate(next(left), 1)}
+
+    stats = policy.update(batches, loss, ForwardOptions(1.0), [0.0], lambda _: True).stats
+    assert [tuple(numbers) for numbers in stats] == names
+    assert stats[2]["three"] == pytest.approx(2 * stats[2]["two"])
+    assert stats[1]["one"] != stats[2]["two"]
+
+
 def test_the_learning_rate_is_the_schedules(config):
     """During warm-up from 0 the first update is smaller than the last, in proportion."""
     found = sequences(8)

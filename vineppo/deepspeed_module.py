@@ -207,13 +207,10 @@ class DeepSpeedModule:
 
 
 def _as_floats(numbers_by_batch: Sequence[dict[str, torch.Tensor]]) -> list[dict[str, float]]:
-    """All numbers of an update, of the same names in every micro-batch, by one copy to the host."""
-    rows = [torch.stack([x.double() for x in numbers.values()]) for numbers in numbers_by_batch]
-    found = torch.stack(rows).tolist() if rows else []
-    return [
-        dict(zip(numbers, row, strict=True))
-        for numbers, row in zip(numbers_by_batch, found, strict=True)
-    ]
+    """All numbers of an update by one copy to the host."""
+    numbers = [x.double() for numbers in numbers_by_batch for x in numbers.values()]
+    found = iter(torch.stack(numbers).tolist() if numbers else [])
+    return [{name: next(found) for name in numbers} for numbers in numbers_by_batch]
 
 
 def _forget_frozen(optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -162,9 +162,12 @@ def workload_config(options: Options, directory: Path) -> TrainConfig:
 def model_assignments(model: str, directory: Path) -> list[str]:
     for name, count, seed in (("train", NUM_PROBLEMS, 0), ("test", NUM_TEST_PROBLEMS, 1)):
         write_word_problems(directory / f"{name}.jsonl", count, seed)
+    dtype = fast_dtype()
     assignments = [
         f"model.path={json.dumps(model)}",
-        *(f"{table}.dtype={fast_dtype()}" for table in ("model", "engine")),
+        *(f"{table}.dtype={dtype}" for table in ("model", "engine")),
+        # ZeRO would keep a second copy of float32 weights, and of all gradients.
+        *(["optimization.zero_stage=0"] if dtype == "float32" else []),
         *(f"task.{split}_path={directory / split}.jsonl" for split in ("train", "test")),
     ]
     if load_tokenizer(model, "--model").chat_template is None:

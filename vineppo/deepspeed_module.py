@@ -67,6 +67,9 @@ class DeepSpeedModule:
         self._engine, *_ = deepspeed.initialize(
             model=module, optimizer=adam, config=self._config(optimization, dtype)
         )
+        if self._is_plain and num_ranks() == 1:
+            # To reduce over one rank, DeepSpeed would copy all gradients to a buffer and back.
+            self._engine.enable_backward_allreduce = False
 
     @property
     def device(self) -> torch.device:
@@ -216,7 +219,8 @@ def _as_floats(numbers_by_batch: Sequence[dict[str, torch.Tensor]]) -> list[dict
 def _forget_frozen(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     """A frozen group keeps no moments: its steps would count in the bias correction of the first.
 
-    DeepSpeed gives every parameter a gradient, if one of zeros, so that Adam steps it, too.
+    Where DeepSpeed reduces, it gives every parameter a gradient, if one of zeros, so that Adam
+    steps it, too.
     """
     for group in optimizer.param_groups:
         if group["lr"] == 0.0:

@@ -45,9 +45,10 @@ def main() -> None:
         advantages = "" if tokens else f"{advantage_difference(old, new):.2g}"
         counts = (len(old), tokens, len(old_values), returns)
         apart = logprob_differences(old, new)
-        logprobs = f"{mean(apart):.2g}, {max(apart):.2g}"
-        rewards = ", ".join(f"{mean(row['reward'] for row in rows):.3f}" for rows in (old, new))
-        table.add_row(name, *(str(count) for count in counts), advantages, logprobs, rewards)
+        logprobs = f"{mean(apart):.2g}\n{max(apart):.2g}"
+        rewards = "\n".join(f"{mean(row['reward'] for row in rows):.3f}" for rows in (old, new))
+        columns = (*(str(count) for count in counts), advantages, logprobs, rewards)
+        table.add_row(name.removeprefix("iter_"), *columns)
         num_differing += tokens + returns
     Console().print(table)
     print(f"final policies: {weights_difference(before, after):.2g} of their norm apart")

@@ -34,8 +34,8 @@ RESIDENT = {
 }  # fmt: skip
 GRADIENTS = {0: 16, 1: 8, 2: 4, 3: 2}
 # A share's gradients as they came, a flat copy of them, and one in float32: (2 + 2 + 4) · 0.1 GB;
-# stage 1 has all gradients and its share's copy before that.
-STEP = {0: 16, 1: 10, 2: 8, 3: 8}
+# stage 1 has all gradients and its share's copy before that, stage 0 a flat copy to reduce.
+STEP = {0: 32, 1: 10, 2: 8, 3: 8}
 
 
 @pytest.mark.parametrize("stage", range(4))
@@ -77,6 +77,7 @@ def test_one_rank_shards_nothing():
     assert sum(first.values()) == 14 * 4 * GB // 10  # 2 + 4 + 8 bytes a parameter
     buffers = {"policy: gradients": 8 * GB // 10, "policy: gradient bucket": 8 * GB // 10}
     assert third == first | buffers
+    assert trainee(0, num_ranks=1).in_step()["policy: gradients"] == 8 * GB // 10  # none is copied
 
 
 def test_what_does_not_train_has_weights_and_no_states():

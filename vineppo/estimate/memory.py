@@ -75,10 +75,13 @@ class Trainee:
 
     def in_step(self) -> Lines:
         """While the optimizer steps: this rank's share of the gradients as they came, flat, and in
-        float32. Stage 1 has reduced all of them just before.
+        float32. Stage 1 has reduced all of them just before; so has stage 0 where there are several
+        ranks, through a flat copy.
         """
         p, e, n = self.num_trained, self.bytes_per_weight, self.num_ranks
-        step = e * p if self.zero_stage == 0 else (2 * e + 4) * p // n
+        step = (2 * e + 4) * p // n
+        if self.zero_stage == 0:
+            step = e * (p + (min(p, BUCKET) if n > 1 else 0))
         if self._is_optimizer_elsewhere:
             step = self._gradients()  # the step is the CPU's
         if self.zero_stage == 1:

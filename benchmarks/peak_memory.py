@@ -1,13 +1,16 @@
 """Peak memory of one iteration's rollouts and values at one K, in MiB, on the last line of stdout.
 
-`python -m benchmarks.peak_memory K QUICK [MODEL]` is what `scaling` starts for every K: a peak
-belongs to a process for good, so every K needs one of its own. It is the host's memory, also beside
-a GPU: of that one's, vLLM takes at its start all that it will have; requests wait in the host's.
+`python -m benchmarks.peak_memory K OPTIONS`, where OPTIONS are `scaling`'s own in JSON, is what
+that one starts for every K: a peak belongs to a process for good, so every K needs one of its own.
+It is the host's memory, also beside a GPU: of that one's, vLLM takes at its start all that it will
+have; requests wait in the host's.
 """
 
+import json
 import resource
 import subprocess
 import sys
+from dataclasses import asdict, replace
 
 from benchmarks.harness import Options, run_main
 from benchmarks.workload import open_workload
@@ -17,9 +20,7 @@ from vineppo.errors import UserError
 def peak_mib(num_continuations: int, options: Options) -> float:
     """Measured in a fresh process. Raises `UserError` with the last line that it wrote."""
     command = [sys.executable, "-m", "benchmarks.peak_memory"]
-    arguments = [str(num_continuations), str(int(options.is_quick))]
-    if options.model is not None:
-        arguments.append(options.model)
+    arguments = [str(num_continuations), json.dumps(asdict(replace(options, out=None)))]
     result = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     if result.returncode:
         lines = result.stderr.strip().splitlines() or ["no message"]
@@ -28,9 +29,8 @@ def peak_mib(num_continuations: int, options: Options) -> float:
 
 
 def main() -> None:
-    num_continuations, is_quick, *model = sys.argv[1:]
-    options = Options(is_quick == "1", model[0] if model else None, None)
-    with open_workload(options) as workload:
+    num_continuations, options = sys.argv[1:]
+    with open_workload(Options(**json.loads(options))) as workload:
         workload.varied(num_continuations=int(num_continuations)).experience()
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
 

@@ -4,12 +4,12 @@ Each of the three grows alone, the others staying as the workload has them; all 
 are measured in turns. A slope is that of the least-squares line of log seconds over log size: 1 is
 linear, below 1 means that a larger job fills the engine better, or that a constant part counts. The
 rollouts are such a part against K and steps, so there are two fits: of the whole (rollouts and
-values in one stream, as training runs it) and of the values phase alone, on finished rollouts (with
-a real model against K only: more would double the benchmark's time). The
+values in one stream, as training runs it) and of the values phase alone, on finished rollouts. The
 steps are cut every so many tokens, and their size is the mean number a response got. Later states
 have shorter continuations, and equal ones are shared: linear in steps is not given. Peak memory is
 that of a fresh process for every K, of everything in it; the ratio is that of the largest K to the
-smallest.
+smallest. A slope says something of cost only where the smallest size fills the engine
+(`--set engine.max_num_seqs=…`).
 """
 
 from collections.abc import Callable, Sequence
@@ -63,14 +63,13 @@ def main() -> None:
         alternatives: dict[str, Callable[[], float]] = {}
         for point in points:
             alternatives[point.name] = partial(whole, point, tokens)
-            if point.kind in value_kinds(options):
-                alternatives[f"{point.name} values"] = partial(values, point)
+            alternatives[f"{point.name} values"] = partial(values, point)
         measured = alternate(options.num_runs, alternatives)
     slopes = {}
     for kind in dict.fromkeys(point.kind for point in points):
         group = [point for point in points if point.kind == kind]
         sizes = [point.size for point in group]
-        for suffix in ("", " values") if kind in value_kinds(options) else ("",):
+        for suffix in ("", " values"):
             runs = zip(*(measured[point.name + suffix] for point in group), strict=True)
             found = [slope(sizes, seconds) for seconds in runs]
             slopes[f"slope over {kind}, {suffix.strip() or 'whole'}"] = spread(found)
@@ -89,11 +88,6 @@ def main() -> None:
             "measured_s": measured,
         },
     )
-
-
-def value_kinds(options: Options) -> tuple[str, ...]:
-    """Against what the values phase alone is measured too."""
-    return ("K", "prompts", "steps") if options.model is None else ("K",)
 
 
 def continuations(options: Options) -> tuple[int, ...]:

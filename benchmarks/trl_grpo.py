@@ -25,7 +25,6 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -33,8 +32,12 @@ from benchmarks.harness import Options, alternate, parse_options, ratio, report,
 from benchmarks.trl.protocol import Message, Worker
 from benchmarks.trl.translation import describe, num_updates
 from benchmarks.trl.workers import open_workers, set_up
-from benchmarks.workload import demo_assignments, describe_workload, model_assignments
-from vineppo.config.load import load_config
+from benchmarks.workload import (
+    benchmark_config,
+    demo_assignments,
+    describe_workload,
+    model_assignments,
+)
 from vineppo.config.schema import TrainConfig, VllmConfig
 
 NAME = "trl_grpo"
@@ -154,12 +157,10 @@ def grpo_config(options: Options, folder: Path) -> TrainConfig:
             "sampling.max_tokens=16",
         ]
     if options.model is None:
-        leaf = "demo.jsonnet"
         assignments += demo_assignments()
     else:
-        leaf = "model.jsonnet" if torch.cuda.is_available() else "model_cpu.jsonnet"
         assignments += model_assignments(options.model, folder)
-    return load_config(TrainConfig, str(CONFIGS / leaf), assignments)
+    return benchmark_config(CONFIGS, options, assignments)
 
 
 if __name__ == "__main__":

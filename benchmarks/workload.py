@@ -147,16 +147,23 @@ def open_workload(options: Options) -> Iterator[Workload]:
 def workload_config(options: Options, directory: Path) -> TrainConfig:
     """The checked config; a real model's problems are written to `directory`."""
     if options.model is None:
-        quick = quick_assignments(num_prompts=8) if options.is_quick else []
-        return load_config(
-            TrainConfig, str(CONFIGS / "demo.jsonnet"), [*demo_assignments(), *quick]
-        )
-    is_cpu = not torch.cuda.is_available()
-    assignments = model_assignments(options.model, directory)
-    if options.is_quick:
-        assignments += [*quick_assignments(num_prompts=2), "sampling.max_tokens=36"]
-    leaf = "model_cpu.jsonnet" if is_cpu else "model.jsonnet"
-    return load_config(TrainConfig, str(CONFIGS / leaf), assignments)
+        assignments = demo_assignments()
+        if options.is_quick:
+            assignments += quick_assignments(num_prompts=8)
+    else:
+        assignments = model_assignments(options.model, directory)
+        if options.is_quick:
+            assignments += [*quick_assignments(num_prompts=2), "sampling.max_tokens=36"]
+    return benchmark_config(CONFIGS, options, assignments)
+
+
+def benchmark_config(configs: Path, options: Options, assignments: Sequence[str]) -> TrainConfig:
+    """The folder's config of the demo or of a real model here, with the user's assignments last."""
+    if options.model is None:
+        leaf = "demo.jsonnet"
+    else:
+        leaf = "model.jsonnet" if torch.cuda.is_available() else "model_cpu.jsonnet"
+    return load_config(TrainConfig, str(configs / leaf), [*assignments, *options.assignments])
 
 
 def model_assignments(model: str, directory: Path) -> list[str]:

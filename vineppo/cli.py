@@ -82,9 +82,14 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def add_set(command: argparse.ArgumentParser) -> None:
+def add_set(command: argparse.ArgumentParser, help_text: str | None = None) -> None:
     command.add_argument(
-        "--set", action="append", default=[], metavar="dotted.key=value", dest="assignments"
+        "--set",
+        action="append",
+        default=[],
+        metavar="dotted.key=value",
+        dest="assignments",
+        help=help_text,
     )
 
 

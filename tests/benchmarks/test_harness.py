@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from benchmarks.harness import Options, alternate, ratio, report, spread
+from benchmarks.harness import Options, alternate, parse_options, ratio, report, spread
+from benchmarks.workload import workload_config
 
 
 def test_ratios_are_of_runs_of_one_round():
@@ -61,6 +62,19 @@ def test_the_command_names_a_model_without_where_it_lies(tmp_path):
     figures = json.loads(out.read_text())["figures"]
     assert figures["command"] == "python -m benchmarks.some --quick --model small-model"
     assert str(tmp_path) not in out.read_text()
+
+
+def test_assignments_come_last_and_are_part_of_the_command(monkeypatch, tmp_path):
+    assigned = ["engine.max_num_seqs=16", "rollouts.num_prompts=16"]
+    out = tmp_path / "numbers.json"
+    sets = [word for assignment in assigned for word in ("--set", assignment)]
+    monkeypatch.setattr("sys.argv", ["some", "--quick", *sets, "--out", str(out)])
+    options = parse_options("some", "")
+    config = workload_config(options, tmp_path)
+    assert (config.engine.max_num_seqs, config.rollouts.num_prompts) == (16, 16)  # quick has 8
+    report("some", options, 1, {"a / b": spread([1.0])}, {})
+    command = json.loads(out.read_text())["figures"]["command"]
+    assert command == "python -m benchmarks.some --quick " + " ".join(sets)
 
 
 def test_options_measure_once_only_when_quick():

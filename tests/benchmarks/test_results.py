@@ -60,6 +60,8 @@ def test_a_result_says_of_which_commit_and_work_it_is(file):
     assert len(source["commit"]) == 40
     assert source["is_dirty"] is False
     model = "" if figures["model"] == "demo" else f" --model {figures['model']}"
-    assert figures["command"] == f"python -m benchmarks.{result['name']}{model}"
+    command, *assigned = figures["command"].split(" --set ")
+    assert command == f"python -m benchmarks.{result['name']}{model}"
+    assert all(path.partition("=")[2] for path in assigned)
     promised = describe_workload(load_config(TrainConfig, str(CONFIGS / "demo.jsonnet"), []))
     assert set(figures["workload"]) == set(promised)

@@ -51,8 +51,11 @@ def parse_options(name: str, description: str) -> Options:
     add_set(parser, "of the benchmark's config, after all that it sets itself")
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="where the numbers go")
     arguments = parser.parse_args()
-    if arguments.out is not None and not arguments.out.parent.is_dir():
-        parser.error(f"--out: {arguments.out.parent} is not a directory")
+    if arguments.out is not None:
+        try:  # now, not after all has been measured
+            arguments.out.open("a").close()
+        except OSError as error:
+            parser.error(f"--out: {arguments.out}: {error.strerror}")
     assignments = tuple(arguments.assignments)
     return Options(arguments.quick, arguments.model, arguments.out, assignments)
 

@@ -8,12 +8,14 @@ otherwise (bfloat16); and at the end ‖θ_after − θ_before‖ ÷ ‖θ_befor
 with 1 where tokens or returns differ.
 """
 
+import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.table import Table
 from safetensors.torch import load_file
@@ -24,15 +26,21 @@ from vineppo.run_dir.tables import read_parquet
 
 
 def main() -> None:
-    if len(sys.argv) != 3:
-        raise UserError("usage: python -m benchmarks.same_results BEFORE AFTER")
-    before, after = Path(sys.argv[1]), Path(sys.argv[2])
-    iterations = sorted(path.stem for path in (before / "rollouts").glob("iter_*.parquet"))
-    if not iterations:
-        raise UserError(f"{before}: no rollouts")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.same_results",
+        description="whether two runs of one config gave the same tokens and returns",
+    )
+    for name in ("before", "after"):
+        parser.add_argument(name, type=Path, metavar=name.upper(), help="a run directory")
+    arguments = parser.parse_args()
+    before, after = arguments.before, arguments.after
+    iterations = iterations_of(before)
+    if (others := iterations_of(after)) != iterations:
+        raise UserError(f"{before} and {after}: {len(iterations)} and {len(others)} iterations")
+    policies = [weights_of(run) for run in (before, after)]
     table = Table(
-        "iteration", "rollouts", "other tokens", "states", "other returns", "advantages",
-        "log-probabilities", "rewards",
+        "iter-\nation", "roll-\nouts", "other\ntokens", "states", "other\nreturns",
+        "advantages\n(greatest)", "log-probs\nmean\ngreatest", "rewards\nbefore\nafter",
     )  # fmt: skip
     num_differing = 0
     for name in iterations:
@@ -42,16 +50,19 @@ def main() -> None:
         )
         tokens = differing(old, new, "response_ids")
         returns = differing(old_values, new_values, "returns_K")
-        advantages = "" if tokens else f"{advantage_difference(old, new):.2g}"
+        comparable = not tokens and all(
+            len(a["advantages_S"]) == len(b["advantages_S"]) for a, b in zip(old, new, strict=True)
+        )
+        advantages = f"{advantage_difference(old, new):.2g}" if comparable else ""
         counts = (len(old), tokens, len(old_values), returns)
-        apart = logprob_differences(old, new)
+        apart = logprob_differences(old, new) or [float("nan")]
         logprobs = f"{mean(apart):.2g}\n{max(apart):.2g}"
         rewards = "\n".join(f"{mean(row['reward'] for row in rows):.3f}" for rows in (old, new))
         columns = (*(str(count) for count in counts), advantages, logprobs, rewards)
         table.add_row(name.removeprefix("iter_"), *columns)
         num_differing += tokens + returns
     Console().print(table)
-    print(f"final policies: {weights_difference(before, after):.2g} of their norm apart")
+    print(f"final policies: {weights_difference(*policies):.2g} of their norm apart")
     sys.exit(1 if num_differing else 0)
 
 
@@ -74,7 +85,7 @@ def advantage_difference(before: list[dict[str, Any]], after: list[dict[str, Any
 
 def logprob_differences(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[float]:
     """Those of all tokens that two responses begin with alike."""
-    rows = zip(before, after, strict=True)
+    rows = zip(before, after, strict=False)
     return [abs(a - b) for row, other in rows for a, b in common_logprobs(row, other)]
 
 
@@ -87,10 +98,23 @@ def common_logprobs(row: dict[str, Any], other: dict[str, Any]) -> Iterator[tupl
         yield logprob, other_logprob
 
 
-def weights_difference(before: Path, after: Path) -> float:
-    old, new = (
-        load_file(run / "final" / "policy" / "model.safetensors") for run in (before, after)
-    )
+def iterations_of(run: Path) -> list[str]:
+    found = sorted(path.stem for path in (run / "rollouts").glob("iter_*.parquet"))
+    if not found:
+        raise UserError(f"{run}: no rollouts")
+    return found
+
+
+def weights_of(run: Path) -> dict[str, torch.Tensor]:
+    files = sorted((run / "final" / "policy").glob("*.safetensors"))
+    if not files:
+        raise UserError(f"{run}/final/policy: no weights")
+    return {name: weight for file in files for name, weight in load_file(file).items()}
+
+
+def weights_difference(old: dict[str, torch.Tensor], new: dict[str, torch.Tensor]) -> float:
+    if old.keys() != new.keys():
+        raise UserError("the final policies are of different models")
     square = sum(float((new[key].double() - old[key].double()).square().sum()) for key in old)
     return float((square / sum(float(w.double().square().sum()) for w in old.values())) ** 0.5)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 
 import torch
+from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 PHASE = "phase: "
@@ -45,6 +46,8 @@ class Operations:
 
     def enter(self, phase: str) -> None:
         if self._profile is not None:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
             with record_function(PHASE + phase):
                 time.sleep(1e-6)  # a range of no length might sort before its neighbours
 
@@ -64,10 +67,12 @@ class Operations:
         self._profile = None
         scale = 1e-6
         own = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
+        # The host's events have the time of the kernels that they started; a kernel's own event
+        # would count it again, and not in the phase of the host's clock.
         events = [
             (e.name, e.time_range.start * scale, getattr(e, own) * scale)
             for e in found
-            if not e.is_async
+            if not e.is_async and e.device_type == DeviceType.CPU
         ]
         return by_phase(events)
 

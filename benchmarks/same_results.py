@@ -40,7 +40,7 @@ def main() -> None:
     policies = [weights_of(run) for run in (before, after)]
     table = Table(
         "iter-\nation", "roll-\nouts", "other\ntokens", "states", "other\nreturns",
-        "advantages\n(greatest)", "log-probs\nmean\ngreatest", "rewards\nbefore\nafter",
+        "advan-\ntages\ngreatest", "log-probs\nmean\ngreatest", "rewards\nbefore\nafter",
     )  # fmt: skip
     num_differing = 0
     for name in iterations:

@@ -12,9 +12,10 @@ ratio is one of seconds per sampled token, as the sides sample differently many.
 
 A last iteration of equal lengths is profiled: seconds by phase and kind of operation.
 
-TRL samples in two ways: with `generate` of transformers (`trl`), and with vLLM in its own process
-(`trl_vllm`). The second fails on a CPU as TRL is, because its `load_weights` meets weights that
-vLLM has repacked; here that one function is replaced (`run_trl.repair_sync`).
+TRL samples in two ways: with `generate` of transformers (`trl`), and with a colocated vLLM
+(`trl_vllm`). TRL leaves that one's precision to vLLM, which would take bfloat16; it gets the
+config's (`run_trl.set_engine_dtype`). And it fails on a CPU as TRL is, because its `load_weights`
+meets weights that vLLM has repacked; here that one function is replaced (`run_trl.repair_sync`).
 """
 
 import json
@@ -48,7 +49,9 @@ PHASES = ("generation", "scoring", "update", "sync")
 
 
 def main() -> None:
-    options = parse_options(NAME, "GRPO iteration: TRL's seconds ÷ ours")
+    options = parse_options(
+        NAME, "GRPO iteration: TRL's seconds ÷ ours (puts TRL, 4 GB, into .venv-trl)"
+    )
     set_up()
     with TemporaryDirectory(prefix="benchmark-") as name:
         folder = Path(name)

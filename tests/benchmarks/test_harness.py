@@ -77,6 +77,16 @@ def test_assignments_come_last_and_are_part_of_the_command(monkeypatch, tmp_path
     assert command == "python -m benchmarks.some --quick " + " ".join(sets)
 
 
+@pytest.mark.parametrize("out", [".", "missing/numbers.json"])
+def test_an_out_that_cannot_be_written_is_refused_before_measuring(
+    monkeypatch, tmp_path, capsys, out
+):
+    monkeypatch.setattr("sys.argv", ["some", "--out", str(tmp_path / out)])
+    with pytest.raises(SystemExit, match="2"):
+        parse_options("some", "")
+    assert f"--out: {tmp_path / out}: " in capsys.readouterr().err
+
+
 def test_options_measure_once_only_when_quick():
     assert Options(True, None, None).num_runs == 1
     assert Options(False, None, None).num_runs >= 5

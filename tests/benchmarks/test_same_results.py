@@ -1,11 +1,19 @@
 """Rows that differ are counted, wherever they are."""
 
+import pytest
+import torch
+from safetensors.torch import save_file
+
 from benchmarks.same_results import (
     advantage_difference,
     common_logprobs,
     differing,
+    iterations_of,
     logprob_differences,
+    weights_difference,
+    weights_of,
 )
+from vineppo.errors import UserError
 
 
 def test_rows_that_differ_are_counted():
@@ -29,3 +37,22 @@ def test_log_probabilities_are_compared_until_the_responses_part():
     assert list(common_logprobs(row, other)) == [(-1.0, -1.0), (-2.0, -2.25)]
     assert list(common_logprobs(row, row)) == [(-1.0, -1.0), (-2.0, -2.0), (-3.0, -3.0)]
     assert logprob_differences([row, row], [row, other]) == [0.0, 0.0, 0.0, 0.0, 0.25]
+
+
+def test_weights_are_read_from_all_shards_and_their_lack_is_named(tmp_path):
+    policy = tmp_path / "final" / "policy"
+    policy.mkdir(parents=True)
+    with pytest.raises(UserError, match=r"final/policy: no weights"):
+        weights_of(tmp_path)
+    save_file({"a": torch.tensor([3.0])}, policy / "model-00001-of-00002.safetensors")
+    save_file({"b": torch.tensor([4.0])}, policy / "model-00002-of-00002.safetensors")
+    found = weights_of(tmp_path)
+    other = {"a": torch.tensor([3.0]), "b": torch.tensor([4.5])}
+    assert weights_difference(found, other) == pytest.approx(0.1)  # of the norm 5
+    with pytest.raises(UserError, match="different models"):
+        weights_difference(found, {"a": torch.tensor([3.0])})
+
+
+def test_a_folder_without_rollouts_is_named(tmp_path):
+    with pytest.raises(UserError, match=f"{tmp_path}: no rollouts"):
+        iterations_of(tmp_path)

@@ -12,6 +12,9 @@ ratio is one of seconds per sampled token, as the sides sample differently many.
 
 A last iteration of equal lengths is profiled: seconds by phase and kind of operation.
 
+TRL gets the micro-batches that serve it best: the size with the fastest iteration of equal lengths
+among a whole minibatch, a half, a quarter and ours (`search`; ours where `--quick`).
+
 TRL samples in two ways: with `generate` of transformers (`trl`), and with a colocated vLLM
 (`trl_vllm`). TRL leaves that one's precision to vLLM, which would take bfloat16; it gets the
 config's (`run_trl.set_engine_dtype`). And it fails on a CPU as TRL is, because its `load_weights`
@@ -19,7 +22,8 @@ meets weights that vLLM has repacked; here that one function is replaced (`run_t
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -31,8 +35,8 @@ from rich.table import Table
 
 from benchmarks.harness import Options, alternate, parse_options, ratio, report, run_main
 from benchmarks.trl.protocol import Message, Worker
-from benchmarks.trl.translation import describe, num_updates
-from benchmarks.trl.workers import open_workers, set_up
+from benchmarks.trl.translation import describe, grpo_arguments, num_updates
+from benchmarks.trl.workers import open_workers, set_up, start_worker
 from benchmarks.workload import (
     benchmark_config,
     demo_assignments,
@@ -57,9 +61,21 @@ def main() -> None:
         folder = Path(name)
         config = grpo_config(options, folder)
         assert isinstance(config.engine, VllmConfig), "TRL samples with vLLM"
-        spec = folder / "spec.json"
-        spec.write_text(json.dumps(describe(config, num_iterations(options.num_runs), folder)))
-        with open_workers(spec, config.engine.cpu_kv_cache_gib) as (workers, missing):
+        description = describe(config, num_iterations(options.num_runs), folder)
+        cpu_kv_cache_gib = config.engine.cpu_kv_cache_gib
+
+        def spec(micro_batch_size: int) -> Path:
+            return write_spec(description, config, micro_batch_size, folder)
+
+        size = config.optimization.micro_batch_size
+        searched: dict[int, float | str] = {}
+        if not options.is_quick:
+            searched = search(
+                micro_batch_sizes(config),
+                lambda candidate: start_worker("trl", spec(candidate), cpu_kv_cache_gib),
+            )
+        trl_size = fastest(searched, size)
+        with open_workers(spec(size), spec(trl_size), cpu_kv_cache_gib) as (workers, missing):
             found = {
                 kind: measure(workers, options.num_runs, has_stops)
                 for kind, has_stops in KINDS.items()
@@ -74,13 +90,58 @@ def main() -> None:
         options,
         options.num_runs,
         ratios(found),
-        {**figures(config, found), "operations_s": operations, "missing": missing},
+        {
+            **figures(config, found),
+            "trl_micro_batch_size": trl_size,
+            "trl_micro_batch_sizes_s": searched,
+            "operations_s": operations,
+            "missing": missing,
+        },
     )
 
 
 def num_iterations(num_runs: int) -> int:
     """Of each side: the kinds' warm-ups and measured ones, and the one that is profiled."""
     return len(KINDS) * (NUM_WARMUPS + num_runs) + 1
+
+
+def micro_batch_sizes(config: TrainConfig) -> list[int]:
+    """What TRL is tried with: a minibatch of 64 in micro-batches of 64, 32, 16, and of our size."""
+    batch_size, ours = config.optimization.batch_size, config.optimization.micro_batch_size
+    parts = {batch_size // n for n in (1, 2, 4) if batch_size % n == 0}
+    return sorted(parts | {ours}, reverse=True)
+
+
+def write_spec(
+    description: dict[str, Any], config: TrainConfig, micro_batch_size: int, folder: Path
+) -> Path:
+    """The description with TRL's arguments for other micro-batches."""
+    optimization = replace(config.optimization, micro_batch_size=micro_batch_size)
+    arguments = grpo_arguments(replace(config, optimization=optimization))
+    path = folder / f"spec_{micro_batch_size}.json"
+    path.write_text(json.dumps({**description, "arguments": arguments}))
+    return path
+
+
+def search(sizes: Sequence[int], start: Callable[[int], Worker]) -> dict[int, float | str]:
+    """Seconds of TRL's iteration by size of micro-batch, the better of two; or why it failed."""
+    found: dict[int, float | str] = {}
+    for size in sizes:
+        with start(size) as worker:
+            try:
+                worker.ready()
+                messages = [worker.iterate(has_stops=False) for _ in range(NUM_WARMUPS + 2)]
+            except RuntimeError as error:  # too large for the memory, as a rule
+                found[size] = str(error)
+                continue
+        found[size] = min(message["seconds"] for message in messages[NUM_WARMUPS:])
+    return found
+
+
+def fastest(searched: Mapping[int, float | str], default: int) -> int:
+    """`fastest({8: 41.2, 4: 45.0, 16: "out of memory"}, 4)` is 8; with nothing found it is 4."""
+    seconds = {size: s for size, s in searched.items() if isinstance(s, float)}
+    return min(seconds, key=lambda size: seconds[size], default=default)
 
 
 def show(operations: dict[str, dict[str, dict[str, float]]]) -> None:

@@ -24,9 +24,9 @@ def set_up() -> None:
 
 @contextmanager
 def open_workers(
-    spec: Path, cpu_kv_cache_gib: int
+    spec: Path, trl_spec: Path, cpu_kv_cache_gib: int
 ) -> Iterator[tuple[list[Worker], dict[str, str]]]:
-    """Ready workers, and why one is missing.
+    """Ready workers of both sides, and why one is missing.
 
     They load side by side, as a start is measured by nobody, but on a GPU one after another: vLLM
     reserves what it finds free.
@@ -34,6 +34,27 @@ def open_workers(
     One that cannot start is an error, but for TRL's vLLM: that compiles, and has to go without
     where there is no compiler.
     """
+    specs = {"ours": spec, "trl": trl_spec, "trl_vllm": trl_spec}
+    with ExitStack() as stack:
+        starting = (
+            stack.enter_context(start_worker(name, specs[name], cpu_kv_cache_gib)) for name in specs
+        )
+        workers, missing = [], {}
+        for worker in starting if torch.cuda.is_available() else list(starting):
+            try:
+                worker.ready()
+            except RuntimeError as error:
+                if worker.name != "trl_vllm":
+                    raise
+                missing[worker.name] = str(error)
+                print(f"without {worker.name}: {error}", file=sys.stderr)
+                continue
+            workers.append(worker)
+        yield workers, missing
+
+
+def start_worker(name: str, spec: Path, cpu_kv_cache_gib: int) -> Worker:
+    """The process of "ours", of "trl" or of "trl_vllm"; it is still loading."""
     environment = {
         "HF_HUB_OFFLINE": "1",  # what is named by its hub name is in the cache by now
         "TOKENIZERS_PARALLELISM": "false",
@@ -48,20 +69,4 @@ def open_workers(
         "trl": [*trl, "transformers"],
         "trl_vllm": [*trl, "vllm"],
     }
-    with ExitStack() as stack:
-        starting = (
-            stack.enter_context(Worker(name, command, environment))
-            for name, command in commands.items()
-        )
-        workers, missing = [], {}
-        for worker in starting if torch.cuda.is_available() else list(starting):
-            try:
-                worker.ready()
-            except RuntimeError as error:
-                if worker.name != "trl_vllm":
-                    raise
-                missing[worker.name] = str(error)
-                print(f"without {worker.name}: {error}", file=sys.stderr)
-                continue
-            workers.append(worker)
-        yield workers, missing
+    return Worker(name, commands[name], environment)

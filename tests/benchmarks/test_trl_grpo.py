@@ -1,5 +1,6 @@
 """The parts of the comparison with TRL that need no TRL: protocol, translation, ratios."""
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -11,7 +12,16 @@ from benchmarks.harness import NUM_RUNS, Options
 from benchmarks.trl.operations import PHASE, Operations, by_phase, kind_of
 from benchmarks.trl.protocol import Worker
 from benchmarks.trl.translation import describe, grpo_arguments, num_updates, trl_prompt
-from benchmarks.trl_grpo import CONFIGS, grpo_config, num_iterations, ratios
+from benchmarks.trl_grpo import (
+    CONFIGS,
+    fastest,
+    grpo_config,
+    micro_batch_sizes,
+    num_iterations,
+    ratios,
+    search,
+    write_spec,
+)
 from benchmarks.workload import NUM_PROBLEMS
 from vineppo.config.load import load_config, parse_config
 from vineppo.config.schema import ChatPrompt, TemplatePrompt, TrainConfig
@@ -99,6 +109,37 @@ def test_trl_makes_the_updates_that_we_make():
     assert sizes == {micro * accumulated}
     assert {part.learning_rate for part in ours} == {theirs["learning_rate"]}
     assert theirs["bf16"] is False
+
+
+def test_trl_is_tried_with_micro_batches_that_make_the_same_updates(tmp_path):
+    config = demo("optimization.micro_batch_size=8")
+    assert micro_batch_sizes(config) == [64, 32, 16, 8]
+    for size in micro_batch_sizes(config):
+        path = write_spec({"num_iterations": 3}, config, size, tmp_path)
+        spec = json.loads(path.read_text())
+        found = spec["arguments"]
+        assert spec["num_iterations"] == 3
+        assert found["per_device_train_batch_size"] == size
+        assert size * found["gradient_accumulation_steps"] == 64
+        assert size * found["steps_per_generation"] == 256
+
+
+def test_search_takes_the_better_of_two_iterations_and_notes_what_failed():
+    seconds = {64: (9.0, 5.0, 4.0), 32: (9.0, 3.0, 6.0)}
+
+    def start(size):
+        times = seconds.get(size, ())
+        answers = f"for s in {times}: channel.wait(); channel.say(dict(seconds=s))"
+        return started(
+            "from benchmarks.trl.protocol import Channel; channel = Channel()\n"
+            f"channel.say(dict(ready=dict()))\n{answers}\nraise SystemExit('out of memory')"
+        )
+
+    found = search([128, 64, 32], start)
+    assert "out of memory" in found.pop(128)
+    assert found == {64: 4.0, 32: 3.0}
+    assert fastest({**found, 128: "out of memory"}, 16) == 32
+    assert fastest({128: "out of memory"}, 16) == 16
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ meets weights that vLLM has repacked; here that one function is replaced (`run_t
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,7 @@ NAME = "trl_grpo"
 CONFIGS = Path(__file__).parent / "trl"
 KINDS = {"equal": False, "natural": True}  # whether an id may end a response
 NUM_WARMUPS = 1
+NUM_SEARCH_RUNS = 3
 PHASES = ("generation", "scoring", "update", "sync")
 
 
@@ -124,23 +126,30 @@ def write_spec(
 
 
 def search(sizes: Sequence[int], start: Callable[[int], Worker]) -> dict[int, float | str]:
-    """Seconds of TRL's iteration by size of micro-batch, the better of two; or why it failed."""
+    """Median seconds of TRL's iteration by size of micro-batch, in turns; or why it failed."""
     found: dict[int, float | str] = {}
-    for size in sizes:
-        with start(size) as worker:
+    with ExitStack() as stack:
+        runs: dict[str, Callable[[], float]] = {}
+        for size in sizes:
+            worker = stack.enter_context(start(size))
             try:
                 worker.ready()
-                messages = [worker.iterate(has_stops=False) for _ in range(NUM_WARMUPS + 2)]
+                worker.iterate(has_stops=False)
             except RuntimeError as error:  # too large for the memory, as a rule
                 found[size] = str(error)
                 continue
-        found[size] = min(message["seconds"] for message in messages[NUM_WARMUPS:])
-    return found
+            runs[str(size)] = partial(equal_seconds, worker)
+        measured = alternate(NUM_SEARCH_RUNS, runs)
+    return found | {int(name): median(seconds) for name, seconds in measured.items()}
+
+
+def equal_seconds(worker: Worker) -> float:
+    return worker.iterate(has_stops=False)["seconds"]
 
 
 def fastest(searched: Mapping[int, float | str], default: int) -> int:
     """`fastest({8: 41.2, 4: 45.0, 16: "out of memory"}, 4)` is 8; with nothing found it is 4."""
-    seconds = {size: s for size, s in searched.items() if isinstance(s, float)}
+    seconds = {size: s for size, s in searched.items() if not isinstance(s, str)}
     return min(seconds, key=lambda size: seconds[size], default=default)
 
 

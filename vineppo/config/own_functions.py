@@ -4,6 +4,7 @@ from vineppo.config.schema import (
     PythonCredit,
     PythonSegmenter,
     PythonTaskConfig,
+    PythonValues,
     SftConfig,
     TaskConfig,
     TrainConfig,
@@ -19,6 +20,9 @@ def own_functions(config: TrainConfig | SftConfig) -> list[OwnFunction]:
             found.append(OwnFunction(config.credit.segmenter.path, "cuts"))
         if isinstance(config.credit, PythonCredit):
             found.append(OwnFunction(config.credit.path, "advantages"))
+        for predictor in config.values.predictors.values():
+            if isinstance(predictor, PythonValues):
+                found.append(OwnFunction(predictor.path, "Predictor"))
     return found
 
 

@@ -7,9 +7,7 @@ from typing import Any
 
 from vineppo.config.schema import (
     AdamConfig,
-    SeparateCritic,
     SftConfig,
-    SharedCritic,
     TrainConfig,
 )
 from vineppo.errors import UserError
@@ -150,8 +148,8 @@ def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> M
     if isinstance(config, SftConfig):
         return Models(policy, adapters, None, None)
     critic = None
-    if isinstance(config.critic, SeparateCritic):
-        of_critic, own = hf_config, config.critic.path
+    if config.separate_critic is not None:
+        of_critic, own = hf_config, config.separate_critic.path
         if own is not None and own != path:
             of_critic = read_hf_config(own, "critic.path", None)
         critic = Skeleton(of_critic, dtype, attention, is_critic=True)
@@ -204,14 +202,15 @@ def trainees(
         offload = optimization.offload
         return Trainee(name, total, trained, size, stage, ranks, is_on_gpu, offload, passes)
 
-    critic = config.critic if isinstance(config, TrainConfig) else None
     whole, adapters = models.policy.shape.num_parameters, models.num_adapter_parameters
-    if isinstance(critic, SharedCritic):
+    if isinstance(config, TrainConfig) and config.has_shared_critic:
         whole += models.policy.shape.hidden_size  # its head
     trained = whole if adapters is None else adapters
     total = whole + (adapters or 0)
     found = [trainee("policy", total, trained, config.optimization, passes)]
-    if isinstance(config, TrainConfig) and isinstance(critic, SeparateCritic):
+    critic = config.separate_critic if isinstance(config, TrainConfig) else None
+    if critic is not None:
+        assert isinstance(config, TrainConfig)
         assert models.critic is not None
         count = models.critic.shape.num_parameters
         of_critic = critic_passes(config, models.critic, lengths)

@@ -3,7 +3,6 @@
 from vineppo.config.schema import (
     OptimizationConfig,
     ReferenceConfig,
-    SeparateCritic,
     SftConfig,
     TrainConfig,
 )
@@ -37,10 +36,10 @@ def policy_passes(
 
 def critic_passes(config: TrainConfig, critic: Skeleton, lengths: Lengths) -> Passes:
     """Of a critic of its own, which has no logits."""
-    assert isinstance(config.critic, SeparateCritic)
+    assert config.separate_critic is not None
     num_tokens = longest_row(config, lengths)
     scored = critic.saved_bytes(config.optimization.logprobs_micro_batch_size, num_tokens)
-    saved = _saved(config, critic, config.critic.micro_batch_size, num_tokens)
+    saved = _saved(config, critic, config.separate_critic.micro_batch_size, num_tokens)
     return Passes(saved, logits=0, chunk=0, scoring=scored // critic.shape.num_layers)
 
 

@@ -22,6 +22,7 @@ from vineppo.run_dir.older import with_added_keys
 from vineppo.run_dir.own_files import check_own_files, record_own_files
 from vineppo.run_dir.tables import (
     DIAGNOSTICS_SCHEMA,
+    PREDICTION_SCHEMA,
     ROLLOUT_SCHEMA,
     VALUE_SCHEMA,
     read_parquet,
@@ -141,7 +142,9 @@ class RunDir:
 
     def write_values(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
         """Writes the rows of `rows.value_rows`."""
-        write_parquet(self._file("values", iteration), rows, VALUE_SCHEMA)
+        has_further = bool(rows) and "predictor" in rows[0]
+        schema = PREDICTION_SCHEMA if has_further else VALUE_SCHEMA
+        write_parquet(self._file("values", iteration), rows, schema)
 
     def write_value_diagnostics(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
         """Writes the rows of `value_diagnostics.diagnostic_rows`."""

@@ -37,6 +37,11 @@ VALUE_SCHEMA = pa.schema(
         "critic_value": pa.float32(),
     }
 )
+# In runs with further predictors: the rows above have null here, and each of the others has a row
+# of its own for every state.
+PREDICTION_SCHEMA = pa.unify_schemas(
+    [VALUE_SCHEMA, pa.schema({"predictor": pa.string(), "value": pa.float32()})]
+)
 
 # One row per bin of the response and outcome; see `vineppo/value_diagnostics.py`.
 DIAGNOSTICS_SCHEMA = pa.schema(

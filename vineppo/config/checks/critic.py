@@ -1,7 +1,7 @@
 """The value model: its updates, its loss, and the estimators that it stands beside."""
 
 from vineppo.config.checks.require import require, require_minibatches
-from vineppo.config.schema import CrossEntropy, GaeCredit, SharedCritic, TrainConfig
+from vineppo.config.schema import CrossEntropy, GaeCredit, TrainConfig
 
 
 def check_critic(config: TrainConfig) -> None:
@@ -19,14 +19,14 @@ def check_critic(config: TrainConfig) -> None:
         "critic.warmup_iterations must be 0 or num_iterations for a credit.kind other than 'gae' "
         f"(a critic beside it is only measured), got {critic.warmup_iterations}",
     )
-    if isinstance(critic, SharedCritic):
+    if critic.own_model is None:
         require(
             isinstance(config.credit, GaeCredit),
             "critic.kind must be 'separate' for a credit.kind other than 'gae' (a shared one would "
             "change the policy that it only measures), got 'shared'",
         )
     else:
-        require_minibatches("critic", critic, config)
+        require_minibatches("critic", critic.own_model, config)
     if isinstance(critic.loss, CrossEntropy):
         _check_bounds(critic.loss, config)
 

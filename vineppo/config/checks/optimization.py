@@ -4,9 +4,7 @@ from vineppo.config.checks.require import require
 from vineppo.config.schema import (
     AdamConfig,
     MaskedImportance,
-    SeparateCritic,
     SftConfig,
-    SharedCritic,
     TrainConfig,
 )
 
@@ -41,19 +39,17 @@ def check_precision(config: TrainConfig | SftConfig) -> None:
         'optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" (DeepSpeed\'s '
         "stage 0 keeps no float32 master weights, and small updates vanish), got 0",
     )
-    critic = config.critic if isinstance(config, TrainConfig) else None
+    critic = config.separate_critic if isinstance(config, TrainConfig) else None
     require(
-        not isinstance(critic, SeparateCritic)
-        or config.model.dtype == "float32"
-        or critic.zero_stage >= 1,
+        critic is None or config.model.dtype == "float32" or critic.zero_stage >= 1,
         'critic.zero_stage must be at least 1 when model.dtype is "bfloat16", got 0',
     )
 
 
 def check_offload(config: TrainConfig | SftConfig) -> None:
     tables: dict[str, AdamConfig] = {"optimization": config.optimization}
-    if isinstance(config, TrainConfig) and isinstance(config.critic, SeparateCritic):
-        tables["critic"] = config.critic
+    if isinstance(config, TrainConfig) and config.separate_critic is not None:
+        tables["critic"] = config.separate_critic
     for name, table in tables.items():
         require(
             table.offload == "nothing" or table.zero_stage >= 1,
@@ -71,9 +67,8 @@ def check_lora(config: TrainConfig | SftConfig) -> None:
         "optimization.zero_stage must be at most 2 with model.lora (what trains is small, and what "
         f"is merged must be whole), got {stage}",
     )
-    critic = config.critic if isinstance(config, TrainConfig) else None
     require(
-        not isinstance(critic, SharedCritic),
+        not (isinstance(config, TrainConfig) and config.has_shared_critic),
         "critic.kind must be 'separate' with model.lora (a shared one is saved with the backbone's "
         "own weights), got 'shared'",
     )

@@ -1,16 +1,14 @@
 """The KL to the reference policy: where it enters, and how it is estimated."""
 
 from vineppo.config.checks.require import num_sequences, require
-from vineppo.config.schema import AdaptiveKl, SampledValues, TrainConfig
+from vineppo.config.schema import AdaptiveKl, TrainConfig
 
 
 def check_reference(config: TrainConfig) -> None:
     reference = config.reference
     is_in_loss = reference.kl_in == "loss"
     require(
-        is_in_loss
-        or not isinstance(config.credit, SampledValues)
-        or not config.credit.num_continuations,
+        is_in_loss or config.credit.monte_carlo is None,
         f"reference.kl_in must be 'loss' for credit.kind {config.credit.kind!r} (the "
         "continuations' returns hold no KL), got 'reward'",
     )

@@ -38,6 +38,11 @@ class CriticCommon:
     # The first iterations, which train the critic alone; as many as there are: only that.
     warmup_iterations: CountOrZero
 
+    @property
+    def own_model(self) -> "SeparateCritic | None":
+        """Where it is a model of its own, with an optimizer of its own."""
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class SeparateCritic(AdamConfig, CriticCommon):
@@ -49,6 +54,10 @@ class SeparateCritic(AdamConfig, CriticCommon):
 
     kind: Literal["separate"]
     path: Name | None
+
+    @property
+    def own_model(self) -> "SeparateCritic | None":
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,11 @@ from pydantic import Field
 
 from vineppo.config.schema.credit import (
     CreditConfig,
+    ValuesConfig,
 )
 from vineppo.config.schema.critic import (
     CriticConfig,
+    SeparateCritic,
 )
 from vineppo.config.schema.engine import (
     EngineConfig,
@@ -70,11 +72,20 @@ class TrainConfig:
     rollouts: RolloutsConfig
     credit: CreditConfig
     critic: CriticConfig | None
+    values: ValuesConfig
     reference: ReferenceConfig
     optimization: OptimizationConfig
     evaluation: EvaluationConfig
     checkpoint: CheckpointConfig
     logging: LoggingConfig
+
+    @property
+    def separate_critic(self) -> SeparateCritic | None:
+        return self.critic.own_model if self.critic is not None else None
+
+    @property
+    def has_shared_critic(self) -> bool:
+        return self.critic is not None and self.critic.own_model is None
 
 
 @dataclass(frozen=True, kw_only=True)

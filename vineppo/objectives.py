@@ -13,7 +13,7 @@ from vineppo.config.schema import (
 )
 from vineppo.critic.value_loss import ValueLoss, value_loss, values_of
 from vineppo.deepspeed_module import Summand
-from vineppo.kl import KL_ESTIMATORS, clamp, with_k2_gradient
+from vineppo.kl import KL_ESTIMATORS, clamp, k3, with_k2_gradient
 from vineppo.losses import Totals, aggregate, clipped_surrogate
 from vineppo.token_scores import TokenScores
 from vineppo.types import TrainBatch, TrainSequence
@@ -73,10 +73,9 @@ def policy_objective(
         total = total + kl_coef * aggregate(kl_BT, mask_BT, kind, sizes.trained)
     total = total + _bonuses(optimization, sizes, batch, scores)
     num_tokens = max(sizes.trained.num_tokens, 1)
-    excess_BT = surrogate.ratio - 1 - (logprobs_BT - old_BT)
     numbers = {
         "clip_frac": (surrogate.is_clipped & mask_BT).sum() / num_tokens,
-        "approx_kl": excess_BT.sum() / num_tokens,
+        "approx_kl": k3(old_BT, logprobs_BT).sum() / num_tokens,
         "ratio_mean": (surrogate.ratio * mask_BT).sum() / num_tokens,
         "ratio_max": (surrogate.ratio * mask_BT).max(),
         "entropy": scores.entropy_BT.sum() / max(sizes.response_tokens, 1),

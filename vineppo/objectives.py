@@ -6,7 +6,7 @@ import torch
 
 from vineppo.config.schema import OptimizationConfig, ReferenceConfig, TrainConfig
 from vineppo.deepspeed_module import Summand
-from vineppo.kl import KL_ESTIMATORS, clamp, with_k2_gradient
+from vineppo.kl import KL_ESTIMATORS, clamp, k3, with_k2_gradient
 from vineppo.losses import aggregate, clipped_surrogate
 from vineppo.minibatches import UpdateSizes
 from vineppo.token_scores import TokenScores
@@ -61,10 +61,9 @@ def policy_objective(
         total = total + kl_coef * aggregate(kl_BT, mask_BT, kind, sizes.trained)
     total = total + _bonuses(optimization, sizes, batch, scores)
     num_tokens = max(sizes.trained.num_tokens, 1)
-    excess_BT = surrogate.ratio - 1 - (logprobs_BT - old_BT)
     numbers = {
         "clip_frac": (surrogate.is_clipped & mask_BT).sum() / num_tokens,
-        "approx_kl": excess_BT.sum() / num_tokens,
+        "approx_kl": k3(old_BT, logprobs_BT).sum() / num_tokens,
         "ratio_mean": (surrogate.ratio * mask_BT).sum() / num_tokens,
         "ratio_max": (surrogate.ratio * mask_BT).max(),
         "entropy": scores.entropy_BT.sum() / max(sizes.response_tokens, 1),

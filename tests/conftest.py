@@ -35,7 +35,7 @@ def config(configs: Path) -> "TrainConfig":
 @pytest.fixture(scope="module")
 def sharded() -> Iterator[None]:
     """ZeRO 3 shards even the smallest parameter."""
-    from sharding import shard_everything
+    from support.sharding import shard_everything
 
     with shard_everything():
         yield

@@ -8,8 +8,8 @@ import pytest
 import torch
 from pyarrow.parquet import read_table
 from safetensors.torch import load_file
-from shared_critic import shared_critic
-from test_train import SMALL, finish, kill_when, num_lines, start, timeless
+from support.shared_critic import shared_critic
+from support.training import SMALL, finish, kill_when, num_lines, start, timeless
 
 from vineppo.config.load import evaluate_jsonnet
 from vineppo.models import resolve_model_path

@@ -1,8 +1,8 @@
 """ReMax samples one greedy response a problem beside the rollouts."""
 
-from experiences import changed
-from random_walk import DIGITS, TOP, prompt_ids, sample
-from test_values import LONG, SHORT, STARTS, gather
+from support.experiences import changed
+from support.random_walk import DIGITS, TOP, prompt_ids, sample
+from support.walks import LONG, SHORT, STARTS, gather
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import LinesSegmenter, RemaxCredit, RlooCredit, TrainConfig

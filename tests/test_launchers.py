@@ -1,22 +1,15 @@
 """Launchers of several machines, as docs/cluster.md has them: the numbers of one process."""
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from test_ranks import Case, finish, responses, returns, start, weights
+from support.ranks import ROOT, Case, finish, free_port, responses, returns, start, weights
 
 CASE = Case("vineppo", "vllm")
 STAGE = 2
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def torchrun(_directory: Path, slots: list[int]) -> list[list[str]]:
@@ -47,7 +40,7 @@ def start_ranks(launcher: list[str], configs: Path, run_dir: Path) -> subprocess
         [*launcher, *training],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )
 
 

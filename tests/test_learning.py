@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
-from shared_critic import shared_critic
+from support.shared_critic import shared_critic
 
 from vineppo.config.load import evaluate_jsonnet, parse_config
 from vineppo.config.schema import LlamaArchitecture, TrainConfig

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_policy import MODEL, sequences, update
+from support.policies import MODEL, sequences, update
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config

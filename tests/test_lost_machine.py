@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from test_rank_failure import CASE, LIMIT_S, wait_for
-from two_machines import Machine, two_machines
+from support.ranks import CASE, LIMIT_S, ROOT, wait_for
+from support.two_machines import Machine, two_machines
 
 
 @dataclass
@@ -45,7 +45,7 @@ def launch(machine: Machine, head: Machine, configs: Path, directory: Path) -> L
                 **os.environ,
                 "OMP_NUM_THREADS": "1",
                 "GLOO_SOCKET_IFNAME": "cable",
-                "PYTHONPATH": str(Path(__file__).parents[1]),
+                "PYTHONPATH": str(ROOT),
             },
         )
     return Launched(machine, agent, log)

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from experiences import CPU
-from test_policy import MODEL, build, sequences
-from tiny_models import random_model
+from support.experiences import CPU
+from support.policies import MODEL, build, sequences
+from support.tiny_models import random_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vineppo.batching import collate

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from experiences import CPU, changed
+from support.experiences import CPU, changed
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config

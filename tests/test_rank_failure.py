@@ -8,30 +8,29 @@ from pathlib import Path
 
 import psutil
 import pytest
-from test_ranks import TIMEOUT_S, TORCHRUN, Case, finish, start
-
-CASE = Case("vineppo", "transformers")
-LIMIT_S = 60
+from support.ranks import (
+    CASE,
+    LIMIT_S,
+    ROOT,
+    SUPPORT,
+    TIMEOUT_S,
+    TORCHRUN,
+    finish,
+    start,
+    wait_for,
+)
 
 
 def start_failing(configs: Path, run_dir: Path) -> subprocess.Popen[bytes]:
-    command = [*TORCHRUN, str(Path(__file__).parent / "failing_rank.py"), "train"]
+    command = [*TORCHRUN, str(SUPPORT / "failing_rank.py"), "train"]
     command += [str(configs / CASE.config), f"--run-dir={run_dir}"]
     command += [f"--set={key}={value}" for key, value in CASE.settings(stage=0).items()]
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )
-
-
-def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not path.exists():
-        assert process.poll() is None, process.communicate()[0].decode()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def is_rank_1(process: psutil.Process) -> bool:

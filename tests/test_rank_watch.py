@@ -8,11 +8,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from threading import Event
 
 import pytest
-from test_launchers import free_port
+from support.ranks import ROOT, SUPPORT, free_port
 
 from vineppo import rank_watch
 from vineppo.rank_watch import RankWatch
@@ -89,7 +88,7 @@ def processes(number: int, port: int) -> Iterator[list[subprocess.Popen[str]]]:
     """Ranks of `watched_rank.py`, all of them in the body of the watch."""
     started = [
         subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "watched_rank.py")],
+            [sys.executable, str(SUPPORT / "watched_rank.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -101,7 +100,7 @@ def processes(number: int, port: int) -> Iterator[list[subprocess.Popen[str]]]:
                 "MASTER_ADDR": "localhost",
                 "MASTER_PORT": str(port),
                 "OMP_NUM_THREADS": "1",
-                "PYTHONPATH": str(Path(__file__).parents[1]),
+                "PYTHONPATH": str(ROOT),
             },
         )
         for rank in range(number)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_policy import MODEL, sequences, update
+from support.policies import MODEL, sequences, update
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import LoraConfig, TrainConfig

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from experiences import CPU, VINE, changed, experience
+from support.experiences import CPU, VINE, changed, experience
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_policy import build, relative, sequences, update
+from support.policies import build, relative, sequences, update
 
 from vineppo.token_scores import ForwardOptions
 from vineppo.trainer import micro_batches

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-from random_walk import TOKENIZER, problem, prompt_ids
-from test_values import CREDIT, GRADING
-from test_work_sharing import SlottedEngine
+from support.random_walk import TOKENIZER, problem, prompt_ids
+from support.walks import CREDIT, GRADING, SlottedEngine
 
 from vineppo.config.schema import SamplingConfig
 from vineppo.experience import gather_experience

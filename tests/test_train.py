@@ -1,115 +1,56 @@
 """Whole runs by the command line: what they leave behind, and that SIGKILL changes nothing."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-import torch
-from safetensors.torch import load_file
+from support.training import (
+    METRICS,
+    NUM_ROLLOUTS,
+    SMALL,
+    arguments,
+    assert_same_runs,
+    num_lines,
+    timeless,
+    train,
+    train_killed_once,
+)
 
 from vineppo.cli import main
 
-SMALL = {
-    "num_iterations": 5,
-    "rollouts.num_prompts": 8,
-    "rollouts.num_samples": 4,
-    "credit.num_continuations": 3,
-    "optimization.batch_size": 16,
-    "optimization.micro_batch_size": 8,
-    "task.num_train_problems": 100,
-    "task.num_test_problems": 16,
-    "evaluation.every": 2,
-    "checkpoint.every": 2,
-    "checkpoint.keep": 2,
-}
-TIMEOUT_S = 240
-
-
-def arguments(configs: Path, run_dir: Path, name: str, settings: dict[str, object]) -> list[str]:
-    assignments = [f"--set={key}={value}" for key, value in settings.items()]
-    return ["train", str(configs / f"{name}.jsonnet"), f"--run-dir={run_dir}", *assignments]
-
-
-def start(
-    configs: Path, run_dir: Path, name: str = "demo_vineppo", settings: dict[str, object] = SMALL
-) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "vineppo.cli", *arguments(configs, run_dir, name, settings)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-
-
-def finish(process: subprocess.Popen[bytes]) -> str:
-    output, _ = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0, output.decode()
-    return output.decode()
-
-
-def kill_when(process: subprocess.Popen[bytes], is_time, delay_s: float = 0.0) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_time():
-        assert process.poll() is None, process.communicate()[0].decode()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    time.sleep(delay_s)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-
-
-def num_lines(run_dir: Path) -> int:
-    metrics = run_dir / "metrics.jsonl"
-    return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
-
-
-def timeless(run_dir: Path) -> list[dict[str, float]]:
-    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [
-        {k: v for k, v in row.items() if not k.startswith(("time/", "memory/"))} for row in rows
-    ]
-
 
 @pytest.fixture(scope="module")
-def whole_run(configs, tmp_path_factory) -> Path:
-    run_dir = tmp_path_factory.mktemp("whole") / "run"
-    finish(start(configs, run_dir))
-    return run_dir
+def whole_run(whole_runs) -> Path:
+    return whole_runs()
 
 
-def test_sigkill_at_several_points_changes_nothing(configs, whole_run, tmp_path):
+def test_sigkill_changes_nothing(whole_run, tmp_path):
+    """While a checkpoint is written, and in an iteration whose work is lost."""
     run_dir = tmp_path / "killed"
-    # Sampling of the first iteration, before any checkpoint.
-    process = start(configs, run_dir)
-    kill_when(process, (run_dir / "evaluations/iter_000000.json").exists)
-    # A checkpoint that is being written.
-    process = start(configs, run_dir)
-    checkpoints = run_dir / "checkpoints"
-    kill_when(process, (checkpoints / ".tmp-iter_000002/policy").exists)
-    assert not (checkpoints / "iter_000002").exists()
-    # In the middle of an iteration after a checkpoint, whose work is lost.
-    process = start(configs, run_dir)
-    kill_when(process, (run_dir / "rollouts/iter_000003.parquet").exists)
-    assert num_lines(run_dir) in (2, 3)
-    # Half a second into an iteration's sampling or update, with a checkpoint behind it.
-    process = start(configs, run_dir)
-    log = run_dir / "train.log"
-    kill_when(process, lambda: "resumed after iteration 2" in log.read_text(), delay_s=0.5)
-    # Just after a checkpoint.
-    process = start(configs, run_dir)
-    kill_when(process, (checkpoints / "iter_000004").exists)
-    output = finish(start(configs, run_dir))
-    assert "resumed after iteration 4" in output
-    assert timeless(run_dir) == timeless(whole_run)
-    for name in ("iter_000003.parquet", "iter_000005.parquet"):
-        for kind in ("rollouts", "values"):
-            read = pyarrow.parquet.read_table
-            assert read(run_dir / kind / name).equals(read(whole_run / kind / name))
-    there = load_file(whole_run / "final/policy/model.safetensors")
-    here = load_file(run_dir / "final/policy/model.safetensors")
-    assert all(torch.equal(here[key], there[key]) for key in there)
+    train_killed_once("checkpoints/.tmp-iter_000002/policy", run_dir)
+    assert not (run_dir / "checkpoints/iter_000002").exists()
+    train_killed_once("rollouts/iter_000004.parquet", run_dir)
+    assert num_lines(run_dir) == 3
+    assert "resumed after iteration 2" in train(run_dir)
+    assert_same_runs(run_dir, whole_run)
+
+
+@pytest.mark.slow
+def test_sigkill_at_several_points_changes_nothing(whole_run, tmp_path):
+    """Before any checkpoint, twice after the first one, and just after another one."""
+    run_dir = tmp_path / "killed"
+    for path in (
+        "evaluations/iter_000000.json",
+        "checkpoints/.tmp-iter_000002",
+        "checkpoints/iter_000002",
+        "rollouts/iter_000003.parquet",
+        "evaluations/iter_000004.json",
+        "checkpoints/iter_000004",
+    ):
+        train_killed_once(path, run_dir)
+    assert "resumed after iteration 4" in train(run_dir)
+    assert_same_runs(run_dir, whole_run)
 
 
 def test_run_directory_is_as_designed(whole_run):
@@ -125,9 +66,9 @@ def test_run_directory_is_as_designed(whole_run):
     for row in rows:
         assert row["rollout/engine_logprob_gap_max"] < 1e-3
         # The prompt of every rollout and the prefix of every continuation, also when evaluated.
-        assert row["tokens/prompt"] > 32 * 10 + row["values/num_continuations"] * 10
+        assert row["tokens/prompt"] > NUM_ROLLOUTS * 10 + row["values/num_continuations"] * 10
         assert 0 < row["tokens/prefix_cached"] < row["tokens/prompt"]
-        assert row["values/num_states"] >= row["rollout/steps_mean"] * 32 - 1e-6
+        assert row["values/num_states"] >= row["rollout/steps_mean"] * NUM_ROLLOUTS - 1e-6
         assert row["values/num_continuations"] < 3 * row["values/num_states"]
     assert ["eval/pass@1" in row for row in rows] == [False, True, False, True, True]
     evaluations = sorted(path.name for path in (whole_run / "evaluations").iterdir())
@@ -136,20 +77,6 @@ def test_run_directory_is_as_designed(whole_run):
     assert kept == ["iter_000004", "iter_000005"]
     inside = {path.name for path in (whole_run / "checkpoints/iter_000005").iterdir()}
     assert inside == {"policy", "trainer", "state.json"}
-
-
-METRICS = [
-    "reward/mean", "reward/std", "reward/group_all_equal_frac", "rollout/response_length_mean",
-    "rollout/response_length_max", "rollout/truncated_frac", "rollout/steps_mean",
-    "rollout/engine_logprob_gap_mean", "rollout/engine_logprob_gap_max", "values/mean",
-    "values/std", "values/num_states", "values/num_continuations", "values/all_equal_frac",
-    "advantages/mean", "advantages/std", "advantages/near_zero_frac", "policy/loss",
-    "policy/clip_frac", "policy/approx_kl", "policy/ratio_max", "policy/entropy",
-    "policy/grad_norm", "policy/lr", "kl/ref", "kl/ref_per_sequence", "kl/coef", "time/rollout_s",
-    "time/values_s", "time/grading_s", "time/logprobs_s", "time/update_s", "time/sync_s",
-    "time/evaluate_s", "time/checkpoint_s", "time/total_s", "time/elapsed_s", "tokens/prompt",
-    "tokens/prefix_cached", "tokens/rollout", "tokens/values", "memory/peak_gib",
-]  # fmt: skip
 
 
 def test_metrics_have_the_fixed_names(whole_run):
@@ -168,7 +95,7 @@ def test_rollouts_and_values_fit_together(whole_run):
     by_rollout: dict[tuple[str, int], list[dict]] = {}
     for row in values:
         by_rollout.setdefault((row["problem_id"], row["rollout_index"]), []).append(row)
-    assert len(rollouts) == 32
+    assert len(rollouts) == NUM_ROLLOUTS
     for rollout in rollouts:
         states = by_rollout[rollout["problem_id"], rollout["rollout_index"]]
         assert [state["prefix_length"] for state in states] == rollout["step_starts"]
@@ -178,13 +105,13 @@ def test_rollouts_and_values_fit_together(whole_run):
         assert len(rollout["logprobs"]) == len(rollout["response_ids"])
 
 
-def test_finished_run_says_so(configs, whole_run, capsys):
-    assert main(arguments(configs, whole_run, "demo_vineppo", SMALL)) == 0
+def test_finished_run_says_so(whole_run, capsys):
+    assert main(arguments(whole_run, "demo_vineppo", SMALL)) == 0
     assert "finished already" in capsys.readouterr().out
 
 
-def test_run_directory_of_another_config_is_refused(configs, whole_run, capsys):
-    assert main(arguments(configs, whole_run, "demo_vineppo", {**SMALL, "seed": 9})) == 2
+def test_run_directory_of_another_config_is_refused(whole_run, capsys):
+    assert main(arguments(whole_run, "demo_vineppo", {**SMALL, "seed": 9})) == 2
     message = capsys.readouterr().err
     assert "holds a run of another config: seed is 1 there, 9 here" in message
     assert message.count("\n") == 1

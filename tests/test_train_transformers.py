@@ -10,8 +10,8 @@ import pytest
 import torch
 from pyarrow.parquet import read_table
 from safetensors.torch import load_file
-from test_ranks import DIFFER, DIFFER_OF_VALUES, TORCHRUN, responses, weights
-from test_train import (
+from support.ranks import DIFFER, DIFFER_OF_VALUES, TORCHRUN, responses, weights
+from support.training import (
     METRICS,
     SMALL,
     TIMEOUT_S,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from experiences import CPU, VINE, changed, experience, scores
+from support.experiences import CPU, VINE, changed, experience, scores
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import (

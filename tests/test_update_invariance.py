@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from experiences import CPU, changed
-from test_policy import MODEL, relative, sequences
+from support.experiences import CPU, changed
+from support.policies import MODEL, relative, sequences
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config

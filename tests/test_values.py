@@ -6,57 +6,21 @@ import threading
 from collections import defaultdict
 from concurrent.futures import Future
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
-from random_walk import (
+from support.random_walk import (
     TOKENIZER,
     TOP,
     RandomWalkEngine,
     gamblers_ruin,
-    problem,
     prompt_ids,
     value,
 )
+from support.walks import CREDIT, LONG, SHORT, gather
 
-from vineppo.config.schema import GradingConfig, LinesSegmenter, SamplingConfig, VineCredit
 from vineppo.credit.vine import vine_advantages
-from vineppo.experience import Experience, gather_experience
-from vineppo.progress import Progress
-from vineppo.rollouts import Prompt, Sampler
-from vineppo.segment import build_segmenter
+from vineppo.experience import Experience
 from vineppo.tasks.grading import Grader
-
-GRADING = GradingConfig("hash", None, 1, 10.0, 0.0)
-CREDIT = VineCredit("vine", 4, LinesSegmenter("lines"), "share")
-SHORT, LONG = 11, 400  # token budgets: many walks are cut off; next to none is
-STARTS = (1, 2, 3)
-
-
-def gather(
-    max_tokens: int,
-    seed: int,
-    credit: VineCredit = CREDIT,
-    num_samples: int = 6,
-    iteration: int = 1,
-    engine: RandomWalkEngine | None = None,
-    grader_type: type[Grader] = Grader,
-) -> tuple[Experience, RandomWalkEngine]:
-    engine = engine or RandomWalkEngine()
-    prompts_P = [Prompt(problem(start), prompt_ids(start)) for start in STARTS]
-    sampling = SamplingConfig(1.0, 1.0, max_tokens)
-    with grader_type(GRADING) as grader, Progress(1, 0, 0.0) as progress:
-        sampler = Sampler(engine, grader, TOKENIZER, sampling, seed)
-        experience = gather_experience(
-            sampler,
-            prompts_P,
-            SimpleNamespace(credit=credit, rollouts=SimpleNamespace(num_samples=num_samples)),
-            build_segmenter(credit.segmenter),
-            iteration,
-            progress,
-            None,
-        )
-    return experience, engine
 
 
 def step_advantages(experience: Experience) -> list[list[float]]:
@@ -183,7 +147,7 @@ def test_union_and_separate_sample_every_rollouts_own():
 def test_tokens_of_values_are_counted_once():
     experience, engine = gather(LONG, seed=5)
     counted = sum(value.num_tokens for values in experience.values_S for value in values)
-    from random_walk import sample
+    from support.random_walk import sample
 
     sampled = sum(len(sample(r)) for r in engine.requests[len(experience.rollouts) :])
     assert counted == sampled

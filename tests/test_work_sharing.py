@@ -2,20 +2,18 @@
 
 import os
 import socket
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch.multiprocessing
-from random_walk import TOKENIZER, RandomWalkEngine, problem, prompt_ids
-from test_values import CREDIT, GRADING
+from support.random_walk import TOKENIZER, problem, prompt_ids
+from support.walks import CREDIT, GRADING, SlottedEngine
 
 from vineppo import work_sharing
 from vineppo.config.schema import SamplingConfig
 from vineppo.distributed import gather, init_distributed
-from vineppo.engine import Completion, SampleRequest
 from vineppo.experience import Experience, gather_experience
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
@@ -49,25 +47,6 @@ def test_dealing_evens_out_what_can_be_evened_out():
     for owner, cost in zip(deal(loads, costs), costs, strict=True):
         loads[owner] += cost
     assert max(loads) - min(loads) <= 70
-
-
-class SlottedEngine(RandomWalkEngine):
-    """Runs eight requests at once, counts its steps, and notes after how many each request came."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.num_steps = 0
-        self.submitted: list[tuple[int, SampleRequest]] = []
-
-    def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
-        self.submitted.append((self.num_steps, request))
-        super().submit(request, done)
-
-    def step(self) -> None:
-        self.num_steps += 1
-        waiting, self._running = self._running[8:], self._running[:8]
-        super().step()
-        self._running += waiting
 
 
 def experience_of(

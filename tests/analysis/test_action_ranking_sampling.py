@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from random_walk import (
+from support.random_walk import (
     DIGITS,
     NEWLINE,
     TOKENIZER,
@@ -16,7 +16,7 @@ from random_walk import (
     sample,
     value,
 )
-from trained_runs import lasting_process_group, trained_path  # noqa: F401
+from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
 
 from analysis.__main__ import main
 from analysis.action_ranking import sampling

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from shared_critic import shared_critic
-from trained_runs import lasting_process_group, trained_path  # noqa: F401
+from support.shared_critic import shared_critic
+from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
 
 from analysis.sampling.critics import critic_values
 from analysis.sampling.policies import policy_paths

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from trained_runs import (
+from support.trained_runs import (
     NUM_CONTINUATIONS,
     NUM_PROMPTS,
     NUM_SAMPLES,

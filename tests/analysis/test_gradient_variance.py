@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sampled_runs import write_solved_run
-from trained_runs import (
+from support.sampled_runs import write_solved_run
+from support.trained_runs import (
     NUM_PROMPTS,
     lasting_process_group,  # noqa: F401
     trained_path,  # noqa: F401

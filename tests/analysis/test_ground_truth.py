@@ -9,7 +9,7 @@ import time
 
 import pyarrow.parquet as pq
 import pytest
-from sampled_runs import NUM_ROLLOUTS, write_solved_run
+from support.sampled_runs import NUM_ROLLOUTS, write_solved_run
 
 from analysis.__main__ import main
 from analysis.rollout_files import read_rollouts

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from trained_runs import lasting_process_group, trained_path  # noqa: F401
+from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
 
 from analysis.__main__ import main
 from analysis.kl_efficiency import sampled_rows

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_runs import (
+from support.report_runs import (
     HOSTILE,
     HOSTILE_ID,
     add_analysis,

@@ -4,8 +4,8 @@ import shutil
 from urllib.parse import quote
 
 import pytest
-from browser import find_browser, open_tab
-from report_runs import HOSTILE, HOSTILE_ID, add_critic, add_hostile_rollout, add_truth
+from support.browser import find_browser, open_tab
+from support.report_runs import HOSTILE, HOSTILE_ID, add_critic, add_hostile_rollout, add_truth
 
 from analysis.__main__ import main
 

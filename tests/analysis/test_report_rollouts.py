@@ -5,7 +5,7 @@ import shutil
 
 import pyarrow.parquet as pq
 import pytest
-from report_runs import add_critic, add_truth, steps_of, the_error
+from support.report_runs import add_critic, add_truth, steps_of, the_error
 
 from analysis.iterations import choose_iterations
 from analysis.reading import labels, read_run

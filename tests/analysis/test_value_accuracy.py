@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from accuracy_runs import (
+from support.accuracy_runs import (
     write_tiny,
 )
 

@@ -5,7 +5,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from accuracy_runs import TINY, changed, table_of, write_tiny
+from support.accuracy_runs import TINY, changed, table_of, write_tiny
 
 from analysis.__main__ import main
 from analysis.truth import find_truth, read_truth, write_truth

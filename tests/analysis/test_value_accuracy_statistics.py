@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from accuracy_runs import (
+from support.accuracy_runs import (
     BIAS,
     CONFIG,
     NOISE,

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from shared_critic import shared_critic
+from support.shared_critic import shared_critic
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import SftConfig, TrainConfig

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trajectories import terminal, trajectory
+from support.trajectories import terminal, trajectory
 
 from vineppo.config.schema import GaeCredit, GrpoCredit, LinesSegmenter
 from vineppo.credit import token_advantages

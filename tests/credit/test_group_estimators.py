@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trajectories import terminal, trajectory
+from support.trajectories import terminal, trajectory
 
 from vineppo.config.schema import (
     GrpoCredit,

@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 import pytest
 import torch
-from critics import CPU, build_config, start
-from experiences import experience
+from support.critics import CPU, build_config, start
+from support.experiences import experience
 
 from vineppo.batching import collate
 from vineppo.config.load import evaluate_jsonnet, parse_config

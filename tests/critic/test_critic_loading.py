@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from critics import CPU, build_config, sequences, start
+from support.critics import CPU, build_config, sequences, start
 from transformers import AutoModelForSequenceClassification
 
 from vineppo.batching import collate

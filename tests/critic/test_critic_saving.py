@@ -4,8 +4,8 @@ import json
 
 import pytest
 import torch
-from critics import CPU, build_config, saved_weights, sequences, start, train
-from shared_critic import SQUARED
+from support.critics import CPU, build_config, saved_weights, sequences, start, train
+from support.shared_critic import SQUARED
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from vineppo.batching import collate

@@ -5,8 +5,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from critics import CPU, build_config, flat, relative, saved_weights, sequences, start, train
-from shared_critic import SQUARED
+from support.critics import (
+    CPU,
+    build_config,
+    flat,
+    relative,
+    saved_weights,
+    sequences,
+    start,
+    train,
+)
+from support.shared_critic import SQUARED
 
 from vineppo.batching import collate
 from vineppo.critic.value_model import load_value_model

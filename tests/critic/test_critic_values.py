@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from critics import CPU, build_config, sequences, start
+from support.critics import CPU, build_config, sequences, start
 
 from vineppo.batching import collate
 from vineppo.critic import SeparateValueModel

@@ -4,7 +4,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from critics import CPU, build_config, flat, relative, saved_weights, sequences, start, train
+from support.critics import (
+    CPU,
+    build_config,
+    flat,
+    relative,
+    saved_weights,
+    sequences,
+    start,
+    train,
+)
 
 from vineppo.batching import collate
 from vineppo.models import load_model

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from engines import MODEL, QUESTION
+from support.engines import MODEL, QUESTION
 
 from vineppo.models import load_model
 

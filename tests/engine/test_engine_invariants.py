@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engines import assert_alike, engine_config, num_ids, request, run, start, trainer_logprobs
+from support.engines import (
+    assert_alike,
+    engine_config,
+    num_ids,
+    request,
+    run,
+    start,
+    trainer_logprobs,
+)
 from transformers import LlamaConfig
 
 from vineppo.distributed import init_distributed

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from engines import LEAVES, assert_alike, engine_config, num_ids, request, run, start
 from scipy.stats import chi2_contingency, chisquare
+from support.engines import LEAVES, assert_alike, engine_config, num_ids, request, run, start
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig

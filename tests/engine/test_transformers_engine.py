@@ -6,8 +6,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engines import assert_alike, engine_config, num_ids, request, run, start, trainer_logprobs
-from tiny_models import random_model
+from support.engines import (
+    assert_alike,
+    engine_config,
+    num_ids,
+    request,
+    run,
+    start,
+    trainer_logprobs,
+)
+from support.tiny_models import random_model
 
 from vineppo.engine.transformers_engine import TransformersEngine, prefill_batches
 from vineppo.errors import UserError

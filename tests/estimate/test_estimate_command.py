@@ -2,8 +2,8 @@
 
 import json
 
-import hf_configs
 import pytest
+from support import hf_configs
 
 from vineppo.cli import main
 

@@ -2,11 +2,11 @@
 
 import json
 
-import hf_configs
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_models import random_model
+from support import hf_configs
+from support.tiny_models import random_model
 
 from vineppo.batching import collate
 from vineppo.errors import UserError

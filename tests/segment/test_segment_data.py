@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from shared_data import data_rows
+from support.shared_data import data_rows
 
 from vineppo.config.schema import MathSegmenter
 from vineppo.segment import build_segmenter

@@ -1,7 +1,7 @@
 from collections import Counter
 
 import pytest
-from task_configs import MISTAKES, NO_MISTAKES, arithmetic_config
+from support.task_configs import MISTAKES, NO_MISTAKES, arithmetic_config
 
 from vineppo.config.schema import Demonstrations
 from vineppo.errors import UserError

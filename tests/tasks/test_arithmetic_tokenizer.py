@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from task_configs import arithmetic_config
+from support.task_configs import arithmetic_config
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from vineppo.tasks import load_task

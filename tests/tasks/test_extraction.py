@@ -3,7 +3,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shared_data import data_rows
+from support.shared_data import data_rows
 
 from vineppo.tasks.extraction import (
     EXTRACTORS,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import comparators
 import pytest
-from task_configs import GRADING
+from support import comparators
+from support.task_configs import GRADING
 
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.worker_pool import PoolClosedError
@@ -164,7 +164,7 @@ def test_workers_that_cannot_start_are_an_error_not_a_reward() -> None:
 def test_a_hanging_worker_does_not_outlive_its_killed_parent(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = (
-        "import comparators, time; from task_configs import GRADING\n"
+        "import time; from support import comparators; from support.task_configs import GRADING\n"
         "from dataclasses import replace\n"
         "from vineppo.tasks.grading import Grader; from vineppo.types import Problem\n"
         "grader = Grader(replace(GRADING, time_limit_s=600.0, num_workers=2), comparators.pid)\n"

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hostile import TRUE_ANSWERS, hostile_answers
-from task_configs import GRADING
+from support.hostile import TRUE_ANSWERS, hostile_answers
+from support.task_configs import GRADING
 
 from vineppo.tasks.extraction import EXTRACTORS
 from vineppo.tasks.grading import Grader

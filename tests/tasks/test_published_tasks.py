@@ -7,8 +7,8 @@ from typing import Any
 
 import datasets
 import pytest
-from shared_data import data_file, data_rows
-from task_configs import gsm8k_config, math_config, olympiadbench_config, svamp_config
+from support.shared_data import data_file, data_rows
+from support.task_configs import gsm8k_config, math_config, olympiadbench_config, svamp_config
 
 from vineppo.config.schema import PublishedTaskConfig
 from vineppo.errors import UserError

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shared_data import data_file
-from task_configs import gsm8k_config, jsonl_config
+from support.shared_data import data_file
+from support.task_configs import gsm8k_config, jsonl_config
 
 from vineppo.errors import UserError
 from vineppo.tasks import load_split, load_task

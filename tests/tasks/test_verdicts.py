@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
-import comparators
 import pytest
-from shared_data import data_rows
-from task_configs import GRADING
+from support import comparators
+from support.shared_data import data_rows
+from support.task_configs import GRADING
 
 from vineppo.tasks.equivalence import is_equivalent, list_items
 from vineppo.tasks.extraction import extract_boxed

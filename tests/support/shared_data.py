@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 def data_file(name: str) -> Path:

@@ -1,0 +1,1 @@
+"""What tests share: small runs, processes, doubles and numbers. No test imports another."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from support.training import WholeRuns
+
     from vineppo.config.schema import TrainConfig
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -39,3 +41,11 @@ def sharded() -> Iterator[None]:
 
     with shard_everything():
         yield
+
+
+@pytest.fixture(scope="session")
+def whole_runs(tmp_path_factory: pytest.TempPathFactory) -> "WholeRuns":
+    """Small runs of the demo's configs, which all tests share."""
+    from support.training import WholeRuns
+
+    return WholeRuns(tmp_path_factory.mktemp("whole_runs"))

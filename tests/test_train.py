@@ -5,60 +5,52 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-import torch
-from safetensors.torch import load_file
 from support.training import (
     METRICS,
+    NUM_ROLLOUTS,
     SMALL,
     arguments,
-    finish,
-    kill_when,
+    assert_same_runs,
     num_lines,
-    start,
     timeless,
+    train,
+    train_killed_once,
 )
 
 from vineppo.cli import main
 
 
 @pytest.fixture(scope="module")
-def whole_run(configs, tmp_path_factory) -> Path:
-    run_dir = tmp_path_factory.mktemp("whole") / "run"
-    finish(start(configs, run_dir))
-    return run_dir
+def whole_run(whole_runs) -> Path:
+    return whole_runs()
 
 
-def test_sigkill_at_several_points_changes_nothing(configs, whole_run, tmp_path):
+def test_sigkill_changes_nothing(whole_run, tmp_path):
+    """While a checkpoint is written, and in an iteration whose work is lost."""
     run_dir = tmp_path / "killed"
-    # Sampling of the first iteration, before any checkpoint.
-    process = start(configs, run_dir)
-    kill_when(process, (run_dir / "evaluations/iter_000000.json").exists)
-    # A checkpoint that is being written.
-    process = start(configs, run_dir)
-    checkpoints = run_dir / "checkpoints"
-    kill_when(process, (checkpoints / ".tmp-iter_000002/policy").exists)
-    assert not (checkpoints / "iter_000002").exists()
-    # In the middle of an iteration after a checkpoint, whose work is lost.
-    process = start(configs, run_dir)
-    kill_when(process, (run_dir / "rollouts/iter_000003.parquet").exists)
-    assert num_lines(run_dir) in (2, 3)
-    # Half a second into an iteration's sampling or update, with a checkpoint behind it.
-    process = start(configs, run_dir)
-    log = run_dir / "train.log"
-    kill_when(process, lambda: "resumed after iteration 2" in log.read_text(), delay_s=0.5)
-    # Just after a checkpoint.
-    process = start(configs, run_dir)
-    kill_when(process, (checkpoints / "iter_000004").exists)
-    output = finish(start(configs, run_dir))
-    assert "resumed after iteration 4" in output
-    assert timeless(run_dir) == timeless(whole_run)
-    for name in ("iter_000003.parquet", "iter_000005.parquet"):
-        for kind in ("rollouts", "values"):
-            read = pyarrow.parquet.read_table
-            assert read(run_dir / kind / name).equals(read(whole_run / kind / name))
-    there = load_file(whole_run / "final/policy/model.safetensors")
-    here = load_file(run_dir / "final/policy/model.safetensors")
-    assert all(torch.equal(here[key], there[key]) for key in there)
+    train_killed_once("checkpoints/.tmp-iter_000002/policy", run_dir)
+    assert not (run_dir / "checkpoints/iter_000002").exists()
+    train_killed_once("rollouts/iter_000004.parquet", run_dir)
+    assert num_lines(run_dir) == 3
+    assert "resumed after iteration 2" in train(run_dir)
+    assert_same_runs(run_dir, whole_run)
+
+
+@pytest.mark.slow
+def test_sigkill_at_several_points_changes_nothing(whole_run, tmp_path):
+    """Before any checkpoint, twice after the first one, and just after another one."""
+    run_dir = tmp_path / "killed"
+    for path in (
+        "evaluations/iter_000000.json",
+        "checkpoints/.tmp-iter_000002",
+        "checkpoints/iter_000002",
+        "rollouts/iter_000003.parquet",
+        "evaluations/iter_000004.json",
+        "checkpoints/iter_000004",
+    ):
+        train_killed_once(path, run_dir)
+    assert "resumed after iteration 4" in train(run_dir)
+    assert_same_runs(run_dir, whole_run)
 
 
 def test_run_directory_is_as_designed(whole_run):
@@ -74,9 +66,9 @@ def test_run_directory_is_as_designed(whole_run):
     for row in rows:
         assert row["rollout/engine_logprob_gap_max"] < 1e-3
         # The prompt of every rollout and the prefix of every continuation, also when evaluated.
-        assert row["tokens/prompt"] > 32 * 10 + row["values/num_continuations"] * 10
+        assert row["tokens/prompt"] > NUM_ROLLOUTS * 10 + row["values/num_continuations"] * 10
         assert 0 < row["tokens/prefix_cached"] < row["tokens/prompt"]
-        assert row["values/num_states"] >= row["rollout/steps_mean"] * 32 - 1e-6
+        assert row["values/num_states"] >= row["rollout/steps_mean"] * NUM_ROLLOUTS - 1e-6
         assert row["values/num_continuations"] < 3 * row["values/num_states"]
     assert ["eval/pass@1" in row for row in rows] == [False, True, False, True, True]
     evaluations = sorted(path.name for path in (whole_run / "evaluations").iterdir())
@@ -103,7 +95,7 @@ def test_rollouts_and_values_fit_together(whole_run):
     by_rollout: dict[tuple[str, int], list[dict]] = {}
     for row in values:
         by_rollout.setdefault((row["problem_id"], row["rollout_index"]), []).append(row)
-    assert len(rollouts) == 32
+    assert len(rollouts) == NUM_ROLLOUTS
     for rollout in rollouts:
         states = by_rollout[rollout["problem_id"], rollout["rollout_index"]]
         assert [state["prefix_length"] for state in states] == rollout["step_starts"]
@@ -113,13 +105,13 @@ def test_rollouts_and_values_fit_together(whole_run):
         assert len(rollout["logprobs"]) == len(rollout["response_ids"])
 
 
-def test_finished_run_says_so(configs, whole_run, capsys):
-    assert main(arguments(configs, whole_run, "demo_vineppo", SMALL)) == 0
+def test_finished_run_says_so(whole_run, capsys):
+    assert main(arguments(whole_run, "demo_vineppo", SMALL)) == 0
     assert "finished already" in capsys.readouterr().out
 
 
-def test_run_directory_of_another_config_is_refused(configs, whole_run, capsys):
-    assert main(arguments(configs, whole_run, "demo_vineppo", {**SMALL, "seed": 9})) == 2
+def test_run_directory_of_another_config_is_refused(whole_run, capsys):
+    assert main(arguments(whole_run, "demo_vineppo", {**SMALL, "seed": 9})) == 2
     message = capsys.readouterr().err
     assert "holds a run of another config: seed is 1 there, 9 here" in message
     assert message.count("\n") == 1

@@ -1,58 +1,123 @@
-"""Small training runs by the command line: how they start, and what they leave behind."""
+"""Small training runs: how they start, how they are killed, and what they leave behind."""
 
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
+from collections.abc import Mapping
 from pathlib import Path
 
-SMALL = {
+import pyarrow.parquet
+import torch
+from safetensors.torch import load_file
+
+from support.processes import run, run_cli
+from support.shared_critic import shared_critic
+from vineppo.cli import main
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+Settings = Mapping[str, object]
+
+# Sizes that no micro-batch and no two ranks divide evenly.
+SMALL: Settings = {
     "num_iterations": 5,
-    "rollouts.num_prompts": 8,
+    "rollouts.num_prompts": 6,
     "rollouts.num_samples": 4,
     "credit.num_continuations": 3,
-    "optimization.batch_size": 16,
-    "optimization.micro_batch_size": 8,
+    "optimization.batch_size": 10,
+    "optimization.micro_batch_size": 3,
+    "optimization.logprobs_micro_batch_size": 5,
     "task.num_train_problems": 100,
-    "task.num_test_problems": 16,
+    "task.num_test_problems": 7,
     "evaluation.every": 2,
     "checkpoint.every": 2,
     "checkpoint.keep": 2,
 }
+NUM_ROLLOUTS = 24
+SHORT: Settings = {**SMALL, "num_iterations": 3, "checkpoint.every": 1, "checkpoint.keep": 3}
+
+_PPO: Settings = {
+    **{key: value for key, value in SMALL.items() if not key.startswith("credit.")},
+    "num_iterations": 4,
+    "checkpoint.every": 1,
+    "checkpoint.keep": 4,
+    "reference.kl_control": json.dumps({"kind": "adaptive", "target": 0.01, "horizon": 100}),
+    "reference.kl_in": "reward",
+    "reference.kl_estimator": "k1",
+    "reference.kl_clamp": "null",
+}
+# Two iterations of warm-up, then two of the policy as well.
+PPO: Settings = {
+    **_PPO,
+    "critic.warmup_iterations": 2,
+    "critic.batch_size": 8,
+    "critic.micro_batch_size": 3,
+    "critic.num_epochs": 1,
+}
+SHARED_PPO: Settings = {
+    **_PPO,
+    "critic": json.dumps(
+        shared_critic(warmup_iterations=2, loss={"kind": "squared_error", "clip": 0.2})
+    ),
+}
 
 
-TIMEOUT_S = 240
-
-
-def arguments(configs: Path, run_dir: Path, name: str, settings: dict[str, object]) -> list[str]:
+def arguments(run_dir: Path, name: str, settings: Settings) -> list[str]:
     assignments = [f"--set={key}={value}" for key, value in settings.items()]
-    return ["train", str(configs / f"{name}.jsonnet"), f"--run-dir={run_dir}", *assignments]
+    return ["train", str(CONFIGS / f"{name}.jsonnet"), f"--run-dir={run_dir}", *assignments]
 
 
-def start(
-    configs: Path, run_dir: Path, name: str = "demo_vineppo", settings: dict[str, object] = SMALL
-) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "vineppo.cli", *arguments(configs, run_dir, name, settings)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def train(run_dir: Path, name: str = "demo_vineppo", settings: Settings = SMALL) -> str:
+    """To the end; what it says."""
+    done = run_cli(arguments(run_dir, name, settings))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-def finish(process: subprocess.Popen[bytes]) -> str:
-    output, _ = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0, output.decode()
-    return output.decode()
+class WholeRuns:
+    """Runs that nothing disturbed. Each is made once; tests read them and change nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[str, Path] = {}
+
+    def __call__(self, name: str = "demo_vineppo", settings: Settings = SMALL) -> Path:
+        key = json.dumps([name, dict(settings)])
+        if key not in self._made:
+            run_dir = self._folder / f"{len(self._made)}_{name}"
+            train(run_dir, name, settings)
+            self._made[key] = run_dir
+        return self._made[key]
 
 
-def kill_when(process: subprocess.Popen[bytes], is_time, delay_s: float = 0.0) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_time():
-        assert process.poll() is None, process.communicate()[0].decode()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    time.sleep(delay_s)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+FILE_EVENTS = {"open", "os.listdir", "os.mkdir", "os.remove", "os.rename", "os.scandir"}
+
+
+def killed_once(path: Path) -> None:
+    """This process kills itself at its first work on a file after `path` exists.
+
+    It does so at the same place on a slow machine and on a fast one.
+    """
+
+    def kill(event: str, _: object) -> None:
+        if event in FILE_EVENTS and path.exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(kill)
+
+
+def main_killed_once(path: Path, given: list[str]) -> int:
+    killed_once(path)
+    return main(given)
+
+
+def train_killed_once(
+    path: Path, run_dir: Path, name: str = "demo_vineppo", settings: Settings = SMALL
+) -> None:
+    """A run that SIGKILL ends where `path` of it exists."""
+    where = f"{__name__}.main_killed_once"
+    done = run(where, run_dir / path, arguments(run_dir, name, settings))
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
 
 
 def num_lines(run_dir: Path) -> int:
@@ -65,6 +130,25 @@ def timeless(run_dir: Path) -> list[dict[str, float]]:
     return [
         {k: v for k, v in row.items() if not k.startswith(("time/", "memory/"))} for row in rows
     ]
+
+
+def weights(run_dir: Path, name: str = "final/policy") -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = load_file(run_dir / name / "model.safetensors")
+    return found
+
+
+def assert_same_runs(here: Path, there: Path) -> None:
+    """Every metric but times, every table and every final weight, to the last bit."""
+    assert timeless(here) == timeless(there)
+    tables = {path.relative_to(there) for path in there.glob("*/iter_*.parquet")}
+    assert tables == {path.relative_to(here) for path in here.glob("*/iter_*.parquet")}
+    for table in tables:
+        read = pyarrow.parquet.read_table
+        assert read(here / table).equals(read(there / table)), table
+    for model in (there / "final").iterdir():
+        ours, theirs = (weights(run_dir, f"final/{model.name}") for run_dir in (here, there))
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
 
 
 METRICS = [

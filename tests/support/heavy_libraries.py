@@ -1,0 +1,31 @@
+"""What most commands import, imported once: the server of `support.processes` is forked after it.
+
+Nothing here may run an operation: threads of OpenMP do not survive a fork.
+"""
+
+import gc
+import importlib
+import os
+
+from vineppo.cli import quiet_libraries
+
+# The engine's and DeepSpeed's own imports at their start, which take as long as the rest.
+LATE = (
+    "deepspeed.ops.op_builder.all_ops",
+    "torch._inductor.compile_fx",
+    "torch.utils.cpp_extension",
+    "vllm.entrypoints.llm",
+    "vllm.model_executor.models.llama",
+    "vllm.v1.attention.backends.cpu_attn",
+    "vllm.v1.engine.core",
+    "vllm.v1.worker.cpu_model_runner",
+    "vllm.v1.worker.cpu_worker",
+    "wandb",
+)
+
+quiet_libraries()
+os.environ["DS_ACCELERATOR"] = "cpu"
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+for name in ("pandas", "transformers", "vineppo.evaluate", "vineppo.sft", "vineppo.train", *LATE):
+    importlib.import_module(name)
+gc.freeze()  # children neither copy nor search what they share

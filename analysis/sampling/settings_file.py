@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from analysis.reading import read_config
+from analysis.frames import read_config
 from analysis.sampling.journal import check_settings
 from vineppo.run_dir.atomic import write_atomic
 from vineppo.run_dir.metrics_log import read_json, strict_json

@@ -5,9 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from analysis import figures
-from analysis.learning_curves import write_tables
 from analysis.learning_curves.cost_curves import (
     ELAPSED,
     GRADIENT_STEPS,
@@ -19,8 +16,11 @@ from analysis.learning_curves.equal_cost import at_equal_cost
 from analysis.learning_curves.phases import method_phases, phase_rows, read_phases
 from analysis.learning_curves.time_to_target import default_target, draw_times, times_to_target
 from analysis.methods import read_methods
-from analysis.reading import gradient_steps, learning_curve, read_run
 from analysis.stats.censored import kaplan_meier
+
+from analysis import figures
+from analysis.frames import gradient_steps, learning_curve, read_run
+from analysis.learning_curves import write_tables
 from analysis.training_curves import time_shares
 from vineppo.batching import shuffled_minibatches
 

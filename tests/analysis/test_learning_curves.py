@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from analysis.methods import method_curve, read_methods
 
 from analysis import ANALYSES, figures
 from analysis.__main__ import main
+from analysis.frames import labels, learning_curve, read_run
 from analysis.learning_curves import draw_curves, label, write_tables
-from analysis.methods import method_curve, read_methods
-from analysis.reading import labels, learning_curve, read_run
 from vineppo.run_dir import RunDir
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -5,11 +5,11 @@ import json
 import shutil
 
 import pytest
+from analysis.learning_curves.summary import area_under_curve, summarize
+from analysis.methods import method_curve, read_methods
 
 from analysis.__main__ import main
 from analysis.learning_curves import write_tables
-from analysis.learning_curves.summary import area_under_curve, summarize
-from analysis.methods import method_curve, read_methods
 from vineppo.run_dir import RunDir
 
 

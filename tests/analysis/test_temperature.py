@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main
-from analysis.temperature.aggregates import by_both_temperatures, by_training_temperature
-from analysis.temperature.command import start_score
-from analysis.temperature.rows import algorithm, read_rows
+from analysis.temperature import (
+    algorithm,
+    by_both_temperatures,
+    by_training_temperature,
+    read_rows,
+)
 from vineppo.run_dir.atomic import write_atomic
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from vineppo.distributed import barrier, is_main, is_main_of_machine, num_ranks
 from vineppo.errors import UserError
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.atomic import sync
+from vineppo.run_dir.files import sync
 from vineppo.values.predictor import ValuePredictor
 
 TEMPORARY = ".tmp-"

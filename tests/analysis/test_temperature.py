@@ -15,7 +15,7 @@ from analysis.temperature import (
     by_training_temperature,
     read_rows,
 )
-from vineppo.run_dir.atomic import write_atomic
+from vineppo.run_dir.files import write_atomic
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FILES = (

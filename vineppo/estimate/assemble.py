@@ -11,9 +11,21 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.estimate.engine import Cache, Sampled, cache_of, engine_of
-from vineppo.estimate.memory import Engine, Lines, Passes, Trainee, moments
-from vineppo.estimate.passes import BYTES, critic_passes, layer_bytes, policy_passes
+from vineppo.estimate.memory import (
+    BYTES,
+    Cache,
+    Engine,
+    Lines,
+    Passes,
+    Sampled,
+    Trainee,
+    cache_of,
+    critic_passes,
+    engine_of,
+    layer_bytes,
+    moments,
+    policy_passes,
+)
 from vineppo.estimate.shape import ModelShape, Skeleton, read_hf_config, scratch_config
 from vineppo.estimate.work import (
     Lengths,

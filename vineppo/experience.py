@@ -154,7 +154,8 @@ class Stream:
     def split(self, draft: Draft) -> None:
         """Cuts a finished rollout into steps, and hands it to all who work on it."""
         response_ids = draft.completion.token_ids
-        spans_S = self.segmenter(token_texts(self.sampler.tokenizer, response_ids))
+        texts_T = token_texts(self.sampler.tokenizer, response_ids)
+        spans_S = self.segmenter(texts_T, draft.completion.logprobs_T)
         stepped = SteppedResponse(draft.prompt, draft.rollout_index, response_ids, spans_S)
         self.finished[draft.key] = draft, stepped
         if self.sharing is not None:

@@ -8,15 +8,15 @@ from vineppo.config.schema import (
     TaskConfig,
     TrainConfig,
 )
-from vineppo.own_code import OwnFunction, digest
+from vineppo.own_code import OwnFunction, OwnSegmenter, digest
 
 
-def own_functions(config: TrainConfig | SftConfig) -> list[OwnFunction]:
+def own_functions(config: TrainConfig | SftConfig) -> list[OwnFunction | OwnSegmenter]:
     """All of them, so that a missing one is found before anything starts."""
-    found = own_task_functions(config.task)
+    found: list[OwnFunction | OwnSegmenter] = [*own_task_functions(config.task)]
     if isinstance(config, TrainConfig):
         if isinstance(config.credit.segmenter, PythonSegmenter):
-            found.append(OwnFunction(config.credit.segmenter.path, "cuts"))
+            found.append(OwnSegmenter(config.credit.segmenter.path))
         if isinstance(config.credit, PythonCredit):
             found.append(OwnFunction(config.credit.path, "advantages"))
     return found

@@ -1,6 +1,7 @@
 """docs/extending.md as a user would follow it: every file and command of the page is run."""
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from vineppo.cli import main
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import sampled_values, token_advantages
+from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 from vineppo.segment import build_segmenter
 from vineppo.tasks import load_task
@@ -48,7 +50,7 @@ def files(tmp_path, configs, monkeypatch) -> Path:
     (tmp_path / "mine").mkdir()
     for path, code in blocks:
         (tmp_path / path).write_text(code)
-    assert len(blocks) == 8
+    assert len(blocks) == 10
     (tmp_path / "configs").symlink_to(configs)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "mine"
@@ -117,6 +119,15 @@ def has_own_steps(_: Path, rows: Rows) -> None:
     assert sum(len(row["step_starts"]) for row in rows) > 1.8 * num_operations
 
 
+def has_unlikely_starts(_: Path, rows: Rows) -> None:
+    """Steps begin where the sampled token's probability is under 0.3, but not at the last."""
+    for row in rows:
+        inner = list(enumerate(row["logprobs"]))[1:-1]
+        unlikely = [place for place, logprob in inner if logprob < math.log(0.3)]
+        assert row["step_starts"] == [0, *unlikely]
+    assert sum(len(row["step_starts"]) for row in rows) > len(rows)
+
+
 def has_own_advantages(run: Path, rows: Rows) -> None:
     """Their sum over a response is R − (mean V + V(s_0)) / 2."""
     values: dict[tuple[str, int], list[float]] = defaultdict(list)
@@ -133,6 +144,7 @@ TRACES = {
     "sums": has_own_problems,
     "brief": has_own_rewards,
     "results": has_own_steps,
+    "forks": has_unlikely_starts,
     "shrunk": has_own_advantages,
 }
 
@@ -158,8 +170,19 @@ def test_a_reward():
 
 def test_a_segmenter(loaded):
     segmenter = build_segmenter(loaded().credit.segmenter)
-    spans = segmenter([*"4+6=0", "\n", "####", "0", "<eos>"])
+    texts_T = [*"4+6=0", "\n", "####", "0", "<eos>"]
+    spans = segmenter(texts_T, [-0.5] * len(texts_T))
     assert spans == (StepSpan(0, 4), StepSpan(4, 6), StepSpan(6, 9))
+
+
+def test_a_segmenter_by_log_probabilities(loaded):
+    """0.5, 0.9, 0.2, 0.4, 0.1 and 0.01: the end token, though unlikely, ends the step before it."""
+    segmenter = build_segmenter(loaded("credit.segmenter.path=mine/forks.py").credit.segmenter)
+    logprobs_T = [math.log(p) for p in (0.5, 0.9, 0.2, 0.4, 0.1, 0.01)]
+    spans = segmenter([*"4+6=0", "<eos>"], logprobs_T)
+    assert spans == (StepSpan(0, 2), StepSpan(2, 4), StepSpan(4, 6))
+    with pytest.raises(UserError, match=r"mine/forks\.py: starts needs log-probabilities"):
+        segmenter([*"4+6=0", "<eos>"])
 
 
 def test_an_estimator(loaded):

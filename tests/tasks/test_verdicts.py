@@ -12,10 +12,11 @@ import pytest
 from shared_data import data_rows
 from task_configs import GRADING
 
-from vineppo.tasks.equivalence import is_equivalent, list_items
+from vineppo.tasks.equivalence import is_equivalent
 from vineppo.tasks.extraction import extract_boxed
 from vineppo.tasks.grading import Grader
-from vineppo.tasks.olympiadbench import problem_of_row
+from vineppo.tasks.notation import list_items
+from vineppo.tasks.published import olympiadbench_problem
 from vineppo.tasks.worker_pool import WorkerPool
 from vineppo.types import Problem
 
@@ -116,7 +117,7 @@ def test_math_verify_alone(name: str, extraction: Extraction, differing: set[int
 
 def test_several_answers_in_any_order_and_none_left_out() -> None:
     rows = [row for row in data_rows("olympiadbench/test.jsonl") if row["is_multiple_answer"]]
-    answers = [problem_of_row(row, "", "").answer for row in rows]
+    answers = [olympiadbench_problem(row, "", "").answer for row in rows]
     lists = [(answer, list_items(answer)) for answer in answers if len(list_items(answer)) > 1]
     assert len(lists) > 85
     turned = [(answer, ",".join(reversed(items))) for answer, items in lists]

@@ -46,11 +46,13 @@ class Forked:
         return self._process.pid
 
     @property
+    def sentinel(self) -> int:
+        """What `multiprocessing.connection.wait` takes; it is ready when the process has ended."""
+        return self._process.sentinel
+
+    @property
     def returncode(self) -> int | None:
         return self._process.exitcode
-
-    def poll(self) -> int | None:
-        return self.returncode
 
     def kill(self) -> None:
         self._process.kill()

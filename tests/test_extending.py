@@ -1,10 +1,7 @@
 """docs/extending.md as a user would follow it: every file and command of the page is run."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
@@ -12,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyarrow.parquet import read_table
+from support.processes import run_cli
 
 from vineppo.cli import main
 from vineppo.config.load import load_config
@@ -78,17 +76,10 @@ def test_every_file_of_the_page_has_its_command(files):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_command_of_the_page_trains(command):
     settings = [f"--set={key}={value}" for key, value in SMALL.items()]
-    done = subprocess.run(
-        [sys.executable, "-m", "vineppo.cli", *command, *settings],
-        env={**os.environ, "PYTHONPATH": str(PAGE.parents[1])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_cli([*command, *settings])
     assert done.returncode == 0, done.stderr
     name = Path(command[-1]).stem
     run = RunDir(Path("runs") / name)

@@ -26,11 +26,13 @@ COMMANDS = [line.split()[1:] for line in re.findall(r"^vineppo .+$", PAGE.read_t
 PROBLEM = Problem("mine/train/0", "4+6?", "0", None)
 SMALL = {
     "num_iterations": 2,
-    "rollouts.num_prompts": 8,
+    "rollouts.num_prompts": 4,
     "rollouts.num_samples": 4,
     "optimization.batch_size": 16,
     "optimization.micro_batch_size": 16,
     "evaluation.num_samples": 1,
+    "task.num_test_problems": 8,
+    "logging.wandb_project": "null",
 }
 
 
@@ -87,7 +89,7 @@ def test_a_command_of_the_page_trains(command):
     own_files = json.loads((run.path / "own_files.json").read_text())
     assert list(own_files["sha256"]) == [f"mine/{name}.py"]
     rows = read_table(run.path / "rollouts/iter_000002.parquet").to_pylist()
-    assert len(rows) == 32
+    assert len(rows) == 16
     TRACES[name](run.path, rows)
 
 

@@ -23,7 +23,7 @@ test: export WANDB_MODE := offline
 
 demo: setup ## VinePPO and PPO on the embedded policy, and a report (SEED=2 for another seed)
 	for name in vineppo ppo; do \
-		$(BIN)/vineppo train configs/demo_$$name.jsonnet --run-dir runs/demo_$$name$(seed_suffix) \
+		$(BIN)/vineppo train configs/demo_$${name}.jsonnet --run-dir runs/demo_$${name}$(seed_suffix) \
 			$(if $(SEED),--set seed=$(SEED)) || exit $$?; \
 	done
 	$(BIN)/python -m analysis report $(demo_runs) --out $(demo_report)

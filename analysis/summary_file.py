@@ -7,8 +7,8 @@ from typing import Any
 
 from analysis.stats.estimate import Estimate
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import write_atomic
-from vineppo.run_dir.metrics_log import strict_json
+from vineppo.run_dir.files import write_atomic
+from vineppo.run_dir.files import strict_json
 
 FILE_NAME = "summary.json"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import named_errors, write_atomic
+from vineppo.run_dir.files import named_errors, write_atomic
 
 Row = TypeVar("Row")
 

@@ -10,12 +10,12 @@ from support.processes import run_cli
 
 from vineppo.cli import main
 from vineppo.config.load import load_config, to_dict
-from vineppo.config.own_functions import own_digests
+from vineppo.config.load import own_digests
 from vineppo.config.schema import TrainConfig
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.atomic import write_atomic
-from vineppo.run_dir.evaluations import folder_name
-from vineppo.run_dir.metrics_log import strict_json
+from vineppo.run_dir.files import write_atomic
+from vineppo.run_dir.directory import folder_name
+from vineppo.run_dir.files import strict_json
 from vineppo.sweep_file import load_sweep
 
 TINY = {

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vineppo.checkpoint import checkpoint_iterations
-from vineppo.config.load import assign, evaluate_jsonnet, parse_config
-from vineppo.config.own_functions import own_task_functions
+from vineppo.config.load import assign, evaluate_jsonnet, own_task_functions, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems
@@ -24,9 +23,8 @@ from vineppo.models import LoadedModel, load_model, named_weights
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.atomic import write_atomic
-from vineppo.run_dir.evaluations import folder_name
-from vineppo.run_dir.metrics_log import strict_json
+from vineppo.run_dir.directory import folder_name
+from vineppo.run_dir.files import strict_json, write_atomic
 from vineppo.run_dir.older import with_added_keys
 from vineppo.session import refuse_several_processes
 from vineppo.tasks import load_split

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vineppo.config.schema import LlamaArchitecture, SeparateCritic, TrainConfig
+from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import EngineModel
 from vineppo.errors import UserError
@@ -92,7 +92,7 @@ def check_tokenizers(config: TrainConfig) -> None:
     Reads tokenizers alone, before any model is loaded.
     """
     policy = load_tokenizer(config.model.path, "model.path").get_vocab()
-    critic = config.critic.path if isinstance(config.critic, SeparateCritic) else None
+    critic = config.separate_critic.path if config.separate_critic else None
     for key, path in (("critic.path", critic), ("reference.path", config.reference.path)):
         if path is not None and load_tokenizer(path, key).get_vocab() != policy:
             raise UserError(f"config: {key} {path} must have the policy's tokenizer")

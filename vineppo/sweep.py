@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.evaluations import folder_name
+from vineppo.run_dir.directory import folder_name
 
 
 @dataclass(frozen=True)

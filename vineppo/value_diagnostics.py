@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from vineppo.config.schema import CreditConfig
+from vineppo.credit.gae import outcome_returns
 from vineppo.metrics import explained_variance
 from vineppo.types import Rollout
 
@@ -19,12 +21,11 @@ def percentile_bin(position: int, length: int) -> int:
 
 
 def diagnostic_rows(
-    rollouts: Sequence[Rollout],
-    values: Sequence[Sequence[float]],
-    returns: Sequence[Sequence[float]],
-    advantages: Sequence[Sequence[float]],
+    rollouts: Sequence[Rollout], predictor: str, credit: CreditConfig
 ) -> list[dict[str, Any]]:
-    """Values, rewards to go and raw advantages of all tokens, in bins; `tables.DIAGNOSTICS_SCHEMA`.
+    """A predictor's values, rewards to go and raw advantages of all tokens, in bins.
+
+    The columns are those of `tables.DIAGNOSTICS_SCHEMA`.
 
     Axis "position" has a bin for every token position from 0, "percentile" has 20 bins of equal
     shares of the response; each is split into correct (reward above 0.5) and incorrect rollouts.
@@ -32,7 +33,9 @@ def diagnostic_rows(
     null where the returns do not vary at all. Bins that nothing falls into are left out.
     """
     bins: dict[tuple[str, int, bool], list[tuple[float, float, float]]] = {}
-    for rollout, *columns in zip(rollouts, values, returns, advantages, strict=True):
+    for rollout in rollouts:
+        returns_T, advantages_T = outcome_returns(credit, rollout), rollout.tokens_T["advantages"]
+        columns = rollout.values_T(predictor), returns_T, advantages_T
         is_correct, length = rollout.reward > 0.5, len(rollout.response_ids)
         for position, token in enumerate(zip(*columns, strict=True)):
             for axis, place in (

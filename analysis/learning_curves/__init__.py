@@ -42,7 +42,7 @@ from analysis.reading import CurvePoint
 from analysis.summary_file import write_summary
 from analysis.tables import write_table
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import write_atomic
+from vineppo.run_dir.files import write_atomic
 
 ANALYSIS = "learning-curves"
 CAPTION = (

@@ -12,7 +12,7 @@ from analysis.reading import Run, read_run
 from analysis.tables import read_table
 from vineppo.errors import UserError
 from vineppo.run_dir import first_difference
-from vineppo.run_dir.evaluations import read_other_evaluations
+from vineppo.run_dir.directory import read_other_evaluations
 
 TABLE_NAME = "temperature_evaluations.csv"
 NAMES = {

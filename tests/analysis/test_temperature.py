@@ -12,7 +12,7 @@ from analysis.__main__ import main
 from analysis.temperature.aggregates import by_both_temperatures, by_training_temperature
 from analysis.temperature.command import start_score
 from analysis.temperature.rows import algorithm, read_rows
-from vineppo.run_dir.atomic import write_atomic
+from vineppo.run_dir.files import write_atomic
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FILES = (

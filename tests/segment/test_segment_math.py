@@ -20,7 +20,23 @@ LATEX = st.lists(
     max_size=60,
 ).map("".join)
 UNITS = r"$ $$ \ \[ \begin{align} \end{align} { . 😀 [asy] 1. .)"
-BLANK_UNITS = ["\n", " ", ". ", "! ", "\x00", "a. ", ". A", "\n,", "\\boxed\n", "= ", "$x = y$ "]
+BLANK_UNITS = [
+    "\n",
+    " ",
+    ", ",
+    "x ",
+    "\\[=\\]",
+    "\\[=\\] ",
+    ". ",
+    "! ",
+    "\x00",
+    "a. ",
+    ". A",
+    "\n,",
+    "\\boxed\n",
+    "= ",
+    "$x = y$ ",
+]
 
 
 def parts(text, max_formula_chars=100):
@@ -139,6 +155,42 @@ def test_the_answer_stays_with_its_statement(text):
 def test_a_boxed_answer_with_reasoning_of_its_own_is_a_step():
     text = "The value of x is three\nand so the total comes to $\\boxed{5}$"
     assert len(parts(text)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "We subtract\n\\[2000 + x = 5400\\]\nso that we know the number of all.",
+            ["We subtract\n\\[2000 + x = 5400\\]\n", "so that we know the number of all."],
+        ),
+        (
+            "We set up\n\\[x + y = 5\\]\n\\[x = 3.\\]\n\n$$y = 2$$ $$x < 4$$Thus we are done.",
+            [
+                "We set up\n\\[x + y = 5\\]\n",
+                "\\[x = 3.\\]\n\n",
+                "$$y = 2$$",
+                " $$x < 4$$",
+                "Thus we are done.",
+            ],
+        ),
+        ("\\[ABC\\]\nis the area that we look for", ["\\[ABC\\]\nis the area that we look for"]),
+        ("As \\[x = 5\\]\nand\n\\[\\boxed{5}\\]", ["As \\[x = 5\\]\n", "and\n\\[\\boxed{5}\\]"]),
+    ],
+)
+def test_a_short_display_that_states_something_is_a_step(text, expected):
+    assert parts(text) == expected
+
+
+def test_a_long_sentence_is_cut_between_its_clauses_outside_formulas():
+    clause = " and the number of all such pairs is $5, 6$"
+    text = f"{clause},{clause};{clause}:{clause},{clause}."
+    assert len(text) > 200
+    assert parts(text) == [f"{clause},{clause};{clause}:{clause},", f"{clause}."]
+    assert cuts(text[-200:], 100) == []
+    # No clause ends near enough: between words.
+    found = parts("word " * 100 + "$" + "x " * 300 + "$" + " word" * 100)
+    assert [len(part) for part in found] == [199, 200, 100, 1 + 602, 200, 200, 100]
 
 
 @given(LATEX, st.integers(1, 120))

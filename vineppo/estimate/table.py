@@ -5,10 +5,9 @@ import sys
 
 from vineppo.errors import UserError
 from vineppo.estimate.assemble import Estimate
-from vineppo.estimate.command import estimates
 from vineppo.estimate.memory import peak
 from vineppo.estimate.options import add_options
-from vineppo.estimate.report import GIB, digits
+from vineppo.estimate.report import GIB, digits, estimates
 
 COLUMNS = (
     "config", "GPUs", "peak, GiB", "at", "sequences at once", "sampled tokens, millions",

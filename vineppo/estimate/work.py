@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from vineppo.config.schema import (
     EngineConfig,
     RemaxCredit,
-    SeparateCritic,
     SftConfig,
     TrainConfig,
     TransformersConfig,
 )
-from vineppo.credit import sampled_values
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
     num_rollouts = num_prompts * num_samples
     greedy = num_prompts if isinstance(config.credit, RemaxCredit) else 0
     states, continued, behind, each = 0.0, 0.0, 0.0, 0
-    if (values := sampled_values(config.credit)) is not None:
+    if (values := config.credit.monte_carlo) is not None:
         each = values.num_continuations
         is_shared = values.identical_prefixes == "share"
         first = num_prompts if is_shared else num_rollouts
@@ -108,7 +106,7 @@ def trained_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> Trained
     if isinstance(config, SftConfig):
         return TrainedTokens(0, 0, 0, config.optimization.batch_size * lengths.sequence, 0)
     tokens = config.rollouts.num_prompts * config.rollouts.num_samples * lengths.sequence
-    critic = config.critic if isinstance(config.critic, SeparateCritic) else None
+    critic = config.separate_critic
     is_exact = config.reference.kl_estimator == "full" and config.reference.kl_in == "loss"
     epochs = config.optimization.num_epochs
     return TrainedTokens(

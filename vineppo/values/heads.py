@@ -1,22 +1,82 @@
-"""Value models as HF sequence classifiers with one label: loading, the head, saving."""
+"""Learned values: a scalar head, what its outputs mean, its loss, and value models on disk.
+
+A value model is an HF sequence classifier with one label.
+"""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from vineppo.config.schema import CrossEntropy, ModelConfig, SeparateCritic
-from vineppo.critic.value_loss import ValueLoss
+from vineppo.config.schema import (
+    CrossEntropy,
+    ModelConfig,
+    SeparateCritic,
+    SquaredError,
+    TrainConfig,
+)
+from vineppo.credit.gae import critic_returns
+from vineppo.deepspeed_module import Summand
 from vineppo.errors import UserError
+from vineppo.losses import cross_entropy, squared_error
+from vineppo.minibatches import UpdateSizes
 from vineppo.models import disable_dropout, resolve_model_path, save_model
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import hidden_before_tokens, spread
-from vineppo.types import TrainBatch
+from vineppo.types import Rollout, TrainBatch
 
+ValueLoss = SquaredError | CrossEntropy
 HEAD = "score"  # the name of the head in every decoder's *ForSequenceClassification
+
+
+def values_of(outputs: torch.Tensor, loss: ValueLoss) -> torch.Tensor:
+    """V = the head's output; for the cross-entropy V = low + (high − low) · sigmoid(output).
+
+    Low 0, high 1 and an output of 0 give V = 0.5.
+    """
+    if isinstance(loss, SquaredError):
+        return outputs
+    return loss.low + (loss.high - loss.low) * torch.sigmoid(outputs)
+
+
+def value_loss(
+    outputs: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, loss: ValueLoss
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The loss of every token, and where the clip took its gradient away; all of one shape."""
+    if isinstance(loss, SquaredError):
+        return squared_error(outputs, old_values, returns, loss.clip)
+    losses = cross_entropy(outputs, returns, loss.low, loss.high)
+    return losses, torch.zeros_like(losses, dtype=torch.bool)
+
+
+def value_objective(
+    loss: ValueLoss, name: str, sizes: UpdateSizes, batch: TrainBatch, outputs_BT: torch.Tensor
+) -> Summand:
+    """The mean value loss over all response tokens of the update, for predictor `name`."""
+    mask_BT = batch.response_mask_BT
+    losses_BT, is_clipped_BT = value_loss(
+        outputs_BT, batch[f"values/{name}"], batch[f"targets/{name}"], loss
+    )
+    num_tokens = max(sizes.response_tokens, 1)
+    total = losses_BT.masked_fill(~mask_BT, 0.0).sum() / num_tokens
+    return total, {
+        "loss": total,
+        "clip_frac": (is_clipped_BT & mask_BT).sum() / num_tokens,
+        "value_mean": (values_of(outputs_BT, loss) * mask_BT).sum() / num_tokens,
+    }
+
+
+VALUE_NUMBERS = ("loss", "clip_frac", "value_mean")
+
+
+def set_targets(rollouts: Sequence[Rollout], name: str, config: TrainConfig) -> None:
+    """The column "targets/NAME": what the values of predictor `name` are trained towards."""
+    for rollout in rollouts:
+        targets_T = critic_returns(config.credit, rollout, rollout.values_T(name))
+        rollout.tokens_T[f"targets/{name}"] = targets_T
 
 
 class ValueOutputs(nn.Module):

@@ -1,4 +1,4 @@
-"""Advantages by a user's own file: `advantages(options, trajectories_G) -> list[list[float]]`."""
+"""Advantages by a user's own file: `advantages(options, rollouts_G) -> list[list[float]]`."""
 
 import math
 from collections.abc import Sequence
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from vineppo.config.schema import PythonCredit
 from vineppo.errors import UserError
 from vineppo.own_code import OwnFunction
-from vineppo.types import Trajectory
+from vineppo.types import Rollout
 
 
-def python_credit(config: PythonCredit, trajectories_G: Sequence[Trajectory]) -> list[list[float]]:
+def python_credit(config: PythonCredit, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
     """What the file returns: one advantage for every token of every rollout.
 
     Raises `UserError` where the numbers of rollouts or of tokens differ, and where an advantage is
     not finite, which would be the end of the policy.
     """
-    found_G = OwnFunction(config.path, "advantages")(config.options, trajectories_G)
-    expected_G = [len(trajectory.rewards_T) for trajectory in trajectories_G]
+    found_G = OwnFunction(config.path, "advantages")(config.options, rollouts_G)
+    expected_G = [len(rollout.rewards_T) for rollout in rollouts_G]
     lengths_G = [len(found_T) for found_T in found_G]
     if lengths_G != expected_G:
         raise UserError(

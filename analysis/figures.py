@@ -108,7 +108,9 @@ def method_labels(names: Sequence[str]) -> dict[str, str]:
     labels = {}
     for name in names:
         method, _, variant = _method(name)
-        variant = re.sub(r"^([kt])([\d.]+)$", lambda found: f"{found[1].upper()} = {found[2]}", variant)
+        variant = re.sub(
+            r"^([kt])([\d.]+)$", lambda found: f"{found[1].upper()} = {found[2]}", variant
+        )
         labels[name] = f"{method}, {variant}" if variant else method
     return labels if len(set(labels.values())) == len(labels) else {name: name for name in names}
 

@@ -157,9 +157,8 @@ class _Stream:
     def _add(self, rollout: Rollout) -> None:
         """Cuts a finished rollout into steps, and hands it to all who work on it."""
         self._num_left -= 1
-        rollout.spans_S = self._segmenter(
-            token_texts(self._sampler.tokenizer, rollout.response_ids)
-        )
+        texts_T = token_texts(self._sampler.tokenizer, rollout.response_ids)
+        rollout.spans_S = self._segmenter(texts_T, rollout.logprobs_T)
         self._sharing.add(rollout)
         # Ranks that share a replica have the same rollouts, and share the reference's passes too.
         each = self._sampler.engine.ranks_a_replica

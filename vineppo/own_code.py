@@ -37,6 +37,21 @@ class OwnFunction:
 
 
 @dataclass(frozen=True)
+class OwnSegmenter:
+    """`starts(token_texts, logprobs)` of the file at `path`, or else its `cuts(text)`."""
+
+    path: str
+
+    def load(self) -> OwnFunction:
+        """Raises `UserError` for a file that cannot be run, or has neither."""
+        module = _module(self.path)
+        for name in ("starts", "cuts"):
+            if callable(getattr(module, name, None)):
+                return OwnFunction(self.path, name)
+        raise UserError(f"{self.path}: no function cuts or starts")
+
+
+@dataclass(frozen=True)
 class OwnReward:
     """`reward(question, answer, response) -> float` of the file at `path`, checked to be finite."""
 

@@ -20,7 +20,7 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.own_code import OwnFunction, digest
+from vineppo.own_code import OwnFunction, OwnSegmenter, digest
 
 Config = TypeVar("Config", schema.TrainConfig, schema.SftConfig)
 
@@ -179,12 +179,12 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def own_functions(config: TrainConfig | SftConfig) -> list[OwnFunction]:
+def own_functions(config: TrainConfig | SftConfig) -> list[OwnFunction | OwnSegmenter]:
     """All of them, so that a missing one is found before anything starts."""
-    found = own_task_functions(config.task)
+    found: list[OwnFunction | OwnSegmenter] = [*own_task_functions(config.task)]
     if isinstance(config, TrainConfig):
         if isinstance(config.credit.segmenter, PythonSegmenter):
-            found.append(OwnFunction(config.credit.segmenter.path, "cuts"))
+            found.append(OwnSegmenter(config.credit.segmenter.path))
         if isinstance(config.credit, PythonCredit):
             found.append(OwnFunction(config.credit.path, "advantages"))
         for predictor in config.values.predictors.values():

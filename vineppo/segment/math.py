@@ -48,7 +48,6 @@ def cuts(text: str, max_formula_chars: int) -> list[int]:
        sentence may end within the formula that ends it (`$x = 3.$  So …`).
     3. In a formula longer than `max_formula_chars`: after line ends, and, in a line still longer,
        at the top-level relation signs that leave the fewest parts of at most that length.
-
     4. After a display that another one or a capital letter follows.
     5. In what is longer than 200 characters even so, outside formulas: after commas, semicolons and
        colons, or failing those at blanks.

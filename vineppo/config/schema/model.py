@@ -89,7 +89,7 @@ class GradingConfig:
     # comparison; null: these.
     reward_path: Name | None
     num_workers: Count
-    time_limit_s: Positive  # per comparison; past it: wrong, and counted
+    time_limit_s: Positive  # of processor time, per comparison; past it: 0, and counted
     truncated_reward: (
         Annotated[float, Field(allow_inf_nan=False)] | None
     )  # reward of a response cut off by the budget; null: graded as is

@@ -1,12 +1,29 @@
-"""A user's own problems: JSONL files with one problem a row, field names from the config."""
+"""A user's own problems: JSONL files with one problem a row, or what the user's code makes."""
 
-from vineppo.config.schema import JsonlTaskConfig
+from vineppo.config.schema import JsonlTaskConfig, PythonTaskConfig
 from vineppo.errors import UserError
-from vineppo.tasks.jsonl_file import Row, read_rows, text_field, text_or_number_field
+from vineppo.own_code import OwnFunction
+from vineppo.tasks.rows import Row, read_rows, text_field, text_or_number_field
 from vineppo.types import Problem, Split
 
 
-def load(config: JsonlTaskConfig, split: Split) -> list[Problem]:
+def load(config: JsonlTaskConfig | PythonTaskConfig, split: Split) -> list[Problem]:
+    """The problems of a file of rows, or of a file with `load(options, split) -> list[Problem]`."""
+    return _load_rows(config, split) if config.kind == "jsonl" else _load_made(config, split)
+
+
+def _load_made(config: PythonTaskConfig, split: Split) -> list[Problem]:
+    """Raises UserError for a file that cannot be run, or returns what is no problem."""
+    problems_P = list(OwnFunction(config.path, "load")(config.options, split))
+    for row, problem in enumerate(problems_P):
+        if not isinstance(problem, Problem):
+            raise UserError(
+                f"{config.path}: load must return problems, got {problem!r} at row {row}"
+            )
+    return problems_P
+
+
+def _load_rows(config: JsonlTaskConfig, split: Split) -> list[Problem]:
     """The problems of `task.train_path` or of `task.test_path`.
 
     Without `id_field`, the ids count the rows from 0: "jsonl/train/0". With `id_field="name"`, the

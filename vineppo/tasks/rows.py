@@ -1,4 +1,4 @@
-"""Reading a file of rows, JSONL or one JSON list, with errors that name the file and the row."""
+"""Rows of a file, JSONL or one JSON list, or of the hub, with errors that name file and row."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from vineppo.config.schema import PublishedTaskConfig
 from vineppo.errors import UserError
+from vineppo.types import Split
 
 Row = dict[str, Any]
 
@@ -59,6 +61,26 @@ def _parse(content: bytes, where: str, expected: str) -> object:
         raise UserError(f"{where}: must be UTF-8, got byte {content[error.start]:#04x}") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: must be {expected}, got invalid JSON ({error})") from error
+
+
+def read_hub(
+    config: PublishedTaskConfig, split: Split, hub_split: str
+) -> Iterator[tuple[str, Row]]:
+    """(where, row) for every row of what the hub calls `hub_split`; UserError where it fails."""
+    from datasets import load_dataset  # a second's import that local files do not need
+
+    subset = "" if config.hub_name is None else f"/{config.hub_name}"
+    source = f"{config.hub_path}{subset} [{hub_split}]"
+    try:
+        dataset = load_dataset(config.hub_path, config.hub_name, split=hub_split)
+    # The hub's failures have no common type: connection, not found, gated, offline, bad subset.
+    except Exception as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"task.hub_path {source} cannot be loaded ({type(error).__name__}: {reason}); "
+            f"give a local file as task.{split}_path"
+        ) from error
+    return ((f"{source}: row {number}", row) for number, row in enumerate(dataset, start=1))
 
 
 def text_field(row: Row, field: str, where: str) -> str:

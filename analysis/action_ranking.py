@@ -312,7 +312,10 @@ def draw_points(axis: Axes, rows: pd.DataFrame, name: str, predictors: Sequence[
     for index, predictor in enumerate(predictors):
         shift = DODGE * (index - (len(predictors) - 1) / 2)
         of = rows[(rows["predictor"] == predictor) & rows[name].notna()]
-        style = {"color": figures.COLORS[index % len(figures.COLORS)], "clip_on": False}
+        style: dict[str, Any] = {
+            "color": figures.COLORS[index % len(figures.COLORS)],
+            "clip_on": False,
+        }
         bars = axis.vlines(of["place"] + shift, of[f"{name}_low"], of[f"{name}_high"], **style)
         bars.set(linewidth=1, zorder=2)
         label = predictor_label(predictor) if len(of) else ""

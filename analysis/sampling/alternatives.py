@@ -108,6 +108,7 @@ def propose(
         if "alternatives" in line
     }
     missing = [place for place in range(len(states)) if place not in found]
+    prefix_logprobs = {str(place): states[place].prefix_logprobs for place in missing}
     requests = [
         _request(policies, checkpoint, states[place], (), "num_proposals", "proposals", str(place))
         for place in missing
@@ -116,7 +117,7 @@ def propose(
     title = f"{checkpoint.title}, next steps"
     with Meter(title, len(states), len(found), sampler.engine) as meter:
         for request, alternatives in sample_alternatives(
-            sampler, segmenter, requests, limit, meter
+            sampler, segmenter, requests, limit, meter, prefix_logprobs
         ):
             place = int(request.tag)
             found[place] = alternatives
@@ -132,21 +133,27 @@ def sample_alternatives(
     requests: Sequence[StateRequest],
     num_alternatives: int,
     meter: Meter,
+    prefix_logprobs: Mapping[Any, Sequence[float]],
 ) -> Iterator[tuple[StateRequest, list[Alternative]]]:
     """Each request with its first `num_alternatives` distinct next steps, or fewer.
 
-    `num_samples` of a request is the most proposals that are made for them. Raises `UserError` for
-    a return that is neither 0 nor 1.
+    `num_samples` of a request is the most proposals that are made for them. The log-probabilities
+    of the states' tokens, by tag, are for segmenters that cut by them. Raises `UserError` for a
+    return that is neither 0 nor 1.
     """
     proposals: dict[Any, list[Continuation]] = {}
     whole = {request.tag: request for request in requests}
     waiting = [_next_round(request, 0) for request in requests]
     while waiting:
         again = []
-        for request, continuations in sample_continuations(sampler, waiting, meter.tick):
+        for request, continuations in sample_continuations(sampler, waiting, meter.tick, True):
             key = request.tag
             made = proposals[key] = proposals.get(key, []) + continuations
-            found = _distinct(sampler, segmenter, request.state, made, num_alternatives)
+            steps_K = [
+                _first_step(sampler, segmenter, request.state, one, prefix_logprobs[key])
+                for one in made
+            ]
+            found = _distinct(request.state, made, steps_K, num_alternatives)
             if len(found) < num_alternatives and len(made) < whole[key].num_samples:
                 again.append(_next_round(whole[key], len(made)))
             else:
@@ -155,15 +162,18 @@ def sample_alternatives(
 
 
 def next_step_length(
-    segmenter: Segmenter, tokenizer: Any, prefix_ids: Sequence[int], continuation_ids: Sequence[int]
+    segmenter: Segmenter,
+    tokenizer: Any,
+    response_ids: Sequence[int],
+    logprobs_T: Sequence[float],
+    state: int,
 ) -> int:
-    """Tokens of a continuation up to the first step boundary after the state, at least one.
+    """Tokens of a response from the first `state` ones to the next step boundary, at least one.
 
     The whole response is cut, as in training: what a step is may depend on the text before it.
-    With lines and a token a character, "2+3=5\\n5*2=" after "1+1=2\\n" has a step of 6.
+    With lines and a token a character, "1+1=2\n2+3=5\n5*2=" has a step of 6 after "1+1=2\n".
     """
-    state = len(prefix_ids)
-    spans = segmenter(token_texts(tokenizer, (*prefix_ids, *continuation_ids)))
+    spans = segmenter(token_texts(tokenizer, response_ids), logprobs_T)
     return next(span.end for span in spans if span.end > state) - state
 
 
@@ -256,17 +266,28 @@ def _next_round(request: StateRequest, first: int) -> StateRequest:
     return replace(request, first=first, num_samples=min(ROUND, request.num_samples - first))
 
 
-def _distinct(
+def _first_step(
     sampler: Sampler,
     segmenter: Segmenter,
     state: State,
+    proposal: Continuation,
+    prefix_logprobs: Sequence[float],
+) -> tuple[int, ...]:
+    found = proposal.completion
+    ids = (*state.prefix_ids, *found.token_ids)
+    logprobs_T = (*prefix_logprobs, *found.logprobs_T)
+    length = len(state.prefix_ids)
+    return found.token_ids[
+        : next_step_length(segmenter, sampler.tokenizer, ids, logprobs_T, length)
+    ]
+
+
+def _distinct(
+    state: State,
     proposals: Sequence[Continuation],
+    steps_K: Sequence[tuple[int, ...]],
     limit: int,
 ) -> list[Alternative]:
-    prefix_ids, steps_K = state.prefix_ids, []
-    for proposal in proposals:
-        ids = proposal.completion.token_ids
-        steps_K.append(ids[: next_step_length(segmenter, sampler.tokenizer, prefix_ids, ids)])
     found = []
     for step_ids in list(dict.fromkeys(steps_K))[:limit]:
         first = proposals[steps_K.index(step_ids)]

@@ -304,7 +304,7 @@ def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: in
     segmenter = build_segmenter(config.credit.segmenter)
     for rollout in rollouts:
         texts = token_texts(policies.sampler.tokenizer, rollout.response_ids)
-        rollout.spans_S = segmenter(texts)
+        rollout.spans_S = segmenter(texts, rollout.logprobs_T)
     return rollouts
 
 

@@ -76,6 +76,10 @@ class RolloutState:
         return self.rollout.prefix_ids(self.step)
 
     @property
+    def prefix_logprobs(self) -> tuple[float, ...]:
+        return self.rollout.logprobs_T[: len(self.prefix_ids)]
+
+    @property
     def key(self) -> tuple[str, tuple[int, ...]]:
         """Two states of one problem and prefix are the same state."""
         return self.rollout.problem.id, self.prefix_ids

@@ -113,12 +113,12 @@ def is_possible(estimator: Estimator, rollouts: Sequence[Rollout]) -> bool:
         return any(rollout.key == (first.problem.id, 1) for rollout in rollouts)
     if credit.kind == "remax":
         return first.greedy_reward is not None
-    if credit.monte_carlo is not None and MONTE_CARLO not in first.returns_S:
-        return False
+    if estimator.values_from is None:  # a user's own may look at continuations
+        return credit.monte_carlo is None or MONTE_CARLO in first.returns_S
     columns = dict(first.tokens_T)
     if not (isinstance(credit, GaeCredit) and credit.level == "token"):
         columns |= first.steps_S
-    return estimator.values_from is None or f"values/{estimator.values_from}" in columns
+    return f"values/{estimator.values_from}" in columns
 
 
 def advantages_of(estimator: Estimator, group_G: Sequence[Rollout]) -> list[list[float]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from analysis import figures
-from analysis.summary_file import write_summary
+from analysis.summary import write_summary
 from analysis.truth import ANALYSIS, TruthState, check_names, counts, read_truth, truth_path
 from vineppo.errors import UserError
 

@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 import vineppo
-from analysis.reading import Run
+from analysis.frames import Run
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 

@@ -9,11 +9,10 @@ from typing import Any
 from analysis.action_ranking.accuracy import BOUNDARIES, AccuracyRow, accuracy_rows, pooled
 from analysis.action_ranking.figure import draw
 from analysis.action_ranking.table import RankingTable, find_tables, read_ranking
-from analysis.methods import check_same_configs
-from analysis.reading import read_run
+from analysis.frames import check_same_configs, read_run
+from analysis.old_tables import write_table
 from analysis.stats.ranking import MIN_ALTERNATIVES
-from analysis.summary_file import write_summary
-from analysis.tables import write_table
+from analysis.summary import write_summary
 from analysis.truth import check_names
 from vineppo.errors import UserError
 

@@ -7,11 +7,16 @@ from typing import Any
 import numpy as np
 
 from analysis.action_ranking.table import RankedState, RankingTable
-from analysis.intervals import BOOTSTRAP_SEED, LEVEL
+from analysis.old_tables import estimate_columns
 from analysis.stats import ranking
-from analysis.stats.bootstrap import bootstrap_difference, bootstrap_sums
-from analysis.stats.sums import Terms, total
-from analysis.summary_file import estimate_columns
+from analysis.stats.bootstrap import (
+    BOOTSTRAP_SEED,
+    LEVEL,
+    Terms,
+    bootstrap_difference,
+    bootstrap_sums,
+    total,
+)
 from vineppo.errors import UserError
 
 ALL_SEEDS = "all"

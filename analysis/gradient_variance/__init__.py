@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.frames import existing_run_dir
 from analysis.gradient_variance.figure import draw
 from analysis.gradient_variance.noise import NoiseRow, noise_rows
 from analysis.gradient_variance.table import find_tables, read_gradients, table_path
-from analysis.reading import existing_run_dir
-from analysis.summary_file import write_summary
-from analysis.tables import read_table, write_table
+from analysis.old_tables import read_table, write_table
+from analysis.summary import write_summary
 from analysis.truth import check_names
 from vineppo.errors import UserError
 

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.gradient_variance.table import GradientTable
-from analysis.intervals import BOOTSTRAP_SEED, LEVEL
-from analysis.stats.bootstrap import bootstrap_weights
+from analysis.old_tables import finite
+from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, bootstrap_weights
 from analysis.stats.gradient_noise import GradientNoise, noise_from_gram
-from analysis.summary_file import finite
 
 NUM_RESAMPLES = 2000
 WITH_RATIO = ("trace", "trace_tokens", "trace_time", "signal", "signal_per_token", "signal_per_s")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from analysis.frames import Run, check_same_configs, check_same_problems, existing_run_dir, read_run
 from analysis.kl_efficiency.curves import KLS, KlMethod, efficiencies, group
 from analysis.kl_efficiency.figure import draw
 from analysis.kl_efficiency.samples import estimates, read_samples, samples_path
@@ -24,11 +25,8 @@ from analysis.kl_efficiency.table import (
     make_row,
     metric_rows,
 )
-from analysis.methods import check_same_configs, check_same_problems
-from analysis.reading import Run, existing_run_dir, read_run
-from analysis.stats.estimate import Estimate
-from analysis.summary_file import write_summary
-from analysis.tables import read_table, write_table
+from analysis.old_tables import read_table, write_table
+from analysis.summary import write_summary
 from analysis.truth import check_names
 from vineppo.errors import UserError
 
@@ -142,8 +140,7 @@ def sampled_rows(runs: Sequence[Run], tables: Sequence[dict[int, Path]]) -> list
             found = estimates(samples)
             pass_at_1, pass_source = found["sample_pass_at_1"], "samples"
             if is_evaluated:
-                point = points[iteration]
-                pass_at_1 = Estimate(point.pass_at_1, point.low, point.high)
+                pass_at_1 = points[iteration]
                 pass_source = evaluation_source(one)
             num_problems = len({sample.problem_id for sample in samples})
             rows.append(

@@ -13,7 +13,7 @@ from typing import Any
 
 from analysis.report.charts import svg_image
 from analysis.report.markup import ABSENT, paragraph, table
-from analysis.summary_file import FILE_NAME
+from analysis.summary import FILE_NAME
 from vineppo.errors import UserError
 from vineppo.run_dir.files import named_errors
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.iterations import choose_iterations
-from analysis.reading import existing_run_dir
+from analysis.frames import choose_iterations, existing_run_dir
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed

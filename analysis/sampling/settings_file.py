@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from analysis.reading import read_config
+from analysis.frames import read_config
 from analysis.sampling.journal import check_settings
 from vineppo.run_dir.files import write_atomic
 from vineppo.run_dir.files import read_json, strict_json

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from support.shared_critic import SQUARED, shared_critic
 
+from support.shared_critic import SQUARED, shared_critic
 from vineppo.config.load import evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.models import load_model

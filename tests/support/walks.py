@@ -4,7 +4,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from support.random_walk import TOKENIZER, RandomWalkEngine, problem, prompt_ids
-
 from vineppo.config.schema import GradingConfig, LinesSegmenter, SamplingConfig, VineCredit
 from vineppo.engine import Completion, SampleRequest
 from vineppo.experience import Experience, gather_experience

@@ -1,18 +1,82 @@
-"""Scores of probabilities and their CORP decomposition."""
+"""Isotonic fits, proper scores and their CORP parts, reliability diagrams."""
 
 import math
 
 import numpy as np
 import pytest
 
-from analysis.stats.bootstrap import bootstrap_weights
-from analysis.stats.estimate import reflected
-from analysis.stats.scoring_rules import brier, clipped, corp, log_score
+from analysis.stats.bootstrap import bootstrap_weights, reflected
+from analysis.stats.calibration import (
+    Bin,
+    binned,
+    brier,
+    clipped,
+    confidence_band,
+    consistency_band,
+    corp,
+    corp_curve,
+    evaluate,
+    isotonic_fit,
+    log_score,
+)
+
+
+def max_min(values, weights):
+    """f_i = max over j ≤ i of the min over k ≥ i of the weighted mean of j … k."""
+    num = len(values)
+    return [
+        max(
+            min(np.average(values[j : k + 1], weights=weights[j : k + 1]) for k in range(i, num))
+            for j in range(i + 1)
+        )
+        for i in range(num)
+    ]
+
+
+def test_the_examples_of_the_docstrings():
+    points, fitted = isotonic_fit(
+        np.array([0.2, 0.5, 0.5, 0.8]), np.array([0.4, 0, 0.4, 1]), np.ones(4)
+    )
+    assert points.tolist() == [0.2, 0.5, 0.8]
+    assert fitted == pytest.approx([0.8 / 3, 0.8 / 3, 1])
+    assert evaluate(np.array([0, 1]), np.array([0.2, 0.6]), np.array([0.5, 2, -1])) == (
+        pytest.approx([0.4, 0.6, 0.2])
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_fit_is_that_of_the_max_min_formula(seed):
+    draw = np.random.default_rng(seed)
+    predictions, truth, weights = draw.permutation(12) / 12, draw.random(12), draw.uniform(1, 5, 12)
+    points, fitted = isotonic_fit(predictions, truth, weights)
+    order = np.argsort(predictions)
+    assert points == pytest.approx(predictions[order])
+    assert fitted == pytest.approx(max_min(truth[order], weights[order]))
+    assert np.all(np.diff(fitted) >= 0)
+    assert np.average(fitted, weights=weights[order]) == pytest.approx(
+        np.average(truth, weights=weights)
+    )
+
+
+def test_weights_are_copies_and_no_weight_is_no_state():
+    draw = np.random.default_rng(9)
+    predictions, truth = draw.integers(0, 8, 30) / 8, draw.random(30)
+    weights = draw.integers(0, 4, 30)
+    rows = np.repeat(np.arange(30), weights)
+    for one, other in zip(
+        isotonic_fit(predictions, truth, weights),
+        isotonic_fit(predictions[rows], truth[rows], np.ones(len(rows))),
+        strict=True,
+    ):
+        assert one == pytest.approx(other)
+    with pytest.raises(ValueError, match="weights_N must hold a positive weight"):
+        isotonic_fit(predictions, truth, np.zeros(30))
+
 
 SCORES = [brier, log_score]
 
 
-def test_the_examples_of_the_docstrings():
+def test_the_examples_of_the_docstrings_of_scoring_rules():
     assert brier(np.array([0.5, 0.5, 0.75]), np.array([0, 0.3, 0.5])).tolist() == [
         0.25,
         0.25,
@@ -173,3 +237,68 @@ def test_predictions_that_are_no_probabilities_are_refused():
         corp(log_score, np.array([0.5, 0.0]), np.array([1, 2]), 4, np.ones(2))
     with pytest.raises(ValueError, match=r"margin must be in \[0, 0.5\), got 0.5"):
         clipped(np.array([0.5]), 0.5)
+
+
+AT = np.linspace(0.15, 0.85, 8)
+
+
+def test_the_examples_of_the_docstrings_of_reliability_diagram():
+    points, truth = corp_curve(np.array([0.2, 0.5, 0.5, 0.8]), np.array([2, 0, 2, 5]), 5)
+    assert points.tolist() == [0.2, 0.5, 0.8]
+    assert truth == pytest.approx([0.8 / 3, 0.8 / 3, 1])
+    assert binned(np.array([0, 0.25, 1]), np.array([0, 2, 4]), 4, 2) == [
+        Bin(0, 0.5, 2, 0.125, 0.25),
+        Bin(0.5, 1, 1, 1, 1),
+    ]
+    draw = np.random.default_rng(0)
+    at, settings = np.array([0.0, 1.0]), {"num_resamples": 20, "level": 0.9}
+    for bound in consistency_band(at, 8, at, draw, **settings):
+        assert bound.tolist() == [0, 1]
+    halves = np.full(6, 0.5), np.full(6, 2), 4, np.arange(6), np.array([0.5])
+    assert [b.tolist() for b in confidence_band(*halves, draw, **settings)] == [[0.5], [0.5]]
+
+
+def test_bins_hold_every_state_once_and_what_lies_outside_in_the_outermost():
+    predictions = np.array([-0.2, 0.0, 0.1, 0.5, 0.99, 1.0, 1.3])
+    bins = binned(predictions, np.arange(7), 8, 10)
+    assert [(one.low, one.num_states) for one in bins] == [(0, 2), (0.1, 1), (0.5, 1), (0.9, 3)]
+    assert sum(one.truth * one.num_states for one in bins) == pytest.approx(21 / 8)
+    assert bins[0].prediction == pytest.approx(-0.1)
+    # 0.29 · 100 is less than 29 in floating point.
+    assert binned(np.array([0.29]), np.array([1]), 4, 100)[0].low == 0.29
+
+
+def test_the_consistency_band_holds_the_curve_of_predictions_that_are_the_values():
+    draw = np.random.default_rng(1)
+    settings = {"num_resamples": 200, "level": 0.9}
+    values_N = draw.uniform(0, 1, 100)
+    low, high = consistency_band(values_N, 16, AT, draw, **settings)
+    assert np.all((low < AT) & (high > AT))
+    curves = np.array(
+        [np.interp(AT, *corp_curve(values_N, draw.binomial(16, values_N), 16)) for _ in range(1000)]
+    )
+    coverage = np.mean((low <= curves) & (curves <= high))
+    assert coverage == pytest.approx(0.9, abs=0.03)
+    # Predictions that are too extreme leave it.
+    extreme_N = np.clip(0.5 + 1.8 * (values_N - 0.5), 0, 1)
+    curve = np.interp(AT, *corp_curve(extreme_N, draw.binomial(16, values_N), 16))
+    low, high = consistency_band(extreme_N, 16, AT, draw, **settings)
+    assert curve[0] > high[0]
+    assert curve[-1] < low[-1]
+
+
+def test_the_confidence_band_knows_that_states_of_a_problem_are_alike():
+    draw = np.random.default_rng(2)
+    problem_N = np.repeat(np.arange(80), 8)
+    predictions_N = np.clip(draw.uniform(0, 1, 80)[problem_N] + 0.02 * draw.normal(size=640), 0, 1)
+    values_N = np.clip(predictions_N + 0.2 * draw.normal(size=80)[problem_N], 0, 1)
+    counts_N = draw.binomial(64, values_N)
+    settings = {"num_resamples": 200, "level": 0.9}
+    low, high = confidence_band(predictions_N, counts_N, 64, problem_N, AT, draw, **settings)
+    alone = confidence_band(predictions_N, counts_N, 64, np.arange(640), AT, draw, **settings)
+    curve = np.interp(AT, *corp_curve(predictions_N, counts_N, 64))
+    assert np.all((low <= curve) & (curve <= high))
+    assert np.mean(high - low) > 1.5 * np.mean(alone[1] - alone[0])
+    # That every prediction were the value of its state is refuted, though they are calibrated.
+    consistent = consistency_band(predictions_N, 64, AT, draw, **settings)
+    assert np.mean(consistent[1] - consistent[0]) < 0.6 * np.mean(high - low)

@@ -3,11 +3,11 @@
 from support.experiences import changed
 from support.random_walk import DIGITS, TOP, prompt_ids, sample
 from support.walks import LONG, SHORT, STARTS, gather
+from vineppo.sequences import Scores, trajectories
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import LinesSegmenter, RemaxCredit, RlooCredit, TrainConfig
 from vineppo.credit import token_advantages
-from vineppo.sequences import Scores, trajectories
 
 REMAX = RemaxCredit("remax", LinesSegmenter("lines"))
 NUM_SAMPLES = 6

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.shared_critic import shared_critic
+from vineppo.scoring import score
 
 from vineppo.config.load import evaluate_jsonnet, parse_config
 from vineppo.config.schema import LlamaArchitecture, TrainConfig
@@ -15,7 +16,6 @@ from vineppo.experience import gather_experience
 from vineppo.models import load_model
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.scoring import score
 from vineppo.segment import build_segmenter
 from vineppo.sft import write_new_model
 from vineppo.token_scores import Reference

@@ -6,15 +6,15 @@ import pytest
 import torch
 from support.experiences import CPU, changed
 from support.policies import MODEL, relative, sequences
+from vineppo.critic import SeparateValueModel
+from vineppo.critic.value_model import load_value_model, new_head
+from vineppo.trainer import update_critic, update_policy
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import PositiveExamples, SharedCritic, SquaredError, TrainConfig
-from vineppo.critic import SeparateValueModel
-from vineppo.critic.value_model import load_value_model, new_head
 from vineppo.models import load_model
 from vineppo.policy import Policy
-from vineppo.trainer import update_critic, update_policy
 
 SHARED = SharedCritic(
     kind="shared", coef=0.5, head_learning_rate=1e-3, warmup_iterations=0,

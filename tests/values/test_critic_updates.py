@@ -16,10 +16,10 @@ from support.critics import (
     train,
 )
 from support.shared_critic import SQUARED
-
-from vineppo.batching import collate
 from vineppo.critic.value_model import load_value_model
 from vineppo.trainer import update_critic
+
+from vineppo.batching import collate
 
 CLIPPED = {"kind": "squared_error", "clip": 0.2}
 BOUNDED = {"kind": "cross_entropy", "low": -1.0, "high": 2.0}

@@ -7,10 +7,10 @@ import pytest
 import torch
 from support.critics import CPU, build_config, sequences, start
 from transformers import AutoModelForSequenceClassification
+from vineppo.critic.value_model import check_size, load_value_model, new_head
 
 from vineppo.batching import collate
 from vineppo.config.schema import LlamaArchitecture
-from vineppo.critic.value_model import check_size, load_value_model, new_head
 from vineppo.errors import UserError
 from vineppo.models import check_tokenizers, load_model, resolve_model_path
 from vineppo.sft import write_new_model

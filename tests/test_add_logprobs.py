@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 from support.experiences import CPU, VINE, changed, experience
+from vineppo.scoring import score
+from vineppo.trainer import update_policy
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
@@ -13,10 +15,8 @@ from vineppo.kl import absolute, full, k1, k2, k3
 from vineppo.models import load_model
 from vineppo.objectives import UpdateSizes, policy_objective
 from vineppo.policy import Policy
-from vineppo.scoring import score
 from vineppo.sft import likelihood_loss
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
-from vineppo.trainer import update_policy
 from vineppo.types import TrainSequence
 
 TEMPERATURE = 0.7

@@ -7,9 +7,9 @@ import torch
 from support.critics import CPU, build_config, saved_weights, sequences, start, train
 from support.shared_critic import SQUARED
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from vineppo.critic.value_model import load_value_model
 
 from vineppo.batching import collate
-from vineppo.critic.value_model import load_value_model
 from vineppo.errors import UserError
 
 BOUNDED = {"kind": "cross_entropy", "low": 0.0, "high": 1.0}

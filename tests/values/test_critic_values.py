@@ -3,10 +3,10 @@
 import pytest
 import torch
 from support.critics import CPU, build_config, sequences, start
-
-from vineppo.batching import collate
 from vineppo.critic import SeparateValueModel
 from vineppo.critic.value_model import load_value_model, new_head
+
+from vineppo.batching import collate
 from vineppo.models import load_model
 
 KINDS = ("separate", "shared")

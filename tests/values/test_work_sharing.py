@@ -10,6 +10,7 @@ import pytest
 import torch.multiprocessing
 from support.random_walk import TOKENIZER, problem, prompt_ids
 from support.walks import CREDIT, GRADING, SlottedEngine
+from vineppo.work_sharing import deal
 
 from vineppo import work_sharing
 from vineppo.config.schema import SamplingConfig
@@ -19,7 +20,6 @@ from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.segment import build_segmenter
 from vineppo.tasks.grading import Grader
-from vineppo.work_sharing import deal
 
 MAX_TOKENS, NUM_SAMPLES = 60, 6
 # Walks from the middle are longer than those from beside an end: of two replicas, the one with the

@@ -56,8 +56,9 @@ def values(models: Models, batch: TrainBatch) -> torch.Tensor:
     if critic.head is None:
         found: torch.Tensor = critic.values(batch)
         return found
+    options = ForwardOptions(critic.config.sampling.temperature)
     with torch.no_grad():
-        found = critic.from_policy(models.policy.scores(batch, ForwardOptions(0.8)))
+        found = critic.from_policy(models.policy.scores(batch, options))
     return found * batch.response_mask_BT
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ PROMPTS = tuple(Prompt(problem(start), prompt_ids(start)) for start in STARTS)
 DEMO = Path(__file__).parents[2] / "configs" / "demo_vineppo.jsonnet"
 
 
+@cache
+def demo() -> TrainConfig:
+    return load_config(TrainConfig, str(DEMO), [])
+
+
 def walk_config(
     max_tokens: int,
     seed: int,
@@ -41,7 +47,7 @@ def walk_config(
     values: ValuesConfig | None = None,
 ) -> TrainConfig:
     """The demo's, of which sampling looks at these keys."""
-    config = load_config(TrainConfig, str(DEMO), [])
+    config = demo()
     return replace(
         config,
         seed=seed,

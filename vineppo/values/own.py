@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vineppo.config.schema import PythonValues, TrainConfig
+from vineppo.distributed import is_main
 from vineppo.errors import UserError
 from vineppo.own_code import OwnFunction
 from vineppo.types import Rollout
@@ -46,7 +47,7 @@ class OwnPredictor(ValuePredictor):
         return {f"values/{self.name}/{key}": float(value) for key, value in metrics.items()}
 
     def save_state(self, directory: Path) -> None:
-        if hasattr(self._own, "save"):
+        if hasattr(self._own, "save") and is_main():
             directory.mkdir(parents=True, exist_ok=True)
             self._own.save(directory)
 

@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 from support.processes import ROOT, environment
-from support.training import NO_WANDB, SMALL
 
-TINY = {**SMALL, **NO_WANDB, "num_iterations": 1, "optimization.batch_size": 15}
-
+TINY = {
+    "num_iterations": 1,
+    "rollouts.num_prompts": 16,
+    "rollouts.num_samples": 4,
+    "optimization.batch_size": 64,
+    "task.num_train_problems": 64,
+    "task.num_test_problems": 8,
+}
 # What `make test` hands down.
 OF_MAKE = {"MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS"}
 

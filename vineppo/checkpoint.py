@@ -72,7 +72,10 @@ class Models:
     @property
     def _named(self) -> list[tuple[str, Policy | ValuePredictor]]:
         """With the name of each one's folder."""
-        return [("policy", self.policy), *((one.name, one) for one in self.predictors)]
+        return [
+            ("policy", self.policy),
+            *((predictor.name, predictor) for predictor in self.predictors),
+        ]
 
     @property
     def _all(self) -> list[Policy | ValuePredictor]:

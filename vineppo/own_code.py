@@ -29,10 +29,10 @@ class OwnFunction:
 
     def load(self) -> Callable[..., Any]:
         """Raises `UserError` for a file that cannot be run, or has no such function."""
-        found = getattr(_module(self.path), self.name, None)
-        if not callable(found):
+        attribute = getattr(_module(self.path), self.name, None)
+        if not callable(attribute):
             raise UserError(f"{self.path}: no function {self.name}")
-        function: Callable[..., Any] = found
+        function: Callable[..., Any] = attribute
         return function
 
 

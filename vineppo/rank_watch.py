@@ -89,17 +89,17 @@ def join(address: str, port: int, token: str) -> dict[int, socket.socket]:
 def accept(server: socket.socket, token: str, number: int) -> dict[int, socket.socket]:
     """So many that know the token and have connected already, by their ranks."""
     server.settimeout(CONNECT_S)
-    found: dict[int, socket.socket] = {}
-    while len(found) < number:
+    connections: dict[int, socket.socket] = {}
+    while len(connections) < number:
         connection, _ = server.accept()
         connection.settimeout(CONNECT_S)
         words = hear(connection).decode(errors="replace").split()
         connection.settimeout(None)
         if words[:1] == [token]:
-            found[int(words[1])] = connection
+            connections[int(words[1])] = connection
         else:  # no rank of this job
             connection.close()
-    return found
+    return connections
 
 
 def keep_alive(connection: socket.socket) -> None:

@@ -36,7 +36,11 @@ class SweepRun:
     @property
     def missing_evaluations(self) -> list[tuple[str, ...]]:
         folder, file = self.directory / "evaluations", f"iter_{self.num_iterations:06d}.json"
-        return [one for one in self.evaluations if not (folder / folder_name(one) / file).exists()]
+        return [
+            evaluation
+            for evaluation in self.evaluations
+            if not (folder / folder_name(evaluation) / file).exists()
+        ]
 
     @property
     def state(self) -> str:

@@ -119,6 +119,16 @@ def run_ranks(num_ranks: int, function: str, *given: Any, **env: str) -> list[st
     return outputs
 
 
+def call_on_ranks(function: Callable[..., None], *given: Any, num_ranks: int = 2) -> None:
+    """`function(rank, *given)` in forks, each of which raises what it raises."""
+    import torch.multiprocessing
+
+    _start_server()
+    torch.multiprocessing.start_processes(
+        function, args=given, nprocs=num_ranks, start_method="forkserver"
+    )
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from shared_data import data_rows
-from task_configs import GRADING
+from support.shared_data import data_rows
+from support.task_configs import GRADING
 
 from vineppo.tasks.equivalence import compare_at_once, is_equivalent
 from vineppo.tasks.grading import Grader

@@ -154,8 +154,7 @@ def _check_values(config: TrainConfig) -> None:
     if credit.kind == "gae":
         require(
             config.critic is not None or feeding is not None,
-            "critic must be a value model for credit.kind 'gae', got null (or values.credit must "
-            "name another predictor)",
+            "critic must be a value model for credit.kind 'gae', got null",
         )
         require(
             feeding in (None, CRITIC) or credit.level == "step",

@@ -181,26 +181,26 @@ def _show(value: Any) -> str:
 
 def own_functions(config: TrainConfig | SftConfig) -> list[OwnFunction | OwnSegmenter]:
     """All of them, so that a missing one is found before anything starts."""
-    found: list[OwnFunction | OwnSegmenter] = [*own_task_functions(config.task)]
+    functions: list[OwnFunction | OwnSegmenter] = [*own_task_functions(config.task)]
     if isinstance(config, TrainConfig):
         if isinstance(config.credit.segmenter, PythonSegmenter):
-            found.append(OwnSegmenter(config.credit.segmenter.path))
+            functions.append(OwnSegmenter(config.credit.segmenter.path))
         if isinstance(config.credit, PythonCredit):
-            found.append(OwnFunction(config.credit.path, "advantages"))
+            functions.append(OwnFunction(config.credit.path, "advantages"))
         for predictor in config.values.predictors.values():
             if isinstance(predictor, PythonValues):
-                found.append(OwnFunction(predictor.path, "Predictor"))
-    return found
+                functions.append(OwnFunction(predictor.path, "Predictor"))
+    return functions
 
 
 def own_task_functions(task: TaskConfig) -> list[OwnFunction]:
     """Those of the problems and their rewards, which are all that an evaluation calls."""
-    found = []
+    functions = []
     if isinstance(task, PythonTaskConfig):
-        found.append(OwnFunction(task.path, "load"))
+        functions.append(OwnFunction(task.path, "load"))
     if task.grading.reward_path is not None:
-        found.append(OwnFunction(task.grading.reward_path, "reward"))
-    return found
+        functions.append(OwnFunction(task.grading.reward_path, "reward"))
+    return functions
 
 
 def own_digests(config: TrainConfig | SftConfig) -> dict[str, str]:

@@ -174,17 +174,17 @@ def moments(
     for trainee in trainees:
         sampling |= trainee.resident(is_sampling=True)
         beside |= trainee.resident()
-    found = {"sampling": sampling | reference_pass | engine.awake}
+    lines_by_moment = {"sampling": sampling | reference_pass | engine.awake}
     for trainee in trainees:
-        found[f"scoring, {trainee.name}"] = beside | trainee.in_scoring()
-        found[f"backward, {trainee.name}"] = beside | trainee.in_backward()
-        found[f"step, {trainee.name}"] = beside | trainee.in_step()
-    return found
+        lines_by_moment[f"scoring, {trainee.name}"] = beside | trainee.in_scoring()
+        lines_by_moment[f"backward, {trainee.name}"] = beside | trainee.in_backward()
+        lines_by_moment[f"step, {trainee.name}"] = beside | trainee.in_step()
+    return lines_by_moment
 
 
-def peak(found: dict[str, Lines]) -> tuple[str, int]:
+def peak(lines_by_moment: dict[str, Lines]) -> tuple[str, int]:
     """The moment that needs most, and how many bytes."""
-    totals = {moment: sum(lines.values()) for moment, lines in found.items()}
+    totals = {moment: sum(lines.values()) for moment, lines in lines_by_moment.items()}
     moment = max(totals, key=lambda m: totals[m])
     return moment, totals[moment]
 

@@ -16,46 +16,46 @@ from vineppo.estimate.work import Lengths, SampledTokens, TrainedTokens
 GIB = 2**30
 
 
-def as_dict(found: Estimate) -> dict[str, Any]:
+def as_dict(estimate: Estimate) -> dict[str, Any]:
     """Every figure: bytes, tokens, operations, seconds. `memory` holds the lines of each moment."""
-    moment, num_bytes = peak(found.memory)
+    moment, num_bytes = peak(estimate.memory)
     return {
-        **dataclasses.asdict(found),
+        **dataclasses.asdict(estimate),
         "peak": {"moment": moment, "bytes": num_bytes},
-        "matrix_parameters": found.model.matrix_parameters,
-        "assumptions": assumptions(found),
+        "matrix_parameters": estimate.model.matrix_parameters,
+        "assumptions": assumptions(estimate),
     }
 
 
-def as_text(found: Estimate) -> str:
+def as_text(estimate: Estimate) -> str:
     """The peak's lines, the other moments' sums, tokens, operations and seconds by phase."""
-    moment, _ = peak(found.memory)
+    moment, _ = peak(estimate.memory)
     parts = [
-        headline(found),
-        f"memory of a rank at its peak ({moment}), GiB\n{table(gib(found.memory[moment]))}",
+        headline(estimate),
+        f"memory of a rank at its peak ({moment}), GiB\n{table(gib(estimate.memory[moment]))}",
         "at the other moments, GiB\n"
         + table(
-            {other: sum(lines.values()) / GIB for other, lines in found.memory.items()
+            {other: sum(lines.values()) / GIB for other, lines in estimate.memory.items()
              if other != moment}
         ),
-        f"tokens of an iteration, all ranks, thousands\n{table(thousands(found))}",
+        f"tokens of an iteration, all ranks, thousands\n{table(thousands(estimate))}",
         "operations of an iteration, all ranks, 1e15\n"
-        + table({phase: count / 1e15 for phase, count in found.operations.items()}),
+        + table({phase: count / 1e15 for phase, count in estimate.operations.items()}),
     ]  # fmt: skip
-    if found.seconds:
-        parts.append(f"seconds of an iteration\n{table(with_sum(found.seconds))}")
-    parts.append("assumed\n" + "\n".join(f"  {line}" for line in assumptions(found)))
+    if estimate.seconds:
+        parts.append(f"seconds of an iteration\n{table(with_sum(estimate.seconds))}")
+    parts.append("assumed\n" + "\n".join(f"  {line}" for line in assumptions(estimate)))
     return "\n\n".join(parts)
 
 
-def headline(found: Estimate) -> str:
-    machine, model, cache = found.machine, found.model, found.cache
+def headline(estimate: Estimate) -> str:
+    machine, model, cache = estimate.machine, estimate.model, estimate.cache
     where = (
         f"{machine.num_gpus} x {machine.gpu_gib:g} GiB of GPU" if machine.num_gpus else "one CPU"
     )
     tied = "tied" if model.is_tied else "untied"
     return (
-        f"{found.name} on {where}\n"
+        f"{estimate.name} on {where}\n"
         f"  {model.num_parameters:,} parameters in {model.num_layers} layers of "
         f"{model.hidden_size}; {model.vocab_size:,} ids, {tied}\n"
         f"  key-value cache: {cache.bytes_per_token:,} bytes a token, {cache.num_tokens:,} tokens, "
@@ -63,9 +63,9 @@ def headline(found: Estimate) -> str:
     )
 
 
-def assumptions(found: Estimate) -> list[str]:
+def assumptions(estimate: Estimate) -> list[str]:
     """What the figures rest on besides the config."""
-    lengths, machine = found.lengths, found.machine
+    lengths, machine = estimate.lengths, estimate.machine
     lines = [
         f"prompts of {lengths.prompt:g} tokens, responses of {lengths.response:g} in "
         f"{lengths.steps:g} steps (means)",
@@ -74,7 +74,7 @@ def assumptions(found: Estimate) -> list[str]:
         "attention's own products are left out",
         "evaluations and checkpoints are left out",
     ]
-    if found.seconds:
+    if estimate.seconds:
         lines.append("ranks are evenly loaded and phases do not overlap")
     if machine.tokens_per_s is not None:
         lines.append(f"an engine samples {machine.tokens_per_s:,g} tokens/s")
@@ -89,10 +89,10 @@ def gib(lines: Lines) -> dict[str, float]:
     return with_sum({line: size / GIB for line, size in lines.items()})
 
 
-def thousands(found: Estimate) -> dict[str, float]:
-    counted: list[SampledTokens | TrainedTokens] = [found.trained]
-    if found.sampled is not None:
-        counted.insert(0, found.sampled)
+def thousands(estimate: Estimate) -> dict[str, float]:
+    counted: list[SampledTokens | TrainedTokens] = [estimate.trained]
+    if estimate.sampled is not None:
+        counted.insert(0, estimate.sampled)
     named: dict[str, float] = {}
     for tokens in counted:
         named |= {label: getattr(tokens, field) / 1e3 for field, label in LABELS[type(tokens)]}
@@ -136,8 +136,8 @@ def digits(x: float) -> str:
 
 def print_estimate(options: argparse.Namespace) -> None:
     """As text, or as JSON where `options.json`."""
-    (found,) = estimates(options.config, options, [options.num_gpus])
-    print(json.dumps(as_dict(found), indent=2) if options.json else as_text(found))
+    (result,) = estimates(options.config, options, [options.num_gpus])
+    print(json.dumps(as_dict(result), indent=2) if options.json else as_text(result))
 
 
 def estimates(path: str, options: argparse.Namespace, gpus: Sequence[int]) -> list[Estimate]:

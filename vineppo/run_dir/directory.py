@@ -182,8 +182,8 @@ class RunDir:
 
         Raises `UserError` naming the `difference` for a directory that holds anything more.
         """
-        found = self._entries()
-        if "environment.json" not in found or not found <= UNSTARTED:
+        entries = self._entries()
+        if "environment.json" not in entries or not entries <= UNSTARTED:
             key, there, here = difference
             raise UserError(
                 f"{self.path} holds a run of another config: {key} is {there} there, {here} here; "

@@ -138,12 +138,12 @@ def read_json(path: Path) -> dict[str, Any]:
     with named_errors("read", path):
         content = path.read_bytes()
     try:
-        found = json.loads(content)
+        parsed = json.loads(content)
     except ValueError as error:
         raise UserError(f"{path} is no JSON file: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise UserError(f"{path} holds no JSON object")
-    return found
+    return parsed
 
 
 def _finite(data: Any) -> Any:

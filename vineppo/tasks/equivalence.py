@@ -175,10 +175,10 @@ def _is_permutation(golds: list[str], items: list[str]) -> bool:
         return False
     left = list(items)
     for gold in golds:
-        found = next((i for i, item in enumerate(left) if _is_same(gold, item)), None)
-        if found is None:
+        match = next((i for i, item in enumerate(left) if _is_same(gold, item)), None)
+        if match is None:
             return False
-        del left[found]
+        del left[match]
     return True
 
 

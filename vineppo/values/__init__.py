@@ -59,7 +59,9 @@ def feeding_predictor(config: TrainConfig) -> str | None:
     if config.values.credit is not None:
         return config.values.credit
     own = config.credit.own_values
-    return CRITIC if own == MONTE_CARLO and config.credit.monte_carlo is None else own
+    if own == MONTE_CARLO and config.credit.monte_carlo is None:  # a user's own estimator
+        return CRITIC if config.critic is not None else None
+    return own
 
 
 def _configs(config: TrainConfig) -> dict[str, Any]:

@@ -229,8 +229,8 @@ def _value_range(loss: ValueLoss) -> list[float] | None:
 
 def _check_value_range(config: Any, path: str, loss: ValueLoss) -> None:
     """A reward model of others has no `value_range`: its head is taken as it is."""
-    found, expected = getattr(config, "value_range", ...), _value_range(loss)
-    if found is not ... and found != expected:
+    saved, expected = getattr(config, "value_range", ...), _value_range(loss)
+    if saved is not ... and saved != expected:
         raise UserError(
-            f"critic.path {path}: its value_range {found} must be that of critic.loss, {expected}"
+            f"critic.path {path}: its value_range {saved} must be that of critic.loss, {expected}"
         )

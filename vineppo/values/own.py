@@ -27,18 +27,18 @@ class OwnPredictor(ValuePredictor):
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         """Raises `UserError` where the numbers of values and steps differ, or one is not finite."""
-        found = [list(map(float, values_S)) for values_S in self._own.values(rollouts)]
+        values = [list(map(float, values_S)) for values_S in self._own.values(rollouts)]
         expected = [len(rollout.spans_S) for rollout in rollouts]
-        if (lengths := [len(values_S) for values_S in found]) != expected:
+        if (lengths := [len(values_S) for values_S in values]) != expected:
             raise UserError(
                 f"{self._path}: values must return a number for every step of every rollout, "
                 f"{expected}, got {lengths}"
             )
-        for values_S in found:
+        for values_S in values:
             for value in values_S:
                 if not math.isfinite(value):
                     raise UserError(f"{self._path}: values must be finite, got {value}")
-        self.set_values(rollouts, found)
+        self.set_values(rollouts, values)
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
         if not hasattr(self._own, "update"):

@@ -62,8 +62,8 @@ def check_settings(path: Path, there: dict[str, Any], here: dict[str, Any]) -> N
 class Journal:
     """A file of JSON lines: the settings, then a line for each finished piece of work.
 
-    The file is there from the first line on. A line that a crash cut off is dropped. Raises `UserError` for a file of other settings, naming
-    the first that differs.
+    It is there from the first line on. A line that a crash cut off is dropped. Raises `UserError`
+    for a file of other settings, naming the first that differs.
     """
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.frames import read_config
-from analysis.rollout_files import read_rollouts, values_by_state
+from analysis.rollout_files import predictions_by_state, read_rollouts, values_by_state
 from analysis.truth import TruthState, find_truth, read_truth
 from analysis.value_accuracy.predictors import (
     MC,
@@ -55,6 +55,11 @@ class _Source:
         num: int = self.config["credit"].get("num_continuations") or 0
         return num if any(s.key in self.experience.returns_K for s in self.states) else 0
 
+    def has(self, predictor: str) -> bool:
+        """Whether a predictor of the run valued any of the states."""
+        values = self.experience.values.get(predictor, {})
+        return any(state.key in values for state in self.states)
+
     @property
     def num_draws(self) -> int:
         return min(len(state.draws_D) for state in self.states)
@@ -100,7 +105,7 @@ def _experience(path: Path, table: Path, states: Sequence[TruthState]) -> Experi
                 f"{table}: state {state.step_index} of rollout {state.rollout_index} of "
                 f"{state.problem_id} is none of {path}'s rollouts of iteration {iteration}"
             )
-    return Experience(rewards, *_values(path, iteration))
+    return Experience(rewards, *_values(path, iteration, states))
 
 
 def _is_of(state: TruthState, rollout: Mapping[str, Any]) -> bool:
@@ -115,16 +120,28 @@ def _is_of(state: TruthState, rollout: Mapping[str, Any]) -> bool:
 
 
 def _values(
-    path: Path, iteration: int
-) -> tuple[dict[StateKey, float], dict[StateKey, tuple[float, ...]]]:
-    """Critic values and training returns by state; the runs without either write no table."""
-    critic_values, returns_K = {}, {}
-    for key, row in values_by_state(path, iteration).items():
-        if row["critic_value"] is not None and math.isfinite(row["critic_value"]):
-            critic_values[key] = row["critic_value"]
-        if row["returns_K"]:
-            returns_K[key] = tuple(row["returns_K"])
-    return critic_values, returns_K
+    path: Path, iteration: int, states: Sequence[TruthState]
+) -> tuple[dict[str, dict[StateKey, float]], dict[StateKey, tuple[float, ...]]]:
+    """What the run's predictors said, by name and state, and training returns by state.
+
+    By the tables of training, and where these lack a predictor by the truth's own columns.
+    """
+    rows = values_by_state(path, iteration)
+    columns = {"critic": ("critic_value", rows)}
+    further = predictions_by_state(path, iteration)
+    columns |= {name: ("value", of) for name, of in further.items()}
+    values = {
+        name: {key: row[column] for key, row in of.items() if _is_number(row[column])}
+        for name, (column, of) in columns.items()
+    }
+    lacking = {n for state in states for n in state.predictions if not values.get(n)}
+    for name in lacking:
+        values[name] = {s.key: s.predictions[name] for s in states if name in s.predictions}
+    return values, {key: tuple(row["returns_K"]) for key, row in rows.items() if row["returns_K"]}
+
+
+def _is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def _choose(source: _Source, wanted: Wanted) -> list[str]:
@@ -140,8 +157,7 @@ def _choose(source: _Source, wanted: Wanted) -> list[str]:
     chosen += [f"{MC}_{k}" for k in fresh] + [f"{MC_TRAIN}_{k}" for k in training]
     for predictor in chosen:
         _check(source, predictor)
-    if any(state.key in source.experience.critic_values for state in source.states):
-        chosen.append("critic")
+    chosen += [name for name in source.experience.values if source.has(name)]
     return sorted(chosen, key=order)
 
 
@@ -160,10 +176,9 @@ def _check(source: _Source, predictor: str) -> None:
             else f"{source.path} trained with K = {source.training_k}, {predictor} needs "
             f"{num_draws}"
         )
-    if kind == "critic" and not any(
-        state.key in source.experience.critic_values for state in source.states
-    ):
-        raise UserError(f"{where.format('critic')}, which --predictors critic asks for")
+    is_of_run = num_draws is None and kind not in ("group_mean", "group_mean_others", "constant")
+    if is_of_run and not source.has(predictor):
+        raise UserError(f"{where.format(predictor)}, which --predictors {predictor} asks for")
 
 
 def _predicted(source: _Source, predictor: str) -> list[StateRow]:

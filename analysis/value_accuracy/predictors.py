@@ -3,7 +3,7 @@
 `critic` is the critic's value, `mc_9` the mean of 9 fresh draws, `mc_train_9` that of the first 9
 returns that the training sampled, `group_mean` the mean reward of the problem's rollouts of the
 iteration, `group_mean_others` without the rollout that the state is of, `constant` the mean reward
-of the iteration.
+of the iteration. Any other name is that of a predictor of the run.
 """
 
 import re
@@ -29,17 +29,14 @@ class Prediction:
 class Experience:
     """What the rollouts of an iteration left behind to predict from.
 
-    `rewards` are those of the rollouts by problem and rollout index. `critic_values` and
-    `returns_K` are those of `values/` by state, without the states that have none.
+    `rewards` are those of the rollouts by problem and rollout index. `values` of the critic and of
+    the run's other predictors, by name, and `returns_K` are those of `values/` by state, without
+    the states that have none.
     """
 
     rewards: dict[str, dict[int, float]]
-    critic_values: dict[StateKey, float]
+    values: dict[str, dict[StateKey, float]]
     returns_K: dict[StateKey, tuple[float, ...]]
-
-
-def _critic(state: TruthState, experience: Experience) -> Prediction:
-    return Prediction(experience.critic_values.get(state.key), None)
 
 
 def _group_mean(state: TruthState, experience: Experience) -> Prediction:
@@ -57,7 +54,6 @@ def _constant(state: TruthState, experience: Experience) -> Prediction:  # noqa:
 
 
 _BY_NAME: dict[str, Callable[[TruthState, Experience], Prediction]] = {
-    "critic": _critic,
     "group_mean": _group_mean,
     "group_mean_others": _group_mean_others,
     "constant": _constant,
@@ -68,8 +64,10 @@ _NAMES = ("critic", "mc_train_K", "mc_K", "group_mean", "group_mean_others", "co
 def predict(predictor: str, state: TruthState, experience: Experience) -> Prediction:
     """The first K returns of each kind are used, so that mc_3 and mc_9 share three draws."""
     kind, num_draws = split_name(predictor)
-    if num_draws is None:
+    if predictor in _BY_NAME:
         return _BY_NAME[predictor](state, experience)
+    if num_draws is None:
+        return Prediction(experience.values.get(predictor, {}).get(state.key), None)
     returns = state.draws_D if kind == MC else experience.returns_K.get(state.key, ())
     return _mean(returns[:num_draws]) if len(returns) >= num_draws else Prediction(None, num_draws)
 
@@ -77,20 +75,23 @@ def predict(predictor: str, state: TruthState, experience: Experience) -> Predic
 def split_name(predictor: str) -> tuple[str, int | None]:
     """Kind and number of draws of the state: ("mc_train", 9), ("critic", None).
 
-    Raises `UserError` for a name that is no predictor's.
+    Raises `UserError` for a name that no predictor can have.
     """
     match = re.fullmatch(rf"({MC_TRAIN}|{MC})_([1-9]\d*)", predictor)
     if match:
         return match[1], int(match[2])
-    if predictor not in _BY_NAME:
-        raise UserError(f"predictors are {', '.join(_NAMES)}, got {predictor!r}")
+    if not re.fullmatch(rf"(?!{MC}_)\w[\w.-]*", predictor):
+        names = ", ".join(_NAMES)
+        raise UserError(f"predictors are {names} and those of the run, got {predictor!r}")
     return predictor, None
 
 
-def order(predictor: str) -> tuple[int, int]:
-    """Where a predictor stands in tables and figures."""
+def order(predictor: str) -> tuple[int, int, str]:
+    """Where a predictor stands in tables and figures, the run's own behind the others."""
     kind, num_draws = split_name(predictor)
-    return _NAMES.index(kind if num_draws is None else f"{kind}_K"), num_draws or 0
+    name = kind if num_draws is None else f"{kind}_K"
+    rank = _NAMES.index(name) if name in _NAMES else len(_NAMES)
+    return rank, num_draws or 0, predictor
 
 
 def baseline_of(predictors: Sequence[str]) -> str | None:

@@ -36,7 +36,7 @@ def styles(predictors: Sequence[str]) -> dict[str, dict[str, Any]]:
         shape = num_draws or kind
         shapes += [] if shape in shapes else [shape]
         if num_draws is None:
-            color, line = _COLORS[kind], "-"
+            color, line = _COLORS.get(kind, figures.COLORS[len(found) % len(figures.COLORS)]), "-"
         else:
             share = all_draws.index(num_draws) / max(len(all_draws) - 1, 1)
             rgba = mpl.colormaps["Blues"](DARKEST - (DARKEST - LIGHTEST) * (1 - share))

@@ -9,10 +9,11 @@ from support.accuracy_runs import TINY, changed, table_of, write_tiny
 
 from analysis.__main__ import main
 from analysis.truth import find_truth, read_truth, write_truth
-from analysis.value_accuracy.predictions import Wanted
+from analysis.value_accuracy.predictions import Wanted, run_rows
 from analysis.value_accuracy.sources import collect
 from analysis.value_accuracy.states import TABLE_NAME, read_states, write_states
 from vineppo.errors import UserError
+from vineppo.run_dir import RunDir
 
 OPTIONS = ["--continuations", "1,2"]
 
@@ -116,7 +117,7 @@ def test_a_damaged_run_is_one_clear_line(run_path, capsys, damage, message):
         (["--continuations", "1,3"], "{table} holds 2 draws a state, mc_3 needs 3"),
         (["--predictors", "mc_9"], "{table} holds 2 draws a state, mc_9 needs 9"),
         (["--predictors", "mc_train_9"], "{path} trained with K = 2, mc_train_9 needs 9"),
-        (["--predictors", "critic,oracle"], "predictors are critic, mc_train_K, mc_K, "),
+        (["--predictors", "critic,oracle"], "has no oracle in its values of iteration"),
         (["--predictors", "mc_0"], "predictors are critic, mc_train_K, mc_K, "),
         (["--continuations", "0"], "--continuations must be whole numbers from 1"),
         (["--continuations", "1,x"], "--continuations must be whole numbers from 1"),
@@ -224,7 +225,7 @@ def test_a_table_that_is_damaged_or_does_not_fit_is_one_clear_line(
         ({"num_correct": 5}, "row 2: num_correct must be in 0..num_samples, from 2"),
         ({"prediction": float("inf")}, "row 2: prediction must be finite"),
         ({"name": None}, "row 2 has an empty cell"),
-        ({"predictor": "oracle"}, "predictors are critic, "),
+        ({"predictor": "mc_0"}, "predictors are critic, "),
     ],
 )
 def test_a_row_that_cannot_be_is_named(table_path, changes, message):
@@ -232,3 +233,21 @@ def test_a_row_that_cannot_be_is_named(table_path, changes, message):
     write_states(table_path / TABLE_NAME, [rows[0], replace(rows[1], **changes), *rows[2:]])
     with pytest.raises(UserError, match=message):
         read_states(table_path / TABLE_NAME)
+
+
+def test_every_predictor_of_a_run_is_scored(tmp_path):
+    """Of the values that training saved, or else by the truth's own columns."""
+    path = write_tiny(tmp_path / "run")
+    run_dir = RunDir(path)
+    rows = [row | {"predictor": None, "value": None} for row in run_dir.read_values(1)]
+    mine = [row | {"critic_value": None, "predictor": "mine", "value": 0.5} for row in rows]
+    run_dir.write_values(1, [*rows, *mine])
+    states = read_truth(table_of(path))
+    late = {"mine": 0.0, "late": 0.25}
+    write_truth(table_of(path), [replace(state, predictions=late) for state in states])
+    found = run_rows(path, [], [], Wanted(None, (1,)))
+    assert {row.prediction for row in found if row.predictor == "mine"} == {0.5}
+    assert {row.prediction for row in found if row.predictor == "late"} == {0.25}
+    assert {row.prediction for row in found if row.predictor == "critic"} == {
+        fact.critic for fact in TINY
+    }

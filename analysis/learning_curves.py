@@ -35,7 +35,7 @@ from analysis.stats.seeds import NUM_SEED_RESAMPLES, iqm, iqm_difference, probab
 from analysis.summary import write_summary
 from analysis.tables import Table, estimate
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import write_atomic
+from vineppo.run_dir.files import write_atomic
 
 # Every evaluation of every run; `low` and `high` are its 95 % bootstrap interval over problems.
 CURVES = Table(

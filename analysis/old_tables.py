@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from analysis.stats.bootstrap import Estimate
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import named_errors, write_atomic
+from vineppo.run_dir.files import named_errors, write_atomic
 
 Row = TypeVar("Row")
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.stats.bootstrap import Estimate
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import named_errors, write_atomic
+from vineppo.run_dir.files import named_errors, write_atomic
 
 _DTYPES = {str: "str", int: "int64", float: "float64"}
 _WANTED = {int: "a whole number", float: "a number", str: "a text"}

@@ -25,7 +25,7 @@ from analysis.stats.seeds import iqm, iqm_difference
 from analysis.summary import nested, write_summary
 from analysis.tables import Table, estimate
 from vineppo.errors import UserError
-from vineppo.run_dir.evaluations import read_other_evaluations
+from vineppo.run_dir.directory import read_other_evaluations
 
 # Where an evaluation is from: the run's own, or `vineppo evaluate` on its last policy.
 TRAINING, AFTERWARDS = "training", "evaluate"

@@ -110,8 +110,9 @@ class Workload:
 
     def spans(self, drafts: Sequence[Draft]) -> list[tuple[StepSpan, ...]]:
         segmenter = build_segmenter(self.credit.segmenter)
-        texts_BT = [token_texts(self.sampler.tokenizer, d.completion.token_ids) for d in drafts]
-        return [segmenter(texts_T) for texts_T in texts_BT]
+        found = [draft.completion for draft in drafts]
+        texts_BT = [token_texts(self.sampler.tokenizer, one.token_ids) for one in found]
+        return [segmenter(T, one.logprobs_T) for T, one in zip(texts_BT, found, strict=True)]
 
     def values(self, drafts: Sequence[Draft]) -> list[list[StateValue]]:
         """The values of all states of finished rollouts: split, submit, sample, grade."""

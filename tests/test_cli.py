@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -198,3 +199,27 @@ def test_unknown_command_is_a_mistake_of_the_user():
     with pytest.raises(SystemExit) as exit_status:
         main(["trane"])
     assert exit_status.value.code == 2
+
+
+@pytest.mark.parametrize(("seed", "suffix"), [("", ""), ("2", "_seed2")])
+def test_make_demo_trains_each_method_into_a_directory_of_its_own(
+    configs, seed, suffix, capsys, monkeypatch
+):
+    """What the recipe's shell would run, with `echo` before each command, as dry runs."""
+    monkeypatch.chdir(configs.parent)
+    make = ["make", "--silent", "--dry-run", "demo", f"SEED={seed}", "BIN=echo bin"]
+    setup, *recipe = subprocess.check_output(make, text=True).splitlines()
+    assert setup.startswith("requirements/setup.sh")
+    lines = subprocess.check_output(["sh", "-ec", "\n".join(recipe)], text=True).splitlines()
+    *trains, report = [line.split() for line in lines]
+    run_dirs = []
+    for train in trains:
+        assert train.pop(0) == "bin/vineppo"
+        assert main([*train, "--dry-run"]) == 0
+        config = json.loads(capsys.readouterr().out)
+        assert config["seed"] == int(seed or 1)
+        run_dirs.append(train[train.index("--run-dir") + 1])
+        assert run_dirs[-1] == f"runs/{config['name']}{suffix}"
+    assert run_dirs == [f"runs/demo_vineppo{suffix}", f"runs/demo_ppo{suffix}"]
+    assert report[:4] == ["bin/python", "-m", "analysis", "report"]
+    assert report[4:] == [*run_dirs, "--out", f"runs/demo_report{suffix}"]

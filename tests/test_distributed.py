@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from support.ranks import free_port
+from support.processes import free_port
 
 from vineppo import checkpoint, session
 from vineppo.checkpoint import TrainState, write_whole

@@ -75,6 +75,26 @@ def test_gradient_at_ratio_one_is_the_policy_gradient(dual_clip):
     torch.testing.assert_close(logprobs.grad, -advantages)
 
 
+@pytest.mark.parametrize("log_ratio", [-200.0, -90.0, 90.0, 200.0])
+@pytest.mark.parametrize("advantage", [2.0, 0.0, -2.0])
+@pytest.mark.parametrize("dual_clip", [None, 3.0])
+def test_a_ratio_that_overflows_has_a_finite_loss_and_gradient(log_ratio, advantage, dual_clip):
+    logprobs = torch.tensor([log_ratio], requires_grad=True)
+    advantages = torch.tensor([advantage])
+    terms = clipped_surrogate(logprobs, torch.zeros(1), advantages, 0.2, 0.2, dual_clip)
+    terms.loss.sum().backward()
+    assert math.isfinite(terms.loss.item())
+    assert logprobs.grad.item() == 0
+    assert terms.ratio.item() == pytest.approx(math.exp(math.copysign(20, log_ratio)))
+
+
+def test_importance_weights_of_gaps_whose_exponential_overflows():
+    truncated = TruncatedImportance("truncated", max_weight=2.0)
+    assert importance_weights(truncated, [0.0, -1000.0], [-1000.0, 0.0]) == [2.0, 0.0]
+    masked = MaskedImportance("masked", min_weight=0.5, max_weight=2.0)
+    assert importance_weights(masked, [0.0, -1000.0], [-1000.0, 0.0]) == [0.0, 0.0]
+
+
 def test_importance_weights_at_their_corners():
     """Ratios 0.5, 0.75, 1, 2 and 4; bounds are inclusive."""
     engine = [-3.0] * 5
@@ -230,5 +250,10 @@ def test_weights_count_repetitions():
     assert repeated.std(unbiased=False) == pytest.approx(1.0, abs=1e-6)
 
 
-def test_equal_values_whiten_to_zero():
-    assert whiten(torch.full((4,), 0.7), torch.ones(4)).abs().max() < 1e-6
+@pytest.mark.parametrize("value", [0.0, 0.7, 1e6 + 0.1, -3e30])
+def test_equal_values_whiten_to_zero(value):
+    assert whiten(torch.full((7,), value), torch.ones(7)).abs().max() == 0
+
+
+def test_nothing_whitens_to_nothing():
+    assert whiten(torch.empty(0), torch.empty(0)).shape == (0,)

@@ -79,6 +79,18 @@ def test_numbers_of_an_update(config):
     assert numbers["entropy"] == pytest.approx(ENTROPY)
 
 
+def test_approx_kl_of_a_tiny_step_is_no_rounding(config):
+    """π/π_old − 1 − log(π/π_old) ≈ ½ d² ≥ 0; the ratio, near 1, is known to 6e-8 only."""
+    gap = 2.0**-12  # exact beside −1 and −2
+    first, second = sequences()
+    found = [
+        replace(first, old_logprobs_T=(-1.0 - gap, -2.0 + gap)),
+        replace(second, old_logprobs_T=(-1.0,)),
+    ]
+    numbers = evaluate(config, found)[1]
+    assert numbers["approx_kl"] == pytest.approx(2 * gap**2 / 2 / 3, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [

@@ -94,3 +94,31 @@ def test_half_precision_logits_are_read_in_full_precision():
     torch.testing.assert_close(
         rounded.double(), gradient(expected, weights.double(), exact), atol=2e-2, rtol=1e-2
     )
+
+
+def test_a_token_of_probability_0_adds_nothing():
+    """−inf logits give what the same logits without those ids give, gradient 0 where they stand."""
+    logits, ref, targets, weights = inputs()
+    logits[:, NUM_IDS - 2 : NUM_IDS] = ref[:, NUM_IDS - 2] = -math.inf  # of the last, q > 0
+    targets = targets % (NUM_IDS - 2)
+    leaf, kept = logits.clone().requires_grad_(), logits[:, : NUM_IDS - 2].clone().requires_grad_()
+    found = token_statistics(leaf * 1, targets, Softmax(NUM_IDS, None, 1.0), True, ref)
+    log_p = torch.log_softmax(kept, -1)
+    log_q = torch.log_softmax(ref[:, :NUM_IDS], -1)[:, : NUM_IDS - 2]
+    of_target = log_p.gather(1, targets[:, None]).squeeze(1)
+    expected = (of_target, -(log_p.exp() * log_p).sum(1), (log_p.exp() * (log_p - log_q)).sum(1))
+    for a, b in zip(found, expected, strict=False):
+        torch.testing.assert_close(a, b)
+    gradients = gradient(found, weights, leaf), gradient(expected, weights, kept)
+    torch.testing.assert_close(gradients[0][:, : NUM_IDS - 2], gradients[1], atol=5e-6, rtol=1e-4)
+    assert gradients[0][:, NUM_IDS - 2 :].abs().max() == 0
+
+
+def test_an_infinite_kl_that_is_clamped_has_the_gradient_0():
+    """π(0) > 0 where π_ref(0) = 0; the clamp passes no gradient on, and 0 · inf would be NaN."""
+    logits = torch.zeros(1, 3, requires_grad=True)
+    ref = torch.tensor([[-math.inf, 0.0, 0.0]])
+    kl = token_statistics(logits * 1, torch.tensor([1]), Softmax(3, None, 1.0), False, ref)[2]
+    assert kl.item() == math.inf
+    kl.clamp(0.0, 10.0).sum().backward()
+    assert logits.grad.abs().max() == 0

@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 import torch
 
-from vineppo.types import TrainBatch, TrainSequence
+from vineppo.types import TokenSequence, TrainBatch
 
 MAX_PADDING = 0.05  # of the tokens of a pass
 _TIGHTNESS = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
@@ -80,9 +80,11 @@ def _cut(descending: Sequence[int], size: int) -> list[tuple[int, int]]:
     return cuts
 
 
-def collate(sequences: Sequence[TrainSequence], device: torch.device) -> TrainBatch:
+def collate(
+    sequences: Sequence[TokenSequence], device: torch.device, columns: Sequence[str] = ()
+) -> TrainBatch:
     """Pads on the right; see `TrainBatch` for the alignment. No sequences: one row of padding."""
-    sequences = sequences or [TrainSequence.blank((0,), ())]
+    sequences = sequences or [TokenSequence((0,), (), tokens_T=dict.fromkeys(columns, ()))]
     length = max(len(sequence) for sequence in sequences)
     shape = len(sequences), length
     token_index = _positions([0] * len(sequences), [len(s) for s in sequences], length)
@@ -95,24 +97,17 @@ def collate(sequences: Sequence[TrainSequence], device: torch.device) -> TrainBa
         full.flat[index] = np.array(values, dtype)
         return torch.from_numpy(full).to(device)
 
-    def response(attribute: str, dtype: type = np.float32) -> torch.Tensor:
-        flat = list(chain.from_iterable(getattr(s, attribute) for s in sequences))
-        return placed(response_index, flat, dtype)
+    def column(name: str) -> torch.Tensor:
+        flat = list(chain.from_iterable(s.tokens_T[name] for s in sequences))
+        return placed(response_index, flat, np.bool_ if name.startswith("is_") else np.float32)
 
     token_ids = [i for s in sequences for i in (*s.prompt_ids, *s.response_ids)]
     return TrainBatch(
         token_ids_BT=placed(token_index, token_ids, np.int64),
         response_mask_BT=placed(response_index, [True] * len(response_index), np.bool_),
         response_index_N=torch.from_numpy(response_index).to(device),
-        old_logprobs_BT=response("old_logprobs_T"),
-        ref_logprobs_BT=response("ref_logprobs_T"),
-        advantages_BT=response("advantages_T"),
-        is_trained_BT=response("is_trained_T", np.bool_),
-        importance_BT=response("importance_T"),
-        old_values_BT=response("old_values_T"),
-        returns_BT=response("returns_T"),
-        is_positive_B=torch.tensor([s.is_positive for s in sequences], device=device),
         num_tokens=len(token_index),
+        columns_BT={name: column(name) for name in columns},
     )
 
 

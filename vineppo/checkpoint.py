@@ -4,17 +4,17 @@ import json
 import os
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vineppo.critic import Critic
 from vineppo.distributed import barrier, is_main, is_main_of_machine, num_ranks
 from vineppo.errors import UserError
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.atomic import sync
+from vineppo.run_dir.files import sync
+from vineppo.values.predictor import ValuePredictor
 
 TEMPORARY = ".tmp-"
 FULL_DISK_BYTES = 2**20
@@ -40,39 +40,46 @@ class Models:
     """What a run trains."""
 
     policy: Policy
-    critic: Critic | None
+    predictors: Sequence[ValuePredictor] = ()
 
     @property
     def leave_while_sampling(self) -> bool:
-        return self.policy.deepspeed.leaves_while_sampling or (
-            self.critic is not None and self.critic.leaves_while_sampling
+        return self.policy.deepspeed.leaves_while_sampling or any(
+            predictor.leaves_while_sampling for predictor in self.predictors
         )
 
     def offload(self) -> None:
         """What training alone needs leaves the GPU where `offload` says so; undone by `reload`."""
-        self.policy.offload()
-        if self.critic is not None:
-            self.critic.offload()
+        for model in self._all:
+            model.offload()
 
     def reload(self) -> None:
-        self.policy.reload()
-        if self.critic is not None:
-            self.critic.reload()
+        for model in self._all:
+            model.reload()
 
     def save_hf(self, directory: Path) -> None:
-        self.policy.save_hf(directory / "policy")
-        if self.critic is not None:
-            self.critic.save_hf(directory / "critic")
+        for name, model in self._named:
+            model.save_hf(directory / name)
 
     def save_state(self, directory: Path) -> None:
-        self.policy.save_state(directory / "policy")
-        if self.critic is not None:
-            self.critic.save_state(directory / "critic")
+        for name, model in self._named:
+            model.save_state(directory / name)
 
     def load_state(self, directory: Path) -> None:
-        self.policy.load_state(directory / "policy")
-        if self.critic is not None:
-            self.critic.load_state(directory / "critic")
+        for name, model in self._named:
+            model.load_state(directory / name)
+
+    @property
+    def _named(self) -> list[tuple[str, Policy | ValuePredictor]]:
+        """With the name of each one's folder."""
+        return [
+            ("policy", self.policy),
+            *((predictor.name, predictor) for predictor in self.predictors),
+        ]
+
+    @property
+    def _all(self) -> list[Policy | ValuePredictor]:
+        return [self.policy, *self.predictors]
 
 
 def save_checkpoint(run: RunDir, models: Models, state: TrainState, keep: int) -> None:

@@ -8,7 +8,7 @@ from vineppo.config.schema import EvaluationConfig
 from vineppo.distributed import gather, num_replicas, replica
 from vineppo.metrics import evaluation_summary, merged_grading
 from vineppo.progress import Progress
-from vineppo.rollouts import Draft, Prompt, Sampler, submit_rollouts
+from vineppo.rollouts import Prompt, Sampler, submit_rollouts
 
 
 def evaluation_sampler(sampler: Sampler, evaluation: EvaluationConfig) -> Sampler:
@@ -26,21 +26,20 @@ def evaluate_policy(
 ) -> dict[str, Any]:
     """What `evaluations/iter_….json` holds; a response is correct when its reward is above 0.5."""
     sampler.grader.metrics()  # what follows is this evaluation's alone
-    drafts: list[Draft] = []
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
-    submit_rollouts(sampler, mine_P, num_samples, iteration, "evaluate", drafts.append)
+    pending = submit_rollouts(sampler, mine_P, num_samples, (iteration, "evaluate"))
     while sampler.engine.num_unfinished:
         sampler.engine.step()
         progress.tick(sampler.engine)
     mine = [
         (
-            draft.prompt.problem.id,
-            draft.reward.result() > 0.5,
-            draft.completion.finish_reason == "length",
-            len(draft.completion.token_ids),
+            rollout.problem.id,
+            rollout.reward > 0.5,
+            rollout.finish_reason == "length",
+            len(rollout.response_ids),
         )
-        for draft in drafts
+        for rollout in pending.settle().values()
     ]
     outcomes = [outcome for share in gather(mine)[::each] for outcome in share]
     num_correct = {prompt.problem.id: 0 for prompt in prompts_P}

@@ -1,136 +1,106 @@
-"""One iteration's experience: rollouts, their steps, and the values of the steps' states."""
+"""What an iteration learns from: rollouts with their log-probabilities, values and advantages.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+`train.py` calls, in this order, `sample`, `add_logprobs`, `add_values`, `add_advantages`; each adds
+columns to the rollouts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
+
+import torch
 
 from vineppo.config.schema import RemaxCredit, SamplingConfig, TrainConfig
-from vineppo.credit import sampled_values
+from vineppo.credit import token_advantages
+from vineppo.credit.gae import outcome_returns
+from vineppo.credit.shaping import add_update_columns, shaped_rewards
+from vineppo.credit.steps import step_means
 from vineppo.distributed import gather, num_replicas, rank, replica
+from vineppo.forward_passes import ReferencePass, RolloutKey, Rows, token_columns
+from vineppo.kl import KL_ESTIMATORS
+from vineppo.metrics import explained_variance
+from vineppo.policy import Policy
 from vineppo.progress import Progress
-from vineppo.reference_pass import ReferencePass
-from vineppo.rollouts import Draft, Prompt, Sampler, submit_rollouts
+from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts
 from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import token_texts
-from vineppo.types import Rollout, StateValue, StepSpan
-from vineppo.values import (
-    StateKey,
-    StateValues,
-    SteppedResponse,
-    merged_values,
-    values_of_rollouts,
-)
-from vineppo.work_sharing import WorkSharing
+from vineppo.token_scores import ForwardOptions, Reference
+from vineppo.types import Rollout, StateValue, TrainBatch
+from vineppo.values import ValuePredictor, feeding_predictor
+from vineppo.values.monte_carlo import WorkSharing
+from vineppo.values.predictor import StateKey, ValueStream
 
 
 @dataclass(frozen=True)
 class Experience:
-    """The rollouts of an iteration in the order of prompts, with their steps.
+    """The rollouts of an iteration in the order of prompts, and what sampling them took besides.
 
-    `values_S` are the Monte-Carlo values of the steps' states, None without them; `greedy_rewards`
-    are those of the problems' greedy responses, where the estimator asks for them, `greedy_tokens`
-    what those cost. `ref_logprobs` are the reference's, None where no `ReferencePass` was given.
+    `num_continuations` and `greedy_tokens` (of greedy responses, which the estimator asked for)
+    count over all replicas.
     """
 
     rollouts: list[Rollout]
-    spans_S: list[tuple[StepSpan, ...]]
-    values_S: list[list[StateValue]] | None
     num_continuations: int
-    greedy_rewards: dict[str, float]
     greedy_tokens: int
-    ref_logprobs: list[tuple[float, ...]] | None
 
 
 @dataclass(frozen=True)
-class Share:
+class _Share:
     """What one replica sampled: rollouts of its problems, and values of whichever states it got."""
 
-    rollouts: list[tuple[Rollout, SteppedResponse]]
-    values: Mapping[StateKey, StateValue]
+    rollouts: dict[RolloutKey, Rollout]
+    values: dict[str, dict[StateKey, StateValue]]  # by predictor
     num_continuations: int
-    greedy_rewards: dict[str, float]
-    greedy_tokens: int
-    ref_logprobs: dict[tuple[str, int], tuple[float, ...]] | None
+    greedy: dict[str, Rollout]
+    ref_logprobs: dict[RolloutKey, tuple[float, ...]]
 
 
-def gather_experience(
+def sample(
     sampler: Sampler,
     prompts_P: Sequence[Prompt],
     config: TrainConfig,
     segmenter: Segmenter,
+    predictors: Sequence[ValuePredictor],
     iteration: int,
     progress: Progress,
     reference_pass: ReferencePass | None,
 ) -> Experience:
-    """Rollouts and continuations of all prompts, on every rank; the replicas share the work."""
+    """Rollouts and continuations of all prompts, on every rank; the replicas share the work.
+
+    Sets the steps, the Monte-Carlo returns and values, the greedy rewards, and "ref_logprobs" where
+    a `ReferencePass` is given.
+    """
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
-    share = sample_share(sampler, mine_P, config, segmenter, iteration, progress, reference_pass)
-    credit = sampled_values(config.credit)
-    progress.enter("rollout" if credit is None else "values")  # the others are still at it
+    stream = _Stream(sampler, config, segmenter, predictors, iteration, reference_pass)
+    share = stream.sample(mine_P, progress)
+    progress.enter("values" if stream.streams else "rollout")  # the others are still at it
     everyone = gather(share)
     shares = everyone[::each]
-    by_key = {stepped.key: (r, stepped) for share in shares for r, stepped in share.rollouts}
+    by_key = {key: rollout for share in shares for key, rollout in share.rollouts.items()}
     indices = range(config.rollouts.num_samples)
-    items = [by_key[prompt.problem.id, index] for prompt in prompts_P for index in indices]
-    stepped_B = [stepped for _, stepped in items]
-    values_S = None
-    if credit is not None:
-        found = merged_values(credit, [share.values for share in shares])
-        values_S = values_of_rollouts(credit, stepped_B, found)
-    ref_logprobs = {
-        key: logprobs for share in everyone for key, logprobs in (share.ref_logprobs or {}).items()
+    rollouts = [by_key[prompt.problem.id, index] for prompt in prompts_P for index in indices]
+    for predictor in predictors:
+        if predictor.name in stream.streams:
+            predictor.merge(rollouts, [share.values[predictor.name] for share in shares])
+    greedy = {
+        problem_id: rollout for share in shares for problem_id, rollout in share.greedy.items()
     }
+    ref_logprobs = {key: row for share in everyone for key, row in share.ref_logprobs.items()}
+    for rollout in rollouts:
+        rollout.values_from = feeding_predictor(config)
+        if rollout.problem.id in greedy:
+            rollout.greedy_reward = greedy[rollout.problem.id].reward
+        if reference_pass is not None:
+            rollout.tokens_T["ref_logprobs"] = ref_logprobs[rollout.key]
     return Experience(
-        rollouts=[rollout for rollout, _ in items],
-        spans_S=[stepped.spans_S for stepped in stepped_B],
-        values_S=values_S,
+        rollouts,
         num_continuations=sum(share.num_continuations for share in shares),
-        greedy_rewards={k: x for share in shares for k, x in share.greedy_rewards.items()},
-        greedy_tokens=sum(share.greedy_tokens for share in shares),
-        ref_logprobs=(None if reference_pass is None else [ref_logprobs[s.key] for s in stepped_B]),
+        greedy_tokens=sum(len(rollout.response_ids) for rollout in greedy.values()),
     )
 
 
-def sample_share(
-    sampler: Sampler,
-    prompts_P: Sequence[Prompt],
-    config: TrainConfig,
-    segmenter: Segmenter,
-    iteration: int,
-    progress: Progress,
-    reference_pass: ReferencePass | None,
-) -> Share:
-    """Rollouts and the continuations of their states in one stream, without a barrier.
-
-    The phase "rollout" lasts until the last rollout is done, "values" until the engine is idle,
-    "grading" until the last grader has answered.
-    """
-    progress.enter("rollout")
-    num_samples = config.rollouts.num_samples
-    num_rollouts = len(prompts_P) * num_samples
-    credit = sampled_values(config.credit)
-    values = None if credit is None else StateValues(sampler, credit, iteration)
-    sharing = None if values is None else WorkSharing(sampler, values, num_rollouts)
-    stream = Stream(sampler, segmenter, num_rollouts, sharing, reference_pass)
-    submit_rollouts(sampler, prompts_P, num_samples, iteration, "rollouts", stream.split)
-    is_remax = isinstance(config.credit, RemaxCredit)
-    greedy = submit_greedy(sampler, prompts_P, iteration) if is_remax else {}
-    stream.run(progress)
-    progress.enter("logprobs")
-    ref_logprobs = None if reference_pass is None else reference_pass.finish()
-    progress.enter("grading")
-    return Share(
-        rollouts=[(draft.settle(), stepped) for draft, stepped in stream.finished.values()],
-        values={} if values is None else values.settle(),
-        num_continuations=0 if values is None else values.num_continuations,
-        greedy_rewards={problem_id: draft.reward.result() for problem_id, draft in greedy.items()},
-        greedy_tokens=sum(len(draft.completion.token_ids) for draft in greedy.values()),
-        ref_logprobs=ref_logprobs,
-    )
-
-
-@dataclass
-class Stream:
+class _Stream:
     """The running engine of a replica, and what becomes of the rollouts that finish in it.
 
     A rollout that finishes is cut into steps at once, and its states join the engine (or another
@@ -139,63 +109,196 @@ class Stream:
     a grader, so that a repeated run batches alike.
     """
 
-    sampler: Sampler
-    segmenter: Segmenter
-    num_rollouts: int
-    sharing: WorkSharing | None  # None: the estimator takes no Monte-Carlo values
-    reference_pass: ReferencePass | None
-    finished: dict[tuple[str, int], tuple[Draft, SteppedResponse]] = field(default_factory=dict)
+    def __init__(
+        self,
+        sampler: Sampler,
+        config: TrainConfig,
+        segmenter: Segmenter,
+        predictors: Sequence[ValuePredictor],
+        iteration: int,
+        reference_pass: ReferencePass | None,
+    ) -> None:
+        self._sampler = sampler
+        self._config = config
+        self._segmenter = segmenter
+        self._iteration = iteration
+        self._reference_pass = reference_pass
+        opened = {
+            predictor.name: predictor.open_stream(sampler, iteration) for predictor in predictors
+        }
+        self.streams: dict[str, ValueStream] = {
+            name: stream for name, stream in opened.items() if stream is not None
+        }
 
-    @property
-    def is_all_finished(self) -> bool:
-        """Whether the last rollout is done; continuations may still run."""
-        return len(self.finished) == self.num_rollouts
+    def sample(self, prompts_P: Sequence[Prompt], progress: Progress) -> _Share:
+        """Rollouts and the continuations of their states in one stream, without a barrier.
 
-    def split(self, draft: Draft) -> None:
+        The phase "rollout" lasts until the last rollout is done, "values" until the engine is idle,
+        "grading" until the last grader has answered.
+        """
+        progress.enter("rollout")
+        num_samples = self._config.rollouts.num_samples
+        streams = list(self.streams.values())
+        self._num_left = len(prompts_P) * num_samples
+        self._sharing = WorkSharing(self._sampler, streams, self._num_left)
+        pending = submit_rollouts(
+            self._sampler, prompts_P, num_samples, (self._iteration, "rollouts"), self._add,
+            with_logprobs=True,
+        )  # fmt: skip
+        greedy = self._submit_greedy(prompts_P)
+        self._run(progress)
+        progress.enter("logprobs")
+        ref_logprobs = {} if self._reference_pass is None else self._reference_pass.finish()
+        progress.enter("grading")
+        return _Share(
+            rollouts=pending.settle(),
+            values={name: stream.settle() for name, stream in self.streams.items()},
+            num_continuations=sum(stream.num_continuations for stream in streams),
+            greedy={problem_id: rollout for (problem_id, _), rollout in greedy.settle().items()},
+            ref_logprobs=ref_logprobs,
+        )
+
+    def _add(self, rollout: Rollout) -> None:
         """Cuts a finished rollout into steps, and hands it to all who work on it."""
-        response_ids = draft.completion.token_ids
-        spans_S = self.segmenter(token_texts(self.sampler.tokenizer, response_ids))
-        stepped = SteppedResponse(draft.prompt, draft.rollout_index, response_ids, spans_S)
-        self.finished[draft.key] = draft, stepped
-        if self.sharing is not None:
-            self.sharing.add(stepped)
+        self._num_left -= 1
+        texts_T = token_texts(self._sampler.tokenizer, rollout.response_ids)
+        rollout.spans_S = self._segmenter(texts_T, rollout.logprobs_T)
+        self._sharing.add(rollout)
         # Ranks that share a replica have the same rollouts, and share the reference's passes too.
-        each = self.sampler.engine.ranks_a_replica
-        is_mine = draft.rollout_index % each == rank() % each
-        if self.reference_pass is not None and is_mine:
-            self.reference_pass.add(draft.key, draft.prompt.token_ids, response_ids)
+        each = self._sampler.engine.ranks_a_replica
+        if self._reference_pass is not None and rollout.rollout_index % each == rank() % each:
+            self._reference_pass.add(rollout)
 
-    def run(self, progress: Progress) -> None:
+    def _submit_greedy(self, prompts_P: Sequence[Prompt]) -> PendingRollouts:
+        """A greedy response of every problem, where the estimator asks for one."""
+        if not isinstance(self._config.credit, RemaxCredit):
+            return PendingRollouts()
+        max_tokens = self._sampler.sampling.max_tokens
+        greedy = SamplingConfig(temperature=0.0, top_p=1.0, max_tokens=max_tokens)
+        at_zero = replace(self._sampler, sampling=greedy)
+        return submit_rollouts(at_zero, prompts_P, 1, (self._iteration, "greedy"))
+
+    def _run(self, progress: Progress) -> None:
         """Steps of the engine, and the reference's passes as they fall due, until all is done."""
         is_running = True
         while is_running:
-            is_at_values = self.is_all_finished and self.sharing is not None
-            progress.enter("values" if is_at_values else "rollout")
-            is_running = self._step()
-            progress.tick(self.sampler.engine)
-            if self.reference_pass is not None and self.reference_pass.is_due(self.is_all_finished):
+            progress.enter("values" if self.streams and not self._num_left else "rollout")
+            is_running = self._sharing.step()
+            progress.tick(self._sampler.engine)
+            reference_pass = self._reference_pass
+            if reference_pass is not None and reference_pass.is_due(not self._num_left):
                 progress.enter("logprobs")
-                self.reference_pass.work()
-
-    def _step(self) -> bool:
-        if self.sharing is not None:
-            return self.sharing.step()
-        engine = self.sampler.engine
-        if engine.num_unfinished:
-            engine.step()
-        return bool(engine.num_unfinished)
+                reference_pass.work()
 
 
-def submit_greedy(
-    sampler: Sampler, prompts_P: Sequence[Prompt], iteration: int
-) -> dict[str, Draft]:
-    """Queues a greedy response of every problem; what it returns fills as the engine runs."""
-    found: dict[str, Draft] = {}
+def add_logprobs(
+    rollouts: Sequence[Rollout],
+    policy: Policy,
+    reference: Reference,
+    predictors: Sequence[ValuePredictor],
+    config: TrainConfig,
+) -> None:
+    """Sets the columns "trainer_logprobs", "ref_logprobs" and "kl", which is raw.
 
-    def keep(draft: Draft) -> None:
-        found[draft.prompt.problem.id] = draft
+    The reference passes only where a `ReferencePass` has not been before. The predictors that read
+    the policy's pass set their values.
+    """
+    size, temperature = config.optimization.logprobs_micro_batch_size, config.sampling.temperature
+    is_exact = config.reference.kl_estimator == "full"
+    options = ForwardOptions(temperature, reference=reference if is_exact else None)
+    readers: list[ValuePredictor] = []
 
-    greedy = SamplingConfig(temperature=0.0, top_p=1.0, max_tokens=sampler.sampling.max_tokens)
-    at_zero = replace(sampler, sampling=greedy)
-    submit_rollouts(at_zero, prompts_P, 1, iteration, "greedy", keep)
-    return found
+    def of_policy(batch: TrainBatch) -> list[torch.Tensor]:
+        """Only what these options fill: every further tensor is brought to the host for nothing."""
+        scores = policy.scores(batch, options)
+        columns = [scores.logprobs_BT]
+        if is_exact:
+            columns += [scores.kl_BT, scores.ref_logprobs_BT]
+        readers.clear()
+        for predictor in predictors:
+            if (values_BT := predictor.from_policy(scores)) is not None:
+                readers.append(predictor)
+                columns.append(values_BT)
+        return columns
+
+    def of_reference(batch: TrainBatch) -> tuple[torch.Tensor]:
+        return (reference.logprobs(batch, temperature),)
+
+    trainer, *others = token_columns(of_policy, rollouts, size, policy.device)
+    _set(rollouts, "trainer_logprobs", trainer)
+    for predictor, values in zip(readers, others[2 * is_exact :], strict=True):
+        predictor.set_values(rollouts, values)
+    if is_exact:
+        _set(rollouts, "kl", others[0])
+        _set(rollouts, "ref_logprobs", others[1])
+        return
+    if any("ref_logprobs" not in rollout.tokens_T for rollout in rollouts):
+        (logprobs,) = token_columns(of_reference, rollouts, size, policy.device)
+        _set(rollouts, "ref_logprobs", logprobs)
+    estimate = KL_ESTIMATORS[config.reference.kl_estimator]
+    for rollout in rollouts:
+        now, then = (rollout.tokens_T[name] for name in ("trainer_logprobs", "ref_logprobs"))
+        rollout.tokens_T["kl"] = tuple(estimate(torch.tensor(now), torch.tensor(then)).tolist())
+
+
+def _set(rollouts: Sequence[Rollout], column: str, rows: Rows) -> None:
+    for rollout, row in zip(rollouts, rows, strict=True):
+        rollout.tokens_T[column] = row
+
+
+def add_values(rollouts: Sequence[Rollout], predictors: Sequence[ValuePredictor]) -> None:
+    """Sets the values of those predictors that need no continuations: critics, group means, ….
+
+    Those of continuations came with `sample`, those of a head on the policy with `add_logprobs`.
+    """
+    for predictor in predictors:
+        predictor.estimate(rollouts)
+
+
+def add_advantages(
+    rollouts: Sequence[Rollout],
+    predictors: Sequence[ValuePredictor],
+    config: TrainConfig,
+    kl_coef: float,
+) -> None:
+    """Credit: sets "rewards", raw "advantages" of tokens and steps, and what the update reads."""
+    for rollout in rollouts:
+        kl_T = rollout.tokens_T["kl"]
+        rollout.tokens_T["rewards"] = shaped_rewards(rollout.reward, kl_T, config, kl_coef)
+    for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
+        rollouts_G = list(group)
+        advantages_GT = token_advantages(config.credit, rollouts_G)
+        for rollout, advantages_T in zip(rollouts_G, advantages_GT, strict=True):
+            rollout.tokens_T["advantages"] = advantages_T
+            rollout.steps_S["advantages"] = step_means(advantages_T, rollout.spans_S)
+    add_update_columns(rollouts, config)
+    for predictor in predictors:
+        predictor.prepare_update(rollouts)
+
+
+def explained_variances(
+    rollouts: Sequence[Rollout], predictors: Sequence[ValuePredictor], config: TrainConfig
+) -> dict[str, float]:
+    """`NAME/explained_variance` of the actual rewards to go, for all but the continuations.
+
+    Of tokens, or of steps where a predictor values those.
+    """
+    returns = [outcome_returns(config.credit, rollout) for rollout in rollouts]
+    metrics = {}
+    for predictor in predictors:
+        if predictor.name in rollouts[0].returns_S:
+            continue
+        if predictor.gives == "tokens":
+            values = [rollout.values_T(predictor.name) for rollout in rollouts]
+            targets = returns
+        else:
+            values = [rollout.values_S(predictor.name) for rollout in rollouts]
+            targets = [
+                [returns_T[span.start] for span in rollout.spans_S]
+                for rollout, returns_T in zip(rollouts, returns, strict=True)
+            ]
+        group = predictor.name if predictor.name == "critic" else f"values/{predictor.name}"
+        metrics[f"{group}/explained_variance"] = explained_variance(
+            [*chain(*values)], [*chain(*targets)]
+        )
+    return metrics

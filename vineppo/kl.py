@@ -25,8 +25,9 @@ def absolute(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor
 
 
 def k2(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
-    """Per-token ½ (log π − log π_ref)²: biased, low variance, its gradient is that of the KL.
+    """Per-token ½ (log π − log π_ref)²: biased, low variance.
 
+    In expectation its gradient is that of the token's KL at the visited state, not the sequence's.
     `k2(log 0.5, log 0.25) = ½ (log 2)² = 0.240`.
     """
     return 0.5 * (logprobs - ref_logprobs).square()
@@ -72,7 +73,7 @@ def clamp(kl: torch.Tensor, bounds: tuple[float, float] | None) -> torch.Tensor:
 def with_k2_gradient(
     kl: torch.Tensor, logprobs: torch.Tensor, ref_logprobs: torch.Tensor
 ) -> torch.Tensor:
-    """The value of `kl` with the gradient of k2, that of the KL in expectation over π's samples.
+    """The value of `kl` with the gradient of k2, in expectation that of the visited states' KL.
 
     In a loss, k1's own gradient is ∇ log π, zero in expectation, and k3's is that of the reverse
     KL(π_ref ‖ π). The gradient is k2's also where `kl` was clamped. With `kl` = k1 of

@@ -9,6 +9,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from vineppo.config.schema import ImportanceConfig, LossAggregation, TruncatedImportance
 
+# exp overflows float32 above 88; a ratio of inf times a clip's gradient of 0 would be NaN.
+MAX_LOG_RATIO = 20.0
+
 
 @dataclass(frozen=True)
 class Surrogate:
@@ -34,9 +37,10 @@ def clipped_surrogate(
     With `dual_clip` c, L is at most −c A where A < 0 (Ye et al. 2020, arXiv:1912.09729).
     All tensors share one shape. `is_clipped` marks where a clip took the gradient away. With
     A = 2, r = 1.5, clip 0.2: L = −min(3, 2.4) = −2.4, clipped; with A = −2: L = 3, not clipped,
-    and at r = 4 with c = 3: L = min(8, 6) = 6, clipped.
+    and at r = 4 with c = 3: L = min(8, 6) = 6, clipped. log r is kept within ±20, with no
+    gradient outside.
     """
-    ratio = torch.exp(logprobs - old_logprobs)
+    ratio = torch.exp((logprobs - old_logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
     unclipped = -advantages * ratio
     clipped = -advantages * ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
     loss, is_clipped = torch.maximum(unclipped, clipped), clipped > unclipped
@@ -63,7 +67,7 @@ def importance_weights(
     if config is None:
         return [1.0] * len(engine_logprobs_T)
     ratios_T = [
-        math.exp(trainer - engine)
+        math.exp(min(trainer - engine, 700.0))  # it raises above 709
         for trainer, engine in zip(trainer_logprobs_T, engine_logprobs_T, strict=True)
     ]
     if isinstance(config, TruncatedImportance):
@@ -151,4 +155,5 @@ def whiten(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     total = weights.sum()
     mean = (weights * values).sum() / total
     std = ((weights * (values - mean).square()).sum() / total).sqrt()
-    return (values - mean) / (std + 1e-8)
+    # The rounding of a large mean would pass for a deviation.
+    return (values - mean) / (std + 1e-8) * (values != values[:1]).any()

@@ -6,7 +6,7 @@ from itertools import groupby
 
 import torch
 
-from vineppo.types import Rollout, StateValue, StepSpan
+from vineppo.types import Rollout, StateValue
 
 NEAR_ZERO = 1e-6
 
@@ -25,9 +25,7 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     }
 
 
-def rollout_metrics(
-    rollouts: Sequence[Rollout], spans_S: Sequence[Sequence[StepSpan]]
-) -> dict[str, float]:
+def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """`rollout/*` but for the log-probability gap; lengths in tokens, with the end token."""
     lengths = [len(rollout.response_ids) for rollout in rollouts]
     truncated = [rollout.finish_reason == "length" for rollout in rollouts]
@@ -35,19 +33,18 @@ def rollout_metrics(
         "rollout/response_length_mean": sum(lengths) / len(lengths),
         "rollout/response_length_max": max(lengths),
         "rollout/truncated_frac": sum(truncated) / len(truncated),
-        "rollout/steps_mean": sum(map(len, spans_S)) / len(spans_S),
+        "rollout/steps_mean": sum(len(rollout.spans_S) for rollout in rollouts) / len(rollouts),
     }
 
 
-def logprob_gap_metrics(
-    engine_logprobs: Sequence[Sequence[float]], trainer_logprobs: Sequence[Sequence[float]]
-) -> dict[str, float]:
+def logprob_gap_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """|log π_engine − log π_trainer| over all sampled tokens: a stale weight shows here.
 
     With `sampling.top_p` < 1 the engine's are renormalised over the nucleus and the trainer's are
     not: up to −log top_p of a token's gap is then no error.
     """
-    gap_N = (_flat(engine_logprobs) - _flat(trainer_logprobs)).abs()
+    engine_N = _flat([rollout.logprobs_T for rollout in rollouts])
+    gap_N = (engine_N - _flat([r.tokens_T["trainer_logprobs"] for r in rollouts])).abs()
     return {
         "rollout/engine_logprob_gap_mean": gap_N.mean().item(),
         "rollout/engine_logprob_gap_max": gap_N.max().item(),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vineppo.config.schema import LlamaArchitecture, SeparateCritic, TrainConfig
+from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import EngineModel
 from vineppo.errors import UserError
@@ -92,7 +92,7 @@ def check_tokenizers(config: TrainConfig) -> None:
     Reads tokenizers alone, before any model is loaded.
     """
     policy = load_tokenizer(config.model.path, "model.path").get_vocab()
-    critic = config.critic.path if isinstance(config.critic, SeparateCritic) else None
+    critic = config.separate_critic.path if config.separate_critic else None
     for key, path in (("critic.path", critic), ("reference.path", config.reference.path)):
         if path is not None and load_tokenizer(path, key).get_vocab() != policy:
             raise UserError(f"config: {key} {path} must have the policy's tokenizer")
@@ -150,10 +150,10 @@ def find_stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
     generation = model.generation_config.eos_token_id if model.generation_config else None
     extra = generation if isinstance(generation, list) else [generation]
     ids = [tokenizer.eos_token_id, *extra, end_of_turn(tokenizer)]
-    found = dict.fromkeys(i for i in ids if i is not None)
-    if not found:
+    stop_ids = dict.fromkeys(i for i in ids if i is not None)
+    if not stop_ids:
         raise UserError(f"model {model.name_or_path} has no end-of-sequence token")
-    return tuple(found)
+    return tuple(stop_ids)
 
 
 def end_of_turn(tokenizer: Any) -> int | None:

@@ -1,20 +1,31 @@
-"""Sampling responses: prompts go to the engine, drafts come back while their grading goes on."""
+"""The continuation loop: K continuations of any prefix of token ids, streamed, seeded, graded.
 
-from collections.abc import Callable, Sequence
+Rollouts (continuations of an empty response), Monte-Carlo values, ground truth and alternative
+steps are all sampled here (docs/continuations.md).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from vineppo.config.schema import SamplingConfig
 from vineppo.engine import Completion, Engine, SampleRequest
-from vineppo.seeds import derive_seed
+from vineppo.seeds import derive_seed, prefix_digest
 from vineppo.tasks.grading import Grader
-from vineppo.types import FinishReason, Problem, Rollout
+from vineppo.types import Problem, Rollout
+
+LOOKAHEAD = 4096  # requests that wait in the engine's queue, at least, while there are more
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """What sampling is done with. `seed` is the run's."""
+    """What sampling is done with: temperature, top_p and token budget are `sampling`'s.
+
+    `seed` is the run's: random streams are derived from it.
+    """
 
     engine: Engine
     grader: Grader
@@ -22,36 +33,11 @@ class Sampler:
     sampling: SamplingConfig
     seed: int
 
-    def submit(
-        self,
-        prefix_ids: tuple[int, ...],
-        max_tokens: int,
-        seed: int,
-        with_logprobs: bool,
-        done: Callable[[Completion], None],
-    ) -> None:
-        request = SampleRequest(
-            prefix_ids=prefix_ids,
-            max_tokens=max_tokens,
-            temperature=self.sampling.temperature,
-            top_p=self.sampling.top_p,
-            seed=seed,
-            with_logprobs=with_logprobs,
-        )
-        self.engine.submit(request, done)
-
     def text(self, response_ids: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(
             response_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         return text
-
-    def reward(
-        self, problem: Problem, response_ids: Sequence[int], finish_reason: FinishReason
-    ) -> Future[float]:
-        """That of a whole response, which is made text only where the grader reads it."""
-        text = self.text(response_ids) if self.grader.reads(finish_reason) else ""
-        return self.grader.submit(problem, text, finish_reason)
 
 
 @dataclass(frozen=True)
@@ -63,58 +49,168 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Draft:
-    """A rollout whose reward may still be on its way."""
+class State:
+    """A prompt and the first tokens of a response: what a value is a value of."""
 
     prompt: Prompt
-    rollout_index: int
+    prefix_ids: tuple[int, ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the prefix among those of the problem."""
+        return prefix_digest(self.prefix_ids)
+
+
+@dataclass(frozen=True)
+class StateRequest:
+    """Continuations number `first` to `first + num_samples − 1` of a state.
+
+    `stream` names their random numbers: number k has the seed derive_seed(run seed, *stream, k), so
+    that two requests with one stream and state get the same ones. `tag` is the caller's.
+    """
+
+    state: State
+    num_samples: int
+    stream: tuple[int | str, ...]
+    first: int = 0
+    tag: Any = None
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """Number `index` of a state's continuations, and the reward of the whole response.
+
+    The reward may still be on its way; `text` is the response's, None where no grader read it.
+    """
+
+    index: int
     completion: Completion
-    text: str
     reward: Future[float]
+    text: str | None
 
-    @property
-    def key(self) -> tuple[str, int]:
-        """Problem and index, which name a rollout of an iteration."""
-        return self.prompt.problem.id, self.rollout_index
 
-    def settle(self) -> Rollout:
-        """Waits for the reward."""
-        return Rollout(
-            problem=self.prompt.problem,
-            rollout_index=self.rollout_index,
-            prompt_ids=self.prompt.token_ids,
-            response_ids=self.completion.token_ids,
-            logprobs_T=self.completion.logprobs_T,
-            finish_reason=self.completion.finish_reason,
-            text=self.text,
-            reward=self.reward.result(),
+def submit_continuations(
+    sampler: Sampler,
+    request: StateRequest,
+    done: Callable[[Continuation], None],
+    with_logprobs: bool = False,
+) -> None:
+    """Queues a state's continuations; `done` is called as each one finishes, in any order.
+
+    A continuation has the token budget that the response had left at the state. A response is made
+    text only where the grader reads it.
+    """
+    prompt, prefix_ids, sampling = request.state.prompt, request.state.prefix_ids, sampler.sampling
+    state_ids = (*prompt.token_ids, *prefix_ids)  # one tuple for all requests
+    for index in range(request.first, request.first + request.num_samples):
+
+        def finish(completion: Completion, index: int = index) -> None:
+            text = None
+            if sampler.grader.reads(completion.finish_reason):
+                text = sampler.text((*prefix_ids, *completion.token_ids))
+            reward = sampler.grader.submit(prompt.problem, text or "", completion.finish_reason)
+            done(Continuation(index, completion, reward, text))
+
+        sampler.engine.submit(
+            SampleRequest(
+                prefix_ids=state_ids,
+                max_tokens=sampling.max_tokens - len(prefix_ids),
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                seed=derive_seed(sampler.seed, *request.stream, index),
+                with_logprobs=with_logprobs,
+            ),
+            finish,
         )
+
+
+def sample_continuations(
+    sampler: Sampler, requests: Iterable[StateRequest], tick: Callable[[], None] = lambda: None
+) -> Iterator[tuple[StateRequest, list[Continuation]]]:
+    """Every state with its continuations, as soon as the last of them is sampled and graded.
+
+    States are submitted as the engine takes them, all continuations of one next to each other so
+    that its prefix is computed once; nothing waits for the slowest of a batch, and a slow grader
+    keeps the engine from nothing. `tick` is called after every step of the engine.
+    """
+    queue = iter(requests)
+    sampled: deque[tuple[StateRequest, list[Continuation]]] = deque()
+
+    def submit(request: StateRequest) -> None:
+        finished: list[Continuation] = []
+
+        def add(continuation: Continuation) -> None:
+            finished.append(continuation)
+            if len(finished) == request.num_samples:
+                sampled.append((request, sorted(finished, key=lambda one: one.index)))
+
+        submit_continuations(sampler, request, add)
+
+    while True:
+        while sampler.engine.num_unfinished < LOOKAHEAD:
+            request = next(queue, None)
+            if request is None:
+                break
+            submit(request)
+        is_idle = not sampler.engine.num_unfinished
+        while sampled and (
+            is_idle or all(continuation.reward.done() for continuation in sampled[0][1])
+        ):
+            yield sampled.popleft()
+        if is_idle and not sampler.engine.num_unfinished:
+            return
+        sampler.engine.step()
+        tick()
+
+
+class PendingRollouts:
+    """Rollouts on their way, in the order in which they finish; some rewards may be later still."""
+
+    def __init__(self) -> None:
+        self._items: dict[tuple[str, int], tuple[Rollout, Future[float]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(self, rollout: Rollout, reward: Future[float]) -> None:
+        self._items[rollout.key] = rollout, reward
+
+    def settle(self) -> dict[tuple[str, int], Rollout]:
+        """Waits for the rewards, which the rollouts then have; by problem and index."""
+        for rollout, reward in self._items.values():
+            rollout.reward = reward.result()
+        return {key: rollout for key, (rollout, _) in self._items.items()}
 
 
 def submit_rollouts(
     sampler: Sampler,
     prompts_P: Sequence[Prompt],
     num_samples: int,
-    iteration: int,
-    phase: str,
-    done: Callable[[Draft], None],
-) -> None:
+    stream: tuple[int | str, ...],
+    done: Callable[[Rollout], None] = lambda _: None,
+    with_logprobs: bool = False,
+) -> PendingRollouts:
     """Queues `num_samples` responses of every prompt; `done` is called as each one finishes.
 
-    The stream of sample j of a problem is derive_seed(run, iteration, phase, problem id, j).
+    The random numbers of sample j of a problem are those of (*stream, problem id, j).
     """
+    pending = PendingRollouts()
     for prompt in prompts_P:
-        for index in range(num_samples):
 
-            def finish(completion: Completion, prompt: Prompt = prompt, index: int = index) -> None:
-                text = sampler.text(completion.token_ids)
-                reward = sampler.grader.submit(prompt.problem, text, completion.finish_reason)
-                done(Draft(prompt, index, completion, text, reward))
-
-            sampler.submit(
-                prompt.token_ids,
-                sampler.sampling.max_tokens,
-                derive_seed(sampler.seed, iteration, phase, prompt.problem.id, index),
-                phase == "rollouts",
-                finish,
+        def finish(continuation: Continuation, prompt: Prompt = prompt) -> None:
+            completion, text = continuation.completion, continuation.text
+            rollout = Rollout(
+                problem=prompt.problem,
+                rollout_index=continuation.index,
+                prompt_ids=prompt.token_ids,
+                response_ids=completion.token_ids,
+                logprobs_T=completion.logprobs_T,
+                finish_reason=completion.finish_reason,
+                text=sampler.text(completion.token_ids) if text is None else text,
             )
+            pending.add(rollout, continuation.reward)
+            done(rollout)
+
+        request = StateRequest(State(prompt), num_samples, (*stream, prompt.problem.id))
+        submit_continuations(sampler, request, finish, with_logprobs)
+    return pending

@@ -14,6 +14,7 @@ from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError
 from vineppo.lora import add_adapters
+from vineppo.minibatches import micro_batches
 from vineppo.models import LoadedModel, llama_config, load_model
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
@@ -24,8 +25,7 @@ from vineppo.tasks import load_task
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt
 from vineppo.token_scores import ForwardOptions, TokenScores
-from vineppo.trainer import micro_batches
-from vineppo.types import Problem, TrainBatch, TrainSequence
+from vineppo.types import Problem, TokenSequence, TrainBatch
 
 
 def sft(config: SftConfig, directory: Path) -> None:
@@ -41,7 +41,7 @@ def sft(config: SftConfig, directory: Path) -> None:
 
     def start_models() -> Models:
         policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
-        return Models(policy, None)
+        return Models(policy)
 
     with open_session(config, num_updates, run, test_P, loaded, start_models) as session:
         session.sleep_engine()
@@ -61,7 +61,7 @@ def sft(config: SftConfig, directory: Path) -> None:
 def update_on(
     session: Session,
     config: SftConfig,
-    sequences: Sequence[TrainSequence],
+    sequences: Sequence[TokenSequence],
     update: int,
     num_updates: int,
 ) -> dict[str, float]:
@@ -77,7 +77,7 @@ def update_on(
     )
     num_tokens = sum(len(sequence.response_ids) for sequence in sequences)
     done = session.policy.update(
-        micro_batches(sequences, optimization.micro_batch_size, session.policy.device),
+        micro_batches(sequences, (), optimization.micro_batch_size, session.policy.device),
         likelihood_loss(num_tokens),
         ForwardOptions(temperature=1.0),
         [rate],
@@ -113,18 +113,18 @@ def evaluate_if_due(session: Session, iteration: int) -> dict[str, float]:
 
 def encode_demonstrations(
     config: SftConfig, loaded: LoadedModel, problems: Sequence[Problem]
-) -> list[TrainSequence]:
+) -> list[TokenSequence]:
     """Prompt and demonstration as token ids; one over the limit is never cut, but refused or left
     out, as `task.too_long` says."""
 
-    def encode(problem: Problem) -> TrainSequence:
+    def encode(problem: Problem) -> TokenSequence:
         if problem.solution is None:
             raise UserError(f"problem {problem.id} has no solution to learn from")
         prompt_ids = encode_prompt(config.task.prompt, loaded.tokenizer, problem.question)
         response_ids = encode_demonstration(
             config.task.response_template, loaded.tokenizer, problem.solution
         )
-        return TrainSequence.blank(prompt_ids, response_ids)
+        return TokenSequence(prompt_ids, response_ids)
 
     return within(
         config.optimization.max_tokens,

@@ -1,46 +1,48 @@
 """VinePPO (arXiv:2410.01679, algorithm 1) and its baselines: sample, credit, update, repeat."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import torch
 
 from vineppo.checkpoint import Models
-from vineppo.config.schema import (
-    AdaptiveKl,
-    SeparateCritic,
-    SharedCritic,
-    TrainConfig,
-)
-from vineppo.critic import SeparateValueModel, SharedValueHead
-from vineppo.critic.value_model import check_size, load_value_model, new_head
+from vineppo.config.schema import AdaptiveKl, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.errors import UserError
-from vineppo.experience import Experience, gather_experience
+from vineppo.experience import (
+    Experience,
+    add_advantages,
+    add_logprobs,
+    add_values,
+    explained_variances,
+    sample,
+)
+from vineppo.forward_passes import ReferencePass
 from vineppo.kl import adapted_coef
 from vineppo.lora import add_adapters
 from vineppo.metrics import (
     advantage_metrics,
+    kl_metrics,
+    logprob_gap_metrics,
     reward_metrics,
     rollout_metrics,
     value_metrics,
 )
 from vineppo.models import LoadedModel, check_tokenizers, load_model
 from vineppo.policy import Policy
-from vineppo.reference_pass import ReferencePass
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.rows import rollout_rows, value_rows
 from vineppo.schedules import problems_of_iteration
-from vineppo.scoring import Scored, score
 from vineppo.segment import build_segmenter
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.token_scores import Reference
-from vineppo.trainer import update_critic, update_policy, warm_up_head, warmup_iterations
+from vineppo.types import CRITIC, MONTE_CARLO, Rollout
+from vineppo.update import update, warmup_iterations
 from vineppo.value_diagnostics import diagnostic_rows, histograms
+from vineppo.values import ValuePredictor, build_predictors
 
 
 def train(config: TrainConfig, directory: Path) -> None:
@@ -80,66 +82,64 @@ def open_training(
 
 
 def load_models(config: TrainConfig, loaded: LoadedModel) -> Callable[[], Models]:
-    """Loads the critic beside the policy; what is returned puts both under DeepSpeed."""
-    start_policy = partial(Policy, loaded, config.optimization, config.model.gradient_checkpointing)
-    critic = config.critic
-    if isinstance(critic, SeparateCritic):
-        value_model = load_value_model(critic, config.model, config.seed)
-        check_size(value_model, loaded.engine_model.num_token_ids, config.engine.max_model_len)
+    """Loads the predictors beside the policy; what is returned puts all under DeepSpeed."""
+    predictors = build_predictors(config, loaded)
+    heads = [predictor.head for predictor in predictors if predictor.head is not None]
+    assert len(heads) <= 1, "a policy has one value head"
 
-        def start() -> Models:
-            model = SeparateValueModel(
-                critic, value_model, loaded.tokenizer, config.model.gradient_checkpointing
-            )
-            return Models(start_policy(), model)
+    def start() -> Models:
+        checkpointing = config.model.gradient_checkpointing
+        policy = Policy(loaded, config.optimization, checkpointing, *heads)
+        for predictor in predictors:
+            predictor.start(policy)
+        return Models(policy, predictors)
 
-        return start
-    if isinstance(critic, SharedCritic):
-        head = new_head(loaded.model.config.hidden_size, loaded.model.dtype, config.seed)
-
-        def start_shared() -> Models:
-            policy = start_policy(value_head=head)
-            return Models(policy, SharedValueHead(critic, policy, head))
-
-        return start_shared
-    return lambda: Models(start_policy(), None)
+    return start
 
 
 def run_iterations(
     config: TrainConfig, session: Session, train_P: list[Prompt], reference: Reference
 ) -> None:
     """The algorithm."""
+    policy, predictors = session.models.policy, session.models.predictors
+    progress = session.progress
     segmenter = build_segmenter(config.credit.segmenter)
-    reference_pass = build_reference_pass(config, reference, session.policy.device)
+    reference_pass = build_reference_pass(config, reference, policy.device)
     for iteration in session.iterations():
-        chosen = problems_of_iteration(
-            len(train_P), config.rollouts.num_prompts, iteration, config.seed
-        )
-        prompts_P = [train_P[i] for i in chosen]
-        experience = gather_experience(
-            session.sampler, prompts_P, config, segmenter, iteration, session.progress,
-            reference_pass,
+        num_prompts, kl_coef = config.rollouts.num_prompts, session.state.kl_coef
+        chosen = problems_of_iteration(len(train_P), num_prompts, iteration, config.seed)
+
+        # Sample: rollouts, and in the same stream the continuations of their states.
+        experience = sample(
+            session.sampler, [train_P[i] for i in chosen], config, segmenter, predictors,
+            iteration, progress, reference_pass,
         )  # fmt: skip
-        session.progress.enter("sync")
+        rollouts = experience.rollouts
+        progress.enter("sync")
         session.sleep_engine()
-        session.progress.enter("logprobs")
-        kl_coef = session.state.kl_coef
-        policy, critic = session.models.policy, session.models.critic
-        scored = score(experience, policy, critic, reference, config, kl_coef)
-        session.progress.enter("update")
-        updates = update_models(config, session.models, scored, reference, iteration, kl_coef)
+
+        # Values: of the continuations' returns, of critics, of whatever else the run measures.
+        progress.enter("logprobs")
+        add_logprobs(rollouts, policy, reference, predictors, config)
+        add_values(rollouts, predictors)
+
+        # Advantages.
+        add_advantages(rollouts, predictors, config, kl_coef)
+
+        # Update.
+        progress.enter("update")
+        updates = update(rollouts, policy, predictors, reference, config, iteration, kl_coef)
         session.wake_engine(with_new_weights=iteration > warmup_iterations(config))
-        session.progress.enter("checkpoint")
-        metrics = {
-            **experience_metrics(experience, scored),
-            **session.sampling_metrics(),
-            **scored.metrics,
-            **updates,
-        }
-        save_experience(session, experience, scored, iteration)
+
+        progress.enter("checkpoint")
+        metrics = experience_metrics(experience, predictors, config, kl_coef)
+        metrics |= session.sampling_metrics() | updates
+        save_experience(session, rollouts, iteration)
         evaluation = session.evaluate_if_due(iteration)
-        next_coef = next_kl_coef(config, kl_coef, scored, iteration)
-        session.finish_iteration(iteration, {**metrics, **evaluation}, next_coef)
+        next_coef = next_kl_coef(
+            config, kl_coef, metrics["kl/ref_per_sequence"], len(rollouts), iteration
+        )
+        session.finish_iteration(iteration, metrics | evaluation, next_coef)
 
 
 def build_reference_pass(
@@ -152,67 +152,53 @@ def build_reference_pass(
     return ReferencePass(reference, config.sampling.temperature, size, device)
 
 
-def update_models(
-    config: TrainConfig,
-    models: Models,
-    scored: Scored,
-    reference: Reference,
-    iteration: int,
-    kl_coef: float,
-) -> dict[str, float]:
-    """The critic's update and the policy's; in the critic's warm-up the critic's alone."""
-    is_warmup = iteration <= warmup_iterations(config)
-    metrics: dict[str, float] = {}
-    if isinstance(models.critic, SeparateValueModel):
-        metrics |= update_critic(models.critic, scored.sequences, config, iteration)
-    elif is_warmup:
-        metrics |= warm_up_head(models.policy, scored.sequences, config, iteration)
-    if not is_warmup:
-        metrics |= update_policy(
-            models.policy, scored.sequences, reference, config, iteration, kl_coef
-        )
-    return metrics
-
-
-def next_kl_coef(config: TrainConfig, kl_coef: float, scored: Scored, iteration: int) -> float:
+def next_kl_coef(
+    config: TrainConfig, kl_coef: float, kl_per_sequence: float, num_sequences: int, iteration: int
+) -> float:
     """The KL coefficient after an iteration; the policy's warm-up leaves it as it is."""
     control = config.reference.kl_control
     if not isinstance(control, AdaptiveKl) or iteration <= warmup_iterations(config):
         return kl_coef
-    kl, count = scored.metrics["kl/ref_per_sequence"], len(scored.sequences)
-    return adapted_coef(kl_coef, kl, control.target, control.horizon, count)
+    return adapted_coef(kl_coef, kl_per_sequence, control.target, control.horizon, num_sequences)
 
 
-def experience_metrics(experience: Experience, scored: Scored) -> dict[str, float]:
+def experience_metrics(
+    experience: Experience,
+    predictors: Sequence[ValuePredictor],
+    config: TrainConfig,
+    kl_coef: float,
+) -> dict[str, float]:
     rollouts = experience.rollouts
     metrics = {
         **reward_metrics(rollouts),
-        **rollout_metrics(rollouts, experience.spans_S),
-        **advantage_metrics(scored.advantages_S),
+        **rollout_metrics(rollouts),
+        **advantage_metrics([rollout.steps_S["advantages"] for rollout in rollouts]),
+        **logprob_gap_metrics(rollouts),
+        **kl_metrics([rollout.tokens_T["kl"] for rollout in rollouts], kl_coef),
+        **explained_variances(rollouts, predictors, config),
         "tokens/rollout": sum(len(rollout.response_ids) for rollout in rollouts)
         + experience.greedy_tokens,
-        "tokens/values": 0,
     }
-    if experience.values_S is not None:
-        values = [value for values_S in experience.values_S for value in values_S]
+    returns = [value for r in rollouts for values_S in r.returns_S.values() for value in values_S]
+    if MONTE_CARLO in rollouts[0].returns_S:
+        values = [value for rollout in rollouts for value in rollout.returns_S[MONTE_CARLO]]
         metrics |= value_metrics(values, experience.num_continuations)
-        metrics["tokens/values"] = sum(value.num_tokens for value in values)
+    metrics["tokens/values"] = sum(value.num_tokens for value in returns)
     return metrics
 
 
-def save_experience(
-    session: Session, experience: Experience, scored: Scored, iteration: int
-) -> None:
+def save_experience(session: Session, rollouts: Sequence[Rollout], iteration: int) -> None:
     """The tables of an iteration; with a critic its diagnostics, where an evaluation is due."""
     if not is_main():
         return
-    run, rollouts, spans_S = session.run, experience.rollouts, experience.spans_S
-    run.write_rollouts(iteration, rollout_rows(rollouts, spans_S, scored.advantages_S))
-    if experience.values_S is not None or scored.values is not None:
-        rows = value_rows(rollouts, spans_S, experience.values_S, scored.values)
-        run.write_values(iteration, rows)
-    if scored.values is not None and session.is_evaluation_due(iteration):
-        rows = diagnostic_rows(rollouts, scored.values, scored.returns_T, scored.advantages_T)
+    run, config = session.run, session.config
+    assert isinstance(config, TrainConfig)
+    run.write_rollouts(iteration, rollout_rows(rollouts))
+    names = [predictor.name for predictor in session.models.predictors]
+    if names:
+        run.write_values(iteration, value_rows(rollouts, names))
+    if CRITIC in names and session.is_evaluation_due(iteration):
+        rows = diagnostic_rows(rollouts, CRITIC, config.credit)
         run.write_value_diagnostics(iteration, rows)
-        arrays = histograms(rows, session.config.sampling.max_tokens)
+        arrays = histograms(rows, config.sampling.max_tokens)
         session.wandb.log_histograms(arrays, iteration)

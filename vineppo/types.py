@@ -1,6 +1,8 @@
 """The data that flows through an iteration, and the legend of the suffixes.
 
-    Problem → Rollout → StepSpan → StateValue → Trajectory → advantages → TrainSequence → TrainBatch
+A problem's response is one record from the engine to the update: `Rollout`. Every stage adds what
+it found: steps, values, advantages, and whatever number of a token or a step a new estimator needs.
+`TrainBatch` is some of these records as tensors.
 
 Every tensor and every parallel list carries its dimensions as a suffix:
 
@@ -13,13 +15,19 @@ Every tensor and every parallel list carries its dimensions as a suffix:
 natural logarithms, `old_` is the behaviour policy and `ref_` the reference policy.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 
 FinishReason = Literal["stop", "length"]
 Split = Literal["train", "test"]
+
+# The value predictors that an estimator has of its own; others are named in `values.predictors`.
+MONTE_CARLO = "monte_carlo"
+CRITIC = "critic"
 
 
 @dataclass(frozen=True)
@@ -49,26 +57,6 @@ class StepSpan:
 
 
 @dataclass(frozen=True)
-class Rollout:
-    """One sampled response, the very token ids of the engine, and its terminal reward.
-
-    `logprobs_T[t]` is the engine's log-probability of `response_ids[t]` after temperature and
-    top_p. `finish_reason` is "stop" when the response ends with an end-of-sequence token (which is
-    part of `response_ids`) and "length" when the token budget cut it off (nothing is appended).
-    `rollout_index` counts the rollouts of one problem in an iteration, from 0.
-    """
-
-    problem: Problem
-    rollout_index: int
-    prompt_ids: tuple[int, ...]
-    response_ids: tuple[int, ...]
-    logprobs_T: tuple[float, ...]
-    finish_reason: FinishReason
-    text: str
-    reward: float
-
-
-@dataclass(frozen=True)
 class StateValue:
     """The Monte-Carlo value of one state: the raw returns of its K continuations.
 
@@ -85,85 +73,113 @@ class StateValue:
         return sum(self.returns_K) / len(self.returns_K)
 
 
-@dataclass(frozen=True)
-class Trajectory:
-    """What a credit estimator may look at of one rollout: T response tokens in S steps.
+@dataclass
+class TokenSequence:
+    """A prompt and a response as token ids, with named numbers of the response's tokens.
 
-    `rewards_T` holds the terminal reward on the last token, less what is shaped into the reward.
-    `state_values_S` are the Monte-Carlo values of the states before the steps (vine);
-    `critic_values_T[t]` is the critic's value of the state before token t; `greedy_reward` is that
-    of the problem's greedy response (remax). Each is None where nothing provides it.
-    """
-
-    rewards_T: tuple[float, ...]
-    logprobs_T: tuple[float, ...]
-    spans_S: tuple[StepSpan, ...]
-    state_values_S: tuple[float, ...] | None
-    critic_values_T: tuple[float, ...] | None
-    greedy_reward: float | None
-
-
-@dataclass(frozen=True)
-class TrainSequence:
-    """One rollout as the update sees it; the parallel lists have the response's length T.
-
-    `is_trained_T` are the tokens whose actions train the policy, `importance_T` the weights of
-    their losses. `old_values_T` and `returns_T` are the critic's values before the update and its
-    targets.
+    `tokens_T["advantages"][t]` belongs to `response_ids[t]`; a value is that of the state before
+    the token.
     """
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
-    old_logprobs_T: tuple[float, ...]
-    ref_logprobs_T: tuple[float, ...]
-    advantages_T: tuple[float, ...]
-    is_trained_T: tuple[bool, ...]
-    importance_T: tuple[float, ...]
-    old_values_T: tuple[float, ...]
-    returns_T: tuple[float, ...]
-    is_positive: bool  # whether the language-model loss on good rollouts takes it
-
-    @classmethod
-    def blank(cls, prompt_ids: tuple[int, ...], response_ids: tuple[int, ...]) -> "TrainSequence":
-        """All zeros, every token trained with weight 1: the start of a scored one."""
-        zeros_T = (0.0,) * len(response_ids)
-        return cls(
-            prompt_ids=prompt_ids,
-            response_ids=response_ids,
-            old_logprobs_T=zeros_T,
-            ref_logprobs_T=zeros_T,
-            advantages_T=zeros_T,
-            is_trained_T=(True,) * len(response_ids),
-            importance_T=(1.0,) * len(response_ids),
-            old_values_T=zeros_T,
-            returns_T=zeros_T,
-            is_positive=False,
-        )
+    tokens_T: dict[str, Sequence[float]] = field(default_factory=dict, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.prompt_ids) + len(self.response_ids)
+
+
+@dataclass(kw_only=True)
+class Rollout(TokenSequence):
+    """One sampled response, the very token ids of the engine, and all that is found out about it.
+
+    `logprobs_T[t]` is the engine's log-probability of `response_ids[t]` after temperature and
+    top_p. `finish_reason` is "stop" when the response ends with an end-of-sequence token (which is
+    part of `response_ids`) and "length" when the token budget cut it off (nothing is appended).
+    `rollout_index` counts the rollouts of one problem in an iteration, from 0. `reward` is the
+    terminal one, NaN until it is graded.
+
+    Columns that stages add, by name:
+
+        tokens_T   "trainer_logprobs" "ref_logprobs" "kl"   the passes without gradient (nats)
+                   "values/NAME"                            predictor NAME, where it values tokens
+                   "rewards" "advantages"                   credit, before whitening
+        steps_S    "values/NAME"                            predictor NAME, where it values steps
+        returns_S  NAME                                     raw returns of Monte-Carlo predictors
+
+    `values_from` names the predictor whose values the credit estimator takes, None where it takes
+    none; `greedy_reward` is that of the problem's greedy response (remax).
+    """
+
+    problem: Problem
+    rollout_index: int
+    logprobs_T: tuple[float, ...]
+    finish_reason: FinishReason
+    text: str
+    reward: float = math.nan
+    spans_S: tuple[StepSpan, ...] = ()
+    steps_S: dict[str, Sequence[float]] = field(default_factory=dict)
+    returns_S: dict[str, Sequence[StateValue]] = field(default_factory=dict)
+    values_from: str | None = None
+    greedy_reward: float | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Problem and index, which name a rollout of an iteration."""
+        return self.problem.id, self.rollout_index
+
+    @property
+    def rewards_T(self) -> Sequence[float]:
+        """The terminal reward on the last token, less what is shaped into the reward."""
+        return self.tokens_T["rewards"]
+
+    @property
+    def state_values_S(self) -> Sequence[float]:
+        """The values that feed credit, of the states before the steps."""
+        assert self.values_from is not None, "this estimator takes no values"
+        return self.values_S(self.values_from)
+
+    @property
+    def state_values_T(self) -> Sequence[float]:
+        """The values that feed credit, of the states before the tokens."""
+        assert self.values_from is not None, "this estimator takes no values"
+        return self.values_T(self.values_from)
+
+    def values_S(self, predictor: str) -> Sequence[float]:
+        """A predictor's values of the states before the steps."""
+        name = f"values/{predictor}"
+        if name in self.steps_S:
+            return self.steps_S[name]
+        values_T = self.tokens_T[name]
+        return [values_T[span.start] for span in self.spans_S]
+
+    def values_T(self, predictor: str) -> Sequence[float]:
+        """A predictor's values of the states before the tokens; `KeyError` for one of steps."""
+        return self.tokens_T[f"values/{predictor}"]
+
+    def prefix_ids(self, step: int) -> tuple[int, ...]:
+        """The response before a step: with the prompt, the state."""
+        return self.response_ids[: self.spans_S[step].start]
 
 
 @dataclass(frozen=True)
 class TrainBatch:
     """Sequences padded on the right to [B, T].
 
-    Position t of every tensor belongs to *token* t: `old_logprobs_BT[b, t]` is the log-probability
-    of `token_ids_BT[b, t]` given the tokens before it, and `old_values_BT[b, t]` the value of the
-    state before it. Prompt and padding positions are 0, and False in `response_mask_BT` and
-    `is_trained_BT`. `response_index_N` are the response tokens' places in the flattened [B, T], in
-    order; `num_tokens` counts those of prompts and responses.
+    Position t of every tensor belongs to *token* t: `batch["old_logprobs"][b, t]` is the
+    log-probability of `token_ids_BT[b, t]` given the tokens before it, and `batch["values/critic"]`
+    the value of the state before it. `columns_BT` are the columns of the sequences that were asked
+    for; prompt and padding positions are 0, and False in `response_mask_BT`. `response_index_N` are
+    the response tokens' places in the flattened [B, T], in order; `num_tokens` counts those of
+    prompts and responses.
     """
 
     token_ids_BT: torch.Tensor
     response_mask_BT: torch.Tensor
     response_index_N: torch.Tensor
-    old_logprobs_BT: torch.Tensor
-    ref_logprobs_BT: torch.Tensor
-    advantages_BT: torch.Tensor
-    is_trained_BT: torch.Tensor
-    importance_BT: torch.Tensor
-    old_values_BT: torch.Tensor
-    returns_BT: torch.Tensor
-    is_positive_B: torch.Tensor
     num_tokens: int
+    columns_BT: dict[str, torch.Tensor]
+
+    def __getitem__(self, column: str) -> torch.Tensor:
+        """A column, [B, T]."""
+        return self.columns_BT[column]

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from vineppo.config.schema import CreditConfig
+from vineppo.credit.gae import outcome_returns
 from vineppo.metrics import explained_variance
 from vineppo.types import Rollout
 
@@ -19,12 +21,11 @@ def percentile_bin(position: int, length: int) -> int:
 
 
 def diagnostic_rows(
-    rollouts: Sequence[Rollout],
-    values: Sequence[Sequence[float]],
-    returns: Sequence[Sequence[float]],
-    advantages: Sequence[Sequence[float]],
+    rollouts: Sequence[Rollout], predictor: str, credit: CreditConfig
 ) -> list[dict[str, Any]]:
-    """Values, rewards to go and raw advantages of all tokens, in bins; `tables.DIAGNOSTICS_SCHEMA`.
+    """A predictor's values, rewards to go and raw advantages of all tokens, in bins.
+
+    The columns are those of `tables.DIAGNOSTICS_SCHEMA`.
 
     Axis "position" has a bin for every token position from 0, "percentile" has 20 bins of equal
     shares of the response; each is split into correct (reward above 0.5) and incorrect rollouts.
@@ -32,7 +33,9 @@ def diagnostic_rows(
     null where the returns do not vary at all. Bins that nothing falls into are left out.
     """
     bins: dict[tuple[str, int, bool], list[tuple[float, float, float]]] = {}
-    for rollout, *columns in zip(rollouts, values, returns, advantages, strict=True):
+    for rollout in rollouts:
+        returns_T, advantages_T = outcome_returns(credit, rollout), rollout.tokens_T["advantages"]
+        columns = rollout.values_T(predictor), returns_T, advantages_T
         is_correct, length = rollout.reward > 0.5, len(rollout.response_ids)
         for position, token in enumerate(zip(*columns, strict=True)):
             for axis, place in (
@@ -69,7 +72,7 @@ def histograms(rows: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, lis
 
     Positions are put together into 20 parts of `max_tokens`: `…/position_00040` begins at 40.
     """
-    found: dict[str, list[float]] = {}
+    values_by_name: dict[str, list[float]] = {}
     width = math.ceil(max_tokens / NUM_PERCENTILE_BINS)
     for row in rows:
         is_position = row["axis"] == "position"
@@ -81,5 +84,5 @@ def histograms(rows: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, lis
         outcome = "correct" if row["is_correct"] else "incorrect"
         for quantity in ("values", "advantages"):
             name = f"value_diagnostics/{quantity}/{outcome}/{place}"
-            found.setdefault(name, []).extend(row[quantity])
-    return found
+            values_by_name.setdefault(name, []).extend(row[quantity])
+    return values_by_name

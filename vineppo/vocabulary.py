@@ -15,6 +15,9 @@ from vineppo.kl import full
 # GPU busy.
 CHUNK_LOGITS = {"cpu": 2**20, "cuda": 2**26}
 
+# Stands for log 0 where p log p is taken: its exponential is 0, and 0 times it is 0, not NaN.
+LOG_0 = -1e4
+
 
 @dataclass(frozen=True)
 class Softmax:
@@ -55,7 +58,8 @@ def token_statistics(
     p is the softmax of `logits_NV` and q that of `ref_logits_NV`; without those KL and log q are 0,
     and H is 0 unless `has_entropy`. The first three have gradients with respect to `logits_NV`,
     whose memory `backward` overwrites: nothing else may read them. With p = (1/2, 1/4, 1/4) and
-    target 1: log p = −1.386, H = 1.040.
+    target 1: log p = −1.386, H = 1.040. A logit of −inf is a token of probability 0: it adds
+    nothing, and its gradient is 0.
 
         ∂ log p(y)/∂z = 1[y] − p,   ∂H/∂z = −p (log p + H),   ∂KL/∂z = p (log p − log q − KL)
     """
@@ -78,7 +82,7 @@ class _TokenStatistics(torch.autograd.Function):
             log_p_CV = softmax.log(logits_NV[rows])
             found_4N[0, rows] = log_p_CV.gather(-1, targets_C1).squeeze(-1)
             if has_entropy:
-                found_4N[1, rows] = -(log_p_CV.exp() * log_p_CV).sum(-1)
+                found_4N[1, rows] = -(log_p_CV.exp() * log_p_CV.clamp(min=LOG_0)).sum(-1)
             if ref_logits_NV is not None:
                 log_q_CV = softmax.log(ref_logits_NV[rows])
                 found_4N[2, rows] = full(log_p_CV, log_q_CV)
@@ -96,7 +100,7 @@ class _TokenStatistics(torch.autograd.Function):
         ctx.saved = None
         for_logprobs_N, for_entropy_N, for_kl_N, _ = gradients
         for rows in _chunks(logits_NV):
-            log_p_CV = softmax.log(logits_NV[rows])
+            log_p_CV = softmax.log(logits_NV[rows]).clamp_(min=LOG_0)
             weights_CV = torch.zeros_like(entropy_N[rows, None])
             if for_logprobs_N is not None:
                 weights_CV = weights_CV - for_logprobs_N[rows, None]
@@ -104,7 +108,8 @@ class _TokenStatistics(torch.autograd.Function):
                 surprise_CV = log_p_CV + entropy_N[rows, None]
                 weights_CV = weights_CV - for_entropy_N[rows, None] * surprise_CV
             if for_kl_N is not None and ref_logits_NV is not None:
-                excess_CV = log_p_CV - softmax.log(ref_logits_NV[rows]) - kl_N[rows, None]
+                log_q_CV = softmax.log(ref_logits_NV[rows]).clamp_(min=LOG_0)
+                excess_CV = log_p_CV - log_q_CV - kl_N[rows, None].clamp(max=-LOG_0)
                 weights_CV = weights_CV + for_kl_N[rows, None] * excess_CV
             gradient_CV = log_p_CV.exp_().mul_(weights_CV)
             if for_logprobs_N is not None:

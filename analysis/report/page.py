@@ -25,7 +25,7 @@ from analysis.report.results import environment_table, results_table
 from analysis.report.rollouts import Data, Extent, viewer_data
 from analysis.rollout_truths import truth_tables
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import write_atomic
+from vineppo.run_dir.files import write_atomic
 
 # One script: what a file names, those after it use.
 SCRIPTS = ("values.js", "chart.js", "tooltip.js", "viewer.js")

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-
-from analysis.sampling.critics import as_separate
-from vineppo.config.schema import SeparateCritic, TrainConfig
 from vineppo.critic.value_loss import values_of
 from vineppo.critic.value_model import ValueOutputs, load_value_model
 from vineppo.scoring import Rows, score_tokens
+
+from analysis.sampling.critics import as_separate
+from vineppo.config.schema import SeparateCritic, TrainConfig
 from vineppo.types import Rollout, TrainBatch
 
 

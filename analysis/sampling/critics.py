@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from vineppo.critic.value_loss import values_of
+from vineppo.critic.value_model import ValueOutputs, load_value_model
 
 from vineppo.batching import collate, length_bucketed, response_rows
 from vineppo.config.schema import AdamConfig, SeparateCritic, TrainConfig
-from vineppo.critic.value_loss import values_of
-from vineppo.critic.value_model import ValueOutputs, load_value_model
 from vineppo.types import TrainSequence
 
 

@@ -68,7 +68,9 @@ def sample_rollouts(
     saved = []
     for draft in sample_drafts(policies, prompts_P, number, iteration, PHASE, title):
         texts = token_texts(policies.sampler.tokenizer, draft.completion.token_ids)
-        saved.append(SavedRollout(draft.settle(), segmenter(texts), None))
+        saved.append(
+            SavedRollout(draft.settle(), segmenter(texts, draft.completion.logprobs_T), None)
+        )
     return saved
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from vineppo.sequences import trained_tokens, whitened
 
 from analysis.sampling.saved import SavedRollout
 from analysis.sampling.sketch import CountSketch
@@ -12,7 +13,6 @@ from vineppo.batching import collate, length_bucketed
 from vineppo.config.schema import TrainConfig
 from vineppo.losses import Totals, aggregate
 from vineppo.objectives import UpdateSizes
-from vineppo.sequences import trained_tokens, whitened
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.types import TrainBatch, TrainSequence
 

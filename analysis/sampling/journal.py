@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import named_errors, write_atomic
-from vineppo.run_dir.metrics_log import strict_json
+from vineppo.run_dir.files import named_errors, strict_json, write_atomic
 
 
 class Journal:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from vineppo.scoring import Rows, score_tokens
 
 from analysis.kl_efficiency.samples import KlSample, write_samples
 from analysis.sampling.fresh import sample_drafts
@@ -15,7 +16,6 @@ from analysis.sampling.settings_file import write_settings
 from vineppo.config.schema import TrainConfig
 from vineppo.models import LoadedModel
 from vineppo.rollouts import Prompt
-from vineppo.scoring import Rows, score_tokens
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs
 from vineppo.types import Rollout, TrainBatch

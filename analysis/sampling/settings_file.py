@@ -5,8 +5,7 @@ from typing import Any
 
 from analysis.frames import read_config
 from analysis.sampling.journal import check_settings
-from vineppo.run_dir.atomic import write_atomic
-from vineppo.run_dir.metrics_log import read_json, strict_json
+from vineppo.run_dir.files import read_json, strict_json, write_atomic
 
 
 def settings_path(table: Path) -> Path:

@@ -21,7 +21,7 @@ from analysis.value_accuracy.predictors import (
 )
 from analysis.value_accuracy.states import StateRow
 from vineppo.errors import UserError
-from vineppo.run_dir.metrics_log import strict_json
+from vineppo.run_dir.files import strict_json
 
 
 @dataclass(frozen=True)

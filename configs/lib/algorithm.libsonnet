@@ -19,6 +19,7 @@ local common = {
   rollouts: { num_prompts: 64, num_samples: 8 },
   credit: { segmenter: { kind: 'lines' } },
   critic: null,
+  values: { credit: null, predictors: {} },
   reference: {
     path: null,
     kl_coef: 1e-4,

@@ -1,14 +1,12 @@
 """Ground truth: which states, what counts, by a real engine, killed half-way, and bad input."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 
 import pyarrow.parquet as pq
 import pytest
+from support.killing import killed_once
+from support.processes import run
 from support.sampled_runs import NUM_ROLLOUTS, write_solved_run
 
 from analysis.__main__ import main
@@ -20,7 +18,6 @@ from analysis.truth import TruthState, find_truth, read_truth, truth_path, write
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 
-TIMEOUT_S = 240
 NUM_BOUNDARIES = 21  # of the six demonstrations
 OPTIONS = ["--num-states=99", "--num-samples=24", "--num-draws=3"]  # all boundaries
 
@@ -40,16 +37,12 @@ def make_state(**changes):
 
 
 def command(run_path, out):
-    return [sys.executable, "-m", "analysis", "ground-truth", str(run_path), f"--out={out}"]
+    return ["ground-truth", str(run_path), f"--out={out}", *OPTIONS]
 
 
-def finish(run_path, out, options):
-    done = subprocess.run(
-        [*command(run_path, out), *options], capture_output=True, text=True, timeout=TIMEOUT_S,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def main_killed(journal, given):
+    killed_once(journal, num_lines=4)
+    return main(given)
 
 
 @pytest.fixture(scope="module")
@@ -58,18 +51,13 @@ def sampled(run_path, tmp_path_factory):
     out = tmp_path_factory.mktemp("truth")
     target = truth_path(out, run_path, 0)
     journal = target.with_suffix(".partial.jsonl")
-    process = subprocess.Popen([*command(run_path, out), *OPTIONS], stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + TIMEOUT_S
-    while not journal.exists() or journal.read_bytes().count(b"\n") < 4:
-        assert process.poll() is None, "it must be killed before it ends"
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    given = command(run_path, out)
+    assert run(f"{__name__}.main_killed", journal, given).returncode == -signal.SIGKILL
     with journal.open("ab") as file:
         file.write(b'{"state": 1, "ki')
     lines = [json.loads(line) for line in journal.read_bytes().split(b"\n")[1:-1]]
-    finish(run_path, out, OPTIONS)
+    done = run("analysis.__main__.main", given)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert not journal.exists()
     return out, target, lines
 

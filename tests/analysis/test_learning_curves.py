@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -171,9 +172,8 @@ def test_each_row_of_panels_says_what_it_shows(run_path, tmp_path):
 
 def test_the_committed_tables_are_still_read_and_come_to_the_same(tmp_path):
     """They hold no gradient steps and no phases."""
-    tables = sorted(REPOSITORY.glob("experiments/*/**/learning_curves.csv"))
-    assert len(tables) >= 3
-    for table in tables:
+    assert len(committed_tables()) >= 3
+    for table in committed_tables():
         out = tmp_path / table.parent.name
         rows, phases = read_methods([table.parent])
         written = write_tables(rows, phases, default_target(rows), out)
@@ -187,6 +187,24 @@ def test_the_committed_tables_are_still_read_and_come_to_the_same(tmp_path):
             values = [float(row[column] or "nan") for row in there]
             found = [float(row[column] or "nan") for row in here]
             assert found == pytest.approx(values, abs=1e-9, nan_ok=True)
+
+
+def committed_tables():
+    return sorted(REPOSITORY.glob("experiments/*/**/learning_curves.csv"))
+
+
+@pytest.mark.parametrize("table", committed_tables(), ids=lambda path: path.parent.name)
+def test_the_committed_figures_are_what_the_command_draws(table, tmp_path):
+    """Every file is there, and its numbers agree, to the digits that another machine rounds to."""
+    number = r"(?<![\w#.])-?\d+\.\d+"
+    assert main(["learning-curves", str(table.parent), "--out", str(tmp_path)]) == 0
+    for drawn in tmp_path.iterdir():
+        committed = table.with_name(drawn.name)
+        assert committed.exists(), committed
+        if drawn.suffix == ".svg":
+            texts = (path.read_text().partition("</metadata>")[2] for path in (committed, drawn))
+            there, here = ([float(x) for x in re.findall(number, text)] for text in texts)
+            assert here == pytest.approx(there, abs=1e-3)
 
 
 def test_the_summary_says_what_the_tables_say(methods_paths, tmp_path):

@@ -20,7 +20,7 @@ from analysis.temperature import (
     read_rows,
     start_of,
 )
-from vineppo.run_dir.atomic import write_atomic
+from vineppo.run_dir.files import write_atomic
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FILES = (

@@ -7,6 +7,7 @@ and working directory. Its exit status and its output are those of a process of 
 import importlib
 import multiprocessing
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -46,11 +47,13 @@ class Forked:
         return self._process.pid
 
     @property
+    def sentinel(self) -> int:
+        """What `multiprocessing.connection.wait` takes; it is ready when the process has ended."""
+        return self._process.sentinel
+
+    @property
     def returncode(self) -> int | None:
         return self._process.exitcode
-
-    def poll(self) -> int | None:
-        return self.returncode
 
     def kill(self) -> None:
         self._process.kill()
@@ -79,6 +82,18 @@ def run(function: str, *given: Any, **places: Any) -> subprocess.CompletedProces
 def run_cli(arguments: Sequence[str], **places: Any) -> subprocess.CompletedProcess[str]:
     """`vineppo ARGUMENTS`."""
     return run("vineppo.cli.main", list(arguments), **places)
+
+
+def run_module(
+    name: str, arguments: Sequence[str], **places: Any
+) -> subprocess.CompletedProcess[str]:
+    """`python -m NAME ARGUMENTS`."""
+    return run(f"{__name__}._as_module", name, list(arguments), **places)
+
+
+def _as_module(name: str, arguments: list[str]) -> None:
+    sys.argv = [name, *arguments]
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
 def start_ranks(num_ranks: int, function: str, *given: Any, **env: str) -> list[Forked]:

@@ -6,11 +6,10 @@ Everything here is plain lists over the tokens, or steps, of one response: paddi
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from vineppo.config.schema import CreditConfig, GaeCredit
 from vineppo.credit.steps import broadcast, step_sums
-from vineppo.types import Trajectory
+from vineppo.types import Rollout
 
 
 def gae(
@@ -61,58 +60,71 @@ def segmental_lambdas(
     return [*lambdas_T, 1.0]
 
 
-def gae_credit(config: GaeCredit, trajectories_G: Sequence[Trajectory]) -> list[list[float]]:
+def gae_credit(config: GaeCredit, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
     """The policy's advantages of every rollout, by tokens or by steps.
 
     Level "step": rewards are summed within steps, only the values at step starts are used, γ and λ
     apply once a step, and every token has its step's advantage; the length of a length-adaptive λ
     is then counted in steps as well, because it is steps that λ runs over.
     """
-    return [_policy_advantages(config, trajectory) for trajectory in trajectories_G]
+    return [_policy_advantages(config, rollout) for rollout in rollouts_G]
 
 
-def outcome_returns(config: CreditConfig, trajectory: Trajectory) -> list[float]:
+def outcome_returns(config: CreditConfig, rollout: Rollout) -> list[float]:
     """The actual (discounted) reward to go of every token, which no value enters."""
-    if not isinstance(config, GaeCredit):
-        return reward_to_go(trajectory.rewards_T, 1.0)
-    return critic_returns(replace(config, critic_lambda=1.0), trajectory)
+    returns_T: list[float] = []
+    following = 0.0
+    pairs = list(zip(rollout.rewards_T, _gammas(config, rollout), strict=True))
+    for reward, gamma in reversed(pairs):
+        following = reward + gamma * following
+        returns_T.append(following)
+    return returns_T[::-1]
 
 
-def critic_returns(config: CreditConfig, trajectory: Trajectory) -> list[float]:
-    """The critic's targets, one a token: A^GAE(critic_lambda) + V before any whitening.
+def critic_returns(
+    config: CreditConfig, rollout: Rollout, values_T: Sequence[float]
+) -> list[float]:
+    """A critic's targets, one a token: A^GAE(critic_lambda) + V before any whitening.
 
-    A λ of its own is VC-PPO's decoupled GAE (arXiv:2503.01491); critic_lambda = 1 gives the reward
-    to go. Always over tokens; where γ is per step it discounts between steps, so that the values at
-    step starts are those that step-level advantages take. A critic beside another estimator is only
-    measured, and learns the undiscounted reward to go. Rewards [0, 1], values [0.5, 0.25], γ = 1,
-    λ = 0.5: advantages [0.125, 0.75], targets [0.625, 1].
+    `values_T` are the critic's own. A λ of its own is VC-PPO's decoupled GAE (arXiv:2503.01491);
+    critic_lambda = 1 gives the reward to go. Always over tokens; where γ is per step it discounts
+    between steps, so that the values at step starts are those that step-level advantages take. A
+    critic beside another estimator is only measured, and learns the undiscounted reward to go.
+    Rewards [0, 1], values [0.5, 0.25], γ = 1, λ = 0.5: advantages [0.125, 0.75], targets
+    [0.625, 1].
     """
     if not isinstance(config, GaeCredit):
-        return reward_to_go(trajectory.rewards_T, 1.0)
-    values_T = _critic_values(trajectory)
-    gammas_T = [config.gamma] * len(values_T)
-    if config.level == "step":
-        starts = {span.start for span in trajectory.spans_S}
-        gammas_T = [config.gamma if t + 1 in starts else 1.0 for t in range(len(values_T))]
+        return reward_to_go(rollout.rewards_T, 1.0)
     lambdas_T = [config.critic_lambda] * len(values_T)
-    advantages_T = _gae(trajectory.rewards_T, values_T, gammas_T, lambdas_T)
+    advantages_T = _gae(rollout.rewards_T, values_T, _gammas(config, rollout), lambdas_T)
     return [advantage + value for advantage, value in zip(advantages_T, values_T, strict=True)]
 
 
-def _policy_advantages(config: GaeCredit, trajectory: Trajectory) -> list[float]:
-    values_T = _critic_values(trajectory)
+def _gammas(config: CreditConfig, rollout: Rollout) -> list[float]:
+    """What discounts the reward after each token: γ, where that is per step only between steps."""
+    length = len(rollout.rewards_T)
+    if not isinstance(config, GaeCredit):
+        return [1.0] * length
+    if config.level == "token":
+        return [config.gamma] * length
+    starts = {span.start for span in rollout.spans_S}
+    return [config.gamma if t + 1 in starts else 1.0 for t in range(length)]
+
+
+def _policy_advantages(config: GaeCredit, rollout: Rollout) -> list[float]:
     if config.level == "step":
         assert config.segment_max_prob is None, "segments are of tokens, not of steps"
-        spans_S = trajectory.spans_S
-        values_S = [values_T[span.start] for span in spans_S]
+        spans_S = rollout.spans_S
         lambdas_S = [_policy_lambda(config, len(spans_S))] * len(spans_S)
-        rewards_S = step_sums(trajectory.rewards_T, spans_S)
-        return broadcast(gae(rewards_S, values_S, config.gamma, lambdas_S), spans_S)
+        rewards_S = step_sums(rollout.rewards_T, spans_S)
+        advantages_S = gae(rewards_S, rollout.state_values_S, config.gamma, lambdas_S)
+        return broadcast(advantages_S, spans_S)
+    values_T = rollout.state_values_T
     lambda_ = _policy_lambda(config, len(values_T))
     lambdas_T = [lambda_] * len(values_T)
     if config.segment_max_prob is not None:
-        lambdas_T = segmental_lambdas(trajectory.logprobs_T, lambda_, config.segment_max_prob)
-    return gae(trajectory.rewards_T, values_T, config.gamma, lambdas_T)
+        lambdas_T = segmental_lambdas(rollout.logprobs_T, lambda_, config.segment_max_prob)
+    return gae(rollout.rewards_T, values_T, config.gamma, lambdas_T)
 
 
 def _policy_lambda(config: GaeCredit, length: int) -> float:
@@ -121,11 +133,6 @@ def _policy_lambda(config: GaeCredit, length: int) -> float:
         return length_adaptive_lambda(config.length_adaptive_alpha, length)
     assert config.policy_lambda is not None, "one λ: fixed or length-adaptive"
     return config.policy_lambda
-
-
-def _critic_values(trajectory: Trajectory) -> tuple[float, ...]:
-    assert trajectory.critic_values_T is not None, "gae needs the values of a critic"
-    return trajectory.critic_values_T
 
 
 def _gae(

@@ -1,14 +1,113 @@
-"""What the estimators share that compare the G rollouts of one problem."""
+"""The estimators that give a whole rollout one advantage, most of them from its group.
+
+A group is the G rollouts of one problem; advantages are repeated over the rollout's tokens.
+"""
 
 import math
 from collections.abc import Sequence
 
-from vineppo.types import Trajectory
+from vineppo.config.schema import (
+    GrpoCredit,
+    ReinforcePlusPlusBaselineCredit,
+    ReinforcePlusPlusCredit,
+    RemaxCredit,
+    RlooCredit,
+)
+from vineppo.credit.gae import reward_to_go
+from vineppo.types import Rollout
+
+STD_EPSILON = 1e-6
 
 
-def group_returns(trajectories_G: Sequence[Trajectory]) -> list[float]:
+def grpo_advantages(returns_G: Sequence[float], normalize_std: bool) -> list[float]:
+    """A_i = (R_i − mean R) / (std R + 1e-6), or R_i − mean R (Dr. GRPO, arXiv:2503.20783).
+
+    The paper does not say which standard deviation; this is the sample's, with G − 1, as in verl
+    and TRL. All-equal returns give exactly 0. Returns [1, 0, 0, 0] → [0.75, −0.25, −0.25, −0.25],
+    divided by std √(0.75/3) = 0.5: [1.5, −0.5, −0.5, −0.5] to 2e-6 of each.
+
+    Raises `ValueError` for a group of one.
+    """
+    centered_G = [total / len(returns_G) for total in summed_differences(returns_G)]
+    if not normalize_std:
+        return centered_G
+    variance = math.fsum(centered**2 for centered in centered_G) / (len(returns_G) - 1)
+    return [centered / (math.sqrt(variance) + STD_EPSILON) for centered in centered_G]
+
+
+def grpo_credit(config: GrpoCredit, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+    """GRPO, the return relative to the group (arXiv:2402.03300, section 4.1.2)."""
+    advantages_G = grpo_advantages(group_returns(rollouts_G), config.normalize_std)
+    return repeat_over_tokens(advantages_G, rollouts_G)
+
+
+def rloo_advantages(returns_G: Sequence[float]) -> list[float]:
+    """A_i = R_i − 1/(G − 1) Σ_{j≠i} R_j  (arXiv:2402.14740).
+
+    The baseline is independent of rollout i, so the gradient is unbiased; it is G/(G − 1) times the
+    distance to the group's mean. Returns [1, 0, 0.5] → [1 − 0.25, 0 − 0.75, 0.5 − 0.5].
+
+    Raises `ValueError` for a group of one.
+    """
+    return [total / (len(returns_G) - 1) for total in summed_differences(returns_G)]
+
+
+def rloo_credit(
+    config: RlooCredit,  # noqa: ARG001 (an estimator without parameters)
+    rollouts_G: Sequence[Rollout],
+) -> list[list[float]]:
+    """REINFORCE with a leave-one-out baseline (Kool et al. 2019; Ahmadian et al. 2024)."""
+    return repeat_over_tokens(rloo_advantages(group_returns(rollouts_G)), rollouts_G)
+
+
+def reinforce_plus_plus_credit(
+    config: ReinforcePlusPlusCredit, rollouts_G: Sequence[Rollout]
+) -> list[list[float]]:
+    """REINFORCE++ (arXiv:2501.03262): A_t = Σ_{u≥t} γ^{u−t} r_u, the reward to go from each token.
+
+    The estimator's other half is its normalisation over the global batch, which is
+    `optimization.whiten_advantages` here: one problem's rollouts cannot see the batch.
+    The paper's KL penalty is in `rewards_T` already where `reference.kl_in` is "reward". Rewards
+    [−0.1, 0, 1], γ = 0.5 → [0.15, 0.5, 1].
+    """
+    return [reward_to_go(rollout.rewards_T, config.gamma) for rollout in rollouts_G]
+
+
+def reinforce_plus_plus_baseline_credit(
+    config: ReinforcePlusPlusBaselineCredit,  # noqa: ARG001 (an estimator without parameters)
+    rollouts_G: Sequence[Rollout],
+) -> list[list[float]]:
+    """REINFORCE++ with a group baseline: A_i = R_i − mean R over the problem's rollouts.
+
+    Returns [1, 0, 0, 0] → 0.75 and −0.25. Raises `ValueError` for a group of one.
+    """
+    advantages_G = grpo_advantages(group_returns(rollouts_G), normalize_std=False)
+    return repeat_over_tokens(advantages_G, rollouts_G)
+
+
+def remax_credit(
+    config: RemaxCredit,  # noqa: ARG001 (an estimator without parameters)
+    rollouts_G: Sequence[Rollout],
+) -> list[list[float]]:
+    """ReMax (arXiv:2310.10505): A_i = R_i − R(greedy), on all tokens of rollout i.
+
+    The baseline depends on the prompt alone, so the gradient is unbiased. Returns [1, 0] and a
+    greedy reward of 1 → 0 and −1.
+    """
+    greedy_G = [_greedy_reward(rollout) for rollout in rollouts_G]
+    returns_G = group_returns(rollouts_G)
+    advantages_G = [mine - greedy for mine, greedy in zip(returns_G, greedy_G, strict=True)]
+    return repeat_over_tokens(advantages_G, rollouts_G)
+
+
+def _greedy_reward(rollout: Rollout) -> float:
+    assert rollout.greedy_reward is not None, "remax needs the reward of the greedy response"
+    return rollout.greedy_reward
+
+
+def group_returns(rollouts_G: Sequence[Rollout]) -> list[float]:
     """The undiscounted return Σ_t r_t of every rollout."""
-    return [sum(trajectory.rewards_T) for trajectory in trajectories_G]
+    return [sum(rollout.rewards_T) for rollout in rollouts_G]
 
 
 def summed_differences(returns_G: Sequence[float]) -> list[float]:
@@ -25,10 +124,10 @@ def summed_differences(returns_G: Sequence[float]) -> list[float]:
 
 
 def repeat_over_tokens(
-    advantages_G: Sequence[float], trajectories_G: Sequence[Trajectory]
+    advantages_G: Sequence[float], rollouts_G: Sequence[Rollout]
 ) -> list[list[float]]:
     """Every rollout's one advantage on each of its tokens."""
     return [
-        [advantage] * len(trajectory.rewards_T)
-        for advantage, trajectory in zip(advantages_G, trajectories_G, strict=True)
+        [advantage] * len(rollout.rewards_T)
+        for advantage, rollout in zip(advantages_G, rollouts_G, strict=True)
     ]

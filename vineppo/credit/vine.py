@@ -1,18 +1,18 @@
-"""VinePPO's advantage: the difference of two Monte-Carlo values (arXiv:2410.01679, section 4)."""
+"""VinePPO's advantage: the difference of two state values (arXiv:2410.01679, section 4)."""
 
 from collections.abc import Sequence
 
 from vineppo.config.schema import VineCredit
 from vineppo.credit.steps import broadcast
-from vineppo.types import Trajectory
+from vineppo.types import Rollout
 
 
 def vine_advantages(values_S: Sequence[float], reward: float) -> list[float]:
     """A_i = V̂(s_{i+1}) − V̂(s_i) for the S steps, with V̂(s_S) = `reward` exactly.
 
-    `values_S[i]` is the Monte-Carlo value of the state before step i. The paper's γ = 1 is built
-    in: a discount would have to enter the continuations' returns as well. The advantages sum to
-    reward − values_S[0]. Values [0.5, 0.25] and reward 1 → [−0.25, 0.75].
+    `values_S[i]` is the value of the state before step i, in the paper a Monte-Carlo one. The
+    paper's γ = 1 is built in: a discount would have to enter the continuations' returns as well.
+    The advantages sum to reward − values_S[0]. Values [0.5, 0.25] and reward 1 → [−0.25, 0.75].
     """
     after_S = [*values_S[1:], reward]
     return [after - before for before, after in zip(values_S, after_S, strict=True)]
@@ -20,17 +20,16 @@ def vine_advantages(values_S: Sequence[float], reward: float) -> list[float]:
 
 def vine_credit(
     config: VineCredit,  # noqa: ARG001 (its keys decided what was sampled)
-    trajectories_G: Sequence[Trajectory],
+    rollouts_G: Sequence[Rollout],
 ) -> list[list[float]]:
     """`vine_advantages` of every rollout, each step's on all its tokens; the reward is Σ rewards_T.
 
     A KL penalty shaped into `rewards_T` enters the last difference only: V̂ holds none of it. Values
     [0.5, 0.25] before steps of 2 and 1 tokens, reward 1 → [−0.25, −0.25, 0.75].
     """
-    return [_token_advantages(trajectory) for trajectory in trajectories_G]
+    return [_token_advantages(rollout) for rollout in rollouts_G]
 
 
-def _token_advantages(trajectory: Trajectory) -> list[float]:
-    assert trajectory.state_values_S is not None, "vine needs the Monte-Carlo values of the states"
-    advantages_S = vine_advantages(trajectory.state_values_S, sum(trajectory.rewards_T))
-    return broadcast(advantages_S, trajectory.spans_S)
+def _token_advantages(rollout: Rollout) -> list[float]:
+    advantages_S = vine_advantages(rollout.state_values_S, sum(rollout.rewards_T))
+    return broadcast(advantages_S, rollout.spans_S)

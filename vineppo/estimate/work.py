@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from vineppo.config.schema import (
     EngineConfig,
     RemaxCredit,
-    SeparateCritic,
     SftConfig,
     TrainConfig,
     TransformersConfig,
 )
-from vineppo.credit import sampled_values
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
     num_rollouts = num_prompts * num_samples
     greedy = num_prompts if isinstance(config.credit, RemaxCredit) else 0
     states, continued, behind, each = 0.0, 0.0, 0.0, 0
-    if (values := sampled_values(config.credit)) is not None:
+    if (values := config.credit.monte_carlo) is not None:
         each = values.num_continuations
         is_shared = values.identical_prefixes == "share"
         first = num_prompts if is_shared else num_rollouts
@@ -108,7 +106,7 @@ def trained_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> Trained
     if isinstance(config, SftConfig):
         return TrainedTokens(0, 0, 0, config.optimization.batch_size * lengths.sequence, 0)
     tokens = config.rollouts.num_prompts * config.rollouts.num_samples * lengths.sequence
-    critic = config.critic if isinstance(config.critic, SeparateCritic) else None
+    critic = config.separate_critic
     is_exact = config.reference.kl_estimator == "full" and config.reference.kl_in == "loss"
     epochs = config.optimization.num_epochs
     return TrainedTokens(
@@ -148,9 +146,9 @@ def operations(
 
     "prefixes" are those that the engine is fed.
     """
-    found: dict[str, float] = {}
+    by_phase: dict[str, float] = {}
     if sampled is not None:
-        found = {
+        by_phase = {
             "rollouts": scoring_operations(policy_parameters, sampled.rollouts),
             "values": scoring_operations(policy_parameters, sampled.continuations),
             "prefixes": scoring_operations(policy_parameters, sampled.fed),
@@ -160,7 +158,7 @@ def operations(
         }
     update = training_operations(policy_parameters, trained.updated, is_checkpointed, is_adapted)
     update += training_operations(critic_parameters, trained.critic_updated, is_checkpointed)
-    return found | {"update": update}
+    return by_phase | {"update": update}
 
 
 def seconds(
@@ -177,15 +175,15 @@ def seconds(
     in all else; phases whose rate is None are left out. 1,000,000 continued tokens on 4 engines of
     10,000 tokens/s take 25 s.
     """
-    found: dict[str, float] = {}
+    by_phase: dict[str, float] = {}
     if sampled is not None and tokens_per_s is not None:
-        found["rollouts"] = sampled.rollouts / (tokens_per_s * num_engines)
-        found["values"] = sampled.continuations / (tokens_per_s * num_engines)
+        by_phase["rollouts"] = sampled.rollouts / (tokens_per_s * num_engines)
+        by_phase["values"] = sampled.continuations / (tokens_per_s * num_engines)
     if train_tflops is not None:
         rate = train_tflops * 1e12 * num_ranks
-        found |= {
+        by_phase |= {
             phase: count / rate
             for phase, count in work.items()
             if phase not in ("rollouts", "values")
         }
-    return found
+    return by_phase

@@ -1,16 +1,12 @@
-"""The rows of a run directory's parquet tables, built from the project's types."""
+"""The rows of a run directory's parquet tables, built from the rollouts' records."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from vineppo.types import Rollout, StateValue, StepSpan
+from vineppo.types import CRITIC, MONTE_CARLO, Rollout
 
 
-def rollout_rows(
-    rollouts_B: Sequence[Rollout],
-    spans_BS: Sequence[Sequence[StepSpan]],
-    advantages_BS: Sequence[Sequence[float]],
-) -> list[dict[str, Any]]:
+def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
     """One row per rollout; the columns are those of `tables.ROLLOUT_SCHEMA`.
 
     `step_starts` are the first tokens of the steps, counted in the response: spans (0, 3), (3, 5)
@@ -27,40 +23,56 @@ def rollout_rows(
             "text": rollout.text,
             "reward": rollout.reward,
             "finish_reason": rollout.finish_reason,
-            "step_starts": [span.start for span, _ in zip(spans_S, advantages_S, strict=True)],
-            "advantages_S": advantages_S,
+            "step_starts": [
+                span.start
+                for span, _ in zip(rollout.spans_S, rollout.steps_S["advantages"], strict=True)
+            ],
+            "advantages_S": rollout.steps_S["advantages"],
         }
-        for rollout, spans_S, advantages_S in zip(rollouts_B, spans_BS, advantages_BS, strict=True)
+        for rollout in rollouts
     ]
 
 
-def value_rows(
-    rollouts_B: Sequence[Rollout],
-    spans_BS: Sequence[Sequence[StepSpan]],
-    values_BS: Sequence[Sequence[StateValue]] | None,
-    critic_values_BT: Sequence[Sequence[float]] | None,
-) -> list[dict[str, Any]]:
+def value_rows(rollouts: Sequence[Rollout], predictors: Sequence[str]) -> list[dict[str, Any]]:
     """One row per estimated state; the columns are those of `tables.VALUE_SCHEMA`.
 
     State i of a rollout is the prompt and the first `prefix_length` tokens of the response, those
     before step i, so state 0 has `prefix_length` 0. `returns_K` is empty without Monte-Carlo
-    values, and `critic_value`, the critic's value of that state, null without a critic.
+    values, and `critic_value`, the critic's value of that state, null without a critic. Every other
+    predictor has a further row a state, with its name and value (`tables.PREDICTION_SCHEMA`).
     """
+    further = [name for name in predictors if name not in (MONTE_CARLO, CRITIC)]
     rows = []
-    for i, (rollout, spans_S) in enumerate(zip(rollouts_B, spans_BS, strict=True)):
-        nothing = [StateValue((), 0) for _ in spans_S]
-        values_S = nothing if values_BS is None else values_BS[i]
-        for step_index, (span, value) in enumerate(zip(spans_S, values_S, strict=True)):
-            critic_value = None if critic_values_BT is None else critic_values_BT[i][span.start]
-            rows.append(
-                {
-                    "problem_id": rollout.problem.id,
-                    "rollout_index": rollout.rollout_index,
-                    "step_index": step_index,
-                    "prefix_length": span.start,
-                    "returns_K": value.returns_K,
-                    "num_tokens": value.num_tokens,
-                    "critic_value": critic_value,
-                }
-            )
+    for rollout in rollouts:
+        returns_S = rollout.returns_S.get(MONTE_CARLO)
+        critic_S = rollout.values_S(CRITIC) if CRITIC in predictors else None
+        for step_index, span in enumerate(rollout.spans_S):
+            state = {
+                "problem_id": rollout.problem.id,
+                "rollout_index": rollout.rollout_index,
+                "step_index": step_index,
+                "prefix_length": span.start,
+            }
+            returns = returns_S[step_index] if returns_S else None
+            row = {
+                "returns_K": returns.returns_K if returns else (),
+                "num_tokens": returns.num_tokens if returns else 0,
+                "critic_value": critic_S[step_index] if critic_S else None,
+            }
+            if not further:
+                rows.append(state | row)
+                continue
+            rows.append(state | row | {"predictor": None, "value": None})
+            for name in further:
+                own = rollout.returns_S.get(name)
+                rows.append(
+                    state
+                    | {
+                        "returns_K": own[step_index].returns_K if own else (),
+                        "num_tokens": own[step_index].num_tokens if own else 0,
+                        "critic_value": None,
+                        "predictor": name,
+                        "value": rollout.values_S(name)[step_index],
+                    }
+                )
     return rows

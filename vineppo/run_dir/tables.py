@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import named_errors, write_atomic
+from vineppo.run_dir.files import named_errors, write_atomic
 
 # One row per rollout. Token positions in step_starts count from the start of the response.
 ROLLOUT_SCHEMA = pa.schema(
@@ -36,6 +36,11 @@ VALUE_SCHEMA = pa.schema(
         "num_tokens": pa.int32(),
         "critic_value": pa.float32(),
     }
+)
+# In runs with further predictors: the rows above have null here, and each of the others has a row
+# of its own for every state.
+PREDICTION_SCHEMA = pa.unify_schemas(
+    [VALUE_SCHEMA, pa.schema({"predictor": pa.string(), "value": pa.float32()})]
 )
 
 # One row per bin of the response and outcome; see `vineppo/value_diagnostics.py`.

@@ -1,13 +1,14 @@
 """Steps, and the estimators of their credit."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from vineppo.config.schema.scalars import (
     Count,
     CountOrZero,
+    FileName,
     Fraction,
     Name,
     Positive,
@@ -50,23 +51,54 @@ SegmenterConfig = Annotated[
 ]
 
 
+# States of an iteration with the same token ids (the prompt of G rollouts, say):
+# "share"    K continuations are sampled once and serve every rollout that passes the state;
+# "union"    every rollout's K are sampled, and each of them gets the returns of all;
+# "separate" every rollout's K are sampled and kept apart.
+IdenticalPrefixes = Literal["share", "union", "separate"]
+
+
 @dataclass(frozen=True)
-class VineCredit:
+class MonteCarloValues:
+    """The mean return of fresh continuations; with 256 of them, the oracle that others face."""
+
+    kind: Literal["monte_carlo"]
+    num_continuations: Count
+    identical_prefixes: IdenticalPrefixes
+
+
+class Credit:
+    """What every estimator's config says of the values that it takes."""
+
+    own_values: ClassVar[str | None] = None  # the predictor that feeds it unless another is named
+
+    @property
+    def monte_carlo(self) -> MonteCarloValues | None:
+        """The continuations that it asks for; None where it takes no Monte-Carlo values."""
+        return None
+
+
+@dataclass(frozen=True)
+class VineCredit(Credit):
     """VinePPO: values by `num_continuations` fresh continuations from every step boundary."""
+
+    own_values: ClassVar[str | None] = "monte_carlo"
 
     kind: Literal["vine"]
     num_continuations: Count
     segmenter: SegmenterConfig
-    # States of an iteration with the same token ids (the prompt of G rollouts, say):
-    # "share"    K continuations are sampled once and serve every rollout that passes the state;
-    # "union"    every rollout's K are sampled, and each of them gets the returns of all;
-    # "separate" every rollout's K are sampled and kept apart.
-    identical_prefixes: Literal["share", "union", "separate"]
+    identical_prefixes: IdenticalPrefixes
+
+    @property
+    def monte_carlo(self) -> MonteCarloValues | None:
+        return MonteCarloValues("monte_carlo", self.num_continuations, self.identical_prefixes)
 
 
 @dataclass(frozen=True)
-class GaeCredit:
+class GaeCredit(Credit):
     """PPO: generalised advantage estimation over a critic's values (`vineppo/credit/gae.py`)."""
+
+    own_values: ClassVar[str | None] = "critic"
 
     kind: Literal["gae"]
     segmenter: SegmenterConfig
@@ -81,7 +113,7 @@ class GaeCredit:
 
 
 @dataclass(frozen=True)
-class GrpoCredit:
+class GrpoCredit(Credit):
     """Reward minus the mean of the problem's rollouts, divided by their deviation or not."""
 
     kind: Literal["grpo"]
@@ -90,7 +122,7 @@ class GrpoCredit:
 
 
 @dataclass(frozen=True)
-class RlooCredit:
+class RlooCredit(Credit):
     """Reward minus the mean of the problem's other rollouts."""
 
     kind: Literal["rloo"]
@@ -98,7 +130,7 @@ class RlooCredit:
 
 
 @dataclass(frozen=True)
-class ReinforcePlusPlusCredit:
+class ReinforcePlusPlusCredit(Credit):
     """The reward to go; whitened over the batch by `optimization.whiten_advantages`."""
 
     kind: Literal["reinforce_plus_plus"]
@@ -107,7 +139,7 @@ class ReinforcePlusPlusCredit:
 
 
 @dataclass(frozen=True)
-class ReinforcePlusPlusBaselineCredit:
+class ReinforcePlusPlusBaselineCredit(Credit):
     """Reward minus the group's mean; whitened over the batch like `reinforce_plus_plus`."""
 
     kind: Literal["reinforce_plus_plus_baseline"]
@@ -115,7 +147,7 @@ class ReinforcePlusPlusBaselineCredit:
 
 
 @dataclass(frozen=True)
-class RemaxCredit:
+class RemaxCredit(Credit):
     """Reward minus that of the problem's greedy response, which is sampled besides."""
 
     kind: Literal["remax"]
@@ -123,10 +155,10 @@ class RemaxCredit:
 
 
 @dataclass(frozen=True)
-class PythonCredit:
-    """A file with `advantages(options, trajectories_G) -> list[list[float]]` (docs/extending.md).
+class PythonCredit(Credit):
+    """A file with `advantages(options, rollouts_G) -> list[list[float]]` (docs/extending.md).
 
-    With `num_continuations` above 0 the trajectories have Monte-Carlo values, as for `vine`.
+    With `num_continuations` above 0 the rollouts have Monte-Carlo values, as for `vine`.
     """
 
     kind: Literal["python"]
@@ -134,10 +166,14 @@ class PythonCredit:
     options: dict[str, Any]  # handed to `advantages`
     segmenter: SegmenterConfig
     num_continuations: CountOrZero
-    identical_prefixes: Literal["share", "union", "separate"]  # as for `vine`
+    identical_prefixes: IdenticalPrefixes
 
+    @property
+    def monte_carlo(self) -> MonteCarloValues | None:
+        if not self.num_continuations:
+            return None
+        return MonteCarloValues("monte_carlo", self.num_continuations, self.identical_prefixes)
 
-SampledValues = VineCredit | PythonCredit  # those that have `num_continuations`
 
 CreditConfig = Annotated[
     VineCredit
@@ -150,3 +186,35 @@ CreditConfig = Annotated[
     | PythonCredit,
     Field(discriminator="kind"),
 ]
+
+
+@dataclass(frozen=True)
+class GroupMeanValues:
+    """The mean reward of the problem's other rollouts, at every state."""
+
+    kind: Literal["group_mean"]
+
+
+@dataclass(frozen=True)
+class PythonValues:
+    """A file with a class `Predictor` (docs/extending.md)."""
+
+    kind: Literal["python"]
+    path: Name
+    options: dict[str, Any]  # handed to `Predictor`
+
+
+PredictorConfig = Annotated[
+    GroupMeanValues | MonteCarloValues | PythonValues, Field(discriminator="kind")
+]
+
+
+@dataclass(frozen=True)
+class ValuesConfig:
+    """Value predictors besides the estimator's own, which are "monte_carlo" and "critic".
+
+    All are measured; `credit` names the one whose values the estimator takes, null its own.
+    """
+
+    credit: Name | None
+    predictors: dict[FileName, PredictorConfig]

@@ -1,0 +1,86 @@
+"""What surrounds every estimator: rewards of tokens before it; masks, weights, whitening after."""
+
+from collections.abc import Sequence
+
+import torch
+
+from vineppo.config.schema import TrainConfig
+from vineppo.kl import clamp
+from vineppo.losses import importance_weights, whiten
+from vineppo.types import Rollout
+
+
+def shaped_rewards(
+    reward: float, kl_T: Sequence[float], config: TrainConfig, kl_coef: float
+) -> tuple[float, ...]:
+    """The reward of every token: the terminal one on the last, less the KL where it is shaped in.
+
+    r_t = 1[t = T−1] R − kl_coef · clamp(KL̂_t). `kl_T` itself stays as it is.
+    """
+    if config.reference.kl_in == "reward":
+        penalty = clamp(torch.tensor(kl_T, dtype=torch.float64), config.reference.kl_clamp)
+        rewards_T = [-kl_coef * kl for kl in penalty.tolist()]
+    else:
+        rewards_T = [0.0] * len(kl_T)
+    rewards_T[-1] += reward
+    return tuple(rewards_T)
+
+
+def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None:
+    """Sets what the policy's loss reads (`objectives.POLICY_COLUMNS`) from "advantages".
+
+    "loss_advantages" are whitened over the trained tokens of the whole iteration, where the config
+    says so.
+    """
+    optimization = config.optimization
+    for rollout in rollouts:
+        trainer_T, length = rollout.tokens_T["trainer_logprobs"], len(rollout.response_ids)
+        old_T = rollout.logprobs_T if optimization.old_logprobs == "engine" else trainer_T
+        rollout.tokens_T["old_logprobs"] = old_T
+        rollout.tokens_T["is_trained"] = trained_tokens(rollout, old_T, config)
+        rollout.tokens_T["importance"] = importance_weights(
+            optimization.importance_correction, trainer_T, rollout.logprobs_T
+        )
+        rollout.tokens_T["is_positive"] = (is_positive(rollout, config),) * length
+        rollout.tokens_T["loss_advantages"] = rollout.tokens_T["advantages"]
+    if optimization.whiten_advantages:
+        whiten_advantages(rollouts)
+
+
+def is_positive(rollout: Rollout, config: TrainConfig) -> bool:
+    """Whether the language-model loss on good rollouts takes it."""
+    positive = config.optimization.positive_examples
+    is_masked = config.optimization.mask_truncated and rollout.finish_reason == "length"
+    return positive is not None and rollout.reward > positive.min_reward and not is_masked
+
+
+def trained_tokens(
+    rollout: Rollout, old_T: Sequence[float], config: TrainConfig
+) -> tuple[bool, ...]:
+    """Which actions train: none of a masked truncated rollout, none that were near certain.
+
+    Masking the tokens that the policy was sure of is Segment Policy Optimization's probability mask
+    (arXiv:2505.23564, section 4.3).
+    """
+    optimization = config.optimization
+    if optimization.mask_truncated and rollout.finish_reason == "length":
+        return (False,) * len(old_T)
+    if optimization.max_token_prob is None:
+        return (True,) * len(old_T)
+    old_probs_T = torch.tensor(old_T, dtype=torch.float64).exp()
+    return tuple((old_probs_T <= optimization.max_token_prob).tolist())
+
+
+def whiten_advantages(rollouts: Sequence[Rollout]) -> None:
+    """ "loss_advantages" get mean 0 and deviation 1 over all trained tokens; others keep theirs."""
+    columns = [(r.tokens_T["loss_advantages"], r.tokens_T["is_trained"]) for r in rollouts]
+    trained = [a for column in columns for a, is_trained in zip(*column, strict=True) if is_trained]
+    if not trained:
+        return
+    flat = torch.tensor(trained, dtype=torch.float64)
+    remaining = iter(whiten(flat, torch.ones_like(flat)).tolist())
+    for rollout, column in zip(rollouts, columns, strict=True):
+        rollout.tokens_T["loss_advantages"] = tuple(
+            next(remaining) if is_trained else advantage
+            for advantage, is_trained in zip(*column, strict=True)
+        )

@@ -1,0 +1,128 @@
+"""An iteration's updates: which sequences go into which, their sizes, their numbers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import torch
+
+from vineppo.batching import collate, ranks_share, shuffled_minibatches
+from vineppo.config.schema import AdamConfig, TrainConfig
+from vineppo.deepspeed_module import Update
+from vineppo.distributed import num_ranks, rank
+from vineppo.losses import Totals
+from vineppo.schedules import learning_rate
+from vineppo.seeds import derive_seed
+from vineppo.types import TokenSequence, TrainBatch
+
+Stats = list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class UpdateSizes:
+    """Counts over all sequences of an update, on all ranks."""
+
+    trained: Totals
+    response_tokens: int
+    positive_tokens: int
+
+    @classmethod
+    def of(cls, sequences: Sequence[TokenSequence], max_tokens: int) -> "UpdateSizes":
+        """By the columns "is_trained" and "is_positive"; without them all tokens train."""
+        lengths = [len(sequence.response_ids) for sequence in sequences]
+        trained = [
+            sum(s.tokens_T["is_trained"]) if "is_trained" in s.tokens_T else length
+            for s, length in zip(sequences, lengths, strict=True)
+        ]
+        positive = [sum(s.tokens_T.get("is_positive", ())) for s in sequences]
+        return cls(
+            trained=Totals(int(sum(trained)), sum(count > 0 for count in trained), max_tokens),
+            response_tokens=sum(lengths),
+            positive_tokens=int(sum(positive)),
+        )
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """One update: this rank's share of it, the sizes of the whole, the rate."""
+
+    micro_batches: list[TrainBatch]
+    sizes: UpdateSizes
+    learning_rate: float
+
+
+def minibatches(
+    sequences: Sequence[TokenSequence],
+    columns: Sequence[str],
+    optimization: AdamConfig,
+    config: TrainConfig,
+    iteration: int,
+    first_iteration: int,
+    stream: str,
+    device: torch.device,
+) -> Iterator[Minibatch]:
+    """The epochs of an iteration, cut into updates. Nothing is dropped: the last may be smaller.
+
+    The batches carry `columns`. The learning rate's schedule runs from `first_iteration` to the
+    run's last.
+    """
+    plan = [
+        chosen
+        for epoch in range(optimization.num_epochs)
+        for chosen in shuffled_minibatches(
+            len(sequences),
+            optimization.batch_size,
+            derive_seed(config.seed, iteration, stream, epoch),
+        )
+    ]
+    done = (iteration - first_iteration) * len(plan)
+    total = (config.num_iterations - first_iteration + 1) * len(plan)
+    for number, indices in enumerate(plan):
+        rate = learning_rate(
+            done + number,
+            total,
+            optimization.learning_rate,
+            optimization.warmup_fraction,
+            optimization.schedule,
+        )
+        chosen = [sequences[i] for i in indices]
+        yield Minibatch(
+            micro_batches=micro_batches(chosen, columns, optimization.micro_batch_size, device),
+            sizes=UpdateSizes.of(chosen, config.sampling.max_tokens),
+            learning_rate=rate,
+        )
+
+
+def micro_batches(
+    sequences: Sequence[TokenSequence],
+    columns: Sequence[str],
+    micro_batch_size: int,
+    device: torch.device,
+) -> list[TrainBatch]:
+    """This rank's share, padded to similar lengths."""
+    shares = ranks_share([len(s) for s in sequences], micro_batch_size, rank(), num_ranks())
+    return [collate([sequences[i] for i in share], device, columns) for share in shares]
+
+
+def is_sound(max_mean_ratio: float | None, stats: Stats) -> bool:
+    """Whether an update may be applied, by the numbers of all its micro-batches."""
+    if not isfinite(sum(s["loss"] for s in stats)):
+        return False
+    return max_mean_ratio is None or sum(s["ratio_mean"] for s in stats) <= max_mean_ratio
+
+
+def summarize(
+    updates: Sequence[Update], group: str, names: Sequence[str], rate: float
+) -> dict[str, float]:
+    """Means over the updates of an iteration of what their micro-batches add up to."""
+    metrics = {
+        f"{group}/{name}": sum(s[name] for u in updates for s in u.stats) / len(updates)
+        for name in names
+    }
+    norms = [update.grad_norm for update in updates if update.grad_norm is not None]
+    return {
+        **metrics,
+        f"{group}/grad_norm": sum(norms) / len(norms) if norms else float("nan"),
+        f"{group}/lr": rate,
+        f"{group}/skipped_updates": len(updates) - len(norms),
+    }

@@ -1,0 +1,25 @@
+"""The mean reward of a problem's other rollouts, as the value of every state of a rollout."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from vineppo.types import Rollout
+from vineppo.values.predictor import ValuePredictor
+
+
+class GroupMean(ValuePredictor):
+    """V(s) = 1/(G − 1) Σ_{j≠i} R_j for every state of rollout i: RLOO's baseline.
+
+    Unbiased as a baseline, as no rollout's own reward is in it, and blind to the step. It costs
+    nothing. Rewards [1, 0, 0.5] give 0.25, 0.75 and 0.5.
+    """
+
+    def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
+            group_G = list(group)
+            total = sum(rollout.reward for rollout in group_G)
+            others = max(len(group_G) - 1, 1)
+            means = [(total - rollout.reward) / others for rollout in group_G]
+            self.set_values(
+                group_G, [[m] * len(r.spans_S) for m, r in zip(means, group_G, strict=True)]
+            )

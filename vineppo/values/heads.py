@@ -1,0 +1,196 @@
+"""Learned values: a scalar head, what its outputs mean, its loss, and value models on disk.
+
+A value model is an HF sequence classifier with one label.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vineppo.config.schema import (
+    CrossEntropy,
+    ModelConfig,
+    SeparateCritic,
+    SquaredError,
+    TrainConfig,
+)
+from vineppo.credit.gae import critic_returns
+from vineppo.deepspeed_module import Summand
+from vineppo.errors import UserError
+from vineppo.losses import cross_entropy, squared_error
+from vineppo.minibatches import UpdateSizes
+from vineppo.models import disable_dropout, resolve_model_path, save_model
+from vineppo.seeds import derive_seed
+from vineppo.token_scores import hidden_before_tokens, spread
+from vineppo.types import Rollout, TrainBatch
+
+ValueLoss = SquaredError | CrossEntropy
+HEAD = "score"  # the name of the head in every decoder's *ForSequenceClassification
+
+
+def values_of(outputs: torch.Tensor, loss: ValueLoss) -> torch.Tensor:
+    """V = the head's output; for the cross-entropy V = low + (high − low) · sigmoid(output).
+
+    Low 0, high 1 and an output of 0 give V = 0.5.
+    """
+    if isinstance(loss, SquaredError):
+        return outputs
+    return loss.low + (loss.high - loss.low) * torch.sigmoid(outputs)
+
+
+def value_loss(
+    outputs: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, loss: ValueLoss
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The loss of every token, and where the clip took its gradient away; all of one shape."""
+    if isinstance(loss, SquaredError):
+        return squared_error(outputs, old_values, returns, loss.clip)
+    losses = cross_entropy(outputs, returns, loss.low, loss.high)
+    return losses, torch.zeros_like(losses, dtype=torch.bool)
+
+
+def value_objective(
+    loss: ValueLoss, name: str, sizes: UpdateSizes, batch: TrainBatch, outputs_BT: torch.Tensor
+) -> Summand:
+    """The mean value loss over all response tokens of the update, for predictor `name`."""
+    mask_BT = batch.response_mask_BT
+    losses_BT, is_clipped_BT = value_loss(
+        outputs_BT, batch[f"values/{name}"], batch[f"targets/{name}"], loss
+    )
+    num_tokens = max(sizes.response_tokens, 1)
+    total = losses_BT.masked_fill(~mask_BT, 0.0).sum() / num_tokens
+    return total, {
+        "loss": total,
+        "clip_frac": (is_clipped_BT & mask_BT).sum() / num_tokens,
+        "value_mean": (values_of(outputs_BT, loss) * mask_BT).sum() / num_tokens,
+    }
+
+
+VALUE_NUMBERS = ("loss", "clip_frac", "value_mean")
+
+
+def set_targets(rollouts: Sequence[Rollout], name: str, config: TrainConfig) -> None:
+    """The column "targets/NAME": what the values of predictor `name` are trained towards."""
+    for rollout in rollouts:
+        targets_T = critic_returns(config.credit, rollout, rollout.values_T(name))
+        rollout.tokens_T[f"targets/{name}"] = targets_T
+
+
+class ValueOutputs(nn.Module):
+    """The head's output for the state before every response token, [B, T] and 0 elsewhere."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: TrainBatch) -> torch.Tensor:
+        hidden_NH = hidden_before_tokens(self.model.base_model, batch)
+        return spread(self.model.score(hidden_NH).squeeze(-1).float(), batch)
+
+
+def load_value_model(critic: SeparateCritic, policy: ModelConfig, run_seed: int) -> Any:
+    """A classifier with one label: with its own head where it has one, else with a new one.
+
+    `path` null: the starting policy. Precision and attention are the policy's. Raises `UserError`
+    for a classifier of several labels, for a model that has no classifier, and for a saved critic
+    whose outputs another loss reads.
+    """
+    from safetensors import SafetensorError
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    path = critic.path or policy.path
+    resolved = resolve_model_path(path)
+    try:
+        config = AutoConfig.from_pretrained(resolved)
+        has_head = (config.architectures or [""])[0].endswith("ForSequenceClassification")
+        if has_head and config.num_labels != 1:
+            raise UserError(
+                f"critic.path {path}: its head must have one label, got {config.num_labels}"
+            )
+        _check_value_range(config, critic)
+        model, report = AutoModelForSequenceClassification.from_pretrained(
+            resolved,
+            num_labels=1,
+            dtype=getattr(torch, policy.dtype),
+            attn_implementation=policy.attention,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"critic.path {path} cannot be loaded: {reason}") from None
+    missing = sorted(k for k in report["missing_keys"] if has_head or not k.startswith(HEAD))
+    if missing or not hasattr(model, HEAD):
+        raise UserError(f"critic.path {path} lacks the weights {', '.join(missing) or HEAD}")
+    if not has_head:
+        initialise_head(model.score, run_seed)
+    disable_dropout(model)
+    return model
+
+
+def check_size(model: Any, num_token_ids: int, max_model_len: int) -> None:
+    """Raises `UserError` where a value model is too small for the policy's tokens or lengths."""
+    rows = model.config.vocab_size
+    if rows < num_token_ids:
+        raise UserError(
+            f"critic.path {model.name_or_path}: its embedding must have at least the tokenizer's "
+            f"{num_token_ids} rows, got {rows}"
+        )
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if positions is not None and positions < max_model_len:
+        raise UserError(
+            f"critic.path {model.name_or_path}: its positions must be at least "
+            f"engine.max_model_len = {max_model_len}, got {positions}"
+        )
+
+
+def new_head(hidden_size: int, dtype: torch.dtype, run_seed: int) -> nn.Linear:
+    """A head for the policy's backbone, of the shape that classifiers have."""
+    head = nn.Linear(hidden_size, 1, bias=False, dtype=dtype)
+    initialise_head(head, run_seed)
+    return head
+
+
+@torch.no_grad()
+def initialise_head(head: nn.Linear, run_seed: int) -> None:
+    """N(0, 1/√(H + 1)), as in VinePPO's code, from a stream of its own: the same on every rank."""
+    hidden_size = head.in_features
+    generator = torch.Generator().manual_seed(derive_seed(run_seed, "critic head"))
+    weight = torch.randn(head.weight.shape, generator=generator) / math.sqrt(hidden_size + 1)
+    head.weight.copy_(weight)
+    if head.bias is not None:
+        head.bias.zero_()
+
+
+def save_value_model(
+    model: Any,
+    tokenizer: Any,
+    weights: Iterable[tuple[str, torch.Tensor]],
+    loss: ValueLoss,
+    directory: Path,
+) -> None:
+    """`save_model`; `value_range` in its config.json says how outputs are read.
+
+    [low, high]: V = low + (high − low) · sigmoid(output); null: V is the output.
+    """
+    model.config.value_range = _value_range(loss)
+    if model.config.pad_token_id is None:  # else transformers refuses batches
+        padding = tokenizer.pad_token_id
+        model.config.pad_token_id = tokenizer.eos_token_id if padding is None else padding
+    save_model(model, tokenizer, weights, directory)
+
+
+def _value_range(loss: ValueLoss) -> list[float] | None:
+    return [loss.low, loss.high] if isinstance(loss, CrossEntropy) else None
+
+
+def _check_value_range(config: Any, critic: SeparateCritic) -> None:
+    """A reward model of others has no `value_range`: its head is taken as it is."""
+    saved, expected = getattr(config, "value_range", ...), _value_range(critic.loss)
+    if saved is not ... and saved != expected:
+        raise UserError(
+            f"critic.path {critic.path}: its value_range {saved} must be that of critic.loss, "
+            f"{expected}"
+        )

@@ -1,0 +1,55 @@
+"""Values by a user's own file, which holds a class `Predictor` (docs/extending.md)."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from vineppo.config.schema import PythonValues, TrainConfig
+from vineppo.errors import UserError
+from vineppo.own_code import OwnFunction
+from vineppo.types import Rollout
+from vineppo.values.predictor import ValuePredictor
+
+
+class OwnPredictor(ValuePredictor):
+    """`Predictor(options)` of the file, whose `values(rollouts)` are one number a step.
+
+    Optional: `update(rollouts) -> dict` trains, after the rollouts have been valued, and returns
+    metrics; `save(directory)` and `load(directory)` keep what it learned over a resume, and for
+    the analyses.
+    """
+
+    def __init__(self, name: str, config: TrainConfig, own: PythonValues, *_: object) -> None:
+        super().__init__(name, config)
+        self._path = own.path
+        self._own = OwnFunction(own.path, "Predictor")(own.options)
+
+    def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        """Raises `UserError` where the numbers of values and steps differ, or one is not finite."""
+        values = [list(map(float, values_S)) for values_S in self._own.values(rollouts)]
+        expected = [len(rollout.spans_S) for rollout in rollouts]
+        if (lengths := [len(values_S) for values_S in values]) != expected:
+            raise UserError(
+                f"{self._path}: values must return a number for every step of every rollout, "
+                f"{expected}, got {lengths}"
+            )
+        for values_S in values:
+            for value in values_S:
+                if not math.isfinite(value):
+                    raise UserError(f"{self._path}: values must be finite, got {value}")
+        self.set_values(rollouts, values)
+
+    def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
+        if not hasattr(self._own, "update"):
+            return {}
+        metrics: dict[str, float] = self._own.update(rollouts) or {}
+        return {f"values/{self.name}/{key}": float(value) for key, value in metrics.items()}
+
+    def save_state(self, directory: Path) -> None:
+        if hasattr(self._own, "save"):
+            directory.mkdir(parents=True, exist_ok=True)
+            self._own.save(directory)
+
+    def load_state(self, directory: Path) -> None:
+        if hasattr(self._own, "load"):
+            self._own.load(directory)

@@ -1,0 +1,141 @@
+"""The interface of everything that values states: the value predictor."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import torch
+from torch import nn
+
+from vineppo.config.schema import TrainConfig
+from vineppo.minibatches import UpdateSizes
+from vineppo.types import Rollout, StateValue, TrainBatch
+
+if TYPE_CHECKING:
+    from vineppo.deepspeed_module import Summand
+    from vineppo.policy import Policy
+    from vineppo.rollouts import Sampler
+    from vineppo.token_scores import TokenScores
+
+StateKey = tuple[str, ...]  # what keeps two states apart, the problem's id first
+
+
+class ValueStream(Protocol):
+    """The continuations of an iteration's states, which join the engine while rollouts run."""
+
+    budget_left: int  # tokens that the unfinished continuations may have at most
+
+    @property
+    def num_continuations(self) -> int: ...
+
+    def budget(self, rollout: Rollout, first: int = 0) -> int:
+        """Tokens that the continuations of its states from `first` on may have at most."""
+
+    def submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> None:
+        """Queues the continuations of the states s_first … s_{end−1}, by default of all."""
+
+    def settle(self) -> dict[StateKey, StateValue]:
+        """The value of every state, once the engine has finished; waits for graders."""
+
+
+class ValuePredictor:
+    """V(s) for the states of rollouts: those before each step, or those before each token.
+
+    A predictor overrides what it needs and leaves the rest, which does nothing:
+
+        sampled continuations   `open_stream`, `merge`
+        a pass of its own       `estimate`
+        the policy's pass       `head` (trained with the policy), `from_policy`
+        text generation         `estimate`, with the engine that `open_stream` was given
+        training                `update`, or with a head `policy_loss`; `save_state`, `load_state`
+
+    `estimate` writes the values into the rollouts' columns, by `set_values`. For an unbiased
+    gradient a baseline must not depend on the action after its state: see each predictor's file.
+    """
+
+    gives: Literal["tokens", "steps"] = "steps"
+    head: nn.Module | None = None  # on the policy's backbone, in the policy's module and optimizer
+    head_learning_rate = 0.0
+    leaves_while_sampling = False
+
+    def __init__(self, name: str, config: TrainConfig, *_: object) -> None:
+        """`name` among the run's predictors; then come its own config and the starting policy."""
+        self.name = name
+        self.config = config
+
+    @property
+    def column(self) -> str:
+        return f"values/{self.name}"
+
+    def set_values(self, rollouts: Sequence[Rollout], values: Sequence[Sequence[float]]) -> None:
+        """`values[i]` are those of rollout i, one a step or one a token, as `gives` says."""
+        for rollout, values_i in zip(rollouts, values, strict=True):
+            if self.gives == "tokens":
+                assert len(values_i) == len(rollout.response_ids), "one value a token"
+                rollout.tokens_T[self.column] = values_i
+            else:
+                assert len(values_i) == len(rollout.spans_S), "one value a step"
+                rollout.steps_S[self.column] = values_i
+
+    def start(self, policy: "Policy") -> None:
+        """Puts what trains under an optimizer; called once, after the engine has started."""
+
+    # While rollouts are sampled.
+
+    def open_stream(self, sampler: "Sampler", iteration: int) -> ValueStream | None:  # noqa: ARG002
+        """Where the values need continuations; None where they do not."""
+        return None
+
+    def merge(
+        self,
+        rollouts: Sequence[Rollout],
+        found_R: Sequence[dict[StateKey, StateValue]],
+    ) -> None:
+        """Sets `returns_S` and values of all rollouts from what the replicas' streams found."""
+
+    # After it, without a gradient.
+
+    def from_policy(self, scores: "TokenScores") -> torch.Tensor | None:  # noqa: ARG002
+        """Values [B, T] that a pass of the policy gives anyway; None where it does not."""
+        return None
+
+    def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        """Sets the values that neither a stream nor the policy's pass has set."""
+
+    # Training.
+
+    def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
+        """Adds the columns that training reads, such as targets."""
+
+    @property
+    def update_columns(self) -> tuple[str, ...]:
+        """Those of them that the policy's update must carry for `policy_loss`."""
+        return ()
+
+    def policy_loss(
+        self,
+        sizes: UpdateSizes,  # noqa: ARG002
+        batch: TrainBatch,  # noqa: ARG002
+        scores: "TokenScores",  # noqa: ARG002
+    ) -> "tuple[float, Summand] | None":
+        """What joins the policy's loss, after its coefficient; its numbers become `NAME/…`."""
+        return None
+
+    def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
+        """Trains for an iteration, on its own; metrics."""
+        return {}
+
+    # Persistence. What is learned is saved, what is a pure function of the rollouts is not.
+
+    def save_hf(self, directory: Path) -> None:
+        """In Hugging Face format at `directory`, where it is a model."""
+
+    def save_state(self, directory: Path) -> None:
+        """What training on needs, in files of its own under `directory`."""
+
+    def load_state(self, directory: Path) -> None: ...
+
+    def offload(self) -> None:
+        """Leaves the GPU to the engine; see `DeepSpeedModule.offload`."""
+
+    def reload(self) -> None: ...

@@ -1,0 +1,120 @@
+"""A critic that is a model of its own, with its own optimizer and epochs."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vineppo.config.schema import SeparateCritic, TrainConfig
+from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
+from vineppo.forward_passes import token_columns
+from vineppo.minibatches import is_sound, minibatches, summarize
+from vineppo.models import LoadedModel
+from vineppo.policy import Policy, checkpoint_activations
+from vineppo.types import Rollout, TrainBatch
+from vineppo.values.heads import (
+    VALUE_NUMBERS,
+    ValueOutputs,
+    check_size,
+    load_value_model,
+    save_value_model,
+    set_targets,
+    value_objective,
+    values_of,
+)
+from vineppo.values.predictor import ValuePredictor
+
+
+class SeparateValueModel(ValuePredictor):
+    """V(s) of a network trained on returns: PPO's critic (arXiv:2410.01679, section 3).
+
+    Its values of an iteration are those before it trains on that iteration, so a baseline never
+    holds the rollout's own return. It sees no temperature.
+    """
+
+    gives = "tokens"
+
+    def __init__(
+        self, name: str, config: TrainConfig, critic: SeparateCritic, loaded: LoadedModel
+    ) -> None:
+        super().__init__(name, config)
+        self._critic = critic
+        self._tokenizer = loaded.tokenizer
+        self._hf_model: Any = load_value_model(critic, config.model, config.seed)
+        check_size(self._hf_model, loaded.engine_model.num_token_ids, config.engine.max_model_len)
+
+    def start(self, policy: Policy) -> None:  # noqa: ARG002
+        if self.config.model.gradient_checkpointing:
+            checkpoint_activations(self._hf_model)
+        groups = [list(self._hf_model.parameters())]
+        module = ValueOutputs(self._hf_model)
+        self._deepspeed = DeepSpeedModule(module, groups, self._hf_model.dtype, self._critic)
+
+    @property
+    def device(self) -> torch.device:
+        return self._deepspeed.device
+
+    @torch.no_grad()
+    def values(self, batch: TrainBatch) -> torch.Tensor:
+        """[B, T] on the CPU, 0 outside the response."""
+        values_BT = values_of(self._deepspeed(batch), self._critic.loss)
+        return (values_BT * batch.response_mask_BT).cpu()
+
+    def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        size = self.config.optimization.logprobs_micro_batch_size
+        forward = lambda batch: (self.values(batch),)  # noqa: E731
+        (values,) = token_columns(forward, rollouts, size, self.device)
+        self.set_values(rollouts, values)
+
+    def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
+        set_targets(rollouts, self.name, self.config)
+
+    def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
+        """The value model's own epochs over its own minibatches; `critic/*` metrics."""
+        columns = (self.column, f"targets/{self.name}")
+        updates: list[Update] = []
+        rate = 0.0
+        for part in minibatches(
+            rollouts, columns, self._critic, self.config, iteration, 1, "critic minibatches",
+            self.device,
+        ):  # fmt: skip
+            loss = partial(value_objective, self._critic.loss, self.name, part.sizes)
+            rate = part.learning_rate
+            updates.append(self.step(part.micro_batches, loss, rate))
+        return summarize(updates, self.name, VALUE_NUMBERS, rate)
+
+    def step(
+        self,
+        micro_batches: Sequence[TrainBatch],
+        loss: Callable[[TrainBatch, torch.Tensor], Summand],
+        learning_rate: float,
+    ) -> Update:
+        """One optimizer step on Σ loss(micro-batch, the head's outputs)."""
+        return self._deepspeed.update(
+            micro_batches,
+            lambda batch: loss(batch, self._deepspeed(batch)),
+            [learning_rate],
+            partial(is_sound, None),
+        )
+
+    def save_hf(self, directory: Path) -> None:
+        weights = self._deepspeed.named_weights(self._hf_model)
+        save_value_model(self._hf_model, self._tokenizer, weights, self._critic.loss, directory)
+
+    @property
+    def leaves_while_sampling(self) -> bool:  # type: ignore[override]
+        return self._deepspeed.leaves_while_sampling
+
+    def offload(self) -> None:
+        self._deepspeed.offload()
+
+    def reload(self) -> None:
+        self._deepspeed.reload()
+
+    def save_state(self, directory: Path) -> None:
+        self._deepspeed.save_state(directory)
+
+    def load_state(self, directory: Path) -> None:
+        self._deepspeed.load_state(directory)

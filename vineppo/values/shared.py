@@ -1,0 +1,77 @@
+"""A critic that is a scalar head on the policy's backbone, trained in the policy's update."""
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from vineppo.config.schema import SharedCritic, TrainConfig
+from vineppo.deepspeed_module import Summand
+from vineppo.minibatches import UpdateSizes
+from vineppo.models import LoadedModel
+from vineppo.policy import Policy
+from vineppo.token_scores import TokenScores
+from vineppo.types import Rollout, TrainBatch
+from vineppo.values.heads import (
+    HEAD,
+    new_head,
+    save_value_model,
+    set_targets,
+    value_objective,
+    values_of,
+)
+from vineppo.values.predictor import ValuePredictor
+
+
+class SharedValueHead(ValuePredictor):
+    """V(s) of the policy's hidden states; its state is in the policy's optimizer.
+
+    The values come with the policy's pass, before the temperature, whatever that is.
+    """
+
+    gives = "tokens"
+
+    def __init__(
+        self, name: str, config: TrainConfig, critic: SharedCritic, loaded: LoadedModel
+    ) -> None:
+        super().__init__(name, config)
+        self._critic = critic
+        self.head = new_head(loaded.model.config.hidden_size, loaded.model.dtype, config.seed)
+        self.head_learning_rate = critic.head_learning_rate
+
+    def start(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def from_policy(self, scores: TokenScores) -> torch.Tensor:
+        return values_of(scores.value_outputs_BT, self._critic.loss)
+
+    def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
+        set_targets(rollouts, self.name, self.config)
+
+    @property
+    def update_columns(self) -> tuple[str, ...]:
+        return self.column, f"targets/{self.name}"
+
+    def policy_loss(
+        self, sizes: UpdateSizes, batch: TrainBatch, scores: TokenScores
+    ) -> tuple[float, Summand]:
+        outputs_BT = scores.value_outputs_BT
+        loss = value_objective(self._critic.loss, self.name, sizes, batch, outputs_BT)
+        return self._critic.coef, loss
+
+    def save_hf(self, directory: Path) -> None:
+        """A classifier of its own around the backbone, which is written a second time."""
+        from transformers import AutoModelForSequenceClassification
+
+        policy = self._policy
+        config = copy.deepcopy(policy.hf_model.config)
+        config.num_labels = 1
+        with torch.device("meta"):
+            classifier = AutoModelForSequenceClassification.from_config(
+                config, dtype=policy.hf_model.dtype
+            )
+        setattr(classifier, classifier.base_model_prefix, policy.hf_model.base_model)
+        setattr(classifier, HEAD, self.head)
+        weights = policy.deepspeed.named_weights(classifier)
+        save_value_model(classifier, policy.tokenizer, weights, self._critic.loss, directory)

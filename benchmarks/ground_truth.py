@@ -1,20 +1,21 @@
 """Tokens/s of the analysis `ground-truth` ÷ tokens/s of one saturated `LLM.generate` call.
 
-Ours is `sample_returns`: 512 step boundaries of an iteration's rollouts, 256 continuations each,
-sampled, decoded, graded and counted. The ceiling is that of `values_throughput`: the same prefixes
-and lengths in one call of vLLM, without text or grading.
+Ours is `sample_continuations`: 512 step boundaries of an iteration's rollouts, 256 continuations
+each, sampled, decoded and graded. The ceiling is that of `values_throughput`: the same prefixes and
+lengths in one call of vLLM, without text or grading.
 """
 
+import math
 from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from analysis.sampling.continuations import StateRequest, sample_returns
 from analysis.sampling.states import RolloutState, sample_boundaries
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
 from benchmarks.values_throughput import Recorded, ceiling
 from benchmarks.watched_engine import RecordingEngine
 from benchmarks.workload import ITERATION, Workload, describe_workload, open_workload
+from vineppo.rollouts import State, StateRequest, sample_continuations
 
 NAME = "ground_truth"
 NUM_STATES, NUM_SAMPLES = 512, 256
@@ -64,14 +65,13 @@ def main() -> None:
 def boundaries(workload: Workload, num_states: int) -> list[RolloutState]:
     """Distinct step boundaries of the rollouts of as many prompts as they take."""
     workload = workload.varied(num_prompts=len(workload.train_P))
-    drafts = workload.rollouts()
     rows: list[dict[str, Any]] = [
         {
-            "problem_id": draft.prompt.problem.id,
-            "response_ids": draft.completion.token_ids,
-            "step_starts": [span.start for span in spans],
+            "problem_id": rollout.problem.id,
+            "response_ids": rollout.response_ids,
+            "step_starts": [span.start for span in rollout.spans_S],
         }
-        for draft, spans in zip(drafts, workload.spans(drafts), strict=True)
+        for rollout in workload.rollouts()
     ]
     return sample_boundaries(rows, num_states, workload.config.seed, ITERATION)
 
@@ -79,10 +79,11 @@ def boundaries(workload: Workload, num_states: int) -> list[RolloutState]:
 def sample(workload: Workload, states: list[RolloutState], num_samples: int) -> None:
     prompts = {prompt.problem.id: prompt for prompt in workload.train_P}
     requests = (
-        StateRequest(prompts[state.row["problem_id"]], state.prefix_ids, num_samples, ("truth",))
-        for state in states
+        StateRequest(State(prompts[row["problem_id"]], prefix_ids), num_samples, ("truth",))
+        for row, prefix_ids in ((state.row, state.prefix_ids) for state in states)
     )
-    sample_returns(workload.sampler, requests, lambda *_: None, lambda: None)
+    for _, continuations in sample_continuations(workload.sampler, requests):
+        assert all(math.isfinite(one.reward.result()) for one in continuations)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ demo_runs := runs/demo_vineppo$(seed_suffix) runs/demo_ppo$(seed_suffix)
 demo_report := runs/demo_report$(seed_suffix)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test  check format clean
+.PHONY: help setup demo test test-full check format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -16,10 +16,10 @@ setup: ## make .venv from the lock file (LOCK=requirements/cpu.lock picks anothe
 	@requirements/setup.sh $(LOCK)
 
 # Neither the demo nor the tests need the network.
-demo test: export HF_HUB_OFFLINE := 1
-demo test: export VLLM_NO_USAGE_STATS := 1
-demo test: export TOKENIZERS_PARALLELISM := false
-test: export WANDB_MODE := offline
+demo test test-full: export HF_HUB_OFFLINE := 1
+demo test test-full: export VLLM_NO_USAGE_STATS := 1
+demo test test-full: export TOKENIZERS_PARALLELISM := false
+test test-full: export WANDB_MODE := offline
 
 demo: setup ## VinePPO and PPO on the embedded policy, and a report (SEED=2 for another seed)
 	for name in vineppo ppo; do \
@@ -28,8 +28,11 @@ demo: setup ## VinePPO and PPO on the embedded policy, and a report (SEED=2 for 
 	done
 	$(BIN)/python -m analysis report $(demo_runs) --out $(demo_report)
 
-test: setup ## run the tests (ARGS='tests/credit -x' for some, ARGS='-m slow' for the slow)
+test: setup ## run the tests, in minutes (ARGS='tests/credit -x' for some)
 	$(BIN)/python -m pytest --durations=10 $(ARGS)
+
+test-full: setup ## run all tests, the grids and the long ones as well
+	$(BIN)/python -m pytest --durations=20 -m 'slow or not slow' $(ARGS)
 
 check: setup ## format, lint and types, changing nothing
 	$(BIN)/ruff format --check .

@@ -1,21 +1,47 @@
-"""The look of every figure: colour-blind-safe, small, readable in print."""
+"""The look of every figure: colour-blind-safe, small, readable in print; one colour a method."""
 
 import io
+import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from vineppo.run_dir.atomic import write_atomic
+from vineppo.run_dir.files import write_atomic
 
 # Okabe & Ito, 2008: told apart with every common kind of colour blindness.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+# Methods as people call them and their colours, by what a run's name contains; the first that fits.
+METHODS = (
+    (r"vineppo", "VinePPO", COLORS[0]),
+    (r"modern_?ppo", "modern PPO", COLORS[4]),
+    (r"ppo", "PPO", COLORS[1]),
+    (r"grpo", "GRPO", COLORS[2]),
+    (r"rloo", "RLOO", COLORS[3]),
+    (r"reinforce(_plus_plus|\+\+)", "REINFORCE++", COLORS[6]),
+    (r"reinforce", "REINFORCE", COLORS[5]),
+    (r"remax", "ReMax", COLORS[7]),
+)
+# The same by the kind of credit in a config.
+CREDITS = {
+    "vine": "VinePPO",
+    "gae": "PPO",
+    "grpo": "GRPO",
+    "rloo": "RLOO",
+    "reinforce_plus_plus": "REINFORCE++",
+    "reinforce_plus_plus_baseline": "REINFORCE++ baseline",
+    "remax": "ReMax",
+}
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINE_STYLES = ("-", "--", "-.", ":")
 PANEL_WIDTH_IN, PANEL_HEIGHT_IN = 2.6, 2.4
@@ -50,6 +76,18 @@ def panels(
         yield figure, list(axes.flat)
 
 
+@contextmanager
+def grid(
+    count: int, max_columns: int, margin_in: float = 0.0
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """`count` panels in as few rows as `max_columns` a row allow."""
+    num_columns = min(count, max_columns)
+    with panels(-(-count // num_columns), num_columns, margin_in) as (figure, axes):
+        for unused in axes[count:]:
+            unused.set_visible(False)
+        yield figure, axes[:count]
+
+
 def line_style(index: int) -> dict[str, Any]:
     """Colour and dashes of the line number `index`; they repeat only after 32 lines."""
     return {
@@ -62,18 +100,104 @@ def marker(index: int) -> str:
     return MARKERS[index % len(MARKERS)]
 
 
+def method_labels(names: Sequence[str]) -> dict[str, str]:
+    """Methods as people call them, by name: "VinePPO, K = 9" for `long_vineppo_k9`.
+
+    A name that none of `METHODS` is in stays as it is, and so do all where two would read the same.
+    """
+    labels = {}
+    for name in names:
+        method, _, variant = _method(name)
+        variant = re.sub(
+            r"^([kt])([\d.]+)$", lambda found: f"{found[1].upper()} = {found[2]}", variant
+        )
+        labels[name] = f"{method}, {variant}" if variant else method
+    return labels if len(set(labels.values())) == len(labels) else {name: name for name in names}
+
+
+def method_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Colour, dashes and marker of each method, by its name.
+
+    A method of `METHODS` has one colour in every figure. Its variants in a figure differ in their
+    dashes, and are the lighter the smaller their number. Other names take the colours left.
+    """
+    methods = {name: _method(name)[0] for name in names}
+    colors = {methods[name]: _method(name)[1] for name in names}
+    left = cycle([color for color in COLORS if color not in colors.values()] or COLORS)
+    colors = {method: color or next(left) for method, color in colors.items()}
+    styles = {}
+    for index, (name, method) in enumerate(methods.items()):
+        variants = sorted((one for one in names if methods[one] == method), key=_natural)
+        place = variants.index(name)
+        # From 0.6 of the way to white to 0.4 of the way to black; one alone has its colour.
+        shade = 0.6 - place / (len(variants) - 1) if len(variants) > 1 else 0.0
+        rgb = np.array(to_rgb(colors[method]))
+        styles[name] = {
+            "color": to_hex(rgb + abs(shade) * ((shade > 0) - rgb)),
+            "linestyle": LINE_STYLES[place % len(LINE_STYLES)],
+            "marker": marker(index),
+        }
+    return styles
+
+
+def phase_color(name: str, names: Sequence[str]) -> str:
+    """The colour of one of `names`, the parts of an iteration; "other" is grey."""
+    return "#BBBBBB" if name == "other" else COLORS[names.index(name) % len(COLORS)]
+
+
+def curve(
+    axis: Axes,
+    frame: pd.DataFrame,
+    x: str,
+    y: str,
+    style: dict[str, Any],
+    *,
+    scale: float = 1.0,
+    shift: float = 0.0,
+    ends: str = "band",
+) -> None:
+    """A line of the column `y` over `x`, and its interval from `y_low` to `y_high`.
+
+    `ends` draws the interval as a "band", as "bars" or not at all (""). The places are
+    x/scale + shift. Rows without `x` or `y` are left out, and so are intervals that are empty.
+    """
+    frame = frame.dropna(subset=[x, y])
+    if frame.empty:  # an empty line that is not clipped lies at (0, 0) and takes room there
+        return
+    axis.plot(frame[x] / scale + shift, frame[y], clip_on=False, **style)
+    if not ends:
+        return
+    known = frame.dropna(subset=[f"{y}_low", f"{y}_high"])
+    places, low, high = known[x] / scale + shift, known[f"{y}_low"], known[f"{y}_high"]
+    if ends == "band":
+        axis.fill_between(places, low, high, color=style["color"], alpha=0.18, linewidth=0)
+    else:
+        axis.vlines(places, low, high, color=style["color"], linewidth=0.8)
+
+
 def whole_iterations(axis: Axes) -> None:
     axis.set_xlabel("iteration")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 
-def shared_legend(figure: Figure, axis: Axes) -> None:
-    """One legend under all panels, in as many columns as its longest name leaves room for."""
-    handles, names = axis.get_legend_handles_labels()
+def same_ylim(axes: Sequence[Axes]) -> None:
+    """Gives all panels the limits that hold them all."""
+    limits = [limit for axis in axes for limit in axis.get_ylim()]
+    for axis in axes:
+        axis.set_ylim(min(limits), max(limits))
+
+
+def shared_legend(figure: Figure, *axes: Axes) -> None:
+    """One legend under all panels of what `axes` name, each name once.
+
+    It has as many columns as its longest name leaves room for.
+    """
+    entries = [axis.get_legend_handles_labels() for axis in axes]
+    named = {name: handle for of in entries for handle, name in zip(*of, strict=True)}
     letters_a_line = LETTERS_PER_IN * figure.get_size_inches()[0]
-    columns = int(letters_a_line // (max(map(len, names)) + LEGEND_HANDLE_LETTERS))
-    columns = min(max(columns, 1), len(handles))
-    figure.legend(handles, names, loc="outside lower center", ncols=columns)
+    columns = int(letters_a_line // (max(map(len, named)) + LEGEND_HANDLE_LETTERS))
+    columns = min(max(columns, 1), len(named))
+    figure.legend(named.values(), named, loc="outside lower center", ncols=columns)
 
 
 def caption(figure: Figure, text: str) -> None:
@@ -97,3 +221,16 @@ def render(figure: Figure, suffix: str) -> bytes:
     metadata = {"Date": None} if suffix == "svg" else None
     figure.savefig(buffer, format=suffix, dpi=300, metadata=metadata)
     return buffer.getvalue()
+
+
+def _method(name: str) -> tuple[str, str | None, str]:
+    """The method that a name says, its colour, and what else the name says after it."""
+    for pattern, label, color in METHODS:
+        if found := re.search(pattern, name, re.IGNORECASE):
+            return label, color, name[found.end() :].strip("_, ")
+    return name, None, ""
+
+
+def _natural(name: str) -> list[Any]:
+    """The order of `k3` before `k27`."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]

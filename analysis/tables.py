@@ -1,80 +1,145 @@
-"""Tables of numbers as CSV files."""
+"""Tables as CSV files: a table's columns are declared once, to write, read and check it."""
 
-import csv
 import io
 import math
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+import pandas as pd
+
+from analysis.stats.bootstrap import Estimate
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import named_errors, write_atomic
+from vineppo.run_dir.files import named_errors, write_atomic
 
-Row = TypeVar("Row")
+_DTYPES = {str: "str", int: "int64", float: "float64"}
+_WANTED = {int: "a whole number", float: "a number", str: "a text"}
 
 
-def write_table(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Writes one line a row under the keys of the first; None is an empty cell.
+@dataclass(frozen=True)
+class Table:
+    """A CSV file and its columns: a name and `str`, `int` or `float`, `| None` where a cell may be
+    empty, or `Estimate`, which is the three columns `name`, `name_low` and `name_high`.
 
-    Numbers are written so that `read_table` gives the very same ones back.
+    Files from before a column of `added` was there are read with it empty.
     """
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(map(_column, rows[0]))
-    writer.writerows(row.values() for row in rows)
-    write_atomic(path, buffer.getvalue().encode())
+
+    name: str
+    columns: Mapping[str, Any]
+    added: tuple[str, ...] = ()
+
+    @property
+    def types(self) -> dict[str, Any]:
+        """The columns with every `Estimate` as its three."""
+        return {
+            column: float | None if kind is Estimate else kind
+            for name, kind in self.columns.items()
+            for column in (estimate_columns(name) if kind is Estimate else (name,))
+        }
+
+    def frame(self, rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> pd.DataFrame:
+        """A frame of these columns and their types; an `Estimate` in a row fills three cells.
+
+        What a row lacks is empty; numbers that are not finite are, too.
+        """
+        if not isinstance(rows, pd.DataFrame):
+            rows = pd.DataFrame([_cells(row) for row in rows])
+        unknown = set(rows.columns).difference(self.types)
+        assert not unknown, f"{self.name} declares no column {', '.join(sorted(unknown))}"
+        frame = rows.reindex(columns=list(self.types)).replace([math.inf, -math.inf], math.nan)
+        return frame.astype({name: _dtype(kind) for name, kind in self.types.items()})
+
+    def write(self, folder: Path, rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> list[Path]:
+        """Writes `folder/name` and returns its path; nothing of no rows.
+
+        Numbers are written so that `read` gives the very same ones back.
+        """
+        frame = self.frame(rows)
+        if frame.empty:
+            return []
+        text = frame.to_csv(index=False, lineterminator="\n")
+        write_atomic(folder / self.name, text.encode())
+        return [folder / self.name]
+
+    def read(self, folder: Path) -> pd.DataFrame:
+        """The table in `folder`; columns that are not declared are left out.
+
+        Raises `UserError` naming the file, and the line and column where there is one: for a table
+        that is missing, lacks a column, holds no row, or a cell that is none of its type.
+        """
+        path = folder / self.name
+        with named_errors("read", path):
+            content = path.read_bytes()
+        try:
+            # Whatever a cell says is text: "nan" is no empty cell.
+            texts = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
+        except (ValueError, pd.errors.ParserError) as error:
+            raise UserError(f"{path} is no CSV file: {error}") from None
+        columns = {}
+        for name, kind in self.types.items():
+            if name in texts:
+                columns[name] = _parsed(texts[name].fillna(""), kind, path)
+            elif name not in self.added:
+                raise UserError(f"{path} has no column {name}")
+        if texts.empty:
+            raise UserError(f"{path} holds no row")
+        return self.frame(pd.DataFrame(columns))
+
+    def holds(self, folder: Path) -> bool:
+        """Whether `folder` is none of a run and has this table, to be drawn again."""
+        return (folder / self.name).exists() and not (folder / "config.json").exists()
 
 
-def read_table(path: Path, row_type: type[Row]) -> list[Row]:
-    """The rows of a table as dataclasses; columns that are no field of `row_type` are left out.
-
-    Its fields are `str`, `int` or `float`, or one of them `| None`. The column of a field with a
-    default may be missing: of a table that is older than the field. Raises `UserError` naming the
-    file, and the line and column where there is one: for a table that is missing, lacks a column,
-    holds no row, or a cell that is no finite number where one is due.
-    """
-    with named_errors("read", path):
-        content = path.read_bytes()
-    try:
-        reader = csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
-        found = reader.fieldnames or []
-        types = typing.get_type_hints(row_type)
-        for name in [name for name in types if _column(name) not in found]:
-            if not hasattr(row_type, name):
-                raise UserError(f"{path} has no column {_column(name)}")
-            del types[name]
-        rows = [
-            row_type(
-                **{
-                    name: _cell(line[_column(name)], kind, f"{path}, line {reader.line_num}", name)
-                    for name, kind in types.items()
-                }
-            )
-            for line in reader
-        ]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} is no CSV file: {error}") from None
-    if not rows:
-        raise UserError(f"{path} holds no row")
-    return rows
+def estimate_columns(name: str) -> tuple[str, str, str]:
+    return name, f"{name}_low", f"{name}_high"
 
 
-def _column(name: str) -> str:
-    return name.replace("pass_at_1", "pass@1")
-
-
-def _cell(text: str | None, kind: Any, place: str, name: str) -> Any:
-    options = typing.get_args(kind) or (kind,)
-    if text in (None, "") and type(None) in options:
+def estimate(row: Mapping[Any, Any] | pd.Series, name: str) -> Estimate | None:
+    """The three cells of an estimate in a row of a frame; None where it is empty."""
+    value, low, high = (row[column] for column in estimate_columns(name))
+    if pd.isna(value):
         return None
-    if options[0] is str and text is not None:
-        return text
-    try:
-        number = options[0](text)
-        if math.isfinite(number):
-            return number
-    except (TypeError, ValueError):
-        pass
-    wanted = {int: "a whole number", str: "a text"}.get(options[0], "a number")
-    raise UserError(f"{place}: {_column(name)} must be {wanted}, got {text!r}")
+    return Estimate(float(value), *(None if pd.isna(end) else float(end) for end in (low, high)))
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    cells: dict[str, Any] = {}
+    for name, cell in row.items():
+        if isinstance(cell, Estimate):
+            numbers = cell.value, cell.low, cell.high
+            cells |= zip(estimate_columns(name), numbers, strict=True)
+        else:
+            cells[name] = cell
+    return cells
+
+
+def _split(kind: Any) -> tuple[type, bool]:
+    """The type of a column's cells, and whether they may be empty."""
+    options = typing.get_args(kind) or (kind,)
+    return options[0], type(None) in options
+
+
+def _dtype(kind: Any) -> str:
+    base, is_optional = _split(kind)
+    return "Int64" if base is int and is_optional else _DTYPES[base]
+
+
+def _parsed(texts: pd.Series, kind: Any, path: Path) -> list[Any]:
+    base, is_optional = _split(kind)
+    cells: list[Any] = []
+    for line, text in enumerate(texts, start=2):
+        if text == "" and is_optional:
+            cells.append(None)
+            continue
+        try:
+            cells.append(base(text))
+            is_fine = base is str or math.isfinite(cells[-1])
+        except ValueError:
+            is_fine = False
+        if not is_fine:
+            raise UserError(
+                f"{path}, line {line}: {texts.name} must be {_WANTED[base]}, got {text!r}"
+            )
+    return cells

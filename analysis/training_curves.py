@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import figures
-from analysis.reading import Run
+from analysis.frames import PHASES, Run, phase_seconds
 
 # (metric, label of the axis)
 METRICS = (
@@ -18,30 +18,19 @@ CRITIC_METRICS = (
     ("critic/explained_variance", "critic's explained variance"),
     ("critic/loss", "critic's loss"),
 )
-# (metric, name in the legend), in the order of an iteration
-PHASES = (
-    ("time/rollout_s", "rollouts"),
-    ("time/values_s", "values"),
-    ("time/grading_s", "grading"),
-    ("time/logprobs_s", "log-probs"),
-    ("time/update_s", "update"),
-    ("time/sync_s", "weight sync"),
-    ("time/evaluate_s", "evaluation"),
-    ("time/checkpoint_s", "checkpoint"),
-)
-TOTAL = "time/total_s"
 
 
 def shown_metrics(runs: list[Run]) -> list[tuple[str, str]]:
     """The metrics of every run, then those of critics that any of the runs logged."""
-    logged = [entry for entry in CRITIC_METRICS if any(run.series(entry[0])[0] for run in runs)]
+    logged = [entry for entry in CRITIC_METRICS if any(len(run.series(entry[0])) for run in runs)]
     return [*METRICS, *logged]
 
 
 def draw_metric(axis: Axes, runs: list[Run], names: list[str], metric: str, label: str) -> None:
     """A metric by iteration, a line a run; long runs as a running mean over a pale raw line."""
     for index, (run, name) in enumerate(zip(runs, names, strict=True)):
-        iterations, values = run.series(metric)
+        series = run.series(metric)
+        iterations, values = list(series.index), list(series)
         style = figures.line_style(index)
         window = max(1, len(values) // 25)
         if window > 1:
@@ -49,7 +38,7 @@ def draw_metric(axis: Axes, runs: list[Run], names: list[str], metric: str, labe
         axis.plot(iterations, running_mean(values, window), label=name, **style)
     figures.whole_iterations(axis)
     axis.set_ylabel(label)
-    if all(not run.series(metric)[0] for run in runs):
+    if not any(len(run.series(metric)) for run in runs):
         axis.text(0.5, 0.5, "not logged", transform=axis.transAxes, ha="center", color="0.5")
 
 
@@ -73,12 +62,12 @@ def running_mean(values: list[float], window: int) -> list[float]:
 def draw_time_shares(figure: Figure, axes: list[Axes], runs: list[Run], names: list[str]) -> None:
     """Stacked shares of an iteration's time by phase, a panel a run; empty phases are left out."""
     shares_by_run = [time_shares(run) for run in runs]
-    phases = [name for _, name in PHASES] + ["other"]
+    phases = [*PHASES.values(), "other"]
     taken = [phase for phase in phases if any(shares[phase].any() for _, shares in shares_by_run)]
     for axis, (edges, shares), name in zip(axes, shares_by_run, names, strict=True):
         base = np.zeros(len(edges) - 1)
         for phase in taken:
-            color = "#BBBBBB" if phase == "other" else figures.COLORS[phases.index(phase)]
+            color = figures.phase_color(phase, phases)
             top = base + shares[phase]
             axis.stairs(top, edges, baseline=base, fill=True, color=color, label=phase)
             base = top
@@ -96,23 +85,9 @@ def time_shares(run: Run) -> tuple[list[float], dict[str, np.ndarray]]:
 
     The shares of an iteration sum to 1; "other" is what no phase accounts for.
     """
-    iterations, seconds = phase_seconds(run)
-    if not iterations:
+    seconds = phase_seconds(run)
+    if seconds.empty:
         return [0.5, 1.5], {name: np.zeros(1) for name in seconds}
-    total = sum(seconds.values(), start=np.zeros(len(iterations)))
-    total[total == 0] = 1.0
-    edges = [iterations[0] - 0.5, *(iteration + 0.5 for iteration in iterations)]
-    return edges, {name: part / total for name, part in seconds.items()}
-
-
-def phase_seconds(run: Run) -> tuple[list[int], dict[str, np.ndarray]]:
-    """The iterations that logged their time, and each phase's seconds in every one of them.
-
-    "other" is what no phase accounts for.
-    """
-    rows = [row for row in run.metrics if row.get(TOTAL) is not None]
-    seconds = {name: np.array([row.get(metric) or 0.0 for row in rows]) for metric, name in PHASES}
-    accounted = sum(seconds.values(), start=np.zeros(len(rows)))
-    # Phases that overlap account for more than the clock shows.
-    seconds["other"] = np.maximum(np.array([row[TOTAL] for row in rows]) - accounted, 0.0)
-    return [row["iteration"] for row in rows], seconds
+    total = seconds.sum(axis=1).replace(0, 1.0)
+    edges = [seconds.index[0] - 0.5, *(seconds.index + 0.5)]
+    return edges, {name: (seconds[name] / total).to_numpy() for name in seconds}

@@ -10,10 +10,14 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from analysis import figures
-from analysis.reading import diagnostics_iterations, read_config, read_value_diagnostics
-from analysis.tables import read_table, write_table
+from analysis.frames import existing_run_dir, read_config
+from analysis.old_tables import read_table, write_table
+from vineppo.errors import UserError
+from vineppo.run_dir.tables import read_parquet
 
 TABLE_NAME = "value_diagnostics.csv"
+DIAGNOSTICS = "value_diagnostics"
+DIAGNOSTICS_LISTS = ("values", "returns", "advantages")
 NUM_BINS = 20  # of the axis "percentile"
 LINE_OF_GROUP = {"correct": "-", "incorrect": "--"}
 ALL = "all"
@@ -144,6 +148,36 @@ def draw_bins(axis: Axes, rows: Sequence[BinRow], field: str, style: dict[str, A
     middles = [100 * (row.bin + 0.5) / NUM_BINS for row in rows]
     known = [getattr(row, field) for row in rows]
     axis.plot(middles, [float("nan") if y is None else y for y in known], **style)
+
+
+def read_value_diagnostics(path: Path, iteration: int, axis: str) -> list[dict[str, Any]]:
+    """The rows of one `axis` ("position", "percentile") of a critic run's table of an iteration.
+
+    A row is a `bin` of the axis, of correct responses or of others (`is_correct`), with `count`
+    tokens, whose `values` are the critic's before each, `returns` the rewards to go and
+    `advantages` raw. Raises `UserError` naming the file, which may be missing, damaged, of other
+    columns or lists of another length than `count`.
+    """
+    table = path / DIAGNOSTICS / f"iter_{iteration:06d}.parquet"
+    rows = read_parquet(table)
+    if not rows:
+        raise UserError(f"{table} holds no row")
+    for column in ("axis", "bin", "is_correct", "count", *DIAGNOSTICS_LISTS):
+        if column not in rows[0]:
+            raise UserError(f"{table} has no column {column}")
+    for number, row in enumerate(rows, start=1):
+        for column in DIAGNOSTICS_LISTS:
+            if len(row[column] or ()) != row["count"]:
+                raise UserError(f"{table}, row {number}: {column} must hold `count` numbers")
+    return [row for row in rows if row["axis"] == axis]
+
+
+def diagnostics_iterations(path: Path) -> list[int]:
+    """The iterations with value diagnostics, ascending. Raises `UserError` where there are none."""
+    iterations = existing_run_dir(path).iterations(DIAGNOSTICS)
+    if not iterations:
+        raise UserError(f"{path} has no {DIAGNOSTICS}/ (only runs with a critic write them)")
+    return iterations
 
 
 def _rows_of(path: Path) -> list[BinRow]:

@@ -112,7 +112,7 @@ class Workload:
         segmenter = build_segmenter(self.credit.segmenter)
         for rollout in rollouts:
             texts_T = token_texts(self.sampler.tokenizer, rollout.response_ids)
-            rollout.spans_S = segmenter(texts_T)
+            rollout.spans_S = segmenter(texts_T, rollout.logprobs_T)
 
     def values(self, rollouts: Sequence[Rollout]) -> None:
         """The values of all states of finished rollouts: split, submit, sample, grade."""

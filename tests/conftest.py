@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from support.training import WholeRuns
@@ -16,6 +17,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("WANDB_MODE", "offline")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # more threads only wait for each other here
+
+# An example may take as long as the machine lets it.
+settings.register_profile("no_deadline", deadline=None)
+settings.load_profile("no_deadline")
 
 ROOT = Path(__file__).parent.parent
 

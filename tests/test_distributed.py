@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from support.ranks import free_port
+from support.processes import call_on_ranks, free_port
 
 from vineppo import checkpoint, session
 from vineppo.checkpoint import TrainState, write_whole
@@ -84,16 +84,16 @@ def talk(rank: int, store: str) -> None:
 
 
 def test_what_the_main_rank_sees_of_the_disk_holds_for_all(configs, tmp_path):
-    torch.multiprocessing.spawn(decide, args=(free_port(), configs, tmp_path), nprocs=2)
+    call_on_ranks(decide, free_port(), configs, tmp_path)
 
 
 def test_every_machine_syncs_a_checkpoint_before_it_gets_its_name(tmp_path):
-    torch.multiprocessing.spawn(write, args=(free_port(), tmp_path), nprocs=2)
+    call_on_ranks(write, free_port(), tmp_path)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a tensor on a GPU would pass as well")
 def test_objects_of_a_group_for_both_devices_stay_on_the_cpu(tmp_path):
-    torch.multiprocessing.spawn(talk, args=(str(tmp_path / "store"),), nprocs=2)
+    call_on_ranks(talk, str(tmp_path / "store"))
 
 
 def test_a_rank_takes_its_gpu_before_it_joins_the_others(monkeypatch):

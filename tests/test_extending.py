@@ -1,10 +1,8 @@
 """docs/extending.md as a user would follow it: every file and command of the page is run."""
 
 import json
-import os
+import math
 import re
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
@@ -12,11 +10,13 @@ from typing import Any
 
 import pytest
 from pyarrow.parquet import read_table
+from support.processes import run_cli
 
 from vineppo.cli import main
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import sampled_values, token_advantages
+from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 from vineppo.segment import build_segmenter
 from vineppo.tasks import load_task
@@ -28,11 +28,13 @@ COMMANDS = [line.split()[1:] for line in re.findall(r"^vineppo .+$", PAGE.read_t
 PROBLEM = Problem("mine/train/0", "4+6?", "0", None)
 SMALL = {
     "num_iterations": 2,
-    "rollouts.num_prompts": 8,
+    "rollouts.num_prompts": 4,
     "rollouts.num_samples": 4,
     "optimization.batch_size": 16,
     "optimization.micro_batch_size": 16,
     "evaluation.num_samples": 1,
+    "task.num_test_problems": 8,
+    "logging.wandb_project": "null",
 }
 
 
@@ -48,7 +50,7 @@ def files(tmp_path, configs, monkeypatch) -> Path:
     (tmp_path / "mine").mkdir()
     for path, code in blocks:
         (tmp_path / path).write_text(code)
-    assert len(blocks) == 8
+    assert len(blocks) == 10
     (tmp_path / "configs").symlink_to(configs)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "mine"
@@ -78,17 +80,10 @@ def test_every_file_of_the_page_has_its_command(files):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_command_of_the_page_trains(command):
     settings = [f"--set={key}={value}" for key, value in SMALL.items()]
-    done = subprocess.run(
-        [sys.executable, "-m", "vineppo.cli", *command, *settings],
-        env={**os.environ, "PYTHONPATH": str(PAGE.parents[1])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_cli([*command, *settings])
     assert done.returncode == 0, done.stderr
     name = Path(command[-1]).stem
     run = RunDir(Path("runs") / name)
@@ -96,7 +91,7 @@ def test_a_command_of_the_page_trains(command):
     own_files = json.loads((run.path / "own_files.json").read_text())
     assert list(own_files["sha256"]) == [f"mine/{name}.py"]
     rows = read_table(run.path / "rollouts/iter_000002.parquet").to_pylist()
-    assert len(rows) == 32
+    assert len(rows) == 16
     TRACES[name](run.path, rows)
 
 
@@ -117,6 +112,15 @@ def has_own_steps(_: Path, rows: Rows) -> None:
     assert sum(len(row["step_starts"]) for row in rows) > 1.8 * num_operations
 
 
+def has_unlikely_starts(_: Path, rows: Rows) -> None:
+    """Steps begin where the sampled token's probability is under 0.3, but not at the last."""
+    for row in rows:
+        inner = list(enumerate(row["logprobs"]))[1:-1]
+        unlikely = [place for place, logprob in inner if logprob < math.log(0.3)]
+        assert row["step_starts"] == [0, *unlikely]
+    assert sum(len(row["step_starts"]) for row in rows) > len(rows)
+
+
 def has_own_advantages(run: Path, rows: Rows) -> None:
     """Their sum over a response is R − (mean V + V(s_0)) / 2."""
     values: dict[tuple[str, int], list[float]] = defaultdict(list)
@@ -133,6 +137,7 @@ TRACES = {
     "sums": has_own_problems,
     "brief": has_own_rewards,
     "results": has_own_steps,
+    "forks": has_unlikely_starts,
     "shrunk": has_own_advantages,
 }
 
@@ -158,8 +163,19 @@ def test_a_reward():
 
 def test_a_segmenter(loaded):
     segmenter = build_segmenter(loaded().credit.segmenter)
-    spans = segmenter([*"4+6=0", "\n", "####", "0", "<eos>"])
+    texts_T = [*"4+6=0", "\n", "####", "0", "<eos>"]
+    spans = segmenter(texts_T, [-0.5] * len(texts_T))
     assert spans == (StepSpan(0, 4), StepSpan(4, 6), StepSpan(6, 9))
+
+
+def test_a_segmenter_by_log_probabilities(loaded):
+    """0.5, 0.9, 0.2, 0.4, 0.1 and 0.01: the end token, though unlikely, ends the step before it."""
+    segmenter = build_segmenter(loaded("credit.segmenter.path=mine/forks.py").credit.segmenter)
+    logprobs_T = [math.log(p) for p in (0.5, 0.9, 0.2, 0.4, 0.1, 0.01)]
+    spans = segmenter([*"4+6=0", "<eos>"], logprobs_T)
+    assert spans == (StepSpan(0, 2), StepSpan(2, 4), StepSpan(4, 6))
+    with pytest.raises(UserError, match=r"mine/forks\.py: starts needs log-probabilities"):
+        segmenter([*"4+6=0", "<eos>"])
 
 
 def test_an_estimator(loaded):

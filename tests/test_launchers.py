@@ -1,12 +1,12 @@
 """Launchers of several machines, as docs/cluster.md has them: the numbers of one process."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support.ranks import ROOT, Case, finish, free_port, responses, returns, start, weights
+from support.processes import environment, free_port
+from support.ranks import Case, finish, flat_weights, responses, returns
 
 CASE = Case("vineppo", "vllm")
 STAGE = 2
@@ -33,36 +33,28 @@ def deepspeed(directory: Path, slots: list[int]) -> list[list[str]]:
     return [[*command, f"--node_rank={node}", *program] for node in range(len(slots))]
 
 
-def start_ranks(launcher: list[str], configs: Path, run_dir: Path) -> subprocess.Popen[bytes]:
-    training = ["train", str(configs / CASE.config), f"--run-dir={run_dir}"]
-    training += [f"--set={key}={value}" for key, value in CASE.settings(STAGE).items()]
+def start_ranks(launcher: list[str], run_dir: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*launcher, *training],
+        [*launcher, *CASE.arguments(run_dir, STAGE)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        env=environment(),
+        text=True,
     )
-
-
-@pytest.fixture(scope="module")
-def alone(configs, tmp_path_factory) -> Path:
-    run_dir = tmp_path_factory.mktemp("launchers") / "alone"
-    finish(start(configs, run_dir, CASE, STAGE, num_ranks=1))
-    return run_dir
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("launcher", "slots"), [(torchrun, [1, 1]), (deepspeed, [2]), (deepspeed, [1, 1])]
 )
-def test_two_ranks_of_a_launcher(configs, alone, tmp_path, launcher, slots):
+def test_two_ranks_of_a_launcher(whole_runs, tmp_path, launcher, slots):
     """The same responses and values; weights within 1e-5 (relative)."""
-    run_dir = tmp_path / "two"
-    machines = [start_ranks(each, configs, run_dir) for each in launcher(tmp_path, slots)]
+    run_dir, alone = tmp_path / "two", CASE.alone(whole_runs)
+    machines = [start_ranks(each, run_dir) for each in launcher(tmp_path, slots)]
     outputs = [finish(machine) for machine in machines]
     assert "".join(outputs).count("demo_vineppo: started") == 1  # one run, not two side by side
-    for iteration in (1, 2, 3):
+    for iteration in range(1, CASE.num_iterations + 1):
         assert responses(run_dir, iteration) == responses(alone, iteration)
         assert returns(run_dir, iteration) == returns(alone, iteration)
-    here, there = weights(run_dir, "policy"), weights(alone, "policy")
+    here, there = flat_weights(run_dir, "policy"), flat_weights(alone, "policy")
     assert (here - there).norm() / there.norm() < 1e-5

@@ -1,8 +1,8 @@
 """Two machines under torchrun, one of which is lost: the ranks of both end within a minute."""
 
-import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.ranks import CASE, LIMIT_S, ROOT, wait_for
+from support.processes import TIMEOUT_S, environment
+from support.ranks import CASE
 from support.two_machines import Machine, two_machines
 
 
@@ -27,35 +28,36 @@ class Launched:
         return [*agent.children(recursive=True), agent]
 
 
-def launch(machine: Machine, head: Machine, configs: Path, directory: Path) -> Launched:
+def launch(machine: Machine, head: Machine, directory: Path) -> Launched:
     """In a run that is long enough to be lost in."""
     command = [*machine.here, sys.executable, "-m", "torch.distributed.run", "--nnodes=2"]
     command += ["--nproc_per_node=1", f"--local_addr={machine.address}", "--rdzv_backend=c10d"]
     command += [f"--rdzv_endpoint={head.address}:29500", f"--rdzv_conf=is_host={machine == head}"]
-    command += ["-m", "vineppo.cli", "train", str(configs / CASE.config)]
-    settings = {**CASE.settings(stage=0), "num_iterations": 1000}
-    command += [f"--set={key}={value}" for key, value in settings.items()]
+    command += ["-m", "vineppo.cli", *CASE.arguments(directory / "run", 0, num_iterations=1000)]
     log = directory / f"{machine.name}.log"
     with log.open("wb") as file:
         agent = subprocess.Popen(
-            [*command, f"--run-dir={directory / 'run'}"],
+            command,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env={
-                **os.environ,
-                "OMP_NUM_THREADS": "1",
-                "GLOO_SOCKET_IFNAME": "cable",
-                "PYTHONPATH": str(ROOT),
-            },
+            env=environment(GLOO_SOCKET_IFNAME="cable"),
         )
     return Launched(machine, agent, log)
 
 
+def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not path.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 @contextmanager
-def job(configs: Path, directory: Path) -> Iterator[list[Launched]]:
+def job(directory: Path) -> Iterator[list[Launched]]:
     """A run that has written its first checkpoint; the main rank is on the first machine."""
     with two_machines() as machines:
-        found = [launch(machine, machines[0], configs, directory) for machine in machines]
+        found = [launch(machine, machines[0], directory) for machine in machines]
         members: list[psutil.Process] = []
         try:
             wait_for(directory / "run/checkpoints/iter_000001", found[0].agent)
@@ -75,15 +77,15 @@ def ranks(launched: Launched) -> list[psutil.Process]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", [0, 1])
-def test_a_machine_that_vanishes_ends_the_ranks_of_the_other(configs, tmp_path, lost):
+def test_a_machine_that_vanishes_ends_the_ranks_of_the_other(tmp_path, lost):
     """An agent whose rendezvous was on the lost machine stays, and waits for it."""
-    with job(configs, tmp_path) as launched:
+    with job(tmp_path) as launched:
         other = launched[1 - lost]
         waited_for = ranks(other)
         if lost == 1:
             waited_for.append(psutil.Process(other.agent.pid))
         launched[lost].machine.vanish()
-        _, left = psutil.wait_procs(waited_for, timeout=LIMIT_S)
+        _, left = psutil.wait_procs(waited_for, timeout=TIMEOUT_S)
         # A waiting agent may leave its rank's end unread.
         assert all(process.status() == psutil.STATUS_ZOMBIE for process in left)
         name = launched[lost].machine.name
@@ -91,11 +93,11 @@ def test_a_machine_that_vanishes_ends_the_ranks_of_the_other(configs, tmp_path, 
 
 
 @pytest.mark.slow
-def test_an_agent_that_is_killed_takes_its_rank_along_and_ends_the_other_machine(configs, tmp_path):
-    with job(configs, tmp_path) as (first, second):
+def test_an_agent_that_is_killed_takes_its_rank_along_and_ends_the_other_machine(tmp_path):
+    with job(tmp_path) as (first, second):
         members = second.family()
         second.agent.kill()
-        assert first.agent.wait(timeout=LIMIT_S) != 0
+        assert first.agent.wait(timeout=TIMEOUT_S) != 0
         assert "vineppo: rank 1 on two is lost" in first.log.read_text()
         _, alive = psutil.wait_procs(members, timeout=10)
         assert not alive

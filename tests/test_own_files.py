@@ -9,7 +9,7 @@ import pytest
 from support.rollouts import rollout
 
 from vineppo.config.load import load_config
-from vineppo.config.own_functions import own_digests
+from vineppo.config.load import own_digests
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import token_advantages
 from vineppo.errors import UserError

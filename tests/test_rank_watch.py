@@ -1,6 +1,5 @@
 """Ranks that notice each other's end: connections in this process, then processes."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -11,7 +10,7 @@ from contextlib import closing, contextmanager
 from threading import Event
 
 import pytest
-from support.ranks import ROOT, SUPPORT, free_port
+from support.processes import SUPPORT, environment, free_port
 
 from vineppo import rank_watch
 from vineppo.rank_watch import RankWatch
@@ -93,15 +92,12 @@ def processes(number: int, port: int) -> Iterator[list[subprocess.Popen[str]]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={
-                **os.environ,
-                "RANK": str(rank),
-                "WORLD_SIZE": str(number),
-                "MASTER_ADDR": "localhost",
-                "MASTER_PORT": str(port),
-                "OMP_NUM_THREADS": "1",
-                "PYTHONPATH": str(ROOT),
-            },
+            env=environment(
+                RANK=str(rank),
+                WORLD_SIZE=str(number),
+                MASTER_ADDR="localhost",
+                MASTER_PORT=str(port),
+            ),
         )
         for rank in range(number)
     ]

@@ -1,9 +1,6 @@
-"""PPO and VinePPO on two ranks under torchrun: the numbers of one process, also when resumed."""
+"""PPO and VinePPO on two ranks: the numbers of one process, also when killed and resumed."""
 
 import json
-import time
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,70 +11,80 @@ from support.ranks import (
     TOLERANCES,
     Case,
     finish,
-    kill_all,
+    flat_weights,
+    left_running,
     responses,
     returns,
-    rows,
-    shared_blocks,
-    start,
-    weights,
+    start_torchrun,
+    train_on_two,
+    train_on_two_killed_once,
 )
+from support.training import timeless
 
-
-@pytest.fixture(scope="module")
-def alone(configs, tmp_path_factory) -> Callable[[Case], Path]:
-    """The run of one process, made once for every case."""
-    runs: dict[Case, Path] = {}
-
-    def run(case: Case) -> Path:
-        lone = replace(case, tensor_parallel_size=1)
-        if lone not in runs:
-            runs[lone] = tmp_path_factory.mktemp("ranks") / "alone"
-            finish(start(configs, runs[lone], lone, stage=2, num_ranks=1))
-        return runs[lone]
-
-    return run
-
-
+TENSOR_PARALLEL = Case("vineppo", "vllm", tensor_parallel_size=2)  # one replica of both ranks
 CASES = [(Case("ppo", "vllm"), 2), (Case("vineppo", "vllm"), 3)]
 SLOW_CASES = [
     (Case("ppo", "vllm"), 0),
     (Case("ppo", "vllm"), 3),
     (Case("vineppo", "vllm"), 0),
     (Case("vineppo", "vllm"), 2),
-    (Case("vineppo", "vllm", tensor_parallel_size=2), 2),  # one replica of both ranks
     *((Case("vineppo", "transformers"), stage) for stage in (0, 2, 3)),
     *((Case("ppo", "transformers"), stage) for stage in (0, 2, 3)),
 ]
 
 
+def slow(cases: list[tuple[Case, int]]) -> list[object]:
+    return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
+
+
+@pytest.mark.parametrize(("case", "stage"), [*CASES, *slow(SLOW_CASES)])
+def test_two_ranks_train_to_the_numbers_of_one(whole_runs, tmp_path, case, stage):
+    """Killed after the last checkpoint but one."""
+    run_dir, last = tmp_path / "two", case.num_iterations - 1
+    train_on_two_killed_once(f"checkpoints/iter_{last:06d}", run_dir, case, stage)
+    output = train_on_two(run_dir, case, stage)
+    assert output.count(f"resumed after iteration {last}") == 1
+    assert_same_numbers(run_dir, case.alone(whole_runs), case)
+
+
+def shared_blocks() -> set[str]:
+    """What ranks that sample together exchange activations through, by its names."""
+    return {path.name for path in Path("/dev/shm").glob("*cpushm*")}
+
+
 @pytest.mark.parametrize(
-    ("case", "stage"), [*CASES, *(pytest.param(*c, marks=pytest.mark.slow) for c in SLOW_CASES)]
+    ("case", "stage"), [(Case("vineppo", "transformers"), 0), *slow([(TENSOR_PARALLEL, 2)])]
 )
-def test_two_ranks_train_to_the_numbers_of_one(configs, alone, tmp_path, case, stage):
-    """The same responses and values, weights within `TOLERANCES` (relative), every metric within
-    1e-3; with a SIGKILL after the first checkpoint and a resume."""
-    alone = alone(case)
-    run_dir, blocks = tmp_path / "two", shared_blocks()
-    process = start(configs, run_dir, case, stage, num_ranks=2)
-    deadline = time.monotonic() + TIMEOUT_S
-    while not (run_dir / "checkpoints/iter_000001").exists():
-        assert process.poll() is None, process.communicate()[0].decode()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    kill_all(process)
+def test_a_rank_that_is_killed_ends_the_job_which_goes_on_to_the_numbers_of_one(
+    whole_runs, tmp_path, case, stage
+):
+    """Under torchrun, which leaves no process behind."""
+    run_dir, blocks, last = tmp_path / "two", shared_blocks(), case.num_iterations - 1
+    path = run_dir / f"checkpoints/iter_{last:06d}"
+    process = start_torchrun(run_dir, case, stage, KILLED_ONCE=str(path))
+    output, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode != 0
+    assert "exitcode" in output
+    assert "-9" in output
+    assert not left_running(run_dir)
     assert shared_blocks() == blocks
-    output = finish(start(configs, run_dir, case, stage, num_ranks=2))
-    assert output.count("resumed after iteration 1") == 1
-    for iteration in (1, 2, 3):
+    output = finish(start_torchrun(run_dir, case, stage))
+    assert output.count(f"resumed after iteration {last}") == 1
+    assert_same_numbers(run_dir, case.alone(whole_runs), case)
+
+
+def assert_same_numbers(run_dir: Path, alone: Path, case: Case) -> None:
+    """The same responses and values, weights within `TOLERANCES` (relative), every metric within
+    1e-3."""
+    for iteration in range(1, case.num_iterations + 1):
         assert responses(run_dir, iteration) == responses(alone, iteration)
         if case.algorithm == "vineppo":
             assert returns(run_dir, iteration) == returns(alone, iteration)
     for model in ("policy", "critic") if case.algorithm == "ppo" else ("policy",):
-        here, there = weights(run_dir, model), weights(alone, model)
+        here, there = flat_weights(run_dir, model), flat_weights(alone, model)
         assert (here - there).norm() / there.norm() < TOLERANCES[model]
     differ = DIFFER | DIFFER_OF_VALUES if case.algorithm == "vineppo" else DIFFER
-    for here_row, there_row in zip(rows(run_dir), rows(alone), strict=True):
+    for here_row, there_row in zip(timeless(run_dir), timeless(alone), strict=True):
         assert here_row.keys() == there_row.keys()
         assert here_row["rollout/engine_logprob_gap_max"] < 1e-3  # else an engine's weights are old
         for name, value in there_row.items():

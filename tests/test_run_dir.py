@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -304,7 +303,9 @@ def test_a_killed_writer_leaves_only_whole_files(tmp_path):
     path = tmp_path / "run"
     child = run_python(WRITE_FOREVER, path)
     assert child.stdout.readline() == "ready\n"
-    time.sleep(0.5)
+    metrics = path / "metrics.jsonl"
+    while not (metrics.exists() and metrics.read_bytes().count(b"\n") > 10):
+        assert child.poll() is None
     child.send_signal(signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
 

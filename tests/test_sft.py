@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.processes import environment, run_cli
 
-from vineppo.evaluate import read_config
+from vineppo.run_dir.config import read_config
 from vineppo.tasks import load_split
 
 SMALL = {
@@ -23,17 +24,27 @@ SMALL = {
 
 
 def vineppo(*arguments: str) -> str:
-    command = [sys.executable, "-m", "vineppo.cli", *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert found.returncode == 0, found.stderr
-    return found.stdout
+    done = run_cli(arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def console_script(*arguments: str) -> str:
+    """As it was installed, in a process of its own."""
+    script = str(Path(sys.executable).with_name("vineppo"))
+    done = subprocess.run(
+        [script, *arguments], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
 def run_dir(configs, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("sft") / "run"
     assignments = [f"--set={key}={value}" for key, value in SMALL.items()]
-    vineppo("sft", str(configs / "sft_arithmetic.jsonnet"), f"--run-dir={path}", *assignments)
+    config = str(configs / "sft_arithmetic.jsonnet")
+    console_script("sft", config, f"--run-dir={path}", *assignments)
     return path
 
 
@@ -50,7 +61,7 @@ def test_evaluate_repeats_the_runs_own_evaluation(run_dir):
     """Same seeds, same checkpoint: the same numbers, from a new process."""
     own = (run_dir / "evaluations/iter_000008.json").read_bytes()
     (run_dir / "evaluations/iter_000008.json").unlink()
-    assert "iter_000008.json" in vineppo("evaluate", str(run_dir))
+    assert "iter_000008.json" in console_script("evaluate", str(run_dir))
     assert (run_dir / "evaluations/iter_000008.json").read_bytes() == own
 
 
@@ -69,7 +80,7 @@ def test_the_same_problems_from_a_file_are_answered_alike(run_dir, tmp_path):
     """Greedily, so that the problems' ids, of which the seeds are made, decide nothing."""
     rows = [
         {"question": problem.question, "answer": problem.answer}
-        for problem in load_split(read_config(run_dir, []).task, "test")
+        for problem in load_split(read_config(run_dir).task, "test")
     ]
     for name, kept in (("all", rows), ("three", rows[:3])):
         lines = "".join(json.dumps(row) + "\n" for row in kept)

@@ -1,18 +1,21 @@
 """Sweeps: a bad file starts nothing, what is missing is executed, a failure stops no other run."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from support.processes import run_cli
 
 from vineppo.cli import main
 from vineppo.config.load import load_config, to_dict
-from vineppo.config.own_functions import own_digests
+from vineppo.config.load import own_digests
 from vineppo.config.schema import TrainConfig
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.atomic import write_atomic
-from vineppo.run_dir.evaluations import folder_name
-from vineppo.run_dir.metrics_log import strict_json
+from vineppo.run_dir.files import write_atomic
+from vineppo.run_dir.directory import folder_name
+from vineppo.run_dir.files import strict_json
 from vineppo.sweep_file import load_sweep
 
 TINY = {
@@ -199,13 +202,23 @@ def test_the_states_of_runs(write, tmp_path, capsys):
     ]
 
 
-def test_what_is_missing_is_executed_though_another_run_fails(write, tmp_path, capfd):
+def forked(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """A command of a sweep; what it says goes to this process's own streams."""
+    assert command[:3] == [sys.executable, "-m", "vineppo.cli"]
+    done = run_cli(command[3:])
+    print(done.stdout, end="")
+    print(done.stderr, end="", file=sys.stderr)
+    return done
+
+
+def test_what_is_missing_is_executed_though_another_run_fails(write, tmp_path, capfd, monkeypatch):
     """The first cannot start; the second trains and is evaluated, and is then left alone."""
     path = write(
         entry("broken", **TINY, **{"model.path": "./nowhere"}),
         entry(**TINY),
         evaluations=[{"evaluation.temperature": 0}],
     )
+    monkeypatch.setattr("vineppo.sweep.subprocess.run", forked)
     command = ["sweep", str(path), f"--runs-dir={tmp_path}/runs"]
     assert main(command) == 1
     out, err = capfd.readouterr()

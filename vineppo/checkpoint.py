@@ -13,7 +13,7 @@ from vineppo.distributed import barrier, is_main, is_main_of_machine, num_ranks
 from vineppo.errors import UserError
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.atomic import sync
+from vineppo.run_dir.files import sync
 from vineppo.values.predictor import ValuePredictor
 
 TEMPORARY = ".tmp-"
@@ -72,7 +72,10 @@ class Models:
     @property
     def _named(self) -> list[tuple[str, Policy | ValuePredictor]]:
         """With the name of each one's folder."""
-        return [("policy", self.policy), *((one.name, one) for one in self.predictors)]
+        return [
+            ("policy", self.policy),
+            *((predictor.name, predictor) for predictor in self.predictors),
+        ]
 
     @property
     def _all(self) -> list[Policy | ValuePredictor]:

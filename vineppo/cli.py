@@ -138,7 +138,7 @@ def run_sweep(options: argparse.Namespace) -> int:
 
 
 def run_estimate(options: argparse.Namespace) -> None:
-    from vineppo.estimate.command import print_estimate
+    from vineppo.estimate.report import print_estimate
 
     print_estimate(options)
 

@@ -157,7 +157,7 @@ class DeepSpeedModule:
     def _sharded_states(self) -> list[torch.Tensor]:
         """ZeRO 3's float32 weights, and Adam's moments of them."""
         optimizer = self._engine.optimizer
-        found = [
+        states = [
             weights
             for weights, shard in zip(
                 optimizer.fp32_partitioned_groups_flat,
@@ -167,8 +167,8 @@ class DeepSpeedModule:
             if weights is not shard  # of a float32 model they may be the weights themselves
         ]
         for state in optimizer.optimizer.state.values():
-            found += [x for x in state.values() if isinstance(x, torch.Tensor)]
-        return found
+            states += [x for x in state.values() if isinstance(x, torch.Tensor)]
+        return states
 
     def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         # DeepSpeed clips an unsharded fp32 model too, but keeps the norm to itself.
@@ -212,8 +212,8 @@ class DeepSpeedModule:
 def _as_floats(numbers_by_batch: Sequence[dict[str, torch.Tensor]]) -> list[dict[str, float]]:
     """All numbers of an update by one copy to the host."""
     numbers = [x.double() for numbers in numbers_by_batch for x in numbers.values()]
-    found = iter(torch.stack(numbers).tolist() if numbers else [])
-    return [{name: next(found) for name in numbers} for numbers in numbers_by_batch]
+    floats = iter(torch.stack(numbers).tolist() if numbers else [])
+    return [{name: next(floats) for name in numbers} for numbers in numbers_by_batch]
 
 
 def _forget_frozen(optimizer: torch.optim.Optimizer, *_: Any) -> None:

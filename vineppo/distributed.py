@@ -31,8 +31,8 @@ def init_distributed() -> None:
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else DeepSpeed warns that it guessed so
     if distributed.is_initialized():
-        found = distributed.get_world_size()
-        assert found == num_ranks(), f"a group of {found} ranks, expected {num_ranks()}"
+        size = distributed.get_world_size()
+        assert size == num_ranks(), f"a group of {size} ranks, expected {num_ranks()}"
         return
     if "RANK" not in os.environ:
         os.environ["LOCAL_RANK"] = "0"  # DeepSpeed asks for it
@@ -107,10 +107,10 @@ def from_main(find: Callable[[], T]) -> T:
     if num_ranks() == 1:
         return find()
     init_distributed()
-    found = gather(_found(find) if is_main() else None)[0]
-    if isinstance(found, UserError):
-        raise found
-    return cast(T, found)
+    answer = gather(_found(find) if is_main() else None)[0]
+    if isinstance(answer, UserError):
+        raise answer
+    return cast(T, answer)
 
 
 def _found(find: Callable[[], T]) -> T | UserError:

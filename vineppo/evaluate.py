@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vineppo.checkpoint import checkpoint_iterations
-from vineppo.config.load import assign, evaluate_jsonnet, parse_config
-from vineppo.config.own_functions import own_task_functions
+from vineppo.config.load import own_task_functions
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems
@@ -24,15 +23,12 @@ from vineppo.models import LoadedModel, load_model, named_weights
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.atomic import write_atomic
-from vineppo.run_dir.evaluations import folder_name
-from vineppo.run_dir.metrics_log import strict_json
-from vineppo.run_dir.older import with_added_keys
+from vineppo.run_dir.config import read_config
+from vineppo.run_dir.directory import folder_name
+from vineppo.run_dir.files import strict_json, write_atomic
 from vineppo.session import refuse_several_processes
 from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
-
-RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading")
 
 
 @dataclass(frozen=True)
@@ -58,12 +54,12 @@ def evaluate_run(
     refuse_several_processes("vineppo evaluate")
     conditions = read_conditions(directory, task_paths, assignments)
     policies = choose_policies(RunDir(directory), checkpoints)
-    problems = [load_split(one.config.task, "test") for one in conditions]
+    problems = [load_split(condition.config.task, "test") for condition in conditions]
     model = conditions[0].config.model
     loaded = load_model(str(policies[0][1]), model.dtype, model.attention)
     prompts = [
-        encode_problems(one.config, loaded, problems_P)
-        for one, problems_P in zip(conditions, problems, strict=True)
+        encode_problems(condition.config, loaded, problems_P)
+        for condition, problems_P in zip(conditions, problems, strict=True)
     ]
     with ExitStack() as stack:
         init_distributed()
@@ -74,10 +70,10 @@ def evaluate_run(
         for iteration, path in policies:
             weights = load_model(str(path), model.dtype, model.attention).model
             engine.load_weights(named_weights(weights))
-            for one, sampler, test_P in zip(conditions, samplers, prompts, strict=True):
+            for condition, sampler, test_P in zip(conditions, samplers, prompts, strict=True):
                 progress.enter("evaluate")
-                file = directory / "evaluations" / one.folder / f"iter_{iteration:06d}.json"
-                scores = _evaluate(one, sampler, test_P, iteration, file, progress)
+                file = directory / "evaluations" / condition.folder / f"iter_{iteration:06d}.json"
+                scores = _evaluate(condition, sampler, test_P, iteration, file, progress)
                 done += 1
                 progress.advance(done)
                 progress.say(f"{path}: {scores}  ({file})")
@@ -90,7 +86,7 @@ def read_conditions(
 
     Raises `UserError` also for a user's own file that cannot be used.
     """
-    own_task = asdict(read_config(directory, []).task)
+    own_task = asdict(read_config(directory).task)
     conditions: dict[str, Conditions] = {}
     paths: Sequence[str | None] = task_paths or [None]
     for path in paths:
@@ -105,41 +101,12 @@ def read_conditions(
     return list(conditions.values())
 
 
-def read_config(
-    directory: Path, assignments: Sequence[str], task_path: str | None = None
-) -> TrainConfig | SftConfig:
-    """The config of a run with the problems of a task file, then the assignments, applied."""
-    run = RunDir(directory)
-    if not run.config_path.is_file():
-        raise UserError(f"not a run directory (no config.json): {directory}")
-    resolved = with_added_keys(run.read_config())
-    if task_path is not None:
-        kept = {key: resolved["task"][key] for key in RUN_TASK_KEYS}
-        resolved["task"] = kept | evaluate_jsonnet(task_path)
-        if resolved["model"].get("architecture") is not None:
-            # The policies are the run's checkpoints, tokenizer and all, however they began.
-            resolved["model"] |= {"architecture": None, "path": str(run.path)}
-        try:
-            _parse(resolved)
-        except UserError as error:
-            raise UserError(f"{task_path}: {error}") from None
-    for assignment in assignments:
-        assign(resolved, assignment)
-    return _parse(resolved)
-
-
-def _parse(resolved: dict[str, Any]) -> TrainConfig | SftConfig:
-    if "rollouts" in resolved:
-        return parse_config(TrainConfig, resolved)
-    return parse_config(SftConfig, resolved)
-
-
 def _samplers(
     conditions: Sequence[Conditions], engine: Engine, loaded: LoadedModel, stack: ExitStack
 ) -> Iterator[Sampler]:
     """For each of the conditions, with a grader that `stack` closes."""
-    for one in conditions:
-        config = one.config
+    for condition in conditions:
+        config = condition.config
         grader = stack.enter_context(Grader(config.task.grading))
         sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
         yield evaluation_sampler(sampler, config.evaluation)
@@ -165,15 +132,15 @@ def _evaluate(
 
 def choose_policies(run: RunDir, checkpoints: str) -> list[tuple[int, Path]]:
     """(iteration, directory of the policy) for "all", "last" or "N,N…"."""
-    found = {i: run.checkpoint_path(i) / "policy" for i in checkpoint_iterations(run)}
+    paths = {i: run.checkpoint_path(i) / "policy" for i in checkpoint_iterations(run)}
     if run.final_path.is_dir():
-        found[run.last_logged_iteration()] = run.final_path / "policy"
-    if not found:
+        paths[run.last_logged_iteration()] = run.final_path / "policy"
+    if not paths:
         raise UserError(f"{run.path} holds no checkpoint")
     if checkpoints == "all":
-        return sorted(found.items())
+        return sorted(paths.items())
     if checkpoints == "last":
-        return [max(found.items())]
+        return [max(paths.items())]
     try:
         wanted = [int(text) for text in checkpoints.split(",")]
     except ValueError:
@@ -181,9 +148,9 @@ def choose_policies(run: RunDir, checkpoints: str) -> list[tuple[int, Path]]:
             f"--checkpoints must be all, last or numbers with commas, got {checkpoints!r}"
         ) from None
     for iteration in wanted:
-        if iteration not in found:
-            held = ", ".join(map(str, sorted(found)))
+        if iteration not in paths:
+            held = ", ".join(map(str, sorted(paths)))
             raise UserError(
                 f"{run.path} holds no checkpoint of iteration {iteration} (only {held})"
             )
-    return [(iteration, found[iteration]) for iteration in wanted]
+    return [(iteration, paths[iteration]) for iteration in wanted]

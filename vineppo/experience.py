@@ -83,7 +83,9 @@ def sample(
     for predictor in predictors:
         if predictor.name in stream.streams:
             predictor.merge(rollouts, [share.values[predictor.name] for share in shares])
-    greedy = {problem_id: one for share in shares for problem_id, one in share.greedy.items()}
+    greedy = {
+        problem_id: rollout for share in shares for problem_id, rollout in share.greedy.items()
+    }
     ref_logprobs = {key: row for share in everyone for key, row in share.ref_logprobs.items()}
     for rollout in rollouts:
         rollout.values_from = feeding_predictor(config)
@@ -94,7 +96,7 @@ def sample(
     return Experience(
         rollouts,
         num_continuations=sum(share.num_continuations for share in shares),
-        greedy_tokens=sum(len(one.response_ids) for one in greedy.values()),
+        greedy_tokens=sum(len(rollout.response_ids) for rollout in greedy.values()),
     )
 
 
@@ -121,7 +123,9 @@ class _Stream:
         self._segmenter = segmenter
         self._iteration = iteration
         self._reference_pass = reference_pass
-        opened = {one.name: one.open_stream(sampler, iteration) for one in predictors}
+        opened = {
+            predictor.name: predictor.open_stream(sampler, iteration) for predictor in predictors
+        }
         self.streams: dict[str, ValueStream] = {
             name: stream for name, stream in opened.items() if stream is not None
         }
@@ -150,16 +154,15 @@ class _Stream:
             rollouts=pending.settle(),
             values={name: stream.settle() for name, stream in self.streams.items()},
             num_continuations=sum(stream.num_continuations for stream in streams),
-            greedy={problem_id: one for (problem_id, _), one in greedy.settle().items()},
+            greedy={problem_id: rollout for (problem_id, _), rollout in greedy.settle().items()},
             ref_logprobs=ref_logprobs,
         )
 
     def _add(self, rollout: Rollout) -> None:
         """Cuts a finished rollout into steps, and hands it to all who work on it."""
         self._num_left -= 1
-        rollout.spans_S = self._segmenter(
-            token_texts(self._sampler.tokenizer, rollout.response_ids)
-        )
+        texts_T = token_texts(self._sampler.tokenizer, rollout.response_ids)
+        rollout.spans_S = self._segmenter(texts_T, rollout.logprobs_T)
         self._sharing.add(rollout)
         # Ranks that share a replica have the same rollouts, and share the reference's passes too.
         each = self._sampler.engine.ranks_a_replica
@@ -208,15 +211,15 @@ def add_logprobs(
     def of_policy(batch: TrainBatch) -> list[torch.Tensor]:
         """Only what these options fill: every further tensor is brought to the host for nothing."""
         scores = policy.scores(batch, options)
-        found = [scores.logprobs_BT]
+        columns = [scores.logprobs_BT]
         if is_exact:
-            found += [scores.kl_BT, scores.ref_logprobs_BT]
+            columns += [scores.kl_BT, scores.ref_logprobs_BT]
         readers.clear()
         for predictor in predictors:
             if (values_BT := predictor.from_policy(scores)) is not None:
                 readers.append(predictor)
-                found.append(values_BT)
-        return found
+                columns.append(values_BT)
+        return columns
 
     def of_reference(batch: TrainBatch) -> tuple[torch.Tensor]:
         return (reference.logprobs(batch, temperature),)
@@ -230,8 +233,8 @@ def add_logprobs(
         _set(rollouts, "ref_logprobs", others[1])
         return
     if any("ref_logprobs" not in rollout.tokens_T for rollout in rollouts):
-        (found,) = token_columns(of_reference, rollouts, size, policy.device)
-        _set(rollouts, "ref_logprobs", found)
+        (logprobs,) = token_columns(of_reference, rollouts, size, policy.device)
+        _set(rollouts, "ref_logprobs", logprobs)
     estimate = KL_ESTIMATORS[config.reference.kl_estimator]
     for rollout in rollouts:
         now, then = (rollout.tokens_T[name] for name in ("trainer_logprobs", "ref_logprobs"))

@@ -33,8 +33,8 @@ def token_columns(
         with torch.no_grad():
             outputs = forward(batch)
         mine += zip(share, response_rows(outputs, batch), strict=False)  # an empty share has a row
-    found = [rows for _, rows in sorted(gather_lists(mine), key=lambda item: item[0])]
-    return [list(column) for column in zip(*found, strict=True)]
+    rows_B = [rows for _, rows in sorted(gather_lists(mine), key=lambda item: item[0])]
+    return [list(column) for column in zip(*rows_B, strict=True)]
 
 
 class ReferencePass:
@@ -88,12 +88,12 @@ class ReferencePass:
         return {key: row for future in futures for key, row in future.result().items()}
 
     def _logprobs(self, pool: list[Rollout]) -> dict[RolloutKey, tuple[float, ...]]:
-        found: dict[RolloutKey, tuple[float, ...]] = {}
+        logprobs: dict[RolloutKey, tuple[float, ...]] = {}
         lengths = [len(rollout) for rollout in pool]
         with torch.cuda.stream(self._stream):  # None: where all else runs
             for chosen in length_bucketed(lengths, self._micro_batch_size):
                 batch = collate([pool[i] for i in chosen], self._device)
                 logprobs_BT = self._reference.logprobs(batch, self._temperature)
                 rows = response_rows([logprobs_BT], batch)
-                found |= {pool[i].key: row for i, (row,) in zip(chosen, rows, strict=True)}
-        return found
+                logprobs |= {pool[i].key: row for i, (row,) in zip(chosen, rows, strict=True)}
+        return logprobs

@@ -150,10 +150,10 @@ def find_stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
     generation = model.generation_config.eos_token_id if model.generation_config else None
     extra = generation if isinstance(generation, list) else [generation]
     ids = [tokenizer.eos_token_id, *extra, end_of_turn(tokenizer)]
-    found = dict.fromkeys(i for i in ids if i is not None)
-    if not found:
+    stop_ids = dict.fromkeys(i for i in ids if i is not None)
+    if not stop_ids:
         raise UserError(f"model {model.name_or_path} has no end-of-sequence token")
-    return tuple(found)
+    return tuple(stop_ids)
 
 
 def end_of_turn(tokenizer: Any) -> int | None:

@@ -29,11 +29,26 @@ class OwnFunction:
 
     def load(self) -> Callable[..., Any]:
         """Raises `UserError` for a file that cannot be run, or has no such function."""
-        found = getattr(_module(self.path), self.name, None)
-        if not callable(found):
+        attribute = getattr(_module(self.path), self.name, None)
+        if not callable(attribute):
             raise UserError(f"{self.path}: no function {self.name}")
-        function: Callable[..., Any] = found
+        function: Callable[..., Any] = attribute
         return function
+
+
+@dataclass(frozen=True)
+class OwnSegmenter:
+    """`starts(token_texts, logprobs)` of the file at `path`, or else its `cuts(text)`."""
+
+    path: str
+
+    def load(self) -> OwnFunction:
+        """Raises `UserError` for a file that cannot be run, or has neither."""
+        module = _module(self.path)
+        for name in ("starts", "cuts"):
+            if callable(getattr(module, name, None)):
+                return OwnFunction(self.path, name)
+        raise UserError(f"{self.path}: no function cuts or starts")
 
 
 @dataclass(frozen=True)

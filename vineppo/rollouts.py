@@ -125,7 +125,10 @@ def submit_continuations(
 
 
 def sample_continuations(
-    sampler: Sampler, requests: Iterable[StateRequest], tick: Callable[[], None] = lambda: None
+    sampler: Sampler,
+    requests: Iterable[StateRequest],
+    tick: Callable[[], None] = lambda: None,
+    with_logprobs: bool = False,
 ) -> Iterator[tuple[StateRequest, list[Continuation]]]:
     """Every state with its continuations, as soon as the last of them is sampled and graded.
 
@@ -137,14 +140,14 @@ def sample_continuations(
     sampled: deque[tuple[StateRequest, list[Continuation]]] = deque()
 
     def submit(request: StateRequest) -> None:
-        found: list[Continuation] = []
+        finished: list[Continuation] = []
 
         def add(continuation: Continuation) -> None:
-            found.append(continuation)
-            if len(found) == request.num_samples:
-                sampled.append((request, sorted(found, key=lambda one: one.index)))
+            finished.append(continuation)
+            if len(finished) == request.num_samples:
+                sampled.append((request, sorted(finished, key=lambda one: one.index)))
 
-        submit_continuations(sampler, request, add)
+        submit_continuations(sampler, request, add, with_logprobs)
 
     while True:
         while sampler.engine.num_unfinished < LOOKAHEAD:
@@ -153,7 +156,9 @@ def sample_continuations(
                 break
             submit(request)
         is_idle = not sampler.engine.num_unfinished
-        while sampled and (is_idle or all(one.reward.done() for one in sampled[0][1])):
+        while sampled and (
+            is_idle or all(continuation.reward.done() for continuation in sampled[0][1])
+        ):
             yield sampled.popleft()
         if is_idle and not sampler.engine.num_unfinished:
             return

@@ -18,8 +18,7 @@ from vineppo.checkpoint import (
     save_final,
     sweep_checkpoints,
 )
-from vineppo.config.load import to_dict
-from vineppo.config.own_functions import own_digests
+from vineppo.config.load import own_digests, to_dict
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.distributed import (
     barrier,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.evaluations import folder_name
+from vineppo.run_dir.directory import folder_name
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,11 @@ class SweepRun:
     @property
     def missing_evaluations(self) -> list[tuple[str, ...]]:
         folder, file = self.directory / "evaluations", f"iter_{self.num_iterations:06d}.json"
-        return [one for one in self.evaluations if not (folder / folder_name(one) / file).exists()]
+        return [
+            evaluation
+            for evaluation in self.evaluations
+            if not (folder / folder_name(evaluation) / file).exists()
+        ]
 
     @property
     def state(self) -> str:

@@ -25,13 +25,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vineppo.config.load import assign, evaluate_jsonnet, parse_config, to_dict
-from vineppo.config.own_functions import own_digests
+from vineppo.config.load import assign, evaluate_jsonnet, own_digests, parse_config, to_dict
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir, first_difference
+from vineppo.run_dir.directory import check_own_files
 from vineppo.run_dir.older import with_added_keys
-from vineppo.run_dir.own_files import check_own_files
 from vineppo.sweep import SweepRun
 
 SWEEP_KEYS = {"runs": list, "evaluations": list}

@@ -84,7 +84,7 @@ def open_training(
 def load_models(config: TrainConfig, loaded: LoadedModel) -> Callable[[], Models]:
     """Loads the predictors beside the policy; what is returned puts all under DeepSpeed."""
     predictors = build_predictors(config, loaded)
-    heads = [one.head for one in predictors if one.head is not None]
+    heads = [predictor.head for predictor in predictors if predictor.head is not None]
     assert len(heads) <= 1, "a policy has one value head"
 
     def start() -> Models:

@@ -72,7 +72,7 @@ def histograms(rows: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, lis
 
     Positions are put together into 20 parts of `max_tokens`: `…/position_00040` begins at 40.
     """
-    found: dict[str, list[float]] = {}
+    values_by_name: dict[str, list[float]] = {}
     width = math.ceil(max_tokens / NUM_PERCENTILE_BINS)
     for row in rows:
         is_position = row["axis"] == "position"
@@ -84,5 +84,5 @@ def histograms(rows: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, lis
         outcome = "correct" if row["is_correct"] else "incorrect"
         for quantity in ("values", "advantages"):
             name = f"value_diagnostics/{quantity}/{outcome}/{place}"
-            found.setdefault(name, []).extend(row[quantity])
-    return found
+            values_by_name.setdefault(name, []).extend(row[quantity])
+    return values_by_name

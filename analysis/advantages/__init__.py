@@ -20,11 +20,10 @@ from analysis.advantages.spread import (
     spread_row,
 )
 from analysis.advantages.steps import ALL, GROUPS, flatten
-from analysis.iterations import choose_iterations
-from analysis.reading import existing_run_dir, read_config
+from analysis.frames import choose_iterations, existing_run_dir, read_config
+from analysis.old_tables import read_table, write_table
 from analysis.rollout_truths import truth_tables
-from analysis.summary_file import write_summary
-from analysis.tables import read_table, write_table
+from analysis.summary import write_summary
 from vineppo.errors import UserError
 from vineppo.run_dir import first_difference
 

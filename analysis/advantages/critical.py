@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis.advantages.credit import TRUTH, Credit, RunIteration
-from analysis.reading import Run
+from analysis.frames import Run
 from analysis.rollout_files import find_tokenizer
 
 
@@ -101,7 +101,7 @@ def step_texts(tokenizer: Any, response_ids: Sequence[int], starts: Sequence[int
 
 def run_tokenizer(path: Path, config: dict[str, Any]) -> Any:
     """A `tokenizers.Tokenizer`, None where the run's models have left none on this machine."""
-    return find_tokenizer(Run(path=path, config=config, environment={}, metrics=[], evaluations={}))
+    return find_tokenizer(Run(path, config))
 
 
 def _known(value: float) -> float | None:

@@ -8,11 +8,15 @@ import numpy as np
 
 from analysis.advantages.credit import RunIteration
 from analysis.advantages.steps import Steps
-from analysis.intervals import BOOTSTRAP_SEED, LEVEL
-from analysis.stats.bootstrap import bootstrap_sums
-from analysis.stats.estimate import Estimate
-from analysis.stats.sums import mean, mean_terms
-from analysis.summary_file import estimate_columns
+from analysis.old_tables import estimate_columns
+from analysis.stats.bootstrap import (
+    BOOTSTRAP_SEED,
+    LEVEL,
+    Estimate,
+    bootstrap_sums,
+    mean,
+    mean_terms,
+)
 
 NUM_RESAMPLES = 2000
 NUM_BINS = 5  # of the axis "relative"

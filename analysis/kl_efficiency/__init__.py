@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from analysis.frames import Run, check_same_configs, check_same_problems, existing_run_dir, read_run
 from analysis.kl_efficiency.curves import KLS, KlMethod, efficiencies, group
 from analysis.kl_efficiency.figure import draw
-from analysis.kl_efficiency.samples import estimates, read_samples, samples_path
+from analysis.kl_efficiency.samples import FOLDER, SAMPLE_SCHEMA, estimates, read_samples
 from analysis.kl_efficiency.table import (
     TABLE_NAME,
     KlRow,
@@ -24,11 +25,8 @@ from analysis.kl_efficiency.table import (
     make_row,
     metric_rows,
 )
-from analysis.methods import check_same_configs, check_same_problems
-from analysis.reading import Run, existing_run_dir, read_run
-from analysis.stats.estimate import Estimate
-from analysis.summary_file import write_summary
-from analysis.tables import read_table, write_table
+from analysis.old_tables import read_table, write_table
+from analysis.summary import write_summary
 from analysis.truth import check_names
 from vineppo.errors import UserError
 
@@ -89,7 +87,7 @@ def run(
         if source == "metrics":
             rows += [row for one in runs for row in metric_rows(one)]
         else:
-            rows += sampled_rows(runs, make_tables(runs, out, checkpoints, settings))
+            rows += sampled_rows(runs, make_samples(runs, out, checkpoints, settings))
     check_measured_alike(rows)
     methods = group(rows)
     write_table(out / TABLE_NAME, [dataclasses.asdict(row) for row in rows])
@@ -99,31 +97,17 @@ def run(
         print(written)
 
 
-def make_tables(
+def make_samples(
     runs: Sequence[Run], out: Path, checkpoints: str, settings: dict[str, Any]
 ) -> list[dict[int, Path]]:
     """The samples of the chosen checkpoints by run and iteration, made where they are not there."""
-    from analysis.sampling.kl_samples import make_samples, starting_policy
-    from analysis.sampling.policies import choose, open_policies, policy_paths
-    from analysis.sampling.settings_file import is_made, of_checkpoint
+    from analysis.sampling.kl import kl_rows
+    from analysis.sampling.policies import choose_checkpoints, make_tables
 
-    tables: list[dict[int, Path]] = []
-    missing = []
-    for one in runs:
-        found = policy_paths(one.path, one.config["model"]["path"])
-        tables.append({})
-        for checkpoint in choose(list(found), checkpoints, one.path):
-            target = samples_path(out, one.path, checkpoint)
-            about = of_checkpoint(one.path, checkpoint, settings)
-            tables[-1][checkpoint] = target
-            if not is_made(target, about):
-                missing.append((found[checkpoint], target, about))
-    if missing:
-        with open_policies([one.path for one in runs], settings["seed"]) as policies:
-            start = starting_policy(policies.config, policies.loaded)
-            for policy_path, target, about in missing:
-                make_samples(policies, start, policy_path, target, about)
-    return tables
+    paths = [one.path for one in runs]
+    chosen = choose_checkpoints(paths, checkpoints, out, FOLDER, settings)
+    make_tables(chosen, SAMPLE_SCHEMA, kl_rows)
+    return [{one.iteration: one.table for one in chosen if one.run_path == path} for path in paths]
 
 
 def sampled_rows(runs: Sequence[Run], tables: Sequence[dict[int, Path]]) -> list[KlRow]:
@@ -142,8 +126,7 @@ def sampled_rows(runs: Sequence[Run], tables: Sequence[dict[int, Path]]) -> list
             found = estimates(samples)
             pass_at_1, pass_source = found["sample_pass_at_1"], "samples"
             if is_evaluated:
-                point = points[iteration]
-                pass_at_1 = Estimate(point.pass_at_1, point.low, point.high)
+                pass_at_1 = points[iteration]
                 pass_source = evaluation_source(one)
             num_problems = len({sample.problem_id for sample in samples})
             rows.append(

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from analysis.intervals import iqm_difference, iqm_over_seeds
 from analysis.kl_efficiency.table import KlRow
-from analysis.stats.curves import common_support
-from analysis.stats.estimate import Estimate
+from analysis.stats.bootstrap import Estimate
+from analysis.stats.seeds import common_support, iqm, iqm_difference
 from vineppo.errors import UserError
 
 KLS = ("kl_per_token", "kl_per_sequence")
@@ -84,7 +83,7 @@ def curve(method: KlMethod) -> list[KlPoint]:
             name: (
                 rows[0].estimate(name)
                 if len(rows) == 1
-                else iqm_over_seeds([getattr(row, name) for row in rows])
+                else iqm([getattr(row, name) for row in rows])
             )
             for name in (*KLS, "pass_at_1")
         }
@@ -125,10 +124,8 @@ def matched_level(methods: Sequence[KlMethod], kl: str) -> float | None:
         for rows in method.rows_by_seed.values()
         for rows_kl, _ in [_curve(rows, kl)]
     ]
-    try:
-        return common_support(reached)[1]
-    except ValueError:
-        return None
+    support = common_support(reached)
+    return None if support is None else support[1]
 
 
 def crossing(kl: Sequence[float], scores: Sequence[float], level: float) -> float:
@@ -162,7 +159,7 @@ def _curve(rows: Sequence[KlRow], kl: str) -> tuple[list[float], list[float]]:
 
 
 def _iqm(scores_N: Sequence[float] | None) -> Estimate | None:
-    return None if scores_N is None else iqm_over_seeds(scores_N)
+    return None if scores_N is None else iqm(scores_N)
 
 
 def _difference(

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from analysis import figures
 from analysis.kl_efficiency.curves import KLS, KlMethod, KlPoint, curve, matched_level
-from analysis.stats.estimate import Estimate
+from analysis.stats.bootstrap import Estimate
 
 LABELS = {
     "kl_per_token": "KL to the start (nats per token)",

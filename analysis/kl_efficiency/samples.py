@@ -10,11 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from analysis.intervals import BOOTSTRAP_SEED, LEVEL
 from analysis.run_tables import read_rows, table_path
-from analysis.stats.bootstrap import bootstrap_sums
-from analysis.stats.estimate import Estimate
-from analysis.stats.sums import ratio
+from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, Estimate, bootstrap_sums, ratio
 from vineppo.run_dir.tables import write_parquet
 
 FOLDER = "kl_samples"

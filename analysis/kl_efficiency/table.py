@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.reading import CurvePoint, Run, learning_curve
-from analysis.stats.estimate import Estimate
-from analysis.summary_file import estimate_columns
+import pandas as pd
+
+from analysis.frames import Run, learning_curve
+from analysis.old_tables import estimate_columns
+from analysis.stats.bootstrap import Estimate
 from vineppo.errors import UserError
 
 TABLE_NAME = "kl_efficiency.csv"
@@ -55,9 +57,13 @@ def seed_of(run: Run) -> int:
     return run.seed
 
 
-def evaluations_of(run: Run) -> dict[int, CurvePoint]:
-    """By iteration, with intervals over problems."""
-    return {point.iteration: point for point in learning_curve(run)}
+def evaluations_of(run: Run) -> dict[int, Estimate]:
+    """pass@1 by iteration, with intervals over problems."""
+    curve = learning_curve(run).set_index("iteration")[["pass@1", "low", "high"]]
+    return {
+        int(iteration): Estimate(value, *(None if pd.isna(end) else end for end in ends))
+        for iteration, value, *ends in curve.itertuples()
+    }
 
 
 def evaluation_source(run: Run) -> str:
@@ -80,11 +86,11 @@ def metric_rows(run: Run) -> list[KlRow]:
             f"{run.path}: kl/ref is the KL to {reference['path']}, which is not the starting "
             f"policy {start}; take --source samples"
         )
-    metrics = {row["iteration"]: row for row in run.metrics}
+    metrics = {row["iteration"]: row for row in run.metrics.to_dict("records")}
     rows = []
     for iteration, point in evaluations_of(run).items():
         logged = metrics.get(iteration + 1, {})
-        if logged.get("kl/ref") is None or logged.get("kl/ref_per_sequence") is None:
+        if any(pd.isna(logged.get(name)) for name in ("kl/ref", "kl/ref_per_sequence")):
             continue
         rows.append(
             make_row(
@@ -94,7 +100,7 @@ def metric_rows(run: Run) -> list[KlRow]:
                 kl_per_token=Estimate(logged["kl/ref"], None, None),
                 kl_per_sequence=Estimate(logged["kl/ref_per_sequence"], None, None),
                 pass_source=evaluation_source(run),
-                pass_at_1=Estimate(point.pass_at_1, point.low, point.high),
+                pass_at_1=point,
                 sample_pass_at_1=UNKNOWN,
                 num_problems=None,
                 samples_per_problem=None,

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vineppo.run_dir.atomic import write_atomic
+from vineppo.run_dir.files import write_atomic
 
 FOLDER = Path(__file__).parent
 METADATA = {

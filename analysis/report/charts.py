@@ -4,11 +4,12 @@ import base64
 import re
 from html import escape
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import figures
-from analysis.learning_curves import draw_curves
-from analysis.reading import CurvePoint, Run
+from analysis.frames import Run
+from analysis.learning_curves import SCORE, draw_panel, points_of
 from analysis.training_curves import draw_metric, draw_time_shares, shown_metrics
 
 LEGEND_WIDTH_IN = 1.0
@@ -19,9 +20,16 @@ _POINTS_PER_IN = 72
 _WIDTH_PT = re.compile(rb'<svg[^>]*?\bwidth="([0-9.]+)pt"')
 
 
-def accuracy_image(names: list[str], curves: list[list[CurvePoint]]) -> str:
+def accuracy_image(names: list[str], curves: list[pd.DataFrame]) -> str:
+    """Single runs with their bands over problems, a panel a cost."""
     with figures.panels(1, NUM_COLUMNS) as (figure, axes):
-        draw_curves(figure, axes, names, curves)
+        for axis, cost in zip(axes, ("iteration", "elapsed_s", "tokens_sampled"), strict=True):
+            of_cost = {
+                name: points_of(curve, cost) for name, curve in zip(names, curves, strict=True)
+            }
+            draw_panel(axis, cost, of_cost, {name: name for name in names})
+        axes[0].set_ylabel(SCORE)
+        figures.shared_legend(figure, *axes)
         return _image(figure, "pass@1 by iteration, training time and sampled tokens")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from analysis.reading import Run
+from analysis.frames import Run
 from analysis.report.markup import number, paragraph, table
 
 HEADS = (
@@ -36,9 +36,13 @@ def costs_table(runs: Sequence[Run]) -> str:
 
 def total(run: Run, metric: str) -> float | None:
     """The sum of a metric over the iterations; None where one of them did not log it."""
-    logged = [row.get(metric) for row in run.metrics]
-    known = [value for value in logged if value is not None]
-    return sum(known) if len(known) == len(logged) else None
+    logged = run.series(metric)
+    return float(logged.sum()) if len(logged) == len(run.metrics) else None
+
+
+def last(run: Run, metric: str) -> float | None:
+    """A metric of the last iteration; None where that did not log it."""
+    return run.series(metric).get(run.metrics["iteration"].iloc[-1])
 
 
 def _cells(runs: Sequence[Run]) -> list[str]:
@@ -46,11 +50,11 @@ def _cells(runs: Sequence[Run]) -> list[str]:
     values = _mean([total(run, "tokens/values") for run in runs])
     prompts = _mean([total(run, "tokens/prompt") for run in runs])
     cached = _mean([total(run, "tokens/prefix_cached") for run in runs])
-    elapsed_s = _mean([run.metrics[-1].get("time/elapsed_s") for run in runs])
-    memory_gib = _mean([max(run.series("memory/peak_gib")[1], default=None) for run in runs])
+    elapsed_s = _mean([last(run, "time/elapsed_s") for run in runs])
+    memory_gib = _mean([max(run.series("memory/peak_gib"), default=None) for run in runs])
     computed = None if prompts is None or cached is None else prompts - cached
     rate = None if rollouts is None or not elapsed_s else (rollouts + (values or 0)) / elapsed_s
-    iterations = sorted({run.metrics[-1]["iteration"] for run in runs})
+    iterations = sorted({run.metrics["iteration"].iloc[-1] for run in runs})
     return [
         str(len(runs)),
         "–".join(map(str, dict.fromkeys((iterations[0], iterations[-1])))),

@@ -13,9 +13,9 @@ from typing import Any
 
 from analysis.report.charts import svg_image
 from analysis.report.markup import ABSENT, paragraph, table
-from analysis.summary_file import FILE_NAME
+from analysis.summary import FILE_NAME
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import named_errors
+from vineppo.run_dir.files import named_errors
 
 MAX_OPEN_ROWS = 12  # a longer table is folded
 

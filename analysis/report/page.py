@@ -9,8 +9,15 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
-from analysis.methods import check_same_evaluation, check_same_problems
-from analysis.reading import CurvePoint, Run, labels, learning_curve, read_run
+import pandas as pd
+
+from analysis.frames import (
+    Run,
+    check_same_evaluation,
+    check_same_problems,
+    learning_curve,
+    read_run,
+)
 from analysis.report.charts import accuracy_image, metrics_image, times_image
 from analysis.report.costs import costs_table
 from analysis.report.others import OTHERS, found_html, missing_html, search_folders
@@ -18,7 +25,7 @@ from analysis.report.results import environment_table, results_table
 from analysis.report.rollouts import Data, Extent, viewer_data
 from analysis.rollout_truths import truth_tables
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import write_atomic
+from vineppo.run_dir.files import write_atomic
 
 # One script: what a file names, those after it use.
 SCRIPTS = ("values.js", "chart.js", "tooltip.js", "viewer.js")
@@ -83,15 +90,26 @@ def run(
     more = missing_html(missing, paths, out) if missing else ""
     write_atomic(target, page(runs, names, curves, data, found, more).encode())
     for one, curve in zip(runs, curves, strict=True):
-        start, end = curve[0].pass_at_1, curve[-1].pass_at_1
+        start, end = curve["pass@1"].iloc[0], curve["pass@1"].iloc[-1]
         print(f"RUN {one.path} pass@1 {start:.3f} -> {end:.3f}")
     print(f"REPORT {target}")
+
+
+def labels(runs: list[Run]) -> list[str]:
+    """A name for each run that tells it from the others: its name, then seed, then directory."""
+    for candidates in (
+        [run.name for run in runs],
+        [f"{run.name}, seed {run.seed}" for run in runs],
+    ):
+        if len(set(candidates)) == len(candidates):
+            return candidates
+    return [str(run.path) for run in runs]
 
 
 def page(
     runs: list[Run],
     names: list[str],
-    curves: list[list[CurvePoint]],
+    curves: list[pd.DataFrame],
     data: Data,
     found: list[Section],
     more: str,

@@ -3,7 +3,10 @@
 import json
 from html import escape
 
-from analysis.reading import CurvePoint, Run
+import pandas as pd
+
+from analysis.frames import Run
+from analysis.report.costs import last
 from analysis.report.markup import ABSENT, number, paragraph, table
 
 HEADS = (
@@ -17,20 +20,21 @@ HEADS = (
 )
 
 
-def results_table(runs: list[Run], names: list[str], curves: list[list[CurvePoint]]) -> str:
+def results_table(runs: list[Run], names: list[str], curves: list[pd.DataFrame]) -> str:
     rows = [
         (
             name,
             str(one.path),
             str(one.config.get("credit", {}).get("kind", ABSENT)),
             ABSENT if one.seed is None else str(one.seed),
-            str(one.metrics[-1]["iteration"]),
-            number(one.metrics[-1].get("time/elapsed_s"), unit=" s"),
-            f"{_accuracy_text(curve[0])} → {_accuracy_text(curve[-1])}",
+            str(one.metrics["iteration"].iloc[-1]),
+            number(last(one, "time/elapsed_s"), unit=" s"),
+            f"{_accuracy_text(curve.iloc[0])} → {_accuracy_text(curve.iloc[-1])}",
         )
         for one, name, curve in zip(runs, names, curves, strict=True)
     ]
-    sizes = dict.fromkeys((of[-1].num_problems, of[-1].samples_per_problem) for of in curves)
+    columns = ["num_problems", "samples_per_problem"]
+    sizes = dict.fromkeys(tuple(of.iloc[-1][columns].astype(int)) for of in curves)
     tested = " or ".join(f"{problems} test problems, {n} sample(s) each" for problems, n in sizes)
     return table(HEADS, rows, frozenset({3, 4, 5})) + paragraph(
         f"{tested}; the intervals are a bootstrap over problems and do not cover the seed of the "
@@ -46,10 +50,10 @@ def environment_table(one: Run) -> str:
     return f"<table>{rows}</table>"
 
 
-def _accuracy_text(point: CurvePoint) -> str:
-    if point.low is None:
-        return f"{point.pass_at_1:.3f}"
-    return f"{point.pass_at_1:.3f} ({point.low:.3f}–{point.high:.3f})"
+def _accuracy_text(point: pd.Series) -> str:
+    if pd.isna(point.low):
+        return f"{point['pass@1']:.3f}"
+    return f"{point['pass@1']:.3f} ({point.low:.3f}–{point.high:.3f})"
 
 
 def _plain(value: object) -> str:

@@ -21,12 +21,11 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from analysis.iterations import choose_iterations
-from analysis.reading import Run
+from analysis.frames import Run, choose_iterations
 from analysis.report.answers import Answers, answers_of_runs
 from analysis.rollout_files import ADVANTAGES, find_tokenizer, read_rollouts, values_by_state
 from analysis.rollout_truths import Prefix, truths_of_iteration
-from analysis.stats.binomial import jeffreys_interval
+from analysis.stats.errors import jeffreys_interval
 from analysis.truth import TruthState
 from vineppo.run_dir import RunDir
 

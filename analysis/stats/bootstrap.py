@@ -1,4 +1,8 @@
-"""Bootstrap over problems: the states of a problem are drawn together or not at all.
+"""Intervals over problems: the states of a problem are drawn together or not at all.
+
+A statistic that is a function of sums over states comes in two parts: the terms of every state by
+name, `terms(…) -> {name: [N]}`, and a function of their sums, `mae(sums)`, which takes sums of
+shape () and, of R resamples at once, (R,).
 
 Resampling C problems is drawing how often each of them comes up, `counts_RC`. The same seed of the
 generator and the same problems give the same counts, so intervals of several predictors move
@@ -6,15 +10,101 @@ together; `bootstrap_difference` compares two of them on the same resamples.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import norm, t
 
-from analysis.stats.estimate import Estimate, percentile_estimate
-from analysis.stats.sums import SumStatistic, Terms, total
+BOOTSTRAP_SEED = 0
+LEVEL = 0.95
 
+Terms = Mapping[str, np.ndarray]  # [N] each
+Sums = Mapping[str, np.ndarray]  # () or [R] each
+SumStatistic = Callable[[Sums], np.ndarray]
 WeightStatistic = Callable[[np.ndarray], Mapping[str, float]]
+
+# Sums of squared deviations of at most this share of the sum of squares are rounding.
+NEGLIGIBLE = 1e-12
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its interval, of 95 % where nothing else is said.
+
+    The bounds are None where the data give none. The number is NaN where it is undefined.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+def percentile_estimate(
+    value: float | np.ndarray | np.floating, resampled_R: np.ndarray, level: float
+) -> Estimate:
+    """The central `level` of the resamples: their quantiles at (1 − level)/2 and (1 + level)/2.
+
+    Source: Efron & Tibshirani, 1993, chapter 13. Resamples on which the statistic is undefined
+    (NaN) could lie anywhere, so bounds are given only while a tail holds no fewer than there are.
+
+    Of resamples 0, 0.01, …, 1 at a level of 0.9: (0.05, 0.95).
+    """
+    tail = (1 - level) / 2
+    is_defined_R = ~np.isnan(resampled_R)
+    if np.mean(~is_defined_R) > tail:
+        return Estimate(float(value), None, None)
+    low, high = np.quantile(resampled_R[is_defined_R], [tail, (1 + level) / 2])
+    return Estimate(float(value), float(low), float(high))
+
+
+def reflected(estimate: Estimate, least: float) -> Estimate:
+    """The basic interval in place of the percentiles': 2θ̂ − high to 2θ̂ − low, no end below `least`.
+
+    For a statistic that chance only raises. Each resample raises it once more, so that the
+    percentiles lie above the truth, and may lie above θ̂; reflected they lie below θ̂ by as much as θ̂
+    is too high. Source: Davison & Hinkley, 1997, section 5.2.
+
+    0.3 with the percentiles 0.25 and 0.7, and 0 as the least: 0.3 with (0, 0.35).
+    """
+    if estimate.low is None or estimate.high is None:
+        return estimate
+    ends = (2 * estimate.value - end for end in (estimate.high, estimate.low))
+    low, high = (max(end, least) for end in ends)
+    return Estimate(estimate.value, low, high)
+
+
+def total(terms: Terms) -> dict[str, np.ndarray]:
+    """The sums over all states, each once: `mae(total(terms))` is the value without an interval."""
+    return {name: np.asarray(of_N).sum() for name, of_N in terms.items()}
+
+
+def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    """Quotient, NaN where the denominator is not positive: there is nothing to divide by."""
+    safe = np.where(denominator > 0, denominator, 1.0)
+    return np.where(denominator > 0, numerator / safe, np.nan)
+
+
+def variance(sums: Sums, name: str, squared_name: str) -> np.ndarray:
+    """Sample variance with N − 1 of the term `name` from its squares and the term "one".
+
+    (Σx² − (Σx)²/N)/(N − 1): of 1, 2, 3 it is 1. Exactly 0 where all are equal but for rounding, NaN
+    of fewer than two states. Give terms that are nearly centred: their digits cancel.
+    """
+    num, squares = sums["one"], sums[squared_name]
+    deviations = squares - ratio(sums[name] ** 2, num)
+    return ratio(np.where(deviations > NEGLIGIBLE * squares, deviations, 0.0), num - 1)
+
+
+def mean_terms(values_N: np.ndarray) -> dict[str, np.ndarray]:
+    """The terms of `mean` over those of `values_N` that are defined; NaN is left out."""
+    is_defined_N = ~np.isnan(values_N)
+    return {"one": is_defined_N.astype(float), "value": np.where(is_defined_N, values_N, 0.0)}
+
+
+def mean(sums: Sums) -> np.ndarray:
+    """Mean of what `mean_terms` took: 2 of (1, 3, NaN)."""
+    return ratio(sums["value"], sums["one"])
 
 
 def cluster_index(cluster_N: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, int]:
@@ -33,6 +123,19 @@ def draw_counts(
     """How often each of C clusters comes up in each of R resamples of C clusters, [R, C]."""
     share_C = np.full(num_clusters, 1 / num_clusters)
     return generator.multinomial(num_clusters, share_C, num_resamples)
+
+
+def mean_over_problems(rates_P: Sequence[float], num_resamples: int = 2000) -> Estimate:
+    """The mean of `rates_P` with the percentile bootstrap interval over problems drawn anew.
+
+    Samples of one problem are no independent evidence on the policy's accuracy. The same problems
+    are drawn every time, so the intervals of the checkpoints of a run move together.
+
+    Rates that are all 0.5 leave no doubt: `Estimate(0.5, 0.5, 0.5)`.
+    """
+    rates = np.asarray(rates_P, dtype=float)
+    counts_RP = draw_counts(len(rates), num_resamples, np.random.default_rng(BOOTSTRAP_SEED))
+    return percentile_estimate(rates.mean(), counts_RP @ rates / len(rates), LEVEL)
 
 
 def expanded_level(level: float, num_clusters: int) -> float:

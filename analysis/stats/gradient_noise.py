@@ -27,34 +27,17 @@ class GradientNoise:
     noise_scale: float
 
 
-def noise_from_sums(
-    num_units: int, sum_of_squared_norms: float, squared_norm_of_sum: float
-) -> GradientNoise:
-    """From Σ|g_i|² and |Σ g_i|², which can be gathered one gradient at a time.
-
-    tr Σ = (Σ|g_i|² − |Σg_i|²/n)/(n − 1), |E g|² = (|Σg_i|² − Σ|g_i|²)/(n(n − 1)).
-    Source: McCandlish et al., 2018 (arXiv:1812.06162), section 2.2 and appendix A.1 (the simple
-    noise scale, there from two batch sizes).
-
-    Gradients (1, 0) and (1, 2): Σ|g|² = 6, |Σg|² = 8: tr Σ = 2, |E g|² = 1, noise scale 2. Raises
-    `ValueError` of fewer than two units.
-    """
-    if num_units < 2:
-        raise ValueError(f"num_units must be at least 2, got {num_units}")
-    trace = (sum_of_squared_norms - squared_norm_of_sum / num_units) / (num_units - 1)
-    pairs = num_units * (num_units - 1)
-    return _noise(trace, (squared_norm_of_sum - sum_of_squared_norms) / pairs, num_units)
-
-
 def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise:
     """From the Gram matrix, a unit counting `weights_N[n]` times: 1, or its count in a resample.
+
+    Source: McCandlish et al., 2018 (arXiv:1812.06162), section 2.2 and appendix A.1 (the simple
+    noise scale, there from two batch sizes).
 
     tr Σ is half the mean of |g_i − g_j|² = G_ii + G_jj − 2 G_ij, and |E g|² the mean of G_ij, over
     the pairs of different units with weights w_i·w_j. A unit is never paired with its own copy: a
     resample would otherwise take its noise for signal, and its interval would be about
-    |E g|² + tr Σ/n. With weights 1 it is `noise_from_sums`. Made for
-    `bootstrap.bootstrap_weights` with the units as clusters; for two estimators on the same
-    rollouts compute both, and their ratio, in one call.
+    |E g|² + tr Σ/n. Made for `bootstrap.bootstrap_weights` with the units as clusters; for two
+    estimators on the same rollouts compute both, and their ratio, in one call.
 
     All is NaN in a resample of one unit alone. Raises `ValueError` of fewer than two units.
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import norm
 
-from analysis.stats.binomial import Counts, check_counts
-from analysis.stats.sums import Sums, ratio
+from analysis.stats.bootstrap import Sums, ratio
+from analysis.stats.errors import Counts, check_counts
 
 MIN_ALTERNATIVES = 3
 

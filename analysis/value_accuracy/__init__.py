@@ -12,8 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from analysis.summary_file import write_summary
-from analysis.tables import write_table
+from analysis.old_tables import write_table
+from analysis.summary import write_summary
 from analysis.value_accuracy.cells import Cell, make_cells
 from analysis.value_accuracy.comparison import difference_rows
 from analysis.value_accuracy.options import add_options, checked, wanted

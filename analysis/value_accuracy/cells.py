@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from analysis.stats.bootstrap import cluster_index
-from analysis.stats.sampling_error import expected_absolute_error
+from analysis.stats.errors import expected_absolute_error
 from analysis.value_accuracy.predictors import order, split_name
 from analysis.value_accuracy.states import StateRow
 from vineppo.errors import UserError
@@ -63,7 +63,7 @@ class Cell:
     def floors(self) -> np.ndarray:
         """E|v − t| of a perfect v, [N]: the mean of K draws, or p itself where there are none.
 
-        `sampling_error.expected_absolute_error` at the measured value; that of p is the noise of
+        `errors.expected_absolute_error` at the measured value; that of p is the noise of
         the truth alone.
         """
         counts, place_N = np.unique(self.num_correct_N, return_inverse=True)
@@ -74,7 +74,7 @@ class Cell:
 
     @property
     def log_margin(self) -> float:
-        """How far the log score keeps a prediction from 0 and 1 (`scoring_rules.clipped`).
+        """How far the log score keeps a prediction from 0 and 1 (`calibration.clipped`).
 
         1/(2n + 2) of a mean of n returns; of a critic, n is the truth's number of returns.
         """

@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.stats import correlation, value_error
-from analysis.stats.bootstrap import bootstrap_difference
-from analysis.stats.estimate import Estimate
-from analysis.stats.sums import SumStatistic, Terms
-from analysis.summary_file import estimate_columns
+from analysis.old_tables import estimate_columns
+from analysis.stats import correlation, errors
+from analysis.stats.bootstrap import Estimate, SumStatistic, Terms, bootstrap_difference
 from analysis.value_accuracy.cells import Cell
 from analysis.value_accuracy.predictors import baseline_of
 from analysis.value_accuracy.scores import pooled_terms, within_terms
@@ -17,9 +15,9 @@ from analysis.value_accuracy.settings import Settings
 
 Statistics = Mapping[str, SumStatistic]
 POOLED = {
-    "mae": value_error.mae,
+    "mae": errors.mae,
     # The noise of the truth is the same on both sides: this is the difference of the corrected one.
-    "mse": value_error.mse,
+    "mse": errors.mse,
     "pearson": correlation.pearson,
 }
 WITHIN = {"pearson_within": correlation.within}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.reading import read_config
+from analysis.frames import read_config
 from analysis.rollout_files import read_rollouts, values_by_state
 from analysis.truth import TruthState, find_truth, read_truth
 from analysis.value_accuracy.predictors import (
@@ -21,7 +21,7 @@ from analysis.value_accuracy.predictors import (
 )
 from analysis.value_accuracy.states import StateRow
 from vineppo.errors import UserError
-from vineppo.run_dir.metrics_log import strict_json
+from vineppo.run_dir.files import strict_json
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from analysis.stats.isotonic import evaluate
-from analysis.stats.reliability_diagram import (
+from analysis.stats.calibration import (
     binned,
+    clipped,
     confidence_band,
     consistency_band,
     corp_curve,
+    evaluate,
 )
-from analysis.stats.scoring_rules import clipped
 from analysis.value_accuracy.cells import Cell
 from analysis.value_accuracy.settings import Settings
 from analysis.value_accuracy.states import BOUNDARY

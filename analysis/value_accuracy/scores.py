@@ -10,13 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from analysis.stats import attenuation, correlation, sampling_error, value_error
-from analysis.stats.binomial import return_variance
-from analysis.stats.bootstrap import bootstrap_sums, bootstrap_weights
-from analysis.stats.estimate import Estimate, reflected
-from analysis.stats.scoring_rules import brier, clipped, corp, log_score
-from analysis.stats.sums import Sums, SumStatistic, mean, mean_terms, ratio
-from analysis.summary_file import estimate_columns
+from analysis.old_tables import estimate_columns
+from analysis.stats import correlation, errors
+from analysis.stats.bootstrap import (
+    Estimate,
+    Sums,
+    SumStatistic,
+    bootstrap_sums,
+    bootstrap_weights,
+    mean,
+    mean_terms,
+    ratio,
+    reflected,
+)
+from analysis.stats.calibration import brier, clipped, corp, log_score
+from analysis.stats.errors import return_variance
 from analysis.value_accuracy.cells import Cell
 from analysis.value_accuracy.settings import Settings
 
@@ -53,9 +61,9 @@ def pooled_terms(cell: Cell, threshold: float) -> dict[str, np.ndarray]:
     """The terms of errors and of the correlation over all states."""
     truth = cell.num_correct_N, cell.num_samples
     return (
-        value_error.error_terms(cell.values_N, *truth, threshold)
+        errors.error_terms(cell.values_N, *truth, threshold)
         | correlation.pooled_terms(cell.values_N, cell.truths)
-        | attenuation.reliability_terms(*truth)
+        | correlation.reliability_terms(*truth)
     )
 
 
@@ -64,13 +72,13 @@ def within_terms(cell: Cell) -> dict[str, np.ndarray]:
     truth = cell.num_correct_N, cell.num_samples, cell.unit_N
     return correlation.within_terms(
         cell.values_N, cell.truths, cell.unit_N
-    ) | attenuation.within_reliability_terms(*truth)
+    ) | correlation.within_reliability_terms(*truth)
 
 
 def equivalent_draws(sums: Sums) -> np.ndarray:
     """K of the perfect Monte-Carlo estimate with this squared error: Σ p(1 − p) / Σ (v − p)².
 
-    Σ over the unbiased estimates of both (`binomial.return_variance`, `corrected_mse`). 9 on
+    Σ over the unbiased estimates of both (`errors.return_variance`, `corrected_mse`). 9 on
     average of MC with 9 draws; NaN where the corrected error is not positive.
 
     Values 0.5, 0.5 of 0 and 2 of 4 returns: (0 + 1/3) / (0.25 − 0.08333) = 2.
@@ -84,19 +92,19 @@ def _errors(cell: Cell, settings: Settings) -> dict[str, Estimate]:
     terms |= {"floor": cell.floors, "return_variance": returns}
     num_draws = cell.num_draws or np.inf
     statistics: dict[str, SumStatistic] = {
-        "bias": value_error.bias,
-        "mae": value_error.mae,
+        "bias": errors.bias,
+        "mae": errors.mae,
         "mae_floor": lambda sums: ratio(sums["floor"], sums["one"]),
         "mae_above_floor": lambda sums: ratio(sums["absolute"] - sums["floor"], sums["one"]),
-        "mse": value_error.mse,
-        "mse_corrected": value_error.corrected_mse,
+        "mse": errors.mse,
+        "mse_corrected": errors.corrected_mse,
         "mse_corrected_floor": lambda s: ratio(s["return_variance"], s["one"]) / num_draws,
         "equivalent_draws": equivalent_draws,
-        "accuracy": value_error.accuracy,
-        "explained_variance": value_error.explained_variance,
-        "explained_variance_corrected": value_error.corrected_explained_variance,
+        "accuracy": errors.accuracy,
+        "explained_variance": errors.explained_variance,
+        "explained_variance_corrected": errors.corrected_explained_variance,
         "pearson": correlation.pearson,
-        **_attenuated("pearson", correlation.pearson, attenuation.reliability, cell),
+        **_attenuated("pearson", correlation.pearson, correlation.reliability, cell),
     }
     return _bootstrapped(terms, cell, statistics, settings)
 
@@ -108,16 +116,16 @@ def _attenuated(
     draws_per_sample = None if cell.num_draws is None else cell.num_draws / cell.num_samples
 
     def ceiling(sums: Sums) -> np.ndarray:
-        exact = attenuation.ceiling(reliability(sums))
+        exact = correlation.ceiling(reliability(sums))
         if draws_per_sample is None:
             return exact
-        own = attenuation.spearman_brown(reliability(sums), draws_per_sample)
-        return exact * attenuation.ceiling(own)
+        own = correlation.spearman_brown(reliability(sums), draws_per_sample)
+        return exact * correlation.ceiling(own)
 
     return {
         f"{name}_reliability": reliability,
         f"{name}_ceiling": ceiling,
-        f"{name}_disattenuated": lambda sums: attenuation.disattenuated(
+        f"{name}_disattenuated": lambda sums: correlation.disattenuated(
             statistic(sums), reliability(sums)
         ),
     }
@@ -126,14 +134,14 @@ def _attenuated(
 def _split(cell: Cell, settings: Settings) -> dict[str, Estimate]:
     """Squared error of Monte-Carlo values by their own draws; undefined of a single one."""
     statistics = {
-        "mse_sampling": sampling_error.sampling_mse,
-        "mse_systematic": sampling_error.systematic_mse,
-        "mse_sampling_share": sampling_error.sampling_share,
+        "mse_sampling": errors.sampling_mse,
+        "mse_systematic": errors.systematic_mse,
+        "mse_sampling_share": errors.sampling_share,
     }
     if cell.num_draws is None or cell.num_draws < 2:
         return {name: Estimate(np.nan, None, None) for name in statistics}
     correct_N = np.round(cell.values_N * cell.num_draws).astype(int)
-    terms = sampling_error.split_error_terms(
+    terms = errors.split_error_terms(
         correct_N, cell.num_draws, cell.num_correct_N, cell.num_samples
     )
     return _bootstrapped(terms, cell, statistics, settings)
@@ -141,7 +149,7 @@ def _split(cell: Cell, settings: Settings) -> dict[str, Estimate]:
 
 def _within(cell: Cell, settings: Settings) -> dict[str, Estimate]:
     """Correlations within problems, every state or every problem counting alike."""
-    statistic, reliability = correlation.within, attenuation.within_reliability
+    statistic, reliability = correlation.within, correlation.within_reliability
     parts = {"pearson_within": statistic}
     parts |= _attenuated("pearson_within", statistic, reliability, cell)
     found = _bootstrapped(within_terms(cell), cell, parts, settings)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.methods import check_same_configs
-from analysis.reading import Run, read_config
+from analysis.frames import Run, check_same_configs, read_config
 from analysis.truth import ANALYSIS, check_names
 from analysis.value_accuracy.predictions import Wanted, run_rows
 from analysis.value_accuracy.states import TABLE_NAME, StateRow, read_states
@@ -77,7 +76,7 @@ def _check_runs(paths: Sequence[Path]) -> None:
 
 def _bare(path: Path, config: dict[str, Any]) -> Run:
     """A run of which nothing but the config is looked at: it may not have been evaluated yet."""
-    return Run(path, config, environment={}, metrics=[], evaluations={})
+    return Run(path, config)
 
 
 def _check_rows(rows: Sequence[StateRow]) -> None:

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.stats import value_error
-from analysis.stats.bootstrap import bootstrap_sums
-from analysis.stats.sums import Sums, ratio
-from analysis.summary_file import estimate_columns
+from analysis.old_tables import estimate_columns
+from analysis.stats import errors
+from analysis.stats.bootstrap import Sums, bootstrap_sums, ratio
 from analysis.value_accuracy.cells import Cell
 from analysis.value_accuracy.settings import Settings
 from analysis.value_accuracy.states import BOUNDARY
@@ -69,7 +68,7 @@ def strata(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
 
 def _row(cell: Cell, axis: str, index: int, name: str, settings: Settings) -> dict[str, Any]:
     truth = cell.num_correct_N, cell.num_samples
-    terms = value_error.error_terms(cell.values_N, *truth, settings.threshold)
+    terms = errors.error_terms(cell.values_N, *truth, settings.threshold)
     terms |= {"floor": cell.floors, "prediction": cell.values_N, "true_value": cell.truths}
 
     def mean_of(term: str, sums: Sums) -> np.ndarray:
@@ -81,10 +80,10 @@ def _row(cell: Cell, axis: str, index: int, name: str, settings: Settings) -> di
         {
             "prediction_mean": lambda sums: mean_of("prediction", sums),
             "truth_mean": lambda sums: mean_of("true_value", sums),
-            "bias": value_error.bias,
-            "mae": value_error.mae,
+            "bias": errors.bias,
+            "mae": errors.mae,
             "mae_floor": lambda sums: mean_of("floor", sums),
-            "mse_corrected": value_error.corrected_mse,
+            "mse_corrected": errors.corrected_mse,
         },
         settings.generator,
         num_resamples=settings.num_resamples,

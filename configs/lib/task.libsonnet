@@ -10,7 +10,7 @@ local paper = {
     extraction: error 'task.grading.extraction',
     reward_path: null,
     num_workers: 2,
-    time_limit_s: 10,
+    time_limit_s: 3,
     truncated_reward: 0,
   },
 };
@@ -48,7 +48,7 @@ local arithmetic = {
     extraction: 'hash',
     reward_path: null,
     num_workers: 1,
-    time_limit_s: 10,
+    time_limit_s: 3,
     truncated_reward: 0,
   },
 };

@@ -1,8 +1,8 @@
 """Methods as curves over KL, by hand: where they reach a level, what has no comparison."""
 
 import pytest
-
 from analysis.intervals import iqm_difference, iqm_over_seeds
+
 from analysis.kl_efficiency import curves
 from analysis.kl_efficiency.table import KlRow, check_measured_alike
 from vineppo.errors import UserError

@@ -12,6 +12,7 @@ import torch
 from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
 
 from analysis.__main__ import main
+from analysis.frames import read_run
 from analysis.kl_efficiency import sampled_rows
 from analysis.kl_efficiency.samples import (
     KlSample,
@@ -20,7 +21,6 @@ from analysis.kl_efficiency.samples import (
     samples_path,
     write_samples,
 )
-from analysis.reading import read_run
 from analysis.sampling.kl_samples import choose_prompts, exact_kl, starting_policy
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig

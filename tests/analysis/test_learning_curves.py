@@ -1,20 +1,27 @@
 """Learning curves: costs add up, intervals are right, damage is one clear line."""
 
 import csv
-import dataclasses
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from matplotlib.colors import to_rgb
 
 from analysis import ANALYSES, figures
 from analysis.__main__ import main
-from analysis.learning_curves import draw_curves, label, write_tables
-from analysis.methods import method_curve, read_methods
-from analysis.reading import labels, learning_curve, read_run
+from analysis.frames import learning_curve, read_run
+from analysis.learning_curves import (
+    cost_curve,
+    default_target,
+    draw_panel,
+    read_methods,
+    write_tables,
+)
+from analysis.report.page import labels
 from vineppo.run_dir import RunDir
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -37,17 +44,17 @@ FILES = (
 
 def test_every_evaluation_stands_beside_what_the_training_had_cost(run_path):
     curve = learning_curve(read_run(run_path))
-    assert [point.iteration for point in curve] == [0, 4, 8, 12]
-    assert [point.elapsed_s for point in curve] == [0, 40, 80, 120]
+    assert list(curve["iteration"]) == [0, 4, 8, 12]
+    assert list(curve["elapsed_s"]) == [0, 40, 80, 120]
     # 8,000 tokens of rollouts and 40,000 of values an iteration
-    assert [point.tokens_sampled for point in curve] == [0, 4 * 48_000, 8 * 48_000, 12 * 48_000]
-    assert all(point.low < point.pass_at_1 < point.high for point in curve)
+    assert list(curve["tokens_sampled"]) == [0, 4 * 48_000, 8 * 48_000, 12 * 48_000]
+    assert ((curve["low"] < curve["pass@1"]) & (curve["pass@1"] < curve["high"])).all()
 
 
 def test_costs_that_were_not_logged_are_unknown(run_path):
     (run_path / "metrics.jsonl").write_text('{"iteration": 1}\n{"iteration": 4}\n')
     curve = learning_curve(read_run(run_path))
-    assert [point.elapsed_s for point in curve] == [0, None, None, None]
+    assert list(curve["elapsed_s"].isna()) == [False, True, True, True]
     assert main(["learning-curves", str(run_path)]) == 0
 
 
@@ -62,7 +69,7 @@ def test_problems_and_not_samples_are_resampled(run_path):
             "num_correct_P": [0, num_samples] * 50,
         }
         RunDir(run_path).write_evaluation(12, evaluation)
-        last = learning_curve(read_run(run_path))[-1]
+        last = learning_curve(read_run(run_path)).iloc[-1]
         found.append((last.low, last.high))
     assert found[0] == found[1]
     half_width = 1.96 * 0.5 / math.sqrt(100)  # of 6,400 independent samples it were an eighth
@@ -72,8 +79,10 @@ def test_problems_and_not_samples_are_resampled(run_path):
 def test_an_evaluation_without_counts_has_no_interval(run_path):
     evaluation = {"pass@1": 0.5, "num_problems": 100, "samples_per_problem": 4}
     RunDir(run_path).write_evaluation(12, evaluation)
-    last = learning_curve(read_run(run_path))[-1]
-    assert (last.pass_at_1, last.low, last.high) == (0.5, None, None)
+    last = learning_curve(read_run(run_path)).iloc[-1]
+    assert last["pass@1"] == 0.5
+    assert math.isnan(last.low)
+    assert math.isnan(last.high)
     assert main(["learning-curves", str(run_path)]) == 0
 
 
@@ -106,33 +115,48 @@ def test_the_same_runs_in_any_order_of_seeds_and_their_table_alone_give_the_same
     assert files(tmp_path / "out", out=tmp_path / "out") == first  # over the table itself
 
 
-def test_the_figure_has_one_line_a_method_through_the_interquartile_means(methods_paths):
-    methods = read_methods(methods_paths)
-    with figures.panels(1, 3) as (figure, axes):
-        curves = list(map(method_curve, methods))
-        draw_curves(figure, axes, list(map(label, methods)), curves)
+def curves_of(paths, cost):
+    rows, _ = read_methods(paths)
+    return {name: cost_curve(of, cost) for name, of in rows.groupby("method", sort=False)}
+
+
+def test_a_panel_has_one_line_a_method_through_the_interquartile_means(methods_paths):
+    labels = {"vine": "a", "ppo": "b", "grpo": "c"}
+    with figures.panels(1, 2) as (_, axes):
+        for axis, cost in zip(axes, ("iteration", "tokens_sampled"), strict=True):
+            draw_panel(axis, cost, curves_of(methods_paths, cost), labels)
         lines = axes[0].get_lines()
-        assert [line.get_label() for line in lines] == [
-            "vine (5 seeds)",
-            "ppo (3 seeds)",
-            "grpo (1 seed)",
-        ]
+        assert [line.get_label() for line in lines] == ["a", "b", "c"]
         assert list(lines[0].get_xdata()) == [0, 4, 8, 12]
         assert list(lines[0].get_ydata()) == [0.25, 0.5, 0.5, 0.75]
-        tokens = axes[2].get_lines()[1].get_xdata()
+        tokens = axes[1].get_lines()[1].get_xdata()
         assert list(tokens) == [0, 192, 384, 576]  # thousands, 48 an iteration
 
 
 def test_a_method_whose_cost_is_not_known_takes_no_room_in_its_panel(methods_paths):
-    curves = list(map(method_curve, read_methods(methods_paths)))
-    unknown = [dataclasses.replace(point, elapsed_s=None) for point in curves[0]]
-    sizes = []
-    for first in (curves[0], unknown):
-        with figures.panels(1, 3) as (figure, axes):
-            draw_curves(figure, axes, ["a", "b", "c"], [first, *curves[1:]])
-            figure.draw_without_rendering()
-            sizes.append(axes[1].get_position().height)
-    assert sizes[1] == pytest.approx(sizes[0], rel=0.02)
+    curves = curves_of(methods_paths, "elapsed_s")
+    limits = []
+    for first in (curves["vine"], curves["vine"].iloc[:0]):
+        with figures.panels(1, 1) as (_, (axis,)):
+            of = curves | {"vine": first}
+            draw_panel(axis, "elapsed_s", of, {name: name for name in of})
+            assert len(axis.get_lines()) == 2 + (len(first) > 0)
+            limits.append(axis.get_xlim())
+    assert limits[0] == limits[1]
+
+
+def test_a_method_has_one_colour_in_every_figure_and_its_variants_shades_of_it():
+    alone = figures.method_styles(["long_grpo", "demo_vineppo", "own"])
+    others = figures.method_styles(["own", "other", "vineppo_k27", "vineppo_k3"])
+    assert alone["demo_vineppo"]["color"].upper() == figures.COLORS[0]
+    shades = [others[name]["color"] for name in ("vineppo_k3", "vineppo_k27")]
+    light, dark = (sum(to_rgb(shade)) for shade in shades)
+    assert light > sum(to_rgb(figures.COLORS[0])) > dark
+    assert len({style["color"] for style in others.values()}) == 4
+    labels = figures.method_labels(["long_vineppo_k9", "long_modern_ppo", "own"])
+    assert list(labels.values()) == ["VinePPO, K = 9", "modern PPO", "own"]
+    same = ["demo_ppo", "long_ppo"]
+    assert list(figures.method_labels(same).values()) == same
 
 
 def test_each_row_of_panels_says_what_it_shows(run_path, tmp_path):
@@ -148,11 +172,11 @@ def test_each_row_of_panels_says_what_it_shows(run_path, tmp_path):
 
 def test_the_committed_tables_are_still_read_and_come_to_the_same(tmp_path):
     """They hold no gradient steps and no phases."""
-    tables = sorted(REPOSITORY.glob("experiments/*/**/learning_curves.csv"))
-    assert len(tables) >= 3
-    for table in tables:
+    assert len(committed_tables()) >= 3
+    for table in committed_tables():
         out = tmp_path / table.parent.name
-        written = write_tables(read_methods([table.parent]), out)
+        rows, phases = read_methods([table.parent])
+        written = write_tables(rows, phases, default_target(rows), out)
         assert (out / "time_to_target.csv") in written
         there, here = (
             list(csv.DictReader((folder / "summary.csv").read_text().splitlines()))
@@ -163,6 +187,24 @@ def test_the_committed_tables_are_still_read_and_come_to_the_same(tmp_path):
             values = [float(row[column] or "nan") for row in there]
             found = [float(row[column] or "nan") for row in here]
             assert found == pytest.approx(values, abs=1e-9, nan_ok=True)
+
+
+def committed_tables():
+    return sorted(REPOSITORY.glob("experiments/*/**/learning_curves.csv"))
+
+
+@pytest.mark.parametrize("table", committed_tables(), ids=lambda path: path.parent.name)
+def test_the_committed_figures_are_what_the_command_draws(table, tmp_path):
+    """Every file is there, and its numbers agree, to the digits that another machine rounds to."""
+    number = r"(?<![\w#.])-?\d+\.\d+"
+    assert main(["learning-curves", str(table.parent), "--out", str(tmp_path)]) == 0
+    for drawn in tmp_path.iterdir():
+        committed = table.with_name(drawn.name)
+        assert committed.exists(), committed
+        if drawn.suffix == ".svg":
+            texts = (path.read_text().partition("</metadata>")[2] for path in (committed, drawn))
+            there, here = ([float(x) for x in re.findall(number, text)] for text in texts)
+            assert here == pytest.approx(there, abs=1e-3)
 
 
 def test_the_summary_says_what_the_tables_say(methods_paths, tmp_path):

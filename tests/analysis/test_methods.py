@@ -4,12 +4,20 @@ import csv
 import json
 import shutil
 
+import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.learning_curves import write_tables
-from analysis.learning_curves.summary import area_under_curve, summarize
-from analysis.methods import method_curve, read_methods
+from analysis.learning_curves import (
+    cost_curve,
+    default_target,
+    read_methods,
+    summarize,
+    write_tables,
+)
+from analysis.stats.bootstrap import Estimate
+from analysis.summary import interval
+from analysis.tables import estimate
 from vineppo.run_dir import RunDir
 
 
@@ -26,48 +34,60 @@ def refusal(capsys, *paths):
 
 
 def table_of(paths, out):
-    write_tables(read_methods(paths), out)
+    rows, phases = read_methods(paths)
+    write_tables(rows, phases, default_target(rows), out)
     return out
 
 
+def methods_of(*paths):
+    return list(read_methods(paths)[0]["method"].unique())
+
+
 def test_runs_are_grouped_by_name_in_order_of_sight_and_seeds_ascend(methods_paths):
-    methods = read_methods(methods_paths)
-    assert [(one.name, list(one.rows_by_seed)) for one in methods] == [
-        ("vine", [1, 2, 3, 4, 5]),
-        ("ppo", [1, 2, 3]),
-        ("grpo", [7]),
-    ]
-    assert [row.pass_at_1 for row in methods[0].at(12)] == [0.75, 0.625, 0.5, 0.875, 1.0]
+    rows, _ = read_methods(methods_paths)
+    seeds = rows.groupby("method", sort=False)["seed"].unique()
+    assert {name: list(of) for name, of in seeds.items()} == {
+        "vine": [1, 2, 3, 4, 5],
+        "ppo": [1, 2, 3],
+        "grpo": [7],
+    }
+    ends = rows[(rows["method"] == "vine") & (rows["iteration"] == 12)]
+    assert list(ends["pass@1"]) == [0.75, 0.625, 0.5, 0.875, 1.0]
 
 
 def test_a_curve_is_the_iqm_over_seeds_and_of_one_seed_that_run(methods_paths):
-    vine, ppo, grpo = map(method_curve, read_methods(methods_paths))
-    assert [point.pass_at_1 for point in vine] == [0.25, 0.5, 0.5, 0.75]
-    assert (vine[0].low, vine[0].high) == (0.25, 0.25)  # the same of all seeds
-    assert vine[-1].low < 0.75 < vine[-1].high
-    assert ppo[-1].pass_at_1 == pytest.approx((0.625 + 0.75 + 0.25) / 3)
-    single = read_methods(methods_paths[-1:])[0].rows_by_seed[7]
-    assert grpo == single
-    assert all(point.low < point.high for point in single)  # over problems
+    rows, _ = read_methods(methods_paths)
+    vine, ppo, grpo = (cost_curve(of, "iteration") for _, of in rows.groupby("method", sort=False))
+    assert list(vine["pass@1"]) == [0.25, 0.5, 0.5, 0.75]
+    assert interval(estimate(vine.iloc[0], "pass@1")) == "0.250 (0.250 to 0.250)"  # of all seeds
+    end = estimate(vine.iloc[-1], "pass@1")
+    assert end.low < 0.75 < end.high
+    assert ppo["pass@1"].iloc[-1] == pytest.approx((0.625 + 0.75 + 0.25) / 3)
+    single = rows[rows["method"] == "grpo"]
+    assert list(grpo["pass@1"]) == list(single["pass@1"])
+    assert list(grpo["pass@1_low"]) == list(single["low"])  # over problems
+    assert (grpo["pass@1_low"] < grpo["pass@1_high"]).all()
 
 
 def test_costs_are_means_over_seeds_and_unknown_where_one_is(methods_paths):
     slow = methods_paths[5] / "metrics.jsonl"
     rows = [json.loads(line) for line in slow.read_text().splitlines()]
     rows = [row | {"time/elapsed_s": 4 * row["time/elapsed_s"]} for row in rows]
-    del rows[7]["time/elapsed_s"]
     slow.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    curve = method_curve(read_methods(methods_paths[5:8])[0])
-    assert [point.elapsed_s for point in curve] == [0, (4 + 1 + 1) * 40 / 3, None, 240]
-    assert [point.tokens_sampled for point in curve] == [0, 192_000, 384_000, 576_000]
+    (ppo,) = summarize(read_methods(methods_paths[5:8])[0]).to_dict("records")
+    assert (ppo["elapsed_s"], ppo["tokens_sampled"]) == ((4 + 1 + 1) * 120 / 3, 576_000)
+    del rows[11]["time/elapsed_s"]
+    slow.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert summarize(read_methods(methods_paths[5:8])[0])["elapsed_s"].isna().all()
 
 
 def test_iterations_that_a_running_seed_has_not_reached_are_left_out_and_named(
     methods_paths, tmp_path
 ):
     (methods_paths[0] / "evaluations" / "iter_000012.json").unlink()
-    method = read_methods(methods_paths[:5])[0]
-    assert (method.iterations, method.left_out) == ([0, 4, 8], [12])
+    rows, _ = read_methods(methods_paths[:5])
+    assert list(cost_curve(rows, "iteration")["cost"]) == [0, 4, 8]
+    assert summarize(rows)["last_iteration"].item() == 8
     out = table_of(methods_paths, tmp_path / "out")
     note = (out / "summary.md").read_text()
     assert "vine: not all seeds were evaluated at 12; left out." in note
@@ -88,7 +108,7 @@ def test_runs_on_the_problems_of_different_tasks_are_refused(methods_paths, caps
     task = {"kind": "arithmetic", "max_operations": 6, "num_train_problems": 8, "grading": {}}
     edit_config(first, task=task)
     edit_config(other, task=task | {"num_train_problems": 9, "grading": {"num_workers": 1}})
-    assert [method.name for method in read_methods([first, other])] == ["vine", "ppo"]
+    assert methods_of(first, other) == ["vine", "ppo"]
     edit_config(other, task=task | {"max_operations": 12})
     assert refusal(capsys, first, other) == (
         f"{first} and {other} are tested on different problems: task.max_operations is 6 in the "
@@ -101,7 +121,7 @@ def test_runs_that_are_evaluated_at_different_temperatures_are_refused(methods_p
     evaluation = {"every": 4, "temperature": 1.0, "top_p": 1.0}
     edit_config(first, evaluation=evaluation)
     edit_config(other, evaluation=evaluation | {"every": 2})
-    assert [method.name for method in read_methods([first, other])] == ["vine", "ppo"]
+    assert methods_of(first, other) == ["vine", "ppo"]
     edit_config(other, evaluation=evaluation | {"temperature": 0.35})
     assert refusal(capsys, first, other) == (
         f"{first} and {other} are evaluated differently: evaluation.temperature is 1.0 in the one "
@@ -130,8 +150,10 @@ def test_seeds_without_a_common_evaluation_are_refused(methods_paths, capsys):
 
 def test_a_table_stands_beside_runs_of_other_methods_only(methods_paths, tmp_path, capsys):
     out = table_of(methods_paths[:5], tmp_path / "out")
-    mixed = read_methods([out, *methods_paths[5:]])
-    assert mixed == read_methods(methods_paths)
+    for mixed, whole in zip(
+        read_methods([out, *methods_paths[5:]]), read_methods(methods_paths), strict=True
+    ):
+        pd.testing.assert_frame_equal(mixed, whole)
     for paths in ([out, methods_paths[0]], [methods_paths[0], out]):
         assert refusal(capsys, *paths) == (
             f"{paths[1]} holds vine, which stands in another table or run too; give either its "
@@ -163,24 +185,19 @@ def test_an_empty_table_is_one_clear_line(methods_paths, tmp_path, capsys):
     assert refusal(capsys, table.parent).startswith(f"{table} is no CSV file: ")
 
 
-def test_the_area_under_the_curve_by_hand():
-    assert area_under_curve([0, 2, 6], [0.0, 0.5, 1.0]) == (2 * 0.25 + 4 * 0.75) / 6
-    assert area_under_curve([0, 1, 2, 3], [0.0, 1.0, 1.0, 0.0]) == 2 / 3
-    assert area_under_curve([5], [0.3]) == 0.3
-
-
 def test_the_summary_by_hand(methods_paths):
-    vine, ppo, grpo = summarize(read_methods(methods_paths))
-    assert (vine.start.value, vine.end.value) == (0.25, 0.75)
+    summary = summarize(read_methods(methods_paths)[0])
+    vine, ppo, grpo = (row for _, row in summary.iterrows())
+    assert (vine["start_pass@1"], vine["end_pass@1"]) == (0.25, 0.75)
     # 4 iterations each at means of 0.375, 0.5 and (0.5 + end)/2: the median seed ends at 0.75.
-    assert vine.area.value == pytest.approx((0.375 + 0.5 + 0.625) / 3)
-    assert (vine.difference, vine.improvement) == (None, None)
-    assert ppo.difference.value == pytest.approx(1.625 / 3 - 0.75)
-    assert ppo.difference.low < ppo.difference.value < ppo.difference.high
+    assert vine.area == pytest.approx((0.375 + 0.5 + 0.625) / 3)
+    assert (estimate(vine, "difference"), estimate(vine, "improvement")) == (None, None)
+    assert ppo.difference == pytest.approx(1.625 / 3 - 0.75)
+    assert ppo.difference_low < ppo.difference < ppo.difference_high
     # Of 15 pairs with (0.5, 0.625, 0.75, 0.875, 1): 0.625 wins 1.5, 0.75 wins 2.5, 0.25 none.
-    assert ppo.improvement.value == pytest.approx(4 / 15)
-    assert (grpo.difference.value, grpo.difference.low) == (-0.25, None)
-    assert (grpo.area.low, grpo.improvement.value) == (None, 0.1)
+    assert ppo.improvement == pytest.approx(4 / 15)
+    assert estimate(grpo, "difference") == Estimate(-0.25, None, None)
+    assert (estimate(grpo, "area").low, grpo.improvement) == (None, 0.1)
     assert (ppo.elapsed_s, ppo.tokens_sampled) == (120, 576_000)
 
 

@@ -26,7 +26,7 @@ from support.report_runs import (
 
 from analysis import figures
 from analysis.__main__ import main
-from analysis.reading import read_run
+from analysis.frames import read_run
 from analysis.report.costs import costs_table
 from analysis.report.others import OTHERS, found_html, summary_rows
 from analysis.report.page import script_json

@@ -6,13 +6,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.temperature.aggregates import by_both_temperatures, by_training_temperature
-from analysis.temperature.command import start_score
-from analysis.temperature.rows import algorithm, read_rows
-from vineppo.run_dir.atomic import write_atomic
+from analysis.frames import Run
+from analysis.stats.bootstrap import Estimate
+from analysis.tables import estimate
+from analysis.temperature import (
+    algorithm,
+    by_both_temperatures,
+    by_training_temperature,
+    read_rows,
+    start_of,
+)
+from vineppo.run_dir.files import write_atomic
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FILES = (
@@ -90,49 +98,57 @@ def edit_config(path, **changes):
     write_json(path / "config.json", config | changes)
 
 
+def estimates(row, *names):
+    return [vars(estimate(row, name)) for name in names]
+
+
 def test_by_training_temperature_by_hand(paths):
     results = by_training_temperature(read_rows(paths))
-    assert [(one.algorithm, one.temperature, one.seeds) for one in results] == [
-        ("VinePPO", 0.5, [1, 2]),
-        ("VinePPO", 1, [1, 2]),
-        ("PPO", 1, [1, 2]),
+    assert results[["algorithm", "temperature", "seeds"]].to_numpy().tolist() == [
+        ["VinePPO", 0.5, "1 2"],
+        ["VinePPO", 1, "1 2"],
+        ["PPO", 1, "1 2"],
     ]
-    cold, warm, ppo = results
+    cold, warm, ppo = (row for _, row in results.iterrows())
     # Of two seeds, e and e + 1/8, the interquartile mean is e + 1/16; resamples go from end to end.
-    assert vars(cold.final) == {"value": 0.8125, "low": 0.75, "high": 0.875}
-    assert vars(cold.best) == {"value": 0.9375, "low": 0.875, "high": 1.0}
-    assert vars(ppo.final) == {"value": 0.3125, "low": 0.25, "high": 0.375}
-    assert vars(ppo.truncated_frac) == pytest.approx(
+    assert estimates(cold, "final", "best") == [
+        {"value": 0.8125, "low": 0.75, "high": 0.875},
+        {"value": 0.9375, "low": 0.875, "high": 1.0},
+    ]
+    assert estimates(ppo, "final") == [{"value": 0.3125, "low": 0.25, "high": 0.375}]
+    assert vars(estimate(ppo, "truncated_frac")) == pytest.approx(
         {"value": 0.03125, "low": 0.025, "high": 0.0375}
     )
-    assert ppo.response_length_mean.value == 31.25
+    assert ppo.response_length_mean == 31.25
     assert (cold.last_iteration, cold.num_evaluations, cold.evaluation_temperature) == (8, 3, 1.0)
     # At 0.5 as trained: e and e + 1/4. What is trained at 1 is as trained where it ends.
-    assert vars(cold.as_trained) == {"value": 0.875, "low": 0.75, "high": 1.0}
-    assert warm.as_trained == warm.final
-    assert (cold.difference, warm.difference) == (None, None)
-    assert vars(ppo.difference) == {"value": -0.25, "low": -0.375, "high": -0.125}
+    assert estimates(cold, "as_trained") == [{"value": 0.875, "low": 0.75, "high": 1.0}]
+    assert estimates(warm, "as_trained") == estimates(warm, "final")
+    assert (estimate(cold, "difference"), estimate(warm, "difference")) == (None, None)
+    assert estimates(ppo, "difference") == [{"value": -0.25, "low": -0.375, "high": -0.125}]
+
+
+def scores(both):
+    columns = ["algorithm", "temperature", "evaluation_temperature", "pass@1"]
+    return both[columns].to_numpy().tolist()
 
 
 def test_by_both_temperatures_by_hand(paths):
     both = by_both_temperatures(read_rows(paths))
-    assert [
-        (one.algorithm, one.temperature, one.evaluation_temperature, one.pass_at_1.value)
-        for one in both
-    ] == [
-        ("VinePPO", 0.5, 0.5, 0.875),
-        ("VinePPO", 0.5, 1, 0.8125),
-        ("VinePPO", 1, 0.5, 0.625),
-        ("VinePPO", 1, 1, 0.5625),
-        ("PPO", 1, 0.5, 0.375),
-        ("PPO", 1, 1, 0.3125),
+    assert scores(both) == [
+        ["VinePPO", 0.5, 0.5, 0.875],
+        ["VinePPO", 0.5, 1, 0.8125],
+        ["VinePPO", 1, 0.5, 0.625],
+        ["VinePPO", 1, 1, 0.5625],
+        ["PPO", 1, 0.5, 0.375],
+        ["PPO", 1, 1, 0.3125],
     ]
-    assert {one.num_seeds for one in both} == {2}
+    assert set(both["num_seeds"]) == {2}
 
 
 def test_one_seed_has_no_interval_and_one_temperature_is_enough(paths, tmp_path):
-    (one,) = by_training_temperature(read_rows(paths[3:4]))
-    assert (one.algorithm, one.final.value, one.final.low) == ("PPO", 0.25, None)
+    one = by_training_temperature(read_rows(paths[3:4])).iloc[0]
+    assert (one.algorithm, estimate(one, "final")) == ("PPO", Estimate(0.25, None, None))
     assert main(["temperature", str(paths[3]), "--out", str(tmp_path / "out")]) == 0
 
 
@@ -144,17 +160,14 @@ def test_evaluations_of_other_conditions_are_left_out_and_more_samples_count(pat
     write_json(folder / "d/iter_000008.json", evaluation(0.5, 1.0, samples_per_problem=2))
     write_json(folder / "e/iter_000008.json", evaluation(0.75, 0.5, samples_per_problem=16))
     both = by_both_temperatures(read_rows(paths[3:4]))
-    assert [(one.evaluation_temperature, one.pass_at_1.value) for one in both] == [
-        (0.5, 0.75),
-        (1.0, 0.25),
-    ]
+    assert scores(both) == [["PPO", 1, 0.5, 0.75], ["PPO", 1, 1.0, 0.25]]
 
 
 def test_a_temperature_at_which_some_seed_was_not_evaluated_is_not_as_trained(paths):
     (paths[4] / "evaluations/evaluation.temperature=0.5/iter_000008.json").unlink()
-    cold = by_training_temperature(read_rows(paths))[0]
-    assert cold.as_trained is None
-    assert by_both_temperatures(read_rows(paths))[0].num_seeds == 1
+    cold = by_training_temperature(read_rows(paths)).iloc[0]
+    assert estimate(cold, "as_trained") is None
+    assert by_both_temperatures(read_rows(paths))["num_seeds"].iloc[0] == 1
 
 
 def test_the_same_runs_in_any_order_of_seeds_and_their_table_alone_give_the_same_files(
@@ -196,15 +209,19 @@ def test_what_is_written(paths, tmp_path):
     assert "difference" not in cold
 
 
-def test_the_names_of_algorithms():
-    critic = {"kind": "separate"}
-    assert algorithm({"credit": {"kind": "gae"}, "critic": critic}) == "PPO"
-    assert algorithm({"credit": {"kind": "gae"}, "critic": {"kind": "shared"}}) == (
-        "PPO, shared critic"
-    )
-    assert algorithm({"credit": {"kind": "vine"}, "critic": None}) == "VinePPO"
-    assert algorithm({"credit": {"kind": "vine"}, "critic": critic}) == "VinePPO, critic measured"
-    assert algorithm({"credit": {"kind": "own"}, "critic": None}) == "own"
+@pytest.mark.parametrize(
+    ("kind", "critic", "name"),
+    [
+        ("gae", "separate", "PPO"),
+        ("gae", "shared", "PPO, shared critic"),
+        ("vine", None, "VinePPO"),
+        ("vine", "separate", "VinePPO, critic measured"),
+        ("own", None, "own"),
+    ],
+)
+def test_the_names_of_algorithms(kind, critic, name):
+    config = {"credit": {"kind": kind}, "critic": critic and {"kind": critic}}
+    assert algorithm(Run(Path(), config)) == name
 
 
 def test_runs_of_an_algorithm_may_differ_in_name_seed_and_temperature_alone(paths, capsys):
@@ -253,7 +270,7 @@ def test_the_start_counts_once_a_seed(tmp_path):
              ("vine", 1.0, 2, 0.75))
         )
     ]  # fmt: skip
-    assert start_score(read_rows(paths)).value == 0.5
+    assert start_of(read_rows(paths)).value == 0.5
 
 
 def test_a_damaged_run_is_one_clear_line(paths, capsys):
@@ -276,7 +293,7 @@ def test_a_table_stands_beside_runs_of_other_algorithms_only(paths, tmp_path, ca
     vine, ppo = [*paths[:2], *paths[4:]], paths[2:4]
     out = tmp_path / "out"
     assert main(["temperature", *map(str, vine), "--out", str(out)]) == 0
-    assert read_rows([out, *ppo]) == read_rows(paths)
+    pd.testing.assert_frame_equal(read_rows([out, *ppo]), read_rows(paths))
     capsys.readouterr()
     assert refusal(capsys, out, paths[0]) == (
         f"{paths[0]} holds VinePPO, which stands in another table or run too; give either its "

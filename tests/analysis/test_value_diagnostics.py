@@ -9,7 +9,7 @@ import pytest
 
 from analysis import figures
 from analysis.__main__ import main
-from analysis.reading import diagnostics_iterations, read_value_diagnostics
+from analysis.frames import diagnostics_iterations, read_value_diagnostics
 from analysis.value_diagnostics import bin_rows, draw_run
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir

@@ -1,22 +1,13 @@
 """A benchmark from its command line to its JSON; nothing is said of speed."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from support.processes import ROOT, run_module
 
 
 def run_benchmark(name, *options):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}", *options],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    return run_module(f"benchmarks.{name}", options, cwd=ROOT)
 
 
 def test_quick_run_writes_its_numbers(tmp_path):

@@ -23,7 +23,7 @@ from typing import Any
 
 from analysis.sampling.states import rollout_iteration
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.metrics_log import strict_json
+from vineppo.run_dir.files import strict_json
 
 RUNS = Path(__file__).parent / "runs"
 NUM_PROBLEMS = 8

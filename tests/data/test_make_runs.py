@@ -5,7 +5,7 @@ import json
 import make_runs
 import pytest
 
-from analysis.reading import learning_curve, read_run
+from analysis.frames import learning_curve, read_run
 from analysis.truth import read_truth
 from analysis.value_accuracy.predictions import Wanted
 from analysis.value_accuracy.sources import collect

@@ -7,7 +7,7 @@ import textwrap
 SCRIPT = """
     import ctypes, os, sys
 
-    import vineppo.engine.cpu_memory as cpu_memory
+    import vineppo.engine.vllm_engine as cpu_memory
 
     def resident_mib():
         with open("/proc/self/statm") as statm:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import kstest
 
-from vineppo.engine.token_sampling import processed_logprobs, sample_tokens, uniform
+from vineppo.engine.transformers_engine import processed_logprobs, sample_tokens, uniform
 
 ALMOST_ONE = 1 - 2.0**-52
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from vineppo.config.schema import TransformersConfig, VllmConfig
-from vineppo.estimate.engine import CACHE, Sampled, cache_of, engine_of
+from vineppo.estimate.memory import CACHE, Sampled, cache_of, engine_of
 from vineppo.estimate.memory import BUCKET, Engine, Passes, Trainee, moments, peak
 from vineppo.estimate.shape import ModelShape
 

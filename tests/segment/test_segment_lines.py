@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vineppo.segment.lines import cuts
+from vineppo.segment import line_cuts
 
 GSM8K = Path(__file__).resolve().parents[3] / "shared" / "data" / "gsm8k" / "test.jsonl"
 
 
 def parts(text):
-    edges = [0, *cuts(text), len(text)]
+    edges = [0, *line_cuts(text), len(text)]
     return [text[start:end] for start, end in pairwise(edges)]
 
 

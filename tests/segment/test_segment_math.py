@@ -213,7 +213,7 @@ def test_formulas_are_disjoint_and_short_ones_are_never_cut(text):
 @pytest.mark.parametrize("frame", ["{}", "\\[{}=\\]", "So.{}=. A"])
 def test_a_hundred_thousand_characters_take_no_more_than_a_moment(unit, frame):
     text = frame.replace("{}", unit * (100_000 // len(unit)))
-    start_s = time.perf_counter()
+    start_s = time.process_time()
     cuts(text, 50)
     # Linear work takes 0.3 s at most; quadratic work on this length takes minutes.
-    assert time.perf_counter() - start_s < 5
+    assert time.process_time() - start_s < 5

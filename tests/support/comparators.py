@@ -13,6 +13,17 @@ def hang_in_c(answer: str, extracted: str) -> bool:
     return answer == extracted.upper()
 
 
+def hang_until_marked(answer: str, extracted: str) -> bool:
+    """Hangs until there is a file `answer`."""
+    return os.path.exists(answer) or hang_in_c(extracted, "hang")
+
+
+def allocate(answer: str, extracted: str) -> bool:
+    if extracted == "much":
+        return len(bytearray(8 * 1024**3)) > 0
+    return answer == extracted.upper()
+
+
 def die(answer: str, extracted: str) -> bool:
     if extracted == "die":
         os._exit(3)

@@ -6,15 +6,15 @@ from vineppo import train
 from vineppo.cli import main
 from vineppo.distributed import rank
 
-update_models = train.update_models
+update = train.update
 
 
-def failing(config, models, scored, reference, iteration, kl_coef):
+def failing(rollouts, policy, predictors, reference, config, iteration, kl_coef):
     if rank() == 1 and iteration == 2:
         raise RuntimeError("rank 1 gives up")
-    return update_models(config, models, scored, reference, iteration, kl_coef)
+    return update(rollouts, policy, predictors, reference, config, iteration, kl_coef)
 
 
 if __name__ == "__main__":
-    train.update_models = failing
+    train.update = failing
     sys.exit(main())

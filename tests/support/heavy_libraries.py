@@ -28,4 +28,6 @@ os.environ["DS_ACCELERATOR"] = "cpu"
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 for name in ("pandas", "transformers", "vineppo.evaluate", "vineppo.sft", "vineppo.train", *LATE):
     importlib.import_module(name)
-gc.freeze()  # children neither copy nor search what they share
+# Children neither copy nor search what they share, also when vLLM undoes its own freezing.
+gc.freeze()
+gc.unfreeze = lambda: None

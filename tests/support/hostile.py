@@ -24,18 +24,31 @@ EXPENSIVE = (
     *(r"\zeta(3)", r"e^{e^{e^{100}}}", r"\gcd(2^{9999}, 3^{9999})", r"7^{7^{7}} \bmod 10^{9}"),
 )
 
+MOST_ALIKE = 100
+
 
 def hostile_answers(count: int, seed: int, forbidden_path: str) -> list[str]:
-    """`count` distinct texts; some create the file `forbidden_path` if anything runs them."""
+    """`count` distinct texts; some create the file `forbidden_path` if anything runs them.
+
+    Deep and long ones are few: each is much like the others and takes the whole time limit.
+    """
     stream = random.Random(seed)
+    left = dict.fromkeys((_nested, _long), min(MOST_ALIKE, count // 20))
+
+    def few(kind: Callable[[random.Random], str]) -> str:
+        if left[kind] == 0:
+            return _any_characters(stream)
+        left[kind] -= 1
+        return kind(stream)
+
     kinds: list[Callable[[], str]] = [
         lambda: _any_characters(stream),
         lambda: bytes(stream.choices(range(256), k=stream.randrange(80))).decode("latin-1"),
         lambda: "".join(stream.choices(PIECES, k=stream.randrange(1, 30))),
         lambda: " ".join(stream.choices(PIECES, k=stream.randrange(1, 30))),
         lambda: _mutated(stream.choice(TRUE_ANSWERS), stream),
-        lambda: _nested(stream),
-        lambda: _long(stream),
+        lambda: few(_nested),
+        lambda: few(_long),
         lambda: _mutated(stream.choice(EXPENSIVE), stream, stream.randrange(2)),
         lambda: _code(forbidden_path, stream),
     ]

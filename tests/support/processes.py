@@ -7,6 +7,7 @@ and working directory. Its exit status and its output are those of a process of 
 import importlib
 import multiprocessing
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -46,11 +47,13 @@ class Forked:
         return self._process.pid
 
     @property
+    def sentinel(self) -> int:
+        """What `multiprocessing.connection.wait` takes; it is ready when the process has ended."""
+        return self._process.sentinel
+
+    @property
     def returncode(self) -> int | None:
         return self._process.exitcode
-
-    def poll(self) -> int | None:
-        return self.returncode
 
     def kill(self) -> None:
         self._process.kill()
@@ -81,6 +84,18 @@ def run_cli(arguments: Sequence[str], **places: Any) -> subprocess.CompletedProc
     return run("vineppo.cli.main", list(arguments), **places)
 
 
+def run_module(
+    name: str, arguments: Sequence[str], **places: Any
+) -> subprocess.CompletedProcess[str]:
+    """`python -m NAME ARGUMENTS`."""
+    return run(f"{__name__}._as_module", name, list(arguments), **places)
+
+
+def _as_module(name: str, arguments: list[str]) -> None:
+    sys.argv = [name, *arguments]
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
 def start_ranks(num_ranks: int, function: str, *given: Any, **env: str) -> list[Forked]:
     """Ranks of one machine, with the environment that torchrun gives them, without its agent."""
     common = {
@@ -102,6 +117,16 @@ def run_ranks(num_ranks: int, function: str, *given: Any, **env: str) -> list[st
     outputs = ["".join(process.communicate()) for process in processes]
     assert [process.returncode for process in processes] == [0] * num_ranks, "\n".join(outputs)
     return outputs
+
+
+def call_on_ranks(function: Callable[..., None], *given: Any, num_ranks: int = 2) -> None:
+    """`function(rank, *given)` in forks, each of which raises what it raises."""
+    import torch.multiprocessing
+
+    _start_server()
+    torch.multiprocessing.start_processes(
+        function, args=given, nprocs=num_ranks, start_method="forkserver"
+    )
 
 
 def free_port() -> int:

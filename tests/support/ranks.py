@@ -1,50 +1,21 @@
-"""Small runs on one rank and on two: how they start, and what of them must agree."""
+"""Small runs on two ranks: how they start, are killed, and what of them must agree with one's."""
 
-import json
-import os
-import socket
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import psutil
 import pyarrow.parquet
 import torch
-from safetensors.torch import load_file
 
+from support.processes import SUPPORT, TIMEOUT_S, environment, free_port, run_ranks, start_ranks
+from support.training import PPO, SHORT, SMALL, Settings, WholeRuns, arguments, weights
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-SUPPORT = Path(__file__).parent
-ROOT = SUPPORT.parents[1]
-SMALL = {
-    "num_iterations": 3,
-    "rollouts.num_prompts": 6,
-    "rollouts.num_samples": 4,
-    "optimization.batch_size": 10,
-    "optimization.micro_batch_size": 3,
-    "optimization.logprobs_micro_batch_size": 5,
-    "task.num_train_problems": 100,
-    "task.num_test_problems": 7,
-    "evaluation.every": 2,
-    "checkpoint.every": 1,
-    "checkpoint.keep": 3,
-}
-
-
-CRITIC = {"critic.batch_size": 16, "critic.micro_batch_size": 5}
-
-
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-
-
-TIMEOUT_S = 400
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--nproc_per_node=2"]
 
 
 @dataclass(frozen=True)
@@ -58,70 +29,86 @@ class Case:
     @property
     def config(self) -> str:
         suffix = "_transformers" if self.engine == "transformers" else ""
-        return f"demo_{self.algorithm}{suffix}.jsonnet"
+        return f"demo_{self.algorithm}{suffix}"
 
-    def settings(self, stage: int) -> dict[str, object]:
-        found = {**SMALL, "optimization.zero_stage": stage}
+    @property
+    def _alone(self) -> Settings:
+        if self.algorithm == "ppo":
+            return PPO
+        return SMALL if self.engine == "vllm" else SHORT
+
+    @property
+    def num_iterations(self) -> int:
+        return int(str(self._alone["num_iterations"]))
+
+    def settings(self, stage: int) -> Settings:
+        found = {**self._alone, "optimization.zero_stage": stage}
         if self.tensor_parallel_size > 1:
             found["engine.tensor_parallel_size"] = self.tensor_parallel_size
         if self.algorithm == "ppo":
-            found |= {**CRITIC, "critic.zero_stage": stage}
+            found["critic.zero_stage"] = stage
         return found
 
+    def alone(self, whole_runs: WholeRuns) -> Path:
+        """The run of one process, which shards nothing."""
+        return whole_runs(self.config, self._alone)
 
-def start(
-    configs: Path, run_dir: Path, case: Case, stage: int, num_ranks: int
-) -> subprocess.Popen[bytes]:
-    settings = case.settings(stage)
-    command = ["train", str(configs / case.config), f"--run-dir={run_dir}"]
-    command += [f"--set={key}={value}" for key, value in settings.items()]
-    launcher = TORCHRUN if num_ranks == 2 else [sys.executable]
+    def arguments(self, run_dir: Path, stage: int, **changes: object) -> list[str]:
+        return arguments(run_dir, self.config, {**self.settings(stage), **changes})
+
+
+CASE = Case("vineppo", "transformers")
+
+
+def train_on_two(run_dir: Path, case: Case, stage: int) -> str:
+    """Forks without a launcher, to the end; what both say."""
+    return "".join(run_ranks(2, "support.sharding.main", case.arguments(run_dir, stage)))
+
+
+def train_on_two_killed_once(path: str, run_dir: Path, case: Case, stage: int) -> None:
+    """Both ranks are killed, the first of them by itself where `path` exists."""
+    given = case.arguments(run_dir, stage)
+    ranks = start_ranks(2, "support.sharding.main_killed_once", run_dir / path, given)
+    wait([rank.sentinel for rank in ranks], TIMEOUT_S)
+    for rank in ranks:
+        rank.kill()
+    assert (run_dir / path).exists(), ["".join(rank.written()) for rank in ranks]
+
+
+def start_torchrun(
+    run_dir: Path, case: Case, stage: int, program: str = "sharding.py", **env: str
+) -> subprocess.Popen[str]:
+    """The launcher itself."""
+    command = [*TORCHRUN, f"--master_port={free_port()}", str(SUPPORT / program)]
     return subprocess.Popen(
-        [*launcher, str(SUPPORT / "sharding.py"), *command],
+        [*command, *case.arguments(run_dir, stage)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        env=environment(JOB=str(run_dir), **env),
+        text=True,
     )
 
 
-def finish(process: subprocess.Popen[bytes]) -> str:
+def left_running(run_dir: Path, within_s: float = TIMEOUT_S) -> list[psutil.Process]:
+    """Processes of the job of `start_torchrun`, whoever their parents are, that do not end."""
+    return psutil.wait_procs(list(_processes_of(run_dir)), timeout=within_s)[1]
+
+
+def _processes_of(run_dir: Path) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has just ended, or is another user's
+            if process.environ().get("JOB") == str(run_dir):
+                yield process
+
+
+def finish(process: subprocess.Popen[str]) -> str:
     output, _ = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0, output.decode()
-    return output.decode()
+    assert process.returncode == 0, output
+    return output
 
 
-def kill_all(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to the launcher and its ranks, which live in sessions of their own.
-
-    Python's trackers of shared memory end by themselves, after vLLM's message queues.
-    """
-    for member in [*psutil.Process(process.pid).children(recursive=True), process]:
-        if isinstance(member, subprocess.Popen) or not is_tracker(member):
-            member.kill()
-    process.communicate()
-
-
-def is_tracker(process: psutil.Process) -> bool:
-    try:
-        return any("resource_tracker" in part for part in process.cmdline())
-    except psutil.Error:  # it has just ended
-        return True
-
-
-def shared_blocks() -> set[str]:
-    """What ranks that sample together exchange activations through, by its names."""
-    return {path.name for path in Path("/dev/shm").glob("*cpushm*")}
-
-
-def rows(run_dir: Path) -> list[dict[str, float]]:
-    found = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [
-        {k: v for k, v in row.items() if not k.startswith(("time/", "memory/"))} for row in found
-    ]
-
-
-def weights(run_dir: Path, model: str) -> torch.Tensor:
-    tensors = load_file(run_dir / "final" / model / "model.safetensors")
+def flat_weights(run_dir: Path, model: str) -> torch.Tensor:
+    tensors = weights(run_dir, f"final/{model}")
     return torch.cat([tensors[name].flatten() for name in sorted(tensors)])
 
 
@@ -141,7 +128,6 @@ def returns(run_dir: Path, iteration: int) -> dict[tuple[object, ...], list[floa
 # up to 2e-5, policies up to 4e-7.
 TOLERANCES = {"policy": 1e-5, "critic": 1e-4}
 
-
 # How full the caches of engines and graders are depends on what each of them sees, and a rank
 # counts its own padding.
 DIFFER = {
@@ -152,7 +138,6 @@ DIFFER = {
     "rollout/engine_logprob_gap_mean",
 }
 
-
 # A state that rollouts of two replicas share is sampled by both.
 DIFFER_OF_VALUES = {
     "tokens/prompt",
@@ -161,17 +146,3 @@ DIFFER_OF_VALUES = {
     "grading/num_graded",
     "grading/no_answer_frac",
 }
-
-
-CASE = Case("vineppo", "transformers")
-
-
-LIMIT_S = 60
-
-
-def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not path.exists():
-        assert process.poll() is None, process.communicate()[0].decode()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -3,8 +3,8 @@
 import json
 
 from analysis.__main__ import main
-from analysis.stats.estimate import Estimate
-from analysis.summary_file import write_summary
+from analysis.stats.bootstrap import Estimate
+from analysis.summary import write_summary
 from analysis.truth import TruthState, truth_path, write_truth
 from vineppo.run_dir import RunDir
 

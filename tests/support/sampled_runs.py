@@ -32,23 +32,22 @@ def write_solved_run(path, num_problems=6, iterations=(1,), settings=()):
         text = problem.solution
         ids = (*tokenizer(text, add_special_tokens=False).input_ids, tokenizer.eos_token_id)
         prompt_ids = encode_prompt(config.task.prompt, tokenizer, problem.question)
-        reward = float(text.endswith(f"####{problem.answer}"))
-        for index in range(NUM_ROLLOUTS):
-            spans_S = segmenter(token_texts(tokenizer, ids))
-            rollouts.append(
-                Rollout(
-                    problem=problem,
-                    rollout_index=index,
-                    prompt_ids=prompt_ids,
-                    response_ids=ids,
-                    logprobs_T=(-0.1,) * len(ids),
-                    finish_reason="stop",
-                    text=text,
-                    reward=reward,
-                    spans_S=spans_S,
-                    steps_S={"advantages": (0.0,) * len(spans_S)},
-                )
+        spans_S = segmenter(token_texts(tokenizer, ids))
+        rollouts += [
+            Rollout(
+                problem=problem,
+                rollout_index=index,
+                prompt_ids=prompt_ids,
+                response_ids=ids,
+                logprobs_T=(-0.1,) * len(ids),
+                finish_reason="stop",
+                text=text,
+                reward=float(text.endswith(f"####{problem.answer}")),
+                spans_S=spans_S,
+                steps_S={"advantages": (0.0,) * len(spans_S)},
             )
+            for index in range(NUM_ROLLOUTS)
+        ]
     for iteration in iterations:
         run_dir.write_rollouts(iteration, rollout_rows(rollouts))
         run_dir.write_values(iteration, value_rows(rollouts, []))

@@ -1,14 +1,17 @@
 """ZeRO 3 that shards: by default it keeps a model as small as the embedded one whole.
 
-As a program, it is `vineppo` under such a ZeRO 3, with a vocabulary projection in many chunks.
+As a program, it is `main`; a rank of it that sees the path of KILLED_ONCE dies.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from support.killing import killed_once
 from vineppo.deepspeed_module import DeepSpeedModule
 
 # No parameter is too small to be sharded, and none stays gathered after its use.
@@ -33,10 +36,23 @@ def shard_everything() -> Iterator[None]:
         yield
 
 
-if __name__ == "__main__":
-    from vineppo.cli import main
+def main(given: list[str]) -> int:
+    """`vineppo` under such a ZeRO 3, with a vocabulary projection in many chunks."""
+    from vineppo import cli
     from vineppo.vocabulary import CHUNK_LOGITS
 
-    with shard_everything(), pytest.MonkeyPatch.context() as patch_chunks:
-        patch_chunks.setitem(CHUNK_LOGITS, "cpu", 400)  # 19 positions
-        sys.exit(main())
+    with shard_everything(), pytest.MonkeyPatch.context() as patch:
+        patch.setitem(CHUNK_LOGITS, "cpu", 400)  # 19 positions
+        return cli.main(given)
+
+
+def main_killed_once(path: Path, given: list[str]) -> int:
+    """The same; a rank that sees `path` dies."""
+    killed_once(path)
+    return main(given)
+
+
+if __name__ == "__main__":
+    if "KILLED_ONCE" in os.environ:
+        killed_once(Path(os.environ["KILLED_ONCE"]))
+    sys.exit(main(sys.argv[1:]))

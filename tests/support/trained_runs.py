@@ -1,14 +1,12 @@
 """A small run of VinePPO with a critic beside it, really trained, once a session."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from vineppo.cli import main
+from support.training import CONFIGS, train
 from vineppo.config.load import evaluate_jsonnet
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 NUM_PROMPTS, NUM_SAMPLES, NUM_CONTINUATIONS, NUM_ITERATIONS = 6, 4, 4, 2
 SMALL = {"batch_size": 12, "micro_batch_size": 3}
 SETTINGS = {
@@ -38,13 +36,11 @@ def lasting_process_group():
 
 
 @pytest.fixture(scope="session")
-def trained_path(tmp_path_factory, lasting_process_group):  # noqa: ARG001
+def trained_path(tmp_path_factory):
     """Checkpoints 1 and 2 beside the start; evaluated at 0 and 2; its name is "tiny"."""
     path = tmp_path_factory.getbasetemp() / "trained" / "tiny"
     if not path.exists():  # a fixture is made once in every module that imports it
         critic = evaluate_jsonnet(str(CONFIGS / "demo_ppo.jsonnet"))["critic"]
         settings = {**SETTINGS, "critic": json.dumps(critic | SMALL)}
-        assignments = [f"--set={key}={value}" for key, value in settings.items()]
-        config = str(CONFIGS / "demo_vineppo.jsonnet")
-        assert main(["train", config, f"--run-dir={path}", *assignments]) == 0
+        train(path, "demo_vineppo", settings)
     return path

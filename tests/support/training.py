@@ -1,9 +1,7 @@
 """Small training runs: how they start, how they are killed, and what they leave behind."""
 
 import json
-import os
 import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pyarrow.parquet
 import torch
 from safetensors.torch import load_file
 
+from support.killing import killed_once
 from support.processes import run, run_cli
 from support.shared_critic import shared_critic
 from vineppo.cli import main
@@ -21,8 +20,8 @@ Settings = Mapping[str, object]
 # Sizes that no micro-batch and no two ranks divide evenly.
 SMALL: Settings = {
     "num_iterations": 5,
-    "rollouts.num_prompts": 6,
-    "rollouts.num_samples": 4,
+    "rollouts.num_prompts": 5,
+    "rollouts.num_samples": 3,
     "credit.num_continuations": 3,
     "optimization.batch_size": 10,
     "optimization.micro_batch_size": 3,
@@ -33,11 +32,19 @@ SMALL: Settings = {
     "checkpoint.every": 2,
     "checkpoint.keep": 2,
 }
-NUM_ROLLOUTS = 24
-SHORT: Settings = {**SMALL, "num_iterations": 3, "checkpoint.every": 1, "checkpoint.keep": 3}
+NUM_ROLLOUTS = 15
+NO_WANDB: Settings = {"logging.wandb_project": "null"}  # it takes a second to start
+SHORT: Settings = {
+    **SMALL,
+    **NO_WANDB,
+    "num_iterations": 3,
+    "checkpoint.every": 1,
+    "checkpoint.keep": 3,
+}
 
 _PPO: Settings = {
     **{key: value for key, value in SMALL.items() if not key.startswith("credit.")},
+    **NO_WANDB,
     "num_iterations": 4,
     "checkpoint.every": 1,
     "checkpoint.keep": 4,
@@ -88,22 +95,6 @@ class WholeRuns:
             train(run_dir, name, settings)
             self._made[key] = run_dir
         return self._made[key]
-
-
-FILE_EVENTS = {"open", "os.listdir", "os.mkdir", "os.remove", "os.rename", "os.scandir"}
-
-
-def killed_once(path: Path) -> None:
-    """This process kills itself at its first work on a file after `path` exists.
-
-    It does so at the same place on a slow machine and on a fast one.
-    """
-
-    def kill(event: str, _: object) -> None:
-        if event in FILE_EVENTS and path.exists():
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(kill)
 
 
 def main_killed_once(path: Path, given: list[str]) -> int:

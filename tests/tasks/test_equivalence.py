@@ -1,6 +1,6 @@
 import pytest
 
-from vineppo.tasks.equivalence import compare_at_once, is_equivalent
+from vineppo.tasks.equivalence import compare_at_once, is_copied, is_equivalent
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,6 @@ from vineppo.tasks.equivalence import compare_at_once, is_equivalent
         (r"90^\circ", "90"),
         (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}"),
         (r"3\frac{1}{2}", "3.5"),
-        ("26000", "1000(26)"),
-        ("24", "(2)(3) (4)"),
         ("2x+2", "2(x+1)"),
         ("69, 84", "84,69.0"),
         ("27, 54, 108, 135", "27,54,108,135"),  # no thousands
@@ -35,7 +33,37 @@ from vineppo.tasks.equivalence import compare_at_once, is_equivalent
         (r"\frac{1}{2}, -2", r"-2,0.5"),
         ("f(x)=x, f(x)=2-x", "f(x)=2-x, f(x)=x"),
         (r"90^{\circ}, 60^{\circ}", "60,90"),
-        ("1, 3, 5", r"\{5, 3, 1\}"),  # not item by item, but as math-verify's set
+        ("1, 3, 5", r"\{5, 3, 1\}"),
+        ("1, 3", r"2 \pm 1"),  # not item by item, but as math-verify's set
+        # The parser of before gave up on these, and searched them for a number.
+        (r"\frac{7}{5} + \frac{1}{5} i.", r"\frac{7+i}{5}"),
+        (r"2007 + \frac\pi 2", r"\frac{\pi}{2} + 2007"),
+        (r"\text{A,D}", "A, D"),
+        (r"\text{A, D}", "D, A"),
+        ("1234", "1 234"),
+        ("12345", "12{,}345"),
+        (r"111, \! 111, \! 111", r"111\,111\,111"),
+        (r"\dfrac{2469}{20,\!000}", r"\frac{2469}{20000}"),
+        (r"237.5\%", "237.5"),
+        (r"12.5\%", r"12.5 \%"),
+        ("x+1", "x+1."),
+        ("7", "7,"),
+        (r"\text{1:03 PM}", "1:03 p.m."),
+        (r"\text{A5}_{11}", "A5_{11}"),
+        ("43_5.", "43"),
+        ("0.56 = 56\\%", "56\\%"),
+        ("70, 110", "70,110"),
+        ("x + 11", "x+11, 11+x"),
+        (r"\frac{3}{2}", r"\\frac{3}{2}"),
+        # A number may be written with a name, a unit, and what it was computed from.
+        ("24", "x = 24"),
+        ("24", "4! = 24"),
+        ("24", r"24 \text{ cm}^2"),
+        ("24", "24 square inches"),
+        ("15000", r"1.5 \times 10^4"),
+        ("3.5", "3 1/2"),
+        (r"\frac{1}{3}", "0.333333"),
+        (r"(-\infty, 3) \cup (3, \infty)", r"\mathbb{R} \setminus \{3\}"),
     ],
 )
 def test_the_same_mathematics(answer: str, extracted: str) -> None:
@@ -64,6 +92,31 @@ def test_the_same_mathematics(answer: str, extracted: str) -> None:
         ("3, 3", "3, 4"),
         ("(1,2), (3,4)", "(2,1), (3,4)"),
         ("10,080", "80,10"),  # one number, no list: no blank behind its comma
+        # What is still to be computed.
+        ("9", "(4+20+7+8-15)/4"),
+        ("26000", "1000(26)"),
+        ("24", "4!"),
+        ("24", "x = 20 + 4"),
+        ("5", "20/4"),
+        ("1024", "2^{10}"),
+        ("(1,2)", "(3-2,1+1)"),
+        ("1, 2", "2-1, 2"),
+        (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix} 3-2 \\ 2 \end{pmatrix}"),
+        # What cannot be parsed is wrong, not searched for a number.
+        ("7", r"100 \bmod 7"),
+        ("0", r"\{x \mid x \ne 0\}"),
+        ("5", r"8x+1\equiv 5 \pmod{12}"),
+        (r"\frac{7}{5} + \frac{1}{5} i.", "7"),
+        (r"2007 + \frac\pi 2", "2007"),
+        ("7", "3 4"),
+        (r"7\pi", r"3 4\pi"),
+        ("4", "5=4"),
+        ("x+1", "2=x+1"),
+        ("5", "5 million"),
+        ("5", "5x"),
+        (r"\text{CBAD}", "ABCD"),  # no product of four letters
+        ("1011_2", "1011_3"),
+        (r"\frac{1}{2}", r"0.5\%"),
     ],
 )
 def test_other_mathematics(answer: str, extracted: str) -> None:
@@ -73,6 +126,28 @@ def test_other_mathematics(answer: str, extracted: str) -> None:
 def test_what_is_decided_at_once() -> None:
     assert compare_at_once("18", "18.00") is True
     assert compare_at_once("18", "17") is False
-    assert compare_at_once("0.5", "1/2") is None
+    assert compare_at_once("0.5", "1/2") is True
+    assert compare_at_once("4", "x = 4") is True
+    assert compare_at_once("4", "2+2") is False
+    assert compare_at_once("4", "2+2 = 4") is None
+    assert compare_at_once("x", "9" * 2000) is False
     assert compare_at_once("1e3", "1000") is None  # e may be Euler's
     assert compare_at_once("٣", "3") is None  # Decimal would read the Arabic digit
+
+
+@pytest.mark.parametrize(
+    ("answer", "extracted", "expected"),
+    [
+        ("x^2+2x+1", "(x + 1)^2", True),
+        ("x^2+2x+1", r"\left(x+1\right)^{2}", True),
+        ("7", "f(x)+3 = 7", True),
+        ("x^2+2x+1", "x^2+2x+1", False),  # not there
+        ("(x+1)^2", "(x+1)^2", False),  # the true answer to the letter
+        ("x", "x", False),
+        ("7", "7", False),
+        ("7", "y = 7", False),
+    ],
+)
+def test_what_is_copied_from_the_question(answer: str, extracted: str, expected: bool) -> None:
+    question = "Expand $(x+1)^2$ where $f(x) + 3 = 7$ and $y = 7$."
+    assert is_copied(question, answer, extracted) is expected

@@ -8,6 +8,7 @@ from support.shared_data import data_rows
 from vineppo.tasks.extraction import (
     EXTRACTORS,
     Extractor,
+    boxed_contents,
     extract_boxed,
     extract_final_answer,
     extract_hash,
@@ -49,6 +50,11 @@ def test_hash(text: str, expected: str | None) -> None:
         (r"\boxed{\left\{ x \right.}", r"\left\{ x \right."),  # an escaped brace needs no partner
         (r"\boxed{a\\}", r"a\\"),
         ("\\boxed{a\nb}", "a\nb"),
+        (r"$x = \boxed{1}$ or $x = \boxed{2}$.", "1, 2"),
+        (r"$\boxed{(-2,18)}$ and $\boxed{(8,38)}$", "(-2,18), (8,38)"),
+        (r"\boxed{1}\text{ and }\boxed{2}", "1, 2"),
+        (r"\boxed{3}$, or $\boxed{3}", "3"),
+        (r"so \boxed{1}, hence \boxed{2}", "2"),
         (r"\boxed{1} or \boxed{2", None),
         (r"\boxed{}", None),
         (r"\boxed", None),
@@ -94,6 +100,10 @@ def test_final_answer(text: str, expected: str | None) -> None:
         ("about 75\\%.", "75"),
         (".5 left", ".5"),
         ("1,2,3", "3"),
+        ("about 9 500 of them", "9500"),
+        (r"is $9\,500$", "9500"),
+        ("is 9{,}500.5", "9500.5"),
+        ("in 2020 300 came", "300"),
         ("1,23456", "23456"),
         ("3 H2O, 2nd try, x_1 and v2", "3"),
         ("50km", "50"),
@@ -125,7 +135,23 @@ def test_boxed_inverts_boxing(contents: str) -> None:
 @pytest.mark.parametrize(
     "unit",
     [
-        *("\\boxed{", "\\boxed ", "{", "}", "\\", "1", "1,", "111,", "1/", "-", "$", "1st", "####"),
+        *(
+            "\\boxed{",
+            "\\boxed{}",
+            "\\boxed{1},",
+            "\\boxed ",
+            "{",
+            "}",
+            "\\",
+            "1",
+            "1,",
+            "111,",
+            "1/",
+            "-",
+            "$",
+            "1st",
+            "####",
+        ),
         *(" ", "$\\", "final answer is", "final answer is $", "I hope it is correct", ". "),
     ],
 )
@@ -141,4 +167,4 @@ def test_adversarial_texts_take_linear_time(extract: Extractor, unit: str) -> No
 def test_boxed_finds_the_published_answers_of_math() -> None:
     rows = data_rows("math_prm800k_split/test.jsonl")
     assert len(rows) == 500
-    assert [extract_boxed(row["solution"]) for row in rows] == [row["answer"] for row in rows]
+    assert [boxed_contents(row["solution"])[-1] for row in rows] == [row["answer"] for row in rows]

@@ -21,7 +21,7 @@ def test_hostile_answers_get_a_reward(count: int, tmp_path: Path) -> None:
     assert len(texts) == count
     num_failed = 0.0
     for extraction in EXTRACTORS:
-        config = replace(GRADING, extraction=extraction, num_workers=2, time_limit_s=2.0)
+        config = replace(GRADING, extraction=extraction, num_workers=2, time_limit_s=1.0)
         frame = FRAMES.get(extraction, "%s")
         mine = list(enumerate(texts))[list(EXTRACTORS).index(extraction) :: len(EXTRACTORS)]
         with Grader(config) as grader:

@@ -12,8 +12,9 @@ from support.task_configs import gsm8k_config, math_config, olympiadbench_config
 
 from vineppo.config.schema import PublishedTaskConfig
 from vineppo.errors import UserError
-from vineppo.tasks import load_split, load_task, math, olympiadbench, svamp
-from vineppo.tasks.jsonl_file import Row
+from vineppo.tasks import load_split, load_task
+from vineppo.tasks.published import math_problem, olympiadbench_problem, svamp_problem
+from vineppo.tasks.rows import Row
 from vineppo.types import Problem
 
 MATH_ROW = {"problem": "1/2?", "solution": r"It is $\boxed{\frac{1}{2}}$.", "answer": "0.5"}
@@ -31,10 +32,20 @@ def _without(row: Row, field: str) -> Row:
 
 
 def test_math_row() -> None:
-    problem = math.problem_of_row(MATH_ROW, "file: row 1", "math/train/0")
+    problem = math_problem(MATH_ROW, "file: row 1", "math/train/0")
     assert problem == Problem("math/train/0", "1/2?", "0.5", r"It is $\boxed{\frac{1}{2}}$.")
-    first_release = math.problem_of_row(_without(MATH_ROW, "answer"), "file: row 1", "")
+    first_release = math_problem(_without(MATH_ROW, "answer"), "file: row 1", "")
     assert first_release.answer == r"\frac{1}{2}"
+
+
+def test_a_math_question_that_asks_for_several_answers_has_those_of_all_boxes() -> None:
+    solution = r"Hence $k = \boxed{5}$ or $k = \boxed{-3}$."
+    row = {"problem": "Find $k$.\n", "solution": solution, "answer": "-3"}
+    problem = math_problem(row, "", "")
+    assert (problem.question, problem.answer) == ("Find $k$.", "-3")  # either will do
+    row["problem"] = "Find $k$. Enter all the solutions, separated by commas."
+    assert math_problem(row, "", "").answer == "5, -3"
+    assert math_problem({**row, "answer": "70,110"}, "", "").answer == "70, 110"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +58,7 @@ def test_math_row() -> None:
 )
 def test_svamp_row(body: str, answer: object, expected: tuple[str, str]) -> None:
     row = {"Body": body, "Question": " How many?", "Answer": answer}
-    problem = svamp.problem_of_row(row, "", "")
+    problem = svamp_problem(row, "", "")
     assert (problem.question, problem.answer) == expected
 
 
@@ -63,36 +74,52 @@ def test_svamp_row(body: str, answer: object, expected: tuple[str, str]) -> None
 )
 def test_olympiadbench_row(text: str, is_multiple: bool, expected: str) -> None:
     row = {**OLYMPIAD_ROW, "final_answer": [text], "is_multiple_answer": is_multiple}
-    assert olympiadbench.problem_of_row(row, "", "").answer == expected
+    assert olympiadbench_problem(row, "", "").answer == expected
 
 
 def test_olympiadbench_context_comes_first() -> None:
-    problem = olympiadbench.problem_of_row({**OLYMPIAD_ROW, "context": "Let x be 3."}, "", "")
+    problem = olympiadbench_problem({**OLYMPIAD_ROW, "context": "Let x be 3."}, "", "")
     assert problem.question == "Let x be 3.\nWhich?"
 
 
 @pytest.mark.parametrize(
     ("read", "row", "message"),
     [
-        (math, _without(MATH_ROW, "problem"), "must have the field 'problem', got ['answer', "),
-        (math, _without(MATH_ROW, "solution"), "must have the field 'solution'"),
-        (math, {**MATH_ROW, "answer": None}, "answer must be a string or number, got null"),
         (
-            math,
+            math_problem,
+            _without(MATH_ROW, "problem"),
+            "must have the field 'problem', got ['answer', ",
+        ),
+        (math_problem, _without(MATH_ROW, "solution"), "must have the field 'solution'"),
+        (math_problem, {**MATH_ROW, "answer": None}, "answer must be a string or number, got null"),
+        (
+            math_problem,
             {**MATH_ROW, "solution": "So\nx = 5."},
             r"solution must hold its answer in a \boxed{}, got 'So\nx = 5.'",
         ),
-        (math, {**MATH_ROW, "solution": r"\boxed{5"}, "solution must hold its answer"),
-        (svamp, _without(SVAMP_ROW, "Body"), "must have the field 'Body'"),
-        (svamp, {**SVAMP_ROW, "Answer": " "}, "Answer must not be blank"),
-        (olympiadbench, _without(OLYMPIAD_ROW, "final_answer"), "final_answer must be a list of"),
-        (olympiadbench, {**OLYMPIAD_ROW, "final_answer": ["1", "2"]}, "final_answer must be a"),
-        (olympiadbench, {**OLYMPIAD_ROW, "final_answer": [2]}, "final_answer must be a string"),
+        (math_problem, {**MATH_ROW, "solution": r"\boxed{5"}, "solution must hold its answer"),
+        (svamp_problem, _without(SVAMP_ROW, "Body"), "must have the field 'Body'"),
+        (svamp_problem, {**SVAMP_ROW, "Answer": " "}, "Answer must not be blank"),
+        (
+            olympiadbench_problem,
+            _without(OLYMPIAD_ROW, "final_answer"),
+            "final_answer must be a list of",
+        ),
+        (
+            olympiadbench_problem,
+            {**OLYMPIAD_ROW, "final_answer": ["1", "2"]},
+            "final_answer must be a",
+        ),
+        (
+            olympiadbench_problem,
+            {**OLYMPIAD_ROW, "final_answer": [2]},
+            "final_answer must be a string",
+        ),
     ],
 )
 def test_a_bad_row_is_one_line_that_names_it(read: Any, row: Row, message: str) -> None:
     with pytest.raises(UserError) as error:
-        read.problem_of_row(row, "test.jsonl: row 9", "id")
+        read(row, "test.jsonl: row 9", "id")
     assert str(error.value).startswith(f"test.jsonl: row 9: {message}")
     assert "\n" not in str(error.value)
 
@@ -151,10 +178,11 @@ def test_all_of_math() -> None:
     assert (len(data.train_P), len(data.test_P)) == (12_000, 500)
     questions = [problem.question for problem in (*data.train_P, *data.test_P)]
     assert len(set(questions)) > 12_450
+    assert all(question == question.strip() for question in questions)
     # PRM800K's answers are those of the last boxes; ours would be found without them.
     rows = data_rows("math_prm800k_split/train.jsonl")
     for row, problem in zip(rows, data.train_P, strict=True):
-        assert math.problem_of_row(_without(row, "answer"), "", problem.id) == problem
+        assert math_problem(_without(row, "answer"), "", problem.id) == problem
 
 
 def test_all_of_svamp() -> None:

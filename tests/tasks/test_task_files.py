@@ -10,7 +10,7 @@ from support.task_configs import gsm8k_config, jsonl_config
 
 from vineppo.errors import UserError
 from vineppo.tasks import load_split, load_task
-from vineppo.tasks.gsm8k import problem_of_row
+from vineppo.tasks.published import gsm8k_problem
 
 GOOD = {"question": "1+1?", "answer": "2"}
 
@@ -141,7 +141,7 @@ def test_files_that_hold_nothing(tmp_path: Path) -> None:
 )
 def test_gsm8k_row(final: str, expected: str) -> None:
     worked = f"She has 2*3=<<2*3=6>>6, $<<1+1=2>>2.\n####{final}"
-    problem = problem_of_row({"question": "?", "answer": worked}, "file: row 1", "gsm8k/train/0")
+    problem = gsm8k_problem({"question": "?", "answer": worked}, "file: row 1", "gsm8k/train/0")
     assert problem.answer == expected
     assert problem.solution == f"She has 2*3=6, $2.\n####{final}"
 
@@ -149,7 +149,7 @@ def test_gsm8k_row(final: str, expected: str) -> None:
 @pytest.mark.parametrize("answer", ["no separator", "#### "])
 def test_gsm8k_row_without_an_answer(answer: str) -> None:
     with pytest.raises(UserError, match=r"file: row 9: answer must end with '#### <number>'"):
-        problem_of_row({"question": "?", "answer": answer}, "file: row 9", "id")
+        gsm8k_problem({"question": "?", "answer": answer}, "file: row 9", "id")
 
 
 def test_all_of_gsm8k() -> None:

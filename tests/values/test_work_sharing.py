@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch.multiprocessing
+import torch
+from support.processes import call_on_ranks
 from support.random_walk import problem, prompt_ids
 from support.walks import CREDIT, SlottedEngine, walk_config, walked
 
@@ -81,8 +82,8 @@ def on_ranks(
 ) -> tuple[Experience, list[tuple[int, int]]]:
     """What rank 0 found, and each rank's requests and steps. Exchanges are frequent, as walks are
     short."""
-    arguments = (world, port, kind, steps, ranks_a_replica, str(out))
-    torch.multiprocessing.spawn(run_rank, args=arguments, nprocs=world)
+    given = (world, port, kind, steps, ranks_a_replica, str(out))
+    call_on_ranks(run_rank, *given, num_ranks=world)
     found: tuple[Experience, list[tuple[int, int]]] = torch.load(out, weights_only=False)
     return found
 

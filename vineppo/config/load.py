@@ -10,8 +10,17 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from vineppo.config import schema
 from vineppo.config.checks import check_sft, check_train
-from vineppo.config.own_functions import own_functions
+from vineppo.config.schema import (
+    PythonCredit,
+    PythonSegmenter,
+    PythonTaskConfig,
+    PythonValues,
+    SftConfig,
+    TaskConfig,
+    TrainConfig,
+)
 from vineppo.errors import UserError
+from vineppo.own_code import OwnFunction, OwnSegmenter, digest
 
 Config = TypeVar("Config", schema.TrainConfig, schema.SftConfig)
 
@@ -168,3 +177,32 @@ def _beside_kind(key: str, resolved: dict[str, Any]) -> str:
 def _show(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def own_functions(config: TrainConfig | SftConfig) -> list[OwnFunction | OwnSegmenter]:
+    """All of them, so that a missing one is found before anything starts."""
+    functions: list[OwnFunction | OwnSegmenter] = [*own_task_functions(config.task)]
+    if isinstance(config, TrainConfig):
+        if isinstance(config.credit.segmenter, PythonSegmenter):
+            functions.append(OwnSegmenter(config.credit.segmenter.path))
+        if isinstance(config.credit, PythonCredit):
+            functions.append(OwnFunction(config.credit.path, "advantages"))
+        for predictor in config.values.predictors.values():
+            if isinstance(predictor, PythonValues):
+                functions.append(OwnFunction(predictor.path, "Predictor"))
+    return functions
+
+
+def own_task_functions(task: TaskConfig) -> list[OwnFunction]:
+    """Those of the problems and their rewards, which are all that an evaluation calls."""
+    functions = []
+    if isinstance(task, PythonTaskConfig):
+        functions.append(OwnFunction(task.path, "load"))
+    if task.grading.reward_path is not None:
+        functions.append(OwnFunction(task.grading.reward_path, "reward"))
+    return functions
+
+
+def own_digests(config: TrainConfig | SftConfig) -> dict[str, str]:
+    """The SHA-256 of every file that has one of them, by the path that the config names."""
+    return {function.path: digest(function.path) for function in own_functions(config)}

@@ -1,17 +1,131 @@
 """Sampling with a transformers model in this process: no vLLM, and a check of what vLLM samples."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from vineppo.config.schema import TransformersConfig
 from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
-from vineppo.engine.sampled_model import load_sampled_model, replace_weights
 from vineppo.engine.slot_cache import SlotCache
-from vineppo.engine.token_sampling import sample_tokens, uniform
+from vineppo.errors import UserError
+from vineppo.models import load_model, named_weights
+from vineppo.no_cache import has_attention_alone
+from vineppo.seeds import derive_seed
 from vineppo.types import FinishReason
+
+
+def uniform(seed: int, position: int) -> float:
+    """The number in [0, 1) that decides the token at `position` of the response of `seed`.
+
+    Multiples of 2⁻⁵², so that u · total stays below total when it is rounded.
+    """
+    return (derive_seed(seed, position) >> 11) * 2.0**-52
+
+
+def sample_tokens(
+    logits_BV: torch.Tensor,
+    temperatures_B: Sequence[float],
+    top_ps_B: Sequence[float],
+    uniforms_B: Sequence[float],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids and their log-probabilities after temperature and top_p (nats), each [B].
+
+    The token is the first id whose cumulative probability exceeds u: a pure function of its row and
+    of u, whatever else is in the batch. Temperature 0 takes the likeliest id, whose log-probability
+    is that at temperature 1 without top_p, as vLLM gives it. Probabilities (0.5, 0.3, 0.2) with
+    top_p 0.7 keep two ids at (0.625, 0.375), so that u = 0.63 gives id 1 and ln 0.375.
+    """
+    is_greedy_B = torch.tensor([t == 0 for t in temperatures_B], device=logits_BV.device)
+    scales_B = [t or 1.0 for t in temperatures_B]
+    masses_B = [p if t else 1.0 for t, p in zip(temperatures_B, top_ps_B, strict=True)]
+    logprobs_BV = processed_logprobs(logits_BV, scales_B, masses_B)
+    # Sums of 150,000 probabilities in float32 would move the bounds between ids by 1e-5.
+    cumulative_BV = logprobs_BV.double().exp().cumsum(-1)
+    uniforms_B1 = torch.tensor(uniforms_B, dtype=torch.float64, device=logits_BV.device)[:, None]
+    drawn_B1 = torch.searchsorted(cumulative_BV, uniforms_B1 * cumulative_BV[:, -1:], right=True)
+    tokens_B = torch.where(is_greedy_B, logits_BV.argmax(-1), drawn_B1.squeeze(-1))
+    return tokens_B, logprobs_BV.gather(-1, tokens_B[:, None]).squeeze(-1)
+
+
+def processed_logprobs(
+    logits_BV: torch.Tensor, temperatures_B: Sequence[float], top_ps_B: Sequence[float]
+) -> torch.Tensor:
+    """log π of the tempered policy renormalised over its nucleus, −∞ outside, float32 [B, V].
+
+    The nucleus is the smallest set of likeliest ids with a mass of at least top_p.
+    """
+    temperatures_B1 = torch.tensor(temperatures_B, device=logits_BV.device)[:, None]
+    logprobs_BV = torch.log_softmax(logits_BV.float() / temperatures_B1, -1)
+    cut = [b for b, top_p in enumerate(top_ps_B) if top_p < 1]
+    if cut:
+        masses_C1 = torch.tensor([top_ps_B[b] for b in cut], device=logits_BV.device)[:, None]
+        logprobs_BV[cut] = _nucleus(logprobs_BV[cut], masses_C1)
+    return logprobs_BV
+
+
+def _nucleus(logprobs_CV: torch.Tensor, masses_C1: torch.Tensor) -> torch.Tensor:
+    sorted_CV, order_CV = logprobs_CV.sort(dim=-1, descending=True, stable=True)
+    probs_CV = sorted_CV.double().exp()
+    likelier_CV = probs_CV.cumsum(-1) - probs_CV  # the mass of the ids before it; 0 for the first
+    is_kept_CV = torch.zeros_like(logprobs_CV, dtype=torch.bool)
+    is_kept_CV.scatter_(-1, order_CV, likelier_CV < masses_C1)
+    kept_CV = logprobs_CV.masked_fill(~is_kept_CV, -torch.inf)
+    return kept_CV - kept_CV.logsumexp(-1, keepdim=True)
+
+
+def load_sampled_model(path: str, dtype: str, max_model_len: int) -> Any:
+    """The causal LM at `path` on this rank's device.
+
+    Raises `UserError` where its layers hold more, or see less, than all keys and values so far.
+    """
+    model = load_model(path, dtype, "sdpa").model.eval()
+    if not has_attention_alone(model):
+        raise UserError(
+            f"model {path}: for engine.kind 'transformers' every layer must attend to all tokens, "
+            f"got {model.config.model_type}"
+        )
+    window = getattr(model.config.get_text_config(), "sliding_window", None)
+    if window is not None and window < max_model_len:
+        raise UserError(
+            "config: engine.max_model_len must be at most the model's attention window for "
+            f"engine.kind 'transformers', {window}, got {max_model_len}"
+        )
+    return model.to(_device())
+
+
+@torch.no_grad()
+def replace_weights(model: Any, given: Iterable[tuple[str, torch.Tensor]]) -> None:
+    """Copies `given` over the parameters of their HF names; a tied one may come under each name.
+
+    Raises `ValueError` for a name or shape that the model does not have, and for a parameter that
+    is not given.
+    """
+    parameters = dict(named_weights(model))
+    replaced = set()
+    for name, weight in given:
+        parameter = parameters.get(name)
+        if parameter is None:
+            raise ValueError(f"weights must be the model's, got {name}")
+        if parameter.shape != weight.shape:
+            raise ValueError(
+                f"weight {name} must have the shape {list(parameter.shape)}, got "
+                f"{list(weight.shape)}"
+            )
+        parameter.copy_(weight)
+        replaced.add(id(parameter))
+    missing = [name for name, parameter in parameters.items() if id(parameter) not in replaced]
+    if missing:
+        raise ValueError(f"all weights must be given, got none for {', '.join(missing)}")
+
+
+def _device() -> torch.device:
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
 
 @dataclass

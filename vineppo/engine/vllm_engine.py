@@ -1,5 +1,6 @@
 """vLLM in this process: streaming, exact token ids, weights taken over in place."""
 
+import ctypes
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -10,9 +11,23 @@ import torch._dynamo
 
 from vineppo.config.schema import VllmConfig
 from vineppo.distributed import num_local_ranks
-from vineppo.engine.cpu_memory import STEPS_BETWEEN_TRIMS, limit_kernels, return_freed_memory
 from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
 from vineppo.errors import UserError
+
+STEPS_BETWEEN_TRIMS = 16  # a trim takes 5 ms
+NUM_KERNELS = 64  # a step needs few; to compile one that was dropped costs no measurable time
+
+
+def limit_kernels() -> None:
+    """Takes effect if oneDNN has not run in this process yet; a user's own setting stays."""
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(NUM_KERNELS))
+
+
+def return_freed_memory() -> None:
+    """Gives freed pages of the C heap back to the system. Does nothing without glibc."""
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)
 
 
 class VllmEngine:

@@ -11,9 +11,21 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.estimate.engine import Cache, Sampled, cache_of, engine_of
-from vineppo.estimate.memory import Engine, Lines, Passes, Trainee, moments
-from vineppo.estimate.passes import BYTES, critic_passes, layer_bytes, policy_passes
+from vineppo.estimate.memory import (
+    BYTES,
+    Cache,
+    Engine,
+    Lines,
+    Passes,
+    Sampled,
+    Trainee,
+    cache_of,
+    critic_passes,
+    engine_of,
+    layer_bytes,
+    moments,
+    policy_passes,
+)
 from vineppo.estimate.shape import ModelShape, Skeleton, read_hf_config, scratch_config
 from vineppo.estimate.work import (
     Lengths,
@@ -172,9 +184,9 @@ def memory(
 ) -> dict[str, Lines]:
     """The lines of every moment, on one rank."""
     process = {"process": PROCESS_BYTES[machine.device]}
-    found = trainees(config, models, passes, machine, lengths)
+    trained = trainees(config, models, passes, machine, lengths)
     if isinstance(config, SftConfig):
-        return moments(process, found, {}, {}, engine)
+        return moments(process, trained, {}, {}, engine)
     reference: Lines = {}
     if models.reference is not None:
         size = BYTES[config.model.dtype] * models.reference.num_parameters
@@ -182,7 +194,7 @@ def memory(
     # Its pass runs while rollouts are sampled, but where the policy's own pass asks it.
     is_beside = config.reference.kl_estimator != "full"
     reference_pass = {"reference: activations": passes.scoring} if is_beside else {}
-    return moments(process, found, reference, reference_pass, engine)
+    return moments(process, trained, reference, reference_pass, engine)
 
 
 def trainees(
@@ -207,12 +219,12 @@ def trainees(
         whole += models.policy.shape.hidden_size  # its head
     trained = whole if adapters is None else adapters
     total = whole + (adapters or 0)
-    found = [trainee("policy", total, trained, config.optimization, passes)]
+    models_that_train = [trainee("policy", total, trained, config.optimization, passes)]
     critic = config.separate_critic if isinstance(config, TrainConfig) else None
     if critic is not None:
         assert isinstance(config, TrainConfig)
         assert models.critic is not None
         count = models.critic.shape.num_parameters
         of_critic = critic_passes(config, models.critic, lengths)
-        found.append(trainee("critic", count, count, critic, of_critic))
-    return found
+        models_that_train.append(trainee("critic", count, count, critic, of_critic))
+    return models_that_train

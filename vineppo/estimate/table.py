@@ -5,10 +5,9 @@ import sys
 
 from vineppo.errors import UserError
 from vineppo.estimate.assemble import Estimate
-from vineppo.estimate.command import estimates
 from vineppo.estimate.memory import peak
 from vineppo.estimate.options import add_options
-from vineppo.estimate.report import GIB, digits
+from vineppo.estimate.report import GIB, digits, estimates
 
 COLUMNS = (
     "config", "GPUs", "peak, GiB", "at", "sequences at once", "sampled tokens, millions",
@@ -37,32 +36,32 @@ def of_all(options: argparse.Namespace) -> list[Estimate]:
     if not all(count.isdigit() for count in counts):
         raise UserError(f"--gpus must be numbers with commas, got {options.gpus}")
     gpus = [int(count) for count in counts]
-    found: list[Estimate] = []
+    rows: list[Estimate] = []
     for config in options.configs:
-        found += estimates(config, options, gpus)
-    return found
+        rows += estimates(config, options, gpus)
+    return rows
 
 
-def markdown(found: list[Estimate]) -> list[str]:
+def markdown(estimated: list[Estimate]) -> list[str]:
     """The table's lines."""
-    lines = [COLUMNS, ("---",) * len(COLUMNS), *map(row, found)]
+    lines = [COLUMNS, ("---",) * len(COLUMNS), *map(row, estimated)]
     return [f"| {' | '.join(cells)} |" for cells in lines]
 
 
-def row(found: Estimate) -> tuple[str, ...]:
+def row(estimate: Estimate) -> tuple[str, ...]:
     """A peak above the GPU's memory is marked, and so is a cache without room for one sequence."""
-    moment, num_bytes = peak(found.memory)
-    is_too_much = found.machine.num_gpus and num_bytes > found.machine.gpu_gib * GIB
-    sampled = found.sampled
+    moment, num_bytes = peak(estimate.memory)
+    is_too_much = estimate.machine.num_gpus and num_bytes > estimate.machine.gpu_gib * GIB
+    sampled = estimate.sampled
     tokens = 0.0 if sampled is None else (sampled.rollouts + sampled.continuations) / 1e6
-    sampling = sum(found.seconds.get(phase, 0.0) for phase in OF_SAMPLING)
-    everything = sum(found.seconds.values())
+    sampling = sum(estimate.seconds.get(phase, 0.0) for phase in OF_SAMPLING)
+    everything = sum(estimate.seconds.values())
     return (
-        found.name,
-        str(found.machine.num_gpus),
+        estimate.name,
+        str(estimate.machine.num_gpus),
         digits(num_bytes / GIB) + (" (too much)" if is_too_much else ""),
         moment,
-        digits(found.cache.num_running),
+        digits(estimate.cache.num_running),
         digits(tokens),
         digits(sampling),
         digits(everything - sampling),

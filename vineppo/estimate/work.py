@@ -146,9 +146,9 @@ def operations(
 
     "prefixes" are those that the engine is fed.
     """
-    found: dict[str, float] = {}
+    by_phase: dict[str, float] = {}
     if sampled is not None:
-        found = {
+        by_phase = {
             "rollouts": scoring_operations(policy_parameters, sampled.rollouts),
             "values": scoring_operations(policy_parameters, sampled.continuations),
             "prefixes": scoring_operations(policy_parameters, sampled.fed),
@@ -158,7 +158,7 @@ def operations(
         }
     update = training_operations(policy_parameters, trained.updated, is_checkpointed, is_adapted)
     update += training_operations(critic_parameters, trained.critic_updated, is_checkpointed)
-    return found | {"update": update}
+    return by_phase | {"update": update}
 
 
 def seconds(
@@ -175,15 +175,15 @@ def seconds(
     in all else; phases whose rate is None are left out. 1,000,000 continued tokens on 4 engines of
     10,000 tokens/s take 25 s.
     """
-    found: dict[str, float] = {}
+    by_phase: dict[str, float] = {}
     if sampled is not None and tokens_per_s is not None:
-        found["rollouts"] = sampled.rollouts / (tokens_per_s * num_engines)
-        found["values"] = sampled.continuations / (tokens_per_s * num_engines)
+        by_phase["rollouts"] = sampled.rollouts / (tokens_per_s * num_engines)
+        by_phase["values"] = sampled.continuations / (tokens_per_s * num_engines)
     if train_tflops is not None:
         rate = train_tflops * 1e12 * num_ranks
-        found |= {
+        by_phase |= {
             phase: count / rate
             for phase, count in work.items()
             if phase not in ("rollouts", "values")
         }
-    return found
+    return by_phase

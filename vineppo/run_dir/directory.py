@@ -8,18 +8,27 @@
 No file is ever seen half-written, whenever the process dies. Reading needs no torch.
 """
 
+import errno
+import fcntl
+import hashlib
 import json
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import is_temporary, named_errors, sweep_temporaries, write_atomic
-from vineppo.run_dir.lock import lock
-from vineppo.run_dir.metrics_log import MetricsLog, read_json, strict_json
+from vineppo.run_dir.files import (
+    MetricsLog,
+    is_temporary,
+    named_errors,
+    read_json,
+    strict_json,
+    sweep_temporaries,
+    write_atomic,
+)
 from vineppo.run_dir.older import with_added_keys
-from vineppo.run_dir.own_files import check_own_files, record_own_files
 from vineppo.run_dir.tables import (
     DIAGNOSTICS_SCHEMA,
     PREDICTION_SCHEMA,
@@ -28,6 +37,80 @@ from vineppo.run_dir.tables import (
     read_parquet,
     write_parquet,
 )
+
+
+def folder_name(assignments: Sequence[str]) -> str:
+    """ "a=1,b=x_y" of `--set a=1 --set b=x/y`; hashed where a file system would refuse it.
+
+    The folder `RUN_DIR/evaluations/NAME/`. Without an assignment the name is empty: the run's own
+    evaluations lie in `evaluations/` itself.
+    """
+    name = ",".join(assignments).replace("/", "_")
+    if len(name.encode()) <= 200:
+        return name
+    return name[:100] + "-" + hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
+
+
+def read_other_evaluations(run_path: Path, iteration: int) -> dict[str, dict[str, Any]]:
+    """The evaluations of an iteration under other conditions, by the names of their folders.
+
+    Raises `UserError` naming a file that is damaged.
+    """
+    paths = sorted(run_path.glob(f"evaluations/*/iter_{iteration:06d}.json"))
+    return {path.parent.name: read_json(path) for path in paths}
+
+
+NAME = "own_files.json"
+
+
+def record_own_files(run_path: Path, digests: Mapping[str, str]) -> None:
+    """Writes the SHA-256 of each file by its path; without a file nothing is left."""
+    if digests:
+        write_atomic(run_path / NAME, strict_json({"sha256": digests}, indent=2))
+    else:
+        (run_path / NAME).unlink(missing_ok=True)
+
+
+def check_own_files(run_path: Path, digests: Mapping[str, str]) -> None:
+    """Raises `UserError` naming a file that is another than when the run began."""
+    if not (run_path / NAME).exists():
+        return  # no own files, or a run older than their record
+    there = read_json(run_path / NAME)["sha256"]
+    for file, digest in digests.items():
+        if there.get(file) != digest:
+            raise UserError(
+                f"{file} has changed since the run in {run_path} began ({NAME} there has its "
+                "SHA-256): undo the change, or give the run another directory"
+            )
+
+
+logger = logging.getLogger(__name__)
+
+# What flock says where a file system has no locks (Lustre without -o flock, NFS without lockd).
+NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}
+
+
+def lock(path: Path) -> BinaryIO:
+    """Holds the directory of `path` until the file is closed or this process ends, however it ends.
+
+    Raises `UserError` while another process holds it. Where the file system has no locks the run
+    goes on without one, and says so.
+    """
+    with named_errors("write", path):
+        file = path.open("r+b")  # NFS grants an exclusive lock to a writer alone
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(f"{path.parent} is in use by another process") from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        reason = error.strerror
+        logger.warning(
+            f"vineppo: {path.parent} cannot be locked ({reason}): start no second process on it"
+        )
+    return file
+
 
 # What a run leaves that ended before its first result.
 UNSTARTED = {"config.json", "own_files.json", "environment.json", "train.log", "initial"}
@@ -99,8 +182,8 @@ class RunDir:
 
         Raises `UserError` naming the `difference` for a directory that holds anything more.
         """
-        found = self._entries()
-        if "environment.json" not in found or not found <= UNSTARTED:
+        entries = self._entries()
+        if "environment.json" not in entries or not entries <= UNSTARTED:
             key, there, here = difference
             raise UserError(
                 f"{self.path} holds a run of another config: {key} is {there} there, {here} here; "

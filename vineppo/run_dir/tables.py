@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vineppo.errors import UserError
-from vineppo.run_dir.atomic import named_errors, write_atomic
+from vineppo.run_dir.files import named_errors, write_atomic
 
 # One row per rollout. Token positions in step_starts count from the start of the response.
 ROLLOUT_SCHEMA = pa.schema(

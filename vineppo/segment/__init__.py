@@ -1,13 +1,14 @@
-"""Segmenters: where one step of a response ends and the next begins. One file each.
+"""Segmenters: where one step of a response ends and the next begins.
 
-A segmenter is a pure function of the text pieces of the response's tokens (see `token_texts`). Its
-spans partition the tokens: contiguous, none empty, none left out; no tokens give no spans.
-Registering it here under its config class is all the loop needs.
+A segmenter is a pure function of the text pieces of the response's tokens (see `token_texts`) and
+of their sampled log-probabilities. Its spans partition the tokens: contiguous, none empty, none
+left out; no tokens give no spans. Registering it here under its config class is all the loop needs.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from vineppo.config.schema import (
     LinesSegmenter,
@@ -16,13 +17,21 @@ from vineppo.config.schema import (
     SegmenterConfig,
     TokensSegmenter,
 )
-from vineppo.own_code import OwnFunction
-from vineppo.segment import lines, math
-from vineppo.segment.spans import spans_from_cuts
-from vineppo.segment.tokens import token_spans
+from vineppo.errors import UserError
+from vineppo.own_code import OwnSegmenter
+from vineppo.segment import math
+from vineppo.segment.token_texts import spans_from_cuts, spans_from_starts
 from vineppo.types import StepSpan
 
-Segmenter = Callable[[Sequence[str]], tuple[StepSpan, ...]]
+
+class Segmenter(Protocol):
+    def __call__(
+        self, token_texts_T: Sequence[str], logprobs_T: Sequence[float] | None = None, /
+    ) -> tuple[StepSpan, ...]:
+        """Spans of the steps. `logprobs_T` are the engine's, after temperature and top_p.
+
+        None where the caller has none: a segmenter that needs them raises `UserError`.
+        """
 
 
 def build_segmenter(config: SegmenterConfig) -> Segmenter:
@@ -34,16 +43,66 @@ def build_segmenter(config: SegmenterConfig) -> Segmenter:
     return SEGMENTERS[type(config)](config)
 
 
-def _by_text(cuts: Callable[[str], list[int]]) -> Segmenter:
+def _by_text(cuts: Callable[[str], Sequence[int]]) -> Segmenter:
     """The segmenter that cuts where `cuts` cuts the joined text."""
-    return lambda token_texts_T: spans_from_cuts(token_texts_T, cuts("".join(token_texts_T)))
+    return lambda token_texts_T, _logprobs_T=None: spans_from_cuts(
+        token_texts_T, cuts("".join(token_texts_T))
+    )
+
+
+# Possessive, so that a newline followed by many blanks is read once.
+_NEWLINE_RUN = re.compile(r"\n(?:[ \t\r]*+\n)*+")
+_ANSWER_LINE = re.compile(r"[ \t]*####")
+
+
+def line_cuts(text: str) -> list[int]:
+    """Positions after each run of newlines: VinePPO's rule for GSM8K (arXiv:2410.01679).
+
+    Blank lines form no step of their own. A line that begins with `####` belongs to the step before
+    it: the final answer restates that step and is no reasoning of its own. Newlines before the
+    first word belong to the first step, those after the last word to the last.
+
+    >>> line_cuts("2+3=5\\n\\n5*2=10\\n#### 10")
+    [7]
+
+    Only the cut before `5*2=10` is left: the blank line ends the first step, and the answer line
+    joins the second.
+    """
+    first_word, end = len(text) - len(text.lstrip()), len(text.rstrip())
+    return [
+        match.end()
+        for match in _NEWLINE_RUN.finditer(text)
+        if first_word < match.end() < end and not _ANSWER_LINE.match(text, match.end())
+    ]
+
+
+def _by_number(
+    num_tokens: int, token_texts_T: Sequence[str], _logprobs_T: Sequence[float] | None = None
+) -> tuple[StepSpan, ...]:
+    """Spans of `num_tokens` tokens each, whatever they say; the last one holds what is left."""
+    total = len(token_texts_T)
+    return tuple(
+        StepSpan(start, min(start + num_tokens, total)) for start in range(0, total, num_tokens)
+    )
+
+
+def _by_own_function(
+    own: OwnSegmenter, token_texts_T: Sequence[str], logprobs_T: Sequence[float] | None = None
+) -> tuple[StepSpan, ...]:
+    """By `starts(token_texts, logprobs)` of the user's file, or else by its `cuts(text)`."""
+    function = own.load()
+    if function.name == "cuts":
+        return spans_from_cuts(token_texts_T, function("".join(token_texts_T)))
+    if logprobs_T is None:
+        raise UserError(f"{own.path}: starts needs log-probabilities, and none were kept here")
+    return spans_from_starts(len(token_texts_T), function(token_texts_T, logprobs_T))
 
 
 SEGMENTERS: dict[type, Callable[[Any], Segmenter]] = {
-    LinesSegmenter: lambda _: _by_text(lines.cuts),
+    LinesSegmenter: lambda _: _by_text(line_cuts),
     MathSegmenter: lambda config: _by_text(
         partial(math.cuts, max_formula_chars=config.max_formula_chars)
     ),
-    TokensSegmenter: lambda config: partial(token_spans, num_tokens=config.num_tokens),
-    PythonSegmenter: lambda config: _by_text(OwnFunction(config.path, "cuts")),
+    TokensSegmenter: lambda config: partial(_by_number, config.num_tokens),
+    PythonSegmenter: lambda config: partial(_by_own_function, OwnSegmenter(config.path)),
 }

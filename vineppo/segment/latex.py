@@ -56,14 +56,14 @@ def formulas(text: str) -> list[Formula]:
     >>> [(f.start, f.end) for f in formulas("If $x=1$ then \\\\(y\\\\).")]
     [(3, 8), (14, 19)]
     """
-    found = []
+    in_text = []
     end = 0
     for start, stop in _pairs(text):
         if start < end or (text[start] == "$" and _is_currency(text, start, stop)):
             continue
         end = stop
         opening = text[start : start + 2]
-        found.append(
+        in_text.append(
             Formula(
                 start,
                 stop,
@@ -71,7 +71,7 @@ def formulas(text: str) -> list[Formula]:
                 is_picture=opening[0] == "[" or text.startswith("\\begin{asy", start),
             )
         )
-    return found
+    return in_text
 
 
 def _pairs(text: str) -> list[tuple[int, int]]:

@@ -48,7 +48,6 @@ def cuts(text: str, max_formula_chars: int) -> list[int]:
        sentence may end within the formula that ends it (`$x = 3.$  So …`).
     3. In a formula longer than `max_formula_chars`: after line ends, and, in a line still longer,
        at the top-level relation signs that leave the fewest parts of at most that length.
-
     4. After a display that another one or a capital letter follows.
     5. In what is longer than 200 characters even so, outside formulas: after commas, semicolons and
        colons, or failing those at blanks.
@@ -61,30 +60,32 @@ def cuts(text: str, max_formula_chars: int) -> list[int]:
     >>> [text[i:] for i in cuts(text, max_formula_chars=100)]
     [' So $a^2 = 6.25.$  Then we are done.', '  Then we are done.']
     """
-    found = formulas(text)
-    places = {*_text_cuts(text, found)}
-    for formula in found:
+    in_text = formulas(text)
+    places = {*_text_cuts(text, in_text)}
+    for formula in in_text:
         places.update(_formula_cuts(text, formula, max_formula_chars))
         if _sentence_ends_with(text, formula):
             places.add(formula.end)
-    places.update(_display_ends(text, found))
-    places.update(_clause_cuts(text, found, sorted(places)))
-    statements = {formula.end for formula in found if _is_statement(text, formula)}
+    places.update(_display_ends(text, in_text))
+    places.update(_clause_cuts(text, in_text, sorted(places)))
+    statements = {formula.end for formula in in_text if _is_statement(text, formula)}
     return _join_fragments(text, sorted(places), statements)
 
 
-def _text_cuts(text: str, found: list[Formula]) -> list[int]:
+def _text_cuts(text: str, in_text: list[Formula]) -> list[int]:
     """Newlines and sentence ends outside the formulas."""
     return [
         match.end()
-        for match in _outside(_BREAK, text, found)
+        for match in _outside(_BREAK, text, in_text)
         if match["newlines"] or _ends_sentence(text, match.start(), match.end())
     ]
 
 
-def _outside(pattern: re.Pattern[str], text: str, found: list[Formula]) -> Iterator[re.Match[str]]:
+def _outside(
+    pattern: re.Pattern[str], text: str, in_text: list[Formula]
+) -> Iterator[re.Match[str]]:
     """The matches that begin outside the formulas."""
-    ahead = iter(found)
+    ahead = iter(in_text)
     formula = next(ahead, None)
     for match in pattern.finditer(text):
         while formula is not None and formula.end <= match.start():
@@ -118,10 +119,10 @@ def _sentence_ends_with(text: str, formula: Formula) -> bool:
     return bool(_FORMULA_STOPPED.search(tail)) and _begins_sentence(_next_char(text, formula.end))
 
 
-def _display_ends(text: str, found: list[Formula]) -> list[int]:
+def _display_ends(text: str, in_text: list[Formula]) -> list[int]:
     """The ends of the displays that another display or a new sentence follows."""
     ends = []
-    for formula, following in zip_longest(found, found[1:]):
+    for formula, following in zip_longest(in_text, in_text[1:]):
         is_run = (
             following is not None
             and following.is_display
@@ -139,9 +140,9 @@ def _is_statement(text: str, formula: Formula) -> bool:
     return any(not is_line_end for _, is_line_end in formula_places(text, formula))
 
 
-def _clause_cuts(text: str, found: list[Formula], places: list[int]) -> list[int]:
+def _clause_cuts(text: str, in_text: list[Formula], places: list[int]) -> list[int]:
     """Where the parts that `places` leave are cut because they are too long."""
-    gaps = [(match.start(), match["clause"]) for match in _outside(_GAP, text, found)]
+    gaps = [(match.start(), match["clause"]) for match in _outside(_GAP, text, in_text)]
     clauses = [start + 1 for start, clause in gaps if clause]
     blanks = [start for start, clause in gaps if not clause]
     at_clauses = _pack_parts(clauses, [0, *places, len(text)])

@@ -1,12 +1,14 @@
-"""The piece of text that each sampled token contributes."""
+"""Between text and tokens: the piece of text of each sampled token, and spans of tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from vineppo.errors import UserError
+from vineppo.types import StepSpan
 
 
 def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
@@ -46,3 +48,39 @@ def backend_token_texts(backend: Tokenizer, ids: Sequence[int]) -> list[str]:
             piece = stream.step(backend, token_id)
         pieces.append(piece or "")
     return pieces
+
+
+def spans_from_starts(num_tokens: int, starts: Iterable[int]) -> tuple[StepSpan, ...]:
+    """Token spans of the steps that begin at the tokens `starts`, and at token 0.
+
+    The last token never is a step by itself: in a finished response it is the end-of-sequence
+    token, which belongs to the step it ends. No tokens give no spans.
+
+    >>> spans_from_starts(6, [2, 5])
+    (StepSpan(start=0, end=2), StepSpan(start=2, end=6))
+    """
+    inner = {start for start in starts if 0 < start < num_tokens - 1}
+    edges = sorted({0, num_tokens, *inner})
+    return tuple(StepSpan(start, end) for start, end in pairwise(edges))
+
+
+def spans_from_cuts(token_texts_T: Sequence[str], cuts: Iterable[int]) -> tuple[StepSpan, ...]:
+    """Token spans of the steps that begin at the character positions `cuts`, in ascending order.
+
+    A step starts at the first token whose text begins at or after the cut, so a token that
+    straddles a cut stays with the step before it: a state is a prefix of the sampled ids, and no
+    token is ever taken apart. Cuts at 0 or past the text change nothing.
+
+    With the cut 4 (after the newline) the token that begins at character 4 is `"x"`:
+
+    >>> spans_from_cuts(["So", ".\\n", "x", " =", " 3", "</s>"], [4])
+    (StepSpan(start=0, end=2), StepSpan(start=2, end=6))
+    """
+    starts = []
+    position, token = 0, 0
+    for cut in cuts:
+        while token < len(token_texts_T) and position < cut:
+            position += len(token_texts_T[token])
+            token += 1
+        starts.append(token)
+    return spans_from_starts(len(token_texts_T), starts)

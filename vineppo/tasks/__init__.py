@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 # The module of each task kind; it has `load(config, split) -> list[Problem]`.
 TASK_MODULES: Mapping[str, str] = {
     "arithmetic": "vineppo.tasks.arithmetic",
-    "gsm8k": "vineppo.tasks.gsm8k",
-    "math": "vineppo.tasks.math",
-    "svamp": "vineppo.tasks.svamp",
-    "olympiadbench": "vineppo.tasks.olympiadbench",
-    "jsonl": "vineppo.tasks.jsonl",
-    "python": "vineppo.tasks.python",
+    "gsm8k": "vineppo.tasks.published",
+    "math": "vineppo.tasks.published",
+    "svamp": "vineppo.tasks.published",
+    "olympiadbench": "vineppo.tasks.published",
+    "jsonl": "vineppo.tasks.own",
+    "python": "vineppo.tasks.own",
 }
 
 

@@ -1,94 +1,262 @@
 """Whether two answers are the same mathematics.
 
+Both texts are brought to one notation first. Where the true answer is a number, the other must be
+one too: what still has to be computed is no answer. All else is compared part by part, and what
+has no parts by math-verify as one expression: what cannot be parsed is wrong, not searched for a
+number.
+
 Grading workers import this module, so it imports nothing heavy, and math-verify only when called.
 """
 
 import re
 from decimal import Decimal
+from functools import lru_cache
+from typing import Any
 
-_NUMBERS_AND_BRACKETS = re.compile(r"[0-9.()\s]++")
-_BEFORE_BRACKET = re.compile(r"(?<=[0-9)])\s*+\(")
+from vineppo.tasks.notation import (
+    Literal,
+    bracketed_items,
+    list_items,
+    literal,
+    normalize,
+    split,
+    squeeze,
+)
+
+# No true answer of the published sets has 200 characters.
+_MAX_CHARS = 1000
 _PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)")
+_EQUALS = re.compile(r"(?<![<>!:])=|\\approx(?![A-Za-z])")
+_SIMPLE_NAME = re.compile(r"\s*[A-Za-z]+(?:_\w|_\{\w+\})?'?(?:\([A-Za-z]\))?\s*")
+# Commands that a computation is made of; \theta, \angle and the like name something.
+_OF_A_COMPUTATION = re.compile(
+    r"\\(?:frac|sqrt|cdot|times|div|binom|pi|infty|pm|circ|log|ln|sin|cos|tan|text\{[^{}]*\})"
+)
+_STRUCTURE = re.compile(r"[()\[\],&{}]|\\[{}\\]|\\(?:begin|end)\{[a-z]*matrix\}|\\cup(?![A-Za-z])")
+_PLAIN_FRACTION = re.compile(r"\\frac\{\s*(-?[0-9.]+)\s*\}\{\s*([0-9.]+)\s*\}")
+_SIGNED_INFINITY = re.compile(r"[-+]?\\infty")
+# Texts that are no product of letters: words, names in capitals, choices, times of the day.
+_WORDS = re.compile(r"\(?[A-Z]\)?|[A-Z]{2,}|[A-Za-z]{4,}(?:[ -][A-Za-z0-9]+)*|[0-9]+:[0-9]{2}.*")
+_NEIGHBOURS = re.compile(r"[0-9.] +[0-9.]")
+_OPERATION = re.compile(
+    r"[+*/^!=]|[\w)}]\s*-|\\(?:frac|sqrt|cdot|times|div|binom|sum|prod|int|lim|log|ln|sin|cos|tan)"
+)
 
 
 def compare_at_once(answer: str, extracted: str) -> bool | None:
-    """The comparison where it is free and certain: identical text, or two plain decimal numbers.
+    """The comparison where it is free and certain: the same text, or a number as true answer.
 
     None where it takes algebra. `compare_at_once("18", "18.00") is True`,
-    `compare_at_once("18", "17") is False`, `compare_at_once("0.5", "1/2") is None`.
+    `compare_at_once("18", "17+1") is False`, `compare_at_once("x+1", "1+x") is None`.
     """
     answer, extracted = answer.strip(), extracted.strip()
     if answer == extracted:
         return True
     if _PLAIN_NUMBER.fullmatch(answer) and _PLAIN_NUMBER.fullmatch(extracted):
         return Decimal(answer) == Decimal(extracted)
-    return None
+    if len(extracted) > _MAX_CHARS:
+        return False
+    return _compare_notations(normalize(answer), normalize(extracted))
 
 
 def is_equivalent(answer: str, extracted: str) -> bool:
-    """Whether `extracted` is the same mathematics as the true `answer`, by math-verify.
+    r"""Whether `extracted` is the same mathematics as the true `answer`.
 
-    A true answer that is a list ("69, 84": every comma outside of brackets has a blank behind it)
-    is matched by its items in any order, each once, and by what math-verify takes for the same set.
-    Not symmetric, as math-verify is not: the form of the true answer decides what is compared.
-    May take forever and may raise: it is meant for a process with a hard time limit.
+    A number is matched by a number alone: "24" by "24.0" and "x = 24", not by "4!". A list
+    ("69, 84") is matched by its items in any order, each once, or by what math-verify takes for the
+    same set. Not symmetric: the form of the true answer decides what is compared. May take forever
+    and may raise: it is meant for a process with a hard limit.
 
-    `is_equivalent(r"\\frac{1}{2}", "0.5")`, `is_equivalent("C", r"\\text{(C)}")` and
+    `is_equivalent(r"\frac{1}{2}", "0.5")`, `is_equivalent("C", r"\text{(C)}")` and
     `is_equivalent("69, 84", "84,69.0")` hold.
     """
     at_once = compare_at_once(answer, extracted)
     if at_once is not None:
         return at_once
-    items = list_items(answer)
-    is_list = len(items) > 1 and all(item[:1].isspace() for item in items[1:])
-    if is_list and _is_permutation(items, list_items(extracted)):
-        return True
-    return _is_same_expression(answer, extracted)
+    return _is_same(normalize(answer), normalize(extracted))
 
 
-def list_items(text: str) -> list[str]:
-    """The text cut at the commas outside of brackets: "(1,2), 3" gives ["(1,2)", " 3"]."""
-    items, start, depth = [], 0, 0
-    for place, char in enumerate(text):
-        depth += (char in "([{") - (char in ")]}")
-        if char == "," and depth == 0:
-            items.append(text[start:place])
-            start = place + 1
-    return [*items, text[start:]]
+def is_copied(question: str, answer: str, extracted: str) -> bool:
+    """Whether an answer is an expression of the question: nothing was worked out.
 
-
-def _is_permutation(answers: list[str], extracted: list[str]) -> bool:
-    """Whether the texts are equivalent one to one, in any order."""
-    if len(answers) != len(extracted):
+    A number, `x = 4`, or a word of the question may well be its answer, and so may what is the true
+    answer to the letter. `is_copied("Expand $(x+1)^2$.", "x^2+2x+1", "(x + 1)^2")` holds.
+    """
+    text = normalize(extracted)
+    if not _OPERATION.search(text):
         return False
-    left = list(extracted)
-    for answer in answers:
-        found = next((i for i, text in enumerate(left) if is_equivalent(answer, text)), None)
-        if found is None:
+    *names, last = split(text, _EQUALS)
+    if literal(last.strip()) and all(map(_SIMPLE_NAME.fullmatch, names)):
+        return False
+    text = squeeze(text)
+    return text != squeeze(normalize(answer)) and text in _squeezed_question(question)
+
+
+@lru_cache(maxsize=4096)
+def _squeezed_question(question: str) -> str:
+    return squeeze(normalize(question))
+
+
+def _compare_notations(gold: str, given: str) -> bool | None:
+    """`compare_at_once` for normalized texts."""
+    if squeeze(gold) == squeeze(given):
+        return gold != ""
+    number = literal(gold)
+    if number is None:
+        return None
+    return _is_number(number, given)
+
+
+def _is_number(number: Literal, given: str) -> bool | None:
+    """Whether `given` is the number, in one form or several; None: `computation = number`."""
+    *sides, last = split(given, _EQUALS)
+    forms = [
+        literal(text.strip()) for text in ([last] if literal(last.strip()) else list_items(last))
+    ]
+    if not all(form is not None and _is_same_number(number, form) for form in forms):
+        return False
+    return True if all(map(_names_something, sides)) else None
+
+
+def _is_same_number(gold: Literal, given: Literal) -> bool:
+    """Exactly the same, or to six decimals where one is a decimal and one is not.
+
+    20/4 is still to be computed where the true answer is 5. And 50 % is 50 as well as 1/2, where
+    the true answer leaves it open.
+    """
+    if given.is_fraction and given.value.denominator == 1 and not gold.is_fraction:
+        return False
+    if gold.base and given.base and gold.base != given.base:
+        return False
+    values = {given.value}
+    if given.is_percent and not gold.is_percent:
+        values = {given.value / 100, *([given.value] if abs(gold.value) >= 1 else [])}
+    elif gold.is_percent and not given.is_percent:
+        values = {given.value * 100, given.value}
+    if gold.is_decimal != given.is_decimal:
+        return round(gold.value, 6) in {round(value, 6) for value in values}
+    return gold.value in values
+
+
+def _is_same(gold: str, given: str) -> bool:
+    """`is_equivalent` for normalized texts."""
+    gold, given = gold.strip(), given.strip()
+    at_once = _compare_notations(gold, given)
+    if at_once is not None:
+        return at_once
+    golds = list_items(gold)
+    if len(golds) > 1:
+        inside = bracketed_items(given)
+        items = inside[1] if inside and inside[0] == r"\{\}" else list_items(given)
+        if _is_permutation(golds, items):
+            return True
+        return _has_as_plain_parts(gold, given) and _is_same_expression(gold, given)
+    items = list_items(given)
+    if len(items) > 1 and all(_is_same(gold, item) for item in items):
+        return True
+    gold_sides, given_sides = split(gold, _EQUALS), split(given, _EQUALS)
+    if len(gold_sides) > 1 or len(given_sides) > 1:
+        return _is_same_equation(gold_sides, given_sides)
+    if _WORDS.fullmatch(gold):
+        return _words(gold) == _words(given)
+    inside, inside_given = bracketed_items(gold), bracketed_items(given)
+    if inside and inside_given and inside[0] == inside_given[0]:
+        if inside[0] == r"\{\}":
+            return _is_permutation(inside[1], inside_given[1])
+        return len(inside[1]) == len(inside_given[1]) and all(
+            map(_is_same, inside[1], inside_given[1])
+        )
+    return _has_as_plain_parts(gold, given) and _is_same_expression(gold, given)
+
+
+def _is_permutation(golds: list[str], items: list[str]) -> bool:
+    """Whether the texts are equivalent one to one, in any order."""
+    if len(golds) != len(items):
+        return False
+    left = list(items)
+    for gold in golds:
+        match = next((i for i, item in enumerate(left) if _is_same(gold, item)), None)
+        if match is None:
             return False
-        del left[found]
+        del left[match]
     return True
 
 
-def _is_same_expression(answer: str, extracted: str) -> bool:
-    from math_verify import parse, verify
+def _is_same_equation(golds: list[str], givens: list[str]) -> bool:
+    """With the sides of `a = b = c`; a side that names something may be left out."""
+    if len(golds) == 1:
+        *others, last = givens
+        return _is_same(golds[0], last) and all(
+            _names_something(side) or _is_same_expression(golds[0], side) for side in others
+        )
+    if len(givens) == 1:
+        if _SIMPLE_NAME.fullmatch(golds[0]):
+            golds = golds[1:]
+        elif any(map(_names_something, golds)):
+            return _is_same_expression("=".join(golds), givens[0])
+        return any(_is_same(gold, givens[0]) for gold in golds)
+    if len(golds) == len(givens) == 2 and squeeze(golds[0]) == squeeze(givens[0]):
+        return _is_same(golds[1], givens[1])
+    return _is_same_expression("=".join(golds), "=".join(givens))
 
-    # As the contents of a box, the whole text is one LaTeX expression; bare, math-verify would
-    # search it for the numbers it likes best. Its own time limits interrupt Python code only.
-    parsed = [
-        parse(f"\\boxed{{{_with_products(text)}}}", parsing_timeout=None, raise_on_error=True)
-        for text in (answer, extracted)
-    ]
-    return verify(parsed[0], parsed[1], timeout_seconds=None, raise_on_error=True)
+
+def _names_something(side: str) -> bool:
+    """Whether the side of an equation is no computation: it has letters, or symbols like them."""
+    return re.search("[A-Za-z]", _OF_A_COMPUTATION.sub(" ", side)) is not None
 
 
-def _with_products(text: str) -> str:
-    """ "1000(26)" with the sign that math-verify, which takes it for a function's value, needs."""
-    if not _NUMBERS_AND_BRACKETS.fullmatch(text):
-        return text
-    return _BEFORE_BRACKET.sub(r" \\cdot (", text)
+def _words(text: str) -> str:
+    text = re.sub(r"\\text|[^A-Za-z0-9:]", "", text)
+    return text.casefold() if len(text) > 1 else text
+
+
+def _has_as_plain_parts(gold: str, given: str) -> bool:
+    """False where the parts of the true answer are numbers and the other has one to compute."""
+    golds, givens = _parts(gold), _parts(given)
+    if not all(literal(part) or _SIGNED_INFINITY.fullmatch(part) for part in golds):
+        return True
+    return all(literal(part) or not _OPERATION.search(part) for part in givens)
+
+
+def _parts(text: str) -> list[str]:
+    r"""The texts between brackets, commas and the like, with 1/2 for \frac{1}{2}."""
+    parts = _STRUCTURE.split(_PLAIN_FRACTION.sub(r"\1/\2", text))
+    bare = (split(part, _EQUALS)[-1].strip().removeprefix(r"\pm").strip() for part in parts)
+    return [part for part in bare if part]
+
+
+def _is_same_expression(gold: str, given: str) -> bool:
+    """By math-verify; its own time limits interrupt Python code only, and are off."""
+    from math_verify import verify
+
+    expressions = _parse(gold), _parse(given)
+    if None in expressions:
+        return False
+    return verify(*expressions, timeout_seconds=None, raise_on_error=True)
+
+
+def _parse(text: str) -> Any:
+    """The sympy expression of a whole text, or None."""
+    from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_latex
+    from math_verify.grader import should_treat_as_complex
+
+    if _NEIGHBOURS.search(text):  # latex2sympy adds "3 4" up
+        return None
+    config = NormalizationConfig(
+        basic_latex=True, units=True, malformed_operators=True, nits=True, boxed="none"
+    )
+    latex = normalize_latex(text, config)
+    try:
+        return latex2sympy(
+            latex,
+            is_real=not should_treat_as_complex(latex),
+            convert_degrees=False,
+            normalization_config=None,
+        )
+    except Exception:  # the parser's errors have no common type
+        return None
 
 
 def warm_up() -> None:
     """Do the imports and build the parser tables, so that no comparison is charged for them."""
-    is_equivalent(r"\frac{x}{2}", r"\text{(C)} + 1")
+    is_equivalent(r"\frac{x}{2}", r"\frac{y}{3} + 1")

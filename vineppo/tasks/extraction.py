@@ -5,12 +5,18 @@ None of them raises, and each takes time linear in the text, whatever the text i
 
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+
+from vineppo.tasks.notation import closing_braces
 
 Extractor = Callable[[str], str | None]
 
-# Digits, with or without thousands commas, and decimals; possessive, so that no text backtracks.
-_DECIMAL = r"(?:[0-9]{1,3}(?:,[0-9]{3})++(?![0-9])|[0-9]++)(?:\.[0-9]++)?|(?<![0-9])\.[0-9]++"
+# Digits, in groups of three or not, and decimals; possessive, so that no text backtracks.
+_GROUPS = "|".join(
+    rf"(?:{separator}[0-9]{{3}})++" for separator in (",", " ", r"\{,\}", r",\\!", r"\\[,!]")
+)
+_DECIMAL = rf"(?:[0-9]{{1,3}}(?:{_GROUPS})(?![0-9])|[0-9]++)(?:\.[0-9]++)?|(?<![0-9])\.[0-9]++"
+_NO_DIGIT_OF_NUMBER = re.compile(r"[$, {}\\!]")
 _WHOLE_NUMBER = re.compile(rf"[-+]?\$?(?:{_DECIMAL})")
 # A minus behind a digit, letter or bracket subtracts. "x2" and "2nd" hold no number, "50km" does.
 _NUMBER = re.compile(
@@ -21,7 +27,12 @@ _FINAL_ANSWER = re.compile(r"final answer is\b:?", re.IGNORECASE)
 _HOPE = re.compile(r"I hope it is correct", re.IGNORECASE)
 _ONE_FORMULA = re.compile(r"\$((?:[^$\\]|\\.)++)\$")
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*+")
-_ESCAPE_OR_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+# What stands between the parts of one answer: "$ and $k = ".
+_MAX_BETWEEN = 40
+_BETWEEN_PARTS = re.compile(
+    r"[\s$]*(?:[,;]|[,;]?[\s$]*(?:\\text\s*\{\s*)?(?:and|or)\b\s*\}?)[\s$]*"
+    r"(?:[A-Za-z](?:\([A-Za-z]\))?\s*=)?[\s$]*"
+)
 _UNBRACED_CONTENTS = re.compile(r"[^\s${}]++")
 
 
@@ -40,24 +51,49 @@ def extract_hash(text: str) -> str | None:
 
 
 def extract_boxed(text: str) -> str | None:
-    """The contents of the last `\\boxed{…}` or `\\fbox{…}`, braces balanced; also `\\boxed 7`.
+    r"""The contents of the last `\boxed{…}` or `\fbox{…}`, braces balanced; also `\boxed 7`.
 
-    None when that box is empty or never closes: an earlier box is not the final answer.
-    `extract_boxed(r"hence $\\boxed{\\frac{1}{2}}$.") == r"\\frac{1}{2}"`.
+    Boxes with nothing but "and", "or", commas and a name between them are one answer of several
+    parts. None when the last box is empty or never closes: an earlier box is not the final answer.
+
+    `extract_boxed(r"hence $\boxed{\frac{1}{2}}$.") == r"\frac{1}{2}"` and
+    `extract_boxed(r"$x=\boxed{1}$ or $x=\boxed{2}$") == "1, 2"`.
     """
-    box = _last_match(_BOX, text)
-    if box is None:
-        return None
-    start = box.end()
-    if text[start : start + 1] != "{":
-        contents = _UNBRACED_CONTENTS.match(text, start)
-        return contents[0].rstrip(".,") or None if contents else None
-    depth = 0
-    for token in _ESCAPE_OR_BRACE.finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(token[0], 0)
-        if depth == 0 and token[0] == "}":
-            return text[start + 1 : token.start()].strip() or None
-    return None
+    parts: list[tuple[int, int]] = []
+    end = 0
+    for start, contents, end_of_box in _boxes(text):
+        # An inner box begins before the outer one ends, and counts alone.
+        if not (end <= start <= end + _MAX_BETWEEN and _BETWEEN_PARTS.fullmatch(text, end, start)):
+            parts.clear()
+        parts.append(contents)
+        end = end_of_box
+    texts = dict.fromkeys(_contents(text, part) for part in parts)
+    return (", ".join(texts) or None) if all(texts) else None
+
+
+def boxed_contents(text: str) -> list[str]:
+    """What stands in each box, from the first to the last; "" for a box that never closes."""
+    return [_contents(text, contents) for _, contents, _ in _boxes(text)]
+
+
+def _boxes(text: str) -> Iterator[tuple[int, tuple[int, int], int]]:
+    """Where each box begins, where its contents do and end, and where it ends."""
+    closing = closing_braces(text)
+    for box in _BOX.finditer(text):
+        start = box.end()
+        if text[start : start + 1] == "{":
+            end = closing.get(start, start)
+            yield box.start(), (start + 1, end), end + 1
+        else:
+            bare = _UNBRACED_CONTENTS.match(text, start)
+            end = bare.end() if bare else start
+            yield box.start(), (start, end), end
+
+
+def _contents(text: str, place: tuple[int, int]) -> str:
+    start, end = place
+    contents = text[start:end].strip()
+    return contents if text[start - 1 : start] == "{" else contents.rstrip(".,")
 
 
 def extract_final_answer(text: str) -> str | None:
@@ -95,7 +131,7 @@ def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 
 def _plain(number: str) -> str:
-    return number.replace(",", "").replace("$", "").replace("−", "-")
+    return _NO_DIGIT_OF_NUMBER.sub("", number.replace("−", "-"))
 
 
 EXTRACTORS: Mapping[str, Extractor] = {

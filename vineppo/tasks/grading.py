@@ -6,8 +6,10 @@
 
 or, with `reward_path`, what a user's function makes of the response unless it was cut off.
 
-A comparison that times out, kills its worker or raises is graded 0 and counted, each under its own
-name, so that a grader in trouble shows in the metrics. A user's function that raises ends the run.
+An expression copied from the question is no answer. A comparison that times out, kills its worker
+or raises is graded 0 and counted, each under its own name, so that a grader in trouble shows in the
+metrics. It is no verdict: the next response with that answer is compared anew. A user's function
+that raises ends the run.
 """
 
 import logging
@@ -21,12 +23,15 @@ from types import TracebackType
 from vineppo.config.schema import GradingConfig
 from vineppo.errors import UserError
 from vineppo.own_code import OwnReward
-from vineppo.tasks.equivalence import compare_at_once, is_equivalent
+from vineppo.tasks.equivalence import compare_at_once, is_copied, is_equivalent
 from vineppo.tasks.extraction import EXTRACTORS
 from vineppo.tasks.worker_pool import EvaluationError, WorkerDiedError, WorkerPool
 from vineppo.types import FinishReason, Problem
 
 _logger = logging.getLogger(__name__)
+
+# The share of the time limit that nearly all comparisons need less of.
+_QUICK_SHARE = 0.1
 
 # What makes a comparison wrong rather than the run: the counter of each failure.
 _FAILURE_COUNTERS: tuple[tuple[type[Exception], str], ...] = (
@@ -52,7 +57,9 @@ class Grader:
         self._extract = EXTRACTORS[config.extraction]
         self._own_reward = None if config.reward_path is None else OwnReward(config.reward_path)
         function = self._own_reward or compare
-        self._pool = WorkerPool(function, config.num_workers, config.time_limit_s)
+        # A user's function may be costly, and is not called twice.
+        quick_limit_s = None if self._own_reward else _QUICK_SHARE * config.time_limit_s
+        self._pool = WorkerPool(function, config.num_workers, config.time_limit_s, quick_limit_s)
         self._is_closed = False
         # Resolved futures are shared: a memo entry costs two strings, and a hit no allocation.
         self._right, self._wrong = _resolved(1.0), _resolved(0.0)
@@ -86,6 +93,8 @@ class Grader:
             self._count("num_graded", "num_no_answer")
             return self._wrong
         verdict = compare_at_once(problem.answer, extracted)
+        if verdict is not False and is_copied(problem.question, problem.answer, extracted):
+            verdict = False
         if verdict is not None:
             self._count("num_graded")
             return self._right if verdict else self._wrong
@@ -157,8 +166,10 @@ class Grader:
             return
         value = float(evaluation.result()) if error is None else 0.0
         with self._lock:
-            self._memo[key] = {1.0: self._right, 0.0: self._wrong}.get(value, reward)
-            if counter is not None:
+            if counter is None:
+                self._memo[key] = {1.0: self._right, 0.0: self._wrong}.get(value, reward)
+            else:
+                self._memo.pop(key, None)
                 self._counts[counter] += 1
         if error is not None:
             _logger.debug("grading %r: %s: %s", key, type(error).__name__, error)

@@ -55,15 +55,15 @@ class MonteCarlo(ValuePredictor):
         self, rollouts: Sequence[Rollout], found_R: Sequence[dict[StateKey, StateValue]]
     ) -> None:
         """The tokens of a shared state are counted once, for the first of the rollouts given."""
-        found = self._merged(found_R)
+        value_of = self._merged(found_R)
         counted: set[StateKey] = set()
         for rollout in rollouts:
             values_S = []
             for step in range(len(rollout.spans_S)):
                 key = self.state_key(rollout, step)
-                num_tokens = 0 if key in counted else found[key].num_tokens
+                num_tokens = 0 if key in counted else value_of[key].num_tokens
                 counted.add(key)
-                values_S.append(StateValue(found[key].returns_K, num_tokens))
+                values_S.append(StateValue(value_of[key].returns_K, num_tokens))
             rollout.returns_S[self.name] = tuple(values_S)
         self.set_values(
             rollouts, [[value.mean for value in r.returns_S[self.name]] for r in rollouts]
@@ -76,8 +76,8 @@ class MonteCarlo(ValuePredictor):
         the same ones, of the same seeds, and count once; the tokens were sampled twice.
         """
         merged: dict[StateKey, StateValue] = {}
-        for found in found_R:
-            for key, value in found.items():
+        for values in found_R:
+            for key, value in values.items():
                 if key not in merged:
                     merged[key] = value
                     continue
@@ -127,12 +127,12 @@ class StateValues:
                 self._sample(rollout, step, key)
 
     def settle(self) -> dict[StateKey, StateValue]:
-        found = {}
+        values = {}
         for key, state in self._states.items():
             returns_K = tuple(r.result() for r in state.rewards_K if r is not None)
             assert len(returns_K) == len(state.rewards_K), "a continuation is missing"
-            found[key] = StateValue(returns_K, state.num_tokens)
-        return found
+            values[key] = StateValue(returns_K, state.num_tokens)
+        return values
 
     def _sample(self, rollout: Rollout, step: int, key: StateKey) -> None:
         distinct = self._states.setdefault(key, _Distinct())

@@ -27,24 +27,38 @@ class OwnPredictor(ValuePredictor):
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         """Raises `UserError` where the numbers of values and steps differ, or one is not finite."""
-        found = [list(map(float, values_S)) for values_S in self._own.values(rollouts)]
+        values = [list(map(float, values_S)) for values_S in self._own.values(rollouts)]
         expected = [len(rollout.spans_S) for rollout in rollouts]
-        if (lengths := [len(values_S) for values_S in found]) != expected:
+        if (lengths := [len(values_S) for values_S in values]) != expected:
             raise UserError(
                 f"{self._path}: values must return a number for every step of every rollout, "
                 f"{expected}, got {lengths}"
             )
-        for values_S in found:
+        for values_S in values:
             for value in values_S:
                 if not math.isfinite(value):
                     raise UserError(f"{self._path}: values must be finite, got {value}")
-        self.set_values(rollouts, found)
+        self.set_values(rollouts, values)
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
         if not hasattr(self._own, "update"):
             return {}
         metrics: dict[str, float] = self._own.update(rollouts) or {}
         return {f"values/{self.name}/{key}": float(value) for key, value in metrics.items()}
+
+    @classmethod
+    def at_checkpoint(
+        cls, name: str, config: TrainConfig, own: PythonValues, directory: Path | None
+    ) -> "OwnPredictor | None":
+        predictor = cls(name, config, own)
+        if directory is not None and hasattr(predictor._own, "load"):
+            if not (directory / name).is_dir():
+                return None
+            predictor.load_state(directory / name)
+        return predictor
+
+    def save_hf(self, directory: Path) -> None:
+        self.save_state(directory)
 
     def save_state(self, directory: Path) -> None:
         if hasattr(self._own, "save") and is_main():

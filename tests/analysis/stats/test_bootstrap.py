@@ -1,4 +1,4 @@
-"""The clustered bootstrap: by hand, against drawing rows, and its coverage in simulation."""
+"""The clustered bootstrap, by hand and in simulations; sums and what is made of them."""
 
 import math
 
@@ -7,17 +7,23 @@ import pytest
 from scipy.stats import norm, t
 
 from analysis.stats.bootstrap import (
+    Estimate,
     bootstrap_difference,
     bootstrap_sums,
     bootstrap_weights,
     cluster_index,
     draw_counts,
     expanded_level,
+    mean,
+    mean_terms,
+    percentile_estimate,
+    ratio,
+    reflected,
+    total,
+    variance,
 )
 from analysis.stats.correlation import pearson, pooled_terms
-from analysis.stats.estimate import Estimate
-from analysis.stats.sums import mean, mean_terms
-from analysis.stats.value_error import bias, corrected_mse, error_terms
+from analysis.stats.errors import bias, corrected_mse, error_terms
 
 SETTINGS = {"num_resamples": 500, "level": 0.95}
 
@@ -138,3 +144,44 @@ def test_the_interval_covers_within_two_points_of_its_level():
     assert num_covered["bias"] / num_runs == pytest.approx(0.95, abs=0.02)
     assert num_covered["mse"] / num_runs == pytest.approx(0.95, abs=0.02)
     assert num_covered["alone"] / num_runs < 0.8
+
+
+def test_the_examples_of_the_docstrings_of_sums():
+    x = np.array([1.0, 2.0, 3.0])
+    sums = total({"one": np.ones(3), "x": x, "xx": x**2})
+    assert variance(sums, "x", "xx") == pytest.approx(1)
+    assert mean(total(mean_terms(np.array([1, 3, np.nan])))) == 2
+    estimate = percentile_estimate(0.5, np.linspace(0, 1, 101), level=0.9)
+    assert (estimate.low, estimate.high) == pytest.approx((0.05, 0.95))
+    found = reflected(Estimate(0.3, 0.25, 0.7), least=0.0)
+    assert (found.value, found.low, found.high) == pytest.approx((0.3, 0, 0.35))
+    assert reflected(Estimate(0.3, None, None), least=0.0) == Estimate(0.3, None, None)
+
+
+def test_a_quotient_by_nothing_is_undefined():
+    assert np.isnan(ratio(np.array(1.0), np.array(0.0)))
+    assert ratio(np.array([1.0, 1.0]), np.array([2.0, -1.0])) == pytest.approx(
+        [0.5, math.nan], nan_ok=True
+    )
+    assert np.isnan(mean(total(mean_terms(np.array([np.nan])))))
+
+
+def test_the_variance_of_a_constant_is_exactly_0_and_of_one_state_undefined():
+    x = np.full(7, 0.1)
+    assert variance(total({"one": np.ones(7), "x": x, "xx": x**2}), "x", "xx") == 0
+    one = {"one": np.ones(1), "x": x[:1], "xx": x[:1] ** 2}
+    assert np.isnan(variance(total(one), "x", "xx"))
+
+
+def test_the_variance_is_that_of_numpy_for_many_resamples_at_once():
+    x = np.random.default_rng(0).normal(size=(4, 9))
+    sums = {"one": np.full(4, 9.0), "x": x.sum(axis=1), "xx": (x**2).sum(axis=1)}
+    assert variance(sums, "x", "xx") == pytest.approx(x.var(axis=1, ddof=1))
+
+
+def test_undefined_resamples_take_the_bounds_only_when_a_tail_could_be_theirs():
+    resampled_R = np.linspace(0, 1, 1000)
+    resampled_R[:25] = np.nan
+    assert percentile_estimate(0.5, resampled_R, 0.95).low is not None
+    resampled_R[25:27] = np.nan
+    assert percentile_estimate(0.5, resampled_R, 0.95) == Estimate(0.5, None, None)

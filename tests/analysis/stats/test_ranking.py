@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
+from analysis.stats.bootstrap import total
 from analysis.stats.ranking import (
     chance,
     is_resolved,
@@ -16,7 +17,6 @@ from analysis.stats.ranking import (
     top1_accuracy,
     top1_chance,
 )
-from analysis.stats.sums import total
 
 
 def test_the_examples_of_the_docstrings():

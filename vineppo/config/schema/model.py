@@ -1,15 +1,17 @@
-"""The starting policy."""
+"""The model, the task and the engine."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from vineppo.config.schema.scalars import (
     Count,
     Dtype,
+    Fraction,
     Name,
     Positive,
+    Seed,
 )
 
 
@@ -56,3 +58,194 @@ class SftModelConfig:
     attention: Literal["sdpa", "eager", "flash_attention_2"]
     gradient_checkpointing: bool
     lora: LoraConfig | None
+
+
+@dataclass(frozen=True)
+class TemplatePrompt:
+    """`template` with `{question}` in it, tokenised with the tokenizer's special tokens."""
+
+    kind: Literal["template"]
+    template: str
+
+
+@dataclass(frozen=True)
+class ChatPrompt:
+    """The tokenizer's chat template around one user message, `template` with `{question}` in it."""
+
+    kind: Literal["chat"]
+    template: str
+    system: str | None
+
+
+Prompt = Annotated[TemplatePrompt | ChatPrompt, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class GradingConfig:
+    """How an answer is found in a response, and the worker processes that compare it."""
+
+    extraction: Literal["hash", "boxed", "final_answer", "last_number"]
+    # A file with `reward(question, answer, response) -> float` in place of extraction and
+    # comparison; null: these.
+    reward_path: Name | None
+    num_workers: Count
+    time_limit_s: Positive  # of processor time, per comparison; past it: 0, and counted
+    truncated_reward: (
+        Annotated[float, Field(allow_inf_nan=False)] | None
+    )  # reward of a response cut off by the budget; null: graded as is
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demonstrations:
+    """Mistakes in the arithmetic demonstrations (see `vineppo/assets/README.md`)."""
+
+    systematic_fraction: Fraction  # share of the facts (operation, a, b) with a fixed wrong result
+    systematic_probability: Fraction  # how often such a fact is demonstrated wrongly
+    random_probability: Fraction  # how often any other step is demonstrated wrongly at random
+
+
+# What becomes of a train problem that the model has no room for.
+TooLong = Literal["refuse", "leave_out"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCommon:
+    prompt: Prompt
+    too_long: TooLong  # train problems; too long a test problem is always refused
+    response_template: str  # with {solution} in it; what supervised fine-tuning teaches
+    grading: GradingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArithmeticTaskConfig(TaskCommon):
+    """Generated chains of + - * modulo `modulus`; nothing is downloaded."""
+
+    kind: Literal["arithmetic"]
+    train_path: None
+    test_path: None
+    num_train_problems: Count
+    num_test_problems: Count
+    min_operations: Count
+    max_operations: Count
+    modulus: Annotated[int, Field(ge=2, le=10)]
+    data_seed: Seed
+    demonstrations: Demonstrations
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedTask(TaskCommon):
+    """A data set of the hub, and local files of the same fields that may stand in its place."""
+
+    hub_path: Name
+    hub_name: Name | None  # the subset; null where there is only one
+    train_path: Name | None
+    test_path: Name | None
+    num_test_problems: Count | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gsm8kTaskConfig(PublishedTask):
+    kind: Literal["gsm8k"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MathTaskConfig(PublishedTask):
+    kind: Literal["math"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SvampTaskConfig(PublishedTask):
+    """For evaluation: there is no train set but a file of one's own."""
+
+    kind: Literal["svamp"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OlympiadBenchTaskConfig(PublishedTask):
+    """For evaluation: there is no train set but a file of one's own."""
+
+    kind: Literal["olympiadbench"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonTaskConfig(TaskCommon):
+    """A file with `load(options, split) -> list[Problem]` (`docs/extending.md`)."""
+
+    kind: Literal["python"]
+    path: Name
+    options: dict[str, Any]  # handed to `load`
+    train_path: None
+    test_path: None
+    num_test_problems: Count | None
+
+
+PublishedTaskConfig = Gsm8kTaskConfig | MathTaskConfig | SvampTaskConfig | OlympiadBenchTaskConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonlTaskConfig(TaskCommon):
+    """A user's own JSONL files; `*_field` name the keys of a row."""
+
+    kind: Literal["jsonl"]
+    train_path: Name | None  # null: for `vineppo evaluate --task` alone
+    test_path: Name
+    num_test_problems: Count | None
+    question_field: Name
+    answer_field: Name
+    solution_field: Name | None
+    id_field: Name | None  # null: the row's number
+
+
+TaskConfig = Annotated[
+    ArithmeticTaskConfig | PublishedTaskConfig | JsonlTaskConfig | PythonTaskConfig,
+    Field(discriminator="kind"),
+]
+
+
+@dataclass(frozen=True)
+class VllmConfig:
+    """vLLM in this process."""
+
+    kind: Literal["vllm"]
+    dtype: Dtype
+    block_size: (
+        Count  # tokens of a KV block, the grain of the prefix cache; a multiple of 32 on a CPU
+    )
+    max_model_len: Count
+    max_num_seqs: Count  # sequences that run at once
+    max_num_batched_tokens: Count  # tokens of one engine step
+    tensor_parallel_size: Count  # ranks of one machine that share a replica; 1: each has its own
+    cpu_kv_cache_gib: Count  # CPU only
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)]  # CUDA only
+    enforce_eager: bool
+    prefix_caching: bool
+    sleep_while_training: bool  # CUDA only: give the KV cache's memory to the trainer
+
+
+@dataclass(frozen=True)
+class TransformersConfig:
+    """transformers in this process: slower than vLLM, and needs nothing else."""
+
+    kind: Literal["transformers"]
+    dtype: Dtype
+    max_model_len: Count
+    max_num_seqs: Count  # sequences that run at once; each has max_model_len tokens of memory
+    max_num_batched_tokens: Count  # tokens of one pass over prefixes, padding included
+
+
+EngineConfig = Annotated[VllmConfig | TransformersConfig, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """The policy as it samples while training."""
+
+    temperature: Annotated[float, Field(ge=0.01, le=2)]  # vLLM raises what is lower to 0.01
+    top_p: Annotated[float, Field(gt=0, le=1)]
+    max_tokens: Count  # tokens of a response
+
+
+@dataclass(frozen=True)
+class RolloutsConfig:
+    num_prompts: Count
+    num_samples: Count

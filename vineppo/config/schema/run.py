@@ -1,7 +1,7 @@
-"""Whole configs, and what surrounds a run."""
+"""Whole configs: the updates, the critic, and what surrounds a run."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -9,34 +9,194 @@ from vineppo.config.schema.credit import (
     CreditConfig,
     ValuesConfig,
 )
-from vineppo.config.schema.critic import (
-    CriticConfig,
-    SeparateCritic,
-)
-from vineppo.config.schema.engine import (
+from vineppo.config.schema.model import (
     EngineConfig,
+    ModelConfig,
     RolloutsConfig,
     SamplingConfig,
-)
-from vineppo.config.schema.model import (
-    ModelConfig,
     SftModelConfig,
-)
-from vineppo.config.schema.optimization import (
-    OptimizationConfig,
-    ReferenceConfig,
-    SftOptimizationConfig,
+    TaskConfig,
 )
 from vineppo.config.schema.scalars import (
     Count,
     CountOrZero,
+    Decay,
     FileName,
+    Fraction,
     Name,
+    NonNegative,
+    Positive,
     Seed,
 )
-from vineppo.config.schema.task import (
-    TaskConfig,
-)
+
+
+@dataclass(frozen=True)
+class FixedKl:
+    """`reference.kl_coef` throughout."""
+
+    kind: Literal["fixed"]
+
+
+@dataclass(frozen=True)
+class AdaptiveKl:
+    """`reference.kl_coef` at first, then steered towards a KL of `target` (`kl.adapted_coef`)."""
+
+    kind: Literal["adaptive"]
+    target: Positive  # nats a sequence, of the raw estimate
+    horizon: Positive  # sequences
+
+
+LossAggregation = Literal["token_mean", "sequence_mean", "sequence_sum", "fixed_length"]
+
+
+@dataclass(frozen=True)
+class ReferenceConfig:
+    """The frozen reference policy (`path` null: the starting policy) and the KL to it."""
+
+    path: Name | None
+    kl_coef: NonNegative  # 0: the KL is measured and logged, and trains nothing
+    kl_estimator: Literal["k1", "abs", "k2", "k3", "full"]
+    kl_in: Literal["loss", "reward"]
+    kl_clamp: tuple[float, float] | None  # bounds of one token's estimate, where it trains
+    kl_gradient: Literal["own", "k2"]  # in the loss: "k2" keeps the value, with k2's gradient
+    kl_aggregation: LossAggregation  # in the loss; see `optimization.loss_aggregation`
+    kl_control: Annotated[FixedKl | AdaptiveKl, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamConfig:
+    """AdamW, and how an update is laid out on the machine."""
+
+    learning_rate: Positive
+    schedule: Literal["constant", "linear"]  # after the warm-up; linear ends at 0
+    warmup_fraction: Fraction  # of all updates
+    adam_beta1: Decay
+    adam_beta2: Decay
+    adam_eps: Positive
+    weight_decay: NonNegative
+    max_grad_norm: Positive
+    num_epochs: Count  # passes over an iteration's rollouts, or over the demonstrations
+    batch_size: Count  # sequences of one update, over all ranks
+    micro_batch_size: Count  # sequences of one forward-backward on one rank
+    zero_stage: Literal[0, 1, 2, 3]
+    # What a GPU need not hold: nothing; the optimizer, whose step the CPU then makes; or, while the
+    # engine is awake, full-precision weights and moments (it sleeps during updates).
+    offload: Literal["nothing", "optimizer", "while_sampling"]
+
+
+@dataclass(frozen=True)
+class TruncatedImportance:
+    """Per-token weight min(π_trainer/π_engine, max_weight) on the policy loss."""
+
+    kind: Literal["truncated"]
+    max_weight: Annotated[float, Field(ge=1, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class MaskedImportance:
+    """Per-token weight π_trainer/π_engine where it is in [min_weight, max_weight], 0 elsewhere."""
+
+    kind: Literal["masked"]
+    min_weight: NonNegative
+    max_weight: Positive
+
+
+ImportanceConfig = Annotated[TruncatedImportance | MaskedImportance, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class PositiveExamples:
+    """A language-model loss on the rollouts with a reward above `min_reward`."""
+
+    coef: Positive
+    min_reward: Annotated[float, Field(allow_inf_nan=False)]  # exclusive
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizationConfig(AdamConfig):
+    """The update of reinforcement learning: the clipped surrogate and what may join it."""
+
+    logprobs_micro_batch_size: Count  # sequences of one forward without gradients on one rank
+    clip_low: Fraction
+    clip_high: NonNegative
+    dual_clip: Annotated[float, Field(gt=1)] | None  # the loss where A < 0 is at most this · |A|
+    # Over the whole update: mean over tokens; mean over sequences of their token means, or of their
+    # token sums; or the sum over tokens divided by sequences · sampling.max_tokens.
+    loss_aggregation: LossAggregation
+    max_mean_ratio: Positive | None  # an update whose mean ratio exceeds it is skipped
+    whiten_advantages: bool
+    old_logprobs: Literal["engine", "trainer"]  # whose are the ratio's denominator
+    importance_correction: ImportanceConfig | None  # of what the engine samples and trainer updates
+    mask_truncated: bool  # rollouts cut off by the budget train nothing
+    max_token_prob: (
+        Annotated[float, Field(gt=0, le=1)] | None
+    )  # tokens sampled with more than it train nothing; null: all do
+    entropy_coef: NonNegative
+    positive_examples: PositiveExamples | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SftOptimizationConfig(AdamConfig):
+    """The update of supervised fine-tuning."""
+
+    max_tokens: Count  # of prompt and response; a longer demonstration is refused, never cut
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """½ (V − target)², the larger of it and of V kept within `clip` of its old value."""
+
+    kind: Literal["squared_error"]
+    clip: Positive | None
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """V = low + (high − low) · sigmoid(head), trained by binary cross-entropy."""
+
+    kind: Literal["cross_entropy"]
+    low: Annotated[float, Field(allow_inf_nan=False)]
+    high: Annotated[float, Field(allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticCommon:
+    loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
+    # The first iterations, which train the critic alone; as many as there are: only that.
+    warmup_iterations: CountOrZero
+
+    @property
+    def own_model(self) -> "SeparateCritic | None":
+        """Where it is a model of its own, with an optimizer of its own."""
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeparateCritic(AdamConfig, CriticCommon):
+    """A value model of its own, with its own update; `path` null: from the starting policy.
+
+    A reward model (`*ForSequenceClassification`, one label) keeps its head; a causal LM gets a
+    new one.
+    """
+
+    kind: Literal["separate"]
+    path: Name | None
+
+    @property
+    def own_model(self) -> "SeparateCritic | None":
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCritic(CriticCommon):
+    """A scalar head on the policy's backbone, trained in the policy's update."""
+
+    kind: Literal["shared"]
+    coef: Positive  # of the value loss beside the policy's
+    head_learning_rate: Positive
+
+
+CriticConfig = Annotated[SeparateCritic | SharedCritic, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True)

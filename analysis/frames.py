@@ -1,0 +1,334 @@
+"""Runs as data frames, read from the files of their directories. Needs no torch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.stats.bootstrap import mean_over_problems
+from analysis.tables import Table
+from vineppo.errors import UserError
+from vineppo.run_dir import RunDir, first_difference
+from vineppo.run_dir.older import with_added_keys
+
+# Of a task: how it is trained on, put and graded. The rest is which problems it has.
+NOT_THE_PROBLEMS = (
+    "train_path",
+    "num_train_problems",
+    "num_test_problems",
+    "demonstrations",
+    "solution_field",
+    "prompt",
+    "too_long",
+    "response_template",
+    "grading",
+)
+# Metrics of an iteration's phases, in its order: their names.
+PHASES = {
+    "time/rollout_s": "rollouts",
+    "time/values_s": "values",
+    "time/grading_s": "grading",
+    "time/logprobs_s": "log-probs",
+    "time/update_s": "update",
+    "time/sync_s": "weight sync",
+    "time/evaluate_s": "evaluation",
+    "time/checkpoint_s": "checkpoint",
+}
+TOTAL = "time/total_s"
+IDENTITY = ["run_dir", "method", "seed"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. `metrics` has a row an iteration, `evaluations` are its JSON files by iteration."""
+
+    path: Path
+    config: dict[str, Any]
+    environment: dict[str, Any] = field(default_factory=dict)
+    metrics: pd.DataFrame = field(default_factory=pd.DataFrame)
+    evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(self.config.get("name", self.path.name))
+
+    @property
+    def seed(self) -> int | None:
+        return self.config.get("seed")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The columns `IDENTITY` of tables. Raises `UserError` for a run without a seed."""
+        if not isinstance(self.seed, int):
+            raise UserError(f"{self.path}: config.json has no seed")
+        return dict(zip(IDENTITY, (str(self.path), self.name, self.seed), strict=True))
+
+    def series(self, metric: str) -> pd.Series:
+        """A metric by iteration, where it was logged and finite."""
+        if metric not in self.metrics:
+            return pd.Series(dtype=float)
+        return self.metrics.set_index("iteration")[metric].dropna()
+
+
+def read_run(path: Path) -> Run:
+    """The run in the directory `path`.
+
+    Raises `UserError`, one line with the path, for what is no run directory, a run without a
+    finished iteration or without an evaluation, and a damaged file.
+    """
+    run_dir = existing_run_dir(path)
+    metrics = run_dir.read_metrics() if (path / "metrics.jsonl").exists() else []
+    if not metrics:
+        raise UserError(f"{path} has no metrics yet: metrics.jsonl holds no iteration")
+    iterations = run_dir.iterations("evaluations")
+    if not iterations:
+        raise UserError(f"{path} has no evaluations yet")
+    return Run(
+        path=path,
+        config=read_config(path),
+        environment=run_dir.read_environment(),
+        metrics=pd.DataFrame(metrics),
+        evaluations={iteration: run_dir.read_evaluation(iteration) for iteration in iterations},
+    )
+
+
+def existing_run_dir(path: Path) -> RunDir:
+    """The run directory at `path`, however little it holds. Raises `UserError` for what is none."""
+    if not path.is_dir():
+        raise UserError(f"{path} is no directory")
+    run_dir = RunDir(path)
+    if not run_dir.config_path.exists():
+        raise UserError(f"{path} holds no run (no config.json)")
+    return run_dir
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The config of the run at `path`, with the keys that it may be too old to have."""
+    return with_added_keys(existing_run_dir(path).read_config())
+
+
+def read_all(
+    paths: Sequence[Path], table: Table, of_run: Callable[[Run], pd.DataFrame], method: str
+) -> tuple[list[Run], pd.DataFrame]:
+    """The runs among `paths`, and the rows of all: `of_run` of a run, or a folder's own `table`.
+
+    `method` is the column that says which rows belong together. Raises `UserError` for a method of
+    a table that stands elsewhere too: a table holds no config to compare.
+    """
+    runs: list[Run] = []
+    frames: list[pd.DataFrame] = []
+    sources: dict[str, Path | None] = {}  # by method: its table, None for run directories
+    for path in paths:
+        if table.holds(path):
+            source, frame = path, table.read(path)
+        else:
+            runs.append(read_run(path))
+            source, frame = None, table.frame(of_run(runs[-1]))
+        for name in frame[method].unique():
+            if sources.setdefault(name, source) != source:
+                raise UserError(
+                    f"{path} holds {name}, which stands in another table or run too; give either "
+                    "its table or its run directories"
+                )
+        frames.append(frame)
+    return runs, pd.concat(frames, ignore_index=True)
+
+
+def learning_curve(run: Run) -> pd.DataFrame:
+    """The evaluations of a run by iteration, beside what its training had cost by then.
+
+    Columns: iteration, elapsed_s (training time), tokens_sampled (of rollouts and values), pass@1,
+    low, high (95 % bootstrap over problems), num_problems, samples_per_problem, gradient_steps (the
+    policy's updates). Costs are empty where they were not logged, low and high of an evaluation
+    without counts by problem.
+    """
+    rows = []
+    for iteration, evaluation in run.evaluations.items():
+        _check_evaluation(evaluation, f"{run.path}: evaluation {iteration}")
+        num_samples = evaluation["samples_per_problem"]
+        row = {"iteration": iteration, "pass@1": evaluation["pass@1"]}
+        if counts_P := evaluation.get("num_correct_P"):
+            one = mean_over_problems([count / num_samples for count in counts_P])
+            row |= {"low": one.low, "high": one.high}
+        sizes = {"num_problems": evaluation["num_problems"], "samples_per_problem": num_samples}
+        rows.append(row | sizes)
+    columns = ["iteration", "elapsed_s", "tokens_sampled", "pass@1", "low", "high", *sizes]
+    frame = pd.DataFrame(rows).join(_costs(run), on="iteration")
+    return frame.reindex(columns=[*columns, "gradient_steps"])
+
+
+def gradient_steps(run: Run) -> pd.Series:
+    """The policy's updates up to each iteration; empty where the config does not tell.
+
+    An iteration makes num_epochs · ⌈sequences / batch_size⌉ of them, less those that it skipped
+    (`policy/skipped_updates`), and none while the critic warms up. Of supervised fine-tuning an
+    iteration is one. 256 rollouts in batches of 100, twice: 6.
+    """
+    config = run.config
+    try:
+        optimization = config["optimization"]
+        an_iteration = 1
+        if "credit" in config:
+            sequences = config["rollouts"]["num_prompts"] * config["rollouts"]["num_samples"]
+            an_iteration = optimization["num_epochs"] * -(-sequences // optimization["batch_size"])
+    except KeyError:
+        return pd.Series(dtype=float)
+    metrics = _metrics(run, "policy/skipped_updates").fillna(0)
+    num_warmup = (config.get("critic") or {}).get("warmup_iterations", 0)
+    steps = np.where(metrics.index > num_warmup, an_iteration - metrics.iloc[:, 0], 0).cumsum()
+    return pd.Series([0, *steps], index=[0, *metrics.index]).astype(int)
+
+
+def phase_seconds(run: Run) -> pd.DataFrame:
+    """Each phase's seconds, by iteration, where the time was logged.
+
+    A column a name of `PHASES` and "other", what no phase accounts for.
+    """
+    logged = _metrics(run, TOTAL, *PHASES).dropna(subset=[TOTAL]).fillna(0.0)
+    phases = logged[list(PHASES)].rename(columns=PHASES)
+    # Phases that overlap account for more than the clock shows.
+    return phases.assign(other=(logged[TOTAL] - phases.sum(axis=1)).clip(lower=0))
+
+
+def common_iterations(frame: pd.DataFrame, method: str = "method") -> pd.DataFrame:
+    """The rows at iterations that every seed of their method has.
+
+    Raises `UserError` for a method whose seeds have none in common.
+    """
+    num_seeds = frame.groupby(method)["seed"].transform("nunique")
+    shared = frame[frame.groupby([method, "iteration"])["seed"].transform("nunique") == num_seeds]
+    for name in frame[method].unique():
+        if name not in set(shared[method]):
+            raise UserError(f"{name}: its seeds were evaluated at no common iteration")
+    return shared
+
+
+def check_same_problems(runs: Sequence[Run]) -> None:
+    """Refuses runs that are tested on the problems of different tasks (`UserError`)."""
+
+    def problems(run: Run) -> dict[str, Any]:
+        task = run.config.get("task", {})
+        return {"task": {key: task[key] for key in task if key not in NOT_THE_PROBLEMS}}
+
+    check_alike(runs, problems, "are tested on different problems:")
+
+
+def check_same_evaluation(runs: Sequence[Run]) -> None:
+    """Refuses runs whose evaluations sample at another temperature or top_p (`UserError`)."""
+
+    def sampling(run: Run) -> dict[str, Any]:
+        settings = run.config.get("evaluation", {})
+        return {"evaluation": {key: settings.get(key) for key in ("temperature", "top_p")}}
+
+    check_alike(runs, sampling, "are evaluated differently:")
+
+
+def check_same_configs(runs: Sequence[Run]) -> None:
+    """Refuses runs of one name whose configs differ in more than the seed (`UserError`)."""
+    for name in dict.fromkeys(run.name for run in runs):
+        of_name = [run for run in runs if run.name == name]
+        complaint = f"are both named {name}, but"
+        check_alike(
+            of_name,
+            lambda run: run.config | {"seed": None},
+            complaint,
+            "; only the seed may differ",
+        )
+
+
+def check_alike(
+    runs: Sequence[Run], part: Callable[[Run], Any], complaint: str, rule: str = ""
+) -> None:
+    """Refuses runs whose `part` differs from the first one's, naming the key (`UserError`)."""
+    for run in runs[1:]:
+        difference = first_difference(part(runs[0]), part(run))
+        if difference is not None:
+            key, there, here = difference
+            raise UserError(
+                f"{runs[0].path} and {run.path} {complaint} {key} is {there} in the one and {here} "
+                f"in the other{rule}"
+            )
+
+
+def check_seeds_once(frame: pd.DataFrame, *keys: str, what: str = "method") -> None:
+    """Refuses two rows of a seed of one method at the same `keys` (`UserError`)."""
+    for _, rows in frame.groupby([what, "seed", *keys], sort=False):
+        if len(rows) > 1:
+            one, other = rows.iloc[0], rows.iloc[1]
+            raise UserError(
+                f"{one.run_dir} and {other.run_dir} are both seed {one.seed} of {one[what]}"
+            )
+
+
+def choose_iterations(
+    available: Sequence[int], wanted: str, option: str, missing: str
+) -> list[int]:
+    """Of `available`, ascending: "all", "last", "ends", "spaced:4" or numbers with commas.
+
+    "ends" are the first, the middle and the last: of 1 … 12 these are 1, 7, 12. "spaced:4" takes
+    four, evenly, the first and the last among them: of 0 … 9 it is 0, 3, 6, 9. Raises `UserError`
+    naming the `option` for anything else, and beginning with `missing` ("runs/a has no policy") for
+    a number that is not available.
+    """
+    last = len(available) - 1
+    kind, _, count = wanted.partition(":")
+    if wanted in ("all", "last", "ends"):
+        places = {"all": range(last + 1), "last": [last], "ends": [0, len(available) // 2, last]}
+        return [available[place] for place in sorted(set(places[wanted]))]
+    if kind == "spaced" and count.isdecimal() and int(count) > 0:
+        between = max(int(count) - 1, 1)
+        spaced = {round(i * last / between) for i in range(int(count))}
+        return [available[place] for place in sorted(spaced)]
+    try:
+        numbers = sorted({int(text) for text in wanted.split(",")})
+    except ValueError:
+        raise UserError(
+            f"{option} must be all, last, ends, spaced:N or numbers with commas, got {wanted!r}"
+        ) from None
+    for number in numbers:
+        if number not in available:
+            held = ", ".join(map(str, available))
+            raise UserError(f"{missing} of iteration {number} (only of {held})")
+    return numbers
+
+
+def _metrics(run: Run, *names: str) -> pd.DataFrame:
+    """Metrics by iteration, empty where they were not logged."""
+    return run.metrics.set_index("iteration").reindex(columns=list(names)).astype(float)
+
+
+def _costs(run: Run) -> pd.DataFrame:
+    """Cumulative, by iteration; the start has cost nothing."""
+    metrics = _metrics(run, "time/elapsed_s", "tokens/rollout", "tokens/values")
+    tokens = metrics["tokens/rollout"] + metrics["tokens/values"].fillna(0)
+    costs = pd.DataFrame(
+        {"elapsed_s": metrics["time/elapsed_s"], "tokens_sampled": tokens.cumsum()}
+    )
+    start = pd.DataFrame({"elapsed_s": 0.0, "tokens_sampled": 0.0}, index=[0])
+    return pd.concat([start, costs]).assign(gradient_steps=gradient_steps(run))
+
+
+def _check_evaluation(evaluation: dict[str, Any], place: str) -> None:
+    """Raises `UserError` for what `vineppo` cannot have written: missing, or out of its range."""
+
+    def is_whole(number: Any, least: int) -> bool:
+        return isinstance(number, int) and number >= least
+
+    for key in ("pass@1", "num_problems", "samples_per_problem"):
+        if key not in evaluation:
+            raise UserError(f"{place} has no {key!r}")
+    pass_at_1, num_samples = evaluation["pass@1"], evaluation["samples_per_problem"]
+    counts_P = evaluation.get("num_correct_P") or []
+    wrong = {
+        "pass@1": not isinstance(pass_at_1, int | float) or not 0 <= pass_at_1 <= 1,
+        "num_problems": not is_whole(evaluation["num_problems"], 1),
+        "samples_per_problem": not is_whole(num_samples, 1),
+        "num_correct_P": not isinstance(counts_P, list)
+        or not all(is_whole(count, 0) and count <= num_samples for count in counts_P),
+    }
+    for key, is_wrong in wrong.items():
+        if is_wrong:
+            raise UserError(f"{place}: {key} cannot be {evaluation[key]!r}")

@@ -1,0 +1,383 @@
+"""`temperature`: how well algorithms train at several temperatures, and where their policies last.
+
+A sweep makes the runs (`vineppo sweep configs/sweeps/temperature.jsonnet`).
+"""
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis import figures
+from analysis.frames import (
+    Run,
+    check_alike,
+    check_same_evaluation,
+    check_same_problems,
+    read_all,
+)
+from analysis.stats.bootstrap import Estimate
+from analysis.stats.seeds import iqm, iqm_difference
+from analysis.summary import nested, write_summary
+from analysis.tables import Table, estimate
+from vineppo.errors import UserError
+from vineppo.run_dir.directory import read_other_evaluations
+
+# Where an evaluation is from: the run's own, or `vineppo evaluate` on its last policy.
+TRAINING, AFTERWARDS = "training", "evaluate"
+# Every evaluation of every run, which was trained at `temperature`.
+EVALUATIONS = Table(
+    "temperature_evaluations.csv",
+    {
+        "run_dir": str,
+        "algorithm": str,
+        "temperature": float,
+        "seed": int,
+        "iteration": int,
+        "source": str,
+        "evaluation_temperature": float,
+        "pass@1": float,
+        "truncated_frac": float | None,
+        "response_length_mean": float | None,
+        "num_problems": int,
+        "samples_per_problem": int,
+    },
+)
+# Interquartile means over the seeds of an algorithm at a temperature of training. `final` is pass@1
+# of the last policies under the runs' own evaluation, as are the last two. `best` is the highest of
+# a run's evaluations: picked by the very noise that it is made of, it is too high. `as_trained` is
+# the last policies' at the temperature of training, empty where some seed was not evaluated so.
+# `difference` is of `final`, to the first algorithm at the same temperature.
+RESULTS = Table(
+    "temperature.csv",
+    {
+        "algorithm": str,
+        "temperature": float,
+        "seeds": str,
+        "last_iteration": int,
+        "evaluation_temperature": float,
+        "num_evaluations": int,
+        "final": Estimate,
+        "best": Estimate,
+        "as_trained": Estimate,
+        "difference": Estimate,
+        "truncated_frac": Estimate,
+        "response_length_mean": Estimate,
+    },
+)
+# The same of the last policies, trained at one temperature and evaluated at another.
+BOTH = Table(
+    "evaluation_temperature.csv",
+    {
+        "algorithm": str,
+        "temperature": float,
+        "evaluation_temperature": float,
+        "num_seeds": int,
+        "pass@1": Estimate,
+        "truncated_frac": Estimate,
+        "response_length_mean": Estimate,
+    },
+)
+TOP = {
+    "final": "test pass@1",
+    "truncated_frac": "truncated (share)",
+    "response_length_mean": "response length (tokens)",
+}
+CAPTION = (
+    "interquartile mean and 95 % bootstrap over seeds (too narrow for a handful), last policies; "
+    "above evaluated at temperature {at:g}; dashed: best of {count} evaluations, too high by the "
+    "noise that it is picked by; dotted: start; rings: evaluated as trained"
+)
+DODGE = 0.01  # of the axis between lines, so that their bars do not cover one another
+
+
+def run(paths: list[Path], out: Path) -> None:
+    """Writes the evaluations and two tables of what they come to, the figure and the summary.
+
+    Each path is a run directory, or a directory whose temperature_evaluations.csv is drawn again.
+    """
+    rows = read_rows(paths)
+    results, both, start = by_training_temperature(rows), by_both_temperatures(rows), start_of(rows)
+    for path in [
+        *draw(results, both, start, out / "temperature"),
+        *EVALUATIONS.write(out, rows),
+        *RESULTS.write(out, results),
+        *BOTH.write(out, both),
+        write_summary(out, "temperature", summary_content(results, both, start)),
+    ]:
+        print(path)
+
+
+def read_rows(paths: Sequence[Path]) -> pd.DataFrame:
+    """The `EVALUATIONS` of run directories and tables, by algorithm, temperature and seed.
+
+    Raises `UserError`: for what is neither, runs on different problems or evaluated differently,
+    runs of one algorithm whose configs differ in more than name, seed and training temperature
+    (naming the key) or that got to different iterations, a seed given twice, and an algorithm of a
+    table that stands elsewhere too.
+    """
+    runs, rows = read_all(paths, EVALUATIONS, evaluation_rows, "algorithm")
+    check_same_problems(runs)
+    check_same_evaluation(runs)
+    names = list(map(algorithm, runs))
+    for name in dict.fromkeys(names):
+        check_alike(
+            [one for one, other in zip(runs, names, strict=True) if other == name],
+            _without_what_varies,
+            f"are both {name}, but",
+            "; only name, seed and sampling.temperature may differ",
+        )
+    _check_ends(rows)
+    first_seen = {name: place for place, name in enumerate(rows["algorithm"].unique())}
+    keys = {
+        "algorithm": lambda column: column.map(first_seen),
+        "source": lambda column: column != TRAINING,
+    }
+    order = ["algorithm", "temperature", "seed", "source", "iteration", "evaluation_temperature"]
+    return rows.sort_values(
+        order, key=lambda column: keys.get(column.name, lambda same: same)(column), kind="stable"
+    ).reset_index(drop=True)
+
+
+def evaluation_rows(one: Run) -> pd.DataFrame:
+    """The run's own evaluations, and those made afterwards of its last policy.
+
+    What was made afterwards with another top_p, or on fewer or other problems, is left out: it
+    differs in more than the temperature.
+    """
+    last = max(one.evaluations)
+    own = one.evaluations[last]
+    others = read_other_evaluations(one.path, last)
+    return EVALUATIONS.frame(
+        [_row(one, i, TRAINING, of, f"evaluation {i}") for i, of in one.evaluations.items()]
+        + [
+            _row(one, last, AFTERWARDS, of, f"evaluations/{name}")
+            for name, of in others.items()
+            if all(of.get(key) == own.get(key) for key in ("top_p", "num_problems", "task"))
+        ]
+    )
+
+
+def algorithm(one: Run) -> str:
+    """The credit's name, and the critic's part in it where that is not the usual one.
+
+    "VinePPO", "PPO"; "PPO, shared critic", "VinePPO, critic measured".
+    """
+    try:
+        kind, critic = one.config["credit"]["kind"], one.config.get("critic")
+    except KeyError as error:
+        raise UserError(f"{one.path}: config.json has no {error}") from None
+    name = figures.CREDITS.get(kind, kind)
+    if critic is None:
+        return name
+    if kind != "gae":
+        return f"{name}, critic measured"
+    return f"{name}, shared critic" if critic["kind"] == "shared" else name
+
+
+def by_training_temperature(rows: pd.DataFrame) -> pd.DataFrame:
+    """The `RESULTS`, in the order of the rows."""
+    first = rows["algorithm"].iloc[0]
+    finals: dict[tuple[str, float], pd.Series] = {}
+    results = []
+    for (name, temperature), of in rows.groupby(["algorithm", "temperature"], sort=False):
+        own = of[of["source"] == TRAINING]
+        last = own[own["iteration"] == own["iteration"].max()]
+        final_N = finals[name, temperature] = last["pass@1"]
+        first_N = finals.get((first, temperature)) if name != first else None
+        as_trained = at_end(of).query("evaluation_temperature == @temperature")["pass@1"]
+        results.append(
+            {
+                "algorithm": name,
+                "temperature": temperature,
+                "seeds": " ".join(map(str, last["seed"])),
+                "last_iteration": last["iteration"].iloc[0],
+                "evaluation_temperature": last["evaluation_temperature"].iloc[0],
+                "num_evaluations": own.groupby("seed").size().iloc[0],
+                "final": iqm(final_N),
+                "best": iqm(own.groupby("seed")["pass@1"].max()),
+                "as_trained": iqm(as_trained) if len(as_trained) == len(last) else None,
+                "difference": None if first_N is None else iqm_difference(final_N, first_N),
+                **_lengths(last),
+            }
+        )
+    return RESULTS.frame(results)
+
+
+def by_both_temperatures(rows: pd.DataFrame) -> pd.DataFrame:
+    """`BOTH`, in the same order, then by ascending temperature of evaluation."""
+    results = []
+    for (name, temperature), of in rows.groupby(["algorithm", "temperature"], sort=False):
+        for evaluated, ends in at_end(of).groupby("evaluation_temperature"):
+            of_what = {"algorithm": name, "temperature": temperature}
+            of_what |= {"evaluation_temperature": evaluated, "num_seeds": len(ends)}
+            results.append(of_what | {"pass@1": iqm(ends["pass@1"])} | _lengths(ends))
+    return BOTH.frame(results)
+
+
+def at_end(rows: pd.DataFrame) -> pd.DataFrame:
+    """Every seed's last policy by evaluation temperature: of several, that with most samples."""
+    last = rows[rows["iteration"] == rows["iteration"].max()]
+    best_first = last.sort_values("samples_per_problem", ascending=False, kind="stable")
+    return best_first.drop_duplicates(["seed", "evaluation_temperature"]).sort_index()
+
+
+def start_of(rows: pd.DataFrame) -> Estimate | None:
+    """pass@1 of the starting policy over the seeds of its evaluation; None where none evaluated it.
+
+    All runs of a seed evaluated the same policy on the same random numbers: they count once.
+    """
+    start = rows[rows["iteration"] == 0].drop_duplicates("seed", keep="last")
+    return None if start.empty else iqm(start["pass@1"])
+
+
+def summary_content(
+    results: pd.DataFrame, both: pd.DataFrame, start: Estimate | None
+) -> dict[str, Any]:
+    """By algorithm, then by temperature; differences are to the first algorithm."""
+    shared = ["last_iteration", "evaluation_temperature", "num_evaluations", "seeds"]
+    counted = results.assign(num_seeds=results["seeds"].str.split().str.len())
+    algorithms = nested(
+        counted,
+        "algorithm",
+        "temperature",
+        label=lambda of: of if isinstance(of, str) else f"trained_at_{of:g}",
+        leave=shared,
+    )
+    for row in both.to_dict("records"):
+        at = algorithms[row["algorithm"]][f"trained_at_{row['temperature']:g}"]
+        at[f"evaluated_at_{row['evaluation_temperature']:g}"] = estimate(row, "pass@1")
+    return {
+        "evaluation_temperature": results["evaluation_temperature"].iloc[0],
+        "last_iteration": int(results["last_iteration"].iloc[0]),
+        "note": "best is the highest of several noisy evaluations, so biased upward; compare final",
+        **({} if start is None else {"start": start}),
+        "algorithms": algorithms,
+    }
+
+
+def draw(
+    results: pd.DataFrame, both: pd.DataFrame, start: Estimate | None, path: Path
+) -> list[Path]:
+    """Writes `path`.png and .svg.
+
+    Above three panels by the temperature of training, below one an algorithm by that of evaluation.
+    """
+    names = list(results["algorithm"].unique())
+    lower_names = names if both["evaluation_temperature"].nunique() > 1 else []
+    with figures.grid(len(TOP) + len(lower_names), len(TOP)) as (figure, axes):
+        top, lower = axes[: len(TOP)], axes[len(TOP) :]
+        for axis, (column, label) in zip(top, TOP.items(), strict=True):
+            draw_top(axis, results, column)
+            axis.set(xlabel="temperature of training", ylabel=label)
+        top[1].set_ylim(bottom=0)
+        if start is not None:
+            top[0].axhline(start.value, color="0.6", linestyle=":", linewidth=0.8, zorder=0)
+        for axis, name in zip(lower, lower_names, strict=True):
+            draw_algorithm(axis, both[both["algorithm"] == name])
+            axis.set(xlabel="temperature of evaluation", ylabel="test pass@1", title=name)
+        figures.same_ylim(lower)
+        figures.shared_legend(figure, top[0], *lower)
+        at, count = results["evaluation_temperature"].iloc[0], results["num_evaluations"].iloc[0]
+        figures.caption(figure, CAPTION.format(at=at, count=count))
+        return figures.save(figure, path)
+
+
+def draw_top(axis: Axes, results: pd.DataFrame, column: str) -> None:
+    """A line an algorithm by the temperature of training; of the final score also the best."""
+    names = list(results["algorithm"].unique())
+    styles, shifts = figures.method_styles(names), dodge(len(names), results["temperature"])
+    for name, shift in zip(names, shifts, strict=True):
+        of, style = results[results["algorithm"] == name], styles[name]
+        figures.curve(
+            axis, of, "temperature", column, style | {"label": name}, shift=shift, ends="bars"
+        )
+        if column == "final":
+            best = style | {"linestyle": "--", "linewidth": 0.8, "marker": ""}
+            figures.curve(axis, of, "temperature", "best", best, shift=shift, ends="")
+
+
+def draw_algorithm(axis: Axes, both: pd.DataFrame) -> None:
+    """A line a training temperature, cold to hot."""
+    groups = list(both.groupby("temperature"))
+    shifts = dodge(len(groups), both["evaluation_temperature"])
+    for index, ((temperature, of), shift) in enumerate(zip(groups, shifts, strict=True)):
+        color = mpl.colormaps["plasma"](0.85 * index / max(len(groups) - 1, 1))
+        style = {"color": color, "label": f"trained at {temperature:g}", "marker": "o"}
+        x, y = "evaluation_temperature", "pass@1"
+        figures.curve(axis, of, x, y, style, shift=shift, ends="bars")
+        as_trained = of[of[x] == temperature]
+        axis.plot(as_trained[x] + shift, as_trained[y], "o", color=color, ms=7, fillstyle="none")
+
+
+def dodge(num_lines: int, places: pd.Series) -> list[float]:
+    """How far to shift each of the lines, to either side."""
+    width = DODGE * (places.max() - places.min())
+    return [width * (index - (num_lines - 1) / 2) for index in range(num_lines)]
+
+
+def _row(
+    one: Run, iteration: int, source: str, evaluation: dict[str, Any], place: str
+) -> dict[str, Any]:
+    name, identity = algorithm(one), one.identity
+    try:
+        temperature = float(one.config["sampling"]["temperature"])
+    except KeyError as error:
+        raise UserError(f"{one.path}: config.json has no {error}") from None
+    try:
+        return {
+            "run_dir": identity["run_dir"],
+            "algorithm": name,
+            "temperature": temperature,
+            "seed": identity["seed"],
+            "iteration": iteration,
+            "source": source,
+            "evaluation_temperature": float(evaluation["temperature"]),
+            **{
+                name: evaluation[name] for name in ("pass@1", "num_problems", "samples_per_problem")
+            },
+            **{name: evaluation.get(name) for name in ("truncated_frac", "response_length_mean")},
+        }
+    except KeyError as error:
+        raise UserError(f"{one.path}: {place} has no {error}") from None
+
+
+def _lengths(rows: pd.DataFrame) -> dict[str, Estimate | None]:
+    """Interquartile means over seeds; None where a seed has no such number."""
+    columns = ("truncated_frac", "response_length_mean")
+    return {name: None if rows[name].hasnans else iqm(rows[name]) for name in columns}
+
+
+def _without_what_varies(one: Run) -> dict[str, Any]:
+    """The config but for what tells the runs of an algorithm apart."""
+    masked = copy.deepcopy(one.config) | {"name": None, "seed": None}
+    masked["sampling"]["temperature"] = None
+    return masked
+
+
+def _check_ends(rows: pd.DataFrame) -> None:
+    """Every seed once, and all of an algorithm up to the same iteration."""
+    for (run_dir, *_), count in rows.value_counts(dropna=False).items():
+        if count > 1:
+            raise UserError(f"{run_dir} is given {count} times")
+    for (name, temperature, seed), of in rows.groupby(["algorithm", "temperature", "seed"]):
+        if len(run_dirs := of["run_dir"].unique()) > 1:
+            raise UserError(
+                f"{run_dirs[0]} and {run_dirs[1]} are both seed {seed} of {name} at "
+                f"temperature {temperature:g}"
+            )
+    for run_dir, of in rows.groupby("run_dir", sort=False):
+        if TRAINING not in set(of["source"]):
+            raise UserError(f"{run_dir} has no evaluation of its training")
+    for _, of in rows.groupby("algorithm", sort=False):
+        lasts = of.groupby("run_dir", sort=False)["iteration"].max()
+        for run_dir, last in lasts.items():
+            if last != lasts.iloc[0]:
+                raise UserError(
+                    f"{lasts.index[0]} was evaluated up to iteration {lasts.iloc[0]} and {run_dir} "
+                    f"up to {last}; finish the one or leave it out"
+                )

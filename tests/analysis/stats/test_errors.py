@@ -1,0 +1,253 @@
+"""Values from counts, errors against them and their floors: by hand and on average."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import beta, binom
+
+from analysis.stats.bootstrap import total
+from analysis.stats.errors import (
+    accuracy,
+    bias,
+    check_counts,
+    corrected_explained_variance,
+    corrected_mse,
+    error_terms,
+    estimated_value,
+    expected_absolute_error,
+    explained_variance,
+    jeffreys_interval,
+    mae,
+    mse,
+    noise_variance,
+    return_variance,
+    sampling_mse,
+    sampling_share,
+    split_error_terms,
+    systematic_mse,
+)
+
+
+def test_the_examples_of_the_docstrings():
+    assert estimated_value(64, 256) == 0.25
+    assert noise_variance(64, 256) == pytest.approx(0.25 * 0.75 / 255, rel=1e-12)
+    assert return_variance(2, 4) == pytest.approx(1 / 3)
+    assert jeffreys_interval(15, 50, 0.95) == pytest.approx((0.1869, 0.4355), abs=5e-5)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.03, 0.5, 0.9])
+@pytest.mark.parametrize("m", [2, 5, 16])
+def test_the_variances_are_unbiased_by_enumeration(p, m):
+    counts = np.arange(m + 1)
+    pmf = binom.pmf(counts, m, p)
+    assert pmf @ return_variance(counts, m) == pytest.approx(p * (1 - p), abs=1e-14)
+    assert pmf @ noise_variance(counts, m) == pytest.approx(p * (1 - p) / m, abs=1e-14)
+    assert pmf @ (estimated_value(counts, m) - p) ** 2 == pytest.approx(p * (1 - p) / m, abs=1e-14)
+
+
+def test_the_jeffreys_interval_leaves_equal_tails_of_the_posterior():
+    counts = np.arange(1, 13)
+    low, high = jeffreys_interval(counts, 13, 0.9)
+    assert beta.cdf(low, counts + 0.5, 13.5 - counts) == pytest.approx(0.05)
+    assert beta.sf(high, counts + 0.5, 13.5 - counts) == pytest.approx(0.05)
+
+
+def test_the_interval_covers_within_two_points_of_its_level():
+    counts = np.arange(257)
+    low, high = jeffreys_interval(counts, 256, 0.95)
+    p = np.linspace(0.0005, 0.9995, 1000)
+    is_covered = (low[:, None] <= p) & (p <= high[:, None])
+    coverage = (binom.pmf(counts[:, None], 256, p) * is_covered).sum(axis=0)
+    assert abs(coverage.mean() - 0.95) < 0.002
+    inner = coverage[(p >= 0.05) & (p <= 0.95)]
+    assert np.abs(inner - 0.95).max() < 0.02
+    assert coverage.min() > 0.83
+
+
+def test_intervals_mirror_reach_the_ends_and_hold_the_estimate():
+    counts = np.arange(0, 257, 8)
+    low, high = jeffreys_interval(counts, 256, 0.95)
+    mirrored_low, mirrored_high = jeffreys_interval(256 - counts, 256, 0.95)
+    assert low == pytest.approx(1 - mirrored_high, abs=1e-12)
+    assert high == pytest.approx(1 - mirrored_low, abs=1e-12)
+    assert (low[0], high[-1]) == (0, 1)
+    assert np.all((low <= counts / 256) & (counts / 256 <= high) & (low < high))
+
+
+def test_counts_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match=r"num_correct must be in 0\.\.num_samples, got 5"):
+        check_counts(np.array([1, 5]), 4)
+    with pytest.raises(ValueError, match=r"num_correct must be in 0\.\.num_samples, got -1"):
+        check_counts(-1, 4)
+    with pytest.raises(ValueError, match="num_samples must be at least 1, got 0"):
+        check_counts(0, 0)
+    with pytest.raises(ValueError, match="at least 2 for a variance"):
+        noise_variance(1, 1)
+
+
+def sums_of(values, counts, num_samples, threshold=0.1):
+    return total(error_terms(np.array(values), np.array(counts), num_samples, threshold))
+
+
+def test_the_examples_of_the_docstrings_of_value_error():
+    sums = sums_of([0.5, 0.5], [1, 2], 4)
+    assert bias(sums) == 0.125
+    assert mae(sums) == 0.125
+    assert mse(sums) == 0.03125
+    assert corrected_mse(sums) == pytest.approx(0.03125 - (0.0625 + 0.25 / 3) / 2)
+    assert accuracy(sums) == 0.5
+    sums = sums_of([0.25, 0.75], [0, 16], 16)
+    assert explained_variance(sums) == pytest.approx(0.75)
+    assert corrected_explained_variance(sums) == pytest.approx(0.75)
+    assert corrected_explained_variance(sums_of([0.5] * 3, [2, 8, 14], 16)) == pytest.approx(0)
+
+
+def test_an_error_of_the_threshold_is_accurate_however_it_was_rounded():
+    # In floating point 0.35 − 0.25 is below 0.1 and 0.8 − 0.7 above.
+    assert accuracy(sums_of([0.35, 0.8], [5, 14], 20)) == 1
+    assert accuracy(sums_of([0.351, 0.39], [5, 10], 20)) == 0
+
+
+@pytest.mark.parametrize(("value", "p"), [(0.3, 0.3), (0.9, 0.2), (0.0, 1.0)])
+def test_the_corrected_squared_error_is_exactly_unbiased(value, p):
+    counts = np.arange(9)
+    terms = error_terms(np.full(9, value), counts, 8, 0.1)
+    pmf = binom.pmf(counts, 8, p)
+    assert pmf @ (terms["squared"] - terms["noise"]) == pytest.approx((value - p) ** 2, abs=1e-14)
+    assert pmf @ terms["error"] == pytest.approx(value - p, abs=1e-14)
+
+
+def test_corrections_are_right_on_average_and_what_they_correct_is_not():
+    draw = np.random.default_rng(0)
+    p_N = draw.beta(0.8, 0.8, 40)
+    values_N = np.clip(p_N + 0.08 * draw.normal(size=40) + 0.02, 0, 1)
+    found = np.array(
+        [
+            [statistic(sums) for statistic in (mse, corrected_mse, bias)]
+            for sums in (sums_of(values_N, draw.binomial(16, p_N), 16) for _ in range(3000))
+        ]
+    )
+    standard_error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
+    true_mse, noise = np.mean((values_N - p_N) ** 2), np.mean(p_N * (1 - p_N)) / 16
+    off = found.mean(axis=0) - (true_mse, true_mse, np.mean(values_N - p_N))
+    assert off[0] == pytest.approx(noise, abs=4 * standard_error[0])
+    assert off[0] > 20 * standard_error[0]
+    assert abs(off[1]) < 4 * standard_error[1]
+    assert abs(off[2]) < 4 * standard_error[2]
+
+
+def test_explained_variance_loses_the_noise_of_the_truth_by_its_correction():
+    draw = np.random.default_rng(1)
+    p_N = draw.beta(1.5, 1.5, 200_000)
+    values_N = 0.2 + 0.5 * p_N + 0.1 * draw.normal(size=len(p_N))
+    sums = sums_of(values_N, draw.binomial(8, p_N), 8)
+    true = 1 - np.var(p_N - values_N) / np.var(p_N)
+    assert corrected_explained_variance(sums) == pytest.approx(true, abs=0.01)
+    assert explained_variance(sums) < true - 0.1
+    perfect = sums_of(p_N, draw.binomial(8, p_N), 8)
+    assert corrected_explained_variance(perfect) == pytest.approx(1, abs=0.01)
+    assert explained_variance(perfect) < 0.8
+
+
+def test_explained_variance_is_that_of_numpy_and_knows_no_shift():
+    draw = np.random.default_rng(2)
+    counts, values = draw.integers(0, 17, 30), draw.random(30)
+    truth = counts / 16
+    expected = 1 - np.var(truth - values) / np.var(truth)
+    assert explained_variance(sums_of(values, counts, 16)) == pytest.approx(expected)
+    assert explained_variance(sums_of(values + 5, counts, 16)) == pytest.approx(expected)
+
+
+def test_truths_that_do_not_vary_cannot_be_explained():
+    sums = sums_of([0.1, 0.2, 0.3], [3, 3, 3], 10)
+    assert np.isnan(explained_variance(sums))
+    assert np.isnan(corrected_explained_variance(sums))
+
+
+def test_states_may_differ_in_their_returns():
+    sums = sums_of([0.5, 0.5], [1, 10], np.array([4, 20]))
+    assert mse(sums) == pytest.approx(0.0625 / 2)
+    assert corrected_mse(sums) == pytest.approx((0.0625 - 0.1875 / 3 - 0.25 / 19) / 2)
+
+
+def test_a_missing_prediction_is_refused():
+    with pytest.raises(ValueError, match="values_N must be finite"):
+        sums_of([0.5, np.nan], [1, 2], 4)
+
+
+def de_moivre(n, p):
+    """E|X/n − p| = 2ν·C(n, ν)·p^ν·(1 − p)^(n−ν+1)/n, ν = ⌊np⌋ + 1 (de Moivre, 1730)."""
+    nu = math.floor(n * p) + 1
+    return 2 * nu * math.comb(n, nu) * p**nu * (1 - p) ** (n - nu + 1) / n
+
+
+@pytest.mark.parametrize("num_draws", [1, 3, 9, 27])
+def test_the_floor_against_the_exact_truth_is_de_moivres(num_draws):
+    p = [0.01, 0.25, 1 / 3, 0.7, 0.99]
+    expected = [de_moivre(num_draws, one) for one in p]
+    assert expected_absolute_error(np.array(p), num_draws, None) == pytest.approx(expected)
+
+
+def test_the_floor_against_a_measured_truth_by_hand_and_by_enumeration():
+    assert expected_absolute_error(np.array([0.25]), 1, None) == pytest.approx(0.375)
+    assert expected_absolute_error(np.array([0.25]), 1, 1) == pytest.approx(0.375)
+    p, num_draws, m = 0.3, 3, 4
+    expected = sum(
+        binom.pmf(x, num_draws, p) * binom.pmf(y, m, p) * abs(x / num_draws - y / m)
+        for x in range(num_draws + 1)
+        for y in range(m + 1)
+    )
+    found = expected_absolute_error(np.array([p, 0.0, 1.0]), num_draws, m)
+    assert found == pytest.approx([expected, 0, 0], abs=1e-15)
+
+
+def test_the_floor_is_the_error_that_perfect_estimators_have():
+    draw = np.random.default_rng(0)
+    p_N = draw.beta(0.7, 0.7, 40_000)
+    counts_N = draw.binomial(64, p_N)
+    errors_N = np.abs(draw.binomial(9, p_N) / 9 - counts_N / 64)
+    standard_error = errors_N.std() / 200
+    exact = expected_absolute_error(p_N, 9, 64).mean()
+    assert errors_N.mean() == pytest.approx(exact, abs=4 * standard_error)
+    measured = expected_absolute_error(counts_N / 64, 9, 64).mean()
+    assert 0.97 * exact < measured < exact
+    assert expected_absolute_error(p_N, 9, None).mean() < exact - 4 * standard_error
+
+
+def test_the_floor_of_measured_values_is_low_by_a_share_of_one_in_m():
+    counts, p = np.arange(17), 0.3
+    plugged_in = binom.pmf(counts, 16, p) @ expected_absolute_error(counts / 16, 1, None)
+    assert plugged_in == pytest.approx(2 * p * (1 - p) * (1 - 1 / 16))
+
+
+@pytest.mark.parametrize(("q", "p"), [(0.4, 0.4), (0.8, 0.3), (0.0, 0.5)])
+def test_both_parts_of_the_squared_error_are_exactly_unbiased(q, p):
+    draws, counts = (grid.ravel() for grid in np.meshgrid(np.arange(4), np.arange(6)))
+    pmf = binom.pmf(draws, 3, q) * binom.pmf(counts, 5, p)
+    terms = split_error_terms(draws, 3, counts, 5)
+    assert pmf @ terms["systematic"] == pytest.approx((q - p) ** 2, abs=1e-14)
+    assert pmf @ terms["sampling"] == pytest.approx(q * (1 - q) / 3, abs=1e-14)
+    assert pmf @ terms["squared"] == pytest.approx((q - p) ** 2 + q * (1 - q) / 3, abs=1e-14)
+
+
+def test_the_share_of_sampling_by_hand_and_of_a_stale_estimator():
+    sums = total(split_error_terms(np.array([1, 1]), 2, np.array([0, 16]), 16))
+    assert sampling_mse(sums) == 0.25
+    assert (systematic_mse(sums), sampling_share(sums)) == (0, 1)
+    draw = np.random.default_rng(1)
+    p_N = draw.uniform(0.3, 0.9, 100_000)
+    for stale, expected in ((0.0, 1.0), (0.2, None)):
+        q_N = p_N - stale
+        terms = split_error_terms(draw.binomial(9, q_N), 9, draw.binomial(64, p_N), 64)
+        sampling = np.mean(q_N * (1 - q_N)) / 9
+        share = sampling_share(total(terms))
+        assert share == pytest.approx(expected or sampling / (sampling + stale**2), abs=0.02)
+        assert systematic_mse(total(terms)) == pytest.approx(stale**2, abs=0.001)
+
+
+def test_draws_that_show_nothing_are_refused():
+    with pytest.raises(ValueError, match="at least 2 for a variance"):
+        split_error_terms(np.array([1]), 1, np.array([3]), 4)
+    with pytest.raises(ValueError, match="num_draws must be at least 1, got 0"):
+        expected_absolute_error(np.array([0.5]), 0, None)

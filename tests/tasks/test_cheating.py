@@ -1,0 +1,98 @@
+"""What a policy could be paid for without an answer, and right answers in other notations.
+
+docs/grading.md has the figures, with those of the grader before.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from support.shared_data import data_rows
+from support.task_configs import GRADING
+
+from vineppo.tasks.equivalence import compare_at_once, is_equivalent
+from vineppo.tasks.grading import Grader
+from vineppo.tasks.published import gsm8k_problem, math_problem
+
+_STEP = re.compile(r"<<([^<>=\n]*)=([^<>\n]*)>>")
+_FORMULA = re.compile(r"\$\$(.+?)\$\$|\$((?:[^$\\]|\\.)+?)\$|\\\[(.+?)\\\]", re.DOTALL)
+
+
+def _undone(worked: str) -> str | None:
+    """The last step of a GSM8K solution with those before put in: "2*(3+4)"."""
+    known: dict[str, str] = {}
+    expression = None
+    for step in _STEP.finditer(worked):
+        expression = re.sub(r"[0-9]*\.?[0-9]+", lambda n: known.get(n[0], n[0]), step[1])
+        known[step[2]] = f"({expression})" if len(expression) < 150 else step[2]
+    return expression
+
+
+def test_a_computation_left_undone_is_no_answer() -> None:
+    num_right = 0
+    for row in data_rows("gsm8k/test.jsonl"):
+        answer = gsm8k_problem(row, "", "").answer
+        expression = _undone(row["answer"])
+        if expression is None or re.fullmatch(r"[0-9.]+", expression.strip()):
+            continue
+        num_right += answer == f"{_value(expression):g}"
+        assert compare_at_once(answer, expression.strip()) is False
+    assert num_right > 1100
+
+
+def _value(expression: str) -> float:
+    try:
+        return float(eval(expression, {"__builtins__": {}}))
+    except SyntaxError:  # "5%*20"
+        return float("nan")
+
+
+def test_a_formula_of_the_question_is_no_answer() -> None:
+    """Boxed copies of the questions' formulas: those that are paid for are numbers and names."""
+    right: set[int] = set()
+    right_first: set[int] = set()
+    rows = data_rows("math_prm800k_split/train.jsonl")[:3000]
+    with Grader(replace(GRADING, extraction="boxed", num_workers=2)) as grader:
+        futures = []
+        for index, row in enumerate(rows):
+            problem = math_problem(row, "", "")
+            texts = [
+                next(filter(None, match.groups())) for match in _FORMULA.finditer(row["problem"])
+            ]
+            for place, text in enumerate(dict.fromkeys(texts)):
+                futures.append((index, place, grader.submit(problem, f"\\boxed{{{text}}}", "stop")))
+        for index, place, future in futures:
+            if future.result(timeout=600) == 1.0:
+                right.add(index)
+                right_first |= {index} if place == 0 else set()
+        assert grader.metrics()["grading/num_timeouts"] == 0
+    assert (len(right_first), len(right)) == (2, 21)
+
+
+_FORMS: tuple[Callable[[str], str], ...] = (
+    lambda answer: f"{answer}.",
+    lambda answer: f"${answer}$",
+    lambda answer: re.sub(r"\\[dtc]?frac", r"\\dfrac", answer),
+    lambda answer: re.sub(r"\\left|\\right", "", answer),
+    lambda answer: re.sub(r"\\(?:text|mbox)\s*\{([^{}]*)\}", r"\1", answer),
+    lambda answer: re.sub(r"(?<=[0-9])(?:,\s*\\!\s*|\{,\})", "", answer),
+    lambda answer: re.sub(r"(?<=[0-9])(?:,\s*\\!\s*|\{,\})", r"\\,", answer),
+    lambda answer: re.sub(r"\\[dt]?frac\{([0-9])\}\{([0-9])\}", r"\\frac\1\2", answer),
+    lambda answer: re.sub(r"^(-?)\\[dt]?frac\{([0-9]+)\}\{([0-9]+)\}$", r"\1\2/\3", answer),
+    lambda answer: re.sub(r"^(-?[0-9.]+)(?:\s*\\text\{[^{}]*\}|\^\\circ|\\%)\.?$", r"\1", answer),
+    lambda answer: re.sub(r"^(-?[0-9]+)$", r"x = \1", answer),
+)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_every_answer_of_math_is_right_in_other_notations(split: str) -> None:
+    rows = data_rows(f"math_prm800k_split/{split}.jsonl")
+    answers = {math_problem(row, "", "").answer for row in rows}
+    wrong = {
+        (answer, form(answer))
+        for answer in answers
+        for form in _FORMS
+        if not is_equivalent(answer, form(answer)) and "a.m." not in answer
+    }
+    assert wrong == set()

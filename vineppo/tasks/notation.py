@@ -1,0 +1,232 @@
+"""The notation of answers: LaTeX brought to one form, its parts, and what is a plain number.
+
+Pure text work, linear or nearly so. Nothing here computes.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+_OPENING, _CLOSING = "([{", ")]}"
+_END = r"(?![A-Za-z])"  # of a LaTeX command's name
+
+# (pattern, replacement), in this order.
+_REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        ("[−–]", "-"),
+        (r"°|\\degree" + _END, r"^\\circ"),
+        (r"\\(?:left|right|[bB]igg?[lr]?)" + _END + r"\.?", ""),
+        (r"\\(?:displaystyle|textstyle|limits)" + _END, ""),
+        (r"\\[dtc]frac" + _END, r"\\frac"),
+        (r"\\[dt]binom" + _END, r"\\binom"),
+        (r"\\(?:text(?:normal|bf|it|rm)?|mbox|hbox|math(?:rm|bf|it|sf))\s*\{", r"\\text{"),
+        (r"\\phantom\s*(?:\{[^{}]*\}|\S)", ""),
+        (r"(?<!\\)\$|(?<!\\)\\[()\[\]]", ""),
+        # Groups of digits: 12{,}345, 12,\!345 and 12\,345. (Plain commas may separate a list.)
+        (r"(?<=[0-9])(?:\{,\}|,\s*\\!\s*|\\[,!])(?=[0-9]{3}(?![0-9]))", ""),
+        (r"\\!", ""),
+        (r"(?<!\\)\\[,;:> ]|\\q?quad" + _END + "|~", " "),
+        (r"\\([%$])", r"\1"),
+        (r"\\text\{\s*(?:percent|%)\s*\}|(?<![A-Za-z])percent" + _END, "%"),
+        (r"\^\{\s*\\circ\s*\}", r"^\\circ"),
+        (r"\\lbrace" + _END, r"\\{"),
+        (r"\\rbrace" + _END, r"\\}"),
+        (r"\\([lg])e" + _END, r"\\\1eq"),
+        (r"\\ne" + _END, r"\\neq"),
+        (r"\\mid" + _END, "|"),
+        (
+            r";|,?\s*(?:\\text\s*\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)" + _END + ")",
+            ", ",
+        ),
+        (r"\s+", " "),
+        (r"\} \{", "}{"),
+        (r"\\(frac|binom|sqrt) ?(\\[A-Za-z]+|[0-9A-Za-z])", r"\\\1{\2}"),
+    )
+)
+_DOUBLED = re.compile(r"\\\\(?=[A-Za-z])")  # elsewhere the end of a row
+_TWO_ARGUMENTS = re.compile(r"\\(?:frac|binom)(?=\{)")
+_ARGUMENT = re.compile(r" ?(\\[A-Za-z]+|[0-9A-Za-z])")
+_WHOLE_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}|\{([^{}]*)\}")
+_TEXT = re.compile(r"\\text\{([^{}]*)\}")
+_BRACED_SCRIPT = re.compile(r"(?<=[_^])\{(\w+)\}")
+_ESCAPE_OR_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+
+
+def closing_braces(text: str) -> dict[int, int]:
+    """Where each brace that closes does so, by where it opens; escaped braces do not count."""
+    closing: dict[int, int] = {}
+    opened: list[int] = []
+    for token in _ESCAPE_OR_BRACE.finditer(text):
+        if token[0] == "{":
+            opened.append(token.start())
+        elif token[0] == "}" and opened:
+            closing[opened.pop()] = token.start()
+    return closing
+
+
+@lru_cache(maxsize=4096)
+def normalize(text: str) -> str:
+    r"""The text in one notation, without the marks around it.
+
+    `normalize(r"$\dfrac\pi2.$") == r"\frac{\pi}{2}"`, `normalize(r"\text{A,D}") == "A,D"` and
+    `normalize(r"3\text{ and }12{,}345") == "3, 12345"`.
+    """
+    if r"\begin" not in text:
+        text = _DOUBLED.sub(r"\\", text)
+    for pattern, replacement in _REWRITES:
+        text = pattern.sub(replacement, text)
+    text, bare = _with_braced_arguments(text), None
+    while bare != text:
+        bare = text
+        text = text.strip(" \n").rstrip(".,: ").removeprefix(r"\approx").lstrip()
+        if whole := _WHOLE_TEXT.fullmatch(text):
+            text = whole[1] or whole[2] or ""
+    return text
+
+
+def squeeze(text: str) -> str:
+    """The text without blanks, text marks and needless braces, to be compared with another."""
+    return _BRACED_SCRIPT.sub(r"\1", _TEXT.sub(r"\1", re.sub(r"\s", "", text)))
+
+
+def _with_braced_arguments(text: str) -> str:
+    r"""`\frac{5}8` becomes `\frac{5}{8}`; the first argument has its braces."""
+    place = 0
+    while command := _TWO_ARGUMENTS.search(text, place):
+        place = command.end()
+        closing = closing_braces(text).get(place)
+        if closing is not None and (second := _ARGUMENT.match(text, closing + 1)):
+            text = f"{text[: closing + 1]}{{{second[1]}}}{text[second.end() :]}"
+    return text
+
+
+def split(text: str, separator: re.Pattern[str]) -> list[str]:
+    """The text cut at the separators outside of brackets."""
+    parts, start = [], 0
+    depths = list(_depths(text))
+    for match in separator.finditer(text):
+        if depths[match.start()] == 0 and match.start() >= start:
+            parts.append(text[start : match.start()])
+            start = match.end()
+    return [*parts, text[start:]]
+
+
+def _depths(text: str) -> Iterator[int]:
+    depth = 0
+    for char in text:
+        depth += (char in _OPENING) - (char in _CLOSING)
+        yield depth
+
+
+_COMMA = re.compile(",")
+
+
+def list_items(text: str) -> list[str]:
+    """The text cut at the commas outside of brackets: "(1,2), 3" gives ["(1,2)", " 3"]."""
+    return split(text, _COMMA)
+
+
+def bracketed_items(text: str) -> tuple[str, list[str]] | None:
+    r"""The brackets around a whole text and the items in them; None without.
+
+    `bracketed_items("(1,[2,3])") == ("()", ["1", "[2,3]"])`, `bracketed_items("(1)(2)") is None`.
+    """
+    match = re.fullmatch(r"(\\\{|[(\[])(.*?)(\\\}|[)\]])", text, re.DOTALL)
+    if match is None or any(depth == 0 for depth in list(_depths(text))[len(match[1]) - 1 : -1]):
+        return None
+    return match[1] + match[3], list_items(match[2])
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A number as it is written out; `base` are the digits of a subscript."""
+
+    value: Fraction
+    is_fraction: bool
+    is_decimal: bool
+    is_percent: bool
+    base: str | None
+
+
+_DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})++|[0-9]{1,3}(?:[ ][0-9]{3})++|[0-9]++)"
+_DECIMAL = rf"(?:{_DIGITS}(?:\.[0-9]*+)?|\.[0-9]++)"
+_LITERAL = re.compile(
+    rf"""(?P<sign>[-+]?)\s*\$?\s*(?P<sign_behind_currency>-?)(?:
+        (?P<whole>{_DIGITS})\ ?(?:\\frac\{{(?P<part>[0-9]+)\}}\{{(?P<parts>[0-9]+)\}}
+                             |(?<=\ )(?P<part_>[0-9]+)/(?P<parts_>[0-9]+))
+      | (?P<mantissa>[1-9](?:\.[0-9]+)?)\s*(?:\\times|\\cdot|×)\s*10\^
+        (?:\{{(?P<exponent>-?[0-9]{{1,3}})\}}|(?P<exponent_>[0-9]))
+      | (?:(?P<above>{_DIGITS})\s*/\s*(?P<below>{_DIGITS}))
+      | (?P<number>{_DECIMAL})
+      | \\frac\{{\s*\$?(?P<above_>[-+]?{_DIGITS})\s*\}}\{{\s*(?P<below_>[-+]?{_DIGITS})\s*\}}
+    )(?P<unit>.*)""",
+    re.VERBOSE,
+)
+_POWER = r"(?:\^[23]|\^\{[23]\}|[²³])?"
+_WORD = r"(?:[A-Za-z][A-Za-z.'-]+|[mghs](?![A-Za-z]))"
+_UNIT = re.compile(
+    rf"""\s*(?:
+        (?P<percent>%)(?:\s+[a-z]+)*
+      | \^?\\circ\s*(?:[CF]|\\text\{{[^{{}}0-9]*\}})?
+      | _(?:\{{(?P<base>[0-9]+)\}}|(?P<base_>[0-9]+))
+      | (?:\s*\\text\s*\{{[^{{}}0-9]*\}}{_POWER})+
+      | (?:(?<=\ )|(?=[kcm]?m(?![a-z])|mph|ft|in(?![a-z])|[kmg]?g(?![a-z])|lbs?|hrs?|mins?|secs?))
+        {_WORD}{_POWER}(?:[ /]+{_WORD}{_POWER})*
+    )?\s*""",
+    re.VERBOSE,
+)
+# Words behind a number that change it.
+_NO_UNIT = re.compile(
+    r"(?i:factorial|squared|cubed|hundred|thousand|[mbtr]+illion|dozen|plus|minus|times|mod|choose"
+    r"|over|by|to|not|half|halves|thirds?|quarters?)(?![a-z])"
+)
+
+
+@lru_cache(maxsize=4096)
+def literal(text: str) -> Literal | None:
+    r"""The number that a normalized text writes out, with or without unit; None for all else.
+
+    A fraction and a mixed number are numbers: `literal(r"3\frac{1}{2} \text{ cm}").value == 7/2`.
+    A sum, a product, a root or a power other than of ten is to be computed: `literal("3+4")` is
+    None.
+    """
+    if text[:1] == "(" and (inside := bracketed_items(text)) is not None:
+        return literal(inside[1][0].strip()) if inside[0] == "()" and len(inside[1]) == 1 else None
+    number = _LITERAL.fullmatch(text)
+    if number is None:
+        return None
+    unit = _UNIT.fullmatch(text, number.start("unit"))
+    if unit is None or _NO_UNIT.search(number["unit"]):
+        return None
+    value = _value(number)
+    if value is None:
+        return None
+    is_negative = (number["sign"] == "-") != bool(number["sign_behind_currency"])
+    return Literal(
+        value=-value if is_negative else value,
+        is_fraction=(number["below"] or number["below_"]) is not None,
+        is_decimal="." in number[0][: number.start("unit")],
+        is_percent=unit["percent"] is not None,
+        base=unit["base"] or unit["base_"],
+    )
+
+
+def _value(number: re.Match[str]) -> Fraction | None:
+    def of(*groups: str) -> Fraction | None:
+        text = next((number[group] for group in groups if number[group]), None)
+        return None if text is None else Fraction(re.sub("[, ]", "", text).rstrip("."))
+
+    if mantissa := of("mantissa"):
+        return mantissa * Fraction(10) ** int(of("exponent", "exponent_") or 0)
+    if (decimal := of("number")) is not None:
+        return decimal
+    whole, above, below = (
+        of("whole") or 0,
+        of("above", "above_", "part", "part_"),
+        of("below", "below_", "parts", "parts_"),
+    )
+    assert above is not None
+    return whole + above / below if below else None

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from analysis.sampling.kl_samples import choose_prompts, exact_kl, starting_policy
 from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
 
 from analysis.__main__ import main
@@ -21,7 +22,6 @@ from analysis.kl_efficiency.samples import (
     samples_path,
     write_samples,
 )
-from analysis.sampling.kl_samples import choose_prompts, exact_kl, starting_policy
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError

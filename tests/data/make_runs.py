@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.sampling.states import rollout_iteration
+
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.files import strict_json
 

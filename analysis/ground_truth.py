@@ -1,7 +1,6 @@
 """`ground-truth`: the values of a run's states by many fresh continuations, policy by policy."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,15 @@ import numpy as np
 
 from analysis import figures
 from analysis.summary import write_summary
-from analysis.truth import ANALYSIS, TruthState, check_names, counts, read_truth, truth_path
+from analysis.truth import (
+    ANALYSIS,
+    FOLDER,
+    TRUTH_SCHEMA,
+    TruthState,
+    check_names,
+    counts,
+    read_truth,
+)
 from vineppo.errors import UserError
 
 NUM_BINS = 16
@@ -40,9 +47,8 @@ def run(
 
     What is there already is kept; what a kill interrupted goes on.
     """
-    from analysis.sampling.policies import open_policies
-    from analysis.sampling.settings_file import is_made, of_checkpoint
-    from analysis.sampling.truth_table import Table, make_table
+    from analysis.sampling.policies import choose_checkpoints, make_tables
+    from analysis.sampling.returns import truth_rows
 
     if num_states < 1 or num_samples < 2 or num_draws < 0:
         raise UserError(
@@ -56,35 +62,10 @@ def run(
         "num_draws": num_draws,
         "seed": seed,
     }
-    plan = [
-        Table(path, policy, truth_path(out, path, i), of_checkpoint(path, i, settings))
-        for path, policies in _chosen_policies(paths, checkpoints).items()
-        for i, policy in policies.items()
-    ]
-    missing = [table for table in plan if not is_made(table.target, table.settings)]
-    if missing:
-        with open_policies(paths, seed) as policies:
-            for table in missing:
-                make_table(policies, table)
-    tables = {table.target: read_truth(table.target) for table in plan}
+    chosen = choose_checkpoints(paths, checkpoints, out, FOLDER, settings, with_rollouts=True)
+    tables = {path: read_truth(path) for path in make_tables(chosen, TRUTH_SCHEMA, truth_rows)}
     for written in [*tables, *_figure(out, tables), write_summary(out, ANALYSIS, _summary(tables))]:
         print(written)
-
-
-def _chosen_policies(paths: Sequence[Path], checkpoints: str) -> dict[Path, dict[int, str]]:
-    """The chosen policies of each run among those that have rollouts to look at."""
-    from analysis.sampling.policies import choose, policy_paths, shared_config
-    from analysis.sampling.states import rollout_iteration
-
-    start = shared_config(paths).model.path
-    chosen = {}
-    for path in paths:
-        found = policy_paths(path, start)
-        usable = [i for i in found if rollout_iteration(path, i) is not None]
-        if not usable:
-            raise UserError(f"{path} has no policy whose rollouts are saved")
-        chosen[path] = {i: found[i] for i in choose(usable, checkpoints, path)}
-    return chosen
 
 
 def _figure(out: Path, tables: dict[Path, list[TruthState]]) -> list[Path]:

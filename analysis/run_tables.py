@@ -21,9 +21,15 @@ def find_tables(folder: Path, kind: str) -> list[Path]:
 
 
 def read_rows(
-    path: Path, schema: pa.Schema, noun: str | None, optional: Collection[str] = ()
+    path: Path,
+    schema: pa.Schema,
+    noun: str | None,
+    optional: Collection[str] = (),
+    added: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """The rows, with the columns of `schema` alone; a cell may be empty in `optional` ones.
+
+    Files from before a column of `added` was there are read with it empty.
 
     Raises `UserError` naming the file, and the row where there is one. `noun` is what a
     row is, None where the table may hold none.
@@ -31,9 +37,10 @@ def read_rows(
     rows = read_parquet(path)
     if not rows and noun is not None:
         raise UserError(f"{path} holds no {noun}")
+    rows = [dict.fromkeys(added) | row for row in rows]
     if rows and (missing := set(schema.names) - rows[0].keys()):
         raise UserError(f"{path} has no column {', '.join(sorted(missing))}")
-    needed = [name for name in schema.names if name not in optional]
+    needed = [name for name in schema.names if name not in (*optional, *added)]
     for number, row in enumerate(rows, start=1):
         if any(row[name] is None for name in needed):
             raise UserError(f"{path}, row {number} has an empty cell")

@@ -6,7 +6,7 @@ was made with beside it, `iter_000010.json`. Reading needs no torch.
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +35,7 @@ TRUTH_SCHEMA = pa.schema(
         "num_truncated": pa.int32(),
         "num_tokens": pa.int64(),
         "draws_D": pa.list_(pa.int8()),
+        "predictions": pa.map_(pa.string(), pa.float32()),
     }
 )
 
@@ -48,6 +49,7 @@ class TruthState:
     `reward` is the rollout's own. `num_correct` of `num_samples` returns were 1, the rest 0; these
     took `num_tokens` and `num_truncated` of them met the token budget. `draws_D` are the returns of
     further continuations, independent of those counted: what predictions are made of.
+    `predictions` are V of the checkpoint's own predictors, by name, of those without continuations.
     """
 
     checkpoint: int
@@ -64,6 +66,7 @@ class TruthState:
     num_truncated: int
     num_tokens: int
     draws_D: tuple[int, ...]
+    predictions: dict[str, float] = field(default_factory=dict)
 
     @property
     def is_query(self) -> bool:
@@ -106,9 +109,15 @@ def write_truth(path: Path, states: Sequence[TruthState]) -> None:
 
 def read_truth(path: Path) -> list[TruthState]:
     """The states of a table. Raises `UserError` naming the file, and the row where there is one."""
-    rows = read_rows(path, TRUTH_SCHEMA, "state")
+    rows = read_rows(path, TRUTH_SCHEMA, "state", added=["predictions"])
     check_counts(rows, path)
-    return [TruthState(**row | {"draws_D": tuple(row["draws_D"])}) for row in rows]
+    return [
+        TruthState(
+            **row
+            | {"draws_D": tuple(row["draws_D"]), "predictions": dict(row["predictions"] or ())}
+        )
+        for row in rows
+    ]
 
 
 def find_truth(

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 import torch
 from hypothesis import example, given
@@ -13,7 +11,7 @@ from vineppo.batching import (
     ranks_share,
     shuffled_minibatches,
 )
-from vineppo.types import TrainSequence
+from vineppo.types import TokenSequence
 
 
 @given(st.integers(1, 50), st.integers(1, 20), st.integers(0, 5))
@@ -65,28 +63,20 @@ def test_buckets_are_a_partition_of_descending_lengths(lengths, size):
 
 
 def test_collate_aligns_every_position_with_its_token():
+    columns = ("logprobs", "is_trained", "values/critic")
+    first = {
+        "logprobs": (-0.1, -0.2, -0.3),
+        "is_trained": (True, False, True),
+        "values/critic": (0.5, 0.25, 0.125),
+        "not asked for": (),
+    }
+    second = {"logprobs": (-0.4,), "is_trained": (True,), "values/critic": (0.75,)}
     batch = collate(
-        [
-            replace(
-                TrainSequence.blank((7, 8), (1, 2, 3)),
-                old_logprobs_T=(-0.1, -0.2, -0.3),
-                ref_logprobs_T=(-1.0, -2.0, -3.0),
-                advantages_T=(5.0, 5.0, 6.0),
-                is_trained_T=(True, False, True),
-                old_values_T=(0.5, 0.25, 0.125),
-                returns_T=(1.0, 2.0, 3.0),
-                is_positive=True,
-            ),
-            replace(
-                TrainSequence.blank((9,), (4,)),
-                old_logprobs_T=(-0.4,),
-                ref_logprobs_T=(-4.0,),
-                advantages_T=(7.0,),
-                importance_T=(0.5,),
-            ),
-        ],
+        [TokenSequence((7, 8), (1, 2, 3), tokens_T=first),
+         TokenSequence((9,), (4,), tokens_T=second)],
         torch.device("cpu"),
-    )
+        columns,
+    )  # fmt: skip
     assert batch.token_ids_BT.tolist() == [[7, 8, 1, 2, 3], [9, 4, 0, 0, 0]]
     assert batch.response_mask_BT.tolist() == [
         [False, False, True, True, True],
@@ -94,15 +84,12 @@ def test_collate_aligns_every_position_with_its_token():
     ]
     assert batch.token_ids_BT[batch.response_mask_BT].tolist() == [1, 2, 3, 4]
     torch.testing.assert_close(
-        batch.old_logprobs_BT[batch.response_mask_BT], torch.tensor([-0.1, -0.2, -0.3, -0.4])
+        batch["logprobs"][batch.response_mask_BT], torch.tensor([-0.1, -0.2, -0.3, -0.4])
     )
-    assert batch.ref_logprobs_BT[batch.response_mask_BT].tolist() == [-1, -2, -3, -4]
-    assert batch.advantages_BT.tolist() == [[0, 0, 5, 5, 6], [0, 7, 0, 0, 0]]
-    assert batch.is_trained_BT.int().tolist() == [[0, 0, 1, 0, 1], [0, 1, 0, 0, 0]]
-    assert batch.importance_BT.tolist() == [[0, 0, 1, 1, 1], [0, 0.5, 0, 0, 0]]
-    assert batch.old_values_BT.tolist() == [[0, 0, 0.5, 0.25, 0.125], [0] * 5]
-    assert batch.returns_BT.tolist() == [[0, 0, 1, 2, 3], [0] * 5]
-    assert batch.is_positive_B.tolist() == [True, False]
+    assert batch["values/critic"].tolist() == [[0, 0, 0.5, 0.25, 0.125], [0, 0.75, 0, 0, 0]]
+    assert batch["is_trained"].dtype == torch.bool
+    assert batch["is_trained"].int().tolist() == [[0, 0, 1, 0, 1], [0, 1, 0, 0, 0]]
+    assert batch.columns_BT.keys() == set(columns)
     assert batch.response_index_N.tolist() == [2, 3, 4, 6]
     assert batch.num_tokens == 7
 
@@ -118,7 +105,7 @@ def test_ranks_share_all_sequences_in_equally_many_micro_batches(lengths, size, 
 
 
 def test_an_empty_micro_batch_has_nothing_to_train():
-    batch = collate([], torch.device("cpu"))
+    batch = collate([], torch.device("cpu"), ("is_trained",))
     assert batch.token_ids_BT.shape == (1, 1)
     assert not batch.response_mask_BT.any()
-    assert not batch.is_trained_BT.any()
+    assert not batch["is_trained"].any()

@@ -8,11 +8,11 @@ from itertools import chain
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.rollouts import LINES, rollout, terminal
 
 from vineppo.config.load import load_config
-from vineppo.config.schema import LoggingConfig, TrainConfig
+from vineppo.config.schema import GrpoCredit, LoggingConfig, TrainConfig
 from vineppo.run_dir import RunDir
-from vineppo.types import Problem, Rollout
 from vineppo.value_diagnostics import (
     NUM_PERCENTILE_BINS,
     diagnostic_rows,
@@ -21,19 +21,25 @@ from vineppo.value_diagnostics import (
 )
 from vineppo.wandb_log import WandbLog
 
+GRPO = GrpoCredit("grpo", LINES, normalize_std=False)
 
-def rollout(length, reward):
-    tokens = (2,) * length
-    return Rollout(Problem("p", "q", "a"), 0, (1,), tokens, (-0.5,) * length, "stop", "", reward)
+
+def valued(reward, values_T, advantages_T=None):
+    """A rollout with values and advantages of its tokens; its rewards to go are the reward."""
+    found = rollout(terminal(reward, len(values_T)), values_T)
+    found.tokens_T["advantages"] = values_T if advantages_T is None else advantages_T
+    return found
+
+
+def rows_of(*rollouts):
+    return diagnostic_rows(rollouts, "fed", GRPO)
 
 
 def rows_of_two():
     """A correct response of 2 tokens and a wrong one of 4."""
-    return diagnostic_rows(
-        [rollout(2, 1.0), rollout(4, 0.0)],
-        [(0.5, 0.75), (0.25, 0.5, 0.125, 0.0)],
-        [[1.0, 1.0], [0.0, 0.0, 0.0, 0.0]],
-        [[0.5, 0.25], [-0.25, -0.5, -0.125, 0.0]],
+    return rows_of(
+        valued(1.0, (0.5, 0.75), (0.5, 0.25)),
+        valued(0.0, (0.25, 0.5, 0.125, 0.0), (-0.25, -0.5, -0.125, 0.0)),
     )
 
 
@@ -92,7 +98,7 @@ def test_explained_variance_is_of_both_outcomes_together():
 
 
 def test_correct_is_a_reward_above_one_half():
-    rows = diagnostic_rows([rollout(1, 0.5), rollout(1, 0.51)], [[0], [1]], [[0], [1]], [[0], [1]])
+    rows = rows_of(valued(0.5, [0]), valued(0.51, [1]))
     assert [r["values"] for r in rows if r["is_correct"]] == [(1,), (1,)]
     assert [r["values"] for r in rows if not r["is_correct"]] == [(0,), (0,)]
 
@@ -100,7 +106,7 @@ def test_correct_is_a_reward_above_one_half():
 def test_tokens_of_a_bin_are_together_and_none_is_lost():
     lengths = (45, 7, 20)
     values = [[float(100 * i + t) for t in range(n)] for i, n in enumerate(lengths)]
-    rows = diagnostic_rows([rollout(n, 1.0) for n in lengths], values, values, values)
+    rows = rows_of(*(valued(1.0, values_T) for values_T in values))
     for axis in ("position", "percentile"):
         of_axis = [r for r in rows if r["axis"] == axis]
         assert sorted(v for r in of_axis for v in r["values"]) == sorted(chain(*values))
@@ -122,10 +128,9 @@ def test_the_rows_are_those_of_the_table(tmp_path):
 
 def test_histograms_have_20_parts_of_the_budget():
     """Parts of ceil(50/20) = 3 positions."""
-    rows = diagnostic_rows(
-        [rollout(5, 1.0), rollout(2, 0.0)],
-        [[0.0, 1.0, 2.0, 3.0, 4.0], [5.0, 6.0]], [[1.0] * 5, [0.0] * 2], [[0.5] * 5, [-0.5] * 2],
-    )  # fmt: skip
+    rows = rows_of(
+        valued(1.0, [0.0, 1.0, 2.0, 3.0, 4.0], [0.5] * 5), valued(0.0, [5.0, 6.0], [-0.5] * 2)
+    )
     found = histograms(rows, max_tokens=50)
     name = "value_diagnostics/{}/{}/{}".format
     assert found[name("values", "correct", "position_00000")] == [0.0, 1.0, 2.0]

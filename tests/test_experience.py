@@ -1,21 +1,25 @@
-"""ReMax samples one greedy response a problem beside the rollouts."""
+"""What is sampled beside the rollouts, what goes on meanwhile, and what is found out in the end."""
 
-from support.experiences import changed
+from dataclasses import dataclass, field
+
+import pytest
 from support.random_walk import DIGITS, TOP, prompt_ids, sample
-from support.walks import LONG, SHORT, STARTS, gather
+from support.rollouts import LINES, rollout, terminal
+from support.walks import GRADING, LONG, SHORT, STARTS, SlottedEngine, walk_config, walked
 
-from vineppo.config.load import load_config
-from vineppo.config.schema import LinesSegmenter, RemaxCredit, RlooCredit, TrainConfig
-from vineppo.credit import token_advantages
-from vineppo.sequences import Scores, trajectories
+from vineppo.config.schema import RemaxCredit, RlooCredit
+from vineppo.experience import add_advantages, explained_variances
+from vineppo.tasks.grading import Grader
+from vineppo.values.group_mean import GroupMean
+from vineppo.values.predictor import ValuePredictor
 
-REMAX = RemaxCredit("remax", LinesSegmenter("lines"))
+REMAX = RemaxCredit("remax", LINES)
 NUM_SAMPLES = 6
 NUM_ROLLOUTS = len(STARTS) * NUM_SAMPLES
 
 
 def test_one_greedy_request_a_problem_with_a_seed_of_its_own():
-    experience, engine = gather(SHORT, 3, REMAX, NUM_SAMPLES)
+    experience, engine = walked(walk_config(SHORT, 3, REMAX, NUM_SAMPLES))
     greedy = [request for request in engine.requests if request.temperature == 0]
     assert len(engine.requests) == NUM_ROLLOUTS + len(STARTS)
     assert [request.prefix_ids for request in greedy] == [prompt_ids(start) for start in STARTS]
@@ -23,42 +27,132 @@ def test_one_greedy_request_a_problem_with_a_seed_of_its_own():
     assert {r.temperature for r in engine.requests} == {0.0, 1.0}
     assert len({request.seed for request in engine.requests}) == len(engine.requests)
     assert len(experience.rollouts) == NUM_ROLLOUTS
-    assert experience.values_S is None
+    assert not any(rollout.returns_S for rollout in experience.rollouts)
+    assert experience.greedy_tokens == sum(len(sample(request)) for request in greedy)
     assert experience.num_continuations == 0
 
 
 def test_other_estimators_sample_no_greedy_response():
-    experience, engine = gather(SHORT, 3, RlooCredit("rloo", LinesSegmenter("lines")), NUM_SAMPLES)
+    experience, engine = walked(walk_config(SHORT, 3, RlooCredit("rloo", LINES), NUM_SAMPLES))
     assert {request.temperature for request in engine.requests} == {1.0}
     assert len(engine.requests) == NUM_ROLLOUTS
-    assert experience.greedy_rewards == {}
+    assert {rollout.greedy_reward for rollout in experience.rollouts} == {None}
 
 
-def test_the_greedy_response_is_the_baseline_of_its_problem(configs):
+def test_the_greedy_response_is_the_baseline_of_its_problem():
     """Every advantage is the rollout's reward less that of its own problem's greedy response."""
-    config = load_config(TrainConfig, str(configs / "demo_grpo.jsonnet"), [])
-    config = changed(config, credit=REMAX)
     baselines = set()
     for seed in range(4):
-        experience, engine = gather(LONG, seed, REMAX, NUM_SAMPLES)
-        expected = {
-            f"walk/{start}": reward_of(request)
-            for start, request in zip(
-                STARTS, (r for r in engine.requests if r.temperature == 0), strict=True
-            )
-        }
-        assert experience.greedy_rewards == expected
+        config = walk_config(LONG, seed, REMAX, NUM_SAMPLES)
+        experience, engine = walked(config)
+        greedy = [request for request in engine.requests if request.temperature == 0]
+        expected = {f"walk/{start}": reward_of(r) for start, r in zip(STARTS, greedy, strict=True)}
         baselines |= set(expected.values())
-        nothing = [(0.0,) * len(r.response_ids) for r in experience.rollouts]
-        found = trajectories(experience, Scores(nothing, nothing, nothing, None), config, 0.0)
-        for rollout, trajectory in zip(experience.rollouts, found, strict=True):
-            baseline = expected[rollout.problem.id]
-            assert trajectory.greedy_reward == baseline
-            (advantages_T,) = token_advantages(REMAX, [trajectory])
-            assert set(advantages_T) == {rollout.reward - baseline}
+        for one in experience.rollouts:
+            nothing = (0.0,) * len(one.response_ids)
+            one.tokens_T |= {"kl": nothing, "trainer_logprobs": nothing}
+        add_advantages(experience.rollouts, [], config, 0.0)
+        for one in experience.rollouts:
+            assert one.greedy_reward == expected[one.problem.id]
+            assert set(one.tokens_T["advantages"]) == {one.reward - one.greedy_reward}
     assert baselines == {0.0, 1.0}  # the walk ends both ways, so the test can tell them apart
 
 
 def reward_of(request):
     """By the engine's own sample: 1 where the walk ends at the top."""
     return float(DIGITS[TOP] == sample(request)[-2])
+
+
+@dataclass
+class Verdict:
+    """A reward that must not be asked for while the engine has work."""
+
+    of: object
+    engine: SlottedEngine
+
+    def result(self):
+        assert not self.engine.num_unfinished, "the stream waits for a grader"
+        return self.of.result()
+
+
+@dataclass
+class NotingGrader:
+    grader: Grader
+    engine: SlottedEngine
+    steps: list = field(default_factory=list)  # of the engine, before each call
+
+    def reads(self, finish_reason):
+        return self.grader.reads(finish_reason)
+
+    def submit(self, *arguments):
+        self.steps.append(self.engine.num_steps)
+        return Verdict(self.grader.submit(*arguments), self.engine)
+
+
+@dataclass
+class NotingReferencePass:
+    """Due at every fourth rollout and at the last one."""
+
+    engine: SlottedEngine
+    added: dict = field(default_factory=dict)
+    num_due: int = 0
+    worked: list = field(default_factory=list)  # (rollouts so far, requests left in the engine)
+
+    def add(self, rollout):
+        self.added[rollout.key] = rollout.response_ids
+        self.num_due += 1
+
+    def is_due(self, is_last):
+        return self.num_due >= (1 if is_last else 4)
+
+    def work(self):
+        self.num_due = 0
+        self.worked.append((len(self.added), self.engine.num_unfinished))
+
+    def finish(self):
+        return {key: (-1.0,) * len(ids) for key, ids in self.added.items()}
+
+
+def test_graders_and_the_reference_work_while_the_engine_does():
+    engine = SlottedEngine()
+    reference_pass = NotingReferencePass(engine)
+    with Grader(GRADING) as inner:
+        grader = NotingGrader(inner, engine)
+        found, _ = walked(
+            walk_config(60, seed=5), engine, grader=grader, reference_pass=reference_pass
+        )
+    assert len(grader.steps) == 18 + found.num_continuations
+    # Half of the answers are with the graders at half of the time.
+    assert sorted(grader.steps)[len(grader.steps) // 2] < 0.6 * engine.num_steps
+    # The reference began before the last rollout was there, and ended before the engine did.
+    assert reference_pass.worked[0][0] < 18 == reference_pass.worked[-1][0]
+    assert all(left > 0 for _, left in reference_pass.worked)
+    for one in found.rollouts:
+        assert one.tokens_T["ref_logprobs"] == (-1.0,) * len(one.response_ids)
+
+
+class Known(ValuePredictor):
+    """Values of tokens that somebody has set."""
+
+    gives = "tokens"
+
+
+def test_explained_variances_are_of_what_each_predictor_values():
+    """Against returns of 1 and 0: the tokens' errors vary less; a constant explains nothing."""
+    rollouts = [rollout(terminal(1.0, 3), lengths_S=[1, 2]), rollout(terminal(0.0, 1))]
+    config = walk_config(SHORT, 0)
+    critic, other, mean = Known("critic", config), Known("other", config), GroupMean("mean", config)
+    critic.set_values(rollouts, [(0.75, 0.75, 0.75), (0.25,)])
+    other.set_values(rollouts, [(0.5, 0.5, 0.5), (0.5,)])
+    mean.estimate(rollouts)
+    found = explained_variances(rollouts, [critic, other, mean], config)
+    # Errors halve; none; of three states, 1 − 0 twice and 0 − 1: errors ±1 are twice the returns'.
+    assert found == {
+        "critic/explained_variance": pytest.approx(0.75),
+        "values/other/explained_variance": pytest.approx(0.0),
+        "values/mean/explained_variance": pytest.approx(-3.0),
+    }
+    rollouts[0].returns_S["other"] = ()
+    assert "values/other/explained_variance" not in explained_variances(
+        rollouts, [critic, other, mean], config
+    )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from support.experiences import CPU, changed
+from support.rollouts import CPU, changed
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
@@ -13,7 +13,7 @@ from vineppo.config.schema import TrainConfig
 from vineppo.kl import KL_ESTIMATORS
 from vineppo.models import load_model
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs
-from vineppo.types import TrainSequence
+from vineppo.types import TokenSequence
 
 NUM_SAMPLES, MAX_TOKENS = 1024, 12
 PROMPTS = ("3+5*2-4=?\n", "7-2+6*3=?\n", "8*4+1-9=?\n", "5-5*7+2=?\n")  # of one length
@@ -47,7 +47,7 @@ def sampled(configs) -> Sampled:
     )  # fmt: skip
     length = prompt_PT.shape[1]
     sequences = [
-        TrainSequence.blank(tuple(row[:length]), until_end(row[length:], loaded))
+        TokenSequence(tuple(row[:length]), until_end(row[length:], loaded))
         for row in ids_BT.tolist()
     ]
     assert len({s.response_ids for s in sequences}) > 50

@@ -11,16 +11,22 @@ from vineppo.config.load import evaluate_jsonnet, parse_config
 from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.engine import build_engine
-from vineppo.experience import gather_experience
+from vineppo.experience import (
+    add_advantages,
+    add_logprobs,
+    add_values,
+    explained_variances,
+    sample,
+)
 from vineppo.models import load_model
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.scoring import score
 from vineppo.segment import build_segmenter
 from vineppo.sft import write_new_model
 from vineppo.token_scores import Reference
-from vineppo.train import load_models, update_models
+from vineppo.train import load_models
 from vineppo.types import Problem
+from vineppo.update import update
 
 TINY = LlamaArchitecture(
     hidden_size=64,
@@ -35,6 +41,9 @@ CHOSEN = set("37")  # two of the 19 token ids: a share of about 0.1
 
 class ShareOfChosen:
     """In the grader's place: the share of the budget that is spent on the chosen characters."""
+
+    def reads(self, _finish_reason):
+        return True
 
     def submit(self, _problem, text, _finish_reason):
         reward = Future()
@@ -84,6 +93,7 @@ def run(config, engine, goal=math.inf):
     loaded = load_model(config.model.path, "float32", "sdpa")
     reference = Reference(config.reference, config.model, loaded)
     models = load_models(config, loaded)()
+    predictors = models.predictors
     sampler = Sampler(engine, ShareOfChosen(), loaded.tokenizer, config.sampling, config.seed)
     questions = [f"{digit}+{digit}?" for digit in range(4)]
     prompts = [Prompt(Problem(q, q, ""), tuple(loaded.tokenizer.encode(q))) for q in questions]
@@ -92,13 +102,16 @@ def run(config, engine, goal=math.inf):
     with Progress(config.num_iterations, 0, 0.0) as progress:
         for iteration in range(1, config.num_iterations + 1):
             engine.load_weights(models.policy.named_weights())
-            experience = gather_experience(
-                sampler, prompts, config, segmenter, iteration, progress, None
-            )
-            scored = score(experience, models.policy, models.critic, reference, config, 0.0)
-            update_models(config, models, scored, reference, iteration, 0.0)
-            rewards.append(sum(r.reward for r in experience.rollouts) / len(experience.rollouts))
-            explained.append(scored.metrics["critic/explained_variance"])
+            rollouts = sample(
+                sampler, prompts, config, segmenter, predictors, iteration, progress, None
+            ).rollouts
+            add_logprobs(rollouts, models.policy, reference, predictors, config)
+            add_values(rollouts, predictors)
+            add_advantages(rollouts, predictors, config, 0.0)
+            update(rollouts, models.policy, predictors, reference, config, iteration, 0.0)
+            rewards.append(sum(r.reward for r in rollouts) / len(rollouts))
+            found = explained_variances(rollouts, predictors, config)
+            explained.append(found["critic/explained_variance"])
             if rewards[-1] > goal:
                 break
     return rewards, explained

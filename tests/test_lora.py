@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.policies import MODEL, sequences, update
+from support.policies import MODEL, update
+from support.rollouts import random_sequences
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
@@ -45,7 +46,7 @@ def build(config, stage=0, seed=0):
 def trained(config, request):
     """A policy after two updates."""
     policy, config = build(config, request.param)
-    metrics = update(policy, sequences(16), config)
+    metrics = update(policy, random_sequences(16), config)
     assert metrics["policy/grad_norm"] > 0
     return policy
 
@@ -168,7 +169,7 @@ def test_the_reference_is_the_policy_without_adapters(config, trained, reference
     loaded = replace(load_model(MODEL, "float32", "sdpa"), model=trained.hf_model)
     settings = replace(config.reference, path=reference_path)
     reference = Reference(settings, config.model, loaded)
-    batch = collate(sequences(5), torch.device("cpu"))
+    batch = collate(random_sequences(5), torch.device("cpu"))
     plain = TokenLogprobs(load_model(MODEL, "float32", "sdpa").model, 21)
     before_BT = trained.scores(batch, ForwardOptions(0.9)).logprobs_BT.detach()
     with torch.no_grad():
@@ -187,12 +188,12 @@ def test_the_reference_is_the_policy_without_adapters(config, trained, reference
 def test_state_round_trip_is_exact(config, tmp_path, stage):
     """Adapters of another seed are replaced; the frozen weights are not in the state."""
     policy, config = build(config, stage)
-    update(policy, sequences(16), config, 1)
+    update(policy, random_sequences(16), config, 1)
     policy.save_state(tmp_path)
-    update(policy, sequences(16), config, 2)
+    update(policy, random_sequences(16), config, 2)
     other, _ = build(config, stage, seed=9)
     other.load_state(tmp_path)
-    update(other, sequences(16), config, 2)
+    update(other, random_sequences(16), config, 2)
     for (_, a), (_, b) in zip(policy.named_weights(), other.named_weights(), strict=True):
         assert torch.equal(a, b)
     state = torch.load(tmp_path / "state/mp_rank_00_model_states.pt", weights_only=False)

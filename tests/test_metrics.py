@@ -17,7 +17,10 @@ from vineppo.types import Problem, Rollout, StateValue
 
 
 def rollout(problem, reward):
-    return Rollout(Problem(problem, "", ""), 0, (1,), (2,), (-0.1,), "stop", "", reward)
+    return Rollout(
+        problem=Problem(problem, "", ""), rollout_index=0, prompt_ids=(1,), response_ids=(2,),
+        logprobs_T=(-0.1,), finish_reason="stop", text="", reward=reward,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("n", "c", "k"), [(4, 1, 2), (6, 0, 3), (6, 6, 1), (7, 3, 4), (5, 4, 5)])
@@ -52,7 +55,10 @@ def test_value_metrics():
 
 
 def test_gap_and_kl_are_over_tokens_not_over_rollouts():
-    gap = logprob_gap_metrics([[-1.0], [-1.0, -1.0, -1.0]], [[-1.4], [-1.0, -1.0, -1.0]])
+    short, long = rollout("a", 1.0), rollout("a", 1.0)
+    short.logprobs_T, short.tokens_T["trainer_logprobs"] = (-1.0,), (-1.4,)
+    long.logprobs_T, long.tokens_T["trainer_logprobs"] = (-1.0,) * 3, (-1.0,) * 3
+    gap = logprob_gap_metrics([short, long])
     assert gap["rollout/engine_logprob_gap_mean"] == pytest.approx(0.1)
     assert gap["rollout/engine_logprob_gap_max"] == pytest.approx(0.4)
     kl = kl_metrics([[0.4], [0.0, 0.0, 0.0]], 0.001)

@@ -2,15 +2,16 @@
 
 import pytest
 import torch
-from support.experiences import CPU
-from support.policies import MODEL, build, sequences
+from support.policies import MODEL, build
+from support.rollouts import CPU, random_sequences
 from support.tiny_models import random_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vineppo.batching import collate
+from vineppo.minibatches import UpdateSizes
 from vineppo.models import disable_dropout, load_model
 from vineppo.no_cache import NoCache, has_attention_alone
-from vineppo.objectives import UpdateSizes, policy_objective
+from vineppo.objectives import POLICY_COLUMNS, policy_objective
 from vineppo.policy import checkpoint_activations
 from vineppo.token_scores import (
     ForwardOptions,
@@ -51,7 +52,7 @@ def gradients(model, hidden_NH):
 def test_the_numbers_are_those_of_a_plain_pass(name, is_checkpointed):
     """To the bit; rows of up to 38 tokens, windows of 8."""
     model = random_model(name, **ARCHITECTURES[name]).base_model
-    batch = collate(sequences(4), CPU)
+    batch = collate(random_sequences(4), CPU)
     states_BTH = model(input_ids=batch.token_ids_BT, use_cache=False).last_hidden_state
     expected_NH = states_BTH.flatten(0, 1)[batch.response_index_N - 1]
     expected = gradients(model, expected_NH)
@@ -68,7 +69,7 @@ def test_the_numbers_are_those_of_a_plain_pass(name, is_checkpointed):
 def test_a_pass_asks_the_device_nothing(name):
     """But where a layer recurs, which a cache that holds nothing cannot serve."""
     model = random_model(name, **ARCHITECTURES[name]).base_model.to(META)
-    batch = collate(sequences(4), META)
+    batch = collate(random_sequences(4), META)
     assert has_attention_alone(model) is (name != "Lfm2Config")
     if has_attention_alone(model):
         hidden_before_tokens(model, batch).sum().backward()
@@ -94,12 +95,12 @@ def test_the_loss_of_a_micro_batch_asks_the_device_nothing(config, monkeypatch, 
     loaded = load_model(MODEL, "float32", "sdpa")
     reference = Reference(config.reference, config.model, loaded)
     reference.to(META)
-    found = sequences(8)
-    forward, batch = TokenLogprobs(loaded.model.to(META), 15), collate(found, META)
+    found = random_sequences(8)
+    forward, batch = TokenLogprobs(loaded.model.to(META), 15), collate(found, META, POLICY_COLUMNS)
     options = ForwardOptions(0.7, reference if estimator == "full" else None, has_entropy=True)
     scores = TokenScores(*forward(batch, options))
     sizes = UpdateSizes.of(found, config.sampling.max_tokens)
-    loss, _ = policy_objective(config, 1e-3, sizes, batch, scores)
+    loss, _ = policy_objective(config, 1e-3, [], sizes, batch, scores)
     loss.backward()
     assert all(weight.grad is not None for weight in loaded.model.parameters())
 
@@ -123,14 +124,14 @@ def test_nothing_is_asked_while_gradients_accumulate(config, stage):
     In the first, ZeRO 3 looks at the order of the layers.
     """
     policy, config = build(config, zero_stage=stage)
-    found = sequences(12)
-    micro_batches = [collate(found[i : i + 3], CPU) for i in range(0, 12, 3)]
+    found = random_sequences(12)
+    micro_batches = [collate(found[i : i + 3], CPU, POLICY_COLUMNS) for i in range(0, 12, 3)]
     sizes = UpdateSizes.of(found, config.sampling.max_tokens)
     questions, asked = Questions(), []
 
     def loss(batch, scores):
         asked.append(questions.count)
-        return policy_objective(config, 1e-3, sizes, batch, scores)
+        return policy_objective(config, 1e-3, [], sizes, batch, scores)
 
     def update():
         options = ForwardOptions(1.0, has_entropy=True)

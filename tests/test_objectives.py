@@ -1,11 +1,10 @@
 """The losses of policy and critic by hand-computed numbers."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
-from support.experiences import CPU, changed
+from support.rollouts import CPU, CRITIC_COLUMNS, changed, sequence, with_column, with_columns
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
@@ -16,11 +15,15 @@ from vineppo.config.schema import (
     SquaredError,
     TrainConfig,
 )
-from vineppo.objectives import UpdateSizes, policy_objective, value_objective
+from vineppo.minibatches import UpdateSizes
+from vineppo.models import load_model
+from vineppo.objectives import POLICY_COLUMNS, policy_objective
 from vineppo.token_scores import TokenScores
-from vineppo.types import TrainSequence
+from vineppo.values.heads import value_objective
+from vineppo.values.shared import SharedValueHead
 
 ENTROPY = 0.3
+CLIPPED, SQUARED = SquaredError("squared_error", 0.2), SquaredError("squared_error", None)
 
 
 @pytest.fixture(scope="module")
@@ -32,39 +35,39 @@ def config(configs):
 
 def sequences():
     """Two sequences of 2 and 1 tokens, π = π_old but for the last token, whose ratio is 2."""
-    first = replace(
-        TrainSequence.blank((1,), (2, 3)),
-        old_logprobs_T=(-1.0, -2.0),
-        ref_logprobs_T=(-1.5, -2.0),
-        advantages_T=(3.0, -1.0),
-        old_values_T=(0.0, 0.0),
-        returns_T=(1.0, 0.0),
+    first = sequence(
+        (1,),
+        (2, 3),
+        old_logprobs=(-1.0, -2.0),
+        ref_logprobs=(-1.5, -2.0),
+        loss_advantages=(3.0, -1.0),
+        **{"values/critic": (0.0, 0.0), "targets/critic": (1.0, 0.0)},
     )
-    second = replace(
-        TrainSequence.blank((1,), (4,)),
-        old_logprobs_T=(-1.0 - math.log(2),),
-        ref_logprobs_T=(-2.0,),
-        advantages_T=(2.0,),
-        old_values_T=(1.0,),
-        returns_T=(1.0,),
-        is_positive=True,
+    second = sequence(
+        (1,),
+        (4,),
+        old_logprobs=(-1.0 - math.log(2),),
+        ref_logprobs=(-2.0,),
+        loss_advantages=(2.0,),
+        is_positive=(True,),
+        **{"values/critic": (1.0,), "targets/critic": (1.0,)},
     )
     return [first, second]
 
 
-def evaluate(config, found, kl_coef=0.0, values=(0.5, 0.5, 1.5)):
+def evaluate(config, found, kl_coef=0.0, heads=()):
     """Terms of the surrogate: −3, 1, −min(2·2, 1.2·2) = −2.4."""
-    batch = collate(found, CPU)
+    batch = collate(found, CPU, (*POLICY_COLUMNS, *CRITIC_COLUMNS))
     mask_BT = batch.response_mask_BT
     sampled = TokenScores(
         logprobs_BT=torch.tensor([[0.0, -1.0, -2.0], [0.0, -1.0, 0.0]]),
         entropy_BT=ENTROPY * mask_BT,
         kl_BT=torch.zeros(2, 3).masked_scatter(mask_BT, torch.tensor([0.125, 0.25, 0.75])),
         ref_logprobs_BT=torch.zeros(2, 3),
-        value_outputs_BT=torch.zeros(2, 3).masked_scatter(mask_BT, torch.tensor(values)),
+        value_outputs_BT=torch.zeros(2, 3).masked_scatter(mask_BT, torch.tensor([0.5, 0.5, 1.5])),
     )
     sizes = UpdateSizes.of(found, config.sampling.max_tokens)
-    total, numbers = policy_objective(config, kl_coef, sizes, batch, sampled)
+    total, numbers = policy_objective(config, kl_coef, heads, sizes, batch, sampled)
     return total.item(), {name: x.item() for name, x in numbers.items()}
 
 
@@ -84,8 +87,8 @@ def test_approx_kl_of_a_tiny_step_is_no_rounding(config):
     gap = 2.0**-12  # exact beside −1 and −2
     first, second = sequences()
     found = [
-        replace(first, old_logprobs_T=(-1.0 - gap, -2.0 + gap)),
-        replace(second, old_logprobs_T=(-1.0,)),
+        with_columns(first, {"old_logprobs": (-1.0 - gap, -2.0 + gap)}),
+        with_columns(second, {"old_logprobs": (-1.0,)}),
     ]
     numbers = evaluate(config, found)[1]
     assert numbers["approx_kl"] == pytest.approx(2 * gap**2 / 2 / 3, rel=1e-3)
@@ -107,7 +110,10 @@ def test_aggregation(config, kind, expected):
 
 def test_importance_weights_enter_the_loss_alone(config):
     first, second = sequences()
-    found = [replace(first, importance_T=(0.5, 2.0)), replace(second, importance_T=(0.0,))]
+    found = [
+        with_columns(first, {"importance": (0.5, 2.0)}),
+        with_column(second, "importance", 0.0),
+    ]
     total, numbers = evaluate(config, found)
     assert total == pytest.approx(-(0.5 * 3 - 2 * 1 + 0 * 2.4) / 3)
     assert numbers["clip_frac"] == pytest.approx(1 / 3)
@@ -116,7 +122,10 @@ def test_importance_weights_enter_the_loss_alone(config):
 def test_what_does_not_train_is_in_no_term_and_no_count(config):
     """Only the first token trains: −3, KL ½ 0.5², its entropy; the likelihood takes all tokens."""
     first, second = sequences()
-    found = [replace(first, is_trained_T=(True, False)), replace(second, is_trained_T=(False,))]
+    found = [
+        with_columns(first, {"is_trained": (True, False)}),
+        with_column(second, "is_trained", False),
+    ]
     config = changed(
         config,
         reference={"kl_estimator": "k2", "kl_aggregation": "sequence_sum"},
@@ -126,7 +135,7 @@ def test_what_does_not_train_is_in_no_term_and_no_count(config):
     assert total == pytest.approx(-3 + 0.1 * 0.125 - 0.5 * ENTROPY + 0.2 * 1.0)
     assert numbers["ratio_mean"] == pytest.approx(1)
     assert numbers["ratio_max"] == pytest.approx(1)
-    nothing = [replace(s, is_trained_T=(False,) * len(s.response_ids)) for s in sequences()]
+    nothing = [with_column(s, "is_trained", False) for s in sequences()]
     total, numbers = evaluate(config, nothing, kl_coef=0.1)
     assert total == pytest.approx(0.2)
     assert numbers["ratio_max"] == numbers["clip_frac"] == 0
@@ -140,9 +149,9 @@ def test_entropy_bonus_and_positive_examples(config):
     examples = PositiveExamples(coef=0.2, min_reward=0.5)
     positive = changed(config, optimization={"positive_examples": examples})
     assert evaluate(positive, sequences())[0] == pytest.approx(surrogate + 0.2 * 1.0)
-    all_good = [replace(s, is_positive=True) for s in sequences()]
+    all_good = [with_column(s, "is_positive", True) for s in sequences()]
     assert evaluate(positive, all_good)[0] == pytest.approx(surrogate + 0.2 * (1 + 2 + 1) / 3)
-    none_good = [replace(s, is_positive=False) for s in sequences()]
+    none_good = [with_column(s, "is_positive", False) for s in sequences()]
     assert evaluate(positive, none_good)[0] == pytest.approx(surrogate)
 
 
@@ -178,49 +187,49 @@ def test_kl_in_the_loss(config, estimator, kl_N):
 def test_value_loss_is_over_all_response_tokens():
     """Clip 0.2: ½ 0.8² (clipped), ½ 0.5², ½ 0.5² (to 1.5 from 1, away from it) over 3 tokens."""
     first, second = sequences()
-    found = [replace(first, is_trained_T=(False, False)), second]
-    batch = collate(found, CPU)
+    found = [with_column(first, "is_trained", False), second]
+    batch = collate(found, CPU, CRITIC_COLUMNS)
     outputs_BT = torch.zeros(2, 3).masked_scatter(
         batch.response_mask_BT, torch.tensor([0.5, 0.5, 1.5])
     )
     sizes = UpdateSizes.of(found, 4)
-    total, numbers = value_objective(SquaredError("squared_error", 0.2), sizes, batch, outputs_BT)
+    total, numbers = value_objective(CLIPPED, "critic", sizes, batch, outputs_BT)
     assert total.item() == pytest.approx((0.32 + 0.125 + 0.125) / 3)
     assert numbers["loss"].item() == total.item()
     assert numbers["clip_frac"].item() == pytest.approx(1 / 3)
     assert numbers["value_mean"].item() == pytest.approx(2.5 / 3)
-    unclipped = value_objective(SquaredError("squared_error", None), sizes, batch, outputs_BT)[0]
+    unclipped = value_objective(SQUARED, "critic", sizes, batch, outputs_BT)[0]
     assert unclipped.item() == pytest.approx(3 * 0.125 / 3)
     # A micro-batch of the second alone is its summand of the same update.
     part = value_objective(
-        SquaredError("squared_error", 0.2), sizes, collate([second], CPU), torch.full((1, 2), 1.5)
+        CLIPPED, "critic", sizes, collate([second], CPU, CRITIC_COLUMNS), torch.full((1, 2), 1.5)
     )[0]
     assert part.item() == pytest.approx(0.125 / 3)
 
 
 def test_bounded_values_by_cross_entropy():
     """Outputs 0 are V = 0 in the middle of [−1, 1], and log 2 whatever the return."""
-    batch = collate(sequences(), CPU)
+    batch = collate(sequences(), CPU, CRITIC_COLUMNS)
     sizes = UpdateSizes.of(sequences(), 4)
     loss = CrossEntropy("cross_entropy", -1.0, 1.0)
-    total, numbers = value_objective(loss, sizes, batch, torch.zeros(2, 3))
+    total, numbers = value_objective(loss, "critic", sizes, batch, torch.zeros(2, 3))
     assert total.item() == pytest.approx(math.log(2))
     assert numbers["value_mean"].item() == pytest.approx(0.0)
     assert numbers["clip_frac"].item() == 0
 
 
 def test_a_shared_critics_loss_joins_the_policys(config):
-    """The numbers keep them apart: `loss` is the whole, `critic_loss` the value loss alone."""
-    critic = SharedCritic(
-        kind="shared", coef=0.5, head_learning_rate=1.0, warmup_iterations=0,
-        loss=SquaredError("squared_error", 0.2),
-    )  # fmt: skip
+    """The numbers keep them apart: `loss` is the whole, `critic/loss` the value loss alone."""
+    critic = SharedCritic(kind="shared", coef=0.5, head_learning_rate=1.0, warmup_iterations=0,
+                          loss=CLIPPED)  # fmt: skip
+    loaded = load_model(config.model.path, "float32", "sdpa")
+    head = SharedValueHead("critic", config, critic, loaded)
     surrogate = evaluate(config, sequences())[0]
-    total, numbers = evaluate(replace(config, critic=critic), sequences())
+    total, numbers = evaluate(config, sequences(), heads=[head])
     value = (0.32 + 0.125 + 0.125) / 3
     assert total == pytest.approx(surrogate + 0.5 * value)
     assert numbers["loss"] == pytest.approx(total)
-    assert numbers["critic_loss"] == pytest.approx(value)
-    assert numbers["critic_value_mean"] == pytest.approx(2.5 / 3)
-    assert numbers["critic_clip_frac"] == pytest.approx(1 / 3)
+    assert numbers["critic/loss"] == pytest.approx(value)
+    assert numbers["critic/value_mean"] == pytest.approx(2.5 / 3)
+    assert numbers["critic/clip_frac"] == pytest.approx(1 / 3)
     assert numbers["clip_frac"] == pytest.approx(1 / 3)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.rollouts import rollout
 
 from vineppo.config.load import load_config
 from vineppo.config.load import own_digests
@@ -14,7 +15,7 @@ from vineppo.credit import token_advantages
 from vineppo.errors import UserError
 from vineppo.session import is_finished, open_run_dir
 from vineppo.tasks.grading import Grader
-from vineppo.types import Problem, StepSpan, Trajectory
+from vineppo.types import Problem
 
 PROBLEM = Problem("mine/train/0", "4+6?", "0", None)
 
@@ -23,7 +24,7 @@ PROBLEM = Problem("mine/train/0", "4+6?", "0", None)
 def files(tmp_path) -> Path:
     (tmp_path / "brief.py").write_text("def reward(question, answer, response): return 1.0")
     (tmp_path / "results.py").write_text("def cuts(text): return []")
-    (tmp_path / "shrunk.py").write_text("def advantages(options, trajectories_G): return [[0.0]]")
+    (tmp_path / "shrunk.py").write_text("def advantages(options, rollouts_G): return [[0.0]]")
     return tmp_path
 
 
@@ -65,23 +66,21 @@ def test_a_file_that_cannot_be_used_is_named_before_anything_starts(code, line, 
 
 def test_advantages_of_the_wrong_number_are_refused(tmp_path, loaded):
     file = tmp_path / "mine.py"
-    file.write_text("def advantages(options, trajectories_G): return [[0.0]]")
+    file.write_text("def advantages(options, rollouts_G): return [[0.0]]")
     config = loaded(f"credit.path={file}").credit
-    trajectory = Trajectory((0.0, 1.0), (0.0, 0.0), (StepSpan(0, 2),), (0.5,), None, None)
     with pytest.raises(UserError, match=r"every token of every rollout, \[2\], got \[1\]"):
-        token_advantages(config, [trajectory])
+        token_advantages(config, [rollout([0.0, 1.0])])
 
 
 @pytest.mark.parametrize("number", ["nan", "inf"])
 def test_advantages_that_are_not_finite_are_refused(number, tmp_path, loaded):
     file = tmp_path / "mine.py"
     file.write_text(
-        f"def advantages(options, trajectories_G): return [[0.0, 1.0], [0.0, float('{number}')]]"
+        f"def advantages(options, rollouts_G): return [[0.0, 1.0], [0.0, float('{number}')]]"
     )
     config = loaded(f"credit.path={file}").credit
-    trajectory = Trajectory((0.0, 1.0), (0.0, 0.0), (StepSpan(0, 2),), (0.5,), None, None)
     with pytest.raises(UserError) as refusal:
-        token_advantages(config, [trajectory, trajectory])
+        token_advantages(config, [rollout([0.0, 1.0]), rollout([0.0, 1.0])])
     assert str(refusal.value) == (
         f"{file}: advantages must return finite numbers, got {number} for token 1 of rollout 1"
     )
@@ -101,7 +100,7 @@ def test_every_own_file_is_told_from_another(files, loaded):
 def test_a_run_does_not_go_on_with_another_own_file(files, loaded, tmp_path):
     config = loaded()
     open_run_dir(config, tmp_path / "run").append_metrics({"iteration": 1})
-    (files / "shrunk.py").write_text("def advantages(options, trajectories_G): return []")
+    (files / "shrunk.py").write_text("def advantages(options, rollouts_G): return []")
     with pytest.raises(UserError, match=r"shrunk\.py has changed since the run"):
         open_run_dir(config, tmp_path / "run")
     (tmp_path / "run" / "final").mkdir()

@@ -1,22 +1,18 @@
 """One update of the real policy under DeepSpeed: what may and what may not change its result."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
-from support.policies import MODEL, build, relative, sequences, update
+from support.policies import MODEL, build, relative, update
+from support.rollouts import CPU, random_sequences, with_columns
 
 from vineppo.batching import collate
+from vineppo.forward_passes import token_columns
 from vineppo.models import load_model
 from vineppo.policy import Policy
-from vineppo.scoring import score_tokens
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
-from vineppo.types import Problem, Rollout
 from vineppo.vocabulary import CHUNK_LOGITS
-
-CPU = torch.device("cpu")
-
 
 pytestmark = pytest.mark.usefixtures("sharded")
 
@@ -28,7 +24,7 @@ def weights_after(config, found, **changes):
 
 
 def test_micro_batch_size_does_not_change_the_update(config):
-    found = sequences(24)
+    found = random_sequences(24)
     start = torch.cat([w.flatten().clone() for _, w in build(config)[0].named_weights()])
     whole, metrics = weights_after(config, found, batch_size=24, micro_batch_size=24)
     assert relative(whole, start) > 1e-3
@@ -44,7 +40,7 @@ def test_micro_batch_size_does_not_change_the_update(config):
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_zero_stage_does_not_change_the_update(config, stage):
-    found = sequences(8)
+    found = random_sequences(8)
     plain, _ = weights_after(config, found, batch_size=8, micro_batch_size=4)
     sharded, _ = weights_after(config, found, batch_size=8, micro_batch_size=4, zero_stage=stage)
     assert relative(sharded, plain) < 1e-5
@@ -56,7 +52,10 @@ def test_zero_stage_does_not_change_the_update(config, stage):
 )
 def test_offloaded_states_do_not_change_the_updates(config, stage, offload):
     """Two updates, between which the states leave and come back; the weights stay meanwhile."""
-    found, sizes = sequences(8), {"batch_size": 8, "micro_batch_size": 4, "zero_stage": stage}
+    found, sizes = (
+        random_sequences(8),
+        {"batch_size": 8, "micro_batch_size": 4, "zero_stage": stage},
+    )
     weights = {}
     for name in ("nothing", offload):
         policy, changed = build(config, offload=name, **sizes)
@@ -74,7 +73,7 @@ def test_offloaded_states_do_not_change_the_updates(config, stage, offload):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_sharded_states_may_change_their_place(config, dtype):
     """On a CPU they stay where they are; here they move, as to a CPU and back to a GPU."""
-    found, sizes = sequences(8), {"batch_size": 8, "micro_batch_size": 4, "zero_stage": 3}
+    found, sizes = random_sequences(8), {"batch_size": 8, "micro_batch_size": 4, "zero_stage": 3}
     weights = []
     for is_moving in (False, True):
         policy, changed = build(config, dtype, offload="while_sampling", **sizes)
@@ -103,7 +102,7 @@ def scatter(states):
 
 def test_state_round_trip_is_exact(config, tmp_path):
     """Train, save, train on; a fresh policy that loads the state trains on to the same bits."""
-    found = sequences(16)
+    found = random_sequences(16)
     policy, config = build(config, batch_size=8)
     update(policy, found, config, 1)
     policy.save_state(tmp_path)
@@ -116,7 +115,7 @@ def test_state_round_trip_is_exact(config, tmp_path):
 
 
 def test_gradient_checkpointing_and_chunked_projection_change_nothing(config, monkeypatch):
-    found = sequences(8)
+    found = random_sequences(8)
     plain, _ = weights_after(config, found, batch_size=8)
     monkeypatch.setitem(CHUNK_LOGITS, "cpu", 300)  # 16 positions of 19 ids
     _, config = build(config, batch_size=8)
@@ -131,7 +130,7 @@ def test_logprobs_are_of_the_tempered_policy_without_padded_ids():
     """Against log_softmax written out, with a vocabulary cut below the model's."""
     loaded = load_model(MODEL, "float32", "sdpa")
     num_ids, temperature = 15, 0.7
-    found = sequences(3, num_ids=num_ids)
+    found = random_sequences(3, num_ids=num_ids)
     batch = collate(found, CPU)
     with torch.no_grad():
         scores = TokenLogprobs(loaded.model, num_ids)(
@@ -151,46 +150,39 @@ def test_logprobs_are_of_the_tempered_policy_without_padded_ids():
 
 
 def test_response_logprobs_do_not_depend_on_company():
-    """Permuted and batched otherwise, every rollout keeps its log-probabilities."""
+    """Permuted and batched otherwise, every response keeps its log-probabilities."""
     loaded = load_model(MODEL, "float32", "sdpa")
     forward = TokenLogprobs(loaded.model, len(loaded.tokenizer))
 
     def logprobs(batch):
         return (forward(batch, ForwardOptions(0.9))[0],)
 
-    rollouts = [
-        Rollout(Problem(str(i), "", ""), 0, s.prompt_ids, s.response_ids, (), "stop", "", 0.0)
-        for i, s in enumerate(sequences(9))
-    ]
-    (one,) = score_tokens(logprobs, rollouts, 9, CPU)
-    (other,) = score_tokens(logprobs, rollouts[::-1], 2, CPU)
+    found = random_sequences(9)
+    (one,) = token_columns(logprobs, found, 9, CPU)
+    (other,) = token_columns(logprobs, found[::-1], 2, CPU)
     other = other[::-1]
     for a, b in zip(one, other, strict=True):
         assert a == pytest.approx(b, abs=1e-5)
-    assert [len(a) for a in one] == [len(r.response_ids) for r in rollouts]
+    assert [len(a) for a in one] == [len(s.response_ids) for s in found]
 
 
 def test_an_update_makes_good_tokens_likelier_and_bad_ones_less_likely(config):
     policy, config = build(
         config, batch_size=8, num_epochs=1, learning_rate=1e-4, warmup_fraction=0.0
     )
-    found = on_policy(policy, sequences(8), config.sampling.temperature)
+    found = on_policy(policy, random_sequences(8), config.sampling.temperature)
     metrics = update(policy, found, config)
     # The first and only minibatch is on policy.
     assert metrics["policy/ratio_max"] == pytest.approx(1, abs=1e-4)
     assert metrics["policy/approx_kl"] == pytest.approx(0, abs=1e-6)
     assert metrics["policy/clip_frac"] == 0
     after = on_policy(policy, found, config.sampling.temperature)
+    names = "loss_advantages", "importance", "is_trained", "old_logprobs"
     gain = sum(
         weight * advantage * (new - old)
         for a, b in zip(found, after, strict=True)
         for advantage, weight, is_trained, old, new in zip(
-            a.advantages_T,
-            a.importance_T,
-            a.is_trained_T,
-            a.old_logprobs_T,
-            b.old_logprobs_T,
-            strict=True,
+            *(a.tokens_T[name] for name in names), b.tokens_T["old_logprobs"], strict=True
         )
         if is_trained
     )
@@ -200,7 +192,7 @@ def test_an_update_makes_good_tokens_likelier_and_bad_ones_less_likely(config):
 def test_an_update_returns_the_numbers_of_every_micro_batch(config):
     """A loss may give no numbers, or other ones than for the micro-batch before."""
     policy, _ = build(config)
-    batches = [collate([sequence], CPU) for sequence in sequences(4)]
+    batches = [collate([sequence], CPU) for sequence in random_sequences(4)]
     names = [(), ("one",), ("two", "three"), ()]
     left = iter(names)
 
@@ -216,7 +208,7 @@ def test_an_update_returns_the_numbers_of_every_micro_batch(config):
 
 def test_the_learning_rate_is_the_schedules(config):
     """During warm-up from 0 the first update is smaller than the last, in proportion."""
-    found = sequences(8)
+    found = random_sequences(8)
     start = torch.cat([w.flatten().clone() for _, w in build(config)[0].named_weights()])
     steps = {}
     for fraction in (0.0, 1.0):
@@ -229,13 +221,9 @@ def test_the_learning_rate_is_the_schedules(config):
 
 def on_policy(policy, found, temperature):
     """The sequences with the policy's own log-probabilities as the old ones."""
-    rollouts = [
-        Rollout(Problem("", "", ""), 0, s.prompt_ids, s.response_ids, (), "stop", "", 0.0)
-        for s in found
-    ]
 
     def logprobs(batch):
         return (policy.scores(batch, ForwardOptions(temperature)).logprobs_BT,)
 
-    (scored,) = score_tokens(logprobs, rollouts, 4, CPU)
-    return [replace(s, old_logprobs_T=old) for s, old in zip(found, scored, strict=True)]
+    (rows,) = token_columns(logprobs, found, 4, CPU)
+    return [with_columns(s, {"old_logprobs": row}) for s, row in zip(found, rows, strict=True)]

@@ -16,7 +16,7 @@ from vineppo.errors import UserError
 from vineppo.run_dir import RunDir, directory, metrics_log
 from vineppo.run_dir.environment import describe_source
 from vineppo.run_dir.rows import rollout_rows, value_rows
-from vineppo.types import Problem, Rollout, StateValue, StepSpan
+from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
 
 CONFIG = {
     "name": "x",
@@ -40,7 +40,9 @@ def test_a_directory_that_only_looks_like_a_run_is_never_taken_over(tmp_path):
     assert "Llama" in (tmp_path / "config.json").read_text()
 
 
-def make_rollout(index=0):
+def make_rollout(index=0, advantages_S=(0.5, -0.25), **columns):
+    """Two steps; `columns` are tokens_T, returns_S, …."""
+    steps_S = {"advantages": advantages_S, **columns.pop("steps_S", {})}
     return Rollout(
         problem=Problem("gsm8k/train/7", "1+1?", "2"),
         rollout_index=index,
@@ -50,10 +52,12 @@ def make_rollout(index=0):
         finish_reason="stop",
         text="é 😀\nx\x00",
         reward=1.0,
+        spans_S=(StepSpan(0, 2), StepSpan(2, 5)),
+        steps_S=steps_S,
+        **columns,
     )
 
 
-SPANS_S = (StepSpan(0, 2), StepSpan(2, 5))
 VALUES_S = (StateValue((1.0, 0.0, 1.0), num_tokens=41), StateValue((0.0,), num_tokens=0))
 
 
@@ -181,14 +185,23 @@ def test_a_damaged_line_is_named(tmp_path):
 
 def test_rollouts_and_values_come_back_as_they_were(tmp_path):
     opened = RunDir.open(tmp_path, CONFIG)
-    rollouts = [make_rollout(0), make_rollout(1)]
-    spans, values = [SPANS_S, SPANS_S], [VALUES_S, VALUES_S]
     # One critic value a token; the states are those before tokens 0 and 2.
-    critic_values = [[0.125, 0, 0.5, 0, 0], [0.25, 0, 0.75, 0, 0]]
-    opened.write_rollouts(10, rollout_rows(rollouts, spans, [[0.5, -0.25], [0.0, 1.0]]))
-    opened.write_values(10, value_rows(rollouts, spans, values, critic_values))
-    opened.write_values(11, value_rows(rollouts, spans, values, None))
-    opened.write_values(12, value_rows(rollouts, spans, None, critic_values))
+    critic_values = ([0.125, 0, 0.5, 0, 0], [0.25, 0, 0.75, 0, 0])
+    rollouts = [
+        make_rollout(
+            index,
+            advantages_S,
+            returns_S={MONTE_CARLO: VALUES_S},
+            tokens_T={"values/critic": critic_values[index]},
+        )
+        for index, advantages_S in enumerate([(0.5, -0.25), (0.0, 1.0)])
+    ]
+    opened.write_rollouts(10, rollout_rows(rollouts))
+    opened.write_values(10, value_rows(rollouts, [MONTE_CARLO, CRITIC]))
+    opened.write_values(11, value_rows(rollouts, [MONTE_CARLO]))
+    for rollout in rollouts:
+        rollout.returns_S.clear()
+    opened.write_values(12, value_rows(rollouts, [CRITIC]))
 
     row = opened.read_rollouts(10)[1]
     assert row == {
@@ -221,17 +234,38 @@ def test_rollouts_and_values_come_back_as_they_were(tmp_path):
     assert str(schema.field("returns_K").type.value_type) == "float"
 
 
+def test_further_predictors_have_rows_of_their_own(tmp_path):
+    """A row a state and predictor; the rows of the run's own look as ever, and so does the table of
+    a run without further ones."""
+    oracle = (StateValue((1.0, 1.0), 30), StateValue((0.0, 1.0), 20))
+    rollout = make_rollout(
+        returns_S={MONTE_CARLO: VALUES_S, "oracle": oracle},
+        steps_S={"values/mean": (0.25, 0.25), "values/oracle": (1.0, 0.5)},
+    )
+    opened = RunDir.open(tmp_path, CONFIG)
+    opened.write_values(1, value_rows([rollout], [MONTE_CARLO]))
+    opened.write_values(2, value_rows([rollout], [MONTE_CARLO, "mean", "oracle"]))
+    plain, rows = opened.read_values(1), opened.read_values(2)
+    assert "predictor" not in plain[0]
+    assert [row["predictor"] for row in rows] == [None, "mean", "oracle"] * 2
+    assert [{**row, "predictor": None, "value": None} for row in plain] == rows[::3]
+    assert [row["value"] for row in rows] == [None, 0.25, 1.0, None, 0.25, 0.5]
+    assert [(row["returns_K"], row["num_tokens"]) for row in rows[1:3]] == [([], 0), ([1, 1], 30)]
+    places = [(row["step_index"], row["prefix_length"]) for row in rows]
+    assert places == [(0, 0)] * 3 + [(1, 2)] * 3
+
+
 def test_rows_of_other_columns_or_lengths_are_our_mistake(tmp_path):
-    rows = rollout_rows([make_rollout()], [SPANS_S], [[0.5, -0.25]])
+    rows = rollout_rows([make_rollout()])
     with pytest.raises(ValueError, match="columns must be"):
         RunDir(tmp_path).write_rollouts(1, [rows[0] | {"extra": 1}])
     with pytest.raises(ValueError, match="zip"):
-        rollout_rows([make_rollout()], [SPANS_S], [[0.5]])
+        rollout_rows([make_rollout(advantages_S=[0.5])])
 
 
 def test_half_a_table_is_one_clear_line(tmp_path):
     opened = RunDir.open(tmp_path, CONFIG)
-    opened.write_rollouts(1, rollout_rows([make_rollout()], [SPANS_S], [[0.5, -0.25]]))
+    opened.write_rollouts(1, rollout_rows([make_rollout()]))
     path = tmp_path / "rollouts" / "iter_000001.parquet"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UserError, match=f"{path} is no complete parquet file: ") as refusal:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support.policies import MODEL, sequences, update
+from support.policies import MODEL, update
+from support.rollouts import random_sequences
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import LoraConfig, TrainConfig
@@ -29,7 +30,7 @@ def trained(configs, dtype, stage, has_lora=False):
     optimization = replace(config.optimization, **CHANGES, zero_stage=stage)
     policy = Policy(loaded, optimization, gradient_checkpointing=False)
     config = replace(config, optimization=optimization, num_iterations=10)
-    assert update(policy, sequences(8), config)["policy/grad_norm"] > 0
+    assert update(policy, random_sequences(8), config)["policy/grad_norm"] > 0
     return policy
 
 

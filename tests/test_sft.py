@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.processes import environment, run_cli
 
-from vineppo.evaluate import read_config
+from vineppo.run_dir.config import read_config
 from vineppo.tasks import load_split
 
 SMALL = {
@@ -80,7 +80,7 @@ def test_the_same_problems_from_a_file_are_answered_alike(run_dir, tmp_path):
     """Greedily, so that the problems' ids, of which the seeds are made, decide nothing."""
     rows = [
         {"question": problem.question, "answer": problem.answer}
-        for problem in load_split(read_config(run_dir, []).task, "test")
+        for problem in load_split(read_config(run_dir).task, "test")
     ]
     for name, kept in (("all", rows), ("three", rows[:3])):
         lines = "".join(json.dumps(row) + "\n" for row in kept)

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support.policies import build, relative, sequences, update
+from support.policies import build, relative, update
+from support.rollouts import random_sequences, with_column
 
+from vineppo.minibatches import micro_batches
 from vineppo.token_scores import ForwardOptions
-from vineppo.trainer import micro_batches
 
 SIZES = {"batch_size": 8, "micro_batch_size": 4, "num_epochs": 1}
 STATES = [
@@ -33,13 +34,13 @@ def skip_for_its_ratio(policy, found, config):
 
 
 def skip_for_its_loss(policy, found, config):
-    broken = [replace(s, advantages_T=(math.nan,) * len(s.response_ids)) for s in found]
+    broken = [with_column(s, "loss_advantages", math.nan) for s in found]
     metrics = update(policy, broken, config)
     assert metrics["policy/skipped_updates"] == config.optimization.num_epochs
 
 
 def skip_for_its_gradient(policy, found, config):
-    batches = micro_batches(found, config.optimization.micro_batch_size, policy.device)
+    batches = micro_batches(found, (), config.optimization.micro_batch_size, policy.device)
     done = policy.update(batches, flawed, ForwardOptions(1.0), [1e-3], lambda _: True)
     assert [stats["loss"] for stats in done.stats] == [0.0] * len(batches)
     assert done.grad_norm is None
@@ -54,7 +55,7 @@ def flawed(_, scores):
 @pytest.mark.parametrize(("dtype", "offload", "stage"), STATES)
 def test_a_skipped_update_leaves_no_trace(config, dtype, offload, stage):
     """Not in the weights, and not in the updates before and after it."""
-    found, outlier = sequences(8), sequences(8, seed=1)
+    found, outlier = random_sequences(8), random_sequences(8, seed=1)
     skips = skip_for_its_ratio, skip_for_its_loss, skip_for_its_gradient
     weights = []
     for is_skipping in (False, True):

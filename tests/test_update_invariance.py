@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support.experiences import CPU, changed
-from support.policies import MODEL, relative, sequences
+from support.policies import MODEL, relative
+from support.rollouts import CPU, changed, random_sequences, with_column
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import PositiveExamples, SharedCritic, SquaredError, TrainConfig
-from vineppo.critic import SeparateValueModel
-from vineppo.critic.value_model import load_value_model, new_head
 from vineppo.models import load_model
 from vineppo.policy import Policy
-from vineppo.trainer import update_critic, update_policy
+from vineppo.update import update_policy
+from vineppo.values.separate import SeparateValueModel
+from vineppo.values.shared import SharedValueHead
 
 SHARED = SharedCritic(
     kind="shared", coef=0.5, head_learning_rate=1e-3, warmup_iterations=0,
@@ -38,14 +38,14 @@ def config(configs):
 def updated(config, found):
     """The weights after one update of policy and head, and its metrics."""
     loaded = load_model(MODEL, "float32", "sdpa")
-    head = None
+    heads = []
     if isinstance(config.critic, SharedCritic):
-        head = new_head(loaded.model.config.hidden_size, torch.float32, 0)
-    policy = Policy(loaded, config.optimization, False, head)
-    metrics = update_policy(policy, found, None, config, 1, config.reference.kl_coef)
+        heads = [SharedValueHead("critic", config, config.critic, loaded)]
+    policy = Policy(loaded, config.optimization, False, *(one.head for one in heads))
+    metrics = update_policy(policy, found, heads, None, config, 1, config.reference.kl_coef)
     weights = [w.flatten().clone() for _, w in policy.named_weights()]
-    if head is not None:
-        weights.append(100 * head.weight.detach().flatten())  # else lost among the others
+    for one in heads:
+        weights.append(100 * one.head.weight.detach().flatten())  # else lost among the others
     return torch.cat(weights), metrics
 
 
@@ -63,10 +63,10 @@ def updated(config, found):
 def test_order_padding_and_micro_batches_do_not_change_the_policys_update(config, tables):
     """Against one micro-batch of all: one a micro-batch has no padding, 7 do not divide 24."""
     config = changed(config, **tables)
-    found = sequences(24)
-    found[3] = replace(found[3], is_trained_T=(False,) * len(found[3].response_ids))
+    found = random_sequences(24)
+    found[3] = with_column(found[3], "is_trained", False)
     whole, metrics = updated(changed(config, optimization={"micro_batch_size": 24}), found)
-    other = sequences(24, seed=1)
+    other = random_sequences(24, seed=1)
     assert relative(updated(config, other)[0], whole) > 1e-3
     for size, order in ((1, found), (7, found[::-1])):
         split, same = updated(changed(config, optimization={"micro_batch_size": size}), order)
@@ -80,15 +80,15 @@ def test_order_padding_and_micro_batches_do_not_change_the_policys_update(config
 def test_order_padding_and_micro_batches_do_not_change_the_critics_update(config):
     def critic_after(found, size):
         settings = changed(config, critic={"micro_batch_size": size})
-        model = load_value_model(settings.critic, settings.model, 0)
-        tokenizer = load_model(MODEL, "float32", "sdpa").tokenizer
-        critic = SeparateValueModel(settings.critic, model, tokenizer, False)
+        loaded = load_model(MODEL, "float32", "sdpa")
+        critic = SeparateValueModel("critic", settings, settings.critic, loaded)
+        critic.start(None)
         before_BT = critic.values(collate(found, CPU))
-        metrics = update_critic(critic, found, settings, 1)
+        metrics = critic.update(found, 1)
         assert (critic.values(collate(found, CPU)) - before_BT).abs().max() > 1e-3
-        return torch.cat([w.detach().flatten() for w in model.parameters()]), metrics
+        return torch.cat([w.detach().flatten() for w in critic._hf_model.parameters()]), metrics
 
-    found = sequences(24)
+    found = random_sequences(24)
     whole, metrics = critic_after(found, 24)
     assert 0 < metrics["critic/clip_frac"] < 1
     for size, order in ((1, found), (7, found[::-1])):

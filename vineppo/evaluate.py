@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vineppo.checkpoint import checkpoint_iterations
-from vineppo.config.load import assign, evaluate_jsonnet, own_task_functions, parse_config
+from vineppo.config.load import own_task_functions
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems
@@ -23,14 +23,12 @@ from vineppo.models import LoadedModel, load_model, named_weights
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
+from vineppo.run_dir.config import read_config
 from vineppo.run_dir.directory import folder_name
 from vineppo.run_dir.files import strict_json, write_atomic
-from vineppo.run_dir.older import with_added_keys
 from vineppo.session import refuse_several_processes
 from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
-
-RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading")
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def read_conditions(
 
     Raises `UserError` also for a user's own file that cannot be used.
     """
-    own_task = asdict(read_config(directory, []).task)
+    own_task = asdict(read_config(directory).task)
     conditions: dict[str, Conditions] = {}
     paths: Sequence[str | None] = task_paths or [None]
     for path in paths:
@@ -101,35 +99,6 @@ def read_conditions(
             raise UserError(f"--task: the files must differ in their names, got {path} besides")
         conditions[folder] = Conditions(config, folder, None if task == own_task else task)
     return list(conditions.values())
-
-
-def read_config(
-    directory: Path, assignments: Sequence[str], task_path: str | None = None
-) -> TrainConfig | SftConfig:
-    """The config of a run with the problems of a task file, then the assignments, applied."""
-    run = RunDir(directory)
-    if not run.config_path.is_file():
-        raise UserError(f"not a run directory (no config.json): {directory}")
-    resolved = with_added_keys(run.read_config())
-    if task_path is not None:
-        kept = {key: resolved["task"][key] for key in RUN_TASK_KEYS}
-        resolved["task"] = kept | evaluate_jsonnet(task_path)
-        if resolved["model"].get("architecture") is not None:
-            # The policies are the run's checkpoints, tokenizer and all, however they began.
-            resolved["model"] |= {"architecture": None, "path": str(run.path)}
-        try:
-            _parse(resolved)
-        except UserError as error:
-            raise UserError(f"{task_path}: {error}") from None
-    for assignment in assignments:
-        assign(resolved, assignment)
-    return _parse(resolved)
-
-
-def _parse(resolved: dict[str, Any]) -> TrainConfig | SftConfig:
-    if "rollouts" in resolved:
-        return parse_config(TrainConfig, resolved)
-    return parse_config(SftConfig, resolved)
 
 
 def _samplers(

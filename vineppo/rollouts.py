@@ -125,7 +125,10 @@ def submit_continuations(
 
 
 def sample_continuations(
-    sampler: Sampler, requests: Iterable[StateRequest], tick: Callable[[], None] = lambda: None
+    sampler: Sampler,
+    requests: Iterable[StateRequest],
+    tick: Callable[[], None] = lambda: None,
+    with_logprobs: bool = False,
 ) -> Iterator[tuple[StateRequest, list[Continuation]]]:
     """Every state with its continuations, as soon as the last of them is sampled and graded.
 
@@ -144,7 +147,7 @@ def sample_continuations(
             if len(finished) == request.num_samples:
                 sampled.append((request, sorted(finished, key=lambda one: one.index)))
 
-        submit_continuations(sampler, request, add)
+        submit_continuations(sampler, request, add, with_logprobs)
 
     while True:
         while sampler.engine.num_unfinished < LOOKAHEAD:

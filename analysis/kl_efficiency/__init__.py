@@ -14,7 +14,7 @@ from typing import Any
 from analysis.frames import Run, check_same_configs, check_same_problems, existing_run_dir, read_run
 from analysis.kl_efficiency.curves import KLS, KlMethod, efficiencies, group
 from analysis.kl_efficiency.figure import draw
-from analysis.kl_efficiency.samples import estimates, read_samples, samples_path
+from analysis.kl_efficiency.samples import FOLDER, SAMPLE_SCHEMA, estimates, read_samples
 from analysis.kl_efficiency.table import (
     TABLE_NAME,
     KlRow,
@@ -87,7 +87,7 @@ def run(
         if source == "metrics":
             rows += [row for one in runs for row in metric_rows(one)]
         else:
-            rows += sampled_rows(runs, make_tables(runs, out, checkpoints, settings))
+            rows += sampled_rows(runs, make_samples(runs, out, checkpoints, settings))
     check_measured_alike(rows)
     methods = group(rows)
     write_table(out / TABLE_NAME, [dataclasses.asdict(row) for row in rows])
@@ -97,31 +97,17 @@ def run(
         print(written)
 
 
-def make_tables(
+def make_samples(
     runs: Sequence[Run], out: Path, checkpoints: str, settings: dict[str, Any]
 ) -> list[dict[int, Path]]:
     """The samples of the chosen checkpoints by run and iteration, made where they are not there."""
-    from analysis.sampling.kl_samples import make_samples, starting_policy
-    from analysis.sampling.policies import choose, open_policies, policy_paths
-    from analysis.sampling.settings_file import is_made, of_checkpoint
+    from analysis.sampling.kl import kl_rows
+    from analysis.sampling.policies import choose_checkpoints, make_tables
 
-    tables: list[dict[int, Path]] = []
-    missing = []
-    for one in runs:
-        found = policy_paths(one.path, one.config["model"]["path"])
-        tables.append({})
-        for checkpoint in choose(list(found), checkpoints, one.path):
-            target = samples_path(out, one.path, checkpoint)
-            about = of_checkpoint(one.path, checkpoint, settings)
-            tables[-1][checkpoint] = target
-            if not is_made(target, about):
-                missing.append((found[checkpoint], target, about))
-    if missing:
-        with open_policies([one.path for one in runs], settings["seed"]) as policies:
-            start = starting_policy(policies.config, policies.loaded)
-            for policy_path, target, about in missing:
-                make_samples(policies, start, policy_path, target, about)
-    return tables
+    paths = [one.path for one in runs]
+    chosen = choose_checkpoints(paths, checkpoints, out, FOLDER, settings)
+    make_tables(chosen, SAMPLE_SCHEMA, kl_rows)
+    return [{one.iteration: one.table for one in chosen if one.run_path == path} for path in paths]
 
 
 def sampled_rows(runs: Sequence[Run], tables: Sequence[dict[int, Path]]) -> list[KlRow]:

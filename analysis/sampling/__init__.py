@@ -1,4 +1,5 @@
-"""What the analyses sample: continuations by the policies of a run, through the engine.
+"""What the analyses sample and compute with a run's policies and critics.
 
-Only this package needs torch and vllm; import it within the function that samples.
+Only this package needs torch and vllm (but for `journal.py`); import it within the function that
+samples.
 """

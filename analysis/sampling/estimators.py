@@ -1,11 +1,27 @@
-"""Every estimator's advantages for the same rollouts, by the project's own credit code."""
+"""Every estimator's advantages for the same rollouts, by the project's own credit code, and prices.
 
+What an estimator costs, per problem, in sampled tokens and in seconds of the run's machine. Tokens
+are counted: those of the rollouts, and for vine with K the share K/K' of the tokens that the K'
+continuations of each state took. Seconds are read from the run's metrics, which time phases, not
+estimators, so they are divided:
+
+    seconds = tokens · (s per sampled token) + (s of learning per problem) [− the critic's share]
+
+Both rates are medians over the run's iterations. A token of a rollout and of a continuation count
+alike, since both are sampled in one stream. Learning is `time/logprobs_s`, `time/update_s` and
+`time/sync_s`; where the run has a value model of its own, its share of them (`critic_share`) is
+charged to the estimators that use a critic alone. Evaluation and checkpoints cost nothing here.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from statistics import fmean
+from statistics import fmean, median
+from typing import Any
 
-from analysis.sampling.saved import SavedRollout
+import numpy as np
+
 from vineppo.config.schema import (
     CreditConfig,
     GaeCredit,
@@ -13,67 +29,76 @@ from vineppo.config.schema import (
     ReinforcePlusPlusCredit,
     RemaxCredit,
     RlooCredit,
-    SegmenterConfig,
     TrainConfig,
     VineCredit,
 )
-from vineppo.credit import sampled_values, token_advantages
+from vineppo.credit import token_advantages
 from vineppo.errors import UserError
-from vineppo.types import StateValue, Trajectory
+from vineppo.types import CRITIC, MONTE_CARLO, Rollout
+from vineppo.values import feeding_predictor
 
-VINE = "vine_k"
+VINE, MC = "vine_", "mc_"
+
+SAMPLING = ("time/rollout_s", "time/values_s", "time/grading_s")
+SAMPLED = ("tokens/rollout", "tokens/values")
+LEARNING = ("time/logprobs_s", "time/update_s", "time/sync_s")
+UPDATE_PASSES = 3  # a forward pass, and a backward pass that costs two of them
+
+Metrics = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """`Estimator("vine_k3", VineCredit(…))`: what the advantages are made by, under its name."""
+    """`Estimator("vine_3", VineCredit(…), "mc_3")`: a name, the credit, and whose values it takes.
+
+    "mc_3" are the means of the first 3 continuations of each state.
+    """
 
     name: str
     credit: CreditConfig
+    values_from: str | None = None
 
     @property
-    def num_continuations(self) -> int:
-        """K; 0 of an estimator without Monte-Carlo values."""
-        return self.credit.num_continuations if isinstance(self.credit, VineCredit) else 0
+    def num_draws(self) -> int:
+        """K of "mc_K"; 0 of other predictors."""
+        number = (self.values_from or "").removeprefix(MC)
+        return int(number) if number != self.values_from and number.isdecimal() else 0
 
-    def value_of(self, value: StateValue) -> float:
-        """The mean of a state's first K returns."""
-        return fmean(value.returns_K[: self.num_continuations])
-
-    def tokens_of(self, value: StateValue) -> float:
-        """What those K returns took, as their share of the tokens of all."""
-        return value.num_tokens * self.num_continuations / len(value.returns_K)
+    def tokens_of(self, rollout: Rollout) -> float:
+        """What was sampled for the values of a rollout's states, or their share of it."""
+        if self.num_draws:
+            values = rollout.returns_S[returns_name(rollout)]
+            return sum(v.num_tokens * self.num_draws / len(v.returns_K) for v in values)
+        name = self.values_from or (MONTE_CARLO if self.credit.monte_carlo else None)
+        return sum(value.num_tokens for value in rollout.returns_S.get(name or "", ()))
 
 
 def choose_estimators(
-    config: TrainConfig, wanted: str, max_continuations: int, has_critic: bool, has_greedy: bool
+    config: TrainConfig, rollouts: Sequence[Rollout], wanted: str
 ) -> list[Estimator]:
-    """Those of the comma-separated names, or for "all" every one that the data allow.
+    """Those of the comma-separated names, or for "all" every one that the rollouts allow.
 
-    Each is the run's own where the run trains with its kind. `max_continuations` is the K of the
-    values at hand, 0 without any; "all" has K = 1, 3, 9, … and that K. Raises `UserError` for a
-    name that is unknown, or whose values, critic or greedy responses are not at hand.
+    rloo comes first, by which the others are measured: unbiased, and made of the rollouts alone.
+    Each is the run's own where the run trains with its kind; "all" has vine of K = 1, 3, 9, … and
+    of all continuations at hand. Raises `UserError` for a name that is unknown, or whose values or
+    greedy responses the rollouts lack.
     """
-    found = _without_values(config)
-    if not has_critic:
-        del found["gae"]
-    if not has_greedy:
-        del found["remax"]
-    if config.rollouts.num_samples < 2:
-        del found["rloo"], found["grpo"]
+    known = _without_draws(config)
+    found = {name: one for name, one in known.items() if is_possible(one, rollouts)}
+    most = _num_draws(rollouts)
     if wanted == "all":
-        smaller = takewhile(lambda k: k < max_continuations, (3**i for i in range(20)))
-        numbers = [*smaller, max_continuations] if max_continuations else []
+        smaller = takewhile(lambda k: k < most, (3**i for i in range(20)))
+        numbers = [*smaller, most] if most else []
         return [*found.values(), *(_vine(config, number) for number in numbers)]
     chosen = {}
     for name in wanted.split(","):
         number = name.removeprefix(VINE)
-        if name != number and number.isdecimal() and 1 <= int(number) <= max_continuations:
+        if name != number and number.isdecimal() and 1 <= int(number) <= most:
             chosen[name] = _vine(config, int(number))
         elif name in found:
             chosen[name] = found[name]
         else:
-            held = [*found, *([f"{VINE}1 to {VINE}{max_continuations}"] * (max_continuations > 0))]
+            held = [*found, *([f"{VINE}1 to {VINE}{most}"] * (most > 0))]
             raise UserError(
                 f"--estimators: {name} is not one of {', '.join(held)}, which this run's rollouts "
                 "allow (vine needs values or --sample-values, gae a critic, remax --sample-values)"
@@ -81,55 +106,130 @@ def choose_estimators(
     return list(chosen.values())
 
 
-def advantages_of(
-    estimator: Estimator,
-    group_G: Sequence[SavedRollout],
-    critic_values: Mapping[tuple[str, int], tuple[float, ...]],
-    greedy_rewards: Mapping[str, float],
-) -> list[list[float]]:
+def is_possible(estimator: Estimator, rollouts: Sequence[Rollout]) -> bool:
+    """Whether the rollouts have what the estimator looks at."""
+    credit, first = estimator.credit, rollouts[0]
+    if credit.kind in ("rloo", "grpo", "reinforce_plus_plus_baseline"):
+        return any(rollout.key == (first.problem.id, 1) for rollout in rollouts)
+    if credit.kind == "remax":
+        return first.greedy_reward is not None
+    if credit.monte_carlo is not None and MONTE_CARLO not in first.returns_S:
+        return False
+    columns = dict(first.tokens_T)
+    if not (isinstance(credit, GaeCredit) and credit.level == "token"):
+        columns |= first.steps_S
+    return estimator.values_from is None or f"values/{estimator.values_from}" in columns
+
+
+def advantages_of(estimator: Estimator, group_G: Sequence[Rollout]) -> list[list[float]]:
     """One advantage a token for each of a problem's rollouts.
 
     The reward is the terminal one alone: a KL penalty that a run shapes into it is left out, as are
     whitening and all else that only the loss does.
     """
-    trajectories_G = []
-    for one in group_G:
-        rollout = one.rollout
-        state_values_S = None
-        if estimator.num_continuations:
-            assert one.values_S is not None, "chosen only where there are values"
-            state_values_S = tuple(map(estimator.value_of, one.values_S))
-        trajectories_G.append(
-            Trajectory(
-                rewards_T=(*[0.0] * (len(rollout.response_ids) - 1), rollout.reward),
-                logprobs_T=rollout.logprobs_T,
-                spans_S=one.spans_S,
-                state_values_S=state_values_S,
-                critic_values_T=critic_values.get((rollout.problem.id, rollout.rollout_index)),
-                greedy_reward=greedy_rewards.get(rollout.problem.id),
-            )
-        )
-    return token_advantages(estimator.credit, trajectories_G)
+    for rollout in group_G:
+        rollout.tokens_T["rewards"] = (*[0.0] * (len(rollout.response_ids) - 1), rollout.reward)
+        rollout.values_from = estimator.values_from
+        if number := estimator.num_draws:
+            values = rollout.returns_S[returns_name(rollout)]
+            means = [fmean(value.returns_K[:number]) for value in values]
+            rollout.steps_S[f"values/{estimator.values_from}"] = means
+    return token_advantages(estimator.credit, group_G)
 
 
-def _without_values(config: TrainConfig) -> dict[str, Estimator]:
-    """RLOO first, by which the others are measured: unbiased, and made of the rollouts alone."""
-    segmenter = config.credit.segmenter
-    credits: list[CreditConfig] = [
-        RlooCredit("rloo", segmenter),
-        GrpoCredit("grpo", segmenter, normalize_std=True),
-        ReinforcePlusPlusCredit("reinforce_plus_plus", segmenter, gamma=1.0),
-        RemaxCredit("remax", segmenter),
-        _monte_carlo_gae(segmenter),
+def returns_name(rollout: Rollout) -> str:
+    """Whose continuations "mc_K" is made of: the estimator's own, or else another's."""
+    return MONTE_CARLO if MONTE_CARLO in rollout.returns_S else next(iter(rollout.returns_S))
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds of a sampled token, and of learning a problem without and with a critic.
+
+    NaN where the run logged no times.
+    """
+
+    per_token_s: float
+    without_critic_s: float
+    with_critic_s: float
+
+    @classmethod
+    def of(cls, metrics: Metrics, num_prompts: int, critic_share: float) -> "Rates":
+        learning_s = learning_seconds(metrics, num_prompts)
+        without_s = learning_s * (1 - critic_share)
+        return cls(seconds_per_token(metrics), without_s, learning_s)
+
+
+def sampled_tokens(
+    groups: Sequence[Sequence[Rollout]],
+    estimators: Sequence[Estimator],
+    greedy_tokens: Mapping[str, int],
+) -> np.ndarray:
+    """Of every estimator and problem, [E, N]: the rollouts, and what was sampled besides."""
+    rollouts_N = np.array([sum(len(one.response_ids) for one in group) for group in groups], float)
+    greedy_N = np.array([greedy_tokens.get(group[0].problem.id, 0) for group in groups])
+    values_EN = np.array(
+        [[sum(map(one.tokens_of, group)) for group in groups] for one in estimators], float
+    )
+    takes_greedy_E = np.array([one.credit.kind == "remax" for one in estimators])
+    return rollouts_N + values_EN + takes_greedy_E[:, None] * greedy_N
+
+
+def seconds(tokens_EN: np.ndarray, estimators: Sequence[Estimator], rates: Rates) -> np.ndarray:
+    """[E, N]; learning costs every problem the same."""
+    learning_E = [
+        rates.with_critic_s if one.values_from == CRITIC else rates.without_critic_s
+        for one in estimators
     ]
-    if sampled_values(config.credit) is None:
-        credits.append(config.credit)
-    return {credit.kind: Estimator(credit.kind, credit) for credit in credits}
+    return tokens_EN * rates.per_token_s + np.array(learning_E)[:, None]
 
 
-def _monte_carlo_gae(segmenter: SegmenterConfig) -> GaeCredit:
-    """A_t = R − V(s_t): λ = γ = 1, as in the VinePPO paper's PPO."""
-    return GaeCredit(
+def seconds_per_token(metrics: Metrics) -> float:
+    """Of sampling and grading: 10 s for 1,000 tokens of rollouts and 4,000 of values are 2 ms.
+
+    NaN where no iteration logged them all.
+    """
+    rates = []
+    for row in metrics:
+        times, tokens = _total(row, SAMPLING), _total(row, SAMPLED)
+        if times is not None and tokens:
+            rates.append(times / tokens)
+    return median(rates) if rates else math.nan
+
+
+def learning_seconds(metrics: Metrics, num_prompts: int) -> float:
+    """Per problem, of all models that the run trains. NaN where no iteration logged them all."""
+    totals = [_total(row, LEARNING) for row in metrics]
+    known = [total for total in totals if total is not None]
+    return median(known) / num_prompts if known else math.nan
+
+
+def critic_share(config: TrainConfig, num_policy_weights: int, num_critic_weights: int) -> float:
+    """Of the time of learning, by the passes of each model times its weights.
+
+    The policy has 2 passes without gradient (its own and the reference's) and 3 an epoch, a value
+    model of its own 1 and 3 an epoch. With 2 epochs each and equal sizes: 7/(8 + 7) = 0.467. 0
+    without a value model of its own: a shared head is hardly more than its policy.
+    """
+    if config.separate_critic is None:
+        return 0.0
+    policy = (2 + UPDATE_PASSES * config.optimization.num_epochs) * num_policy_weights
+    critic = (1 + UPDATE_PASSES * config.separate_critic.num_epochs) * num_critic_weights
+    return critic / (policy + critic)
+
+
+def _num_draws(rollouts: Sequence[Rollout]) -> int:
+    """The continuations that every state has."""
+    if not rollouts[0].returns_S:
+        return 0
+    return min(len(v.returns_K) for one in rollouts for v in one.returns_S[returns_name(one)])
+
+
+def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
+    """What stands in every comparison, and the run's own with the predictor that feeds it."""
+    segmenter = config.credit.segmenter
+    # A_t = R − V(s_t): λ = γ = 1, as in the VinePPO paper's PPO.
+    gae = GaeCredit(
         kind="gae",
         segmenter=segmenter,
         gamma=1.0,
@@ -139,9 +239,30 @@ def _monte_carlo_gae(segmenter: SegmenterConfig) -> GaeCredit:
         level="token",
         segment_max_prob=None,
     )
+    estimators = [
+        Estimator("rloo", RlooCredit("rloo", segmenter)),
+        Estimator("grpo", GrpoCredit("grpo", segmenter, normalize_std=True)),
+        Estimator(
+            "reinforce_plus_plus",
+            ReinforcePlusPlusCredit("reinforce_plus_plus", segmenter, gamma=1.0),
+        ),
+        Estimator("remax", RemaxCredit("remax", segmenter)),
+        Estimator("gae", gae, CRITIC),
+    ]
+    own, feeding = config.credit, feeding_predictor(config)
+    if (own.kind, feeding) != ("vine", MONTE_CARLO):  # that is vine_K
+        is_usual = feeding in (None, own.own_values)
+        name = own.kind if is_usual else f"{own.kind}_{feeding}"
+        estimators.append(Estimator(name, own, feeding))
+    return {one.name: one for one in estimators}
 
 
 def _vine(config: TrainConfig, number: int) -> Estimator:
-    return Estimator(
-        f"{VINE}{number}", VineCredit("vine", number, config.credit.segmenter, "share")
-    )
+    credit = VineCredit("vine", number, config.credit.segmenter, "share")
+    return Estimator(f"{VINE}{number}", credit, f"{MC}{number}")
+
+
+def _total(row: Mapping[str, Any], names: Sequence[str]) -> float | None:
+    numbers = [row.get(name) for name in names]
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(names) else None

@@ -1,57 +1,177 @@
-"""The policy gradient of every problem, by the trainer's own forward pass and loss."""
+"""The policy gradients of a checkpoint's problems by every estimator, and their inner products.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+The gradients of all estimators are of the same rollouts and the same policy: those of the run's own
+loss, by the trainer's own forward pass, in float32 at the training temperature.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
+from rich.progress import Progress
 
-from analysis.sampling.saved import SavedRollout
-from analysis.sampling.sketch import CountSketch
+from analysis.sampling.estimators import (
+    Estimator,
+    Rates,
+    advantages_of,
+    choose_estimators,
+    critic_share,
+    sampled_tokens,
+    seconds,
+)
+from analysis.sampling.journal import Journal
+from analysis.sampling.policies import Checkpoint, Policies, add_values
+from analysis.sampling.returns import request_of, sample_returns
+from analysis.sampling.rollouts import (
+    groups_of,
+    read_saved,
+    rollout_iteration,
+    sample_responses,
+)
 from vineppo.batching import collate, length_bucketed
-from vineppo.config.schema import TrainConfig
+from vineppo.config.schema import MonteCarloValues, TrainConfig
+from vineppo.credit.shaping import trained_tokens, whiten_advantages
+from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
-from vineppo.objectives import UpdateSizes
-from vineppo.sequences import trained_tokens, whitened
+from vineppo.minibatches import UpdateSizes
+from vineppo.models import load_model
+from vineppo.rollouts import State
+from vineppo.run_dir import RunDir
+from vineppo.schedules import problems_of_iteration
+from vineppo.seeds import derive_seed
+from vineppo.segment import build_segmenter
+from vineppo.segment.token_texts import token_texts
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
-from vineppo.types import TrainBatch, TrainSequence
+from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue, TrainBatch
+from vineppo.values.monte_carlo import MonteCarlo
+
+STREAM = "gradient-variance"
+COLUMNS = ("old_logprobs", "loss_advantages", "is_trained")
+CHUNK = 2**13  # columns whose double copies are held at once
 
 
 @dataclass(frozen=True)
-class Unscored:
-    """The rollouts of N problems as the update would see them, but for their advantages."""
+class Source:
+    """A checkpoint's rollouts by problem; `greedy_tokens` are those of greedy responses.
 
-    sequences_NG: list[list[TrainSequence]]
-    totals: Totals
+    They are the checkpoint's own where `iteration` is checkpoint + 1.
+    """
 
-    def scored(
-        self, advantages_NGT: Sequence[Sequence[Sequence[float]]], is_whitened: bool
-    ) -> list[list[TrainSequence]]:
-        """With the advantages, on request whitened over the trained tokens of all problems."""
-        flat = [
-            replace(sequence, advantages_T=tuple(advantages_T))
-            for sequences_G, advantages_GT in zip(self.sequences_NG, advantages_NGT, strict=True)
-            for sequence, advantages_T in zip(sequences_G, advantages_GT, strict=True)
-        ]
-        remaining = iter(whitened(flat) if is_whitened else flat)
-        return [[next(remaining) for _ in sequences_G] for sequences_G in self.sequences_NG]
+    iteration: int
+    groups: list[list[Rollout]]
+    greedy_tokens: dict[str, int] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, groups: Sequence[Sequence[SavedRollout]], config: TrainConfig) -> "Unscored":
-        sequences_NG = [[_sequence(one, config) for one in group] for group in groups]
-        every = [sequence for sequences_G in sequences_NG for sequence in sequences_G]
-        return cls(sequences_NG, UpdateSizes.of(every, config.sampling.max_tokens).trained)
+    @property
+    def rollouts(self) -> list[Rollout]:
+        return [*chain.from_iterable(self.groups)]
+
+
+def gradient_rows(
+    policies: Policies, checkpoint: Checkpoint, journal: Journal
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A row an estimator and problem, and what to note beside the table.
+
+    The rollouts are the checkpoint's own where they are saved or can be sampled, else those of one
+    update earlier, which is said. On those no predictor of the checkpoint is asked: one that has
+    learnt the returns of the rollouts is no baseline that is independent of them.
+    """
+    config, settings = checkpoint.config, checkpoint.settings
+    is_sampling = settings["sample_values"] > 0
+    source = (_sampled if is_sampling else _saved)(policies, checkpoint, journal)
+    if len(source.groups) < 2:
+        found = len(source.groups)
+        raise UserError(f"{checkpoint.title}: a covariance needs two problems, got {found}")
+    is_own = source.iteration == checkpoint.iteration + 1
+    critic_weights = 0
+    if is_own:
+        critic_weights = add_values(policies, checkpoint, source.rollouts).get(CRITIC, 0)
+    estimators = choose_estimators(config, source.rollouts, settings["estimators"])
+    with policies.engine_asleep():
+        loaded = load_model(checkpoint.policy_path, "float32", "sdpa")
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
+        num_weights = _num_weights(module)
+        products = inner_products_of(module, checkpoint, source.groups, estimators)
+        del module
+    share = critic_share(config, num_weights, critic_weights or num_weights)
+    run = RunDir(checkpoint.run_path)
+    metrics = run.read_metrics() if (run.path / "metrics.jsonl").exists() else []
+    tokens_EN = sampled_tokens(source.groups, estimators, source.greedy_tokens)
+    rates = Rates.of(metrics, config.rollouts.num_prompts, share)
+    time_s_EN = seconds(tokens_EN, estimators, rates)
+    rows = [
+        {
+            "run": settings["run"],
+            "method": config.name,
+            "seed": config.seed,
+            "checkpoint": checkpoint.iteration,
+            "rollout_iteration": source.iteration,
+            "estimator": estimator.name,
+            "problem_id": group[0].problem.id,
+            "num_tokens": tokens_EN[e, n],
+            "time_s": None if np.isnan(time_s_EN[e, n]) else time_s_EN[e, n],
+            "gram_N": products[e][0][n],
+            "with_first_N": products[e][1][n],
+        }
+        for e, estimator in enumerate(estimators)
+        for n, group in enumerate(source.groups)
+    ]
+    return rows, {"num_weights": num_weights, "critic_share_of_learning": share}
+
+
+def inner_products_of(
+    module: TokenLogprobs,
+    checkpoint: Checkpoint,
+    groups: Sequence[Sequence[Rollout]],
+    estimators: Sequence[Estimator],
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Of every estimator's gradients, with each other and with the first estimator's, [N, N]."""
+    config, settings = checkpoint.config, checkpoint.settings
+    seed = derive_seed(settings["seed"], "projection")
+    device = next(module.parameters()).device
+    sketch = CountSketch(_num_weights(module), settings["projection"], seed, device)
+    first_ND: np.ndarray | None = None
+    products = []
+    with Progress(transient=True) as bar:
+        task = bar.add_task(f"{checkpoint.title}: gradients", total=len(estimators) * len(groups))
+        for estimator in estimators:
+            set_advantages(
+                groups, [advantages_of(estimator, group) for group in groups], config,
+                settings["whiten"],
+            )  # fmt: skip
+            rows_ND = problem_gradients(module, config, groups, sketch, lambda: bar.advance(task))
+            first_ND = rows_ND if first_ND is None else first_ND
+            products.append((inner_products(rows_ND, rows_ND), inner_products(rows_ND, first_ND)))
+    return products
+
+
+def set_advantages(
+    groups: Sequence[Sequence[Rollout]],
+    advantages_NGT: Sequence[Sequence[Sequence[float]]],
+    config: TrainConfig,
+    is_whitened: bool,
+) -> None:
+    """The columns that the loss reads; on request whitened over the trained tokens of all."""
+    for group, advantages_GT in zip(groups, advantages_NGT, strict=True):
+        for rollout, advantages_T in zip(group, advantages_GT, strict=True):
+            rollout.tokens_T["old_logprobs"] = rollout.logprobs_T
+            rollout.tokens_T["is_trained"] = trained_tokens(rollout, rollout.logprobs_T, config)
+            rollout.tokens_T["loss_advantages"] = advantages_T
+    if is_whitened:
+        whiten_advantages([*chain.from_iterable(groups)])
 
 
 def problem_gradients(
     module: TokenLogprobs,
     config: TrainConfig,
-    scored_NG: Sequence[Sequence[TrainSequence]],
-    totals: Totals,
-    sketch: CountSketch,
+    groups: Sequence[Sequence[Rollout]],
+    sketch: "CountSketch",
     advance: Callable[[], None],
 ) -> np.ndarray:
-    """The sketched policy gradient of every problem by one estimator's advantages, [N, d].
+    """The sketched policy gradient of every problem by its rollouts' "loss_advantages", [N, d].
 
     g_n = N · ∇ agg(r_t A_t) over the rollouts of problem n, so that the mean of the g_n is the
     ascent direction of one update on all of them, before clipping, KL and bonuses. `agg` is
@@ -60,13 +180,56 @@ def problem_gradients(
     the same, whose gradient is A_t ∇ log π. `advance` is called after each gradient.
     """
     device = next(module.parameters()).device
-    rows_ND = np.zeros((len(scored_NG), sketch.size), np.float32)
-    for n, sequences in enumerate(scored_NG):
-        cuts = length_bucketed([len(s) for s in sequences], config.optimization.micro_batch_size)
-        batches = [collate([sequences[i] for i in cut], device) for cut in cuts]
-        rows_ND[n] = len(scored_NG) * _gradient(module, config, batches, totals, sketch).cpu()
+    totals = UpdateSizes.of([*chain.from_iterable(groups)], config.sampling.max_tokens).trained
+    rows_ND = np.zeros((len(groups), sketch.size), np.float32)
+    for n, group in enumerate(groups):
+        cuts = length_bucketed(list(map(len, group)), config.optimization.micro_batch_size)
+        batches = [collate([group[i] for i in cut], device, COLUMNS) for cut in cuts]
+        rows_ND[n] = len(groups) * _gradient(module, config, batches, totals, sketch).cpu()
         advance()
     return rows_ND
+
+
+class CountSketch:
+    """S: R^D → R^d with E⟨Sx, Sy⟩ = ⟨x, y⟩; `size` 0 keeps every coordinate.
+
+    (Sx)_b = Σ_{j: h(j) = b} σ(j)·x_j with a random place h(j) and sign σ(j) for every coordinate,
+    the same for all gradients. One inner product has the standard deviation
+    √((|x|²|y|² + ⟨x, y⟩² − 2 Σ x_j² y_j²)/d): of a squared norm at most √(2/d), 0.6 % of it at
+    d = 65,536. Being linear, the sketch of a mean is the mean of sketches: traces are that exact,
+    and |E g|² up to 0.6 % of the noise tr Σ/n beside it. Source: Charikar et al., 2002; Weinberger
+    et al., 2009 (arXiv:0902.2206), appendix A.
+    """
+
+    def __init__(self, num_weights: int, size: int, seed: int, device: torch.device) -> None:
+        self.size = size or num_weights
+        self._places_D: torch.Tensor | None = None
+        if size:
+            generator = torch.Generator().manual_seed(seed)
+            # A place of the upper half is that of the lower half with the other sign.
+            shape = (num_weights,)
+            places_D = torch.randint(2 * size, shape, generator=generator, dtype=torch.int32)
+            self._places_D = places_D.to(device)
+
+    def __call__(self, gradients: Iterable[torch.Tensor]) -> torch.Tensor:
+        """[d] of the gradients of a model's weights, in their order."""
+        flat_D = torch.cat([gradient.flatten() for gradient in gradients])
+        if self._places_D is None:
+            return flat_D
+        signed = flat_D.new_zeros(2 * self.size).index_add_(0, self._places_D, flat_D)
+        return signed[: self.size] - signed[self.size :]
+
+
+def inner_products(a_ND: np.ndarray, b_ND: np.ndarray) -> np.ndarray:
+    """⟨a_i, b_j⟩, [N, N], summed in double precision.
+
+    Of the rows (1, 0) and (1, 2) with themselves: ((1, 1), (1, 5)).
+    """
+    products_NN = np.zeros((len(a_ND), len(b_ND)))
+    for start in range(0, a_ND.shape[1], CHUNK):
+        part = slice(start, start + CHUNK)
+        products_NN += a_ND[:, part].astype(np.float64) @ b_ND[:, part].astype(np.float64).T
+    return products_NN
 
 
 def _gradient(
@@ -79,25 +242,118 @@ def _gradient(
     """The sketch of Σ over the micro-batches."""
     module.zero_grad()
     for batch in batches:
+        is_trained_BT = batch["is_trained"]
         logprobs_BT = module(batch, ForwardOptions(config.sampling.temperature))[0]
-        ratio_BT = torch.exp((logprobs_BT - batch.old_logprobs_BT) * batch.is_trained_BT)
-        gain = aggregate(
-            ratio_BT * batch.advantages_BT,
-            batch.is_trained_BT,
-            config.optimization.loss_aggregation,
-            totals,
-        )
-        gain.backward()
+        ratio_BT = torch.exp((logprobs_BT - batch["old_logprobs"]) * is_trained_BT)
+        gain_BT, kind = ratio_BT * batch["loss_advantages"], config.optimization.loss_aggregation
+        aggregate(gain_BT, is_trained_BT, kind, totals).backward()
     weights = [weight for weight in module.parameters() if weight.requires_grad]
     return sketch(
         torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights
     )
 
 
-def _sequence(one: SavedRollout, config: TrainConfig) -> TrainSequence:
-    rollout = one.rollout
-    return replace(
-        TrainSequence.blank(rollout.prompt_ids, rollout.response_ids),
-        old_logprobs_T=rollout.logprobs_T,
-        is_trained_T=trained_tokens(rollout, rollout.logprobs_T, config),
+def _saved(policies: Policies, checkpoint: Checkpoint, journal: Journal) -> Source:  # noqa: ARG001
+    """As training left them."""
+    iteration = rollout_iteration(checkpoint.run_path, checkpoint.iteration)
+    if iteration is None:
+        raise UserError(
+            f"{checkpoint.title}: its rollouts are not saved, nor are those of one update earlier; "
+            "--sample-values K samples them"
+        )
+    if iteration != checkpoint.iteration + 1:
+        print(
+            f"{checkpoint.title}: its own rollouts are not saved; taking those of one update "
+            "earlier, with the ratio of the policies and without gae (--sample-values K samples "
+            "its own)"
+        )
+    rollouts = read_saved(checkpoint.run_path, iteration, policies.problem)
+    return Source(iteration, groups_of(rollouts)[: checkpoint.settings["num_problems"]])
+
+
+def _sampled(policies: Policies, checkpoint: Checkpoint, journal: Journal) -> Source:
+    """The checkpoint's own rollouts, sampled where too few are saved, with fresh values."""
+    config, iteration = checkpoint.config, checkpoint.iteration + 1
+    number = checkpoint.settings["num_problems"] or config.rollouts.num_prompts
+    policies.load(checkpoint.policy_path)
+    is_saved = rollout_iteration(checkpoint.run_path, checkpoint.iteration) == iteration
+    groups: list[list[Rollout]] = []
+    if is_saved:
+        groups = groups_of(read_saved(checkpoint.run_path, iteration, policies.problem))
+    if len(groups) < number:
+        groups = groups_of(sample_rollouts(policies, checkpoint, number))
+    groups = groups[:number]
+    greedy_tokens = add_fresh_values(policies, checkpoint, [*chain.from_iterable(groups)], journal)
+    return Source(iteration, groups, greedy_tokens)
+
+
+def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: int) -> list[Rollout]:
+    """Rollouts of the engine's policy as the next iteration would have trained on them.
+
+    With the run's `rollouts.num_prompts` problems they are that iteration's; the random streams are
+    the analysis's.
+    """
+    config, iteration = checkpoint.config, checkpoint.iteration + 1
+    prompts = list(policies.train_by_id.values())
+    count = min(num_problems, len(prompts))
+    chosen = problems_of_iteration(len(prompts), count, iteration, config.seed)
+    rollouts = sample_responses(
+        policies.sampler, [prompts[i] for i in chosen], config.rollouts.num_samples,
+        (iteration, "rollouts"), f"{checkpoint.title}, rollouts",
+    )  # fmt: skip
+    segmenter = build_segmenter(config.credit.segmenter)
+    for rollout in rollouts:
+        texts = token_texts(policies.sampler.tokenizer, rollout.response_ids)
+        rollout.spans_S = segmenter(texts, rollout.logprobs_T)
+    return rollouts
+
+
+def add_fresh_values(
+    policies: Policies, checkpoint: Checkpoint, rollouts: Sequence[Rollout], journal: Journal
+) -> dict[str, int]:
+    """Sets returns of every distinct state and greedy rewards; gives the greedy responses' tokens.
+
+    Resumable: what the journal holds is not sampled again.
+    """
+    number = checkpoint.settings["sample_values"]
+    values = MonteCarloValues("monte_carlo", number, "share")
+    predictor = MonteCarlo(MONTE_CARLO, checkpoint.config, values)
+    states = {
+        predictor.state_key(rollout, step): State(
+            policies.prompt(rollout.problem.id), rollout.prefix_ids(step)
+        )
+        for rollout in rollouts
+        for step in range(len(rollout.spans_S))
+    }
+    stream = (checkpoint.iteration, STREAM)
+    requests = [
+        request_of(state, number, (*stream, "values"), " ".join(key))
+        for key, state in states.items()
+    ]
+    found, _ = sample_returns(policies.sampler, requests, journal, f"{checkpoint.title}, values")
+    of_states = {key: found[" ".join(key)] for key in states}
+    predictor.merge(
+        rollouts,
+        [
+            {
+                key: StateValue(tuple(map(float, one.returns_K)), one.num_tokens)
+                for key, one in of_states.items()
+            }
+        ],
     )
+    sampler = policies.sampler
+    greedy = replace(sampler, sampling=replace(sampler.sampling, temperature=0.0, top_p=1.0))
+    names = list(dict.fromkeys(rollout.problem.id for rollout in rollouts))
+    requests = [
+        request_of(State(policies.prompt(name)), 1, (*stream, "greedy"), f"greedy {name}")
+        for name in names
+    ]
+    found, _ = sample_returns(greedy, requests, journal, f"{checkpoint.title}, greedy responses")
+    for rollout in rollouts:
+        (reward,) = found[f"greedy {rollout.problem.id}"].returns_K
+        rollout.greedy_reward = float(reward)
+    return {name: found[f"greedy {name}"].num_tokens for name in names}
+
+
+def _num_weights(module: torch.nn.Module) -> int:
+    return sum(weight.numel() for weight in module.parameters())

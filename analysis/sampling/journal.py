@@ -1,13 +1,62 @@
-"""What is sampled already, on the disk, so that a killed analysis goes on where it was."""
+"""What a table was made with, what is sampled of it already, and how far the sampling is.
+
+A table that is there with the same settings is kept. One that is not whole yet has a journal beside
+it, so that a killed analysis goes on where it was. Needs no torch.
+"""
 
 import json
 import os
+import time
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from vineppo.errors import UserError
-from vineppo.run_dir.files import named_errors, write_atomic
-from vineppo.run_dir.files import strict_json
+from vineppo.run_dir.files import named_errors, read_json, strict_json, write_atomic
+
+if TYPE_CHECKING:
+    from vineppo.engine import Engine
+
+LINE_EVERY_S = 15.0
+# Of whose run a table is, which older ones do not say.
+ADDED = ("method", "run_seed")
+
+
+def settings_path(table: Path) -> Path:
+    """`iter_000010.json` of `iter_000010.parquet`."""
+    return table.with_suffix(".json")
+
+
+def is_made(table: Path, settings: dict[str, Any]) -> bool:
+    """Whether the table is there, whole. Raises `UserError` where other settings made it."""
+    if not table.exists() or not settings_path(table).exists():
+        return False
+    check_settings(table, read_settings(table), settings)
+    return True
+
+
+def read_settings(table: Path) -> dict[str, Any]:
+    """What is beside a table. Raises `UserError` naming a file that is missing or damaged."""
+    return read_json(settings_path(table))
+
+
+def write_settings(table: Path, settings: dict[str, Any]) -> None:
+    """Comes after the table, which is finished by it."""
+    write_atomic(settings_path(table), strict_json(settings, indent=2))
+
+
+def check_settings(path: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
+    """Raises `UserError` where a file was begun or made with other settings, naming one."""
+    for key, value in here.items():
+        is_untold = key in ADDED and key not in there
+        if there.get(key) != value and not is_untold:
+            raise UserError(
+                f"{path} was made with {key} {json.dumps(there.get(key))}, now it is "
+                f"{json.dumps(value)}; remove it or give another --out"
+            )
 
 
 class Journal:
@@ -51,16 +100,63 @@ class Journal:
         return rows
 
 
-# Of whose run a table is, which older ones do not say.
-ADDED = ("method", "run_seed")
+class Meter:
+    """Counts finished pieces of work of `total`, and the engine's tokens per second.
 
+    A bar on a terminal, a line now and then elsewhere.
 
-def check_settings(path: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
-    """Raises `UserError` where a file was begun or made with other settings, naming one."""
-    for key, value in here.items():
-        is_untold = key in ADDED and key not in there
-        if there.get(key) != value and not is_untold:
-            raise UserError(
-                f"{path} was made with {key} {json.dumps(there.get(key))}, now it is "
-                f"{json.dumps(value)}; remove it or give another --out"
-            )
+    with Meter("iteration 10", total=512, done=0, engine=engine) as meter:
+        meter.advance()
+    """
+
+    def __init__(self, title: str, total: int, done: int, engine: "Engine") -> None:
+        self._title, self._total, self.done, self._engine = title, total, done, engine
+        self._started = self._said = time.perf_counter()
+        self._tokens = engine.counts.sampled_tokens
+        console = Console()
+        self._is_terminal = console.is_terminal
+        columns = BarColumn(24), MofNCompleteColumn(), TimeRemainingColumn()
+        self._bar = Progress(
+            TextColumn("{task.description}"), *columns, TextColumn("{task.fields[rate]}"),
+            console=console, transient=True, disable=not self._is_terminal,
+            speed_estimate_period=600,
+        )  # fmt: skip
+        self._task = self._bar.add_task(title, total=total, completed=done, rate="")
+
+    def __enter__(self) -> "Meter":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+        if kind is None:
+            print(self.line(), flush=True)
+
+    def advance(self) -> None:
+        self.done += 1
+        self.tick()
+
+    def tick(self) -> None:
+        now, rate = time.perf_counter(), self.cost["tokens_per_s"]
+        self._bar.update(self._task, completed=self.done, rate=f"{rate:,.0f} tok/s")
+        if not self._is_terminal and now - self._said > LINE_EVERY_S:
+            self._said = now
+            print(self.line(), flush=True)
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """Since the start."""
+        num_tokens = self._engine.counts.sampled_tokens - self._tokens
+        time_s = time.perf_counter() - self._started
+        rate = num_tokens / max(time_s, 1e-9)
+        return {"num_tokens": num_tokens, "time_s": time_s, "tokens_per_s": rate}
+
+    def line(self) -> str:
+        tokens, time_s, rate = self.cost.values()
+        done = f"{self._title}: {self.done}/{self._total}"
+        return f"{done}, {tokens:,} tokens, {rate:,.0f} tok/s, {time_s:.0f} s"

@@ -1,39 +1,84 @@
-"""The policies of runs in one engine, one after another."""
+"""The policies of runs: where they are, one engine for all of them, and a table for each."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from analysis.frames import choose_iterations, existing_run_dir
+from analysis.run_tables import table_path
+from analysis.sampling.journal import Journal, is_made, write_settings
+from analysis.sampling.rollouts import rollout_iteration
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.engine import build_engine, lone_engine
 from vineppo.errors import UserError
-from vineppo.evaluate import read_config
 from vineppo.models import LoadedModel, load_model, named_weights
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
+from vineppo.run_dir.config import read_config
+from vineppo.run_dir.tables import write_parquet
 from vineppo.session import refuse_several_processes
-from vineppo.tasks import load_task
+from vineppo.tasks import TaskData, load_task
 from vineppo.tasks.grading import Grader
+from vineppo.token_scores import Reference
+from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue
+from vineppo.values import ValuePredictor, predictors_at
+
+Settings = dict[str, Any]
 
 
-@dataclass(frozen=True)
 class Policies:
-    """An engine that holds one policy at a time, and the problems by id as token ids.
+    """The policies of runs that share task, model and sampling, one at a time in an engine.
 
-    `sampler` samples as the runs did while training: temperature, top_p and token budget.
+    The engine starts when it is first asked for. `sampler` samples as the runs did while training:
+    temperature, top_p and token budget. `seed` is the analysis's own: no random stream is one of
+    the training's.
     """
 
-    config: TrainConfig
-    loaded: LoadedModel
-    sampler: Sampler
-    train_by_id: dict[str, Prompt]
-    test_P: list[Prompt]
+    def __init__(self, config: TrainConfig, seed: int, stack: ExitStack) -> None:
+        self.config = config
+        self._seed = seed
+        self._stack = stack
+
+    @cached_property
+    def loaded(self) -> LoadedModel:
+        """The starting policy."""
+        model = self.config.model
+        return load_model(model.path, model.dtype, model.attention)
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        config = self.config
+        grader = self._stack.enter_context(Grader(config.task.grading))
+        init_distributed()
+        engine = build_engine(lone_engine(config.engine), self.loaded.engine_model)
+        return Sampler(engine, grader, self.loaded.tokenizer, config.sampling, self._seed)
+
+    @cached_property
+    def start(self) -> Reference:
+        """The starting policy as a reference, whatever the run's own is."""
+        return Reference(replace(self.config.reference, path=None), self.config.model, self.loaded)
+
+    @cached_property
+    def train_by_id(self) -> dict[str, Prompt]:
+        """The problems as token ids."""
+        found = encode_train_problems(self.config, self.loaded, self._task.train_P)
+        return {prompt.problem.id: prompt for prompt in found}
+
+    @cached_property
+    def test_P(self) -> list[Prompt]:
+        return encode_problems(self.config, self.loaded, self._task.test_P)
+
+    @cached_property
+    def _task(self) -> TaskData:
+        return load_task(self.config.task)
 
     def load(self, path: str) -> Any:
         """The engine samples from the model at `path` from now on; returns that model."""
@@ -46,42 +91,39 @@ class Policies:
             raise UserError(f"problem {problem_id} of the rollouts is none of the task's")
         return self.train_by_id[problem_id]
 
+    def problem(self, problem_id: str) -> Problem:
+        return self.prompt(problem_id).problem
+
+    @contextmanager
+    def engine_asleep(self) -> Iterator[None]:
+        """The memory is the models'. The engine's weights are there again afterwards."""
+        is_started = "sampler" in vars(self)
+        if is_started:
+            self.sampler.engine.sleep()
+        yield
+        if is_started:
+            self.sampler.engine.wake()
+
 
 @contextmanager
 def open_policies(paths: Sequence[Path], seed: int) -> Iterator[Policies]:
-    """Starts the engine of the runs at `paths`, which must share task, model and sampling.
-
-    `seed` is that of the analysis: no random stream is one of the training's.
-    """
+    """Of the runs at `paths`, which must share task, model and sampling."""
     refuse_several_processes("this analysis")
-    config = shared_config(paths)
-    loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
-    task = load_task(config.task)
-    train_P = encode_train_problems(config, loaded, task.train_P)
-    test_P = encode_problems(config, loaded, task.test_P)
     with ExitStack() as stack:
-        grader = stack.enter_context(Grader(config.task.grading))
-        init_distributed()
-        engine = build_engine(lone_engine(config.engine), loaded.engine_model)
-        sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, seed)
-        by_id = {prompt.problem.id: prompt for prompt in train_P}
-        yield Policies(config, loaded, sampler, by_id, test_P)
+        yield Policies(shared_config(paths), seed, stack)
 
 
-def at_temperature(sampler: Sampler, temperature: float, top_p: float) -> Sampler:
-    sampling = replace(sampler.sampling, temperature=temperature, top_p=top_p)
-    return replace(sampler, sampling=sampling)
+def train_config(path: Path) -> TrainConfig:
+    existing_run_dir(path)
+    config = read_config(path)
+    if not isinstance(config, TrainConfig):
+        raise UserError(f"{path} is a run of supervised fine-tuning, which has no rollouts")
+    return config
 
 
 def shared_config(paths: Sequence[Path]) -> TrainConfig:
     """The first run's config. Raises `UserError` where another differs in what sampling needs."""
-    configs = []
-    for path in paths:
-        existing_run_dir(path)
-        config = read_config(path, [])
-        if not isinstance(config, TrainConfig):
-            raise UserError(f"{path} is a run of supervised fine-tuning, which has no rollouts")
-        configs.append(config)
+    configs = list(map(train_config, paths))
     for path, config in zip(paths, configs, strict=True):
         for key in ("task", "model", "sampling", "engine"):
             if getattr(config, key) != getattr(configs[0], key):
@@ -106,6 +148,111 @@ def policy_paths(run_path: Path, start: str) -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
-def choose(available: Sequence[int], wanted: str, owner: Path) -> list[int]:
-    """What `--checkpoints` names of the policies of the run directory `owner`."""
-    return choose_iterations(available, wanted, "--checkpoints", f"{owner} has no policy")
+@dataclass(frozen=True)
+class Checkpoint:
+    """A policy of a run, and the table that is to be made of it with `settings`."""
+
+    run_path: Path
+    config: TrainConfig
+    iteration: int
+    policy_path: str
+    table: Path
+    settings: Settings
+
+    @property
+    def directory(self) -> Path | None:
+        """Where critics and other predictors lie beside the policy; None at the start."""
+        return Path(self.policy_path).parent if self.iteration else None
+
+    @property
+    def title(self) -> str:
+        return f"{self.run_path}, checkpoint {self.iteration}"
+
+
+def add_values(
+    policies: Policies,
+    checkpoint: Checkpoint,
+    rollouts: Sequence[Rollout],
+    branches: Sequence[Rollout] = (),
+) -> dict[str, int]:
+    """Sets what the checkpoint's predictors say of the rollouts' states, and of branches of them.
+
+    Those of continuations say nothing without sampling. Gives the others' names, and the number of
+    weights of each one's own model.
+    """
+    num_weights = {}
+    with policies.engine_asleep():
+        predictors = predictors_at(checkpoint.config, checkpoint.directory)
+        while predictors:
+            one = predictors.pop(0)  # its memory is the next one's, or the engine's
+            if one.num_continuations:
+                _take_returns(one, rollouts)
+            else:
+                one.estimate(rollouts)
+                if branches:
+                    one.estimate_branches(branches, rollouts)
+                num_weights[one.name] = one.num_weights
+            del one
+    return num_weights
+
+
+def _take_returns(predictor: ValuePredictor, rollouts: Sequence[Rollout]) -> None:
+    """The first of fresh continuations, where there are enough and it has none of its own."""
+    name, number = predictor.name, predictor.num_continuations
+    for rollout in rollouts:
+        fresh = rollout.returns_S.get(MONTE_CARLO, ())
+        if name in rollout.returns_S or not fresh or len(fresh[0].returns_K) < number:
+            return
+        values_S = [
+            StateValue(v.returns_K[:number], v.num_tokens * number // len(v.returns_K))
+            for v in fresh
+        ]
+        rollout.returns_S[name] = values_S
+        predictor.set_values([rollout], [[value.mean for value in values_S]])
+
+
+# (policies, the checkpoint, its journal) → the table's rows, and what to note beside it.
+Make = Callable[[Policies, Checkpoint, Journal], tuple[list[dict[str, Any]], dict[str, Any]]]
+
+
+def choose_checkpoints(
+    run_paths: Sequence[Path],
+    wanted: str,
+    out: Path,
+    folder: str,
+    settings: Settings,
+    with_rollouts: bool = False,
+) -> list[Checkpoint]:
+    """What `--checkpoints` names of every run, on request only those with rollouts to look at.
+
+    The settings say whose table it is: directories of one name, given one call after the other with
+    one --out, have one table.
+    """
+    chosen = []
+    for path in run_paths:
+        config = train_config(path)
+        policies = policy_paths(path, config.model.path)
+        usable = [i for i in policies if not with_rollouts or rollout_iteration(path, i)]
+        if not usable:
+            raise UserError(f"{path} has no policy whose rollouts are saved")
+        whose = {"run": path.resolve().name, "method": config.name, "run_seed": config.seed}
+        for i in choose_iterations(usable, wanted, "--checkpoints", f"{path} has no policy"):
+            table = table_path(out, folder, path, i)
+            about = whose | {"checkpoint": i} | settings
+            chosen.append(Checkpoint(path, config, i, policies[i], table, about))
+    return chosen
+
+
+def make_tables(chosen: Sequence[Checkpoint], schema: pa.Schema, make: Make) -> list[Path]:
+    """All tables; those that are missing are made, and what a kill interrupted goes on."""
+    missing = [one for one in chosen if not is_made(one.table, one.settings)]
+    if missing:
+        run_paths = list(dict.fromkeys(one.run_path for one in chosen))
+        with open_policies(run_paths, missing[0].settings["seed"]) as policies:
+            for one in missing:
+                journal = Journal(one.table.with_suffix(".partial.jsonl"), one.settings)
+                rows, about = make(policies, one, journal)
+                write_parquet(one.table, rows, schema)
+                write_settings(one.table, one.settings | about)
+                journal.close()
+    return [one.table for one in chosen]

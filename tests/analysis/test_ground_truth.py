@@ -10,13 +10,15 @@ from support.processes import run
 from support.sampled_runs import NUM_ROLLOUTS, write_solved_run
 
 from analysis.__main__ import main
+from analysis.frames import choose_iterations
 from analysis.rollout_files import read_rollouts
 from analysis.sampling.journal import Journal
-from analysis.sampling.policies import choose, shared_config
-from analysis.sampling.states import query_states, sample_boundaries
+from analysis.sampling.policies import shared_config
+from analysis.sampling.rollouts import query_states, read_saved, sample_boundaries
 from analysis.truth import TruthState, find_truth, read_truth, truth_path, write_truth
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
+from vineppo.types import Problem
 
 NUM_BOUNDARIES = 21  # of the six demonstrations
 OPTIONS = ["--num-states=99", "--num-samples=24", "--num-draws=3"]  # all boundaries
@@ -24,7 +26,8 @@ OPTIONS = ["--num-states=99", "--num-samples=24", "--num-draws=3"]  # all bounda
 
 @pytest.fixture(scope="module")
 def run_path(tmp_path_factory):
-    return write_solved_run(tmp_path_factory.mktemp("solved") / "run")
+    predictors = 'values.predictors={"others": {"kind": "group_mean"}}'
+    return write_solved_run(tmp_path_factory.mktemp("solved") / "run", settings=[predictors])
 
 
 def make_state(**changes):
@@ -65,11 +68,12 @@ def sampled(run_path, tmp_path_factory):
 def test_a_kill_loses_nothing(sampled):
     out, target, lines = sampled
     states = read_truth(target)
-    counted = [line for line in lines if line["kind"] == "truth"]
+    counted = [line for line in lines if line["key"].startswith("truth")]
     assert counted
     for line in counted:
-        assert states[line["state"]].num_correct == line["num_correct"]
-        assert states[line["state"]].num_tokens == line["num_tokens"]
+        state = states[int(line["key"].split()[1])]
+        assert state.num_correct == sum(line["returns_K"])
+        assert state.num_tokens == line["num_tokens"]
     about = json.loads(target.with_suffix(".json").read_text())
     assert about["num_samples"] == 24
     assert about["tokens_per_s"] > 0
@@ -94,6 +98,8 @@ def test_values_near_the_end_are_nearly_the_rewards(sampled):
     assert {state.reward for state in last} == {0.0, 1.0}
     assert all(abs(state.value - state.reward) < 0.3 for state in last)
     assert 0.2 < sum(state.value for state in queries) / len(queries) < 0.8
+    # Both rollouts of a problem are its solution.
+    assert all(state.predictions == {"others": state.reward} for state in states)
     # A continuation has at least the end-of-sequence token.
     assert all(state.num_tokens >= state.num_samples for state in states)
 
@@ -111,42 +117,43 @@ def test_what_is_there_is_kept_and_other_settings_are_refused(run_path, sampled,
 
 
 def test_boundaries_are_distinct_seeded_and_within(run_path):
-    rows = read_rollouts(run_path, 1)
+    rows = read_saved(run_path, 1, lambda name: Problem(name, "", ""))
     everything = sample_boundaries(rows, 10**6, 0, 1)
     # Both rollouts of a problem are its solution: each state is there once.
-    num_boundaries = sum(len(row["step_starts"]) - 1 for row in rows) // NUM_ROLLOUTS
+    num_boundaries = sum(len(row.spans_S) - 1 for row in rows) // NUM_ROLLOUTS
     assert len(everything) == len({state.key for state in everything}) == num_boundaries
-    assert min(state.step_index for state in everything) == 1
+    assert min(state.step for state in everything) == 1
     some = sample_boundaries(rows, 5, 0, 1)
     assert [s.key for s in some] == [s.key for s in sample_boundaries(rows, 5, 0, 1)]
     assert {s.key for s in some} != {s.key for s in sample_boundaries(rows, 5, 1, 1)}
     assert {s.key for s in some} < {s.key for s in everything}
     queries = query_states(some)
-    assert [s.row["problem_id"] for s in queries] == list(
-        dict.fromkeys(s.row["problem_id"] for s in some)
+    assert [s.rollout.problem.id for s in queries] == list(
+        dict.fromkeys(s.rollout.problem.id for s in some)
     )
     assert all(s.prefix_ids == () for s in queries)
 
 
 def test_checkpoints_are_chosen():
-    available = list(range(10))
-    assert choose(available, "all", "run") == available
-    assert choose(available, "last", "run") == [9]
-    assert choose(available, "spaced:4", "run") == [0, 3, 6, 9]
-    assert choose(available, "spaced:1", "run") == [0]
-    assert choose([0, 4], "spaced:9", "run") == [0, 4]
-    assert choose(available, "7,2", "run") == [2, 7]
+    def chosen(available, wanted):
+        return choose_iterations(available, wanted, "--checkpoints", "run has no policy")
+
+    assert chosen(range(10), "spaced:4") == [0, 3, 6, 9]
+    assert chosen(range(10), "spaced:1") == [0]
+    assert chosen([0, 4], "spaced:9") == [0, 4]
+    assert chosen(range(10), "7,2") == [2, 7]
     for wanted, message in (
-        ("some", "must be all, last, ends, spaced:N or numbers"),
-        ("spaced:0", "must be all, last, ends, spaced:N or numbers"),
-        ("11", "has no policy of iteration 11"),
+        ("some", "--checkpoints must be all, last, ends, spaced:N or numbers"),
+        ("spaced:0", "--checkpoints must be all, last, ends, spaced:N or numbers"),
+        ("11", "run has no policy of iteration 11"),
     ):
         with pytest.raises(UserError, match=message):
-            choose(available, wanted, "run")
+            chosen(range(10), wanted)
 
 
 def test_a_table_comes_back(tmp_path):
-    states = [make_state(), make_state(step_index=0, prefix_length=0, draws_D=())]
+    predictions = {"predictions": {"critic": 0.25}}
+    states = [make_state(**predictions), make_state(step_index=0, prefix_length=0, draws_D=())]
     path = truth_path(tmp_path, tmp_path / "runs/a", 3)
     write_truth(path, states)
     assert read_truth(path) == states
@@ -175,6 +182,8 @@ def test_a_wrong_table_is_named(tmp_path, change, message):
 def test_a_column_may_not_be_missing(tmp_path):
     path = tmp_path / "iter_000003.parquet"
     write_truth(path, [make_state()])
+    pq.write_table(pq.read_table(path).drop_columns(["predictions"]), path)
+    assert read_truth(path) == [make_state()]  # of before there was one
     pq.write_table(pq.read_table(path).drop_columns(["num_correct"]), path)
     with pytest.raises(UserError, match="has no column num_correct"):
         read_truth(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from vineppo.trainer import minibatches
 
 from benchmarks.harness import NUM_RUNS, Options
 from benchmarks.trl.operations import PHASE, Operations, by_phase, kind_of
@@ -27,7 +28,6 @@ from vineppo.config.load import load_config, parse_config
 from vineppo.config.schema import ChatPrompt, TemplatePrompt, TrainConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
-from vineppo.trainer import minibatches
 from vineppo.types import TrainSequence
 
 SERVE = """

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.trajectories import terminal, trajectory
+from support.rollouts import rollout, terminal
 
 from vineppo.config.schema import GaeCredit, GrpoCredit, LinesSegmenter
 from vineppo.credit import token_advantages
@@ -39,11 +39,16 @@ def responses(draw):
     size = sum(lengths_S)
     numbers = st.lists(st.floats(-2, 2), min_size=size, max_size=size)
     logprobs = st.lists(st.floats(-5, -0.001), min_size=size, max_size=size)
-    return trajectory(draw(numbers), draw(numbers), lengths_S=lengths_S, logprobs_T=draw(logprobs))
+    return rollout(draw(numbers), draw(numbers), lengths_S=lengths_S, logprobs_T=draw(logprobs))
 
 
 def advantages(config, response):
     return token_advantages(config, [response])[0]
+
+
+def targets(config, response):
+    """Those of a critic whose values feed the estimator."""
+    return critic_returns(config, response, response.state_values_T)
 
 
 def test_by_hand():
@@ -52,17 +57,17 @@ def test_by_hand():
     With γ = 0.5 and λ = 0.5 (γλ = 0.25): A_2 = 0.2, A_1 = −0.2 + 0.25·0.2 = −0.15,
     A_0 = −0.2 − 0.25·0.15 = −0.2375.
     """
-    response = trajectory([-0.1, 0.0, 1.0], [0.4, 0.6, 0.8])
+    response = rollout([-0.1, 0.0, 1.0], [0.4, 0.6, 0.8])
     config = replace(PLAIN, gamma=0.5, policy_lambda=0.5, critic_lambda=0.0)
     assert advantages(config, response) == pytest.approx([-0.2375, -0.15, 0.2])
     # λ = 0 for the critic: r_t + γ V_{t+1}.
-    assert critic_returns(config, response) == pytest.approx([-0.1 + 0.3, 0.4, 1.0])
+    assert targets(config, response) == pytest.approx([-0.1 + 0.3, 0.4, 1.0])
 
 
 def test_docstring_examples():
-    response = trajectory([0.0, 1.0], [0.5, 0.25])
+    response = rollout([0.0, 1.0], [0.5, 0.25])
     assert gae([0.0, 1.0], [0.5, 0.25], 1.0, [0.5, 0.5]) == [0.125, 0.75]
-    assert critic_returns(replace(PLAIN, critic_lambda=0.5), response) == [0.625, 1.0]
+    assert targets(replace(PLAIN, critic_lambda=0.5), response) == [0.625, 1.0]
     assert reward_to_go([-0.1, 0.0, 1.0], 0.5) == pytest.approx([0.15, 0.5, 1.0])
     assert length_adaptive_lambda(0.05, 100) == pytest.approx(0.8)
     probabilities = [math.log(p) for p in (0.9, 0.1, 0.8)]
@@ -74,19 +79,19 @@ def test_lambda_one_is_the_return_less_the_value(response, gamma):
     found = advantages(replace(PLAIN, gamma=gamma), response)
     returns_T = reward_to_go(response.rewards_T, gamma)
     assert found == pytest.approx(
-        [r - v for r, v in zip(returns_T, response.critic_values_T, strict=True)], abs=1e-9
+        [r - v for r, v in zip(returns_T, response.state_values_T, strict=True)], abs=1e-9
     )
 
 
 def test_lambda_one_with_a_terminal_reward_is_reward_minus_value():
     values = [0.3, 0.9, 0.1, 0.5]
-    found = advantages(PLAIN, trajectory(terminal(1.0, 4), values))
+    found = advantages(PLAIN, rollout(terminal(1.0, 4), values))
     assert found == pytest.approx([1 - v for v in values])
 
 
 @given(responses(), FRACTION)
 def test_lambda_zero_is_the_one_step_error(response, gamma):
-    values = [*response.critic_values_T, 0.0]
+    values = [*response.state_values_T, 0.0]
     errors = [r + gamma * values[t + 1] - values[t] for t, r in enumerate(response.rewards_T)]
     found = advantages(replace(PLAIN, gamma=gamma, policy_lambda=0.0), response)
     assert found == pytest.approx(errors)
@@ -95,7 +100,7 @@ def test_lambda_zero_is_the_one_step_error(response, gamma):
 @given(responses(), FRACTION, FRACTION)
 def test_gae_is_the_discounted_sum_of_errors(response, gamma, lambda_):
     size = len(response.rewards_T)
-    errors = gae(response.rewards_T, response.critic_values_T, gamma, [0.0] * size)
+    errors = gae(response.rewards_T, response.state_values_T, gamma, [0.0] * size)
     sums = [
         sum((gamma * lambda_) ** (u - t) * errors[u] for u in range(t, size)) for t in range(size)
     ]
@@ -108,26 +113,26 @@ def test_targets_are_advantages_plus_values_at_the_critics_lambda(response, gamm
     same = replace(PLAIN, gamma=gamma, policy_lambda=lambda_, critic_lambda=lambda_)
     decoupled = replace(same, policy_lambda=0.3)
     expected = [
-        a + v for a, v in zip(advantages(same, response), response.critic_values_T, strict=True)
+        a + v for a, v in zip(advantages(same, response), response.state_values_T, strict=True)
     ]
-    assert critic_returns(same, response) == pytest.approx(expected)
-    assert critic_returns(decoupled, response) == critic_returns(same, response)
+    assert targets(same, response) == pytest.approx(expected)
+    assert targets(decoupled, response) == targets(same, response)
 
 
 @given(responses())
 def test_a_measured_critic_learns_the_undiscounted_reward_to_go(response):
-    found = critic_returns(GrpoCredit("grpo", SEGMENTER, True), response)
+    found = targets(GrpoCredit("grpo", SEGMENTER, True), response)
     sums = [sum(response.rewards_T[t:]) for t in range(len(response.rewards_T))]
     assert found == pytest.approx(sums, abs=1e-9)
-    assert critic_returns(PLAIN, response) == pytest.approx(sums, abs=1e-9)
+    assert targets(PLAIN, response) == pytest.approx(sums, abs=1e-9)
 
 
 @given(responses())
 def test_step_level_at_lambda_zero_is_the_vine_advantage_of_the_values_at_step_starts(response):
     config = replace(PLAIN, policy_lambda=0.0, level="step")
-    values_S = [response.critic_values_T[span.start] for span in response.spans_S]
+    values_S = [response.state_values_T[span.start] for span in response.spans_S]
     # Rewards within steps are the only difference to vine, which knows the terminal one alone.
-    response = replace(response, rewards_T=tuple(terminal(0.7, len(response.rewards_T))))
+    response.tokens_T["rewards"] = terminal(0.7, len(response.rewards_T))
     found = step_means(advantages(config, response), response.spans_S)
     assert found == pytest.approx(vine_advantages(values_S, 0.7), abs=1e-9)
 
@@ -137,7 +142,7 @@ def test_step_level_is_lambda_one_within_steps_at_their_first_tokens(response, l
     starts = {span.start for span in response.spans_S}
     size = len(response.rewards_T)
     lambdas_T = [lambda_ if t + 1 in starts else 1.0 for t in range(size)]
-    tokens = gae(response.rewards_T, response.critic_values_T, 1.0, lambdas_T)
+    tokens = gae(response.rewards_T, response.state_values_T, 1.0, lambdas_T)
     found = advantages(replace(PLAIN, policy_lambda=lambda_, level="step"), response)
     for span in response.spans_S:
         expected = [tokens[span.start]] * (span.end - span.start)
@@ -147,12 +152,12 @@ def test_step_level_is_lambda_one_within_steps_at_their_first_tokens(response, l
 @given(responses(), FRACTION)
 def test_steps_of_one_token_are_tokens(response, lambda_):
     size = len(response.rewards_T)
-    response = trajectory(response.rewards_T, response.critic_values_T, lengths_S=[1] * size)
+    response = rollout(response.rewards_T, response.state_values_T, lengths_S=[1] * size)
     token = replace(PLAIN, gamma=0.9, policy_lambda=lambda_, critic_lambda=lambda_)
     step = replace(token, level="step")
     assert advantages(step, response) == pytest.approx(advantages(token, response), abs=1e-9)
-    targets = critic_returns(token, response)
-    assert critic_returns(step, response) == pytest.approx(targets, abs=1e-9)
+    expected = targets(token, response)
+    assert targets(step, response) == pytest.approx(expected, abs=1e-9)
 
 
 def test_step_level_discounts_between_steps_only():
@@ -161,10 +166,10 @@ def test_step_level_discounts_between_steps_only():
     A_1 = 1 − 0.8 = 0.2; A_0 = 0.3 + 0.5·0.8 − 0.4 + 0.5·0.5·0.2 = 0.35 (λ = 0.5). The critic's
     targets at λ = 1: 1, then 0.1 + 0.5·1 = 0.6 and 0.2 + 0.6 = 0.8, undiscounted within the step.
     """
-    response = trajectory([0.2, 0.1, 1.0], [0.4, 99.0, 0.8], lengths_S=[2, 1])
+    response = rollout([0.2, 0.1, 1.0], [0.4, 99.0, 0.8], lengths_S=[2, 1])
     config = replace(PLAIN, gamma=0.5, policy_lambda=0.5, level="step")
     assert advantages(config, response) == pytest.approx([0.35, 0.35, 0.2])
-    assert critic_returns(config, response) == pytest.approx([0.8, 0.6, 1.0])
+    assert targets(config, response) == pytest.approx([0.8, 0.6, 1.0])
 
 
 def test_length_adaptive_lambda_at_its_corners():
@@ -176,9 +181,9 @@ def test_length_adaptive_lambda_at_its_corners():
 def test_length_adaptive_lambda_is_used_per_response():
     """α = 0.5: λ = 0 for 2 tokens, 1 − 1/2 = 0.5 for 4. Level "step": 4 steps of the latter."""
     config = replace(PLAIN, policy_lambda=None, length_adaptive_alpha=0.5)
-    short, long = trajectory(terminal(1.0, 2), [0.0] * 2), trajectory(terminal(1.0, 4), [0.0] * 4)
+    short, long = rollout(terminal(1.0, 2), [0.0] * 2), rollout(terminal(1.0, 4), [0.0] * 4)
     assert token_advantages(config, [short, long]) == [[0.0, 1.0], [0.125, 0.25, 0.5, 1.0]]
-    in_steps = trajectory(terminal(1.0, 8), [0.0] * 8, lengths_S=[2] * 4)
+    in_steps = rollout(terminal(1.0, 8), [0.0] * 8, lengths_S=[2] * 4)
     found = advantages(replace(config, level="step"), in_steps)
     assert step_means(found, in_steps.spans_S) == [0.125, 0.25, 0.5, 1.0]
 
@@ -198,12 +203,20 @@ def test_segmental_by_hand():
     With zero values, reward 1 and λ = 0.5 the advantage halves where it is carried from 2 to 1.
     """
     logprobs_T = [math.log(0.1), math.log(0.9), math.log(0.1), math.log(0.25)]
-    response = trajectory(terminal(1.0, 4), [0.0] * 4, logprobs_T=logprobs_T)
+    response = rollout(terminal(1.0, 4), [0.0] * 4, logprobs_T=logprobs_T)
     config = replace(PLAIN, policy_lambda=0.5, segment_max_prob=0.2)
     assert advantages(config, response) == [0.5, 0.5, 1.0, 1.0]
 
 
-def test_missing_values_are_refused():
-    for call in (advantages, critic_returns):
-        with pytest.raises(AssertionError, match="values of a critic"):
-            call(PLAIN, trajectory([1.0]))
+def test_missing_values_are_our_mistake():
+    with pytest.raises(AssertionError, match="takes no values"):
+        advantages(PLAIN, rollout([1.0]))
+
+
+def test_step_level_takes_the_values_of_any_predictor_of_steps():
+    """λ = 0: V(s_1) − V(s_0) = −0.25 and 1 − 0.25; no value of a token is asked for."""
+    response = rollout(terminal(1.0, 3), values_S=[0.5, 0.25], lengths_S=[2, 1])
+    config = replace(PLAIN, policy_lambda=0.0, level="step")
+    assert advantages(config, response) == [-0.25, -0.25, 0.75]
+    with pytest.raises(KeyError):
+        advantages(PLAIN, response)

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.trajectories import terminal, trajectory
+from support.rollouts import rollout, terminal
 
 from vineppo.config.schema import (
     GrpoCredit,
@@ -12,8 +12,7 @@ from vineppo.config.schema import (
     RlooCredit,
 )
 from vineppo.credit import token_advantages
-from vineppo.credit.grpo import grpo_advantages
-from vineppo.credit.rloo import rloo_advantages
+from vineppo.credit.groups import grpo_advantages, rloo_advantages
 
 SEGMENTER = LinesSegmenter("lines")
 GRPO = GrpoCredit("grpo", SEGMENTER, normalize_std=True)
@@ -28,7 +27,7 @@ RETURNS = st.lists(st.floats(-5, 5), min_size=2, max_size=9)
 
 def group(returns_G):
     """Rollouts of 1, 2, … tokens."""
-    return [trajectory(terminal(r, i + 1)) for i, r in enumerate(returns_G)]
+    return [rollout(terminal(r, i + 1)) for i, r in enumerate(returns_G)]
 
 
 def test_docstring_examples():
@@ -40,16 +39,16 @@ def test_docstring_examples():
     # Each less the mean of the other two: 1 − 0.25, 0 − 0.75, 0.5 − 0.5.
     assert rloo_advantages([1.0, 0.0, 0.5]) == [0.75, -0.75, 0.0]
     config = ReinforcePlusPlusCredit("reinforce_plus_plus", SEGMENTER, gamma=0.5)
-    to_go = token_advantages(config, [trajectory([-0.1, 0.0, 1.0])])
+    to_go = token_advantages(config, [rollout([-0.1, 0.0, 1.0])])
     assert to_go[0] == pytest.approx([0.15, 0.5, 1.0])
-    right, wrong = (trajectory(terminal(r, 2), greedy_reward=1.0) for r in (1.0, 0.0))
+    right, wrong = (rollout(terminal(r, 2), greedy_reward=1.0) for r in (1.0, 0.0))
     assert token_advantages(REMAX, [right, wrong]) == [[0.0, 0.0], [-1.0, -1.0]]
 
 
 @pytest.mark.parametrize("config", GROUP_ESTIMATORS, ids=repr)
 def test_one_advantage_on_all_tokens_of_the_summed_reward(config):
-    found = token_advantages(config, [trajectory([0.25, 0.75]), trajectory([0.0, 0.0, 0.0])])
-    expected = token_advantages(config, [trajectory([1.0]), trajectory([0.0])])
+    found = token_advantages(config, [rollout([0.25, 0.75]), rollout([0.0, 0.0, 0.0])])
+    expected = token_advantages(config, [rollout([1.0]), rollout([0.0])])
     assert found == [expected[0] * 2, expected[1] * 3]
     assert expected[0][0] > 0 > expected[1][0]
 
@@ -94,15 +93,15 @@ def test_normalised_advantages_have_the_samples_deviation_1(returns_G):
 @pytest.mark.parametrize("config", GROUP_ESTIMATORS, ids=repr)
 @pytest.mark.parametrize("reward", [0.1, 1 / 3, 0.7])
 def test_equal_returns_give_exactly_0(config, reward):
-    assert token_advantages(config, [trajectory([reward])] * 3) == [[0.0]] * 3
+    assert token_advantages(config, [rollout([reward])] * 3) == [[0.0]] * 3
 
 
 @pytest.mark.parametrize("config", GROUP_ESTIMATORS, ids=repr)
 def test_a_group_of_one_is_refused(config):
     with pytest.raises(ValueError, match="at least 2 rollouts, got 1"):
-        token_advantages(config, [trajectory([1.0])])
+        token_advantages(config, [rollout([1.0])])
 
 
 def test_remax_needs_the_greedy_reward():
     with pytest.raises(AssertionError, match="greedy"):
-        token_advantages(REMAX, [trajectory([1.0])])
+        token_advantages(REMAX, [rollout([1.0])])

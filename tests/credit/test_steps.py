@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.trajectories import spans
+from support.rollouts import spans
 
 from vineppo.credit.steps import broadcast, step_means, step_sums
 from vineppo.types import StepSpan

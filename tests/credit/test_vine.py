@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.trajectories import terminal, trajectory
+from support.rollouts import rollout, terminal
 
 from vineppo.config.schema import LinesSegmenter, VineCredit
 from vineppo.credit import token_advantages
@@ -24,17 +24,17 @@ def test_advantages_telescope(values_S, reward):
 
 
 def test_every_token_has_the_advantage_of_its_step():
-    right = trajectory(terminal(1.0, 3), state_values_S=[0.5, 0.25], lengths_S=[2, 1])
-    wrong = trajectory(terminal(0.0, 4), state_values_S=[0.5], lengths_S=[4])
+    right = rollout(terminal(1.0, 3), values_S=[0.5, 0.25], lengths_S=[2, 1])
+    wrong = rollout(terminal(0.0, 4), values_S=[0.5], lengths_S=[4])
     assert token_advantages(CONFIG, [right, wrong]) == [[-0.25, -0.25, 0.75], [-0.5] * 4]
 
 
 def test_the_reward_is_the_sum_over_tokens():
     # −0.1 + 0 + 0.6 = 0.5: 0.75 − 0.25, then 0.5 − 0.75.
-    shaped = trajectory([-0.1, 0.0, 0.6], state_values_S=[0.25, 0.75], lengths_S=[2, 1])
+    shaped = rollout([-0.1, 0.0, 0.6], values_S=[0.25, 0.75], lengths_S=[2, 1])
     assert token_advantages(CONFIG, [shaped])[0] == pytest.approx([0.5, 0.5, -0.25])
 
 
-def test_missing_values_are_refused():
-    with pytest.raises(AssertionError, match="Monte-Carlo values"):
-        token_advantages(CONFIG, [trajectory([1.0])])
+def test_missing_values_are_our_mistake():
+    with pytest.raises(AssertionError, match="takes no values"):
+        token_advantages(CONFIG, [rollout([1.0])])

@@ -13,7 +13,7 @@ from vineppo.errors import UserError
 from vineppo.estimate.shape import Skeleton, read_hf_config
 from vineppo.models import ASSETS
 from vineppo.token_scores import hidden_before_tokens
-from vineppo.types import TrainSequence
+from vineppo.types import TokenSequence
 
 EMBEDDED = "embedded:arithmetic_short"
 
@@ -124,7 +124,7 @@ def test_what_a_pass_saves_is_what_a_real_one_does(config_name, changes, dtype, 
     """To the byte, but for the places of the response's tokens."""
     model = random_model(config_name, **changes).to(getattr(torch, dtype))
     model.set_attn_implementation(attention)
-    sequences = [TrainSequence.blank((1,) * 10, (5,) * length) for length in (40, 30, 20)]
+    sequences = [TokenSequence((1,) * 10, (5,) * length) for length in (40, 30, 20)]
     batch = collate(sequences, torch.device("cpu"))
     real, _ = saved_by_a_real_pass(model, batch)
     estimated = Skeleton(model.config, dtype, attention).saved_bytes(3, 50)

@@ -6,13 +6,13 @@ import torch
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.estimate.memory import BUCKET, Passes, Trainee
+from vineppo.minibatches import micro_batches
 from vineppo.models import load_model
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions
-from vineppo.trainer import micro_batches
-from vineppo.types import TrainSequence
+from vineppo.types import TokenSequence
 
-SEQUENCE = TrainSequence.blank((1, 2, 3), (4, 5, 6, 7))
+SEQUENCE = TokenSequence((1, 2, 3), (4, 5, 6, 7))
 
 
 def trained(configs, dtype, stage, offload="nothing"):
@@ -22,7 +22,7 @@ def trained(configs, dtype, stage, offload="nothing"):
     config = load_config(TrainConfig, path, list(values))
     loaded = load_model(config.model.path, dtype, "sdpa")
     policy = Policy(loaded, config.optimization, gradient_checkpointing=False)
-    batches = micro_batches([SEQUENCE], 1, policy.device)
+    batches = micro_batches([SEQUENCE], (), 1, policy.device)
     policy.update(batches, likelihood, ForwardOptions(1.0), [1e-3], lambda _: True)
     return policy
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from support.experiences import changed
+from support.rollouts import changed
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import RemaxCredit, SftConfig, TrainConfig

@@ -8,16 +8,19 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from support.rollouts import random_sequences, with_columns
 from support.shared_critic import SQUARED, shared_critic
+from vineppo.checkpoint import Models
 from vineppo.config.load import evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.models import load_model
-from vineppo.scoring import Scored
-from vineppo.train import load_models, update_models
-from vineppo.types import TrainSequence
+from vineppo.policy import Policy
+from vineppo.token_scores import ForwardOptions
+from vineppo.train import load_models
+from vineppo.types import TokenSequence, TrainBatch
+from vineppo.update import update
+from vineppo.values import ValuePredictor
 
-CPU = torch.device("cpu")
-NUM_IDS = 15  # of which the random sequences consist
 SEPARATE = {"learning_rate": 1e-3, "loss": SQUARED}
 
 
@@ -36,46 +39,54 @@ def build_config(configs: Path, kind: str, **changes: Any) -> TrainConfig:
     return parse_config(TrainConfig, resolved)
 
 
-def start(config: TrainConfig):
+def start(config: TrainConfig) -> Models:
     """The models of a run, as `train` starts them."""
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
     return load_models(config, loaded)()
 
 
-def sequences(count: int, seed: int = 0) -> list[TrainSequence]:
-    """Random tokens of random lengths, with returns of 0 and 1 and off-policy everything."""
-    stream = random.Random(seed)
-    found = []
-    for _ in range(count):
-        lengths = stream.randrange(3, 9), stream.randrange(4, 30)
-        prompt, response = (tuple(stream.randrange(NUM_IDS) for _ in range(n)) for n in lengths)
-        old, ref = (tuple(stream.uniform(-4, 0) for _ in response) for _ in range(2))
-        found.append(
-            TrainSequence(
-                prompt_ids=prompt,
-                response_ids=response,
-                old_logprobs_T=old,
-                ref_logprobs_T=ref,
-                advantages_T=tuple(stream.gauss(0, 1) for _ in response),
-                is_trained_T=tuple(stream.random() < 0.8 for _ in response),
-                importance_T=(1.0,) * len(response),
-                old_values_T=tuple(stream.uniform(0, 1) for _ in response),
-                returns_T=(float(stream.random() < 0.5),) * len(response),
-                is_positive=False,
-            )
-        )
+def critic_of(models: Models) -> Any:
+    (critic,) = (one for one in models.predictors if one.name == "critic")
+    return critic
+
+
+def values(models: Models, batch: TrainBatch) -> torch.Tensor:
+    """The critic's, [B, T], of either kind; 0 outside the response."""
+    critic = critic_of(models)
+    if critic.head is None:
+        found: torch.Tensor = critic.values(batch)
+        return found
+    options = ForwardOptions(critic.config.sampling.temperature)
+    with torch.no_grad():
+        found = critic.from_policy(models.policy.scores(batch, options))
+    return found * batch.response_mask_BT
+
+
+def sequences(count: int, seed: int = 0) -> list[TokenSequence]:
+    """Random tokens of random lengths, with targets of 0 and 1 and off-policy everything."""
+    stream, found = random.Random(f"critic/{seed}"), []
+    for one in random_sequences(count, seed):
+        length = len(one.response_ids)
+        columns = {
+            "importance": (1.0,) * length,
+            "is_positive": (False,) * length,
+            "values/critic": tuple(stream.uniform(0, 1) for _ in range(length)),
+            "targets/critic": (float(stream.random() < 0.5),) * length,
+        }
+        found.append(with_columns(one, columns))
     return found
 
 
-def train(config: TrainConfig, models, found: list[TrainSequence], iteration: int):
+def train(config: TrainConfig, models: Models, found: Any, iteration: int) -> dict[str, float]:
     """The updates of an iteration; their metrics."""
-    scored = Scored(found, [], [], None, [], {})
-    return update_models(config, models, scored, None, iteration, config.reference.kl_coef)
+    reference: Any = None
+    kl_coef = config.reference.kl_coef
+    return update(found, models.policy, models.predictors, reference, config, iteration, kl_coef)
 
 
-def saved_weights(save_hf, directory: Path) -> dict[str, torch.Tensor]:
-    """What `save_hf` of a policy or a critic writes."""
-    save_hf(directory)
+def saved_weights(model: Policy | ValuePredictor, directory: Path) -> dict[str, torch.Tensor]:
+    """What a policy or a critic writes."""
+    model.save_hf(directory)
     return load_file(directory / "model.safetensors")
 
 

@@ -27,20 +27,29 @@ def write_solved_run(path, num_problems=6, iterations=(1,), settings=()):
     run_dir = RunDir.open(path, to_dict(config))
     tokenizer = load_tokenizer(resolve_model_path(config.model.path), "model.path")
     segmenter = build_segmenter(config.credit.segmenter)
-    rollouts, spans = [], []
+    rollouts = []
     for problem in load_task(config.task).train_P[:num_problems]:
         text = problem.solution
         ids = (*tokenizer(text, add_special_tokens=False).input_ids, tokenizer.eos_token_id)
         prompt_ids = encode_prompt(config.task.prompt, tokenizer, problem.question)
-        reward = float(text.endswith(f"####{problem.answer}"))
-        for index in range(NUM_ROLLOUTS):
-            rollouts.append(
-                Rollout(problem, index, prompt_ids, ids, (-0.1,) * len(ids), "stop", text, reward)
+        spans_S = segmenter(token_texts(tokenizer, ids))
+        rollouts += [
+            Rollout(
+                problem=problem,
+                rollout_index=index,
+                prompt_ids=prompt_ids,
+                response_ids=ids,
+                logprobs_T=(-0.1,) * len(ids),
+                finish_reason="stop",
+                text=text,
+                reward=float(text.endswith(f"####{problem.answer}")),
+                spans_S=spans_S,
+                steps_S={"advantages": (0.0,) * len(spans_S)},
             )
-            spans.append(segmenter(token_texts(tokenizer, ids)))
-    advantages = [(0.0,) * len(of) for of in spans]
+            for index in range(NUM_ROLLOUTS)
+        ]
     for iteration in iterations:
-        run_dir.write_rollouts(iteration, rollout_rows(rollouts, spans, advantages))
-        run_dir.write_values(iteration, value_rows(rollouts, spans, None, None))
+        run_dir.write_rollouts(iteration, rollout_rows(rollouts))
+        run_dir.write_values(iteration, value_rows(rollouts, []))
         run_dir.append_metrics({"iteration": iteration})
     return path

@@ -3,7 +3,7 @@
 A predictor is a file here and a line in `PREDICTORS`, for training and for every analysis alike.
 """
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from vineppo.config.schema import (
@@ -23,10 +23,10 @@ from vineppo.values.predictor import ValuePredictor
 from vineppo.values.separate import SeparateValueModel
 from vineppo.values.shared import SharedValueHead
 
-__all__ = ["ValuePredictor", "build_predictors", "feeding_predictor"]
+__all__ = ["ValuePredictor", "build_predictors", "feeding_predictor", "predictors_at"]
 
-# (name, the run's config, the predictor's config, the starting policy) → predictor.
-PREDICTORS: dict[type, Callable[[str, TrainConfig, Any, LoadedModel], ValuePredictor]] = {
+# Made of (name, the run's config, the predictor's config, the starting policy).
+PREDICTORS: dict[type, type[ValuePredictor]] = {
     MonteCarloValues: MonteCarlo,
     SeparateCritic: SeparateValueModel,
     SharedCritic: SharedValueHead,
@@ -37,16 +37,21 @@ PREDICTORS: dict[type, Callable[[str, TrainConfig, Any, LoadedModel], ValuePredi
 
 def build_predictors(config: TrainConfig, loaded: LoadedModel) -> list[ValuePredictor]:
     """All that the run has: the estimator's continuations, the critic, and `values.predictors`."""
-    wanted = {
-        MONTE_CARLO: config.credit.monte_carlo,
-        CRITIC: config.critic,
-        **config.values.predictors,
-    }
     return [
-        PREDICTORS[type(own)](name, config, own, loaded)
-        for name, own in wanted.items()
-        if own is not None
+        PREDICTORS[type(own)](name, config, own, loaded) for name, own in _configs(config).items()
     ]
+
+
+def predictors_at(config: TrainConfig, directory: Path | None) -> list[ValuePredictor]:
+    """The same as the checkpoint at `directory` has them, None: as training starts.
+
+    They `estimate`, and train no more. One that was not saved is left out.
+    """
+    found = [
+        PREDICTORS[type(own)].at_checkpoint(name, config, own, directory)
+        for name, own in _configs(config).items()
+    ]
+    return [predictor for predictor in found if predictor is not None]
 
 
 def feeding_predictor(config: TrainConfig) -> str | None:
@@ -54,4 +59,15 @@ def feeding_predictor(config: TrainConfig) -> str | None:
     if config.values.credit is not None:
         return config.values.credit
     own = config.credit.own_values
-    return CRITIC if own == MONTE_CARLO and config.credit.monte_carlo is None else own
+    if own == MONTE_CARLO and config.credit.monte_carlo is None:  # a user's own estimator
+        return CRITIC if config.critic is not None else None
+    return own
+
+
+def _configs(config: TrainConfig) -> dict[str, Any]:
+    wanted = {
+        MONTE_CARLO: config.credit.monte_carlo,
+        CRITIC: config.critic,
+        **config.values.predictors,
+    }
+    return {name: own for name, own in wanted.items() if own is not None}

@@ -23,3 +23,8 @@ class GroupMean(ValuePredictor):
             self.set_values(
                 group_G, [[m] * len(r.spans_S) for m, r in zip(means, group_G, strict=True)]
             )
+
+    def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
+        """Whatever a rollout does at a state, its problem's others stay the same."""
+        means = {rollout.key: rollout.values_S(self.name)[0] for rollout in rollouts}
+        self.set_values(branches, [[means[b.key]] * len(b.spans_S) for b in branches])

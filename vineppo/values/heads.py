@@ -12,21 +12,23 @@ import torch
 from torch import nn
 
 from vineppo.config.schema import (
+    CriticCommon,
     CrossEntropy,
     ModelConfig,
-    SeparateCritic,
     SquaredError,
     TrainConfig,
 )
 from vineppo.credit.gae import critic_returns
 from vineppo.deepspeed_module import Summand
 from vineppo.errors import UserError
+from vineppo.forward_passes import token_columns
 from vineppo.losses import cross_entropy, squared_error
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import disable_dropout, resolve_model_path, save_model
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import hidden_before_tokens, spread
 from vineppo.types import Rollout, TrainBatch
+from vineppo.values.predictor import ValuePredictor
 
 ValueLoss = SquaredError | CrossEntropy
 HEAD = "score"  # the name of the head in every decoder's *ForSequenceClassification
@@ -91,17 +93,56 @@ class ValueOutputs(nn.Module):
         return spread(self.model.score(hidden_NH).squeeze(-1).float(), batch)
 
 
-def load_value_model(critic: SeparateCritic, policy: ModelConfig, run_seed: int) -> Any:
+class FrozenValueModel(ValuePredictor):
+    """A critic of either kind as a checkpoint has it, or as training starts: both are classifiers.
+
+    It is passed on the GPU, where there is one.
+    """
+
+    gives = "tokens"
+
+    def __init__(
+        self, name: str, config: TrainConfig, critic: CriticCommon, path: str | None
+    ) -> None:
+        super().__init__(name, config)
+        self._loss = critic.loss
+        model = load_value_model(critic, config.model, config.seed, path)
+        self.num_weights = sum(weight.numel() for weight in model.parameters())
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._module = ValueOutputs(model).to(self._device).eval()
+
+    @classmethod
+    def at_checkpoint(
+        cls, name: str, config: TrainConfig, own: CriticCommon, directory: Path | None
+    ) -> "FrozenValueModel | None":
+        if directory is None:
+            return cls(name, config, own, None)
+        path = directory / name
+        return cls(name, config, own, str(path)) if path.is_dir() else None
+
+    def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        def forward(batch: TrainBatch) -> tuple[torch.Tensor]:
+            return (values_of(self._module(batch), self._loss),)
+
+        size = self.config.optimization.logprobs_micro_batch_size
+        (values,) = token_columns(forward, rollouts, size, self._device)
+        self.set_values(rollouts, values)
+
+
+def load_value_model(
+    critic: CriticCommon, policy: ModelConfig, run_seed: int, path: str | None = None
+) -> Any:
     """A classifier with one label: with its own head where it has one, else with a new one.
 
-    `path` null: the starting policy. Precision and attention are the policy's. Raises `UserError`
-    for a classifier of several labels, for a model that has no classifier, and for a saved critic
-    whose outputs another loss reads.
+    `path` None: the config's, or else the starting policy. Precision and attention are the
+    policy's. Raises `UserError` for a classifier of several labels, for a model that has no
+    classifier, and for a saved critic whose outputs another loss reads.
     """
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    path = critic.path or policy.path
+    of_config = critic.own_model.path if critic.own_model is not None else None
+    path = path or of_config or policy.path
     resolved = resolve_model_path(path)
     try:
         config = AutoConfig.from_pretrained(resolved)
@@ -110,7 +151,7 @@ def load_value_model(critic: SeparateCritic, policy: ModelConfig, run_seed: int)
             raise UserError(
                 f"critic.path {path}: its head must have one label, got {config.num_labels}"
             )
-        _check_value_range(config, critic)
+        _check_value_range(config, path, critic.loss)
         model, report = AutoModelForSequenceClassification.from_pretrained(
             resolved,
             num_labels=1,
@@ -186,11 +227,10 @@ def _value_range(loss: ValueLoss) -> list[float] | None:
     return [loss.low, loss.high] if isinstance(loss, CrossEntropy) else None
 
 
-def _check_value_range(config: Any, critic: SeparateCritic) -> None:
+def _check_value_range(config: Any, path: str, loss: ValueLoss) -> None:
     """A reward model of others has no `value_range`: its head is taken as it is."""
-    saved, expected = getattr(config, "value_range", ...), _value_range(critic.loss)
+    saved, expected = getattr(config, "value_range", ...), _value_range(loss)
     if saved is not ... and saved != expected:
         raise UserError(
-            f"critic.path {critic.path}: its value_range {saved} must be that of critic.loss, "
-            f"{expected}"
+            f"critic.path {path}: its value_range {saved} must be that of critic.loss, {expected}"
         )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vineppo.config.schema import PythonValues, TrainConfig
+from vineppo.distributed import is_main
 from vineppo.errors import UserError
 from vineppo.own_code import OwnFunction
 from vineppo.types import Rollout
@@ -45,8 +46,22 @@ class OwnPredictor(ValuePredictor):
         metrics: dict[str, float] = self._own.update(rollouts) or {}
         return {f"values/{self.name}/{key}": float(value) for key, value in metrics.items()}
 
+    @classmethod
+    def at_checkpoint(
+        cls, name: str, config: TrainConfig, own: PythonValues, directory: Path | None
+    ) -> "OwnPredictor | None":
+        predictor = cls(name, config, own)
+        if directory is not None and hasattr(predictor._own, "load"):
+            if not (directory / name).is_dir():
+                return None
+            predictor.load_state(directory / name)
+        return predictor
+
+    def save_hf(self, directory: Path) -> None:
+        self.save_state(directory)
+
     def save_state(self, directory: Path) -> None:
-        if hasattr(self._own, "save"):
+        if hasattr(self._own, "save") and is_main():
             directory.mkdir(parents=True, exist_ok=True)
             self._own.save(directory)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from torch import nn
@@ -54,6 +54,8 @@ class ValuePredictor:
     """
 
     gives: Literal["tokens", "steps"] = "steps"
+    num_continuations = 0  # of every state, which the values are the mean return of; 0: others
+    num_weights = 0  # of a model of its own
     head: nn.Module | None = None  # on the policy's backbone, in the policy's module and optimizer
     head_learning_rate = 0.0
     leaves_while_sampling = False
@@ -62,6 +64,20 @@ class ValuePredictor:
         """`name` among the run's predictors; then come its own config and the starting policy."""
         self.name = name
         self.config = config
+
+    @classmethod
+    def at_checkpoint(
+        cls,
+        name: str,
+        config: TrainConfig,
+        own: Any,
+        directory: Path | None,  # noqa: ARG003
+    ) -> "ValuePredictor | None":
+        """As a checkpoint has it, None: as training starts; to `estimate` with, no more to train.
+
+        What it learned lies in `directory / name`, by `save_hf`. None where that is missing.
+        """
+        return cls(name, config, own)
 
     @property
     def column(self) -> str:
@@ -102,6 +118,13 @@ class ValuePredictor:
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         """Sets the values that neither a stream nor the policy's pass has set."""
 
+    def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:  # noqa: ARG002
+        """`estimate` for rollouts that leave one of `rollouts` at a state, under its index.
+
+        `rollouts` are an iteration's, with their values. A branch has no reward.
+        """
+        self.estimate(branches)
+
     # Training.
 
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
@@ -128,7 +151,7 @@ class ValuePredictor:
     # Persistence. What is learned is saved, what is a pure function of the rollouts is not.
 
     def save_hf(self, directory: Path) -> None:
-        """In Hugging Face format at `directory`, where it is a model."""
+        """What was learned, for use: in Hugging Face format where it is a model."""
 
     def save_state(self, directory: Path) -> None:
         """What training on needs, in files of its own under `directory`."""

@@ -16,6 +16,7 @@ from vineppo.policy import Policy, checkpoint_activations
 from vineppo.types import Rollout, TrainBatch
 from vineppo.values.heads import (
     VALUE_NUMBERS,
+    FrozenValueModel,
     ValueOutputs,
     check_size,
     load_value_model,
@@ -44,6 +45,12 @@ class SeparateValueModel(ValuePredictor):
         self._tokenizer = loaded.tokenizer
         self._hf_model: Any = load_value_model(critic, config.model, config.seed)
         check_size(self._hf_model, loaded.engine_model.num_token_ids, config.engine.max_model_len)
+
+    @classmethod
+    def at_checkpoint(
+        cls, name: str, config: TrainConfig, own: SeparateCritic, directory: Path | None
+    ) -> ValuePredictor | None:
+        return FrozenValueModel.at_checkpoint(name, config, own, directory)
 
     def start(self, policy: Policy) -> None:  # noqa: ARG002
         if self.config.model.gradient_checkpointing:

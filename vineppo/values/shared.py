@@ -15,6 +15,7 @@ from vineppo.token_scores import TokenScores
 from vineppo.types import Rollout, TrainBatch
 from vineppo.values.heads import (
     HEAD,
+    FrozenValueModel,
     new_head,
     save_value_model,
     set_targets,
@@ -39,6 +40,12 @@ class SharedValueHead(ValuePredictor):
         self._critic = critic
         self.head = new_head(loaded.model.config.hidden_size, loaded.model.dtype, config.seed)
         self.head_learning_rate = critic.head_learning_rate
+
+    @classmethod
+    def at_checkpoint(
+        cls, name: str, config: TrainConfig, own: SharedCritic, directory: Path | None
+    ) -> ValuePredictor | None:
+        return FrozenValueModel.at_checkpoint(name, config, own, directory)
 
     def start(self, policy: Policy) -> None:
         self._policy = policy

@@ -158,8 +158,11 @@ class RemaxCredit(Credit):
 class PythonCredit(Credit):
     """A file with `advantages(options, rollouts_G) -> list[list[float]]` (docs/extending.md).
 
-    With `num_continuations` above 0 the rollouts have Monte-Carlo values, as for `vine`.
+    With `num_continuations` above 0 the rollouts have Monte-Carlo values, as for `vine`, and else
+    those of a critic where there is one.
     """
+
+    own_values: ClassVar[str | None] = "monte_carlo"
 
     kind: Literal["python"]
     path: Name

@@ -5,15 +5,16 @@ import shutil
 
 import pytest
 import torch
-from support.critics import CPU, build_config, sequences, start
+from support.critics import build_config, sequences, start, values
+from support.rollouts import CPU
 from transformers import AutoModelForSequenceClassification
 
 from vineppo.batching import collate
 from vineppo.config.schema import LlamaArchitecture
-from vineppo.critic.value_model import check_size, load_value_model, new_head
 from vineppo.errors import UserError
 from vineppo.models import check_tokenizers, load_model, resolve_model_path
 from vineppo.sft import write_new_model
+from vineppo.values.heads import check_size, load_value_model, new_head
 
 POLICY = "embedded:arithmetic_short"
 OTHER_SIZE = LlamaArchitecture(
@@ -24,6 +25,8 @@ OTHER_SIZE = LlamaArchitecture(
     num_key_value_heads=1,
     max_position_embeddings=128,
 )
+
+pytestmark = pytest.mark.usefixtures("sharded")
 
 
 def load(configs, seed=0, **changes):
@@ -93,7 +96,7 @@ def test_a_causal_model_of_another_size_gets_a_new_head(configs, tmp_path):
     backbone = model.model.state_dict()
     assert all(torch.equal(backbone[name], written[name]) for name in written)
     assert torch.equal(model.score.weight, new_head(48, torch.float32, 4).weight)
-    values_BT = start(config).critic.values(collate(sequences(3), CPU))
+    values_BT = values(start(config), collate(sequences(3), CPU))
     assert values_BT.std() > 0
 
 

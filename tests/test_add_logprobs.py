@@ -1,23 +1,25 @@
-"""Scoring an iteration with real models: whose log-probabilities, which KL, which gradient."""
+"""Passes of real models over an iteration: whose log-probabilities, which KL, which gradient."""
 
 from dataclasses import replace
 
 import pytest
 import torch
-from support.experiences import CPU, VINE, changed, experience
+from support.rollouts import CPU, VINE, changed, two_rollouts, with_column
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
+from vineppo.experience import add_advantages, add_logprobs
 from vineppo.kl import absolute, full, k1, k2, k3
+from vineppo.metrics import kl_metrics, logprob_gap_metrics
+from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
-from vineppo.objectives import UpdateSizes, policy_objective
+from vineppo.objectives import POLICY_COLUMNS, policy_objective
 from vineppo.policy import Policy
-from vineppo.scoring import score
 from vineppo.sft import likelihood_loss
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
-from vineppo.trainer import update_policy
-from vineppo.types import TrainSequence
+from vineppo.types import TokenSequence
+from vineppo.update import update_policy
 
 TEMPERATURE = 0.7
 NUM_IDS = 21  # of the embedded tokenizer
@@ -54,8 +56,20 @@ def models(config):
 
 
 def run(config, models, kl_coef=0.0, **tables):
+    """The rollouts of an iteration with all that an update reads."""
     policy, reference = models
-    return score(experience(), policy, None, reference, changed(config, **tables), kl_coef)
+    config, rollouts = changed(config, **tables), two_rollouts()
+    add_logprobs(rollouts, policy, reference, [], config)
+    add_advantages(rollouts, [], config, kl_coef)
+    return rollouts
+
+
+def column(name, rollouts):
+    return [one.tokens_T[name] for one in rollouts]
+
+
+def without_advantages(rollouts):
+    return [with_column(one, "loss_advantages", 0.0) for one in rollouts]
 
 
 def table(model, rollout):
@@ -72,7 +86,7 @@ def fresh(config, path=None):
 
 
 def from_model(model):
-    rollouts = experience().rollouts
+    rollouts = two_rollouts()
     table_NV = torch.cat([table(model, rollout) for rollout in rollouts])
     tokens_N = torch.tensor([token for rollout in rollouts for token in rollout.response_ids])
     return table_NV, table_NV.gather(1, tokens_N[:, None]).squeeze(1)
@@ -84,22 +98,29 @@ def flat(rows):
 
 @torch.no_grad()
 def test_old_logprobs_are_whose_the_config_says(config, models):
-    engine = run(config, models, optimization={"old_logprobs": "engine"}).sequences
-    assert [s.old_logprobs_T for s in engine] == [r.logprobs_T for r in experience().rollouts]
-    scored = run(config, models)
+    engine = run(config, models, optimization={"old_logprobs": "engine"})
+    assert column("old_logprobs", engine) == [one.logprobs_T for one in two_rollouts()]
+    rollouts = run(config, models)
     _, expected_N = fresh(config)
-    found = flat(s.old_logprobs_T for s in scored.sequences)
-    assert found == pytest.approx(expected_N.tolist(), abs=1e-5)
-    engine_N = torch.tensor(flat(r.logprobs_T for r in experience().rollouts))
-    gap = scored.metrics["rollout/engine_logprob_gap_max"]
+    assert flat(column("old_logprobs", rollouts)) == pytest.approx(expected_N.tolist(), abs=1e-5)
+    engine_N = torch.tensor(flat(one.logprobs_T for one in rollouts))
+    gap = logprob_gap_metrics(rollouts)["rollout/engine_logprob_gap_max"]
     assert gap == pytest.approx((engine_N - expected_N).abs().max().item(), abs=1e-5)
 
 
 @torch.no_grad()
 def test_the_reference_is_scored_at_the_policys_temperature(config, models):
     _, expected_N = fresh(config, config.reference.path)
-    found = flat(s.ref_logprobs_T for s in run(config, models).sequences)
+    found = flat(column("ref_logprobs", run(config, models)))
     assert found == pytest.approx(expected_N.tolist(), abs=1e-5)
+
+
+@torch.no_grad()
+def test_the_reference_does_not_pass_where_it_has_passed_before(config, models):
+    policy, _ = models
+    rollouts = [with_column(one, "ref_logprobs", -1.0) for one in two_rollouts()]
+    add_logprobs(rollouts, policy, None, [], config)
+    assert column("ref_logprobs", rollouts) == [(-1.0,) * 3] * 2
 
 
 @torch.no_grad()
@@ -108,9 +129,8 @@ def test_the_untrained_policy_is_its_own_reference(config, models):
     loaded = load_model(config.model.path, "float32", "sdpa")
     own = Reference(replace(config.reference, path=None), config.model, loaded)
     for estimator in (*ESTIMATORS, "full"):
-        of_estimator = changed(config, reference={"kl_estimator": estimator})
-        metrics = score(experience(), policy, None, own, of_estimator, 0.0).metrics
-        assert metrics["kl/ref"] == pytest.approx(0, abs=1e-6)
+        found = run(config, (policy, own), reference={"kl_estimator": estimator})
+        assert flat(column("kl", found)) == pytest.approx([0.0] * 6, abs=1e-6)
 
 
 @pytest.mark.parametrize("estimator", [*ESTIMATORS, "full"])
@@ -124,28 +144,30 @@ def test_the_logged_kl_is_raw_also_after_reward_shaping(config, models, estimato
     )
     assert kl_N.abs().max() > 1e-3
     shaping = {"kl_in": "reward", "kl_clamp": (0.0, 1e-3), "kl_estimator": estimator}
-    scored = run(config, models, kl_coef=50.0, reference=shaping)
-    assert scored.metrics["kl/ref"] == pytest.approx(kl_N.mean().item(), abs=1e-6)
-    assert scored.metrics["kl/ref_per_sequence"] == pytest.approx(kl_N.sum().item() / 2, abs=1e-5)
-    assert scored.metrics["kl/coef"] == 50.0
+    rollouts = run(config, models, kl_coef=50.0, reference=shaping)
+    metrics = kl_metrics(column("kl", rollouts), 50.0)
+    assert metrics["kl/ref"] == pytest.approx(kl_N.mean().item(), abs=1e-6)
+    assert metrics["kl/ref_per_sequence"] == pytest.approx(kl_N.sum().item() / 2, abs=1e-5)
+    assert metrics["kl/coef"] == 50.0
     penalty = 50.0 * kl_N.clamp(0.0, 1e-3)
-    assert scored.returns_T[0][0] == pytest.approx(1.0 - penalty[:3].sum().item(), abs=1e-4)
-    assert scored.returns_T[0][0] < 1.0
+    total = sum(rollouts[0].rewards_T)
+    assert total == pytest.approx(1.0 - penalty[:3].sum().item(), abs=1e-4)
+    assert total < 1.0
 
 
 def test_logged_advantages_are_raw_and_whitening_follows_its_switch(config, models):
     for is_whitened in (False, True):
-        scored = run(config, models, optimization={"whiten_advantages": is_whitened})
-        assert scored.advantages_S == [[-0.5, 1.0], [-0.5]]
-        assert scored.advantages_T == [[-0.5, -0.5, 1.0], [-0.5, -0.5, -0.5]]
-        assert (abs(sum(flat(s.advantages_T for s in scored.sequences))) < 1e-6) is is_whitened
+        rollouts = run(config, models, optimization={"whiten_advantages": is_whitened})
+        assert [one.steps_S["advantages"] for one in rollouts] == [[-0.5, 1.0], [-0.5]]
+        assert column("advantages", rollouts) == [[-0.5, -0.5, 1.0], [-0.5, -0.5, -0.5]]
+        assert (abs(sum(flat(column("loss_advantages", rollouts)))) < 1e-6) is is_whitened
 
 
 def objective(config, reference, sequences, kl_coef):
     """The loss of an update's only batch, and its gradient; DeepSpeed would keep the latter."""
     model = load_model(config.model.path, "float32", "sdpa").model
     forward = TokenLogprobs(model, NUM_IDS)
-    batch = collate(sequences, CPU)
+    batch = collate(sequences, CPU, POLICY_COLUMNS)
     options = ForwardOptions(
         TEMPERATURE,
         reference=reference,
@@ -153,7 +175,7 @@ def objective(config, reference, sequences, kl_coef):
     )
     sizes = UpdateSizes.of(sequences, config.sampling.max_tokens)
     scores = TokenScores(*forward(batch, options))
-    loss = policy_objective(config, kl_coef, sizes, batch, scores)[0]
+    loss = policy_objective(config, kl_coef, [], sizes, batch, scores)[0]
     return loss.item(), gradient(loss, model)
 
 
@@ -170,8 +192,7 @@ def test_value_and_gradient_of_the_kl_in_the_loss(config, models, estimator, kl_
     _, reference = models
     changes = {"kl_estimator": estimator, "kl_gradient": kl_gradient}
     config = changed(config, reference={**changes, "kl_aggregation": "token_mean"})
-    scored = run(config, models)
-    still = [replace(s, advantages_T=(0.0,) * 3) for s in scored.sequences]
+    still = without_advantages(run(config, models))
     found, own = objective(config, reference, still, kl_coef=3.0)
 
     model = load_model(config.model.path, "float32", "sdpa").model
@@ -190,7 +211,7 @@ def test_value_and_gradient_of_the_kl_in_the_loss(config, models, estimator, kl_
 
 def test_the_entropy_bonus_has_the_gradient_of_the_tempered_entropy(config, models):
     config = changed(config, optimization={"entropy_coef": 2.0})
-    still = [replace(s, advantages_T=(0.0,) * 3) for s in run(config, models).sequences]
+    still = without_advantages(run(config, models))
     found, own = objective(config, None, still, kl_coef=0.0)
     model = load_model(config.model.path, "float32", "sdpa").model
     table_NV, _ = from_model(model)
@@ -211,18 +232,14 @@ def test_an_update_on_the_kl_alone_brings_the_policy_closer(config, estimator, k
         config, reference=changes, optimization={"learning_rate": 1e-6, "warmup_fraction": 0.0}
     )
     policy, reference = start(config)
-    before = score(experience(), policy, None, reference, config, 1.0)
-    still = [replace(s, advantages_T=(0.0,) * 3) for s in before.sequences]
-    update_policy(policy, still, reference, config, 1, kl_coef=1.0)
-    after = score(experience(), policy, None, reference, config, 1.0)
+    before = run(config, (policy, reference))
+    update_policy(policy, without_advantages(before), [], reference, config, 1, kl_coef=1.0)
+    after = run(config, (policy, reference))
 
-    def distance(scored):  # k1 itself may be negative
-        k2_N = [
-            (old - ref) ** 2
-            for s in scored.sequences
-            for old, ref in zip(s.old_logprobs_T, s.ref_logprobs_T, strict=True)
-        ]
-        return scored.metrics["kl/ref"] if estimator == "full" else sum(k2_N)
+    def distance(rollouts):  # k1 itself may be negative
+        now, then = (flat(column(n, rollouts)) for n in ("trainer_logprobs", "ref_logprobs"))
+        squares_N = [(a - b) ** 2 for a, b in zip(now, then, strict=True)]
+        return sum(flat(column("kl", rollouts)) if estimator == "full" else squares_N)
 
     assert 0 < distance(after) < distance(before)
 
@@ -232,10 +249,9 @@ def test_an_update_on_the_entropy_alone_raises_it(config):
         config, optimization={"entropy_coef": 1.0, "learning_rate": 1e-4, "warmup_fraction": 0.0}
     )
     policy, reference = start(config)
-    scored = score(experience(), policy, None, reference, config, 0.0)
-    still = [replace(s, advantages_T=(0.0,) * 3) for s in scored.sequences]
+    still = without_advantages(run(config, (policy, reference)))
     entropies = [
-        update_policy(policy, still, None, config, iteration, 0.0)["policy/entropy"]
+        update_policy(policy, still, [], None, config, iteration, 0.0)["policy/entropy"]
         for iteration in (1, 2, 3)
     ]
     assert entropies[0] < entropies[1] < entropies[2]
@@ -249,7 +265,7 @@ def start(config):
 
 def test_likelihood_is_that_of_the_response_alone():
     """Response tokens at log-probabilities −1 and −3 over 2 tokens: a loss of 2."""
-    batch = collate([TrainSequence.blank((1, 2), (3, 4))], CPU)
+    batch = collate([TokenSequence((1, 2), (3, 4))], CPU)
     zeros = torch.zeros(1, 4)
     scores = TokenScores(torch.tensor([[-7.0, -9.0, -1.0, -3.0]]), *[zeros] * 4)
     total, _ = likelihood_loss(2)(batch, scores)

@@ -1,17 +1,16 @@
 """The reference's log-probabilities beside the sampling: whoever shares a batch, whenever."""
 
-import random
-
 import pytest
 import torch
+from support.rollouts import CPU, random_sequences
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
+from vineppo.forward_passes import POOL, ReferencePass
 from vineppo.models import load_model
-from vineppo.reference_pass import POOL, ReferencePass
 from vineppo.token_scores import Reference
+from vineppo.types import Problem, Rollout
 
-CPU = torch.device("cpu")
 MICRO_BATCH_SIZE = 3
 
 
@@ -22,40 +21,45 @@ def reference(configs):
 
 
 def rollouts(count):
-    stream = random.Random(0)
-    return {
-        (f"p{i // 4}", i % 4): tuple(
-            tuple(stream.randrange(15) for _ in range(stream.randrange(3, 25))) for _ in range(2)
+    return [
+        Rollout(
+            problem=Problem(f"p{i // 4}", "", ""),
+            rollout_index=i % 4,
+            prompt_ids=one.prompt_ids,
+            response_ids=one.response_ids,
+            logprobs_T=(),
+            finish_reason="stop",
+            text="",
         )
-        for i in range(count)
-    }
+        for i, one in enumerate(random_sequences(count))
+    ]
 
 
-def alone(reference, prompt_ids, response_ids, temperature):
+def alone(reference, rollout, temperature):
     """From HF's logits of one sequence."""
     model = reference._forward.model
     with torch.no_grad():
-        logits_TV = model(torch.tensor([[*prompt_ids, *response_ids]])).logits[0]
+        logits_TV = model(torch.tensor([[*rollout.prompt_ids, *rollout.response_ids]])).logits[0]
     num_ids = reference._forward.num_token_ids
     table_TV = torch.log_softmax(logits_TV[:, :num_ids] / temperature, -1)
-    start = len(prompt_ids) - 1
-    return [table_TV[start + t, token].item() for t, token in enumerate(response_ids)]
+    start = len(rollout.prompt_ids) - 1
+    return [table_TV[start + t, token].item() for t, token in enumerate(rollout.response_ids)]
 
 
 def test_every_rollout_gets_its_own_whenever_the_work_is_done(reference):
     found = rollouts(2 * POOL * MICRO_BATCH_SIZE + 5)
     due_at = []
     reference_pass = ReferencePass(reference, 0.7, MICRO_BATCH_SIZE, CPU)
-    for number, (key, (prompt_ids, response_ids)) in enumerate(found.items(), start=1):
-        reference_pass.add(key, prompt_ids, response_ids)
+    for number, rollout in enumerate(found, start=1):
+        reference_pass.add(rollout)
         if reference_pass.is_due(number == len(found)):
             due_at.append(number)
             reference_pass.work()
     assert due_at == [POOL * MICRO_BATCH_SIZE, 2 * POOL * MICRO_BATCH_SIZE, len(found)]
     rows = reference_pass.finish()
-    assert rows.keys() == found.keys()
-    for key, (prompt_ids, response_ids) in found.items():
-        assert rows[key] == pytest.approx(alone(reference, prompt_ids, response_ids, 0.7), abs=1e-4)
+    assert rows.keys() == {rollout.key for rollout in found}
+    for rollout in found:
+        assert rows[rollout.key] == pytest.approx(alone(reference, rollout, 0.7), abs=1e-4)
     assert reference_pass.finish() == {}
 
 
@@ -69,6 +73,6 @@ def test_a_pass_meets_no_other_rank(reference, monkeypatch):
     monkeypatch.setattr(torch.distributed, "all_reduce", meet)
     reference_pass = ReferencePass(reference, 1.0, MICRO_BATCH_SIZE, CPU)
     found = rollouts(2)
-    for key, (prompt_ids, response_ids) in found.items():
-        reference_pass.add(key, prompt_ids, response_ids)
-    assert reference_pass.finish().keys() == found.keys()
+    for rollout in found:
+        reference_pass.add(rollout)
+    assert reference_pass.finish().keys() == {rollout.key for rollout in found}

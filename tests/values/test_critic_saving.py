@@ -4,17 +4,28 @@ import json
 
 import pytest
 import torch
-from support.critics import CPU, build_config, saved_weights, sequences, start, train
+from support.critics import (
+    build_config,
+    critic_of,
+    saved_weights,
+    sequences,
+    start,
+    train,
+    values,
+)
+from support.rollouts import CPU
 from support.shared_critic import SQUARED
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from vineppo.batching import collate
-from vineppo.critic.value_model import load_value_model
 from vineppo.errors import UserError
+from vineppo.values.heads import load_value_model
 
 BOUNDED = {"kind": "cross_entropy", "low": 0.0, "high": 1.0}
 KINDS = ("separate", "shared")
 CHANGES = {"separate": {}, "shared": {"critic__warmup_iterations": 1}}
+
+pytestmark = pytest.mark.usefixtures("sharded")
 
 
 def trained(config):
@@ -32,8 +43,8 @@ def test_transformers_loads_a_saved_critic(configs, tmp_path, kind, stage):
     models = trained(build_config(configs, kind, **{f"{table}__zero_stage": stage}))
     found = sequences(4)
     batch = collate(found, CPU)
-    values_BT = models.critic.values(batch)
-    models.critic.save_hf(tmp_path)
+    values_BT = values(models, batch)
+    critic_of(models).save_hf(tmp_path)
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
     assert model.config.num_labels == 1
     assert model.config.value_range is None
@@ -54,7 +65,7 @@ def test_transformers_loads_a_saved_critic(configs, tmp_path, kind, stage):
 def test_the_saved_config_says_how_outputs_are_read(configs, tmp_path, kind):
     models = trained(build_config(configs, kind, critic__loss={**BOUNDED, "low": -1.0}))
     policy_before = models.policy.hf_model.config.to_dict()
-    models.critic.save_hf(tmp_path / "critic")
+    critic_of(models).save_hf(tmp_path / "critic")
     written = json.loads((tmp_path / "critic/config.json").read_text())
     assert written["value_range"] == [-1.0, 1.0]
     assert written["architectures"] == ["LlamaForSequenceClassification"]
@@ -69,13 +80,13 @@ def test_the_saved_config_says_how_outputs_are_read(configs, tmp_path, kind):
 def test_a_saved_critic_starts_another_run(configs, tmp_path, kind):
     """Value pre-training: the same values, and not a new head, whatever the new run's seed."""
     models = trained(build_config(configs, kind, critic__loss=BOUNDED))
-    models.critic.save_hf(tmp_path)
+    critic_of(models).save_hf(tmp_path)
     config = build_config(
         configs, "separate", critic__loss=BOUNDED, critic__path=str(tmp_path), seed=99
     )
     batch = collate(sequences(4), CPU)
-    expected = models.critic.values(batch)
-    torch.testing.assert_close(start(config).critic.values(batch), expected, atol=1e-6, rtol=0)
+    expected = values(models, batch)
+    torch.testing.assert_close(values(start(config), batch), expected, atol=1e-6, rtol=0)
 
 
 def test_outputs_are_not_read_by_another_loss(configs, tmp_path):
@@ -88,7 +99,7 @@ def test_outputs_are_not_read_by_another_loss(configs, tmp_path):
         ]
     ):
         path = tmp_path / str(number)
-        start(build_config(configs, "separate", critic__loss=written)).critic.save_hf(path)
+        critic_of(start(build_config(configs, "separate", critic__loss=written))).save_hf(path)
         config = build_config(configs, "separate", critic__loss=read, critic__path=str(path))
         with pytest.raises(UserError) as found:
             load_value_model(config.critic, config.model, 0)
@@ -101,9 +112,9 @@ def test_saving_a_shared_critic_leaves_the_training_alone(configs, tmp_path):
     for is_saved in (False, True):
         models = trained(config)
         if is_saved:
-            models.critic.save_hf(tmp_path / "critic")
+            critic_of(models).save_hf(tmp_path / "critic")
         train(config, models, sequences(8), 2)
-        weights[is_saved] = saved_weights(models.critic.save_hf, tmp_path / str(is_saved))
+        weights[is_saved] = saved_weights(critic_of(models), tmp_path / str(is_saved))
     assert all(torch.equal(weights[True][name], weights[False][name]) for name in weights[True])
 
 
@@ -146,7 +157,7 @@ def test_one_matrix_is_gathered_at_a_time(configs, tmp_path, monkeypatch, kind):
 
     changes = {"critic__zero_stage": 3} if kind == "separate" else {}
     models = trained(build_config(configs, kind, optimization__zero_stage=3, **changes))
-    engines = [models.policy.deepspeed, getattr(models.critic, "_deepspeed", None)]
+    engines = [models.policy.deepspeed, getattr(critic_of(models), "_deepspeed", None)]
     parameters = [p for e in engines if e is not None for p in e._engine.module.parameters()]
     gather, counts = GatheredParameters.__enter__, []
 

@@ -1,24 +1,26 @@
 """A head on the policy's backbone: one update for both, and a warm-up for the head alone."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from support.critics import (
-    CPU,
     build_config,
+    critic_of,
     flat,
     relative,
     saved_weights,
     sequences,
     start,
     train,
+    values,
 )
+from support.rollouts import CPU, with_column
 
 from vineppo.batching import collate
 from vineppo.models import load_model
 
 HEAD = "score.weight"
+
+pytestmark = pytest.mark.usefixtures("sharded")
 
 
 def one_update(configs, **changes):
@@ -33,7 +35,7 @@ def one_update(configs, **changes):
 
 
 def without_advantages(found):
-    return [replace(s, advantages_T=(0.0,) * len(s.advantages_T)) for s in found]
+    return [with_column(s, "loss_advantages", 0.0) for s in found]
 
 
 def test_the_update_is_on_the_sum_of_both_losses(configs):
@@ -44,10 +46,10 @@ def test_the_update_is_on_the_sum_of_both_losses(configs):
     found = sequences(8)
     metrics = train(config, models, found, 1)
     fresh = start(config)  # of the same seed, before its update
-    head = fresh.critic._head
+    head = critic_of(fresh).head
     model = load_model(config.model.path, "float32", "sdpa").model
     policy_losses, value_losses = [], []
-    num_trained = sum(sum(s.is_trained_T) for s in found)
+    num_trained = sum(sum(s.tokens_T["is_trained"]) for s in found)
     num_tokens = sum(len(s.response_ids) for s in found)
     for s in found:
         ids = torch.tensor([*s.prompt_ids, *s.response_ids])
@@ -55,11 +57,14 @@ def test_the_update_is_on_the_sum_of_both_losses(configs):
         logits_TV = model.lm_head(hidden_TH)[:-1, : models.policy.tokenizer.vocab_size]
         logprobs_TV = torch.log_softmax(logits_TV / temperature, -1)
         logprobs_T = logprobs_TV.gather(1, ids[len(s.prompt_ids) :, None]).squeeze(1)
-        ratio_T = torch.exp(logprobs_T - torch.tensor(s.old_logprobs_T))
-        advantages_T, is_trained_T = torch.tensor(s.advantages_T), torch.tensor(s.is_trained_T)
+        old_T, advantages_T, is_trained_T, targets_T = (
+            torch.tensor(s.tokens_T[name])
+            for name in ("old_logprobs", "loss_advantages", "is_trained", "targets/critic")
+        )
+        ratio_T = torch.exp(logprobs_T - old_T)
         gain_T = torch.minimum(ratio_T * advantages_T, ratio_T.clamp(0.8, 1.2) * advantages_T)
         policy_losses.append(-gain_T[is_trained_T].sum() / num_trained)
-        errors_T = head(hidden_TH[:-1]).squeeze(-1) - torch.tensor(s.returns_T)
+        errors_T = head(hidden_TH[:-1]).squeeze(-1) - targets_T
         value_losses.append(0.5 * errors_T.square().sum() / num_tokens)
     total = sum(policy_losses) + coef * sum(value_losses)
     assert metrics["policy/loss"] == pytest.approx(total.item(), rel=1e-3)
@@ -76,9 +81,9 @@ def test_the_value_loss_alone_trains_the_backbone_by_its_coefficient(configs, tm
     for coef in (0.25, 1.0):
         config = one_update(configs, critic__coef=coef)
         models = start(config)
-        before = flat(saved_weights(models.policy.save_hf, tmp_path / f"{coef}before"))
+        before = flat(saved_weights(models.policy, tmp_path / f"{coef}before"))
         norms[coef] = train(config, models, found, 1)["policy/grad_norm"]
-        after = flat(saved_weights(models.policy.save_hf, tmp_path / f"{coef}after"))
+        after = flat(saved_weights(models.policy, tmp_path / f"{coef}after"))
         assert relative(after, before) > 1e-3
     assert norms[1.0] == pytest.approx(4 * norms[0.25], rel=1e-4)
 
@@ -89,9 +94,9 @@ def test_the_head_has_a_learning_rate_of_its_own(configs, tmp_path):
         configs, critic__head_learning_rate=5e-2, optimization__warmup_fraction=1, num_iterations=4
     )
     models = start(config)
-    before = saved_weights(models.critic.save_hf, tmp_path / "before")
+    before = saved_weights(critic_of(models), tmp_path / "before")
     metrics = train(config, models, sequences(8), 1)
-    after = saved_weights(models.critic.save_hf, tmp_path / "after")
+    after = saved_weights(critic_of(models), tmp_path / "after")
     assert metrics["policy/lr"] == pytest.approx(1e-3 / 4)
     assert metrics["critic/lr"] == pytest.approx(5e-2 / 4)
     for name in before:
@@ -104,7 +109,7 @@ def test_the_gradient_of_the_warm_up_is_the_heads_alone(configs):
     config = one_update(configs, critic__warmup_iterations=1, sampling__temperature=1.7)
     models = start(config)
     found = sequences(8)
-    values_BT = models.critic.values(collate(found, CPU))
+    values_BT = values(models, collate(found, CPU))
     model = load_model(config.model.path, "float32", "sdpa").model
     gradient_H, num_tokens = torch.zeros(model.config.hidden_size), 0
     for s, row in zip(found, values_BT, strict=True):
@@ -112,8 +117,8 @@ def test_the_gradient_of_the_warm_up_is_the_heads_alone(configs):
         first, stop = len(s.prompt_ids), ids.numel()
         with torch.no_grad():
             states_TH = model.model(input_ids=ids).last_hidden_state[0, first - 1 : -1]
-        gradient_H += (row[first:stop] - torch.tensor(s.returns_T)) @ states_TH
-        num_tokens += len(s.returns_T)
+        gradient_H += (row[first:stop] - torch.tensor(s.tokens_T["targets/critic"])) @ states_TH
+        num_tokens += len(s.response_ids)
     norm = train(config, models, found, 1)["critic/grad_norm"]
     assert norm == pytest.approx((gradient_H / num_tokens).norm().item(), rel=1e-4)
 
@@ -129,9 +134,9 @@ def test_warm_up_trains_the_head_alone(configs, tmp_path, stage):
     )
     models = start(config)
     found = sequences(8)
-    before = saved_weights(models.critic.save_hf, tmp_path / "before")
+    before = saved_weights(critic_of(models), tmp_path / "before")
     metrics = [train(config, models, found, iteration) for iteration in range(1, 6)]
-    after = saved_weights(models.critic.save_hf, tmp_path / "after")
+    after = saved_weights(critic_of(models), tmp_path / "after")
     assert all(torch.equal(after[name], before[name]) for name in before if name != HEAD)
     assert relative(after[HEAD], before[HEAD]) > 0.1
     assert {name.split("/")[0] for found in metrics for name in found} == {"critic"}
@@ -154,13 +159,13 @@ def test_after_the_warm_up_the_policy_starts_afresh(configs, tmp_path, stage):
     found = sequences(8)
     for iteration in range(1, 7):
         train(config, models, found, iteration)
-    before = saved_weights(models.policy.save_hf, tmp_path / "before")
+    before = saved_weights(models.policy, tmp_path / "before")
     rates = []
     for iteration in (7, 8):
         metrics = train(config, models, found, iteration)
         rates.append((metrics["policy/lr"], metrics["critic/lr"]))
         if iteration == 7:
-            after = saved_weights(models.policy.save_hf, tmp_path / "after")
+            after = saved_weights(models.policy, tmp_path / "after")
     assert rates == [(pytest.approx(f * 1e-3), pytest.approx(f * 1e-2)) for f in (0.25, 0.5)]
     for name in before:
         step = (after[name] - before[name]).abs().max().item()
@@ -180,7 +185,7 @@ def test_zero_stage_does_not_change_the_update(configs, tmp_path):
         models = start(config)
         for iteration in (1, 2):
             train(config, models, sequences(8), iteration)
-        weights.append(saved_weights(models.critic.save_hf, tmp_path / str(stage)))
+        weights.append(saved_weights(critic_of(models), tmp_path / str(stage)))
     for sharded in weights[1:]:
         assert relative(flat(sharded), flat(weights[0])) < 1e-5
         assert relative(sharded[HEAD], weights[0][HEAD]) < 1e-5
@@ -191,6 +196,6 @@ def test_policy_and_values_change_together(configs):
     config = one_update(configs)
     models = start(config)
     batch = collate(sequences(8), CPU)
-    before = models.critic.values(batch)
+    before = values(models, batch)
     train(config, models, sequences(8), 1)
-    assert relative(models.critic.values(batch), before) > 0.01
+    assert relative(values(models, batch), before) > 0.01

@@ -4,23 +4,19 @@ import os
 import socket
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from support.processes import call_on_ranks
-from support.random_walk import TOKENIZER, problem, prompt_ids
-from support.walks import CREDIT, GRADING, SlottedEngine
+from support.random_walk import problem, prompt_ids
+from support.walks import CREDIT, SlottedEngine, walk_config, walked
 
-from vineppo import work_sharing
-from vineppo.config.schema import SamplingConfig
 from vineppo.distributed import gather, init_distributed
-from vineppo.experience import Experience, gather_experience
-from vineppo.progress import Progress
-from vineppo.rollouts import Prompt, Sampler
-from vineppo.segment import build_segmenter
-from vineppo.tasks.grading import Grader
-from vineppo.work_sharing import deal
+from vineppo.experience import Experience
+from vineppo.rollouts import Prompt
+from vineppo.types import MONTE_CARLO
+from vineppo.values import monte_carlo
+from vineppo.values.monte_carlo import deal
 
 MAX_TOKENS, NUM_SAMPLES = 60, 6
 # Walks from the middle are longer than those from beside an end: of two replicas, the one with the
@@ -61,17 +57,7 @@ def experience_of(
         Prompt(replace(problem(start), id=f"walk/{place}"), prompt_ids(start))
         for place, start in enumerate(STARTS)
     ]
-    with Grader(GRADING) as grader, Progress(1, 0, 0.0) as progress:
-        sampling = SamplingConfig(1.0, 1.0, MAX_TOKENS)
-        found = gather_experience(
-            Sampler(engine, grader, TOKENIZER, sampling, seed),
-            prompts_P,
-            SimpleNamespace(credit=credit, rollouts=SimpleNamespace(num_samples=NUM_SAMPLES)),
-            build_segmenter(credit.segmenter),
-            1,
-            progress,
-            None,
-        )
+    found, _ = walked(walk_config(MAX_TOKENS, seed, credit, NUM_SAMPLES), engine, prompts_P)
     return found, engine
 
 
@@ -83,7 +69,7 @@ def run_rank(
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
     )  # fmt: skip
     init_distributed()
-    work_sharing.STEPS_BETWEEN_EXCHANGES = steps
+    monte_carlo.STEPS_BETWEEN_EXCHANGES = steps
     found, engine = experience_of(kind, seed=5, ranks_a_replica=ranks_a_replica)
     everyone = gather((len(engine.requests), engine.num_steps))
     if rank == 0:
@@ -104,8 +90,8 @@ def on_ranks(
 
 def assert_same(here: Experience, there: Experience, kind: str) -> None:
     assert [r.response_ids for r in here.rollouts] == [r.response_ids for r in there.rollouts]
-    for mine, alone in zip(here.values_S, there.values_S, strict=True):
-        for value, expected in zip(mine, alone, strict=True):
+    for mine, alone in zip(here.rollouts, there.rollouts, strict=True):
+        for value, expected in zip(*(r.returns_S[MONTE_CARLO] for r in (mine, alone)), strict=True):
             if kind == "union":  # in the order in which replicas come
                 assert sorted(value.returns_K) == sorted(expected.returns_K)
             else:
@@ -115,10 +101,10 @@ def assert_same(here: Experience, there: Experience, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["share", "union", "separate"])
 def test_exchanges_change_nothing_for_a_lone_replica(kind, monkeypatch):
     """The same requests before the same steps, and no step more: batches are the same."""
-    monkeypatch.setattr(work_sharing, "STEPS_BETWEEN_EXCHANGES", NEVER)
+    monkeypatch.setattr(monte_carlo, "STEPS_BETWEEN_EXCHANGES", NEVER)
     there, never = experience_of(kind, seed=5)
     for steps in (1, 7):
-        monkeypatch.setattr(work_sharing, "STEPS_BETWEEN_EXCHANGES", steps)
+        monkeypatch.setattr(monte_carlo, "STEPS_BETWEEN_EXCHANGES", steps)
         here, engine = experience_of(kind, seed=5)
         assert engine.submitted == never.submitted
         assert engine.num_steps == never.num_steps

@@ -1,13 +1,12 @@
 """The update of a separate critic, against one written out, and what may not change it."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 from support.critics import (
-    CPU,
     build_config,
+    critic_of,
     flat,
     relative,
     saved_weights,
@@ -15,14 +14,16 @@ from support.critics import (
     start,
     train,
 )
+from support.rollouts import CPU, CRITIC_COLUMNS, with_column
 from support.shared_critic import SQUARED
 
 from vineppo.batching import collate
-from vineppo.critic.value_model import load_value_model
-from vineppo.trainer import update_critic
+from vineppo.values.heads import load_value_model
 
 CLIPPED = {"kind": "squared_error", "clip": 0.2}
 BOUNDED = {"kind": "cross_entropy", "low": -1.0, "high": 2.0}
+
+pytestmark = pytest.mark.usefixtures("sharded")
 
 
 def whole_batch(configs, **changes):
@@ -32,9 +33,9 @@ def whole_batch(configs, **changes):
 
 
 def weights_after(config, found, directory):
-    critic = start(config).critic
-    metrics = update_critic(critic, found, config, 1)
-    return saved_weights(critic.save_hf, directory), metrics
+    critic = critic_of(start(config))
+    metrics = critic.update(found, 1)
+    return saved_weights(critic, directory), metrics
 
 
 def hidden_states(backbone, sequence):
@@ -78,7 +79,7 @@ def test_an_update_is_the_one_written_out(configs, tmp_path, loss):
         total = 0.0
         for sequence in found:
             outputs_T = model.score(hidden_states(model.model, sequence)).squeeze(-1)
-            old_T, returns_T = map(torch.tensor, (sequence.old_values_T, sequence.returns_T))
+            old_T, returns_T = (torch.tensor(sequence.tokens_T[name]) for name in CRITIC_COLUMNS)
             part = loss_by_hand(outputs_T, old_T, returns_T, loss) / num_tokens
             part.backward()
             total += part.item()
@@ -127,16 +128,16 @@ def test_zero_stage_and_a_skipped_update_do_not_change_the_update(configs, tmp_p
     """After an update that is not finite, which leaves no trace, as stage 0 without one."""
     found = sequences(8)
     config = whole_batch(configs, **SMALL, critic__zero_stage=stage)
-    critic = start(config).critic
-    before = saved_weights(critic.save_hf, tmp_path / "before")
-    broken = [replace(s, returns_T=(math.nan,) * len(s.returns_T)) for s in sequences(8, seed=1)]
-    metrics = update_critic(critic, broken, config, 1)
+    critic = critic_of(start(config))
+    before = saved_weights(critic, tmp_path / "before")
+    broken = [with_column(s, "targets/critic", math.nan) for s in sequences(8, seed=1)]
+    metrics = critic.update(broken, 1)
     assert metrics["critic/skipped_updates"] == config.critic.num_epochs
     assert math.isnan(metrics["critic/grad_norm"])
-    unchanged = saved_weights(critic.save_hf, tmp_path / "unchanged")
+    unchanged = saved_weights(critic, tmp_path / "unchanged")
     assert all(torch.equal(unchanged[name], before[name]) for name in before)
-    assert update_critic(critic, found, config, 1)["critic/skipped_updates"] == 0
-    weights = saved_weights(critic.save_hf, tmp_path / "after")
+    assert critic.update(found, 1)["critic/skipped_updates"] == 0
+    weights = saved_weights(critic, tmp_path / "after")
     assert relative(flat(weights), flat(plain)) < 1e-5
     assert relative(flat(weights), flat(before)) > 1e-3
 
@@ -148,19 +149,19 @@ def test_a_critic_learns_fixed_targets(configs, loss):
     config = whole_batch(
         configs, critic__batch_size=16, critic__micro_batch_size=16, critic__loss=loss
     )
-    critic = start(config).critic
-    batch = collate(found, CPU)
+    critic = critic_of(start(config))
+    batch = collate(found, CPU, CRITIC_COLUMNS)
     mask_BT = batch.response_mask_BT
 
     def error():
-        return (critic.values(batch) - batch.returns_BT)[mask_BT].square().mean().item()
+        return (critic.values(batch) - batch["targets/critic"])[mask_BT].square().mean().item()
 
-    assert error() > batch.returns_BT[mask_BT].var().item()
-    losses = [update_critic(critic, found, config, i)["critic/loss"] for i in range(1, 16)]
+    assert error() > batch["targets/critic"][mask_BT].var().item()
+    losses = [critic.update(found, i)["critic/loss"] for i in range(1, 16)]
     # The cross-entropy's floor is the entropy of the targets, which are 1/3 and 2/3 of its range.
     floor = -(math.log(1 / 3) + 2 * math.log(2 / 3)) / 3 if loss is BOUNDED else 0.0
     assert losses[-1] - floor < 0.2 * (losses[0] - floor)
-    assert error() < 0.3 * batch.returns_BT[mask_BT].var().item()
+    assert error() < 0.3 * batch["targets/critic"][mask_BT].var().item()
     if loss is BOUNDED:
         values_N = critic.values(batch)[mask_BT]
         assert -1 <= values_N.min() < values_N.max() <= 2
@@ -181,13 +182,13 @@ def test_rate_epochs_and_batch_size_are_the_critics_own(configs, monkeypatch):
     )
     models = start(config)
     calls = []
-    update = models.critic.update
+    step = critic_of(models).step
 
-    def recorded(micro_batches, loss, learning_rate, is_accepted):
-        calls.append(([len(b.is_positive_B) for b in micro_batches], learning_rate))
-        return update(micro_batches, loss, learning_rate, is_accepted)
+    def recorded(micro_batches, loss, learning_rate):
+        calls.append(([len(b.token_ids_BT) for b in micro_batches], learning_rate))
+        return step(micro_batches, loss, learning_rate)
 
-    monkeypatch.setattr(models.critic, "update", recorded)
+    monkeypatch.setattr(critic_of(models), "step", recorded)
     rates = []
     for iteration in (1, 2):
         metrics = train(config, models, sequences(24), iteration)
@@ -211,9 +212,9 @@ def test_the_first_step_is_as_long_as_the_rate(configs, tmp_path):
         optimization__learning_rate=1e-6,
     )
     models = start(config)
-    before = saved_weights(models.critic.save_hf, tmp_path / "before")
+    before = saved_weights(critic_of(models), tmp_path / "before")
     train(config, models, sequences(24), 1)
-    after = saved_weights(models.critic.save_hf, tmp_path / "after")
+    after = saved_weights(critic_of(models), tmp_path / "after")
     for name in before:
         assert (after[name] - before[name]).abs().max().item() == pytest.approx(3e-4 / 4, rel=0.01)
 
@@ -226,8 +227,8 @@ def test_warm_up_leaves_the_policy_as_it_is(configs, tmp_path):
 
     def weights(name):
         return [
-            flat(saved_weights(model.save_hf, tmp_path / name / str(i)))
-            for i, model in enumerate((models.policy, models.critic))
+            flat(saved_weights(model, tmp_path / name / str(i)))
+            for i, model in enumerate((models.policy, critic_of(models)))
         ]
 
     policies, critics = [], []

@@ -2,20 +2,22 @@
 
 import pytest
 import torch
-from support.critics import CPU, build_config, sequences, start
+from support.critics import build_config, critic_of, sequences, start, values
+from support.rollouts import CPU
 
 from vineppo.batching import collate
-from vineppo.critic import SeparateValueModel
-from vineppo.critic.value_model import load_value_model, new_head
 from vineppo.models import load_model
+from vineppo.values.heads import new_head
 
 KINDS = ("separate", "shared")
 SEED = 7
 
+pytestmark = pytest.mark.usefixtures("sharded")
+
 
 @pytest.fixture(scope="module", params=KINDS)
-def critic(configs, request):
-    return start(build_config(configs, request.param, seed=SEED)).critic
+def models(configs, request):
+    return start(build_config(configs, request.param, seed=SEED))
 
 
 @pytest.fixture(scope="module")
@@ -23,19 +25,19 @@ def policy_model():
     return load_model("embedded:arithmetic_short", "float32", "sdpa").model
 
 
-def rows(critic, found):
+def rows(models, found):
     """The values of every response, by a batch of `found`."""
     batch = collate(found, CPU)
-    values_BT = critic.values(batch)
+    values_BT = values(models, batch)
     assert values_BT[~batch.response_mask_BT].abs().max() == 0
     return [row[mask] for row, mask in zip(values_BT, batch.response_mask_BT, strict=True)]
 
 
-def test_values_are_of_the_states_before_the_tokens(critic, policy_model):
+def test_values_are_of_the_states_before_the_tokens(models, policy_model):
     """The head on the last state of every bare prefix, each passed alone through HF's model."""
     head = new_head(policy_model.config.hidden_size, torch.float32, SEED)
     found = sequences(3)
-    for sequence, values_T in zip(found, rows(critic, found), strict=True):
+    for sequence, values_T in zip(found, rows(models, found), strict=True):
         ids = [*sequence.prompt_ids, *sequence.response_ids]
         expected_T = []
         for t in range(len(sequence.response_ids)):
@@ -47,11 +49,11 @@ def test_values_are_of_the_states_before_the_tokens(critic, policy_model):
         assert values_T.std() > 0.1  # or a shift by one would pass
 
 
-def test_padding_company_and_order_do_not_matter(critic):
+def test_padding_company_and_order_do_not_matter(models):
     found = sequences(9)
-    together = rows(critic, found)
-    backwards = rows(critic, found[::-1])[::-1]
-    alone = [rows(critic, [sequence])[0] for sequence in found]
+    together = rows(models, found)
+    backwards = rows(models, found[::-1])[::-1]
+    alone = [rows(models, [sequence])[0] for sequence in found]
     for a, b, c in zip(together, backwards, alone, strict=True):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=0)
         torch.testing.assert_close(a, c, atol=1e-5, rtol=0)
@@ -61,7 +63,7 @@ def test_padding_company_and_order_do_not_matter(critic):
 def test_the_sampling_temperature_never_scales_a_value(configs, kind):
     batch = collate(sequences(4), CPU)
     cold, hot = (
-        start(build_config(configs, kind, sampling__temperature=temperature)).critic.values(batch)
+        values(start(build_config(configs, kind, sampling__temperature=temperature)), batch)
         for temperature in (0.3, 1.7)
     )
     assert torch.equal(cold, hot)
@@ -71,11 +73,11 @@ def test_cross_entropy_keeps_values_in_its_range(configs):
     """V = low + (high − low) · σ(output), with the outputs of the squared error's critic."""
     batch = collate(sequences(4), CPU)
     mask_BT = batch.response_mask_BT
-    outputs_BT = start(build_config(configs, "separate")).critic.values(batch)
+    outputs_BT = values(start(build_config(configs, "separate")), batch)
     bounded = {"kind": "cross_entropy", "low": -0.5, "high": 2.0}
     for kind in KINDS:
-        critic = start(build_config(configs, kind, critic__loss=bounded)).critic
-        values_BT = critic.values(batch)
+        models = start(build_config(configs, kind, critic__loss=bounded))
+        values_BT = values(models, batch)
         expected_N = -0.5 + 2.5 / (1 + torch.exp(-outputs_BT[mask_BT]))
         torch.testing.assert_close(values_BT[mask_BT], expected_N, atol=1e-5, rtol=0)
         assert values_BT[~mask_BT].abs().max() == 0  # and not the value of an output of 0
@@ -88,12 +90,16 @@ def test_dropout_of_the_models_config_is_off(configs, tmp_path, gradient_checkpo
     loaded.model.config.attention_dropout = 0.5
     loaded.model.save_pretrained(tmp_path)
     loaded.tokenizer.save_pretrained(tmp_path)
-    config = build_config(configs, "separate", critic__path=str(tmp_path))
-    model = load_value_model(config.critic, config.model, config.seed)
+    changes = {
+        "critic__path": str(tmp_path),
+        "model__gradient_checkpointing": gradient_checkpointing,
+    }
+    config = build_config(configs, "separate", **changes)
+    models = start(config)
+    model = critic_of(models)._hf_model
     assert model.config.attention_dropout == 0.5
-    critic = SeparateValueModel(config.critic, model, loaded.tokenizer, gradient_checkpointing)
     model.train()
     batch = collate(sequences(4), CPU)
-    expected = start(build_config(configs, "separate")).critic.values(batch)
-    torch.testing.assert_close(critic.values(batch), expected, atol=1e-5, rtol=0)
-    assert torch.equal(critic.values(batch), critic.values(batch))
+    expected = values(start(build_config(configs, "separate")), batch)
+    torch.testing.assert_close(values(models, batch), expected, atol=1e-5, rtol=0)
+    assert torch.equal(values(models, batch), values(models, batch))

@@ -1,4 +1,4 @@
-"""Vine values and advantages against a policy whose values are known in closed form."""
+"""Monte-Carlo values and vine advantages against values known in closed form."""
 
 import math
 import random
@@ -14,28 +14,34 @@ from support.random_walk import (
     RandomWalkEngine,
     gamblers_ruin,
     prompt_ids,
+    sample,
     value,
 )
-from support.walks import CREDIT, LONG, SHORT, gather
+from support.walks import CREDIT, GRADING, LONG, SHORT, walk_config, walked
 
+from vineppo.config.schema import GroupMeanValues, MonteCarloValues, ValuesConfig
 from vineppo.credit.vine import vine_advantages
-from vineppo.experience import Experience
 from vineppo.tasks.grading import Grader
+from vineppo.types import MONTE_CARLO, Rollout
 
 
-def step_advantages(experience: Experience) -> list[list[float]]:
-    return [
-        vine_advantages([value.mean for value in values_S], rollout.reward)
-        for rollout, values_S in zip(experience.rollouts, experience.values_S, strict=True)
-    ]
+def gather(max_tokens, seed, credit=CREDIT, **others):
+    return walked(walk_config(max_tokens, seed, credit), **others)
 
 
-def true_values(experience: Experience, index: int, max_tokens: int) -> list[float]:
+def returns_of(rollout: Rollout):
+    return rollout.returns_S[MONTE_CARLO]
+
+
+def step_advantages(rollout: Rollout) -> list[float]:
+    return vine_advantages(rollout.state_values_S, rollout.reward)
+
+
+def true_values(rollout: Rollout, max_tokens: int) -> list[float]:
     """V(s_0) … V(s_S) of a rollout; the last is its reward."""
-    rollout, spans = experience.rollouts[index], experience.spans_S[index]
     values = []
-    for span in spans:
-        prefix = (*rollout.prompt_ids, *rollout.response_ids[: span.start])
+    for step, span in enumerate(rollout.spans_S):
+        prefix = (*rollout.prompt_ids, *rollout.prefix_ids(step))
         position = int(TOKENIZER.decode([prefix[-2]]))
         values.append(value(position, max_tokens - span.start))
     return [*values, rollout.reward]
@@ -58,12 +64,12 @@ def test_values_and_advantages_are_unbiased(max_tokens, identical_prefixes):
     for seed in range(60):
         experience, _ = gather(max_tokens, seed, credit)
         errors = defaultdict(list)
-        for index, advantages in enumerate(step_advantages(experience)):
-            truth = true_values(experience, index, max_tokens)
+        for rollout in experience.rollouts:
+            truth, advantages_S = true_values(rollout, max_tokens), step_advantages(rollout)
             for step, (estimate, advantage) in enumerate(
-                zip(experience.values_S[index], advantages, strict=True)
+                zip(rollout.state_values_S, advantages_S, strict=True)
             ):
-                errors["value"].append(estimate.mean - truth[step])
+                errors["value"].append(estimate - truth[step])
                 error = advantage - (truth[step + 1] - truth[step])
                 errors["advantage"].append(error)
                 errors["weighted"].append(step * error)
@@ -83,10 +89,9 @@ def test_advantages_sum_to_reward_minus_first_value(max_tokens):
     experience, _ = gather(max_tokens, seed=7)
     reasons = {rollout.finish_reason for rollout in experience.rollouts}
     assert reasons == ({"stop", "length"} if max_tokens == SHORT else {"stop"})
-    for rollout, values, advantages in zip(
-        experience.rollouts, experience.values_S, step_advantages(experience), strict=True
-    ):
-        assert sum(advantages) == pytest.approx(rollout.reward - values[0].mean)
+    for rollout in experience.rollouts:
+        first = returns_of(rollout)[0].mean
+        assert sum(step_advantages(rollout)) == pytest.approx(rollout.reward - first)
 
 
 def test_truncated_rollout_has_no_reward_and_no_end_token_appended():
@@ -102,9 +107,9 @@ def test_truncated_rollout_has_no_reward_and_no_end_token_appended():
 def test_continuations_get_the_remaining_budget_and_the_sampled_ids():
     experience, engine = gather(SHORT, seed=3)
     prefixes = {
-        (*rollout.prompt_ids, *rollout.response_ids[: span.start])
-        for rollout, spans in zip(experience.rollouts, experience.spans_S, strict=True)
-        for span in spans
+        (*rollout.prompt_ids, *rollout.prefix_ids(step))
+        for rollout in experience.rollouts
+        for step in range(len(rollout.spans_S))
     }
     values_requests = engine.requests[len(experience.rollouts) :]
     assert {request.prefix_ids for request in values_requests} == prefixes
@@ -124,13 +129,13 @@ def test_every_request_has_a_seed_of_its_own():
 def test_identical_prefixes_are_sampled_once():
     experience, engine = gather(SHORT, seed=3)
     distinct = {
-        (rollout.problem.id, rollout.response_ids[: span.start])
-        for rollout, spans in zip(experience.rollouts, experience.spans_S, strict=True)
-        for span in spans
+        (rollout.problem.id, rollout.prefix_ids(step))
+        for rollout in experience.rollouts
+        for step in range(len(rollout.spans_S))
     }
     assert experience.num_continuations == CREDIT.num_continuations * len(distinct)
     assert len(engine.requests) == len(experience.rollouts) + experience.num_continuations
-    first = [values[0] for values in experience.values_S[:6]]
+    first = [returns_of(rollout)[0] for rollout in experience.rollouts[:6]]
     assert len({value.returns_K for value in first}) == 1
     assert [value.num_tokens > 0 for value in first] == [True] + [False] * 5
 
@@ -139,16 +144,14 @@ def test_union_and_separate_sample_every_rollouts_own():
     for kind, num_returns in (("union", 6 * 4), ("separate", 4)):
         credit = replace(CREDIT, identical_prefixes=kind)
         experience, _ = gather(SHORT, 3, credit)
-        num_states = sum(map(len, experience.spans_S))
+        num_states = sum(len(rollout.spans_S) for rollout in experience.rollouts)
         assert experience.num_continuations == 4 * num_states
-        assert len(experience.values_S[0][0].returns_K) == num_returns
+        assert len(returns_of(experience.rollouts[0])[0].returns_K) == num_returns
 
 
 def test_tokens_of_values_are_counted_once():
     experience, engine = gather(LONG, seed=5)
-    counted = sum(value.num_tokens for values in experience.values_S for value in values)
-    from support.random_walk import sample
-
+    counted = sum(value.num_tokens for r in experience.rollouts for value in returns_of(r))
     sampled = sum(len(sample(r)) for r in engine.requests[len(experience.rollouts) :])
     assert counted == sampled
 
@@ -191,6 +194,37 @@ class LateGrader(Grader):
 
 def test_a_late_grader_changes_neither_order_nor_values():
     at_once, engine = gather(SHORT, 1)
-    late, other = gather(SHORT, 1, grader_type=LateGrader)
+    with LateGrader(GRADING) as grader:
+        late, other = gather(SHORT, 1, grader=grader)
     assert other.requests == engine.requests
     assert late == at_once
+
+
+ORACLE = MonteCarloValues("monte_carlo", 2, "separate")
+
+
+def test_a_second_predictor_has_random_numbers_of_its_own():
+    """The tokens and values of rollouts and of the first do not change by adding it."""
+    alone, engine = gather(SHORT, 3)
+    both = ValuesConfig(None, {"oracle": ORACLE, "mean": GroupMeanValues("group_mean")})
+    beside, other = walked(walk_config(SHORT, 3, values=both))
+    assert [r.seed for r in engine.requests] == [
+        r.seed for r in other.requests if r.seed in {one.seed for one in engine.requests}
+    ]
+    assert len({r.seed for r in other.requests}) == len(other.requests)
+    for here, there in zip(beside.rollouts, alone.rollouts, strict=True):
+        assert here.response_ids == there.response_ids
+        assert returns_of(here) == returns_of(there)
+        assert here.values_from == MONTE_CARLO
+        oracle = here.returns_S["oracle"]
+        assert [len(value.returns_K) for value in oracle] == [2] * len(here.spans_S)
+        assert here.values_S("oracle") == [value.mean for value in oracle]
+    num_states = sum(len(rollout.spans_S) for rollout in alone.rollouts)
+    assert beside.num_continuations == alone.num_continuations + 2 * num_states
+
+
+def test_the_second_may_feed_the_estimator():
+    values = ValuesConfig("oracle", {"oracle": ORACLE})
+    experience, _ = walked(walk_config(SHORT, 3, values=values))
+    for rollout in experience.rollouts:
+        assert rollout.state_values_S == rollout.values_S("oracle")

@@ -6,13 +6,13 @@ import pytest
 import torch
 from support.critics import CPU, build_config, start
 from support.experiences import experience
+from vineppo.scoring import score
 
 from vineppo.batching import collate
 from vineppo.config.load import evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
-from vineppo.scoring import score
 from vineppo.token_scores import Reference
 
 

@@ -1,0 +1,486 @@
+"""`action-ranking`: who knows which of several next steps at a state is the better one.
+
+The tables of alternatives, `OUT/action_ranking/<run>/iter_000010.parquet`, have a row a next step
+and beside them what they were made with; all else follows from them without torch.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from matplotlib.axes import Axes
+
+from analysis import figures, run_tables
+from analysis.frames import check_same_configs, read_run
+from analysis.sampling.journal import read_settings, settings_path
+from analysis.stats import ranking
+from analysis.stats.bootstrap import (
+    BOOTSTRAP_SEED,
+    LEVEL,
+    Estimate,
+    Terms,
+    bootstrap_difference,
+    bootstrap_sums,
+    total,
+)
+from analysis.stats.ranking import MIN_ALTERNATIVES
+from analysis.summary import write_summary
+from analysis.tables import Table, estimate
+from analysis.truth import check_names
+from vineppo.errors import UserError
+
+ANALYSIS, FOLDER = "action-ranking", "action_ranking"
+LEAST = {"num_states": 1, "num_alternatives": MIN_ALTERNATIVES, "num_samples": 2}
+# One row per alternative; those of a state are next to each other, as the policy proposed them. The
+# state is one of the rollouts of `rollout_iteration`; `num_drawn_states` were looked at, some of
+# them left out for want of alternatives. Of `num_proposals` continuations `num_proposed` began with
+# this step. `num_correct` of `num_samples` returns after it were 1, the rest 0; `draws_D` are
+# returns of further continuations. A step that ends the response (`is_terminal`) has one return,
+# which all of them are. `predictions` are V of the state after the step by the run's predictors.
+SCHEMA = pa.schema(
+    {
+        "checkpoint": pa.int32(),
+        "rollout_iteration": pa.int32(),
+        "num_drawn_states": pa.int32(),
+        "problem_id": pa.string(),
+        "rollout_index": pa.int32(),
+        "step_index": pa.int32(),
+        "num_steps": pa.int32(),
+        "prefix_length": pa.int32(),
+        "response_length": pa.int32(),
+        "alternative_index": pa.int32(),
+        "step_ids": pa.list_(pa.int32()),
+        "step_text": pa.string(),
+        "num_proposed": pa.int32(),
+        "num_proposals": pa.int32(),
+        "is_terminal": pa.bool_(),
+        "num_samples": pa.int32(),
+        "num_correct": pa.int32(),
+        "num_truncated": pa.int32(),
+        "num_tokens": pa.int64(),
+        "draws_D": pa.list_(pa.int8()),
+        "predictions": pa.map_(pa.string(), pa.float32()),
+    }
+)
+# One predictor at the states of a group. `seed` is that of the run, or "all" of the `num_seeds`
+# runs of a name together. The differences are to MC of the most continuations on the same
+# resamples of problems; `top1_chance` is what a random choice reaches, and a random order has a
+# pairwise accuracy of ½. `num_dropped_states` had fewer than three distinct next steps, queries
+# among them. At `num_over_states` of the group every step ended the response: these are left out.
+ACCURACIES = Table(
+    "action_ranking.csv",
+    {
+        "name": str,
+        "seed": str,
+        "num_seeds": int,
+        "checkpoint": int,
+        "group": str,
+        "predictor": str,
+        "num_states": int,
+        "num_dropped_states": int,
+        "num_over_states": int,
+        "num_problems": int,
+        "mean_alternatives": float,
+        "num_pairs": int,
+        "num_resolved_pairs": int,
+        "top1_chance": float,
+        "top1": Estimate,
+        "pairwise": Estimate,
+        "top1_difference": Estimate,
+        "pairwise_difference": Estimate,
+    },
+)
+STATISTICS = {"top1": ranking.top1, "pairwise": ranking.pairwise}
+OF_PREDICTOR = (*STATISTICS, *(f"{name}_difference" for name in STATISTICS))
+# Of a checkpoint in summary.json, what all predictors share.
+OF_STATES = (
+    "seed", "num_seeds", "num_states", "num_dropped_states", "num_over_states", "num_problems",
+    "mean_alternatives", "num_pairs", "num_resolved_pairs", "top1_chance",
+)  # fmt: skip
+ALL_SEEDS = "all"
+BOUNDARIES, QUERY = "boundaries", "query"
+THIRDS = ("first third", "middle third", "last third")  # the boundaries by place in the response
+GROUPS = (BOUNDARIES, QUERY, *THIRDS)
+NUM_RESAMPLES = 2000
+DODGE = 0.13  # between the predictors of one place, in places
+PANELS = 3
+TITLE_PAD = 10  # points, for the markers of a perfect accuracy
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--checkpoints", default="last", metavar="all|last|ends|spaced:N|N,N…", help="default: last"
+    )
+    for name, default, text in (
+        ("num-states", 128, "step boundaries a checkpoint"),
+        ("num-alternatives", 5, "distinct next steps of a state, at most"),
+        ("num-proposals", 64, "continuations to find them, at most"),
+        ("num-samples", 256, "continuations of a step"),
+        ("num-draws", 32, "further ones, for the predictions of MC(K)"),
+        ("seed", 0, "which states, which continuations"),
+    ):
+        parser.add_argument(
+            f"--{name}", type=int, default=default, help=f"{text}; default: {default}"
+        )
+    parser.add_argument(
+        "--continuations", default="1,3,9", metavar="K,K…", help="of MC(K); default: 1,3,9"
+    )
+
+
+def run(
+    paths: list[Path], out: Path, checkpoints: str, continuations: str, **settings: int
+) -> None:
+    """Writes a table a run and checkpoint, accuracies, a figure, a summary; prints their paths.
+
+    Of a run directory what is missing is sampled, and what a kill interrupted goes on. A directory
+    without a run whose tables an earlier call wrote is only reported on.
+    """
+    of_mc = _parse_continuations(continuations)
+    run_paths = [path for path in paths if not _holds_tables_only(path)]
+    check_names(run_paths)
+    found = [table for path in paths if path not in run_paths for table in find_tables(path)]
+    if run_paths:
+        _check_settings(settings, of_mc)
+        check_same_configs([read_run(path) for path in run_paths])
+        from analysis.sampling.alternatives import ranking_rows
+        from analysis.sampling.policies import choose_checkpoints, make_tables
+
+        chosen = choose_checkpoints(
+            run_paths, checkpoints, out, FOLDER, settings, with_rollouts=True
+        )
+        found = [*make_tables(chosen, SCHEMA, ranking_rows), *found]
+    rows = accuracies(_ranked(found), of_mc)
+    for path in [
+        *found,
+        *ACCURACIES.write(out, rows),
+        *draw(rows, out),
+        write_summary(out, ANALYSIS, summary(rows)),
+    ]:
+        print(path)
+
+
+def find_tables(folder: Path) -> list[Path]:
+    """The tables of alternatives under `folder`, by run and checkpoint."""
+    return run_tables.find_tables(folder, FOLDER)
+
+
+def read_states(path: Path) -> pd.DataFrame:
+    """A row a state of a table, which may hold none, with its alternatives as arrays.
+
+    Columns: path, name and seed of the run, checkpoint, num_drawn_states, num_samples, num_draws,
+    problem_id, group, is_over (every alternative ends the response: no value is estimated),
+    num_correct [A], draws [A, D], predictions {name: [A]}. Raises `UserError` naming the file, and
+    the row if any.
+    """
+    about = read_settings(path)
+    name, seed = about.get("method"), about.get("run_seed")
+    if not isinstance(name, str) or not isinstance(seed, int):
+        raise UserError(f"{settings_path(path)} does not say of which run {path.name} is")
+    rows = run_tables.read_rows(path, SCHEMA, None)
+    run_tables.check_counts(rows, path)
+    if len({(row["checkpoint"], row["num_samples"], len(row["draws_D"])) for row in rows}) > 1:
+        raise UserError(
+            f"{path}: all rows must have one checkpoint, num_samples and draws_D's length"
+        )
+    states = []
+    for key, of_state in groupby(
+        rows, lambda row: (row["problem_id"], row["rollout_index"], row["step_index"])
+    ):
+        steps = list(of_state)
+        if [step["alternative_index"] for step in steps] != list(range(len(steps))):
+            raise UserError(f"{path}: the alternatives of {'/'.join(map(str, key))} are not whole")
+        states.append({"path": str(path), "name": name, "seed": seed, **_state(steps)})
+    return pd.DataFrame(states)
+
+
+def accuracies(tables: Sequence[pd.DataFrame], continuations: Sequence[int]) -> pd.DataFrame:
+    """The `ACCURACIES` of each table's states, then of all seeds of its name.
+
+    Raises `UserError` for more continuations than a table has draws, and for tables of one name and
+    checkpoint that differ in their numbers of samples or draws.
+    """
+    by_method: dict[tuple[str, int], list[pd.DataFrame]] = {}
+    for states in tables:
+        first = states.iloc[0]
+        if max(continuations) > first.num_draws:
+            raise UserError(
+                f"{first.path} has {first.num_draws} draws a step, too few for --continuations "
+                f"{max(continuations)}"
+            )
+        by_method.setdefault((first["name"], first.checkpoint), []).append(states)
+    rows: list[dict[str, Any]] = []
+    for together in by_method.values():
+        together.sort(key=lambda states: states["seed"].iloc[0])
+        for states in together:
+            _check_alike(together[0].iloc[0], states.iloc[0])
+            rows += _rows([states], continuations)
+        if len(together) > 1:
+            rows += _rows(together, continuations)
+    return ACCURACIES.frame(rows)
+
+
+def pooled(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of all seeds together, and of the only seed where there is but one."""
+    several = rows.groupby(["name", "checkpoint"])["num_seeds"].transform("max") > 1
+    return rows[~several | (rows["seed"] == ALL_SEEDS)]
+
+
+def group_of(prefix_length: int, response_length: int) -> str:
+    """A state at 0.5 of its rollout's tokens is of the middle third, the prompt alone a query."""
+    return THIRDS[3 * prefix_length // response_length] if prefix_length else QUERY
+
+
+def predictor_terms(states: pd.DataFrame, continuations: Sequence[int]) -> dict[str, Terms]:
+    """`ranking_terms` of every predictor, MC of the most continuations last of its kind.
+
+    MC(K) of a state is what its disjoint sets of K draws give on average: 32 draws are ten sets of
+    3, of which two are left over. The run's predictors that value every alternative follow.
+    """
+    terms = {f"mc_{k}": _mc_terms(states, k) for k in sorted(set(continuations))}
+    names = dict.fromkeys(name for of in states["predictions"] for name in of)
+    for name in names:
+        known = [of[name] for of in states["predictions"] if name in of]
+        if len(known) == len(states):
+            terms[name] = _terms(states, known)
+    return terms
+
+
+def summary(rows: pd.DataFrame) -> dict[str, Any]:
+    """The step boundaries by method and checkpoint."""
+    found: dict[str, Any] = {}
+    for row in pooled(rows).query("group == @BOUNDARIES").to_dict("records"):
+        checkpoint = found.setdefault(row["name"], {}).setdefault(str(row["checkpoint"]), {})
+        checkpoint |= {name: row[name] for name in OF_STATES}
+        of_predictor = {
+            name: estimate(row, name) or dict.fromkeys(("value", "low", "high"))
+            for name in OF_PREDICTOR
+        }
+        checkpoint.setdefault("predictors", {})[row["predictor"]] = of_predictor
+    return found
+
+
+def draw(rows: pd.DataFrame, out: Path) -> list[Path]:
+    """Writes action_ranking.png and .svg: a row a method."""
+    rows = pooled(rows)
+    names = list(rows["name"].unique())
+    # Methods without a critic may come first.
+    predictors = sorted(rows["predictor"].unique(), key=lambda name: not name.startswith("mc_"))
+    with figures.panels(len(names), PANELS) as (figure, axes):
+        for index, name in enumerate(names):
+            of_name = rows[rows["name"] == name]
+            draw_method(axes[PANELS * index : PANELS * (index + 1)], of_name, predictors)
+        # A method without a critic lacks its line.
+        fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[1]))
+        figures.shared_legend(figure, fullest)
+        return figures.save(figure, out / "action_ranking")
+
+
+def draw_method(axes: Sequence[Axes], rows: pd.DataFrame, predictors: Sequence[str]) -> None:
+    """At the step boundaries by checkpoint, top-1 and pairwise; pairwise by place at the last."""
+    checkpoints = sorted(rows["checkpoint"].unique())
+    boundaries = rows[rows["group"] == BOUNDARIES]
+    last = rows[(rows["checkpoint"] == checkpoints[-1]) & (rows["group"] != BOUNDARIES)]
+    groups = [group for group in GROUPS if group in set(last["group"])]
+    for axis, name in zip(axes[:2], STATISTICS, strict=True):
+        places = boundaries["checkpoint"].map(checkpoints.index)
+        draw_points(axis, boundaries.assign(place=places), name, predictors)
+        axis.set_xticks(range(len(checkpoints)), map(str, checkpoints))
+        axis.set_xlabel("iteration of the policy")
+        axis.set_xlim(-0.5, len(checkpoints) - 0.5)
+    draw_points(axes[2], last.assign(place=last["group"].map(groups.index)), "pairwise", predictors)
+    num_states = dict(zip(last["group"], last["num_states"], strict=True))
+    ticks = ["\n".join([*group.split(), f"({num_states[group]})"]) for group in groups]
+    axes[2].set_xticks(range(len(groups)), ticks)
+    axes[2].set_xlim(-0.5, len(groups) - 0.5)
+    axes[2].set_xlabel("place in the response (states)")
+    first, num_seeds = rows.iloc[0], rows["num_seeds"].max()
+    seeds = f"{num_seeds} seeds" if num_seeds > 1 else f"seed {first.seed}"
+    axes[0].set_ylabel("top-1 accuracy")
+    axes[0].set_title(f"{first['name']}, {seeds}", pad=TITLE_PAD)
+    axes[2].set_title(f"iteration {checkpoints[-1]}", pad=TITLE_PAD)
+    for axis in axes[1:]:
+        axis.set_ylabel("pairwise accuracy")
+
+
+def draw_points(axis: Axes, rows: pd.DataFrame, name: str, predictors: Sequence[str]) -> None:
+    """Points with their intervals, the predictors of one place beside each other; and chance."""
+    for index, predictor in enumerate(predictors):
+        shift = DODGE * (index - (len(predictors) - 1) / 2)
+        of = rows[(rows["predictor"] == predictor) & rows[name].notna()]
+        style: dict[str, Any] = {
+            "color": figures.COLORS[index % len(figures.COLORS)],
+            "clip_on": False,
+        }
+        bars = axis.vlines(of["place"] + shift, of[f"{name}_low"], of[f"{name}_high"], **style)
+        bars.set(linewidth=1, zorder=2)
+        label = predictor_label(predictor) if len(of) else ""
+        for place, value in zip(of["place"], of[name], strict=True):
+            marker = figures.marker(index)
+            axis.plot([place + shift], [value], marker=marker, ls="", label=label, **style)
+            label = ""  # once in the legend
+    label = "chance"
+    for row in rows.drop_duplicates("place").itertuples():
+        level = row.top1_chance if name == "top1" else 0.5
+        ends = [row.place - 0.4, row.place + 0.4]
+        axis.plot(ends, [level] * 2, color="0.6", linewidth=1, label=label)
+        label = ""
+    axis.set_ylim(0, 1)
+
+
+def predictor_label(predictor: str) -> str:
+    """ "mc_9" as "MC, K = 9", "group_mean" as "group mean"."""
+    number = predictor.removeprefix("mc_")
+    return f"MC, K = {number}" if number != predictor else predictor.replace("_", " ")
+
+
+def _state(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    first = steps[0]
+    predictions = [dict(step["predictions"]) for step in steps]
+    names = [name for name in predictions[0] if all(name in of for of in predictions)]
+    return {
+        **{key: first[key] for key in ("checkpoint", "num_drawn_states", "num_samples")},
+        "num_draws": len(first["draws_D"]),
+        "problem_id": first["problem_id"],
+        "group": group_of(first["prefix_length"], first["response_length"]),
+        "is_over": all(step["is_terminal"] for step in steps),
+        "num_correct": np.array([step["num_correct"] for step in steps]),
+        "draws": np.array([step["draws_D"] for step in steps]),
+        "predictions": {name: np.array([of[name] for of in predictions]) for name in names},
+    }
+
+
+def _rows(tables: Sequence[pd.DataFrame], continuations: Sequence[int]) -> list[dict[str, Any]]:
+    states = pd.concat(tables, ignore_index=True)
+    ranked = states[~states["is_over"]]
+    terms = predictor_terms(ranked, continuations)
+    baseline = terms[f"mc_{max(continuations)}"]
+    first = states.iloc[0]
+    of_tables = {
+        "name": first["name"],
+        "seed": ALL_SEEDS if len(tables) > 1 else str(first.seed),
+        "num_seeds": len(tables),
+        "checkpoint": first.checkpoint,
+        "num_dropped_states": sum(one["num_drawn_states"].iloc[0] - len(one) for one in tables),
+    }
+    rows = []
+    for group in GROUPS:
+        chosen_N = _in_group(ranked, group)
+        if not chosen_N.any():
+            continue
+        own = _chosen(baseline, chosen_N)
+        of_group = of_tables | _of_group(ranked[chosen_N], group, own)
+        of_group["num_over_states"] = int((_in_group(states, group) & states["is_over"]).sum())
+        problem_N = ranked["problem_id"][chosen_N].to_numpy()
+        for predictor, of_N in terms.items():
+            estimates = _estimates(_chosen(of_N, chosen_N), own, problem_N)
+            rows.append({"predictor": predictor, **of_group, **estimates})
+    return rows
+
+
+def _in_group(states: pd.DataFrame, group: str) -> np.ndarray:
+    own = states["group"]
+    return ((own == group) | ((group == BOUNDARIES) & (own != QUERY))).to_numpy()
+
+
+def _of_group(states: pd.DataFrame, group: str, terms: Terms) -> dict[str, Any]:
+    """What does not depend on the predictor."""
+    sizes = states["num_correct"].map(len)
+    return {
+        "group": group,
+        "num_states": len(states),
+        "num_problems": states["problem_id"].nunique(),
+        "mean_alternatives": sizes.mean(),
+        "num_pairs": (sizes * (sizes - 1) // 2).sum(),
+        "num_resolved_pairs": round(float(terms["pairs"].sum())),
+        "top1_chance": float(ranking.chance(total(terms))),
+    }
+
+
+def _mc_terms(states: pd.DataFrame, num_continuations: int) -> Terms:
+    of_sets = []
+    for index in range(states["num_draws"].iloc[0] // num_continuations):
+        of_set = slice(index * num_continuations, (index + 1) * num_continuations)
+        of_sets.append(_terms(states, [of[:, of_set].mean(axis=1) for of in states["draws"]]))
+    return {name: np.mean([terms[name] for terms in of_sets], axis=0) for name in of_sets[0]}
+
+
+def _terms(states: pd.DataFrame, predictions: Sequence[np.ndarray]) -> Terms:
+    num_samples = int(states["num_samples"].iloc[0])
+    return ranking.ranking_terms(predictions, list(states["num_correct"]), num_samples, LEVEL)
+
+
+def _chosen(terms: Terms, chosen_N: np.ndarray) -> Terms:
+    return {name: of_N[chosen_N] for name, of_N in terms.items()}
+
+
+def _estimates(terms: Terms, baseline: Terms, problem_N: np.ndarray) -> dict[str, Estimate]:
+    def bootstrap(function: Callable[..., dict[str, Estimate]], *of: Terms) -> dict[str, Estimate]:
+        generator = np.random.default_rng(BOOTSTRAP_SEED)
+        options = {"num_resamples": NUM_RESAMPLES, "level": LEVEL}
+        return function(*of, problem_N, STATISTICS, generator, **options)
+
+    differences = bootstrap(bootstrap_difference, terms, baseline)
+    return bootstrap(bootstrap_sums, terms) | {
+        f"{name}_difference": difference for name, difference in differences.items()
+    }
+
+
+def _parse_continuations(text: str) -> list[int]:
+    try:
+        numbers = sorted({int(part) for part in text.split(",")})
+        if numbers[0] >= 1:
+            return numbers
+    except ValueError:
+        pass
+    raise UserError(f"--continuations must be numbers from 1 with commas, got {text!r}")
+
+
+def _check_settings(settings: dict[str, int], continuations: Sequence[int]) -> None:
+    least = LEAST | {
+        "num_proposals": settings["num_alternatives"],
+        "num_draws": continuations[-1],
+    }
+    for name, number in least.items():
+        if settings[name] < number:
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} must be at least {number}, got {settings[name]}")
+
+
+def _check_alike(there: pd.Series, here: pd.Series) -> None:
+    for key in ("num_samples", "num_draws"):
+        if there[key] != here[key]:
+            raise UserError(
+                f"{there.path} and {here.path} are seeds of {here['name']}, but {key} is "
+                f"{there[key]} in the one and {here[key]} in the other"
+            )
+
+
+def _holds_tables_only(path: Path) -> bool:
+    return not (path / "config.json").exists() and bool(find_tables(path))
+
+
+def _ranked(paths: Sequence[Path]) -> list[pd.DataFrame]:
+    """The states of those with states to rank; the others are named. Refuses a checkpoint twice."""
+    found = []
+    seen: dict[tuple[str, int, str], Path] = {}
+    for path in paths:
+        states = read_states(path)
+        if states.empty or states["is_over"].all():
+            print(f"{path}: no state has {MIN_ALTERNATIVES} next steps to rank")
+            continue
+        first = states.iloc[0]
+        other = seen.setdefault((first["name"], first.seed, path.stem), path)
+        if other != path:
+            raise UserError(f"{other} and {path} are of one run and checkpoint")
+        found.append(states)
+    if not found:
+        raise UserError(
+            f"no state has {MIN_ALTERNATIVES} next steps to rank; give more --num-states or "
+            "--num-proposals"
+        )
+    return found

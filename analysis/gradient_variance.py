@@ -1,0 +1,389 @@
+"""`gradient-variance`: how noisy each estimator's policy gradient is, and what its noise costs.
+
+The gradients of all estimators are of the same rollouts and the same policy, of raw advantages
+unless `--whiten` asks for whitened ones (`sampling/gradients.py`). The unit is the problem, whose
+rollouts share a prompt and often a baseline.
+
+Of n problems the mean gradient has the variance tr Σ/n and the signal to noise n·|E g|²/tr Σ, and
+they cost n·c, with c the sampled tokens or the seconds of a problem. So a budget B buys a variance
+of tr Σ·c/B, the price of variance being tr Σ·c, and a signal to noise of B·|E g|²/(tr Σ·c).
+
+Traces compare estimators whose gradients have one mean, as those of vine, RLOO, REINFORCE, ReMax
+and GAE with λ = 1 have. GRPO divides by the deviation of the rewards: only what is free of scale is
+comparable, the signal to noise, the noise scale and the cosine. These need enough problems to see
+the signal: of fewer their intervals reach to 0 and below, or are undefined.
+"""
+
+import argparse
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+
+from analysis import figures, run_tables
+from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, Estimate, bootstrap_weights
+from analysis.stats.gradient_noise import GradientNoise, noise_from_gram
+from analysis.summary import write_summary
+from analysis.tables import Table, estimate
+from analysis.truth import check_names
+from vineppo.errors import UserError
+
+ANALYSIS, FOLDER = "gradient-variance", "gradients"
+PRODUCTS = ("gram_N", "with_first_N")
+# One row per estimator and problem; the problems of every estimator are the same, in one order.
+GRADIENT_SCHEMA = pa.schema(
+    {
+        "run": pa.string(),
+        "method": pa.string(),
+        "seed": pa.int64(),
+        "checkpoint": pa.int32(),
+        "rollout_iteration": pa.int32(),
+        "estimator": pa.string(),
+        "problem_id": pa.string(),
+        "num_tokens": pa.float64(),
+        "time_s": pa.float64(),
+        "gram_N": pa.list_(pa.float32()),
+        "with_first_N": pa.list_(pa.float32()),
+    }
+)
+OF_CHECKPOINT = {
+    "run": str,
+    "method": str,
+    "seed": int,
+    "checkpoint": int,
+    "rollout_iteration": int,
+    "num_problems": int,
+}
+GROUP = ["run", "checkpoint"]
+# A number of one estimator with its 95 % interval over problems, empty where undefined.
+NOISE = Table(
+    "gradient_variance.csv", OF_CHECKPOINT | {"estimator": str, "quantity": str, "value": Estimate}
+)
+NUM_RESAMPLES = 2000
+WITH_RATIO = ("trace", "trace_tokens", "trace_time", "signal", "signal_per_token", "signal_per_s")
+IN_SUMMARY = (
+    "trace", "trace_ratio", "trace_tokens_ratio", "trace_time_ratio", "signal_to_noise",
+    "signal_per_token", "signal_per_s", "cosine", "difference_to_noise",
+)  # fmt: skip
+RATIOS = (
+    ("trace_ratio", "variance of a problem's gradient"),
+    ("trace_tokens_ratio", "variance at equal sampled tokens"),
+    ("trace_time_ratio", "variance at equal time"),
+)
+# What a quantity is multiplied by, beside its title.
+SIGNALS = (
+    ("signal", 1, "signal to noise of a problem"),
+    ("signal_per_token", 1000, "signal to noise of 1,000 sampled tokens"),
+    ("signal_per_s", 1, "signal to noise of a second"),
+)
+CAPTION = (
+    "dot: estimate, bar: 95 % bootstrap over problems; variances compare estimators of one mean, "
+    "which grpo is not"
+)
+SPREAD = 0.6  # of the room between two estimators, which the runs of one share
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--checkpoints", default="last", metavar="all|last|ends|spaced:N|N,N…", help="default: last"
+    )
+    parser.add_argument("--num-problems", type=int, help="default: those of an iteration")
+    parser.add_argument(
+        "--estimators", default="all", metavar="NAME,NAME…",
+        help="rloo, grpo, reinforce_plus_plus, remax, gae, vine_1, vine_2, … and the run's own; "
+        "the first is what the others are compared with; default: all that the run allows, rloo "
+        "first",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sample-values", type=int, default=0, metavar="K",
+        help="sample K continuations of every state and greedy responses with the engine, and "
+        "rollouts where too few of the checkpoint's own are saved; default: what the run saved",
+    )  # fmt: skip
+    parser.add_argument(
+        "--projection", type=int, default=65_536, metavar="D",
+        help="coordinates of a random sketch of each gradient; 0: all, without a sketch",
+    )  # fmt: skip
+    parser.add_argument(
+        "--whiten", action="store_true", help="whiten the advantages over all tokens, as updates do"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of what is sampled and of the sketch")
+
+
+def run(paths: list[Path], out: Path, checkpoints: str, **settings: Any) -> None:
+    """Writes a table of inner products a checkpoint, gradient_variance.csv, .png, .svg, a summary.
+
+    Each path is a run directory, or a directory whose tables (gradients/, else the CSV) are drawn
+    again. What is there already is kept; sampling that a kill interrupted goes on.
+    """
+    least = {"num_problems": 2, "sample_values": 0, "projection": 0}
+    for name, number in least.items():
+        if settings[name] is not None and settings[name] < number:
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} must be at least {number}, got {settings[name]}")
+    run_paths = [path for path in paths if not _is_drawn_again(path)]
+    check_names(run_paths)
+    made = make_gradients(run_paths, out, checkpoints, settings)
+    frames = [_old_rows(path) for path in paths if path not in run_paths]
+    rows = pd.concat([*frames, *(noise_rows(read_gradients(table)) for table in made)])
+    rows = rows.reset_index(drop=True)
+    _check_first(rows)
+    for path in [
+        *made,
+        *NOISE.write(out, rows),
+        *draw(rows, out / "gradient_variance"),
+        write_summary(out, ANALYSIS, summary(rows)),
+    ]:
+        print(path)
+
+
+def make_gradients(
+    run_paths: Sequence[Path], out: Path, checkpoints: str, settings: dict[str, Any]
+) -> list[Path]:
+    """The tables of the chosen checkpoints, made where they are not there."""
+    if not run_paths:
+        return []
+    from analysis.sampling.gradients import gradient_rows
+    from analysis.sampling.policies import choose_checkpoints, make_tables
+
+    chosen = choose_checkpoints(run_paths, checkpoints, out, FOLDER, settings)
+    # Only what is sampled needs runs of one model and task.
+    together = [chosen]
+    if not settings["sample_values"]:
+        together = [[one for one in chosen if one.run_path == path] for path in run_paths]
+    return [path for of in together for path in make_tables(of, GRADIENT_SCHEMA, gradient_rows)]
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The gradients of N problems by E estimators on one checkpoint's rollouts.
+
+    `gram_ENN[e, i, j]` is the inner product of problem i's and j's gradients by estimator e, and
+    `with_first_ENN[e, i, j]` that of i's by e and j's by the first. `num_tokens_EN` were sampled
+    for the estimate, `time_s_EN` is what it takes (NaN where the run logged no times). `about` are
+    the columns `OF_CHECKPOINT`; rollout_iteration is checkpoint + 1 where the checkpoint itself had
+    sampled the rollouts.
+    """
+
+    about: dict[str, Any]
+    estimators: tuple[str, ...]
+    problem_ids: tuple[str, ...]
+    num_tokens_EN: np.ndarray
+    time_s_EN: np.ndarray
+    gram_ENN: np.ndarray
+    with_first_ENN: np.ndarray
+
+
+def read_gradients(path: Path) -> Gradients:
+    """Raises `UserError` naming the file where it is damaged, incomplete or of other columns."""
+    rows = run_tables.read_rows(path, GRADIENT_SCHEMA, "gradient", ("seed", "time_s", *PRODUCTS))
+    estimators = tuple(dict.fromkeys(row["estimator"] for row in rows))
+    problem_ids = tuple(dict.fromkeys(row["problem_id"] for row in rows))
+    shape = len(estimators), len(problem_ids)
+    expected = [(name, problem) for name in estimators for problem in problem_ids]
+    if [(row["estimator"], row["problem_id"]) for row in rows] != expected:
+        raise UserError(f"{path} must hold every problem once for every estimator, in one order")
+    for number, row in enumerate(rows, start=1):
+        for column in PRODUCTS:
+            if len(row[column] or ()) != len(problem_ids):
+                raise UserError(
+                    f"{path}, row {number}: {column} must hold {len(problem_ids)} numbers"
+                )
+
+    def array(column: str, *more: int) -> np.ndarray:
+        return np.array([row[column] for row in rows], float).reshape(*shape, *more)
+
+    about = {name: rows[0][name] for name in OF_CHECKPOINT if name in rows[0]}
+    return Gradients(
+        about=about | {"num_problems": len(problem_ids)},
+        estimators=estimators,
+        problem_ids=problem_ids,
+        num_tokens_EN=array("num_tokens"),
+        time_s_EN=array("time_s"),
+        gram_ENN=array("gram_N", shape[1]),
+        with_first_ENN=array("with_first_N", shape[1]),
+    )
+
+
+def noise_rows(gradients: Gradients) -> pd.DataFrame:
+    """`NOISE`: every quantity of every estimator; problems are resampled, for all the same."""
+    estimates = bootstrap_weights(
+        lambda weights_N: numbers(gradients, weights_N),
+        gradients.problem_ids,
+        np.random.default_rng(BOOTSTRAP_SEED),
+        num_resamples=NUM_RESAMPLES,
+        level=LEVEL,
+    )
+    rows = []
+    for name, value in estimates.items():
+        estimator, _, quantity = name.partition("/")
+        rows.append(
+            gradients.about | {"estimator": estimator, "quantity": quantity, "value": value}
+        )
+    return NOISE.frame(rows)
+
+
+def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
+    """`"estimator/quantity"` with problem i counting `weights_N[i]` times.
+
+    trace, squared_norm     tr Σ of a problem's gradient, and |E g|²
+    signal_to_noise         |E g|²/(tr Σ/N) of the table's N problems
+    noise_scale             tr Σ/|E g|², the problems at which the signal is as large as the noise
+    num_tokens, time_s      c: sampled tokens and seconds of a problem
+    trace_tokens, _time     tr Σ · c
+    signal, _per_token, …   |E g|²/tr Σ of a problem, and divided by c
+    …_ratio                 to that of the first estimator
+    cosine                  of E g and that of the first estimator
+    difference_to_noise     signal_to_noise of g − g₁, about 0 where both have one mean
+    """
+    own_E = [noise_from_gram(gram_NN, weights_N) for gram_NN in gradients.gram_ENN]
+    share_N = weights_N / weights_N.sum()
+    costs_E = zip(gradients.num_tokens_EN @ share_N, gradients.time_s_EN @ share_N, strict=True)
+    by_estimator = [
+        _prices(own, float(num_tokens), float(time_s))
+        | _against_first(gradients, e, own_E, weights_N)
+        for e, (own, (num_tokens, time_s)) in enumerate(zip(own_E, costs_E, strict=True))
+    ]
+    first = by_estimator[0]
+    found: dict[str, float] = {}
+    for name, of_one in zip(gradients.estimators, by_estimator, strict=True):
+        ratios = {f"{key}_ratio": _ratio(of_one[key], first[key]) for key in WITH_RATIO}
+        found |= {f"{name}/{key}": number for key, number in (of_one | ratios).items()}
+    return found
+
+
+def summary(rows: pd.DataFrame) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for (run_name, checkpoint), of in rows.groupby(GROUP, sort=False):
+        first = of.iloc[0]
+        estimators: dict[str, Any] = {}
+        for row in of[of["quantity"].isin(IN_SUMMARY)].to_dict("records"):
+            value = estimate(row, "value") or dict.fromkeys(("value", "low", "high"))
+            estimators.setdefault(row["estimator"], {})[row["quantity"]] = value
+        found[f"{run_name}/iter_{checkpoint:06d}"] = {
+            "num_problems": int(first.num_problems),
+            "rollout_iteration": int(first.rollout_iteration),
+            "is_own_policy": bool(first.rollout_iteration == checkpoint + 1),
+            "first_estimator": first.estimator,
+            "estimators": estimators,
+        }
+    return found
+
+
+def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
+    """A dot a run and checkpoint with its interval: ratios to the first above, signals below."""
+    names = estimator_names(rows)
+    with figures.panels(2, 3, margin_in=0.8) as (figure, axes):
+        for axis, (quantity, title) in zip(axes[:3], RATIOS, strict=True):
+            chosen = rows[rows["quantity"] == quantity]
+            draw_dots(axis, chosen, names, 1)
+            _logarithmic(axis, chosen["value"])
+            axis.set_title(f"{title} ({names[0]}: 1)")
+        for axis, (quantity, scale, title) in zip(axes[3:], SIGNALS, strict=True):
+            draw_dots(axis, rows[rows["quantity"] == quantity], names, scale)
+            axis.axvline(0, color="0.7", linewidth=0.6, zorder=0)
+            axis.xaxis.set_major_locator(MaxNLocator(5))
+            axis.set_title(title)
+        for place, axis in enumerate(axes):
+            axis.set_yticks(range(len(names)), names if place % 3 == 0 else [""] * len(names))
+            axis.set_ylim(len(names) - 0.5, -0.5)
+        figures.caption(figure, CAPTION)
+        figures.shared_legend(figure, axes[0])
+        return figures.save(figure, path)
+
+
+def estimator_names(rows: pd.DataFrame) -> list[str]:
+    """The first, then the others in their order, those of Monte-Carlo values last."""
+    names = list(rows["estimator"].unique())
+    return [names[0], *sorted(names[1:], key=lambda name: name.startswith("vine"))]
+
+
+def draw_dots(axis: Axes, rows: pd.DataFrame, names: Sequence[str], scale: float) -> None:
+    """One colour a run and checkpoint, below one another; what is undefined is left out."""
+    groups = list(rows.groupby(GROUP, sort=False))
+    for index, (_, of) in enumerate(groups):
+        shift = SPREAD * ((index + 0.5) / len(groups) - 0.5)
+        first, color = of.iloc[0], figures.line_style(index)["color"]
+        of = of[of["value"].notna()]
+        places = of["estimator"].map(names.index) + shift
+        label = f"{first.method}, seed {first.seed}, checkpoint {first.checkpoint}"
+        marker = figures.marker(index)
+        axis.plot(scale * of["value"], places, ls="", color=color, marker=marker, label=label)
+        for place, row in zip(places, of.to_dict("records"), strict=True):
+            bar = scale * row["value_low"], scale * row["value_high"]
+            axis.plot(bar, [place, place], color=color, linewidth=0.9)
+
+
+def _logarithmic(axis: Axes, dots: pd.Series) -> None:
+    """Around the dots, and 1, with room for the bars, which may run on."""
+    positive = dots[dots > 0]
+    low, high = min([1.0, *positive]) / 2, max([1.0, *positive]) * 2
+    axis.set_xscale("log", nonpositive="clip")
+    axis.set_xlim(low, high)
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 100 else (1,)))
+    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.axvline(1, color="0.7", linewidth=0.6, zorder=0)
+
+
+def _prices(own: GradientNoise, num_tokens: float, time_s: float) -> dict[str, float]:
+    signal = _ratio(own.squared_norm, own.trace)
+    return {
+        "num_tokens": num_tokens,
+        "time_s": time_s,
+        "trace": own.trace,
+        "squared_norm": own.squared_norm,
+        "signal_to_noise": own.signal_to_noise,
+        "noise_scale": own.noise_scale,
+        "trace_tokens": own.trace * num_tokens,
+        "trace_time": own.trace * time_s,
+        "signal": signal,
+        "signal_per_token": signal / num_tokens,
+        "signal_per_s": signal / time_s,
+    }
+
+
+def _against_first(
+    gradients: Gradients, e: int, own_E: Sequence[GradientNoise], weights_N: np.ndarray
+) -> dict[str, float]:
+    """From the noise of the difference of both gradients on each problem."""
+    with_first_NN = gradients.with_first_ENN[e]
+    difference_NN = gradients.gram_ENN[e] - with_first_NN - with_first_NN.T + gradients.gram_ENN[0]
+    difference = noise_from_gram(difference_NN, weights_N)
+    own, first = own_E[e].squared_norm, own_E[0].squared_norm
+    inner = (own + first - difference.squared_norm) / 2
+    is_known = own > 0 and first > 0
+    return {
+        "cosine": inner / math.sqrt(own * first) if is_known else math.nan,
+        "difference_to_noise": difference.signal_to_noise,
+    }
+
+
+def _ratio(number: float, first: float) -> float:
+    return number / first if first > 0 else math.nan
+
+
+def _is_drawn_again(path: Path) -> bool:
+    has_table = (path / NOISE.name).exists() or bool(run_tables.find_tables(path, FOLDER))
+    return has_table and not (path / "config.json").exists()
+
+
+def _old_rows(path: Path) -> pd.DataFrame:
+    tables = run_tables.find_tables(path, FOLDER)
+    if not tables:
+        return NOISE.read(path)
+    return pd.concat([noise_rows(read_gradients(table)) for table in tables])
+
+
+def _check_first(rows: pd.DataFrame) -> None:
+    firsts = rows.groupby(GROUP, sort=False)["estimator"].first().unique()
+    if len(firsts) > 1:
+        raise UserError(
+            f"tables must compare with one estimator, the first of each, got {', '.join(firsts)}"
+        )

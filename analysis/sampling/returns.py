@@ -1,0 +1,130 @@
+"""Returns of fresh continuations, counted: of any states, and the ground truth of a checkpoint.
+
+What a state's continuations are depends on the state, the policy and the seed alone, not on what
+else is sampled with it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from analysis.sampling.journal import Journal, Meter
+from analysis.sampling.policies import Checkpoint, Policies, add_values
+from analysis.sampling.rollouts import choose_states, read_saved, rollout_iteration
+from vineppo.errors import UserError
+from vineppo.rollouts import Continuation, Sampler, State, StateRequest, sample_continuations
+
+
+@dataclass(frozen=True)
+class Returns:
+    """A state's returns in the order of their seeds, each 0 or 1, and what they took."""
+
+    returns_K: tuple[int, ...]
+    num_tokens: int
+    num_truncated: int
+
+    @property
+    def num_correct(self) -> int:
+        return sum(self.returns_K)
+
+
+def request_of(
+    state: State, num_samples: int, stream: tuple[int | str, ...], key: str
+) -> StateRequest:
+    """`num_samples` continuations; `stream` keeps their random numbers apart from all others.
+
+    `key` names the request among those of a journal.
+    """
+    whose = state.prompt.problem.id, state.digest
+    return StateRequest(state, num_samples, (*stream, *whose), tag=key)
+
+
+def sample_returns(
+    sampler: Sampler, requests: Sequence[StateRequest], journal: Journal, title: str
+) -> tuple[dict[str, Returns], dict[str, float]]:
+    """The returns of every request by its key, and what sampling them cost.
+
+    What the journal holds is not sampled again. Raises `UserError` for a return that is neither 0
+    nor 1.
+    """
+    wanted = {request.tag for request in requests}
+    found = {
+        line["key"]: Returns(tuple(line["returns_K"]), line["num_tokens"], line["num_truncated"])
+        for line in journal.lines
+        if line.get("key") in wanted
+    }
+    missing = [request for request in requests if request.tag not in found]
+    with Meter(title, len(requests), len(found), sampler.engine) as meter:
+        for request, continuations in sample_continuations(sampler, missing, meter.tick):
+            found[request.tag] = returns = _counted(request, continuations)
+            journal.append({"key": request.tag, **asdict(returns)})
+            meter.advance()
+        return found, meter.cost
+
+
+def checked_return(problem_id: str, continuation: Continuation) -> int:
+    """Raises `UserError` for one that is neither 0 nor 1: the statistics count successes."""
+    number = continuation.reward.result()
+    if number not in (0.0, 1.0):
+        raise UserError(
+            f"problem {problem_id}: a return must be 0 or 1 to be counted, got {number:g}"
+        )
+    return int(number)
+
+
+def _counted(request: StateRequest, continuations: Sequence[Continuation]) -> Returns:
+    problem_id = request.state.prompt.problem.id
+    completions = [one.completion for one in continuations]
+    return Returns(
+        returns_K=tuple(checked_return(problem_id, one) for one in continuations),
+        num_tokens=sum(len(one.token_ids) for one in completions),
+        num_truncated=sum(one.finish_reason == "length" for one in completions),
+    )
+
+
+def truth_rows(
+    policies: Policies, checkpoint: Checkpoint, journal: Journal
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """The rows of a ground-truth table, and what sampling them cost.
+
+    Beside the counts stands what the checkpoint's predictors say, of those without continuations.
+    """
+    settings = checkpoint.settings
+    iteration = rollout_iteration(checkpoint.run_path, checkpoint.iteration)
+    assert iteration is not None, "only checkpoints with rollouts are chosen"
+    rollouts = read_saved(checkpoint.run_path, iteration, policies.problem)
+    states = choose_states(
+        rollouts, settings["num_states"], settings["seed"], iteration, checkpoint.title
+    )
+    policies.load(checkpoint.policy_path)
+    numbers = {"truth": settings["num_samples"], "draws": settings["num_draws"]}
+    requests = [
+        request_of(
+            State(policies.prompt(state.rollout.problem.id), state.prefix_ids),
+            number,
+            (checkpoint.iteration, "ground-truth", kind),
+            f"{kind} {place}",
+        )
+        for place, state in enumerate(states)
+        for kind, number in numbers.items()
+        if number
+    ]
+    found, cost = sample_returns(policies.sampler, requests, journal, checkpoint.title)
+    names = add_values(policies, checkpoint, rollouts)
+    none = Returns((), 0, 0)
+    rows = [
+        {
+            "checkpoint": checkpoint.iteration,
+            "rollout_iteration": iteration,
+            **state.columns,
+            "reward": state.rollout.reward,
+            "num_samples": settings["num_samples"],
+            "num_correct": found[f"truth {place}"].num_correct,
+            "num_truncated": found[f"truth {place}"].num_truncated,
+            "num_tokens": found[f"truth {place}"].num_tokens,
+            "draws_D": found.get(f"draws {place}", none).returns_K,
+            "predictions": {name: state.rollout.values_S(name)[state.step] for name in names},
+        }
+        for place, state in enumerate(states)
+    ]
+    return rows, cost

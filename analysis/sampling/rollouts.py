@@ -1,0 +1,191 @@
+"""The rollouts of an iteration, read back or sampled anew, and which of their states are looked at.
+
+Whose values: the rollouts of iteration i are of checkpoint i − 1, the policy that sampled them.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from analysis.rollout_files import predictions_by_state, read_rollouts, values_by_state
+from analysis.sampling.journal import Meter
+from vineppo.errors import UserError
+from vineppo.rollouts import Prompt, Sampler, submit_rollouts
+from vineppo.run_dir import RunDir
+from vineppo.seeds import derive_seed
+from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
+
+COLUMNS = ("prompt_ids", "logprobs", "finish_reason", "text")
+VALUE_COLUMNS = ("returns_K", "num_tokens", "critic_value")
+
+
+def read_saved(run_path: Path, iteration: int, problem: Callable[[str], Problem]) -> list[Rollout]:
+    """The rollouts of an iteration as training had them, with the values of steps that it saved.
+
+    They have the order of the table, where those of a problem stand together. Tables hold ids:
+    `problem` gives the rest. Raises `UserError` for a table that is damaged or incomplete.
+    """
+    rollouts = [
+        _rollout(row, problem(row["problem_id"]))
+        for row in read_rollouts(run_path, iteration, COLUMNS)
+    ]
+    values = values_by_state(run_path, iteration, VALUE_COLUMNS)
+    _set_values(rollouts, MONTE_CARLO, values, "returns_K", f"{run_path}, iteration {iteration}")
+    _set_values(rollouts, CRITIC, values, "critic_value", f"{run_path}, iteration {iteration}")
+    for name, further in predictions_by_state(run_path, iteration).items():
+        _set_values(rollouts, name, further, "value", f"{run_path}, iteration {iteration}")
+    return rollouts
+
+
+def groups_of(rollouts: Sequence[Rollout]) -> list[list[Rollout]]:
+    """The rollouts of each problem."""
+    return [list(of) for _, of in groupby(rollouts, key=lambda rollout: rollout.problem.id)]
+
+
+def sample_responses(
+    sampler: Sampler,
+    prompts_P: Sequence[Prompt],
+    num_samples: int,
+    stream: tuple[int | str, ...],
+    title: str,
+) -> list[Rollout]:
+    """`num_samples` graded responses of every prompt by the engine's policy; without steps."""
+    with Meter(title, len(prompts_P) * num_samples, 0, sampler.engine) as meter:
+        pending = submit_rollouts(
+            sampler, prompts_P, num_samples, stream, lambda _: meter.advance(), with_logprobs=True
+        )
+        while sampler.engine.num_unfinished:
+            sampler.engine.step()
+            meter.tick()
+    found = pending.settle()
+    return [found[p.problem.id, index] for p in prompts_P for index in range(num_samples)]
+
+
+@dataclass(frozen=True)
+class RolloutState:
+    """State `step` of a rollout: the prompt and the response before that step."""
+
+    rollout: Rollout
+    step: int
+
+    @property
+    def prefix_ids(self) -> tuple[int, ...]:
+        return self.rollout.prefix_ids(self.step)
+
+    @property
+    def prefix_logprobs(self) -> tuple[float, ...]:
+        return self.rollout.logprobs_T[: len(self.prefix_ids)]
+
+    @property
+    def key(self) -> tuple[str, tuple[int, ...]]:
+        """Two states of one problem and prefix are the same state."""
+        return self.rollout.problem.id, self.prefix_ids
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What tables say of it."""
+        return {
+            "problem_id": self.rollout.problem.id,
+            "rollout_index": self.rollout.rollout_index,
+            "step_index": self.step,
+            "num_steps": len(self.rollout.spans_S),
+            "prefix_length": len(self.prefix_ids),
+            "response_length": len(self.rollout.response_ids),
+        }
+
+
+def rollout_iteration(run_path: Path, checkpoint: int) -> int | None:
+    """The rollouts on which a checkpoint's values are looked at; None where there are none.
+
+    Those that it sampled, which are of the next iteration; of the last policy of a run, which
+    sampled none, those of its own iteration, sampled one update earlier.
+    """
+    saved = RunDir(run_path).iterations("rollouts")
+    return next((i for i in (checkpoint + 1, checkpoint) if i in saved), None)
+
+
+def choose_states(
+    rollouts: Sequence[Rollout], num_states: int, seed: int, iteration: int, place: str
+) -> list[RolloutState]:
+    """The queries of the problems that are met, and then `num_states` boundaries, or fewer.
+
+    Raises `UserError`, beginning with `place`, where there are none.
+    """
+    boundaries = sample_boundaries(rollouts, num_states, seed, iteration)
+    if not boundaries:
+        raise UserError(f"{place}: no rollout of iteration {iteration} has two steps")
+    return [*query_states(boundaries), *boundaries]
+
+
+def sample_boundaries(
+    rollouts: Sequence[Rollout], num_states: int, seed: int, iteration: int
+) -> list[RolloutState]:
+    """Up to `num_states` distinct step boundaries between query and end, in the rollouts' order.
+
+    Boundaries are drawn one after another, each of all rollouts as likely; one whose prefix has
+    been drawn is passed over. The end of a response, whose value is its reward, is none of them.
+    """
+    boundaries = [
+        RolloutState(rollout, step)
+        for rollout in rollouts
+        for step in range(1, len(rollout.spans_S))
+    ]
+    places = list(range(len(boundaries)))
+    random.Random(derive_seed(seed, iteration, "states")).shuffle(places)
+    chosen: dict[tuple[str, tuple[int, ...]], int] = {}
+    for place in places:
+        if len(chosen) == num_states:
+            break
+        chosen.setdefault(boundaries[place].key, place)
+    return [boundaries[place] for place in sorted(chosen.values())]
+
+
+def query_states(states: Sequence[RolloutState]) -> list[RolloutState]:
+    """The states before the first step of the problems of `states`, one a problem."""
+    first = {state.rollout.problem.id: state.rollout for state in reversed(states)}
+    return [RolloutState(rollout, 0) for rollout in reversed(first.values())]
+
+
+def _rollout(row: dict[str, Any], problem: Problem) -> Rollout:
+    starts, length = row["step_starts"], len(row["response_ids"])
+    return Rollout(
+        problem=problem,
+        rollout_index=row["rollout_index"],
+        prompt_ids=tuple(row["prompt_ids"]),
+        response_ids=tuple(row["response_ids"]),
+        logprobs_T=tuple(row["logprobs"]),
+        finish_reason=row["finish_reason"],
+        text=row["text"],
+        reward=row["reward"],
+        spans_S=tuple(StepSpan(a, b) for a, b in zip(starts, [*starts[1:], length], strict=True)),
+    )
+
+
+def _set_values(
+    rollouts: Sequence[Rollout],
+    name: str,
+    rows: dict[tuple[str, int, int], dict[str, Any]],
+    column: str,
+    place: str,
+) -> None:
+    """A predictor's, where the rows hold any: of all states, or the table is not whole."""
+    if not any(row[column] not in (None, []) for row in rows.values()):
+        return
+    for rollout in rollouts:
+        rows_S = [rows.get((*rollout.key, step)) for step in range(len(rollout.spans_S))]
+        found = [row for row in rows_S if row is not None and row[column] not in (None, [])]
+        if len(found) < len(rows_S):
+            raise UserError(
+                f"{place}: the values of {name} lack a state of rollout {rollout.rollout_index} of "
+                f"problem {rollout.problem.id}"
+            )
+        if found[0]["returns_K"] and name != CRITIC:
+            rollout.returns_S[name] = tuple(
+                StateValue(tuple(row["returns_K"]), row["num_tokens"]) for row in found
+            )
+            rollout.steps_S[f"values/{name}"] = [value.mean for value in rollout.returns_S[name]]
+        else:
+            rollout.steps_S[f"values/{name}"] = [row[column] for row in found]

@@ -22,7 +22,7 @@ PNG_MAGIC = "iVBORw0KGgo"  # in base64
 TABLES = {
     "kl_efficiency": {
         "load": "kl_source", "points": "kl_per_token", "matched": "gain_per_nat",
-        "further": "pass_at_1",
+        "further": "pass@1",
     },
     "temperature": {"load": "seeds", "results": "as_trained", "transfer": "", "further": ""},
     "value_accuracy": {"load": "predictors", "scores": "mae_floor", "further": "mae_floor"},
@@ -37,8 +37,8 @@ FIGURES = {
 # Numbers of a notebook by what they are of, for a cell that the test adds.
 PROBES = {
     "kl_efficiency": """{
-        f"{method.name} {seed} {row.iteration}": row.kl_per_token
-        for method in methods for seed, of in method.rows_by_seed.items() for row in of
+        f"{row.method} {row.seed} {row.iteration}": row.kl_per_token
+        for row in points.itertuples()
     }""",
     "temperature": """{
         f"{one.algorithm} {one.temperature} {one.evaluation_temperature}": one.num_seeds

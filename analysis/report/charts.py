@@ -8,8 +8,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import figures
+from analysis.costs import points_of
 from analysis.frames import Run
-from analysis.learning_curves import SCORE, draw_panel, points_of
+from analysis.learning_curves import SCORE, draw_panel
 from analysis.training_curves import draw_metric, draw_time_shares, shown_metrics
 
 LEGEND_WIDTH_IN = 1.0

@@ -8,20 +8,17 @@ import pandas as pd
 import pytest
 
 from analysis import figures
-from analysis.frames import gradient_steps, learning_curve, read_run
-from analysis.learning_curves import (
+from analysis.costs import (
     COSTS,
     at_equal_cost,
     cost_curve,
     default_target,
     draw_reached,
-    method_phases,
     reached,
-    read_methods,
-    run_phases,
     times_to_target,
-    write_tables,
 )
+from analysis.frames import gradient_steps, learning_curve, read_run
+from analysis.learning_curves import method_phases, read_methods, run_phases, write_tables
 from analysis.stats.bootstrap import Estimate
 from analysis.tables import estimate
 from analysis.training_curves import time_shares

@@ -13,14 +13,9 @@ from matplotlib.colors import to_rgb
 
 from analysis import ANALYSES, figures
 from analysis.__main__ import main
+from analysis.costs import cost_curve, default_target
 from analysis.frames import learning_curve, read_run
-from analysis.learning_curves import (
-    cost_curve,
-    default_target,
-    draw_panel,
-    read_methods,
-    write_tables,
-)
+from analysis.learning_curves import draw_panel, read_methods, write_tables
 from analysis.report.page import labels
 from vineppo.run_dir import RunDir
 

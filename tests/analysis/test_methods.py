@@ -8,13 +8,8 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.learning_curves import (
-    cost_curve,
-    default_target,
-    read_methods,
-    summarize,
-    write_tables,
-)
+from analysis.costs import cost_curve, default_target
+from analysis.learning_curves import read_methods, summarize, write_tables
 from analysis.stats.bootstrap import Estimate
 from analysis.summary import interval
 from analysis.tables import estimate

@@ -1,4 +1,4 @@
-"""Steps, and VinePPO's advantage over them: a difference of values (arXiv:2410.01679, section 4)."""
+"""Steps, and VinePPO's advantage: a difference of their values (arXiv:2410.01679, section 4)."""
 
 from collections.abc import Sequence
 

@@ -30,7 +30,7 @@ def styles(predictors: Sequence[str]) -> dict[str, dict[str, Any]]:
     names = sorted(set(predictors), key=order)
     all_draws = sorted({num for name in names if (num := split_name(name)[1]) is not None})
     shapes: list[str | int] = []
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for name in names:
         kind, num_draws = split_name(name)
         shape = num_draws or kind

@@ -13,10 +13,12 @@ from vineppo.run_dir import RunDir
 
 EMBEDDED = "embedded:"  # models that the package carries
 STATE_COLUMNS = ("problem_id", "rollout_index", "response_ids", "step_starts", "reward")
-VALUE_COLUMNS = ("problem_id", "rollout_index", "step_index", "returns_K", "critic_value")
+STATE_KEY = ("problem_id", "rollout_index", "step_index")
+VALUE_COLUMNS = ("returns_K", "critic_value")
 ADVANTAGES = "advantages_S"
 
 Row = dict[str, Any]
+StateKey = tuple[str, int, int]  # problem, rollout, step
 
 
 def find_tokenizer(run: Run) -> Tokenizer | None:
@@ -57,17 +59,36 @@ def read_rollouts(run_path: Path, iteration: int, columns: Sequence[str] = ()) -
 
 def values_by_state(
     run_path: Path, iteration: int, columns: Sequence[str] = VALUE_COLUMNS
-) -> dict[tuple[str, int, int], Row]:
-    """The rows of `values/` by problem, rollout and step; none where none were saved.
+) -> dict[StateKey, Row]:
+    """The rows of `values/` by state; none where none were saved. No `predictions_by_state`.
 
     Raises `UserError` naming the run for a table that is damaged or lacks one of `columns`.
     """
+    rows = _value_rows(run_path, iteration, columns)
+    return {state_key(row): row for row in rows if row.get("predictor") is None}
+
+
+def predictions_by_state(run_path: Path, iteration: int) -> dict[str, dict[StateKey, Row]]:
+    """The rows of the predictors besides continuations and critic: by name, then by state."""
+    found: dict[str, dict[StateKey, Row]] = {}
+    for row in _value_rows(run_path, iteration, ()):
+        if row.get("predictor") is not None:
+            found.setdefault(row["predictor"], {})[state_key(row)] = row
+    return found
+
+
+def state_key(row: Row) -> StateKey:
+    return row["problem_id"], row["rollout_index"], row["step_index"]
+
+
+def _value_rows(run_path: Path, iteration: int, columns: Sequence[str]) -> list[Row]:
     run_dir = RunDir(run_path)
     if iteration not in run_dir.iterations("values"):
-        return {}
+        return []
     rows = run_dir.read_values(iteration)
-    _check_columns(rows, f"{run_path}: values of iteration {iteration}", columns)
-    return {(row["problem_id"], row["rollout_index"], row["step_index"]): row for row in rows}
+    names = (*STATE_KEY, *columns)
+    _check_columns(rows, f"{run_path}: values of iteration {iteration}", names)
+    return rows
 
 
 def _check_columns(rows: Sequence[Row], place: str, columns: Sequence[str]) -> None:

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,20 +23,9 @@ from rich.progress import track
 from analysis.frames import Run, check_alike, check_same_configs, read_config
 from analysis.rollout_files import predictions_by_state, read_rollouts, values_by_state
 from analysis.run_tables import check_counts, read_rows
-from analysis.stats import calibration, correlation, errors
-from analysis.stats.bootstrap import (
-    Estimate,
-    Sums,
-    SumStatistic,
-    Terms,
-    bootstrap_difference,
-    bootstrap_sums,
-    bootstrap_weights,
-    mean,
-    mean_terms,
-    ratio,
-    reflected,
-)
+from analysis.stats import calibration
+from analysis.stats.bootstrap import Estimate
+from analysis.stats.value_scores import Cell, Settings, differences, error_scores, scores
 from analysis.summary import write_summary
 from analysis.tables import Table, estimate
 from analysis.truth import ANALYSIS, TruthState, check_names, find_truth, read_truth
@@ -52,61 +40,30 @@ NAME, STEM = "value-accuracy", "value_accuracy"
 # state, 0 of the query. `num_returns` is how many returns the prediction averages, empty for none.
 STATES_NAME = f"{STEM}_states.parquet"
 STATES = pa.schema(
-    {
-        "run_dir": pa.string(),
-        "method": pa.string(),
-        "seed": pa.int32(),
-        "task": pa.string(),
-        "checkpoint": pa.int32(),
-        "rollout_iteration": pa.int32(),
-        "problem_id": pa.string(),
-        "rollout_index": pa.int32(),
-        "step_index": pa.int32(),
-        "num_steps": pa.int32(),
-        "position": pa.float64(),
-        "reward": pa.float64(),
-        "num_samples": pa.int32(),
-        "num_correct": pa.int32(),
-        "predictor": pa.string(),
-        "num_returns": pa.int32(),
-        "prediction": pa.float64(),
-    }
+    dict.fromkeys(("run_dir", "method", "task", "problem_id", "predictor"), pa.string())
+    | dict.fromkeys(("seed", "checkpoint", "rollout_iteration"), pa.int32())
+    | dict.fromkeys(("rollout_index", "step_index", "num_steps"), pa.int32())
+    | dict.fromkeys(("num_samples", "num_correct", "num_returns"), pa.int32())
+    | dict.fromkeys(("position", "reward", "prediction"), pa.float64())
 )
 STATE = ["seed", "problem_id", "rollout_index", "step_index"]
 # Which states a number is of: those of the `seeds` of a method at a checkpoint. `is_own_policy` is
 # 0 where the training's predictions are of the policy one update before that of the truth.
-OF_STATES: dict[str, Any] = {
-    "method": str,
-    "seeds": str,
-    "checkpoint": int,
-    "is_own_policy": int,
-    "predictor": str,
-}
+OF_STATES: dict[str, Any] = {"method": str, "seeds": str, "checkpoint": int}
+OF_STATES |= {"is_own_policy": int, "predictor": str}
 # One metric of a predictor on a stratum of the states: all step boundaries, the queries, or, of all
 # seeds together, the boundaries by position, outcome or true value. What is undefined has no row.
 SCORES = Table(
     f"{STEM}.csv",
-    {
-        **OF_STATES,
-        "stratum": str,
-        "metric": str,
-        "value": Estimate,
-        "num_states": int,
-        "num_problems": int,
-    },
+    OF_STATES
+    | {"stratum": str, "metric": str, "value": Estimate, "num_states": int, "num_problems": int},
 )
 # The truth where a predictor says `prediction`, on the step boundaries of all seeds together: a
 # point of the CORP curve with its confidence band ("curve"), where that curve would lie if every
 # prediction were exact ("exact"), or the means of a tenth of [0, 1] ("bin").
 RELIABILITY = Table(
     f"{STEM}_reliability.csv",
-    {
-        **OF_STATES,
-        "kind": str,
-        "prediction": float,
-        "truth": Estimate,
-        "num_states": int | None,
-    },
+    OF_STATES | {"kind": str, "prediction": float, "truth": Estimate, "num_states": int | None},
 )
 CURVE, EXACT, BIN = "curve", "exact", "bin"
 NUM_POINTS = 41  # of the curve of a predictor with more distinct values
@@ -133,55 +90,9 @@ STRATA = {
 }
 METRICS_OF_STRATA = ("prediction_mean", "truth_mean", "bias", "mae", "mae_floor", "mse_corrected")
 SUMMARY_METRICS = (
-    "bias",
-    "mae",
-    "mae_floor",
-    "mse_corrected",
-    "equivalent_draws",
-    "accuracy",
-    "pearson_disattenuated",
-    "pearson_within_disattenuated",
-    "brier_miscalibration",
-)
-CORP_PARTS = ("miscalibration", "discrimination", "uncertainty")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """`threshold` is that of `accuracy`, `level` that of all intervals.
-
-    `num_resamples` resamples of problems make an interval, `num_refits` where every resample is
-    ranked or fitted anew: Spearman's correlation over all states, the scores, the bands.
-    """
-
-    threshold: float = 0.1
-    level: float = 0.95
-    num_resamples: int = 2000
-    num_refits: int = 500
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.threshold <= 1:
-            raise UserError(f"--threshold must be in 0..1, got {self.threshold}")
-        if not 0 < self.level < 1:
-            raise UserError(f"--level must be between 0 and 1, got {self.level}")
-        for name, least in (("num_resamples", 1), ("num_refits", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                option = name.replace("_", "-")
-                raise UserError(f"--{option} must be at least {least}, got {getattr(self, name)}")
-
-    @property
-    def generator(self) -> np.random.Generator:
-        """Always new, so that all predictors see the same resamples of the same problems."""
-        return np.random.default_rng(self.seed)
-
-    @property
-    def sums(self) -> dict[str, Any]:
-        return {"num_resamples": self.num_resamples, "level": self.level}
-
-    @property
-    def refits(self) -> dict[str, Any]:
-        return {"num_resamples": self.num_refits, "level": self.level}
+    "bias", "mae", "mae_floor", "mse_corrected", "equivalent_draws", "accuracy",
+    "pearson_disattenuated", "pearson_within_disattenuated", "brier_miscalibration",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -196,25 +107,12 @@ class Wanted:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--truth",
-        type=Path,
-        metavar="DIR",
-        help="the --out of ground-truth; default: OUT, then where ground-truth puts it by default",
-    )
-    parser.add_argument(
-        "--predictors",
-        metavar="NAME,…",
-        help="critic, mc_train_9, mc_9, group_mean, group_mean_others, constant, the names in the "
-        "run's values.predictors; default: all that a run has",
-    )
-    parser.add_argument(
-        "--continuations",
-        default="1,3,9",
-        metavar="K,…",
-        help="the K of mc_K and mc_train_K where --predictors does not name them, besides that of "
-        "the training; a table has its own; default: 1,3,9",
-    )
+    for option, default, metavar, text in (
+        ("--truth", None, "DIR", "the --out of ground-truth; default: OUT, then where it goes"),
+        ("--predictors", None, "NAME,…", "mc_9, mc_train_9, critic, …; default: all of a run"),
+        ("--continuations", "1,3,9", "K,…", "the K of mc_K and mc_train_K, besides the training's"),
+    ):
+        parser.add_argument(option, default=default, metavar=metavar, help=text)
     for name, text in (
         ("threshold", "accuracy: |error| at most this"),
         ("level", "of intervals"),
@@ -223,18 +121,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         ("seed", "which problems are resampled"),
     ):
         default = getattr(Settings, name)
-        parser.add_argument(
-            f"--{name.replace('_', '-')}",
-            type=type(default),
-            default=default,
-            help=f"{text}; default: {default}",
-        )
+        option, text = f"--{name.replace('_', '-')}", f"{text}; default: {default}"
+        parser.add_argument(option, type=type(default), default=default, help=text)
 
 
 def run(
     paths: list[Path],
     out: Path,
-    truth: Path | None,
+    truth: str | None,
     predictors: str | None,
     continuations: str,
     **settings: Any,
@@ -248,7 +142,8 @@ def run(
     from analysis import value_figures
 
     chosen = Settings(**settings)
-    states = read_states(paths, out, truth, parse_wanted(predictors, continuations))
+    given = None if truth is None else Path(truth)
+    states = read_states(paths, out, given, parse_wanted(predictors, continuations))
     scores = score_states(states, chosen)
     curves = reliability(states, chosen)
     write_states(out / STATES_NAME, states)
@@ -293,12 +188,9 @@ def read_states(
     run_paths = [path for path in paths if path not in tables]
     check_names(run_paths)
     runs = {path: Run(path, read_config(path)) for path in run_paths}
-    check_alike(
-        list(runs.values()),
-        lambda one: {"task": one.config.get("task")},
-        "are runs of different tasks:",
-    )
-    check_same_configs(list(runs.values()))
+    every = list(runs.values())
+    check_alike(every, lambda one: {"task": one.config.get("task")}, "are runs of different tasks:")
+    check_same_configs(every)
     frames: list[pd.DataFrame] = []
     sources: dict[str, Path | None] = {}  # by method: its table, None for run directories
     for path in paths:
@@ -316,8 +208,7 @@ def read_states(
                 )
         frames += new
     states = pd.concat(frames, ignore_index=True)
-    _check_seeds(states)
-    _check_samples(states)
+    _check(states)
     return states
 
 
@@ -404,12 +295,10 @@ def predictions(
         )
     for name in chosen:
         if name not in found:
+            held = ", ".join(one for one in found if num_draws(one) is None)
             raise UserError(
-                f"{path} has no predictor {name} at the states of {table}, only "
-                + ", ".join(
-                    [*(one for one in found if num_draws(one) is None), f"{MC}_K to K = {most}"]
-                    + [f"{MC_TRAIN}_K to K = {trained}"] * (trained > 0)
-                )
+                f"{path} has no predictor {name} at the states of {table}, only {held}, mc_K to "
+                f"K = {most}, mc_train_K to K = {trained}"
             )
     return {name: found[name] for name in sorted(set(chosen), key=order)}
 
@@ -422,23 +311,20 @@ def _from_rewards(
     rollouts = {
         (row["problem_id"], row["rollout_index"]): row for row in read_rollouts(path, iteration)
     }
-    rewards: dict[str, dict[int, float]] = {}
-    for (problem, index), row in rollouts.items():
-        rewards.setdefault(problem, {})[index] = row["reward"]
     for state in states:
         if not _is_of(state, rollouts.get((state.problem_id, state.rollout_index))):
             raise UserError(
                 f"{table}: state {state.step_index} of rollout {state.rollout_index} of "
                 f"{state.problem_id} is none of {path}'s rollouts of iteration {iteration}"
             )
-    others = [
-        [reward for index, reward in rewards[s.problem_id].items() if index != s.rollout_index]
-        for s in states
-    ]
-    constant = _mean([row["reward"] for row in rollouts.values()])
-    of_each = [[_mean(list(rewards[s.problem_id].values())) for s in states]]
-    of_each += [list(map(_mean, others)), [constant] * len(states)]
-    return dict(zip(FREE, of_each, strict=True))
+    every = [row["reward"] for row in rollouts.values()]
+    found: dict[str, list[Prediction]] = {name: [] for name in FREE}
+    for state in states:
+        group = {i: row["reward"] for (p, i), row in rollouts.items() if p == state.problem_id}
+        others = [reward for i, reward in group.items() if i != state.rollout_index]
+        for name, rewards in zip(FREE, (list(group.values()), others, every), strict=True):
+            found[name].append(_mean(rewards))
+    return found
 
 
 def _is_of(state: TruthState, rollout: Mapping[str, Any] | None) -> bool:
@@ -469,21 +355,17 @@ def _of_predictors(states: pd.DataFrame, names: Sequence[str] | None, folder: Pa
     return states if names is None else states[states["predictor"].isin(names)]
 
 
-def _check_seeds(states: pd.DataFrame) -> None:
-    """What two runs, or a table, which holds no config, can still have wrong."""
+def _check(states: pd.DataFrame) -> None:
+    """What several runs, or a table, which holds no config, can still have wrong."""
     if states.empty:
         raise UserError("no predictor says anything of the states of the truth")
-    seen: dict[tuple[str, int], str] = {}
+    first, seen = states.iloc[0], {}
     for row in states[["run_dir", "method", "seed", "task"]].drop_duplicates().itertuples():
-        if row.task != states["task"].iloc[0]:
-            first = states["run_dir"].iloc[0]
-            raise UserError(f"{first} and {row.run_dir} are runs of different tasks")
+        if row.task != first["task"]:
+            raise UserError(f"{first['run_dir']} and {row.run_dir} are runs of different tasks")
         other = seen.setdefault((row.method, row.seed), row.run_dir)
         if other != row.run_dir:
             raise UserError(f"{other} and {row.run_dir} are both seed {row.seed} of {row.method}")
-
-
-def _check_samples(states: pd.DataFrame) -> None:
     for (method, checkpoint), of in states.groupby(["method", "checkpoint"]):
         if len(sizes := sorted(of["num_samples"].unique())) > 1:
             raise UserError(
@@ -502,7 +384,7 @@ def num_draws(predictor: str) -> int | None:
 
 
 def order(predictor: str) -> tuple[int, int, str]:
-    """Where a predictor stands in tables and figures: the critic, the run's others, MC, the rest."""
+    """Where a predictor stands in tables and figures: critic, the run's others, MC, the rest."""
     if (num := num_draws(predictor)) is not None:
         return 2 + (not predictor.startswith(MC_TRAIN)), num, ""
     place = 0 if predictor == CRITIC else 4 if predictor in FREE else 1
@@ -522,70 +404,6 @@ def baseline_of(predictors: Sequence[str]) -> str | None:
 
 
 # What they are worth.
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The states on which a number of a table rests: those that one predictor values.
-
-    `about` are the columns `OF_STATES`, `is_whole` is False of one of several seeds. The bootstrap
-    draws problems: one that several seeds met is one. Within a unit, a problem of one seed, there
-    is one policy.
-    """
-
-    about: dict[str, Any]
-    is_whole: bool
-    states: pd.DataFrame
-
-    def __getitem__(self, column: str) -> np.ndarray:
-        return self.states[column].to_numpy()
-
-    @cached_property
-    def values(self) -> np.ndarray:
-        return self["prediction"].astype(float)
-
-    @property
-    def truth(self) -> tuple[np.ndarray, int]:
-        """num_correct_N and num_samples."""
-        return self["num_correct"], self.num_samples
-
-    @property
-    def num_samples(self) -> int:
-        return int(self.states["num_samples"].iloc[0])
-
-    @cached_property
-    def truths(self) -> np.ndarray:
-        """The measured values t = c/m, [N]."""
-        return self["num_correct"] / self.num_samples
-
-    @property
-    def num_draws(self) -> int | None:
-        return num_draws(self.about["predictor"])
-
-    @cached_property
-    def floors(self) -> np.ndarray:
-        """E|v − t| of a perfect v, [N]: the mean of K draws, or p itself where there are none."""
-        counts, place_N = np.unique(self["num_correct"], return_inverse=True)
-        values, m = counts / self.num_samples, self.num_samples
-        if self.num_draws is None:
-            return errors.expected_absolute_error(values, m, None)[place_N]
-        return errors.expected_absolute_error(values, self.num_draws, m)[place_N]
-
-    @property
-    def log_margin(self) -> float:
-        """How far the log score keeps a prediction from 0 and 1 (`calibration.clipped`).
-
-        1/(2n + 2) of a mean of n returns, the fewest here; of others n is the truth's number.
-        """
-        fewest = self.states["num_returns"].min()
-        return float(1 / (2 * (self.num_samples if pd.isna(fewest) else fewest) + 2))
-
-    def where(self, chosen_N: np.ndarray) -> "Cell":
-        return replace(self, states=self.states[chosen_N])
-
-    def row(self) -> dict[str, Any]:
-        num_problems = self.states["problem"].nunique()
-        return self.about | {"num_states": len(self.states), "num_problems": num_problems}
 
 
 def make_cells(states: pd.DataFrame, *, each_seed: bool = True) -> Iterator[Cell]:
@@ -609,7 +427,7 @@ def make_cells(states: pd.DataFrame, *, each_seed: bool = True) -> Iterator[Cell
                     "is_own_policy": int((of["rollout_iteration"] == checkpoint + 1).all()),
                     "predictor": predictor,
                 }
-                yield Cell(about, len(part) == len(seeds), of)
+                yield Cell(about, len(part) == len(seeds), num_draws(predictor), of)
 
 
 def sorted_groups(frame: pd.DataFrame) -> list[tuple[tuple[str, int], pd.DataFrame]]:
@@ -625,21 +443,20 @@ def score_states(
     states: pd.DataFrame, settings: Settings, *, each_seed: bool = True
 ) -> pd.DataFrame:
     """The `SCORES`: a predictor's metrics, and those less the baseline's (`mae_minus_mc_9`)."""
-    baselines = {key: baseline_of(of["predictor"].unique()) for key, of in sorted_groups(states)}
-    by_place = dict(sorted_groups(states))
+    baselines = {
+        place: of[of["predictor"] == baseline_of(of["predictor"].unique())]
+        for place, of in sorted_groups(states)
+    }
     rows: list[dict[str, Any]] = []
     for cell in progress(list(make_cells(states, each_seed=each_seed))):
-        place = cell.about["method"], cell.about["checkpoint"]
-        baseline = by_place[place][by_place[place]["predictor"] == baselines[place]]
+        baseline = baselines[cell.about["method"], cell.about["checkpoint"]]
         for stratum, chosen_N in strata(cell).items():
             part = cell.where(chosen_N)
-            if not len(part.states):
+            if part.states.empty:
                 continue
             if stratum in (BOUNDARIES, QUERY):
-                found = scores(part, settings)
-                rows += _score_rows(part, stratum, found)
-                if cell.about["predictor"] != baselines[place]:
-                    rows += difference_rows(part, stratum, baseline, settings)
+                rows += _score_rows(part, stratum, scores(part, settings))
+                rows += difference_rows(part, stratum, baseline, settings)
             elif cell.is_whole:
                 rows += _score_rows(part, stratum, error_scores(part, settings, METRICS_OF_STRATA))
     return SCORES.frame(rows)
@@ -678,178 +495,18 @@ def _score_rows(cell: Cell, stratum: str, found: Mapping[str, Estimate]) -> list
     ]
 
 
-def scores(cell: Cell, settings: Settings) -> dict[str, Estimate]:
-    """Every metric of a cell with its interval over problems; NaN where it is undefined."""
-    return (
-        error_scores(cell, settings)
-        | _split(cell, settings)
-        | _within(cell, settings)
-        | _refitted(cell, settings)
-    )
-
-
-def pooled_terms(cell: Cell, threshold: float) -> dict[str, np.ndarray]:
-    """The terms of errors and of the correlation over all states."""
-    return (
-        errors.error_terms(cell.values, *cell.truth, threshold)
-        | correlation.pooled_terms(cell.values, cell.truths)
-        | correlation.reliability_terms(*cell.truth)
-    )
-
-
-def within_terms(cell: Cell) -> dict[str, np.ndarray]:
-    """The terms of the correlation within problems and of its reliability."""
-    return correlation.within_terms(
-        cell.values, cell.truths, cell["unit"]
-    ) | correlation.within_reliability_terms(*cell.truth, cell["unit"])
-
-
-def error_scores(
-    cell: Cell, settings: Settings, names: Sequence[str] | None = None
-) -> dict[str, Estimate]:
-    """Errors and the correlation over all states; of these the `names`."""
-    terms = pooled_terms(cell, settings.threshold) | {
-        "floor": cell.floors,
-        "return_variance": errors.return_variance(*cell.truth),
-        "prediction": cell.values,
-        "true_value": cell.truths,
-    }
-    k = cell.num_draws or np.inf
-    statistics: dict[str, SumStatistic] = {
-        "prediction_mean": lambda sums: ratio(sums["prediction"], sums["one"]),
-        "truth_mean": lambda sums: ratio(sums["true_value"], sums["one"]),
-        "bias": errors.bias,
-        "mae": errors.mae,
-        "mae_floor": lambda sums: ratio(sums["floor"], sums["one"]),
-        "mae_above_floor": lambda sums: ratio(sums["absolute"] - sums["floor"], sums["one"]),
-        "mse": errors.mse,
-        "mse_corrected": errors.corrected_mse,
-        "mse_corrected_floor": lambda sums: ratio(sums["return_variance"], sums["one"]) / k,
-        # Σ p(1 − p) / Σ (v − p)² by unbiased estimates of both; NaN where the latter is not
-        # positive. Values 0.5, 0.5 of 0 and 2 of 4 returns: (0 + 1/3) / (0.25 − 0.08333) = 2.
-        "equivalent_draws": lambda s: ratio(s["return_variance"], s["squared"] - s["noise"]),
-        "accuracy": errors.accuracy,
-        "explained_variance": errors.explained_variance,
-        "explained_variance_corrected": errors.corrected_explained_variance,
-        "pearson": correlation.pearson,
-        **_attenuated("pearson", correlation.pearson, correlation.reliability, cell),
-    }
-    wanted = {name: statistics[name] for name in names or statistics}
-    return _bootstrapped(cell, terms, wanted, settings)
-
-
-def _attenuated(
-    name: str, statistic: SumStatistic, reliability: SumStatistic, cell: Cell
-) -> dict[str, SumStatistic]:
-    """The reliability of the truth, the ceiling of a correlation, and the latter without noise."""
-
-    def ceiling(sums: Sums) -> np.ndarray:
-        exact = correlation.ceiling(reliability(sums))
-        if cell.num_draws is None:
-            return exact
-        factor = cell.num_draws / cell.num_samples
-        return exact * correlation.ceiling(correlation.spearman_brown(reliability(sums), factor))
-
-    return {
-        f"{name}_reliability": reliability,
-        f"{name}_ceiling": ceiling,
-        f"{name}_disattenuated": lambda sums: correlation.disattenuated(
-            statistic(sums), reliability(sums)
-        ),
-    }
-
-
-def _split(cell: Cell, settings: Settings) -> dict[str, Estimate]:
-    """Squared error of Monte-Carlo values by their own draws; undefined of a single one."""
-    if cell.num_draws is None or cell.num_draws < 2:
-        return {}
-    correct_N = np.round(cell.values * cell.num_draws).astype(int)
-    terms = errors.split_error_terms(correct_N, cell.num_draws, *cell.truth)
-    statistics = {
-        "mse_sampling": errors.sampling_mse,
-        "mse_systematic": errors.systematic_mse,
-        "mse_sampling_share": errors.sampling_share,
-    }
-    return _bootstrapped(cell, terms, statistics, settings)
-
-
-def _within(cell: Cell, settings: Settings) -> dict[str, Estimate]:
-    """Correlations within problems, every state or every problem counting alike."""
-    unit_N = cell["unit"]
-    statistic, reliability = correlation.within, correlation.within_reliability
-    parts = {"pearson_within": statistic}
-    parts |= _attenuated("pearson_within", statistic, reliability, cell)
-    found = _bootstrapped(cell, within_terms(cell), parts, settings)
-    ranks = [correlation.ranks_within(of_N, unit_N) for of_N in (cell.values, cell.truths)]
-    _, first_of_unit = np.unique(unit_N, return_index=True)
-    at_units = replace(cell, states=cell.states.iloc[first_of_unit])
-    for name, (x_N, y_N) in {
-        "pearson_within_mean": (cell.values, cell.truths),
-        "spearman_within_mean": (ranks[0], ranks[1]),
-    }.items():
-        terms = mean_terms(correlation.problem_correlations(x_N, y_N, unit_N))
-        found |= _bootstrapped(at_units, terms, {name: mean}, settings)
-    terms = correlation.within_terms(ranks[0], ranks[1], unit_N)
-    return found | _bootstrapped(cell, terms, {"spearman_within": statistic}, settings)
-
-
-def _refitted(cell: Cell, settings: Settings) -> dict[str, Estimate]:
-    """Spearman's correlation, and both scores with their CORP parts.
-
-    An isotonic fit finds miscalibration in chance alone, and more in every resample. In simulations
-    of 60 problems the percentiles of a critic's, calibrated or not, covered what many problems come
-    to in 0 to 2 %; reflected they do in 93 %, and where little is known of calibrated ones (50
-    problems, 64 returns) in 83 %. Percentiles of discrimination do in 90 to 95 %.
-    """
-    spearman = correlation.spearman(cell.values, cell.truths)
-    rules = {
-        "brier": (calibration.brier, calibration.clipped(cell.values, 0)),
-        "log_score": (calibration.log_score, calibration.clipped(cell.values, cell.log_margin)),
-    }
-
-    def statistic(weights_N: np.ndarray) -> dict[str, float]:
-        numbers = {"spearman": spearman(weights_N)}
-        for name, (rule, predictions_N) in rules.items():
-            parts = calibration.corp(rule, predictions_N, *cell.truth, weights_N)
-            numbers |= {name: parts.score}
-            numbers |= {f"{name}_{part}": getattr(parts, part) for part in CORP_PARTS}
-        return numbers
-
-    found = bootstrap_weights(statistic, cell["problem"], settings.generator, **settings.refits)
-    raised = (f"{name}_miscalibration" for name in rules)
-    return found | {name: reflected(found[name], least=0.0) for name in raised}
-
-
-def _bootstrapped(
-    cell: Cell, terms: Terms, statistics: Mapping[str, SumStatistic], settings: Settings
-) -> dict[str, Estimate]:
-    problem_N = cell["problem"]
-    return bootstrap_sums(terms, problem_N, statistics, settings.generator, **settings.sums)
-
-
 def difference_rows(
     cell: Cell, stratum: str, baseline: pd.DataFrame, settings: Settings
 ) -> list[dict[str, Any]]:
-    """MAE, MSE and correlations less the baseline's, on the states where both have a prediction
-    and the same resamples of problems."""
+    """A cell's metrics less the baseline's, on the states where both have a prediction."""
     of_baseline = baseline[[*STATE, "predictor", "prediction"]]
     common = cell.states.merge(of_baseline, on=STATE, suffixes=("", "_of_baseline"))
-    if common.empty:
+    name = common["predictor_of_baseline"].max()  # the same in all rows
+    if common.empty or name == cell.about["predictor"]:
         return []
     one = replace(cell, states=common)
-    other = replace(cell, states=common.assign(prediction=common["prediction_of_baseline"]))
-    found: dict[str, Estimate] = {}
-    # The noise of the truth is the same on both sides: the MSE's is that of the corrected one.
-    pooled = {"mae": errors.mae, "mse": errors.mse, "pearson": correlation.pearson}
-    for terms, statistics in (
-        ([pooled_terms(of, settings.threshold) for of in (one, other)], pooled),
-        ([within_terms(of) for of in (one, other)], {"pearson_within": correlation.within}),
-    ):
-        found |= bootstrap_difference(
-            *terms, one["problem"], statistics, settings.generator, **settings.sums
-        )
-    minus = f"minus_{baseline['predictor'].iloc[0]}"
-    return _score_rows(one, stratum, {f"{name}_{minus}": of for name, of in found.items()})
+    found = differences(one, common["prediction_of_baseline"].to_numpy(), settings)
+    return _score_rows(one, stratum, {f"{key}_minus_{name}": of for key, of in found.items()})
 
 
 def reliability(states: pd.DataFrame, settings: Settings) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """The figures of `value-accuracy`, drawn from its tables."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from analysis.value_accuracy import (
     CRITIC,
     CURVE,
     EXACT,
+    FREE,
     MC_TRAIN,
     STRATA,
     num_draws,
@@ -27,13 +28,8 @@ from analysis.value_accuracy import (
     shown,
 )
 
-_COLORS = {
-    CRITIC: figures.COLORS[1],
-    "group_mean": figures.COLORS[2],
-    "group_mean_others": figures.COLORS[3],
-    "constant": "0.45",
-}
-_FURTHER = (figures.COLORS[4], figures.COLORS[6], figures.COLORS[7])  # of the run's own predictors
+_COLORS = dict(zip((CRITIC, *FREE), (*figures.COLORS[1:4], "0.45"), strict=True))
+_FURTHER = (figures.COLORS[4], *figures.COLORS[6:])  # of the run's own predictors
 LIGHTEST, DARKEST = 0.45, 1.0  # of the blues of MC, the darker the more draws
 # metric: (its floor or ceiling, name of the axis)
 OVERVIEW = {
@@ -99,39 +95,48 @@ def styles(predictors: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def draw_overview(scores: pd.DataFrame, path: Path) -> list[Path]:
-    """A row of panels a method of errors and correlations along its checkpoints."""
-    rows = shown(scores[scores["stratum"] == BOUNDARIES])
-    looks = styles(rows["predictor"])
-    methods = list(rows.groupby("method", sort=False))
-    with figures.panels(len(methods), len(OVERVIEW)) as (figure, axes):
-        for index, (_, of_method) in enumerate(methods):
-            of_row = axes[len(OVERVIEW) * index :]
-            of_row[0].set_title(title(of_method), loc="left")
-            checkpoints = sorted(of_method["checkpoint"].unique())
-            for axis, (metric, (limit, text)) in zip(of_row, OVERVIEW.items(), strict=False):
-                draw_panel(axis, of_method, "checkpoint", checkpoints, metric, looks, limit)
-                axis.set(xlabel="iteration of the policy", ylabel=text)
-                axis.set_xticks(range(len(checkpoints)), list(map(str, checkpoints)))
-            of_row[0].set_ylim(bottom=0)
+    """Errors and correlations along the checkpoints."""
+
+    def draw(axes: Sequence[Axes], of_method: pd.DataFrame, looks: Styles) -> None:
+        checkpoints = sorted(of_method["checkpoint"].unique())
+        for axis, (metric, (limit, text)) in zip(axes, OVERVIEW.items(), strict=False):
+            draw_panel(axis, of_method, "checkpoint", checkpoints, metric, looks, limit)
+            axis.set(xlabel="iteration of the policy", ylabel=text)
+            axis.set_xticks(range(len(checkpoints)), list(map(str, checkpoints)))
+        axes[0].set_ylim(bottom=0)
         axes[0].plot([], [], **LIMIT)
-        name_predictors(axes[0], looks)
-        legend_below(figure, axes[0])
-        return figures.save(figure, path)
+
+    rows = shown(scores[scores["stratum"] == BOUNDARIES])
+    return draw_methods(rows, path, len(OVERVIEW), draw)
 
 
 def draw_strata(scores: pd.DataFrame, path: Path) -> list[Path]:
-    """A row of panels a method at one checkpoint of each: where in the response errors are, ...."""
-    rows = at_last(shown(scores))
+    """Where the errors are, at one checkpoint of each method."""
+
+    def draw(axes: Sequence[Axes], of_method: pd.DataFrame, looks: Styles) -> None:
+        for axis, (kind, metric, x, y) in zip(axes, OF_STRATA, strict=False):
+            draw_kind(axis, of_method, kind, metric, looks)
+            axis.set(xlabel=x, ylabel=y)
+
+    return draw_methods(at_last(shown(scores)), path, len(OF_STRATA), draw)
+
+
+def draw_methods(
+    rows: pd.DataFrame,
+    path: Path,
+    num_panels: int,
+    draw: Callable[[Sequence[Axes], pd.DataFrame, Styles], None],
+) -> list[Path]:
+    """A row of panels a method, over a legend of the predictors; returns what it wrote."""
     looks = styles(rows["predictor"])
     methods = list(rows.groupby("method", sort=False))
-    with figures.panels(len(methods), len(OF_STRATA)) as (figure, axes):
+    with figures.panels(len(methods), num_panels) as (figure, axes):
         for index, (_, of_method) in enumerate(methods):
-            of_row = axes[len(OF_STRATA) * index :]
+            of_row = axes[num_panels * index :]
             of_row[0].set_title(title(of_method), loc="left")
-            for axis, (kind, metric, x, y) in zip(of_row, OF_STRATA, strict=False):
-                draw_kind(axis, of_method, kind, metric, looks)
-                axis.set(xlabel=x, ylabel=y)
-        name_predictors(axes[0], looks)
+            draw(of_row, of_method, looks)
+        for predictor, look in looks.items():
+            axes[0].plot([], [], label=label(predictor), **look)
         legend_below(figure, axes[0])
         return figures.save(figure, path)
 
@@ -178,9 +183,8 @@ def draw_panel(
         figures.curve(axis, points, "place", "value", look, shift=shift, ends="bars")
         if num_draws(predictor) is not None:
             ticks = of[of["metric"] == limit]
-            figures.curve(
-                axis, ticks, "place", "value", LIMIT | {"label": ""}, shift=shift, ends=""
-            )
+            look = LIMIT | {"label": ""}
+            figures.curve(axis, ticks, "place", "value", look, shift=shift, ends="")
     axis.set_xlim(-0.5, len(places) - 0.5)
 
 
@@ -278,12 +282,6 @@ def title(rows: pd.DataFrame) -> str:
     checkpoints = rows["checkpoint"].unique()
     at = f", checkpoint {checkpoints[0]}" if len(checkpoints) == 1 else ""
     return f"{name}, {f'{count} seeds' if count > 1 else f'seed {seeds}'}{at}"
-
-
-def name_predictors(axis: Axes, looks: Styles) -> None:
-    """Lines that are not drawn, for the legend."""
-    for predictor, look in looks.items():
-        axis.plot([], [], label=label(predictor), **look)
 
 
 def name_panels(axes: Sequence[Axes], predictors: Sequence[str], y: str) -> None:

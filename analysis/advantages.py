@@ -22,17 +22,14 @@ from vineppo.errors import UserError
 # Where an advantage comes from: the credit estimator itself, or V(s_{i+1}) − V(s_i) with the reward
 # as the last value, V being Monte-Carlo, the critic's, another predictor's of the run by its name,
 # or the ground truth.
-TRAINED, MC, CRITIC, TRUTH = "trained", "mc", "critic", "truth"
-OURS = (TRAINED, MC, CRITIC, TRUTH)
-ALL, CORRECT, INCORRECT = "all", "correct", "incorrect"
-GROUPS = (ALL, CORRECT, INCORRECT)
+TRAINED, MC, CRITIC, TRUTH = OURS = ("trained", "mc", "critic", "truth")
+ALL, CORRECT, INCORRECT = GROUPS = ("all", "correct", "incorrect")
 CORRECT_ABOVE = 0.5  # of the reward, as in a run's value diagnostics
 # Advantages of a rollout within this share of its largest are as large: those of the group
 # estimators are one number, but for rounding and for the KL that may be shaped into the reward.
 TIE = 0.01
 NUM_BINS = 5  # of the axis "relative"
 PROBABILITIES = tuple(i / 50 for i in range(51))
-NUM_RESAMPLES = 2000
 
 OF_ITERATION = {**dict(zip(IDENTITY, (str, str, int), strict=True)), "iteration": int}
 # Which steps: of one source and one group of rollouts.
@@ -79,7 +76,7 @@ Arrays = Sequence[np.ndarray]  # one a rollout
 
 PANELS = 4
 LINE_OF_GROUP = {CORRECT: "-", INCORRECT: "--"}
-NAME_OF_SOURCE = {TRAINED: "advantages", TRUTH: "true values"}  # others by their own
+DOT = {"marker": "o"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -99,10 +96,8 @@ def run(paths: list[Path], out: Path, truth: Path | None, **options: Any) -> Non
     Each path is a run directory, or a directory that an earlier call wrote its tables to.
     """
     if not options["near_zero"] > 0 or options["num_critical"] < 0:
-        raise UserError(
-            "--near-zero must be above 0 and --num-critical at least 0, got "
-            f"{options['near_zero']:g} and {options['num_critical']}"
-        )
+        got = f"{options['near_zero']:g} and {options['num_critical']}"
+        raise UserError(f"--near-zero must be above 0 and --num-critical at least 0, got {got}")
     runs = {path: Run(path, frames.read_config(path)) for path in paths if not SPREAD.holds(path)}
     every, difference = list(runs.values()), "are of different tasks:"
     frames.check_alike(every, lambda one: {"task": one.config.get("task", {})}, difference)
@@ -135,9 +130,8 @@ def run_tables(
     saved = frames.existing_run_dir(one.path).iterations("rollouts")
     if not saved:
         raise UserError(f"{one.path} has no rollouts yet")
-    tokenizer = rollout_files.find_tokenizer(one)
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
-    missing = f"{one.path} has no rollouts"
+    tokenizer, missing = rollout_files.find_tokenizer(one), f"{one.path} has no rollouts"
+    rows: dict[str, list[Row]] = {name: [] for name in TABLES}
     for iteration in frames.choose_iterations(saved, iterations, "--iterations", missing):
         of = one.identity | {"iteration": iteration}
         rollouts = rollout_files.read_rollouts(one.path, iteration, ("prompt_ids", ADVANTAGES))
@@ -162,7 +156,7 @@ def run_tables(
 
 
 def read_values(
-    path: Path, iteration: int, rollouts: Sequence[dict[str, Any]], truths: Mapping[int, Path]
+    path: Path, iteration: int, rollouts: Sequence[Row], truths: Mapping[int, Path]
 ) -> dict[str, list[np.ndarray]]:
     """By source for each rollout the values of its S states and, as the last, its reward: S + 1
     numbers, NaN where unknown. A source that knows nothing is not there.
@@ -193,13 +187,9 @@ def read_values(
         for source, values in columns.items():
             numbers = np.array([*values, row["reward"]], dtype=float)
             # A critic that has diverged gives infinite ones.
-            known = np.where(np.isfinite(numbers), numbers, np.nan)
-            found.setdefault(source, []).append(known)
-    return {
-        source: arrays
-        for source, arrays in found.items()
-        if any(np.isfinite(values[:-1]).any() for values in arrays)
-    }
+            found.setdefault(source, []).append(np.where(np.isfinite(numbers), numbers, np.nan))
+    known = {name: [np.isfinite(values[:-1]).any() for values in of] for name, of in found.items()}
+    return {name: of for name, of in found.items() if any(known[name])}
 
 
 def flatten(rollouts: Sequence[Row], advantages: Arrays, near_zero: float) -> pd.DataFrame:
@@ -208,18 +198,13 @@ def flatten(rollouts: Sequence[Row], advantages: Arrays, near_zero: float) -> pd
     `critical` are the shares of a rollout's critical step, `even` 1/S; both are NaN in rollouts
     with a step of unknown advantage, and in those without a critical step.
     """
-    steps = pd.DataFrame(
-        [
-            (row["problem_id"], number, step, len(of_S), row["reward"] > CORRECT_ABOVE, *numbers)
-            for number, (row, of_S) in enumerate(zip(rollouts, advantages, strict=True))
-            for step, numbers in enumerate(
-                zip(of_S, critical_shares(of_S, near_zero), strict=True)
-            )
-        ],
-        columns=[
-            "problem", "rollout", "step", "num_steps", "is_correct", "advantage", "critical"
-        ],
-    ).dropna(subset="advantage")  # fmt: skip
+    columns = ["problem", "rollout", "step", "num_steps", "is_correct", "advantage", "critical"]
+    rows = [
+        (row["problem_id"], number, step, len(of_S), row["reward"] > CORRECT_ABOVE, *numbers)
+        for number, (row, of_S) in enumerate(zip(rollouts, advantages, strict=True))
+        for step, numbers in enumerate(zip(of_S, critical_shares(of_S, near_zero), strict=True))
+    ]
+    steps = pd.DataFrame(rows, columns=columns).dropna(subset="advantage")
     even = (1 / steps["num_steps"]).where(steps["critical"].notna())
     return steps.assign(even=even, size=steps["advantage"].abs())
 
@@ -265,12 +250,12 @@ def over_problems(values_N: pd.Series, problem_N: pd.Series) -> Estimate | None:
         problem_N.to_numpy(),
         {"mean": bootstrap.mean},
         np.random.default_rng(bootstrap.BOOTSTRAP_SEED),
-        num_resamples=NUM_RESAMPLES,
+        num_resamples=2000,
         level=bootstrap.LEVEL,
     )["mean"]
 
 
-def places(steps: pd.DataFrame, near_zero: float) -> Iterator[dict[str, Any]]:
+def places(steps: pd.DataFrame, near_zero: float) -> Iterator[Row]:
     """The rows of `PLACES`. Of S = 4 steps the bins are 0, 1, 3, 4 by `relative`."""
     num_critical = steps["critical"].sum()
     bins = {
@@ -294,7 +279,7 @@ def places(steps: pd.DataFrame, near_zero: float) -> Iterator[dict[str, Any]]:
 
 def critical_steps(
     rollouts: Sequence[Row], values: Mapping[str, Arrays], tokenizer: Any, num_steps: int
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """The largest changes of value of an iteration, at most one a problem, the largest first.
 
     None of a run without values. Of equal changes the first in the table of rollouts counts.
@@ -305,34 +290,28 @@ def critical_steps(
         return []
     source = next(iter(values))
     sizes = [np.nan_to_num(np.abs(np.diff(values_S))) for values_S in values[source]]
-    candidates = sorted(
-        (-float(sizes_S.max()), place, int(sizes_S.argmax()))
-        for place, sizes_S in enumerate(sizes)
-        if sizes_S.max() > 0
-    )
-    chosen: dict[str, dict[str, Any]] = {}
-    for _, place, step in candidates:
+    largest = [(-float(size_S.max()), n, int(size_S.argmax())) for n, size_S in enumerate(sizes)]
+    chosen: dict[str, Row] = {}
+    for size, place, step in sorted(largest):
         row = rollouts[place]
-        if len(chosen) == num_steps or row["problem_id"] in chosen:
+        if size == 0 or len(chosen) == num_steps or row["problem_id"] in chosen:
             continue
-        before, after = values[source][place][step : step + 2]
+        ends = values[source][place][step : step + 2]
         truths = values[TRUTH][place][step : step + 2] if TRUTH in values else (None, None)
         chosen[row["problem_id"]] = {
             "source": source,
             **{name: row[name] for name in ("problem_id", "rollout_index", "reward")},
             "step_index": step,
             "num_steps": len(row["step_starts"]),
-            "value_before": before,
-            "value_after": after,
+            **dict(zip(("value_before", "value_after"), ends, strict=True)),
             **dict(zip(("true_before", "true_after"), truths, strict=True)),
         }
         if tokenizer is not None:
             pieces = backend_token_texts(tokenizer, row["response_ids"])
             first, end = [*row["step_starts"], len(pieces)][step : step + 2]
-            chosen[row["problem_id"]] |= {
-                "prompt": tokenizer.decode(row["prompt_ids"], skip_special_tokens=False),
-                "step_text": "".join(pieces[first:end]),
-            }
+            prompt = tokenizer.decode(row["prompt_ids"], skip_special_tokens=False)
+            texts = {"prompt": prompt, "step_text": "".join(pieces[first:end])}
+            chosen[row["problem_id"]] |= texts
     return list(chosen.values())
 
 
@@ -351,18 +330,18 @@ def draw(
     spread: pd.DataFrame, shares: pd.DataFrame, places: pd.DataFrame, path: Path
 ) -> list[Path]:
     """A row of panels a run: how advantages are spread, and where in the response."""
-    shown = {str(name): of for name, of in spread.groupby("run_dir", sort=False)}
+    shown, looks = list(spread.groupby("run_dir", sort=False)), {}
+    for place, iteration in enumerate(sorted(spread["iteration"].unique())):
+        looks[iteration] = figures.line_style(place)
     with figures.panels(len(shown), PANELS) as (figure, axes):
-        for index, (run_dir, of_run) in enumerate(shown.items()):
+        for index, (run_dir, of_run) in enumerate(shown):
             panels = axes[PANELS * index : PANELS * (index + 1)]
-            for place, iteration in enumerate(of_run["iteration"].unique()):
+            for iteration in of_run["iteration"].unique():
                 here = f"run_dir == {run_dir!r} and iteration == {iteration}"
-                at = [frame.query(here) for frame in (shares, places)]
-                draw_iteration(panels, *at, figures.line_style(place))
+                draw_iteration(panels, shares.query(here), places.query(here), looks[iteration])
             finish_run(panels, of_run)
-        labels = iteration_labels([list(of["iteration"].unique()) for of in shown.values()])
-        for place, label in enumerate(labels):
-            axes[0].plot([], [], marker="o", label=label, **figures.line_style(place))
+        for iteration, look in looks.items():
+            axes[0].plot([], [], label=f"iteration {iteration}", **DOT | look)
         kinds = LINE_OF_GROUP | {"if all steps were alike": ":"}
         if TRUTH in set(spread["source"]):
             kinds["by the true values"] = "-."
@@ -372,37 +351,27 @@ def draw(
         return figures.save(figure, path)
 
 
-def iteration_labels(of_runs: Sequence[Sequence[int]]) -> list[str]:
-    """By number where all runs show the same ones, else by their order."""
-    longest = max(of_runs, key=len)
-    if all(list(iterations) == list(longest) for iterations in of_runs):
-        return [f"iteration {iteration}" for iteration in longest]
-    return [f"iteration shown {place}" for place, _ in enumerate(longest, start=1)]
-
-
 def draw_iteration(
     axes: Sequence[Axes], shares: pd.DataFrame, places: pd.DataFrame, style: dict[str, Any]
 ) -> None:
     """One colour: cumulative shares, means by outcome, shares near zero, critical steps."""
     trained = _of(shares, TRAINED)
     axes[0].step(trained["advantage"], 100 * trained["probability"], where="post", **style)
-    relative = places[places["axis"] == "relative"]
-    source = critical_source(relative["source"])
-    dashed = style | {"linestyle": "-.", "marker": "o"}
-    even = {"color": style["color"], "linestyle": ":", "linewidth": 0.8}
-    for axis, rows, column, look in (
-        *(
-            (axes[1], _of(relative, TRAINED, group), "mean", {"linestyle": line, "marker": "o"})
-            for group, line in LINE_OF_GROUP.items()
-        ),
-        (axes[2], _of(relative, TRAINED), "near_zero", {"marker": "o"}),
-        (axes[3], _of(relative, source), "critical", {"marker": "o"}),
-        (axes[3], _of(relative, TRUTH if source != TRUTH else ""), "critical", dashed),
-        (axes[3], _of(relative, source), "even", even),
-    ):
-        middles = 100 * (rows["bin"] + 0.5) / NUM_BINS
-        ys = rows[column] if column == "mean" else 100 * rows[column]
-        figures.curve(axis, pd.DataFrame({"x": middles, "y": ys}), "x", "y", style | look, ends="")
+    places = places[places["axis"] == "relative"]
+    percent = {name: 100 * places[name] for name in ("near_zero", "critical", "even")}
+    places = places.assign(middle=100 * (places["bin"] + 0.5) / NUM_BINS, **percent)
+
+    def line(axis: Axes, column: str, look: dict[str, Any], source: str, group: str = ALL) -> None:
+        figures.curve(axis, _of(places, source, group), "middle", column, style | look, ends="")
+
+    for group, dashes in LINE_OF_GROUP.items():
+        line(axes[1], "mean", DOT | {"linestyle": dashes}, TRAINED, group)
+    line(axes[2], "near_zero", DOT, TRAINED)
+    source = critical_source(places["source"])
+    line(axes[3], "critical", DOT, source)
+    if source != TRUTH:
+        line(axes[3], "critical", DOT | {"linestyle": "-."}, TRUTH)
+    line(axes[3], "even", {"linestyle": ":", "linewidth": 0.8}, source)
 
 
 def finish_run(axes: Sequence[Axes], spread: pd.DataFrame) -> None:
@@ -417,14 +386,11 @@ def finish_run(axes: Sequence[Axes], spread: pd.DataFrame) -> None:
     axes[1].set_ylabel("mean advantage")
     axes[1].axhline(0, color="0.7", linewidth=0.6, zorder=0)
     axes[2].set(ylabel=f"|A| < {row['near_zero_below']:g} (% of steps)", ylim=(0, 100))
-    axes[3].set_ylabel("critical steps (%)")
-    axes[3].set_ylim(bottom=0)
+    axes[3].set(ylabel="critical steps (%)", ylim=(0, None))
     if not pd.isna(row["top_share"]):
-        axes[3].set_title(
-            f"by {NAME_OF_SOURCE.get(source, source)}: the largest carries\n"
-            f"{100 * row['top_share']:.0f} % of a rollout's sum (alike: "
-            f"{100 * row['even_share']:.0f} %)"
-        )
+        top, even = 100 * row["top_share"], 100 * row["even_share"]
+        text = f"{top:.0f} % of a rollout's sum (alike: {even:.0f} %)"
+        axes[3].set_title(f"by {source}: the largest carries\n{text}")
 
 
 def critical_source(sources: pd.Series) -> str:

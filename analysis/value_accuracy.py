@@ -199,7 +199,7 @@ def read_states(
             truths = find_truth(path, given, [out, *others])
             source, new = None, [truth_rows(runs[path], table, wanted) for table in truths.values()]
         else:
-            source, new = path, [_of_predictors(read_table(path), wanted.predictors, path)]
+            source, new = path, [read_table(path, wanted.predictors)]
         for method in {name for of in new for name in of["method"]}:
             if sources.setdefault(method, source) != source:
                 raise UserError(
@@ -212,15 +212,21 @@ def read_states(
     return states
 
 
-def read_table(folder: Path) -> pd.DataFrame:
-    """The states of a table. Raises `UserError` naming the file, and the row where there is one."""
+def read_table(folder: Path, predictors: Sequence[str] | None = None) -> pd.DataFrame:
+    """The states of a table, of some predictors only where these are named.
+
+    Raises `UserError` naming the file, and the row where there is one.
+    """
     path = folder / STATES_NAME
     rows = read_rows(path, STATES, "state", ("num_returns",))
     check_counts(rows, path)
     for number, row in enumerate(rows, start=1):
         if not math.isfinite(row["prediction"]):
             raise UserError(f"{path}, row {number}: prediction must be finite")
-    return _state_frame(rows)
+    held = {row["predictor"] for row in rows}
+    for name in set(predictors or held) - held:
+        raise UserError(f"{path} has no predictor {name}")
+    return _state_frame([row for row in rows if row["predictor"] in (predictors or held)])
 
 
 def write_states(path: Path, states: pd.DataFrame) -> None:
@@ -285,20 +291,18 @@ def predictions(
         found[f"{MC}_{k}"] = [_mean(state.draws_D[:k]) for state in states]
     for k in range(1, trained + 1):
         found[f"{MC_TRAIN}_{k}"] = [_mean(of[:k] if len(of) >= k else ()) for of in returns]
+    free = [name for name in found if num_draws(name) is None]
     chosen = wanted.predictors
     if chosen is None:
-        fresh = {*wanted.continuations, *({trained} if 0 < trained <= most else ())}
-        chosen = (
-            *(name for name in found if num_draws(name) is None),
-            *(f"{MC}_{k}" for k in fresh),
-            *(f"{MC_TRAIN}_{k}" for k in {*wanted.continuations, trained} if 0 < k <= trained),
-        )
+        asked = [f"{MC}_{k}" for k in wanted.continuations]
+        of_training = [f"{MC_TRAIN}_{k}" for k in (*wanted.continuations, trained)]
+        held = [name for name in (f"{MC}_{trained}", *of_training) if name in found]
+        chosen = (*free, *asked, *held)
     for name in chosen:
         if name not in found:
-            held = ", ".join(one for one in found if num_draws(one) is None)
             raise UserError(
-                f"{path} has no predictor {name} at the states of {table}, only {held}, mc_K to "
-                f"K = {most}, mc_train_K to K = {trained}"
+                f"{path} has no predictor {name} at the states of {table}, only {', '.join(free)}, "
+                f"mc_K to K = {most}, mc_train_K to K = {trained}"
             )
     return {name: found[name] for name in sorted(set(chosen), key=order)}
 
@@ -329,14 +333,10 @@ def _from_rewards(
 
 def _is_of(state: TruthState, rollout: Mapping[str, Any] | None) -> bool:
     starts = [] if rollout is None else rollout["step_starts"]
-    return (
-        rollout is not None
-        and len(starts) == state.num_steps
-        and state.step_index < len(starts)
-        and starts[state.step_index] == state.prefix_length
-        and len(rollout["response_ids"]) == state.response_length
-        and rollout["reward"] == state.reward
-    )
+    if rollout is None or state.step_index >= len(starts):
+        return False
+    found = len(starts), starts[state.step_index], len(rollout["response_ids"]), rollout["reward"]
+    return found == (state.num_steps, state.prefix_length, state.response_length, state.reward)
 
 
 def _mean(returns: Sequence[float]) -> Prediction:
@@ -346,13 +346,6 @@ def _mean(returns: Sequence[float]) -> Prediction:
 def _state_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=STATES.names)
     return frame.astype({"num_returns": "Int64", "prediction": float})
-
-
-def _of_predictors(states: pd.DataFrame, names: Sequence[str] | None, folder: Path) -> pd.DataFrame:
-    for name in names or ():
-        if name not in set(states["predictor"]):
-            raise UserError(f"{folder / STATES_NAME} has no predictor {name}")
-    return states if names is None else states[states["predictor"].isin(names)]
 
 
 def _check(states: pd.DataFrame) -> None:

@@ -13,22 +13,12 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm, to_hex
 from matplotlib.figure import Figure
 
-from analysis import figures
-from analysis.value_accuracy import (
-    BIN,
-    BOUNDARIES,
-    CRITIC,
-    CURVE,
-    EXACT,
-    FREE,
-    MC_TRAIN,
-    STRATA,
-    num_draws,
-    order,
-    shown,
-)
+from analysis import figures, value_accuracy
+from analysis.value_accuracy import BIN, CURVE, EXACT, MC_TRAIN, STRATA, num_draws, order, shown
 
-_COLORS = dict(zip((CRITIC, *FREE), (*figures.COLORS[1:4], "0.45"), strict=True))
+_COLORS = dict(
+    zip((value_accuracy.CRITIC, *value_accuracy.FREE), (*figures.COLORS[1:4], "0.45"), strict=True)
+)
 _FURTHER = (figures.COLORS[4], *figures.COLORS[6:])  # of the run's own predictors
 LIGHTEST, DARKEST = 0.45, 1.0  # of the blues of MC, the darker the more draws
 # metric: (its floor or ceiling, name of the axis)
@@ -106,7 +96,7 @@ def draw_overview(scores: pd.DataFrame, path: Path) -> list[Path]:
         axes[0].set_ylim(bottom=0)
         axes[0].plot([], [], **LIMIT)
 
-    rows = shown(scores[scores["stratum"] == BOUNDARIES])
+    rows = shown(scores[scores["stratum"] == value_accuracy.BOUNDARIES])
     return draw_methods(rows, path, len(OVERVIEW), draw)
 
 

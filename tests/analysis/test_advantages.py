@@ -12,7 +12,7 @@ import pytest
 
 from analysis import figures
 from analysis.__main__ import main
-from analysis.advantages import TABLES, critical_shares, draw_iteration, flatten, iteration_labels
+from analysis.advantages import TABLES, critical_shares, draw_iteration, flatten
 from analysis.truth import TruthState, truth_path, write_truth
 from vineppo.run_dir import RunDir
 
@@ -267,11 +267,6 @@ def test_the_figure_shows_the_numbers(tables):
         shares, even = critical
         assert list(shares.get_ydata()) == [0, 50, 50]
         assert list(even.get_ydata()) == pytest.approx([100 / 3] * 3)
-
-
-def test_iterations_have_numbers_where_all_runs_show_the_same():
-    assert iteration_labels([[1, 12], [1, 12]]) == ["iteration 1", "iteration 12"]
-    assert iteration_labels([[1], [2, 3]]) == ["iteration shown 1", "iteration shown 2"]
 
 
 def cut_off(path):

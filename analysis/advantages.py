@@ -73,7 +73,6 @@ TABLES = {"spread": SPREAD, "shares": SHARES, "places": PLACES, "critical": CRIT
 
 Row = dict[str, Any]
 Arrays = Sequence[np.ndarray]  # one a rollout
-
 PANELS = 4
 LINE_OF_GROUP = {CORRECT: "-", INCORRECT: "--"}
 DOT = {"marker": "o"}
@@ -101,8 +100,7 @@ def run(paths: list[Path], out: Path, truth: Path | None, **options: Any) -> Non
     runs = {path: Run(path, frames.read_config(path)) for path in paths if not SPREAD.holds(path)}
     every, difference = list(runs.values()), "are of different tasks:"
     frames.check_alike(every, lambda one: {"task": one.config.get("task", {})}, difference)
-    found = truth_tables(list(runs), [] if truth is None else [truth], out)
-    truths = dict(zip(runs, found, strict=True))
+    truths = dict(zip(runs, truth_tables(list(runs), [truth] if truth else [], out), strict=True))
     parts = [
         run_tables(runs[path], truths[path], **options)
         if path in runs
@@ -272,8 +270,7 @@ def places(steps: pd.DataFrame, near_zero: float) -> Iterator[Row]:
                 "mean": here["advantage"].mean(),
                 "mean_abs": here["size"].mean(),
                 "near_zero": (here["size"] < near_zero).mean(),
-                "critical": here["critical"].sum() / num_critical if num_critical else None,
-                "even": here["even"].sum() / num_critical if num_critical else None,
+                **{of: here[of].sum() / (num_critical or np.nan) for of in ("critical", "even")},
             }
 
 

@@ -284,6 +284,10 @@ def predictions(
         found[f"values/{name}" if name in found or num_draws(name) else name] = [
             (row.get("value"), len(row.get("returns_K") or []) or None) for row in further
         ]
+    # What training saved nothing of may have been predicted when the truth was sampled.
+    for name in dict.fromkeys(name for state in states for name in state.predictions):
+        if all(value is None for value, _ in found.get(name, ())):
+            found[name] = [(state.predictions.get(name), None) for state in states]
     if all(value is None for value, _ in found[CRITIC]):
         del found[CRITIC]
     most, trained = min(len(state.draws_D) for state in states), max(map(len, returns))

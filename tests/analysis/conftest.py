@@ -43,11 +43,6 @@ def make_rollout(vocab, number, index):
 
 
 def write_tables(run_dir, vocab, iteration):
-    returns_S = (
-        StateValue((0.0, 1.0, 0.0, 1.0), 40),
-        StateValue((1.0, 1.0, 1.0, 0.0), 30),
-        StateValue((0.0, 0.0, 0.0, 0.0), 20),
-    )
     rollouts = [make_rollout(vocab, number, index) for number in range(3) for index in range(2)]
     for rollout in rollouts:
         rollout.spans_S = (

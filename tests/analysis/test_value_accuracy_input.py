@@ -2,13 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from support.accuracy_runs import TINY, changed, states_of, table_of, write_tiny
 
 from analysis.__main__ import main
 from analysis.truth import find_truth, read_truth, write_truth
-from analysis.value_accuracy import STATES_NAME, read_table, write_states
+from analysis.value_accuracy import STATES_NAME, Wanted, predictions, read_table, write_states
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 
@@ -230,3 +231,19 @@ def test_a_row_that_cannot_be_is_named(table_path, changes, message):
     write_states(table_path / STATES_NAME, states)
     with pytest.raises(UserError, match=message):
         read_table(table_path)
+
+
+def test_every_predictor_of_a_run_is_scored(tmp_path):
+    """By the values that training saved, or else by those of the truth's own table."""
+    path = write_tiny(tmp_path / "run")
+    run_dir = RunDir(path)
+    rows = [row | {"predictor": None, "value": None} for row in run_dir.read_values(1)]
+    mine = [row | {"critic_value": None, "predictor": "mine", "value": 0.5} for row in rows]
+    run_dir.write_values(1, [*rows, *mine])
+    table = table_of(path)
+    late = {"mine": 0.0, "late": 0.25}
+    states = [replace(state, predictions=late) for state in read_truth(table)]
+    scored = predictions(path, table, states, Wanted(None, (1,)))
+    assert {value for value, _ in scored["mine"]} == {0.5}
+    assert {value for value, _ in scored["late"]} == {0.25}
+    assert [value for value, _ in scored["critic"]] == pytest.approx([f.critic for f in TINY])

@@ -1,20 +1,21 @@
 """Tokens/s of the analysis `ground-truth` ÷ tokens/s of one saturated `LLM.generate` call.
 
-Ours is `sample_returns`: 512 step boundaries of an iteration's rollouts, 256 continuations each,
-sampled, decoded, graded and counted. The ceiling is that of `values_throughput`: the same prefixes
+Ours is `sample_continuations`: 512 step boundaries of an iteration's rollouts, 256 continuations
+each, sampled, decoded and graded. The ceiling is that of `values_throughput`: the same prefixes
 and lengths in one call of vLLM, without text or grading.
 """
 
+import math
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
-from analysis.sampling.continuations import StateRequest, sample_returns
-from analysis.sampling.states import RolloutState, sample_boundaries
+from analysis.sampling.returns import request_of
+from analysis.sampling.rollouts import RolloutState, sample_boundaries
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
 from benchmarks.values_throughput import Recorded, ceiling
 from benchmarks.watched_engine import RecordingEngine
 from benchmarks.workload import ITERATION, Workload, describe_workload, open_workload
+from vineppo.rollouts import State, sample_continuations
 
 NAME = "ground_truth"
 NUM_STATES, NUM_SAMPLES = 512, 256
@@ -64,25 +65,19 @@ def main() -> None:
 def boundaries(workload: Workload, num_states: int) -> list[RolloutState]:
     """Distinct step boundaries of the rollouts of as many prompts as they take."""
     workload = workload.varied(num_prompts=len(workload.train_P))
-    drafts = workload.rollouts()
-    rows: list[dict[str, Any]] = [
-        {
-            "problem_id": draft.prompt.problem.id,
-            "response_ids": draft.completion.token_ids,
-            "step_starts": [span.start for span in spans],
-        }
-        for draft, spans in zip(drafts, workload.spans(drafts), strict=True)
-    ]
-    return sample_boundaries(rows, num_states, workload.config.seed, ITERATION)
+    return sample_boundaries(workload.rollouts(), num_states, workload.config.seed, ITERATION)
 
 
 def sample(workload: Workload, states: list[RolloutState], num_samples: int) -> None:
     prompts = {prompt.problem.id: prompt for prompt in workload.train_P}
     requests = (
-        StateRequest(prompts[state.row["problem_id"]], state.prefix_ids, num_samples, ("truth",))
+        request_of(
+            State(prompts[state.rollout.problem.id], state.prefix_ids), num_samples, ("truth",), ""
+        )
         for state in states
     )
-    sample_returns(workload.sampler, requests, lambda *_: None, lambda: None)
+    for _, continuations in sample_continuations(workload.sampler, requests):
+        assert all(math.isfinite(continuation.reward.result()) for continuation in continuations)
 
 
 if __name__ == "__main__":

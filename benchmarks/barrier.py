@@ -78,7 +78,8 @@ def sample_rollouts(workload: Workload, schedule: Schedule) -> tuple[list[Any], 
     rewards = []
     for (prompt, _), text, output in zip(owners, texts, outputs, strict=True):
         sample = output.outputs[0]
-        rewards.append(sampler.reward(prompt.problem, sample.token_ids, sample.finish_reason))
+        response = sampler.text(sample.token_ids)
+        rewards.append(sampler.grader.submit(prompt.problem, response, sample.finish_reason))
         for span in segmenter(token_texts(sampler.tokenizer, sample.token_ids)):
             before = sampler.tokenizer.decode(sample.token_ids[: span.start])
             budget = sampler.sampling.max_tokens - span.start

@@ -5,6 +5,7 @@ each, sampled, decoded and graded. The ceiling is that of `values_throughput`: t
 and lengths in one call of vLLM, without text or grading.
 """
 
+import math
 from dataclasses import replace
 from statistics import median
 
@@ -64,10 +65,7 @@ def main() -> None:
 def boundaries(workload: Workload, num_states: int) -> list[RolloutState]:
     """Distinct step boundaries of the rollouts of as many prompts as they take."""
     workload = workload.varied(num_prompts=len(workload.train_P))
-    rollouts = workload.rollouts()
-    for rollout, spans_S in zip(rollouts, workload.spans(rollouts), strict=True):
-        rollout.spans_S = spans_S
-    return sample_boundaries(rollouts, num_states, workload.config.seed, ITERATION)
+    return sample_boundaries(workload.rollouts(), num_states, workload.config.seed, ITERATION)
 
 
 def sample(workload: Workload, states: list[RolloutState], num_samples: int) -> None:
@@ -78,8 +76,8 @@ def sample(workload: Workload, states: list[RolloutState], num_samples: int) -> 
         )
         for state in states
     )
-    for _ in sample_continuations(workload.sampler, requests):
-        pass
+    for _, continuations in sample_continuations(workload.sampler, requests):
+        assert all(math.isfinite(continuation.reward.result()) for continuation in continuations)
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ def run(config: TrainConfig, directory: Path) -> Watched:
         engine = TimedEngine(session.sampler.engine)
         session.sampler = replace(session.sampler, engine=engine)
         for owner, names in (
-            (session.policy, ("scores", "update")),
+            (session.models.policy, ("scores", "update")),
             (reference, ("logprobs", "hidden")),
         ):
             for name in names:

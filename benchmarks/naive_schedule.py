@@ -44,9 +44,8 @@ SCHEDULES = {
 def main() -> None:
     options = parse_options(NAME, "schedules with a barrier ÷ ours")
     with open_workload(options) as workload:
-        drafts = workload.rollouts()
+        rollouts = workload.rollouts()
         workload.timed(workload.experience)  # warms the machine up
-        spans_S = workload.spans(drafts)
         runs: dict[str, list[Work]] = {name: [] for name in (*SCHEDULES, "ours")}
 
         def barrier(name: str) -> float:
@@ -70,14 +69,14 @@ def main() -> None:
             {
                 **{name: partial(barrier, name) for name in SCHEDULES},
                 "ours": ours,
-                "ours_values": lambda: workload.timed(lambda: workload.values(drafts))[0],
+                "ours_values": lambda: workload.timed(lambda: workload.values(rollouts))[0],
             },
         )
         values_s = {name: [work.values_s for work in runs[name]] for name in SCHEDULES}
         states = {
-            (draft.prompt.problem.id, draft.completion.token_ids[: span.start])
-            for draft, spans in zip(drafts, spans_S, strict=True)
-            for span in spans
+            (rollout.problem.id, rollout.prefix_ids(step))
+            for rollout in rollouts
+            for step in range(len(rollout.spans_S))
         }
         report(
             NAME,
@@ -94,8 +93,8 @@ def main() -> None:
                 **{f"{name}_s": median(seconds) for name, seconds in measured.items()},
                 **{f"{name}_values_s": median(seconds) for name, seconds in values_s.items()},
                 **{key: x for name in runs for key, x in figures(name, runs[name]).items()},
-                "rollouts": len(drafts),
-                "states": sum(len(spans) for spans in spans_S),
+                "rollouts": len(rollouts),
+                "states": sum(len(rollout.spans_S) for rollout in rollouts),
                 "distinct_states": len(states),
                 "workload": describe_workload(workload.config),
                 "measured_s": {**measured, **{f"{n}_values": s for n, s in values_s.items()}},

@@ -22,7 +22,7 @@ from benchmarks.harness import Options, alternate, parse_options, ratio, report,
 from benchmarks.peak_memory import peak_mib
 from benchmarks.workload import Workload, describe_workload, open_workload
 from vineppo.config.schema import TokensSegmenter
-from vineppo.rollouts import Draft
+from vineppo.types import Rollout
 
 NAME = "scaling"
 
@@ -45,7 +45,7 @@ class Point:
     kind: str
     size: float
     workload: Workload
-    drafts: list[Draft]
+    rollouts: list[Rollout]
 
     @property
     def name(self) -> str:
@@ -108,15 +108,16 @@ def choose_grid(options: Options, workload: Workload) -> Grid:
 def make_points(workload: Workload, grid: Grid) -> list[Point]:
     """All sizes of all kinds. Steps are counted on the rollouts."""
     base = workload.varied(grid.base_continuations, grid.base_prompts)
-    drafts = base.rollouts()
-    points = [Point("K", K, base.varied(num_continuations=K), drafts) for K in grid.continuations]
+    rollouts = base.rollouts()
+    points = [Point("K", K, base.varied(num_continuations=K), rollouts) for K in grid.continuations]
     for num_prompts in grid.prompts:
         grown = base.varied(num_prompts=num_prompts)
         points.append(Point("prompts", num_prompts, grown, grown.rollouts()))
     for num_tokens in grid.tokens_per_step:
         cut = base.varied(segmenter=TokensSegmenter("tokens", num_tokens))
-        num_steps = mean(len(spans) for spans in cut.spans(drafts))
-        points.append(Point("steps", num_steps, cut, drafts))
+        cut.split(rollouts)
+        num_steps = mean(len(rollout.spans_S) for rollout in rollouts)
+        points.append(Point("steps", num_steps, cut, rollouts))
     return points
 
 
@@ -131,7 +132,7 @@ def whole(point: Point, tokens: dict[str, int]) -> float:
 
 def values(point: Point) -> float:
     """Seconds of the values phase alone."""
-    return point.workload.timed(lambda: point.workload.values(point.drafts))[0]
+    return point.workload.timed(lambda: point.workload.values(point.rollouts))[0]
 
 
 def slope(sizes: Sequence[float], seconds: Sequence[float]) -> float:

@@ -21,11 +21,13 @@ from benchmarks.products import large_product_gflops, timed
 from benchmarks.workload import describe_workload, workload_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
+from vineppo.minibatches import minibatches
 from vineppo.models import LoadedModel, load_model
+from vineppo.objectives import POLICY_COLUMNS
 from vineppo.policy import Policy, checkpoint_activations
 from vineppo.token_scores import hidden_before_tokens
-from vineppo.trainer import minibatches, update_policy
-from vineppo.types import TrainBatch, TrainSequence
+from vineppo.types import TokenSequence, TrainBatch
+from vineppo.update import update_policy
 from vineppo.vocabulary import Softmax, token_statistics
 
 BATCH_SIZE, QUICK_BATCH_SIZE = 64, 8
@@ -51,13 +53,13 @@ def main() -> None:
     batches = [
         part.micro_batches
         for part in minibatches(
-            sequences, config.optimization, config, 1, 1, "minibatches", policy.device
+            sequences, (), config.optimization, config, 1, 1, "minibatches", policy.device
         )
     ]
     paddings: list[float] = []
 
     def ours() -> None:
-        metrics = update_policy(policy, sequences, None, config, 1, config.reference.kl_coef)
+        metrics = update_policy(policy, sequences, [], None, config, 1, config.reference.kl_coef)
         assert metrics["policy/skipped_updates"] == 0
         paddings.append(metrics["policy/padding_frac"])
 
@@ -94,7 +96,7 @@ def main() -> None:
     )
 
 
-def flops_per_token(model: Any, sequences: Sequence[TrainSequence]) -> float:
+def flops_per_token(model: Any, sequences: Sequence[TokenSequence]) -> float:
     """2 a weight and token forward, 4 backward; attention's own products are left out.
 
     Only a response's tokens meet the vocabulary projection, and the embeddings are looked up.
@@ -107,7 +109,7 @@ def flops_per_token(model: Any, sequences: Sequence[TrainSequence]) -> float:
     return 6.0 * (body + head.numel() * num_response / sum(len(s) for s in sequences))
 
 
-def random_sequences(config: TrainConfig, loaded: LoadedModel, count: int) -> list[TrainSequence]:
+def random_sequences(config: TrainConfig, loaded: LoadedModel, count: int) -> list[TokenSequence]:
     """Prompts of a quarter to a half, responses of a half to all of the response's budget."""
     stream = random.Random(config.seed)
     uniform = -math.log(loaded.engine_model.num_token_ids)
@@ -119,11 +121,11 @@ def random_sequences(config: TrainConfig, loaded: LoadedModel, count: int) -> li
             tuple(stream.randrange(loaded.engine_model.num_token_ids) for _ in range(length))
             for length in lengths
         )
-        advantages_T = tuple(stream.gauss(0, 1) for _ in response_ids)
-        blank = TrainSequence.blank(prompt_ids, response_ids)
-        found.append(
-            replace(blank, advantages_T=advantages_T, old_logprobs_T=(uniform,) * lengths[1])
-        )
+        columns: dict[str, Sequence[float]] = dict.fromkeys(POLICY_COLUMNS, (0.0,) * lengths[1])
+        columns |= dict.fromkeys(("is_trained", "importance"), (1.0,) * lengths[1])
+        columns["loss_advantages"] = [stream.gauss(0, 1) for _ in response_ids]
+        columns["old_logprobs"] = (uniform,) * lengths[1]
+        found.append(TokenSequence(prompt_ids, response_ids, tokens_T=columns))
     return found
 
 

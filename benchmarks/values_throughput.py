@@ -23,7 +23,7 @@ from benchmarks.products import batch_products_gflops
 from benchmarks.watched_engine import RecordingEngine
 from benchmarks.workload import Workload, describe_workload, llm_of, open_workload
 from vineppo.engine import SampleRequest
-from vineppo.rollouts import Draft
+from vineppo.types import Rollout
 
 NAME = "values_throughput"
 REAL_K = 9  # of a real model, so that a small CPU run fills the places several times as well
@@ -42,13 +42,13 @@ def main() -> None:
     with open_workload(options) as opened:
         K = None if options.model is None or options.is_quick else REAL_K
         workload = opened.varied(num_continuations=K)
-        drafts = workload.rollouts()
-        recorded = record(workload, drafts)
+        rollouts = workload.rollouts()
+        recorded = record(workload, rollouts)
         sampled: list[int] = []
 
         def ours() -> float:
             before = workload.sampler.engine.counts.sampled_tokens
-            seconds, _ = workload.timed(lambda: workload.values(drafts))
+            seconds, _ = workload.timed(lambda: workload.values(rollouts))
             sampled.append(workload.sampler.engine.counts.sampled_tokens - before)
             return sampled[-1] / seconds
 
@@ -79,8 +79,8 @@ def main() -> None:
                 "ceiling_tokens": sum(recorded.lengths),
                 "requests": len(recorded.requests),
                 "distinct_states": len({request.prefix_ids for request in recorded.requests}),
-                "states": sum(len(spans) for spans in workload.spans(drafts)),
-                "rollouts": len(drafts),
+                "states": sum(len(rollout.spans_S) for rollout in rollouts),
+                "rollouts": len(rollouts),
                 "median ours / median ceilings": median(measured["ours"]) / median(fastest),
                 "batch products: GFLOP/s": batch_gflops(workload),
                 "workload": describe_workload(workload.config),
@@ -99,11 +99,11 @@ def batch_gflops(workload: Workload) -> float:
     )
 
 
-def record(workload: Workload, drafts: list[Draft]) -> Recorded:
+def record(workload: Workload, rollouts: list[Rollout]) -> Recorded:
     """One values phase that is not measured; it also warms the machine up."""
     engine = RecordingEngine(workload.sampler.engine)
     watched = replace(workload, sampler=replace(workload.sampler, engine=engine))
-    watched.timed(lambda: watched.values(drafts))  # with the empty cache of those that count
+    watched.timed(lambda: watched.values(rollouts))  # with the empty cache of those that count
     return Recorded(engine.requests, engine.lengths)
 
 

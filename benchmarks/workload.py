@@ -24,16 +24,16 @@ from vineppo.config.schema import SegmenterConfig, TrainConfig, VineCredit
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems
 from vineppo.engine import Engine, build_engine
-from vineppo.experience import Experience, gather_experience
+from vineppo.experience import Experience, sample
 from vineppo.models import load_model, load_tokenizer
 from vineppo.progress import Progress
-from vineppo.rollouts import Draft, Prompt, Sampler, submit_rollouts
+from vineppo.rollouts import Prompt, Sampler, submit_rollouts
 from vineppo.segment import build_segmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
-from vineppo.types import StateValue, StepSpan
-from vineppo.values import StateValues, SteppedResponse, values_of_rollouts
+from vineppo.types import MONTE_CARLO, Rollout
+from vineppo.values.monte_carlo import MonteCarlo
 
 CONFIGS = Path(__file__).parent / "configs"
 PLAIN_PROMPT = {"kind": "template", "template": "Question: {question}\nAnswer:"}
@@ -92,39 +92,40 @@ class Workload:
         """Rollouts and values of an iteration, as training samples them: in one stream."""
         segmenter = build_segmenter(self.credit.segmenter)
         progress = Progress(1, 0, 0.0)
-        return gather_experience(
-            self.sampler, self.prompts, self.config, segmenter, ITERATION, progress, None
-        )
+        predictors = [self._monte_carlo()]
+        return sample(
+            self.sampler, self.prompts, self.config, segmenter, predictors, ITERATION, progress,
+            None,
+        )  # fmt: skip
 
-    def rollouts(self) -> list[Draft]:
-        """The rollouts of an iteration alone, in the order of prompts."""
-        found: dict[tuple[str, int], Draft] = {}
-
-        def keep(draft: Draft) -> None:
-            found[draft.prompt.problem.id, draft.rollout_index] = draft
-
+    def rollouts(self) -> list[Rollout]:
+        """The rollouts of an iteration alone, split, in the order of prompts."""
         count = self.config.rollouts.num_samples
-        submit_rollouts(self.sampler, self.prompts, count, ITERATION, "rollouts", keep)
+        pending = submit_rollouts(self.sampler, self.prompts, count, (ITERATION, "rollouts"))
         run_to_end(self.sampler.engine)
-        return [found[p.problem.id, index] for p in self.prompts for index in range(count)]
+        by_key = pending.settle()
+        rollouts = [by_key[p.problem.id, index] for p in self.prompts for index in range(count)]
+        self.split(rollouts)
+        return rollouts
 
-    def spans(self, drafts: Sequence[Draft]) -> list[tuple[StepSpan, ...]]:
+    def split(self, rollouts: Sequence[Rollout]) -> None:
         segmenter = build_segmenter(self.credit.segmenter)
-        found = [draft.completion for draft in drafts]
-        texts_BT = [token_texts(self.sampler.tokenizer, one.token_ids) for one in found]
-        return [segmenter(T, one.logprobs_T) for T, one in zip(texts_BT, found, strict=True)]
+        for rollout in rollouts:
+            texts_T = token_texts(self.sampler.tokenizer, rollout.response_ids)
+            rollout.spans_S = segmenter(texts_T, rollout.logprobs_T)
 
-    def values(self, drafts: Sequence[Draft]) -> list[list[StateValue]]:
+    def values(self, rollouts: Sequence[Rollout]) -> None:
         """The values of all states of finished rollouts: split, submit, sample, grade."""
-        state_values = StateValues(self.sampler, self.credit, ITERATION)
-        stepped_B = [
-            SteppedResponse(draft.prompt, draft.rollout_index, draft.completion.token_ids, spans)
-            for draft, spans in zip(drafts, self.spans(drafts), strict=True)
-        ]
-        for stepped in stepped_B:
-            state_values.submit(stepped)
+        predictor = self._monte_carlo()
+        stream = predictor.open_stream(self.sampler, ITERATION)
+        self.split(rollouts)
+        for rollout in rollouts:
+            stream.submit(rollout)
         run_to_end(self.sampler.engine)
-        return values_of_rollouts(self.credit, stepped_B, state_values.settle())
+        predictor.merge(rollouts, [stream.settle()])
+
+    def _monte_carlo(self) -> MonteCarlo:
+        return MonteCarlo(MONTE_CARLO, self.config, self.credit.monte_carlo)
 
 
 @contextmanager

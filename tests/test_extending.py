@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 from pyarrow.parquet import read_table
 from support.processes import run_cli
+from support.rollouts import rollout
 
 from vineppo.cli import main
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.credit import sampled_values, token_advantages
+from vineppo.credit import token_advantages
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 from vineppo.segment import build_segmenter
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
-from vineppo.types import Problem, StepSpan, Trajectory
+from vineppo.types import Problem, StepSpan
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 COMMANDS = [line.split()[1:] for line in re.findall(r"^vineppo .+$", PAGE.read_text(), flags=re.M)]
@@ -50,7 +51,7 @@ def files(tmp_path, configs, monkeypatch) -> Path:
     (tmp_path / "mine").mkdir()
     for path, code in blocks:
         (tmp_path / path).write_text(code)
-    assert len(blocks) == 10
+    assert len(blocks) == 14
     (tmp_path / "configs").symlink_to(configs)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "mine"
@@ -132,6 +133,32 @@ def has_own_advantages(run: Path, rows: Rows) -> None:
         assert sum(row["advantages_S"]) == pytest.approx(expected)
 
 
+def has_gains_less_siblings(_: Path, rows: Rows) -> None:
+    """Of the first step: the gain less the others' mean. Over the problem they sum to 0."""
+    by_problem: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        by_problem[row["problem_id"]].append(row["advantages_S"][0])
+    for advantages in by_problem.values():
+        assert sum(advantages) == pytest.approx(0, abs=1e-5)
+
+
+def has_own_values(run: Path, rows: Rows) -> None:
+    """At first the prior; then with the rewards of the first iteration, as are the advantages."""
+    before, after = (
+        read_table(run / f"values/iter_00000{iteration}.parquet").to_pylist()
+        for iteration in (1, 2)
+    )
+    assert {row["value"] for row in before if row["predictor"] == "ledger"} == {0.5}
+    earlier = read_table(run / "rollouts/iter_000001.parquet").to_pylist()
+    (first,) = {r["value"] for r in after if r["predictor"] == "ledger" and r["step_index"] == 0}
+    assert first == pytest.approx((sum(row["reward"] for row in earlier) + 4 * 0.5) / (16 + 4))
+    metrics = RunDir(run).read_metrics()[-1]
+    assert metrics["values/ledger/steps"] == max(
+        len(row["step_starts"]) for row in [*earlier, *rows]
+    )
+    assert "values/ledger/explained_variance" in metrics
+
+
 # What shows that the page's function was called.
 TRACES = {
     "sums": has_own_problems,
@@ -139,6 +166,8 @@ TRACES = {
     "results": has_own_steps,
     "forks": has_unlikely_starts,
     "shrunk": has_own_advantages,
+    "siblings": has_gains_less_siblings,
+    "ledger": has_own_values,
 }
 
 
@@ -180,18 +209,14 @@ def test_a_segmenter_by_log_probabilities(loaded):
 
 def test_an_estimator(loaded):
     config = loaded().credit
-    assert sampled_values(config) is config
-    trajectory = Trajectory(
-        rewards_T=(0.0, 0.0, 1.0),
-        logprobs_T=(0.0,) * 3,
-        spans_S=(StepSpan(0, 2), StepSpan(2, 3)),
-        state_values_S=(0.5, 0.25),
-        critic_values_T=None,
-        greedy_reward=None,
-    )
+    response = rollout([0.0, 0.0, 1.0], values_S=[0.5, 0.25], lengths_S=[2, 1])
     # The mean is 0.375: values 0.4375 and 0.3125 before the steps, the reward 1 after them.
-    assert token_advantages(config, [trajectory]) == [[-0.125, -0.125, 0.6875]]
+    assert token_advantages(config, [response]) == [[-0.125, -0.125, 0.6875]]
 
 
-def test_without_continuations_an_estimator_takes_no_values(loaded):
-    assert sampled_values(loaded("credit.num_continuations=0").credit) is None
+def test_an_estimator_of_siblings():
+    """Gains −0.25 and 0.75 of one, 0.5 of the other, which has no second step."""
+    config = load_config(TrainConfig, "mine/siblings.jsonnet", []).credit
+    first, second = rollout([0.0, 0.0, 1.0], lengths_S=[2, 1]), rollout([0.0])
+    first.steps_S["values/monte_carlo"], second.steps_S["values/monte_carlo"] = [0.5, 0.25], [-0.5]
+    assert token_advantages(config, [first, second]) == [[-0.75, -0.75, 0.75], [0.75]]

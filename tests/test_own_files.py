@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from support.rollouts import rollout
 
-from vineppo.config.load import load_config
-from vineppo.config.load import own_digests
+from vineppo.config.load import load_config, own_digests
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import token_advantages
 from vineppo.errors import UserError

@@ -9,13 +9,11 @@ import pytest
 from support.processes import run_cli
 
 from vineppo.cli import main
-from vineppo.config.load import load_config, to_dict
-from vineppo.config.load import own_digests
+from vineppo.config.load import load_config, own_digests, to_dict
 from vineppo.config.schema import TrainConfig
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.files import write_atomic
 from vineppo.run_dir.directory import folder_name
-from vineppo.run_dir.files import strict_json
+from vineppo.run_dir.files import strict_json, write_atomic
 from vineppo.sweep_file import load_sweep
 
 TINY = {

@@ -9,7 +9,7 @@ from vineppo.minibatches import UpdateSizes, is_sound, minibatches, summarize
 from vineppo.objectives import POLICY_COLUMNS, policy_objective
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
-from vineppo.types import Rollout, TrainBatch
+from vineppo.types import Rollout, TokenSequence, TrainBatch
 from vineppo.values import ValuePredictor
 from vineppo.values.heads import VALUE_NUMBERS
 
@@ -37,7 +37,7 @@ def update(
 
 def update_policy(
     policy: Policy,
-    rollouts: Sequence[Rollout],
+    rollouts: Sequence[TokenSequence],
     heads: Sequence[ValuePredictor],
     reference: Reference | None,
     config: TrainConfig,
@@ -82,7 +82,7 @@ def update_policy(
 
 def warm_up_head(
     policy: Policy,
-    rollouts: Sequence[Rollout],
+    rollouts: Sequence[TokenSequence],
     head: ValuePredictor,
     config: TrainConfig,
     iteration: int,

@@ -20,18 +20,18 @@ from vineppo.config.load import parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.engine import build_engine
-from vineppo.experience import gather_experience
+from vineppo.experience import add_advantages, add_logprobs, sample
+from vineppo.metrics import logprob_gap_metrics
 from vineppo.models import load_model
 from vineppo.policy import Policy
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.scoring import score
 from vineppo.segment import build_segmenter
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import Reference
 from vineppo.train import build_reference_pass
-from vineppo.trainer import update_policy
 from vineppo.types import Problem
+from vineppo.update import update_policy
 
 # Ours, by the names of the comparison.
 PHASES = {
@@ -93,22 +93,20 @@ class Iterations:
         progress.restart()
         reference_pass = build_reference_pass(config, self.reference, policy.device)
         segmenter = build_segmenter(config.credit.segmenter)
-        experience = gather_experience(
-            self.sampler, prompts_P, config, segmenter, iteration, progress, reference_pass
-        )
+        rollouts = sample(
+            self.sampler, prompts_P, config, segmenter, [], iteration, progress, reference_pass
+        ).rollouts
         progress.enter("sync")
         engine.sleep()
         progress.enter("logprobs")
-        scored = score(experience, policy, None, self.reference, config, kl_coef)
+        add_logprobs(rollouts, policy, self.reference, [], config)
+        add_advantages(rollouts, [], config, kl_coef)
         progress.enter("update")
-        metrics = update_policy(
-            policy, scored.sequences, self.reference, config, iteration, kl_coef
-        )
+        metrics = update_policy(policy, rollouts, [], self.reference, config, iteration, kl_coef)
         progress.enter("sync")
         engine.wake()
         engine.load_weights(policy.named_weights())
         times = progress.take_times()
-        rollouts = experience.rollouts
         return {
             "seconds": times["time/total_s"],
             "phases": {
@@ -119,7 +117,7 @@ class Iterations:
             },
             "tokens": sum(len(rollout.response_ids) for rollout in rollouts),
             "reward": sum(rollout.reward for rollout in rollouts) / len(rollouts),
-            "gap_mean": scored.metrics["rollout/engine_logprob_gap_mean"],
+            "gap_mean": logprob_gap_metrics(rollouts)["rollout/engine_logprob_gap_mean"],
             "grad_norm": metrics["policy/grad_norm"],
         }
 

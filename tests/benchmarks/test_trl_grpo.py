@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from vineppo.trainer import minibatches
 
 from benchmarks.harness import NUM_RUNS, Options
 from benchmarks.trl.operations import PHASE, Operations, by_phase, kind_of
@@ -27,8 +26,9 @@ from benchmarks.workload import NUM_PROBLEMS
 from vineppo.config.load import load_config, parse_config
 from vineppo.config.schema import ChatPrompt, TemplatePrompt, TrainConfig
 from vineppo.errors import UserError
+from vineppo.minibatches import minibatches
 from vineppo.models import load_model
-from vineppo.types import TrainSequence
+from vineppo.types import TokenSequence
 
 SERVE = """
 import sys
@@ -92,9 +92,9 @@ def test_worker_ends_with_its_with_statement():
 def test_trl_makes_the_updates_that_we_make():
     config = demo("optimization.micro_batch_size=16")
     count = config.rollouts.num_prompts * config.rollouts.num_samples
-    sequences = [TrainSequence.blank((1, 2), (3,) * (1 + i % 7)) for i in range(count)]
+    sequences = [TokenSequence((1, 2), (3,) * (1 + i % 7)) for i in range(count)]
     ours = list(
-        minibatches(sequences, config.optimization, config, 1, 1, "minibatches", device="cpu")
+        minibatches(sequences, (), config.optimization, config, 1, 1, "minibatches", device="cpu")
     )
     theirs = grpo_arguments(config)
     micro, accumulated = (

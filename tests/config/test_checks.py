@@ -32,6 +32,10 @@ def group(kind, **keys):
     return "credit=" + json.dumps({"kind": kind, "segmenter": {"kind": "lines"}, **keys})
 
 
+def predictors(**configs):
+    return f"values.predictors={json.dumps(configs)}"
+
+
 REFUSED = [
     # What an update is laid out like.
     (VINEPPO, ["optimization.batch_size=257"],
@@ -63,6 +67,22 @@ REFUSED = [
     (PPO, ["credit.level=step", "credit.segment_max_prob=0.2"],
      "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), got "
      "0.2"),
+    # Values.
+    (VINEPPO, [predictors(critic={"kind": "group_mean"})],
+     "values.predictors must not be named monte_carlo, critic or policy, got critic"),
+    (VINEPPO, ["values.credit=mean"],
+     "values.credit must be null or one of the run's predictors, monte_carlo, got mean"),
+    (GRPO, ["values.credit=mean"],
+     "values.credit must be null or one of the run's predictors, of which there are none, got "
+     "mean"),
+    (GRPO, [predictors(mean={"kind": "group_mean"}), "values.credit=mean"],
+     "values.credit must be null for credit.kind 'grpo', which takes no values, got mean"),
+    (PPO, [predictors(mean={"kind": "group_mean"}), "values.credit=mean"],
+     "credit.level must be 'step' with values.credit mean (it values steps), got 'token'"),
+    (PPO, [predictors(mean={"kind": "group_mean"}), "values.credit=mean", "credit.level=step",
+           SHARED],
+     "critic.kind must be 'separate' where values.credit names another predictor (a shared one "
+     "would change the policy that it only measures), got 'shared'"),
     # The critic.
     (PPO, ["critic.warmup_iterations=21"],
      "critic.warmup_iterations must be at most num_iterations = 20, got 21"),

@@ -6,8 +6,18 @@ from dataclasses import replace
 import pytest
 
 from vineppo.config.schema import TransformersConfig, VllmConfig
-from vineppo.estimate.memory import CACHE, Sampled, cache_of, engine_of
-from vineppo.estimate.memory import BUCKET, Engine, Passes, Trainee, moments, peak
+from vineppo.estimate.memory import (
+    BUCKET,
+    CACHE,
+    Engine,
+    Passes,
+    Sampled,
+    Trainee,
+    cache_of,
+    engine_of,
+    moments,
+    peak,
+)
 from vineppo.estimate.shape import ModelShape
 
 GB = 10**9

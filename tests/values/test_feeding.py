@@ -1,19 +1,22 @@
-"""A critic that is only measured: beside Monte-Carlo values it changes no advantage."""
+"""A critic beside Monte-Carlo values: measured alone it changes nothing, or it feeds them."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import torch
-from support.critics import CPU, build_config, start
-from support.experiences import experience
-from vineppo.scoring import score
+from support.critics import build_config, critic_of, start, values
+from support.rollouts import CPU, two_rollouts
 
 from vineppo.batching import collate
 from vineppo.config.load import evaluate_jsonnet, parse_config
-from vineppo.config.schema import TrainConfig
+from vineppo.config.schema import TrainConfig, ValuesConfig
 from vineppo.errors import UserError
+from vineppo.experience import add_advantages, add_logprobs, add_values, explained_variances
 from vineppo.models import load_model
 from vineppo.token_scores import Reference
+from vineppo.values import feeding_predictor
+
+pytestmark = pytest.mark.usefixtures("sharded")
 
 
 @pytest.fixture(scope="module")
@@ -24,33 +27,52 @@ def config(configs):
     return parse_config(TrainConfig, resolved)
 
 
-def scored_with(config, models, critic):
+@pytest.fixture(scope="module")
+def models(config):
+    return start(config)
+
+
+def found_with(config, models, predictors):
+    """The rollouts of an iteration with all that an update reads."""
     loaded = load_model(config.model.path, "float32", "sdpa")
-    reference = Reference(config.reference, config.model, loaded)
-    return score(experience(), models.policy, critic, reference, config, 0.0)
+    reference, rollouts = Reference(config.reference, config.model, loaded), two_rollouts()
+    for one in rollouts:
+        one.values_from = feeding_predictor(config)
+    add_logprobs(rollouts, models.policy, reference, predictors, config)
+    add_values(rollouts, predictors)
+    add_advantages(rollouts, predictors, config, 0.0)
+    return rollouts
 
 
-def test_a_critic_beside_vine_is_measured_and_changes_nothing(config):
-    models = start(config)
-    alone, beside = (scored_with(config, models, critic) for critic in (None, models.critic))
-    assert beside.advantages_T == [[-0.5, -0.5, 1.0], [-0.5, -0.5, -0.5]]
-    assert alone.advantages_T == beside.advantages_T
-    for a, b in zip(alone.sequences, beside.sequences, strict=True):
-        assert a.advantages_T == b.advantages_T
-        assert a.old_values_T == (0.0, 0.0, 0.0)
-    assert alone.values is None
-    assert "critic/explained_variance" in beside.metrics
-    assert "critic/explained_variance" not in alone.metrics
+def column(name, rollouts):
+    return [one.tokens_T[name] for one in rollouts]
 
 
-def test_its_targets_are_the_rewards_to_go_and_its_values_its_own(config):
-    models = start(config)
-    scored = scored_with(config, models, models.critic)
-    assert [s.returns_T for s in scored.sequences] == [(1.0, 1.0, 1.0), (0.0, 0.0, 0.0)]
-    values_BT = models.critic.values(collate(scored.sequences, CPU))
-    for values_T, row, sequence in zip(scored.values, values_BT, scored.sequences, strict=True):
+def test_a_critic_beside_vine_is_measured_and_changes_nothing(config, models):
+    critic = critic_of(models)
+    alone, beside = (found_with(config, models, found) for found in ([], [critic]))
+    assert column("advantages", beside) == [[-0.5, -0.5, 1.0], [-0.5, -0.5, -0.5]]
+    for name in ("advantages", "loss_advantages"):
+        assert column(name, alone) == column(name, beside)
+    assert "critic/explained_variance" in explained_variances(beside, [critic], config)
+    assert explained_variances(alone, [], config) == {}
+
+
+def test_its_targets_are_the_rewards_to_go_and_its_values_its_own(config, models):
+    rollouts = found_with(config, models, [critic_of(models)])
+    assert column("targets/critic", rollouts) == [[1.0] * 3, [0.0] * 3]
+    values_BT = values(models, collate(rollouts, CPU))
+    for values_T, row in zip(column("values/critic", rollouts), values_BT, strict=True):
         torch.testing.assert_close(torch.tensor(values_T), row[2:], atol=1e-6, rtol=0)
-        assert sequence.old_values_T == values_T
+
+
+def test_vine_takes_the_values_of_the_critic(config, models):
+    """A = V(s_1) − V(s_0) and R − V(s_1), by the critic's values of the tokens at step starts."""
+    fed = replace(config, values=ValuesConfig("critic", {}))
+    first, second = found_with(fed, models, [critic_of(models)])
+    v0, _, v1 = first.values_T("critic")
+    assert first.tokens_T["advantages"] == pytest.approx([v1 - v0, v1 - v0, 1 - v1])
+    assert second.tokens_T["advantages"] == pytest.approx([-second.values_T("critic")[0]] * 3)
 
 
 def test_a_shared_critic_beside_vine_is_refused(configs, config):

@@ -90,7 +90,7 @@ class VineCredit(Credit):
     identical_prefixes: IdenticalPrefixes
 
     @property
-    def monte_carlo(self) -> MonteCarloValues | None:
+    def monte_carlo(self) -> MonteCarloValues:
         return MonteCarloValues("monte_carlo", self.num_continuations, self.identical_prefixes)
 
 

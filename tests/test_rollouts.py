@@ -1,0 +1,96 @@
+"""The continuation loop, on the random walk."""
+
+from dataclasses import replace
+
+import pytest
+from support.random_walk import DIGITS, NEWLINE, TOKENIZER, problem, prompt_ids, sample
+from support.walks import GRADING, LONG, SHORT, SlottedEngine
+
+from vineppo.config.schema import SamplingConfig
+from vineppo.rollouts import (
+    Prompt,
+    Sampler,
+    State,
+    StateRequest,
+    sample_continuations,
+    submit_rollouts,
+)
+from vineppo.seeds import derive_seed
+from vineppo.tasks.grading import Grader
+
+PROMPT = Prompt(problem(2), prompt_ids(2))
+PREFIX = (DIGITS[3], NEWLINE)
+REQUESTS = [
+    StateRequest(State(PROMPT), 3, ("a",), tag="start"),
+    StateRequest(State(PROMPT, PREFIX), 5, ("b", 7), first=2, tag="up"),
+    StateRequest(State(PROMPT, (*PREFIX, DIGITS[2], NEWLINE)), 1, ("c",), tag="back"),
+]
+
+
+@pytest.fixture
+def sampler():
+    with Grader(GRADING) as grader:
+        yield Sampler(SlottedEngine(), grader, TOKENIZER, SamplingConfig(1.0, 1.0, SHORT), 5)
+
+
+def test_a_state_has_its_continuations_in_order_with_their_seeds_and_budgets(sampler):
+    ticks = []
+    found = {
+        request.tag: (request, continuations)
+        for request, continuations in sample_continuations(
+            sampler, REQUESTS, lambda: ticks.append(None)
+        )
+    }
+    assert found.keys() == {"start", "up", "back"}
+    assert len(ticks) == sampler.engine.num_steps > 0
+    submitted = iter(sampler.engine.requests)
+    for request in REQUESTS:
+        returned, continuations = found[request.tag]
+        assert returned is request
+        indices = list(range(request.first, request.first + request.num_samples))
+        assert [one.index for one in continuations] == indices
+        for one in continuations:
+            asked = next(submitted)  # a state's are next to each other
+            assert asked.prefix_ids == (*PROMPT.token_ids, *request.state.prefix_ids)
+            assert asked.max_tokens == SHORT - len(request.state.prefix_ids)
+            assert asked.seed == derive_seed(5, *request.stream, one.index)
+            assert one.completion.token_ids == tuple(sample(asked))
+
+
+def test_a_continuation_is_graded_with_what_was_before_it(sampler):
+    """At the top the reward is 1; the text begins with the prefix."""
+    sampler = replace(sampler, sampling=SamplingConfig(1.0, 1.0, LONG))
+    rewards = set()
+    for request, continuations in sample_continuations(sampler, REQUESTS):
+        for one in continuations:
+            whole = (*request.state.prefix_ids, *one.completion.token_ids)
+            assert one.text == sampler.text(whole)
+            assert one.reward.result() == float(one.text.endswith("####4"))
+            rewards.add(one.reward.result())
+    assert rewards == {0.0, 1.0}
+
+
+def test_more_samples_go_on_where_fewer_ended(sampler):
+    """Numbers 3 … 7 of a stream are the same, whoever sampled 0 … 2."""
+    (whole,) = sample_continuations(sampler, [StateRequest(State(PROMPT), 8, ("a",))])
+    (rest,) = sample_continuations(sampler, [StateRequest(State(PROMPT), 5, ("a",), first=3)])
+    assert [one.completion for one in rest[1]] == [one.completion for one in whole[1][3:]]
+
+
+def test_rollouts_are_continuations_of_an_empty_response(sampler):
+    pending = submit_rollouts(sampler, [PROMPT], 3, (1, "rollouts"), with_logprobs=True)
+    while sampler.engine.num_unfinished:
+        sampler.engine.step()
+    rollouts = pending.settle()
+    stream = (1, "rollouts", PROMPT.problem.id)
+    ((_, continuations),) = sample_continuations(sampler, [StateRequest(State(PROMPT), 3, stream)])
+    for one in continuations:
+        rollout = rollouts[PROMPT.problem.id, one.index]
+        assert rollout.response_ids == one.completion.token_ids
+        assert rollout.reward == one.reward.result()
+        assert rollout.text == sampler.text(rollout.response_ids)
+        assert len(rollout.logprobs_T) == len(rollout.response_ids)
+
+
+def test_nothing_asked_for_is_nothing_sampled(sampler):
+    assert list(sample_continuations(sampler, [])) == []

@@ -1,0 +1,197 @@
+"""Predictors that train no network: the group's mean, a user's own; and who feeds the estimator."""
+
+from dataclasses import replace
+
+import pytest
+from support.rollouts import LINES, changed, rollout, terminal
+from support.walks import SHORT, demo, walk_config, walked
+
+from vineppo.config.schema import (
+    GaeCredit,
+    GroupMeanValues,
+    GrpoCredit,
+    MonteCarloValues,
+    PythonCredit,
+    PythonValues,
+    ValuesConfig,
+)
+from vineppo.credit import token_advantages
+from vineppo.errors import UserError
+from vineppo.experience import add_values
+from vineppo.types import CRITIC, MONTE_CARLO
+from vineppo.values import build_predictors, feeding_predictor
+from vineppo.values.group_mean import GroupMean
+from vineppo.values.own import OwnPredictor
+
+MEAN = {"mean": GroupMeanValues("group_mean")}
+STEP = GaeCredit("gae", LINES, 1.0, 0.0, None, 1.0, "step", None)
+
+
+def group(*rewards, problem="p"):
+    """Rollouts of a problem with 1, 2, … steps of a token."""
+    found = [rollout(terminal(r, n), lengths_S=[1] * n) for n, r in enumerate(rewards, start=1)]
+    for one in found:
+        one.problem = replace(one.problem, id=problem)
+    return found
+
+
+def test_the_group_mean_is_of_the_problems_other_rollouts():
+    rollouts = [*group(1.0, 0.0, 0.5), *group(1.0, 1.0, problem="q")]
+    GroupMean("mean", demo()).estimate(rollouts)
+    found = [list(one.values_S("mean")) for one in rollouts]
+    assert found == [[0.25], [0.75] * 2, [0.5] * 3, [1.0], [1.0] * 2]
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0, -7.0])
+def test_no_rollouts_own_reward_is_in_its_value(reward):
+    found = group(reward, 1.0, 0.0)
+    GroupMean("mean", demo()).estimate(found)
+    assert found[0].values_S("mean") == [0.5]
+    alone = group(reward)
+    GroupMean("mean", demo()).estimate(alone)
+    assert alone[0].values_S("mean") == [0.0]
+
+
+LEDGER = """
+import json
+
+class Predictor:
+    def __init__(self, options):
+        self.total = options["start"]
+
+    def values(self, rollouts):
+        return [[self.total] * len(rollout.spans_S) for rollout in rollouts]
+
+    def update(self, rollouts):
+        self.total += sum(rollout.reward for rollout in rollouts)
+        return {"total": self.total}
+
+    def save(self, directory):
+        (directory / "total.json").write_text(json.dumps(self.total))
+
+    def load(self, directory):
+        self.total = json.loads((directory / "total.json").read_text())
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A predictor of the code given."""
+
+    def build(code, options=None):
+        file = tmp_path / f"{abs(hash(code))}.py"
+        file.write_text(code)
+        values = PythonValues("python", str(file), options or {})
+        return OwnPredictor("ledger", demo(), values)
+
+    return build
+
+
+def test_an_own_predictor_values_learns_and_goes_on_where_it_was(own, tmp_path):
+    predictor, rollouts = own(LEDGER, {"start": 0.5}), group(1.0, 1.0)
+    predictor.estimate(rollouts)
+    assert rollouts[1].values_S("ledger") == [0.5, 0.5]
+    assert predictor.update(rollouts, 1) == {"values/ledger/total": 2.5}
+    predictor.save_state(tmp_path / "trainer" / "ledger")
+    resumed = own(LEDGER, {"start": 0.5})
+    resumed.load_state(tmp_path / "trainer" / "ledger")
+    resumed.estimate(rollouts)
+    assert rollouts[0].values_S("ledger") == [2.5]
+
+
+def test_one_rank_saves_an_own_predictor(own, tmp_path, monkeypatch):
+    """Two would write one file at once."""
+    monkeypatch.setenv("RANK", "1")
+    own(LEDGER, {"start": 0.5}).save_state(tmp_path / "ledger")
+    assert not (tmp_path / "ledger").exists()
+
+
+def test_an_own_predictor_needs_nothing_but_values(own, tmp_path):
+    predictor = own("class Predictor:\n    def __init__(self, options): pass\n")
+    assert predictor.update(group(1.0), 1) == {}
+    predictor.save_state(tmp_path / "ledger")
+    predictor.load_state(tmp_path / "ledger")
+    assert not (tmp_path / "ledger").exists()
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ("[[0.5]]", r"for every step of every rollout, [1, 2], got [1]"),
+        ("[[0.5], [0.5]]", r"for every step of every rollout, [1, 2], got [1, 1]"),
+        ("[[0.5], [0.5, float('nan')]]", "values must be finite, got nan"),
+        ("[[float('inf')], [0, 0]]", "values must be finite, got inf"),
+    ],
+)
+def test_values_of_the_wrong_number_or_not_finite_are_refused(own, found, message):
+    predictor = own(
+        "class Predictor:\n"
+        "    def __init__(self, options): pass\n"
+        f"    def values(self, rollouts): return {found}\n"
+    )
+    with pytest.raises(UserError) as refusal:
+        predictor.estimate(group(1.0, 0.0))
+    assert str(refusal.value).endswith(message)
+
+
+def test_who_feeds_the_estimator():
+    vine = demo()
+    python = PythonCredit("python", "mine.py", {}, LINES, 3, "share")
+    assert feeding_predictor(vine) == MONTE_CARLO
+    assert feeding_predictor(changed(vine, credit=GrpoCredit("grpo", LINES, False))) is None
+    assert feeding_predictor(changed(vine, credit=STEP)) == CRITIC
+    assert feeding_predictor(changed(vine, credit=STEP, values=ValuesConfig("mean", MEAN))) == (
+        "mean"
+    )
+    assert feeding_predictor(changed(vine, values=ValuesConfig(CRITIC, {}))) == CRITIC
+    # An own estimator takes what it asks for: continuations, else nothing.
+    assert feeding_predictor(changed(vine, credit=python)) == MONTE_CARLO
+    assert feeding_predictor(changed(vine, credit=replace(python, num_continuations=0))) is None
+
+
+def test_an_own_estimator_gets_its_continuations(tmp_path):
+    """`state_values_S` are there without another key of the config."""
+    file = tmp_path / "first.py"
+    file.write_text(
+        "def advantages(options, rollouts_G):\n"
+        "    return [[r.state_values_S[0]] * len(r.response_ids) for r in rollouts_G]\n"
+    )
+    credit = PythonCredit("python", str(file), {}, LINES, 3, "share")
+    experience, _ = walked(walk_config(SHORT, 1, credit))
+    for one in experience.rollouts:
+        one.tokens_T["rewards"] = terminal(one.reward, len(one.response_ids))
+    (first_T, *_) = token_advantages(credit, experience.rollouts[:6])
+    assert set(first_T) == {experience.rollouts[0].returns_S[MONTE_CARLO][0].mean}
+
+
+def test_ppo_takes_the_values_of_another_predictor():
+    """λ = 0 by steps: the mean of the others' rewards in place of the critic's."""
+    values = ValuesConfig("mean", MEAN)
+    config = walk_config(SHORT, 1, STEP, values=values)
+    experience, _ = walked(config)
+    add_values(experience.rollouts, build_predictors(config, None))
+    rollouts_G = experience.rollouts[:6]
+    for one in rollouts_G:
+        one.tokens_T["rewards"] = terminal(one.reward, len(one.response_ids))
+    others = [sum(other.reward for other in rollouts_G if other is not r) / 5 for r in rollouts_G]
+    advantages_GT = token_advantages(STEP, rollouts_G)
+    for one, mean, advantages_T in zip(rollouts_G, others, advantages_GT, strict=True):
+        last = one.spans_S[-1].start
+        assert advantages_T[:last] == pytest.approx([0.0] * last)
+        assert advantages_T[last:] == pytest.approx(
+            [one.reward - mean] * (len(advantages_T) - last)
+        )
+
+
+def test_ppo_takes_continuations_as_an_oracle():
+    """λ = 0, undiscounted: VinePPO's own advantages."""
+    oracle = MonteCarloValues("monte_carlo", 4, "share")
+    values = ValuesConfig("oracle", {"oracle": oracle})
+    experience, _ = walked(walk_config(SHORT, 1, STEP, values=values))
+    for one in experience.rollouts:
+        one.tokens_T["rewards"] = terminal(one.reward, len(one.response_ids))
+        means_S = [value.mean for value in one.returns_S["oracle"]]
+        after_S = [*means_S[1:], one.reward]
+        (advantages_T,) = token_advantages(STEP, [one])
+        for before, after, span in zip(means_S, after_S, one.spans_S, strict=True):
+            assert advantages_T[span.start] == pytest.approx(after - before)

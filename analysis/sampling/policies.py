@@ -239,7 +239,7 @@ def choose_checkpoints(
         usable = [i for i in policies if not with_rollouts or rollout_iteration(path, i)]
         if not usable:
             raise UserError(f"{path} has no policy whose rollouts are saved")
-        whose = {"run": path.resolve().name}
+        whose: Settings = {"run": path.resolve().name}
         whose |= {"method": config.get("name"), "run_seed": config.get("seed")}
         for i in choose_iterations(usable, wanted, "--checkpoints", f"{path} has no policy"):
             table = table_path(out, folder, path, i)

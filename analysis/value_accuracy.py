@@ -68,7 +68,6 @@ RELIABILITY = Table(
 CURVE, EXACT, BIN = "curve", "exact", "bin"
 NUM_POINTS = 41  # of the curve of a predictor with more distinct values
 NUM_BINS = 10
-
 CRITIC, MC, MC_TRAIN = "critic", "mc", "mc_train"
 FREE = ("group_mean", "group_mean_others", "constant")  # from the rewards of the iteration
 
@@ -170,9 +169,6 @@ def parse_wanted(predictors: str | None, continuations: str) -> Wanted:
     return Wanted(names, tuple(map(int, parts)))
 
 
-# Where states come from.
-
-
 def read_states(
     paths: Sequence[Path], out: Path, truth: Path | None, wanted: Wanted
 ) -> pd.DataFrame:
@@ -231,7 +227,7 @@ def read_table(folder: Path, predictors: Sequence[str] | None = None) -> pd.Data
 
 def write_states(path: Path, states: pd.DataFrame) -> None:
     known = states.astype(object).where(states.notna(), None)
-    write_parquet(path, known.to_dict("records"), STATES)  # type: ignore[arg-type]
+    write_parquet(path, known.to_dict("records"), STATES)
 
 
 def truth_rows(one: Run, table: Path, wanted: Wanted) -> pd.DataFrame:
@@ -268,47 +264,54 @@ def predictions(
 ) -> dict[str, list[Prediction]]:
     """What the chosen predictors say of every state, by name in their order.
 
-    Those of the run's `values.predictors` have their name there, after `values/` where it is one of
-    ours. Raises `UserError` for one that there is not.
+    Raises `UserError` for one that there is not.
     """
-    iteration = states[0].rollout_iteration
-    values = values_by_state(path, iteration)
-    rows = [values.get(state.key, {}) for state in states]
-    returns = [row.get("returns_K") or [] for row in rows]
-    found: dict[str, list[Prediction]] = {
-        CRITIC: [(row.get("critic_value"), None) for row in rows],
-        **_from_rewards(path, table, states),
-    }
-    for name, of_name in predictions_by_state(path, iteration).items():
-        further = [of_name.get(state.key, {}) for state in states]
-        found[f"values/{name}" if name in found or num_draws(name) else name] = [
-            (row.get("value"), len(row.get("returns_K") or []) or None) for row in further
-        ]
-    # What training saved nothing of may have been predicted when the truth was sampled.
-    for name in dict.fromkeys(name for state in states for name in state.predictions):
-        if all(value is None for value, _ in found.get(name, ())):
-            found[name] = [(state.predictions.get(name), None) for state in states]
-    if all(value is None for value, _ in found[CRITIC]):
-        del found[CRITIC]
-    most, trained = min(len(state.draws_D) for state in states), max(map(len, returns))
-    for k in range(1, most + 1):
+    found = _from_rewards(path, table, states) | _of_run(path, states)
+    trained = max((num_draws(name) or 0 for name in found if name.startswith(MC_TRAIN)), default=0)
+    for k in range(1, min(len(state.draws_D) for state in states) + 1):
         found[f"{MC}_{k}"] = [_mean(state.draws_D[:k]) for state in states]
-    for k in range(1, trained + 1):
-        found[f"{MC_TRAIN}_{k}"] = [_mean(of[:k] if len(of) >= k else ()) for of in returns]
-    free = [name for name in found if num_draws(name) is None]
     chosen = wanted.predictors
     if chosen is None:
         asked = [f"{MC}_{k}" for k in wanted.continuations]
         of_training = [f"{MC_TRAIN}_{k}" for k in (*wanted.continuations, trained)]
         held = [name for name in (f"{MC}_{trained}", *of_training) if name in found]
-        chosen = (*free, *asked, *held)
+        chosen = (*(name for name in found if num_draws(name) is None), *asked, *held)
     for name in chosen:
         if name not in found:
+            held = sorted(found, key=order)
             raise UserError(
-                f"{path} has no predictor {name} at the states of {table}, only {', '.join(free)}, "
-                f"mc_K to K = {most}, mc_train_K to K = {trained}"
+                f"{path} has no predictor {name} at the states of {table}, only {', '.join(held)}"
             )
     return {name: found[name] for name in sorted(set(chosen), key=order)}
+
+
+def _of_run(path: Path, states: Sequence[TruthState]) -> dict[str, list[Prediction]]:
+    """What the run's own predictors say: by the values that training saved, or else by the truth's
+    own columns.
+
+    Those of its `values.predictors` have their name there, after `values/` where it is one of ours.
+    """
+    iteration = states[0].rollout_iteration
+    values = values_by_state(path, iteration)
+    rows = [values.get(state.key, {}) for state in states]
+    columns = {CRITIC: [(row.get("critic_value"), None) for row in rows]}
+    for name, of_name in predictions_by_state(path, iteration).items():
+        further = [of_name.get(state.key, {}) for state in states]
+        columns[name] = [
+            (row.get("value"), len(row.get("returns_K") or []) or None) for row in further
+        ]
+    for name in {name for state in states for name in state.predictions}:
+        if all(value is None for value, _ in columns.get(name, ())):
+            columns[name] = [(state.predictions.get(name), None) for state in states]
+    found: dict[str, list[Prediction]] = {}
+    for name, column in columns.items():
+        is_ours = name in FREE or num_draws(name) is not None
+        if any(value is not None for value, _ in column):
+            found[f"values/{name}" if is_ours else name] = column
+    returns = [row.get("returns_K") or [] for row in rows]
+    for k in range(1, max(map(len, returns)) + 1):
+        found[f"{MC_TRAIN}_{k}"] = [_mean(of[:k] if len(of) >= k else ()) for of in returns]
+    return found
 
 
 def _from_rewards(
@@ -356,7 +359,8 @@ def _check(states: pd.DataFrame) -> None:
     """What several runs, or a table, which holds no config, can still have wrong."""
     if states.empty:
         raise UserError("no predictor says anything of the states of the truth")
-    first, seen = states.iloc[0], {}
+    first = states.iloc[0]
+    seen: dict[tuple[Any, Any], Any] = {}
     for row in states[["run_dir", "method", "seed", "task"]].drop_duplicates().itertuples():
         if row.task != first["task"]:
             raise UserError(f"{first['run_dir']} and {row.run_dir} are runs of different tasks")
@@ -369,9 +373,6 @@ def _check(states: pd.DataFrame) -> None:
                 f"{method}, checkpoint {checkpoint}: its truth must be of one number of samples, "
                 f"got {' and '.join(map(str, sizes))}"
             )
-
-
-# The predictors' names.
 
 
 def num_draws(predictor: str) -> int | None:
@@ -398,9 +399,6 @@ def baseline_of(predictors: Sequence[str]) -> str | None:
     fresh = {num for name, num in draws.items() if not name.startswith(MC_TRAIN)}
     trained = {num for name, num in draws.items() if name.startswith(MC_TRAIN) and num in fresh}
     return f"{MC}_{max(trained or fresh)}" if fresh else None
-
-
-# What they are worth.
 
 
 def make_cells(states: pd.DataFrame, *, each_seed: bool = True) -> Iterator[Cell]:

@@ -27,7 +27,7 @@ OVERVIEW = {
     "pearson": ("pearson_ceiling", "correlation, all states"),
     "pearson_within": ("pearson_within_ceiling", "correlation within problems"),
 }
-LIMIT = {"marker": "_", "linestyle": "", "color": "0.3", "label": "perfect MC"}
+LIMIT: dict[str, Any] = {"marker": "_", "linestyle": "", "color": "0.3", "label": "perfect MC"}
 # (kind of the strata, metric, label of x, label of y)
 OF_STRATA = (
     ("position", "mae", "position in the response (%)", "mean absolute error"),

@@ -281,11 +281,11 @@ def differences(cell: Cell, values_N: np.ndarray, settings: Settings) -> dict[st
     other = replace(cell, states=cell.states.assign(prediction=values_N))
     pooled = {"mae": errors.mae, "mse": errors.mse, "pearson": correlation.pearson}
     found: dict[str, Estimate] = {}
-    for terms, statistics in (
+    for (terms, of_other), statistics in (
         ([pooled_terms(of, settings.threshold) for of in (cell, other)], pooled),
         ([within_terms(of) for of in (cell, other)], {"pearson_within": correlation.within}),
     ):
         found |= bootstrap.bootstrap_difference(
-            *terms, cell["problem"], statistics, settings.generator, **settings.sums
+            terms, of_other, cell["problem"], statistics, settings.generator, **settings.sums
         )
     return found

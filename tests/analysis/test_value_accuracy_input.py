@@ -11,7 +11,6 @@ from analysis.__main__ import main
 from analysis.truth import find_truth, read_truth, write_truth
 from analysis.value_accuracy import STATES_NAME, Wanted, predictions, read_table, write_states
 from vineppo.errors import UserError
-from vineppo.run_dir import RunDir
 
 OPTIONS = ["--continuations", "1,2"]
 
@@ -150,12 +149,12 @@ def test_a_run_without_a_critic_or_without_values_is_named(tmp_path, capsys):
     path = write_tiny(tmp_path / "run", [changed(TINY, i, critic=None)[i] for i in range(6)])
     error = refusal(capsys, [path, "--predictors", "critic,mc_1"])
     assert error == (
-        f"{path} has no predictor critic at the states of {table_of(path)}, only group_mean, "
-        "group_mean_others, constant, mc_K to K = 2, mc_train_K to K = 2"
+        f"{path} has no predictor critic at the states of {table_of(path)}, only mc_train_1, "
+        "mc_train_2, mc_1, mc_2, group_mean, group_mean_others, constant"
     )
     shutil.rmtree(path / "values")
     error = refusal(capsys, [path, "--predictors", "mc_train_1"])
-    assert error.endswith("mc_K to K = 2, mc_train_K to K = 0")
+    assert error.endswith("only mc_1, mc_2, group_mean, group_mean_others, constant")
 
 
 def test_runs_that_do_not_go_together_are_one_clear_line(run_path, tmp_path, capsys):

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from analysis.sampling.states import RolloutState, sample_boundaries
+
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
 from benchmarks.values_throughput import Recorded, ceiling
 from benchmarks.watched_engine import RecordingEngine

@@ -287,12 +287,13 @@ def draw_method(axes: Sequence[Axes], rows: pd.DataFrame, predictors: Sequence[s
     last = rows[(rows["checkpoint"] == checkpoints[-1]) & (rows["group"] != BOUNDARIES)]
     groups = [group for group in GROUPS if group in set(last["group"])]
     for axis, name in zip(axes[:2], STATISTICS, strict=True):
-        places = boundaries["checkpoint"].map(checkpoints.index)
+        places = [checkpoints.index(checkpoint) for checkpoint in boundaries["checkpoint"]]
         draw_points(axis, boundaries.assign(place=places), name, predictors)
         axis.set_xticks(range(len(checkpoints)), map(str, checkpoints))
         axis.set_xlabel("iteration of the policy")
         axis.set_xlim(-0.5, len(checkpoints) - 0.5)
-    draw_points(axes[2], last.assign(place=last["group"].map(groups.index)), "pairwise", predictors)
+    places = [groups.index(group) for group in last["group"]]
+    draw_points(axes[2], last.assign(place=places), "pairwise", predictors)
     num_states = dict(zip(last["group"], last["num_states"], strict=True))
     ticks = ["\n".join([*group.split(), f"({num_states[group]})"]) for group in groups]
     axes[2].set_xticks(range(len(groups)), ticks)

@@ -311,7 +311,7 @@ def draw_dots(axis: Axes, rows: pd.DataFrame, names: Sequence[str], scale: float
         shift = SPREAD * ((index + 0.5) / len(groups) - 0.5)
         first, color = of.iloc[0], figures.line_style(index)["color"]
         of = of[of["value"].notna()]
-        places = of["estimator"].map(names.index) + shift
+        places = [names.index(name) + shift for name in of["estimator"]]
         label = f"{first.method}, seed {first.seed}, checkpoint {first.checkpoint}"
         marker = figures.marker(index)
         axis.plot(scale * of["value"], places, ls="", color=color, marker=marker, label=label)

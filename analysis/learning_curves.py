@@ -450,8 +450,8 @@ def draw_methods(rows: pd.DataFrame, path: Path) -> list[Path]:
     with figures.grid(len(known), 2 if len(known) == 4 else MAX_COLUMNS) as (figure, axes):
         for axis, cost in zip(axes, known, strict=True):
             draw_panel(axis, cost, curves[cost], labels)
-            if axis.get_subplotspec().is_first_col():
-                axis.set_ylabel(SCORE)
+        for first in axes[:: 2 if len(known) == 4 else MAX_COLUMNS]:
+            first.set_ylabel(SCORE)
         figures.same_ylim(axes)
         figures.caption(figure, CAPTION)
         figures.shared_legend(figure, *axes)

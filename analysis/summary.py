@@ -10,8 +10,7 @@ import pandas as pd
 from analysis.stats.bootstrap import Estimate
 from analysis.tables import estimate, estimate_columns
 from vineppo.errors import UserError
-from vineppo.run_dir.files import write_atomic
-from vineppo.run_dir.files import strict_json
+from vineppo.run_dir.files import strict_json, write_atomic
 
 FILE_NAME = "summary.json"
 UNKNOWN = "–"

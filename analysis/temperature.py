@@ -189,7 +189,8 @@ def by_training_temperature(rows: pd.DataFrame) -> pd.DataFrame:
         last = own[own["iteration"] == own["iteration"].max()]
         final_N = finals[name, temperature] = last["pass@1"]
         first_N = finals.get((first, temperature)) if name != first else None
-        as_trained = at_end(of).query("evaluation_temperature == @temperature")["pass@1"]
+        ends = at_end(of)
+        as_trained = ends[ends["evaluation_temperature"] == temperature]["pass@1"]
         results.append(
             {
                 "algorithm": name,

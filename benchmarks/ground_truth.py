@@ -1,22 +1,21 @@
 """Tokens/s of the analysis `ground-truth` ÷ tokens/s of one saturated `LLM.generate` call.
 
 Ours is `sample_continuations`: 512 step boundaries of an iteration's rollouts, 256 continuations
-each, sampled, decoded and graded. The ceiling is that of `values_throughput`: the same prefixes and
-lengths in one call of vLLM, without text or grading.
+each, sampled, decoded and graded. The ceiling is that of `values_throughput`: the same prefixes
+and lengths in one call of vLLM, without text or grading.
 """
 
 import math
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
-from analysis.sampling.states import RolloutState, sample_boundaries
-
+from analysis.sampling.returns import request_of
+from analysis.sampling.rollouts import RolloutState, sample_boundaries
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
 from benchmarks.values_throughput import Recorded, ceiling
 from benchmarks.watched_engine import RecordingEngine
 from benchmarks.workload import ITERATION, Workload, describe_workload, open_workload
-from vineppo.rollouts import State, StateRequest, sample_continuations
+from vineppo.rollouts import State, sample_continuations
 
 NAME = "ground_truth"
 NUM_STATES, NUM_SAMPLES = 512, 256
@@ -66,25 +65,19 @@ def main() -> None:
 def boundaries(workload: Workload, num_states: int) -> list[RolloutState]:
     """Distinct step boundaries of the rollouts of as many prompts as they take."""
     workload = workload.varied(num_prompts=len(workload.train_P))
-    rows: list[dict[str, Any]] = [
-        {
-            "problem_id": rollout.problem.id,
-            "response_ids": rollout.response_ids,
-            "step_starts": [span.start for span in rollout.spans_S],
-        }
-        for rollout in workload.rollouts()
-    ]
-    return sample_boundaries(rows, num_states, workload.config.seed, ITERATION)
+    return sample_boundaries(workload.rollouts(), num_states, workload.config.seed, ITERATION)
 
 
 def sample(workload: Workload, states: list[RolloutState], num_samples: int) -> None:
     prompts = {prompt.problem.id: prompt for prompt in workload.train_P}
     requests = (
-        StateRequest(State(prompts[row["problem_id"]], prefix_ids), num_samples, ("truth",))
-        for row, prefix_ids in ((state.row, state.prefix_ids) for state in states)
+        request_of(
+            State(prompts[state.rollout.problem.id], state.prefix_ids), num_samples, ("truth",), ""
+        )
+        for state in states
     )
     for _, continuations in sample_continuations(workload.sampler, requests):
-        assert all(math.isfinite(one.reward.result()) for one in continuations)
+        assert all(math.isfinite(continuation.reward.result()) for continuation in continuations)
 
 
 if __name__ == "__main__":

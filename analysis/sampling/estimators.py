@@ -113,12 +113,12 @@ def is_possible(estimator: Estimator, rollouts: Sequence[Rollout]) -> bool:
         return any(rollout.key == (first.problem.id, 1) for rollout in rollouts)
     if credit.kind == "remax":
         return first.greedy_reward is not None
-    if credit.monte_carlo is not None and MONTE_CARLO not in first.returns_S:
-        return False
+    if estimator.values_from is None:  # a user's own may look at continuations
+        return credit.monte_carlo is None or MONTE_CARLO in first.returns_S
     columns = dict(first.tokens_T)
     if not (isinstance(credit, GaeCredit) and credit.level == "token"):
         columns |= first.steps_S
-    return estimator.values_from is None or f"values/{estimator.values_from}" in columns
+    return f"values/{estimator.values_from}" in columns
 
 
 def advantages_of(estimator: Estimator, group_G: Sequence[Rollout]) -> list[list[float]]:
@@ -251,7 +251,7 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
     ]
     own, feeding = config.credit, feeding_predictor(config)
     if (own.kind, feeding) != ("vine", MONTE_CARLO):  # that is vine_K
-        is_usual = feeding in (None, own.own_values)
+        is_usual = config.values.credit in (None, own.own_values)
         name = own.kind if is_usual else f"{own.kind}_{feeding}"
         estimators.append(Estimator(name, own, feeding))
     return {one.name: one for one in estimators}

@@ -5,7 +5,7 @@ loss, by the trainer's own forward pass, in float32 at the training temperature.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -24,7 +24,7 @@ from analysis.sampling.estimators import (
 )
 from analysis.sampling.journal import Journal
 from analysis.sampling.policies import Checkpoint, Policies, add_values
-from analysis.sampling.returns import request_of, sample_returns
+from analysis.sampling.returns import add_fresh_values
 from analysis.sampling.rollouts import (
     groups_of,
     read_saved,
@@ -32,23 +32,20 @@ from analysis.sampling.rollouts import (
     sample_responses,
 )
 from vineppo.batching import collate, length_bucketed
-from vineppo.config.schema import MonteCarloValues, TrainConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.credit.shaping import trained_tokens, whiten_advantages
 from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
-from vineppo.rollouts import State
 from vineppo.run_dir import RunDir
 from vineppo.schedules import problems_of_iteration
 from vineppo.seeds import derive_seed
 from vineppo.segment import build_segmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
-from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue, TrainBatch
-from vineppo.values.monte_carlo import MonteCarlo
+from vineppo.types import CRITIC, Rollout, TrainBatch
 
-STREAM = "gradient-variance"
 COLUMNS = ("old_logprobs", "loss_advantages", "is_trained")
 CHUNK = 2**13  # columns whose double copies are held at once
 
@@ -306,53 +303,6 @@ def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: in
         texts = token_texts(policies.sampler.tokenizer, rollout.response_ids)
         rollout.spans_S = segmenter(texts, rollout.logprobs_T)
     return rollouts
-
-
-def add_fresh_values(
-    policies: Policies, checkpoint: Checkpoint, rollouts: Sequence[Rollout], journal: Journal
-) -> dict[str, int]:
-    """Sets returns of every distinct state and greedy rewards; gives the greedy responses' tokens.
-
-    Resumable: what the journal holds is not sampled again.
-    """
-    number = checkpoint.settings["sample_values"]
-    values = MonteCarloValues("monte_carlo", number, "share")
-    predictor = MonteCarlo(MONTE_CARLO, checkpoint.config, values)
-    states = {
-        predictor.state_key(rollout, step): State(
-            policies.prompt(rollout.problem.id), rollout.prefix_ids(step)
-        )
-        for rollout in rollouts
-        for step in range(len(rollout.spans_S))
-    }
-    stream = (checkpoint.iteration, STREAM)
-    requests = [
-        request_of(state, number, (*stream, "values"), " ".join(key))
-        for key, state in states.items()
-    ]
-    found, _ = sample_returns(policies.sampler, requests, journal, f"{checkpoint.title}, values")
-    of_states = {key: found[" ".join(key)] for key in states}
-    predictor.merge(
-        rollouts,
-        [
-            {
-                key: StateValue(tuple(map(float, one.returns_K)), one.num_tokens)
-                for key, one in of_states.items()
-            }
-        ],
-    )
-    sampler = policies.sampler
-    greedy = replace(sampler, sampling=replace(sampler.sampling, temperature=0.0, top_p=1.0))
-    names = list(dict.fromkeys(rollout.problem.id for rollout in rollouts))
-    requests = [
-        request_of(State(policies.prompt(name)), 1, (*stream, "greedy"), f"greedy {name}")
-        for name in names
-    ]
-    found, _ = sample_returns(greedy, requests, journal, f"{checkpoint.title}, greedy responses")
-    for rollout in rollouts:
-        (reward,) = found[f"greedy {rollout.problem.id}"].returns_K
-        rollout.greedy_reward = float(reward)
-    return {name: found[f"greedy {name}"].num_tokens for name in names}
 
 
 def _num_weights(module: torch.nn.Module) -> int:

@@ -62,8 +62,8 @@ def check_settings(path: Path, there: dict[str, Any], here: dict[str, Any]) -> N
 class Journal:
     """A file of JSON lines: the settings, then a line for each finished piece of work.
 
-    A line that a crash cut off is dropped. Raises `UserError` for a file of other settings, naming
-    the first that differs.
+    It is there from the first line on. A line that a crash cut off is dropped. Raises `UserError`
+    for a file of other settings, naming the first that differs.
     """
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
@@ -72,11 +72,12 @@ class Journal:
         self.lines: list[dict[str, Any]] = []
         if path.exists():
             self.lines = self._read()
-        whole = [settings, *self.lines]
-        write_atomic(path, b"".join(strict_json(line) for line in whole))
+            self._write()
 
     def append(self, line: dict[str, Any]) -> None:
         """The line is on the disk when this returns."""
+        if not self._path.exists():
+            self._write()
         with named_errors("write", self._path), self._path.open("ab") as file:
             file.write(strict_json(line))
             file.flush()
@@ -85,7 +86,11 @@ class Journal:
 
     def close(self) -> None:
         """Removes the file: what it held stands elsewhere."""
-        self._path.unlink()
+        self._path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        whole = [self._settings, *self.lines]
+        write_atomic(self._path, b"".join(strict_json(line) for line in whole))
 
     def _read(self) -> list[dict[str, Any]]:
         with named_errors("read", self._path):

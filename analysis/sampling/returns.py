@@ -1,18 +1,21 @@
-"""Returns of fresh continuations, counted: of any states, and the ground truth of a checkpoint.
+"""Returns of fresh continuations: of any states, a checkpoint's ground truth, values of rollouts.
 
 What a state's continuations are depends on the state, the policy and the seed alone, not on what
 else is sampled with it.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from analysis.sampling.journal import Journal, Meter
 from analysis.sampling.policies import Checkpoint, Policies, add_values
 from analysis.sampling.rollouts import choose_states, read_saved, rollout_iteration
+from vineppo.config.schema import MonteCarloValues
 from vineppo.errors import UserError
 from vineppo.rollouts import Continuation, Sampler, State, StateRequest, sample_continuations
+from vineppo.types import MONTE_CARLO, Rollout, StateValue
+from vineppo.values.monte_carlo import MonteCarlo
 
 
 @dataclass(frozen=True)
@@ -128,3 +131,50 @@ def truth_rows(
         for place, state in enumerate(states)
     ]
     return rows, cost
+
+
+def add_fresh_values(
+    policies: Policies, checkpoint: Checkpoint, rollouts: Sequence[Rollout], journal: Journal
+) -> dict[str, int]:
+    """Sets returns of every distinct state and greedy rewards; gives the greedy responses' tokens.
+
+    Resumable: what the journal holds is not sampled again.
+    """
+    number = checkpoint.settings["sample_values"]
+    values = MonteCarloValues("monte_carlo", number, "share")
+    predictor = MonteCarlo(MONTE_CARLO, checkpoint.config, values)
+    states = {
+        predictor.state_key(rollout, step): State(
+            policies.prompt(rollout.problem.id), rollout.prefix_ids(step)
+        )
+        for rollout in rollouts
+        for step in range(len(rollout.spans_S))
+    }
+    stream = (checkpoint.iteration, "gradient-variance")
+    requests = [
+        request_of(state, number, (*stream, "values"), " ".join(key))
+        for key, state in states.items()
+    ]
+    found, _ = sample_returns(policies.sampler, requests, journal, f"{checkpoint.title}, values")
+    of_states = {key: found[" ".join(key)] for key in states}
+    predictor.merge(
+        rollouts,
+        [
+            {
+                key: StateValue(tuple(map(float, one.returns_K)), one.num_tokens)
+                for key, one in of_states.items()
+            }
+        ],
+    )
+    sampler = policies.sampler
+    greedy = replace(sampler, sampling=replace(sampler.sampling, temperature=0.0, top_p=1.0))
+    names = list(dict.fromkeys(rollout.problem.id for rollout in rollouts))
+    requests = [
+        request_of(State(policies.prompt(name)), 1, (*stream, "greedy"), f"greedy {name}")
+        for name in names
+    ]
+    found, _ = sample_returns(greedy, requests, journal, f"{checkpoint.title}, greedy responses")
+    for rollout in rollouts:
+        (reward,) = found[f"greedy {rollout.problem.id}"].returns_K
+        rollout.greedy_reward = float(reward)
+    return {name: found[f"greedy {name}"].num_tokens for name in names}

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.rows import rollout_rows, value_rows
-from vineppo.types import Problem, Rollout, StateValue, StepSpan
+from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
 
 NUM_ITERATIONS = 12
 NUM_PROBLEMS = 100
@@ -44,20 +44,20 @@ def make_rollout(vocab, number, index):
 
 def write_tables(run_dir, vocab, iteration):
     rollouts = [make_rollout(vocab, number, index) for number in range(3) for index in range(2)]
-    spans_BS = [
-        (StepSpan(0, 6), StepSpan(6, 11), StepSpan(11, len(r.response_ids))) for r in rollouts
-    ]
-    values_BS = [
-        (
+    for rollout in rollouts:
+        rollout.spans_S = (
+            StepSpan(0, 6),
+            StepSpan(6, 11),
+            StepSpan(11, len(rollout.response_ids)),
+        )
+        rollout.returns_S[MONTE_CARLO] = (
             StateValue((0.0, 1.0, 0.0, 1.0), 40),
             StateValue((1.0, 1.0, 1.0, 0.0), 30),
             StateValue((0.0, 0.0, 0.0, 0.0), 20),
         )
-        for _ in rollouts
-    ]
-    advantages_BS = [(0.25, -0.75, rollout.reward) for rollout in rollouts]
-    run_dir.write_rollouts(iteration, rollout_rows(rollouts, spans_BS, advantages_BS))
-    run_dir.write_values(iteration, value_rows(rollouts, spans_BS, values_BS, None))
+        rollout.steps_S["advantages"] = (0.25, -0.75, rollout.reward)
+    run_dir.write_rollouts(iteration, rollout_rows(rollouts))
+    run_dir.write_values(iteration, value_rows(rollouts, [MONTE_CARLO]))
 
 
 def write_run(path, name="vine", seed=0, gain=0.04):

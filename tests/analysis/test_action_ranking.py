@@ -4,24 +4,25 @@ import csv
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 
 from analysis import figures
 from analysis.__main__ import main
-from analysis.action_ranking.accuracy import accuracy_rows, group_of
-from analysis.action_ranking.figure import draw_method
-from analysis.action_ranking.table import (
-    RankedState,
-    RankedStep,
+from analysis.action_ranking import (
+    FOLDER,
+    SCHEMA,
+    accuracies,
+    draw_method,
     find_tables,
-    read_ranking,
-    table_path,
-    write_ranking,
+    group_of,
+    read_states,
 )
-from analysis.sampling.settings_file import settings_path, write_settings
+from analysis.run_tables import table_path
+from analysis.sampling.journal import settings_path, write_settings
+from vineppo.run_dir.tables import write_parquet
 
 FILES = ("action_ranking.csv", "action_ranking.png", "action_ranking.svg", "summary.json")
 
@@ -29,15 +30,16 @@ FILES = ("action_ranking.csv", "action_ranking.png", "action_ranking.svg", "summ
 def make_steps(problem, prefix_length, num_correct, draws, critic=None, terminal=()):
     """A state of a response of 10 tokens with a step an entry of `num_correct`, of 256."""
     return [
-        RankedStep(
-            checkpoint=4, rollout_iteration=5, num_drawn_states=7, problem_id=problem,
-            rollout_index=0, step_index=prefix_length // 2, num_steps=5,
-            prefix_length=prefix_length, response_length=10, alternative_index=index,
-            step_ids=(index, 7), step_text=f"{index}\n", num_proposed=index + 1, num_proposals=16,
-            is_terminal=index in terminal, num_samples=256, num_correct=num_correct[index],
-            num_truncated=0, num_tokens=512, draws_D=tuple(draws[index]),
-            critic_value=None if critic is None else critic[index],
-        )
+        {
+            "checkpoint": 4, "rollout_iteration": 5, "num_drawn_states": 7, "problem_id": problem,
+            "rollout_index": 0, "step_index": prefix_length // 2, "num_steps": 5,
+            "prefix_length": prefix_length, "response_length": 10, "alternative_index": index,
+            "step_ids": (index, 7), "step_text": f"{index}\n", "num_proposed": index + 1,
+            "num_proposals": 16, "is_terminal": index in terminal, "num_samples": 256,
+            "num_correct": num_correct[index], "num_truncated": 0, "num_tokens": 512,
+            "draws_D": tuple(draws[index]),
+            "predictions": {} if critic is None else {"critic": critic[index]},
+        }
         for index in range(len(num_correct))
     ]  # fmt: skip
 
@@ -61,14 +63,21 @@ EARLY = make_steps("r", 2, (0, 128, 256), ((1,) * 4, (0,) * 4, (0,) * 4), (0.0, 
 
 
 def write_table(folder, steps=(*QUERY, *MIDDLE, *OVER), run="ppo", checkpoint=4, seed=1):
-    path = table_path(folder, folder / f"{run}_seed{seed}", checkpoint)
-    write_ranking(path, [replace(step, checkpoint=checkpoint) for step in steps])
+    path = table_path(folder, FOLDER, folder / f"{run}_seed{seed}", checkpoint)
+    write_parquet(path, [step | {"checkpoint": checkpoint} for step in steps], SCHEMA)
     write_settings(path, {"method": run, "run_seed": seed})
     return path
 
 
+def rows_of(tables, continuations):
+    """The accuracies; None where a cell is empty."""
+    frame = accuracies([read_states(path) for path in tables], continuations)
+    rows = frame.astype(object).where(frame.notna(), None)
+    return [SimpleNamespace(**row) for row in rows.to_dict("records")]
+
+
 def test_accuracies_by_hand(tmp_path):
-    rows = accuracy_rows([read_ranking(write_table(tmp_path, (*QUERY, *MIDDLE, *EARLY)))], [1, 2])
+    rows = rows_of([write_table(tmp_path, (*QUERY, *MIDDLE, *EARLY))], [1, 2])
     assert [(row.group, row.predictor) for row in rows] == [
         (group, predictor)
         for group in ("boundaries", "query", "first third", "middle third")
@@ -97,8 +106,7 @@ def test_accuracies_by_hand(tmp_path):
 
 
 def test_what_was_counted_by_hand(tmp_path):
-    table = read_ranking(write_table(tmp_path, (*QUERY, *MIDDLE, *EARLY, *OVER)))
-    first, *_ = accuracy_rows([table], [1])
+    first, *_ = rows_of([write_table(tmp_path, (*QUERY, *MIDDLE, *EARLY, *OVER))], [1])
     assert (first.num_states, first.num_over_states, first.num_problems) == (2, 1, 2)
     assert first.num_dropped_states == 7 - 4
     assert (first.mean_alternatives, first.num_pairs, first.num_resolved_pairs) == (3, 6, 5)
@@ -109,11 +117,11 @@ def test_what_was_counted_by_hand(tmp_path):
 def test_the_seeds_of_a_name_are_pooled_on_their_problems(tmp_path):
     of_seeds = (MIDDLE, EARLY)
     tables = [
-        read_ranking(write_table(tmp_path, steps, seed=seed))
+        write_table(tmp_path, steps, seed=seed)
         for seed, steps in zip((2, 1), of_seeds, strict=True)
     ]
-    other = read_ranking(write_table(tmp_path, MIDDLE, run="vineppo"))
-    rows = [row for row in accuracy_rows([*tables, other], [1]) if row.group == "boundaries"]
+    other = write_table(tmp_path, MIDDLE, run="vineppo")
+    rows = [row for row in rows_of([*tables, other], [1]) if row.group == "boundaries"]
     assert [(row.name, row.seed, row.num_seeds, row.predictor) for row in rows] == [
         (name, seed, num_seeds, predictor)
         for name, seed, num_seeds in (
@@ -121,19 +129,19 @@ def test_the_seeds_of_a_name_are_pooled_on_their_problems(tmp_path):
         )
         for predictor in ("mc_1", "critic")
     ]  # fmt: skip
-    (together,) = accuracy_rows([read_ranking(write_table(tmp_path, (*MIDDLE, *EARLY)))], [1])[:1]
+    (together,) = rows_of([write_table(tmp_path, (*MIDDLE, *EARLY))], [1])[:1]
     of_all = rows[4]
     for name in ("num_states", "num_problems", "top1", "top1_low", "top1_high", "pairwise"):
         assert getattr(of_all, name) == getattr(together, name)
     assert of_all.num_dropped_states == 2 * (7 - 1)
     # A problem that both seeds met is one cluster, of which nothing can be drawn anew.
-    twice = [read_ranking(write_table(tmp_path, MIDDLE, seed=seed)) for seed in (1, 2)]
-    assert accuracy_rows(twice, [1])[-1].top1_low is None
+    twice = [write_table(tmp_path, MIDDLE, seed=seed) for seed in (1, 2)]
+    assert rows_of(twice, [1])[-1].top1_low is None
 
 
 def test_seeds_with_unlike_samples_are_not_pooled(tmp_path, capsys):
     write_table(tmp_path, MIDDLE)
-    fewer = [replace(step, num_samples=128, num_correct=0) for step in MIDDLE]
+    fewer = [step | {"num_samples": 128, "num_correct": 0} for step in MIDDLE]
     write_table(tmp_path, fewer, seed=2)
     assert main(["action-ranking", str(tmp_path), "--continuations=1"]) == 2
     error = capsys.readouterr().err
@@ -146,13 +154,12 @@ def test_seeds_with_unlike_samples_are_not_pooled(tmp_path, capsys):
      (7, "last third"), (9, "last third")],
 )  # fmt: skip
 def test_thirds_are_of_the_response(prefix_length, group):
-    state = RankedState(tuple(make_steps("p", prefix_length, (0, 1, 2), ((0,),) * 3)))
-    assert group_of(state) == group
+    assert group_of(prefix_length, 10) == group
 
 
 def test_a_critic_that_values_only_some_alternatives_is_left_out(tmp_path):
-    steps = [*QUERY[:2], replace(QUERY[2], critic_value=None), *MIDDLE]
-    rows = accuracy_rows([read_ranking(write_table(tmp_path, steps))], [1])
+    steps = [*QUERY[:2], QUERY[2] | {"predictions": {}}, *MIDDLE]
+    rows = rows_of([write_table(tmp_path, steps)], [1])
     assert {row.predictor for row in rows} == {"mc_1"}
 
 
@@ -189,8 +196,8 @@ def test_the_tables_alone_give_the_same_files_and_need_no_torch(tmp_path):
 
 
 def test_the_figure_shows_the_numbers(tmp_path):
-    tables = [read_ranking(write_table(tmp_path, checkpoint=checkpoint)) for checkpoint in (0, 4)]
-    rows = accuracy_rows(tables, [1])
+    tables = [write_table(tmp_path, checkpoint=checkpoint) for checkpoint in (0, 4)]
+    rows = accuracies([read_states(path) for path in tables], [1])
     with figures.panels(1, 3) as (_, axes):
         draw_method(axes, rows, ["mc_1", "critic"])
         shown = [
@@ -218,7 +225,7 @@ def cut_off(path):
 
 
 def rewrite(**changes):
-    return lambda path: write_ranking(path, [replace(QUERY[0], **changes), *QUERY[1:], *MIDDLE])
+    return lambda path: write_parquet(path, [QUERY[0] | changes, *QUERY[1:], *MIDDLE], SCHEMA)
 
 
 def lose_settings(path):
@@ -230,11 +237,11 @@ def lose_owner(path):
 
 
 def only_over(path):
-    write_ranking(path, OVER)
+    write_parquet(path, OVER, SCHEMA)
 
 
 def no_state(path):
-    write_ranking(path, [])
+    write_parquet(path, [], SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -300,8 +307,14 @@ def test_bad_arguments_are_one_line(tmp_path, capsys, arguments, message):
 
 
 def test_a_table_comes_back(tmp_path):
-    table = read_ranking(write_table(tmp_path))
-    assert [list(state.steps_A) for state in table.states] == [QUERY, MIDDLE, OVER]
-    assert [state.is_over for state in table.states] == [False, False, True]
-    assert (table.name, table.seed) == ("ppo", 1)
-    assert find_tables(tmp_path) == [table.path]
+    path = write_table(tmp_path)
+    states = read_states(path)
+    assert list(states["is_over"]) == [False, False, True]
+    assert list(states["group"]) == ["query", "middle third", "last third"]
+    for found, steps in zip(states.to_dict("records"), (QUERY, MIDDLE, OVER), strict=True):
+        assert found["num_correct"].tolist() == [step["num_correct"] for step in steps]
+        assert found["draws"].tolist() == [list(step["draws_D"]) for step in steps]
+        values = [step["predictions"]["critic"] for step in steps]
+        assert found["predictions"]["critic"].tolist() == values
+    assert (set(states["name"]), set(states["seed"])) == ({"ppo"}, {1})
+    assert find_tables(tmp_path) == [path]

@@ -1,5 +1,6 @@
 """Alternatives and what follows them: on a walk of known values, and by a real engine, killed."""
 
+import itertools
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,28 +20,34 @@ from support.random_walk import (
 from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
 
 from analysis.__main__ import main
-from analysis.action_ranking import sampling
-from analysis.action_ranking.stages import Job, follow, propose
-from analysis.action_ranking.table import read_ranking, table_path
-from analysis.rollout_files import read_rollouts
-from analysis.sampling.alternatives import ROUND, next_step_length, sample_alternatives
-from analysis.sampling.continuations import StateRequest
-from analysis.sampling.journal import Journal
-from analysis.sampling.meter import Meter
-from analysis.sampling.policies import open_policies, policy_paths
-from analysis.sampling.settings_file import of_checkpoint
-from analysis.sampling.states import RolloutState
+from analysis.action_ranking import FOLDER, SCHEMA, read_states
+from analysis.sampling.alternatives import (
+    KINDS,
+    ROUND,
+    follow,
+    next_step_length,
+    propose,
+    ranking_rows,
+    sample_alternatives,
+)
+from analysis.sampling.journal import Journal, Meter
+from analysis.sampling.policies import Checkpoint, choose_checkpoints, make_tables
+from analysis.sampling.returns import request_of
+from analysis.sampling.rollouts import RolloutState
 from vineppo.config.schema import GradingConfig, LinesSegmenter, SamplingConfig, TokensSegmenter
-from vineppo.evaluate import read_config
-from vineppo.rollouts import Prompt, Sampler
+from vineppo.rollouts import Prompt, Sampler, State
+from vineppo.run_dir import RunDir
+from vineppo.run_dir.config import read_config
+from vineppo.run_dir.tables import read_parquet
 from vineppo.segment import build_segmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.tasks.grading import Grader
+from vineppo.types import Rollout, StepSpan
 
 LINES = build_segmenter(LinesSegmenter("lines"))
 PAIRS = build_segmenter(TokensSegmenter("tokens", 4))  # two moves of the walk a step
 BUDGET = 40
-PROPOSED, FOLLOWED = b'"alternatives"', b'"kind"'  # in the lines of a journal
+PROPOSED, FOLLOWED = b'"alternatives"', b'"returns_K"'  # in the lines of a journal
 
 
 def ids(*positions):
@@ -56,13 +63,11 @@ def walker():
 
 
 def alternatives_at(walker, start, prefix, segmenter=LINES, limit=5, num_proposals=4 * ROUND):
-    found = []
-    request = StateRequest(Prompt(problem(start), prompt_ids(start)), prefix, num_proposals, ("x",))
-    sample_alternatives(
-        walker, segmenter, [request], limit, lambda _, of: found.append(of), lambda: None
-    )
-    (alternatives,) = found
-    return alternatives
+    state = State(Prompt(problem(start), prompt_ids(start)), prefix)
+    requests = [request_of(state, num_proposals, ("x",), "0")]
+    with Meter("walk", 1, 0, walker.engine) as meter:
+        ((_, found),) = sample_alternatives(walker, segmenter, requests, limit, meter, {"0": ()})
+    return found
 
 
 def test_the_walk_has_two_next_steps_as_often_as_it_takes_them(walker):
@@ -117,42 +122,66 @@ def test_a_step_is_cut_as_the_whole_response_is():
         TOKENIZER.encode(text, add_special_tokens=False)
         for text in ("1+1=2\n", "2+3=5\n5*2=", "####5\n1+")
     )
-    assert next_step_length(LINES, TOKENIZER, state, lines) == 6
+
+    def length(segmenter, prefix, continuation):
+        whole = (*prefix, *continuation)
+        return next_step_length(segmenter, TOKENIZER, whole, (-0.5,) * len(whole), len(prefix))
+
+    assert length(LINES, state, lines) == 6
     # An answer line belongs to the step before it, so after a state its next boundary counts.
-    assert next_step_length(LINES, TOKENIZER, state, answer) == 3
-    assert next_step_length(PAIRS, TOKENIZER, (1, 1, 1), (1,) * 9) == 1
+    assert length(LINES, state, answer) == 3
+    assert length(PAIRS, (1, 1, 1), (1,) * 9) == 1
+
+
+def test_a_step_may_be_cut_by_the_log_probabilities_of_the_whole_response():
+    def starts(texts_T, logprobs_T):
+        cuts = [0, *(t for t, logprob in enumerate(logprobs_T) if t and logprob < -2), len(texts_T)]
+        return tuple(StepSpan(a, b) for a, b in itertools.pairwise(cuts))
+
+    ids, logprobs_T = (5,) * 6, (-0.1, -3.0, -0.1, -0.1, -3.0, -0.1)
+    assert next_step_length(starts, TOKENIZER, ids, logprobs_T, 1) == 3
 
 
 def walk_job(walker, tmp_path, **settings):
-    """The states after (3, 2) and after (3, 2, 1) of a walk from 2."""
-    row = {"problem_id": "walk/2", "response_ids": ids(3, 2, 1, 2), "step_starts": [0, 2, 4, 6]}
+    """The states after (3, 2) and after (3, 2, 1) of a walk from 2, and what samples there."""
+    rollout = Rollout(
+        problem=problem(2),
+        rollout_index=0,
+        prompt_ids=prompt_ids(2),
+        response_ids=ids(3, 2, 1, 2),
+        logprobs_T=(-0.5,) * 8,
+        finish_reason="stop",
+        text="",
+        spans_S=tuple(StepSpan(start, start + 2) for start in (0, 2, 4, 6)),
+    )
     policies = SimpleNamespace(sampler=walker, prompt=lambda _: Prompt(problem(2), prompt_ids(2)))
     settings = {
         "checkpoint": 1, "num_proposals": 32, "num_alternatives": 5, "num_samples": 4000,
         "num_draws": 7,
     } | settings  # fmt: skip
-    states = [RolloutState(row, 2), RolloutState(row, 3)]
-    return Job(policies, states, Journal(tmp_path / "a.jsonl", settings), settings, "walk")
+    checkpoint = Checkpoint(tmp_path, None, 1, "", tmp_path / "a.parquet", settings)
+    states = [RolloutState(rollout, 2), RolloutState(rollout, 3)]
+    return policies, checkpoint, states, Journal(tmp_path / "a.jsonl", settings)
 
 
 def test_what_follows_a_step_has_the_value_of_the_state_after_it(walker, tmp_path):
-    job = walk_job(walker, tmp_path)
-    alternatives, _ = propose(job, LINES)
-    lines, _ = follow(job, alternatives)
+    policies, checkpoint, states, journal = walk_job(walker, tmp_path)
+    proposed, _ = propose(policies, checkpoint, states, LINES, journal)
+    chosen = [(p, i, one) for p, of in enumerate(proposed) for i, one in enumerate(of)]
+    returns, _ = follow(policies, checkpoint, states, chosen, journal)
     by_step = {
-        (place, one.step_ids): (one, lines.get((place, index)))
-        for place, of in alternatives.items()
-        for index, one in enumerate(of)
+        (place, one.step_ids): (one, [returns.get(f"{kind} {place} {i}") for kind in KINDS])
+        for place, i, one in chosen
     }
     for place, position, used in ((0, 1, 6), (0, 3, 6), (1, 2, 8)):
-        _, found = by_step[place, ids(position)]
+        _, (truth, draws) = by_step[place, ids(position)]
         true = value(position, BUDGET - used)
         error = math.sqrt(true * (1 - true) / 4000)
-        assert found["truth"]["num_correct"] / 4000 == pytest.approx(true, abs=4 * error)
-        assert len(found["draws"]["returns"]) == 7
+        assert truth.num_correct / 4000 == pytest.approx(true, abs=4 * error)
+        assert len(draws.returns_K) == 7
     ended = {step_ids[0]: pair for (place, step_ids), pair in by_step.items() if place == 1}
     assert ended.keys() == {DIGITS[0], DIGITS[2]}
-    assert (ended[DIGITS[0]][0].final_return, ended[DIGITS[0]][1]) == (0, None)
+    assert (ended[DIGITS[0]][0].final_return, ended[DIGITS[0]][1]) == (0, [None, None])
     seeds = [request.seed for request in walker.engine.requests]
     assert len(set(seeds)) == len(seeds)  # proposals, truth and draws are independent
 
@@ -169,29 +198,29 @@ def tables(trained_path, tmp_path_factory):  # noqa: F811
         "num_states": 6, "num_alternatives": 4, "num_proposals": 48, "num_samples": 16,
         "num_draws": 4, "seed": 0,
     }  # fmt: skip
-    settings = of_checkpoint(trained_path, 1, settings)
-    config = read_config(trained_path, [])
-    policy = policy_paths(trained_path, config.model.path)[1]
-    whole, broken = (table_path(folder / name, trained_path, 1) for name in ("whole", "broken"))
-    journal = broken.with_suffix(".partial.jsonl")
-    with open_policies([trained_path], 0) as policies:
-        sampling.make_table(policies, trained_path, policy, whole, settings)
-        for kind in (PROPOSED, FOLLOWED):  # among the proposals, and among what follows
-            with pytest.MonkeyPatch.context() as patch:
-                break_when(patch, lambda kind=kind: journal.read_bytes().count(kind) >= 3)
-                with pytest.raises(KeyboardInterrupt):
-                    sampling.make_table(policies, trained_path, policy, broken, settings)
-                patch.setattr(Journal, "append", lambda *_: None)
-                while policies.sampler.engine.num_unfinished:  # a kill ends this, too
-                    policies.sampler.engine.step()
-            assert not broken.exists()
-        num_states = read_ranking(whole).any_step.num_drawn_states
-        assert journal.read_bytes().count(PROPOSED) == num_states
-        left = sum(not step.is_terminal for s in read_ranking(whole).states for step in s.steps_A)
-        assert 3 <= journal.read_bytes().count(FOLLOWED) < 2 * left
-        sampling.make_table(policies, trained_path, policy, broken, settings)
+    (whole,), (broken,) = (
+        choose_checkpoints([trained_path], "1", folder / name, FOLDER, settings)
+        for name in ("whole", "broken")
+    )
+    journal = broken.table.with_suffix(".partial.jsonl")
+    make_tables([whole], SCHEMA, ranking_rows)
+    for kind in (PROPOSED, FOLLOWED):  # among the proposals, and among what follows
+        with pytest.MonkeyPatch.context() as patch:
+            break_when(patch, lambda kind=kind: count_of(journal, kind) >= 3)
+            with pytest.raises(KeyboardInterrupt):
+                make_tables([broken], SCHEMA, ranking_rows)
+        assert not broken.table.exists()
+    rows = read_parquet(whole.table)
+    assert count_of(journal, PROPOSED) == rows[0]["num_drawn_states"]
+    left = sum(not row["is_terminal"] for row in rows)
+    assert 3 <= count_of(journal, FOLLOWED) < 2 * left
+    make_tables([broken], SCHEMA, ranking_rows)
     assert not journal.exists()
-    return folder, whole, broken
+    return folder, whole.table, broken.table
+
+
+def count_of(journal, kind):
+    return journal.read_bytes().count(kind) if journal.exists() else 0
 
 
 def break_when(patch, is_time):
@@ -210,42 +239,48 @@ def break_when(patch, is_time):
 
 def test_a_table_that_was_broken_off_is_the_same(tables):
     _, whole, broken = tables
-    assert read_ranking(broken).states == read_ranking(whole).states
+    assert read_parquet(broken) == read_parquet(whole)
 
 
 def test_alternatives_are_distinct_whole_steps_at_states_of_the_rollouts(tables, trained_path):  # noqa: F811
-    table = read_ranking(tables[1])
-    config = read_config(trained_path, [])
-    segmenter = build_segmenter(config.credit.segmenter)
-    with_tokenizer = open_tokenizer(trained_path)
-    rows = {(r["problem_id"], r["rollout_index"]): r for r in read_rollouts(trained_path, 2)}
-    assert table.states
-    assert {state.is_query for state in table.states} == {True, False}
-    for state in table.states:
-        first = state.steps_A[0]
-        row = rows[first.problem_id, first.rollout_index]
-        prefix = row["response_ids"][: row["step_starts"][first.step_index]]
-        assert len(prefix) == first.prefix_length
-        assert 3 <= len(state.steps_A) <= 4
-        assert len({step.step_ids for step in state.steps_A}) == len(state.steps_A)
-        assert sum(step.num_proposed for step in state.steps_A) <= first.num_proposals <= 48
-        for step in state.steps_A:
-            whole = [*prefix, *step.step_ids]
-            more = [] if step.is_terminal else with_tokenizer.encode("1+1=2\n2+2=4\n")
-            texts = token_texts(with_tokenizer, [*whole, *more])
+    segmenter = build_segmenter(read_config(trained_path).credit.segmenter)
+    tokenizer = open_tokenizer(trained_path)
+    rollouts = {
+        (row["problem_id"], row["rollout_index"]): row
+        for row in RunDir(trained_path).read_rollouts(2)
+    }
+    assert {"query"} < set(read_states(tables[1])["group"])
+    by_state = itertools.groupby(
+        read_parquet(tables[1]), lambda row: (row["problem_id"], row["rollout_index"],
+                                              row["step_index"])
+    )  # fmt: skip
+    for (problem_id, index, step_index), of_state in by_state:
+        steps = list(of_state)
+        row = rollouts[problem_id, index]
+        prefix = row["response_ids"][: row["step_starts"][step_index]]
+        assert len(prefix) == steps[0]["prefix_length"]
+        assert 3 <= len(steps) <= 4
+        assert len({tuple(step["step_ids"]) for step in steps}) == len(steps)
+        assert sum(step["num_proposed"] for step in steps) <= steps[0]["num_proposals"] <= 48
+        for step in steps:
+            whole = [*prefix, *step["step_ids"]]
+            more = [] if step["is_terminal"] else tokenizer.encode("1+1=2\n2+2=4\n")
+            texts = token_texts(tokenizer, [*whole, *more])
             ends = [span.end for span in segmenter(texts)]
             assert [end for end in ends if len(prefix) < end <= len(whole)] == [len(whole)]
-            assert step.step_text == "".join(texts[len(prefix) : len(whole)])
-            assert set(step.draws_D) <= {0, 1}
-            assert len(step.draws_D) == 4
-            is_end = step.step_ids[-1] == with_tokenizer.eos_token_id or len(whole) == 64
-            assert step.is_terminal == is_end
-            if step.is_terminal:
-                assert step.num_correct in (0, 16)
-                assert set(step.draws_D) == {step.num_correct // 16} == {step.critic_value}
-                assert step.num_tokens == 0
+            assert step["step_text"] == "".join(texts[len(prefix) : len(whole)])
+            assert set(step["draws_D"]) <= {0, 1}
+            assert len(step["draws_D"]) == 4
+            is_end = step["step_ids"][-1] == tokenizer.eos_token_id or len(whole) == 64
+            assert step["is_terminal"] == is_end
+            critic = dict(step["predictions"])["critic"]
+            if is_end:
+                assert step["num_correct"] in (0, 16)
+                assert set(step["draws_D"]) == {step["num_correct"] // 16} == {critic}
+                assert step["num_tokens"] == 0
             else:
-                assert step.num_tokens >= 16
+                assert step["num_tokens"] >= 16
+                assert critic not in (0, 1)
 
 
 def open_tokenizer(run_path):
@@ -256,7 +291,7 @@ def open_tokenizer(run_path):
 
 def test_what_is_there_is_reported_without_an_engine(tables, trained_path, capsys, monkeypatch):  # noqa: F811
     out = tables[0] / "whole"
-    monkeypatch.setattr(sampling, "open_policies", None)
+    monkeypatch.setattr("analysis.sampling.policies.open_policies", None)
     before = tables[1].stat().st_mtime_ns
     assert main(["action-ranking", str(trained_path), f"--out={out}", *OPTIONS]) == 0
     assert capsys.readouterr().out.split()[0] == str(tables[1])

@@ -1,5 +1,6 @@
 """What gradient variance is made of: gradients by hand, sketches, estimators, prices."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -14,16 +15,23 @@ from support.trained_runs import (
     trained_path,  # noqa: F401
 )
 
-from analysis.gradient_variance import costs
-from analysis.sampling.critic_tokens import critic_token_values
+from analysis.sampling import estimators as prices
 from analysis.sampling.estimators import advantages_of, choose_estimators
-from analysis.sampling.gradients import Unscored, problem_gradients
-from analysis.sampling.policies import policy_paths, shared_config
-from analysis.sampling.saved import SavedRollout, groups_of, read_saved
-from analysis.sampling.sketch import CountSketch, inner_products
+from analysis.sampling.gradients import (
+    CountSketch,
+    inner_products,
+    problem_gradients,
+    set_advantages,
+)
+from analysis.sampling.policies import (
+    add_values,
+    choose_checkpoints,
+    open_policies,
+)
+from analysis.sampling.rollouts import groups_of, read_saved
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.credit.steps import step_means
+from vineppo.credit.vine import step_means
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.run_dir import RunDir
@@ -34,19 +42,20 @@ CPU = torch.device("cpu")
 EXACT = 0  # --projection
 
 
-@pytest.fixture(scope="module")
-def config(configs):
-    return load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
-
-
 def saved_rollout(problem, index, response_ids, reward, values=None):
     """Steps of 2 tokens and the rest; the sampler's log-probabilities are a constant."""
-    spans_S = (StepSpan(0, 2), StepSpan(2, len(response_ids)))
-    rollout = Rollout(
-        Problem(problem, "", ""), index, (1, 12, 3), response_ids,
-        (-1.5,) * len(response_ids), "stop", "", reward,
-    )  # fmt: skip
-    return SavedRollout(rollout, spans_S, values)
+    return Rollout(
+        problem=Problem(problem, "", ""),
+        rollout_index=index,
+        prompt_ids=(1, 12, 3),
+        response_ids=response_ids,
+        logprobs_T=(-1.5,) * len(response_ids),
+        finish_reason="stop",
+        text="",
+        reward=reward,
+        spans_S=(StepSpan(0, 2), StepSpan(2, len(response_ids))),
+        returns_S={} if values is None else {"monte_carlo": values},
+    )
 
 
 GROUPS = [
@@ -65,7 +74,7 @@ def by_hand(model, temperature, weight):
     for group, advantages_GT in zip(GROUPS, ADVANTAGES, strict=True):
         total = torch.zeros(())
         for one, advantages_T in zip(group, advantages_GT, strict=True):
-            ids = torch.tensor([[*one.rollout.prompt_ids, *one.rollout.response_ids]])
+            ids = torch.tensor([[*one.prompt_ids, *one.response_ids]])
             logits_TV = model(ids).logits[0, 2:-1] / temperature
             logprobs_TV = torch.log_softmax(logits_TV, -1)
             logprobs_T = logprobs_TV.gather(1, ids[0, 3:, None]).squeeze(1)
@@ -80,7 +89,7 @@ def by_hand(model, temperature, weight):
     ("aggregation", "weight"),
     [
         ("token_mean", lambda _: 1 / 15),
-        ("sequence_mean", lambda one: 1 / 4 / len(one.rollout.response_ids)),
+        ("sequence_mean", lambda one: 1 / 4 / len(one.response_ids)),
         ("fixed_length", lambda _: 1 / 4 / 64),
     ],
 )
@@ -93,11 +102,9 @@ def test_gradients_are_those_of_the_loss_by_hand(config, aggregation, weight):
     loaded = load_model(config.model.path, "float32", "sdpa")
     module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).eval()
     size = sum(parameter.numel() for parameter in module.parameters())
-    unscored = Unscored.of(GROUPS, config)
-    rows_ND = problem_gradients(
-        module, config, unscored.scored(ADVANTAGES, is_whitened=False), unscored.totals,
-        CountSketch(size, EXACT, 0, CPU), lambda: None,
-    )  # fmt: skip
+    set_advantages(GROUPS, ADVANTAGES, config, is_whitened=False)
+    sketch = CountSketch(size, EXACT, 0, CPU)
+    rows_ND = problem_gradients(module, config, GROUPS, sketch, lambda: None)
     expected_ND = by_hand(loaded.model, 0.7, weight)
     np.testing.assert_allclose(rows_ND, expected_ND, atol=1e-6, rtol=1e-4)
     gram_NN = inner_products(rows_ND, rows_ND)
@@ -106,9 +113,8 @@ def test_gradients_are_those_of_the_loss_by_hand(config, aggregation, weight):
 
 
 def test_whitening_is_over_all_trained_tokens_of_all_problems(config):
-    unscored = Unscored.of(GROUPS, config)
-    flat = [a for scored_G in unscored.scored(ADVANTAGES, True) for s in scored_G
-            for a in s.advantages_T]  # fmt: skip
+    set_advantages(GROUPS, ADVANTAGES, config, is_whitened=True)
+    flat = [a for group in GROUPS for one in group for a in one.tokens_T["loss_advantages"]]
     raw = np.array([a for of in ADVANTAGES for advantages_T in of for a in advantages_T])
     assert flat == pytest.approx((raw - raw.mean()) / raw.std(), abs=1e-6)
 
@@ -133,7 +139,7 @@ def test_a_sketch_is_linear_and_its_inner_products_unbiased_with_the_stated_vari
 
 def test_inner_products_over_several_chunks(monkeypatch):
     rows = np.array([[1.0, 0.0, 3.0], [1.0, 2.0, -1.0]], np.float32)
-    monkeypatch.setattr("analysis.sampling.sketch.CHUNK", 2)
+    monkeypatch.setattr("analysis.sampling.gradients.CHUNK", 2)
     assert inner_products(rows[:, :2], rows[:, :2]).tolist() == [[1, 1], [1, 5]]
     assert inner_products(rows, rows[:1]).tolist() == [[10], [-2]]
 
@@ -144,31 +150,70 @@ def test_what_an_estimator_sees_of_the_returns_and_what_it_pays(config):
         saved_rollout("a", 0, (7, 4, 5), 1.0, values),
         saved_rollout("a", 1, (4,) * 4, 0.0, values),
     ]
-    names = "vine_k1,vine_k3,rloo,reinforce_plus_plus"
-    k1, k3, rloo, plain = choose_estimators(config, names, 4, has_critic=False, has_greedy=False)
-    assert advantages_of(k1, group, {}, {}) == [[0, 0, 0], [0, 0, -1, -1]]
+    names = "vine_1,vine_3,rloo,reinforce_plus_plus"
+    k1, k3, rloo, plain = choose_estimators(config, group, names)
+    assert advantages_of(k1, group) == [[0, 0, 0], [0, 0, -1, -1]]
     thirds = [[1 / 3, 1 / 3, 1 / 3], [1 / 3, 1 / 3, -2 / 3, -2 / 3]]
-    for found, expected in zip(advantages_of(k3, group, {}, {}), thirds, strict=True):
+    for found, expected in zip(advantages_of(k3, group), thirds, strict=True):
         assert found == pytest.approx(expected)
-    assert advantages_of(rloo, group, {}, {}) == [[1.0] * 3, [-1.0] * 4]
-    assert advantages_of(plain, group, {}, {}) == [[1.0] * 3, [0.0] * 4]
-    assert (k1.tokens_of(values[0]), k3.tokens_of(values[1])) == (10, 15)
+    assert advantages_of(rloo, group) == [[1.0] * 3, [-1.0] * 4]
+    assert advantages_of(plain, group) == [[1.0] * 3, [0.0] * 4]
+    assert [one.tokens_of(group[0]) for one in (k1, k3, rloo)] == [15, 45, 0]
+    tokens_EN = prices.sampled_tokens([group], [k1, k3, rloo], {})
+    assert tokens_EN.tolist() == [[7 + 30], [7 + 90], [7]]
 
 
 def test_which_estimators_there_are(config):
-    def names(wanted, **has):
-        has = {"max_continuations": 0, "has_critic": False, "has_greedy": False} | has
-        return [one.name for one in choose_estimators(config, wanted, **has)]
+    def names(wanted, num_draws=0, **columns):
+        values = tuple(StateValue((1.0,) * num_draws, 5) for _ in range(2))
+        group = [saved_rollout("a", i, (7, 4, 5), 1.0, values if num_draws else None)
+                 for i in range(2)]  # fmt: skip
+        for one in group:
+            one.tokens_T |= columns
+            one.greedy_reward = 1.0 if columns else None
+        return [one.name for one in choose_estimators(config, group, wanted)]
 
     assert names("all") == ["rloo", "grpo", "reinforce_plus_plus"]
-    found = names("all", max_continuations=5, has_critic=True, has_greedy=True)
-    assert found[3:] == ["remax", "gae", "vine_k1", "vine_k3", "vine_k5"]
-    assert names("vine_k2,rloo", max_continuations=2) == ["vine_k2", "rloo"]
-    for wanted in ("gae", "vine_k1", "remax", "nonsense", "vine_k0", "rloo,"):
+    found = names("all", 5, **{"values/critic": (0.5,) * 3})
+    assert found[3:] == ["remax", "gae", "vine_1", "vine_3", "vine_5"]
+    assert names("vine_2,rloo", 2) == ["vine_2", "rloo"]
+    for wanted in ("gae", "vine_1", "remax", "nonsense", "vine_0", "rloo,"):
         with pytest.raises(UserError, match="--estimators"):
             names(wanted)
-    with pytest.raises(UserError, match="vine_k1 to vine_k2"):
-        names("vine_k3", max_continuations=2)
+    with pytest.raises(UserError, match="vine_1 to vine_2"):
+        names("vine_3", 2)
+
+
+def test_the_runs_own_estimator_takes_the_values_that_feed_it(configs):
+    config = load_config(
+        TrainConfig,
+        str(configs / "demo_vineppo.jsonnet"),
+        ['values={"credit": "others", "predictors": {"others": {"kind": "group_mean"}}}'],
+    )
+    group = [saved_rollout("a", i, (7, 4, 5), float(i)) for i in range(2)]
+    assert "vine_others" not in [one.name for one in choose_estimators(config, group, "all")]
+    for one in group:
+        one.steps_S["values/others"] = [1 - one.reward] * 2
+    (own,) = choose_estimators(config, group, "vine_others")
+    assert advantages_of(own, group) == [[0, 0, -1], [0, 0, 1]]
+
+
+def test_a_users_own_estimator_is_one_of_them(configs, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "def advantages(options, rollouts_G):\n"
+        "    return [[options['scale'] * r.reward] * len(r.rewards_T) for r in rollouts_G]\n"
+    )
+    own = {
+        "kind": "python", "path": str(tmp_path / "mine.py"), "options": {"scale": 3},
+        "segmenter": {"kind": "lines"}, "num_continuations": 0, "identical_prefixes": "share",
+    }  # fmt: skip
+    config = load_config(
+        TrainConfig, str(configs / "demo_rloo.jsonnet"), [f"credit={json.dumps(own)}"]
+    )
+    group = [saved_rollout("a", i, (7, 4), float(i)) for i in range(2)]
+    found = choose_estimators(config, group, "all")
+    assert [one.name for one in found] == ["rloo", "grpo", "reinforce_plus_plus", "python"]
+    assert advantages_of(found[-1], group) == [[0, 0], [3, 3]]
 
 
 def test_prices_by_hand(configs):
@@ -178,43 +223,40 @@ def test_prices_by_hand(configs):
         "time/logprobs_s": 1.0, "time/update_s": 2.5, "time/sync_s": 0.5,
     }  # fmt: skip
     slow = {key: 3 * x if key.startswith("time/") else x for key, x in row.items()}
-    assert costs.seconds_per_token([row, row, slow]) == pytest.approx(0.002)
-    assert costs.learning_seconds([slow, row, row], num_prompts=8) == 0.5
-    assert costs.seconds_per_token([row | {"tokens/values": None}]) is None
-    assert costs.learning_seconds([], num_prompts=8) is None
+    assert prices.seconds_per_token([row, row, slow]) == pytest.approx(0.002)
+    assert prices.learning_seconds([slow, row, row], num_prompts=8) == 0.5
+    assert math.isnan(prices.seconds_per_token([row | {"tokens/values": None}]))
+    assert math.isnan(prices.learning_seconds([], num_prompts=8))
     vine, ppo = (
         load_config(TrainConfig, str(configs / f"{name}.jsonnet"), [])
         for name in ("demo_vineppo", "demo_ppo")
     )
-    assert costs.critic_share(vine, 100, 100) == 0
-    assert costs.critic_share(ppo, 100, 100) == 7 / 15
-    assert costs.critic_share(ppo, 100, 50) == 3.5 / 11.5
+    assert prices.critic_share(vine, 100, 100) == 0
+    assert prices.critic_share(ppo, 100, 100) == 7 / 15
+    assert prices.critic_share(ppo, 100, 50) == 3.5 / 11.5
 
 
-def test_advantages_and_critic_of_a_real_run_are_those_that_it_saved(trained_path):  # noqa: F811
-    config = shared_config([trained_path])
-    run = RunDir(trained_path)
-    own = f"vine_k{NUM_CONTINUATIONS}"
-    (vine,) = choose_estimators(config, own, NUM_CONTINUATIONS, has_critic=False, has_greedy=False)
-    policies = policy_paths(trained_path, config.model.path)
-    for checkpoint in (0, 1):
-        rows = run.read_rollouts(checkpoint + 1)
-        groups = groups_of(read_saved(trained_path, checkpoint + 1))
-        assert [len(group) for group in groups] == [NUM_SAMPLES] * NUM_PROMPTS
-        found = [
-            step_means(advantages_T, one.spans_S)
-            for group in groups
-            for one, advantages_T in zip(group, advantages_of(vine, group, {}, {}), strict=True)
-        ]
-        assert any(any(advantages_S) for advantages_S in found)
-        for advantages_S, row in zip(found, rows, strict=True):
-            assert advantages_S == pytest.approx(row["advantages_S"], abs=1e-6)
-        rollouts = [one.rollout for group in groups for one in group]
-        values = critic_token_values(config, policies[checkpoint], checkpoint, rollouts, CPU).values
-        at_steps = [
-            values_T[start]
-            for values_T, row in zip(values, rows, strict=True)
-            for start in row["step_starts"]
-        ]
-        saved = [row["critic_value"] for row in run.read_values(checkpoint + 1)]
-        assert at_steps == pytest.approx(saved, abs=1e-5)
+def test_advantages_and_values_of_a_real_run_are_those_that_it_saved(trained_path, tmp_path):  # noqa: F811
+    run, name = RunDir(trained_path), f"vine_{NUM_CONTINUATIONS}"
+    with open_policies([trained_path], 0) as policies:
+        for checkpoint in choose_checkpoints([trained_path], "0,1", tmp_path, "none", {}):
+            iteration = checkpoint.iteration + 1
+            rollouts = read_saved(trained_path, iteration, policies.problem)
+            groups = groups_of(rollouts)
+            assert [len(group) for group in groups] == [NUM_SAMPLES] * NUM_PROMPTS
+            (vine,) = choose_estimators(checkpoint.config, rollouts, name)
+            found = [
+                step_means(advantages_T, one.spans_S)
+                for group in groups
+                for one, advantages_T in zip(group, advantages_of(vine, group), strict=True)
+            ]
+            assert any(any(advantages_S) for advantages_S in found)
+            for advantages_S, row in zip(found, run.read_rollouts(iteration), strict=True):
+                assert advantages_S == pytest.approx(row["advantages_S"], abs=1e-6)
+            saved = [value for one in rollouts for value in one.values_S("critic")]
+            assert np.std(saved) > 0.05  # or another state's value would pass
+            for one in rollouts:
+                del one.steps_S["values/critic"]
+            assert add_values(policies, checkpoint, rollouts).keys() == {"critic"}
+            of_checkpoint = [value for one in rollouts for value in one.values_S("critic")]
+            assert of_checkpoint == pytest.approx(saved, abs=1e-5)

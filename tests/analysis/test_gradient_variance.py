@@ -15,35 +15,65 @@ from support.trained_runs import (
     trained_path,  # noqa: F401
 )
 
+from analysis import gradient_variance
 from analysis.__main__ import main
-from analysis.gradient_variance import noise
-from analysis.gradient_variance.table import GradientTable, read_gradients, write_gradients
+from analysis.gradient_variance import (
+    GRADIENT_SCHEMA,
+    Gradients,
+    noise_rows,
+    numbers,
+    read_gradients,
+)
 from analysis.sampling.journal import Journal
 from vineppo.errors import UserError
+from vineppo.run_dir.tables import write_parquet
 
 FILES = ("gradient_variance.csv", "gradient_variance.png", "gradient_variance.svg")
 
 
-def make_table(rows_END, num_tokens_EN, time_s_EN=None, **changes):
+def make_table(rows_END, num_tokens_EN, time_s_EN=None, **about):
     rows = np.asarray(rows_END, float)
     tokens_EN = np.asarray(num_tokens_EN, float)
-    table = GradientTable(
-        run="run", method="vine", seed=1, checkpoint=4, rollout_iteration=5,
+    whose = {"run": "run", "method": "vine", "seed": 1, "checkpoint": 4, "rollout_iteration": 5}
+    return Gradients(
+        about=whose | {"num_problems": rows.shape[1]} | about,
         estimators=tuple(f"e{i}" for i in range(len(rows))),
         problem_ids=tuple(f"p{i}" for i in range(rows.shape[1])),
         num_tokens_EN=tokens_EN,
         time_s_EN=tokens_EN / 10 if time_s_EN is None else np.asarray(time_s_EN, float),
         gram_ENN=np.einsum("eid,ejd->eij", rows, rows),
         with_first_ENN=np.einsum("eid,jd->eij", rows, rows[0]),
-    )  # fmt: skip
-    return replace(table, **changes)
+    )
+
+
+def write_gradients(path, table):
+    about = {key: value for key, value in table.about.items() if key != "num_problems"}
+    rows = [
+        about
+        | {
+            "estimator": estimator,
+            "problem_id": problem,
+            "num_tokens": table.num_tokens_EN[e, n],
+            "time_s": None if np.isnan(table.time_s_EN[e, n]) else table.time_s_EN[e, n],
+            "gram_N": table.gram_ENN[e, n],
+            "with_first_N": table.with_first_ENN[e, n],
+        }
+        for e, estimator in enumerate(table.estimators)
+        for n, problem in enumerate(table.problem_ids)
+    ]
+    write_parquet(path, rows, GRADIENT_SCHEMA)
+
+
+def by_quantity(table):
+    rows = noise_rows(table)
+    return {(row.estimator, row.quantity): row for row in rows.itertuples()}
 
 
 def test_the_numbers_of_two_problems_by_hand():
     # (1, 0) and (1, 2): tr Σ = 2, |E g|² = 1. The second estimator is (1, 1), (1, −1): tr Σ = 2,
     # |E g|² = 0; the differences (0, −1) and (0, 3) have E d = (0, 1), tr Σ = 8 and |E d|² = −3.
     table = make_table([[[1, 0], [1, 2]], [[1, 1], [1, -1]]], [[100, 300], [400, 400]])
-    found = noise.numbers(table, np.ones(2))
+    found = numbers(table, np.ones(2))
     first = {key.removeprefix("e0/"): x for key, x in found.items() if key.startswith("e0/")}
     second = {key.removeprefix("e1/"): x for key, x in found.items() if key.startswith("e1/")}
     assert first["trace"] == 2
@@ -68,15 +98,15 @@ def test_a_gradient_that_is_a_multiple_differs_in_scale_alone():
     generator = np.random.default_rng(0)
     rows = generator.normal(1.0, 1.0, (12, 3))
     table = make_table([rows, 3 * rows], [np.full(12, 10.0), np.full(12, 20.0)])
-    rows_of = {(row.estimator, row.quantity): row for row in noise.noise_rows(table)}
+    rows_of = by_quantity(table)
     for quantity, expected in (
         ("trace_ratio", 9), ("trace_tokens_ratio", 18), ("signal_ratio", 1),
         ("signal_per_token_ratio", 0.5), ("cosine", 1),
     ):  # fmt: skip
         row = rows_of["e1", quantity]
-        assert [row.value, row.low, row.high] == pytest.approx([expected] * 3)
-    assert rows_of["e1", "signal"].low < rows_of["e1", "signal"].value
-    assert rows_of["e0", "difference_to_noise"].value is None
+        assert [row.value, row.value_low, row.value_high] == pytest.approx([expected] * 3)
+    assert rows_of["e1", "signal"].value_low < rows_of["e1", "signal"].value
+    assert math.isnan(rows_of["e0", "difference_to_noise"].value)
 
 
 def test_estimators_of_one_mean_do_not_differ_and_others_do():
@@ -87,13 +117,13 @@ def test_estimators_of_one_mean_do_not_differ_and_others_do():
         for mean, deviation in ((0.5, 1.0), (0.5, 2.0), (1.0, 1.0))
     )
     table = make_table([first, second, third], np.ones((3, 200)))
-    rows = {(row.estimator, row.quantity): row for row in noise.noise_rows(table)}
-    assert rows["e0", "trace"].low < 50 < rows["e0", "trace"].high
-    assert rows["e1", "trace_ratio"].low < 4 < rows["e1", "trace_ratio"].high
+    rows = by_quantity(table)
+    assert rows["e0", "trace"].value_low < 50 < rows["e0", "trace"].value_high
+    assert rows["e1", "trace_ratio"].value_low < 4 < rows["e1", "trace_ratio"].value_high
     same, other = (rows[name, "difference_to_noise"] for name in ("e1", "e2"))
-    assert same.low < 0 < same.high < 2
+    assert same.value_low < 0 < same.value_high < 2
     # |E d|² = 50/4 against tr Σ/N = (50 + 50)/200.
-    assert other.low < 25 < other.high
+    assert other.value_low < 25 < other.value_high
     assert rows["e2", "cosine"].value == pytest.approx(1, abs=0.05)
 
 
@@ -107,7 +137,7 @@ def test_a_table_survives_and_a_damaged_one_is_refused(tmp_path):
     for field in ("num_tokens_EN", "time_s_EN", "gram_ENN", "with_first_ENN"):
         np.testing.assert_array_equal(getattr(again, field), getattr(table, field))
     assert again.problem_ids == ("p0", "p1")
-    assert again.is_own_policy
+    assert again.about == table.about
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     assert main(["gradient-variance", str(tmp_path), f"--out={tmp_path / 'out'}"]) == 2
@@ -149,7 +179,7 @@ def test_a_run_without_values_or_signal_still_has_a_figure(tmp_path, capsys):
     capsys.readouterr()
     for options, message in (
         (["--estimators=gae"], "gae is not one of"),
-        (["--estimators=vine_k1"], "vine needs values or --sample-values"),
+        (["--estimators=vine_1"], "vine needs values or --sample-values"),
         (["--num-problems=1"], "--num-problems must be at least 2"),
         (["--checkpoints=7"], "has no policy of iteration 7"),
         (["--seed=1"], "was made with seed 0"),
@@ -180,7 +210,7 @@ def test_with_an_engine_end_to_end(trained_path, tmp_path, monkeypatch):  # noqa
     out, partial = tmp_path / "out", "gradients/tiny/iter_000002.partial.jsonl"
     command = ["gradient-variance", str(trained_path), "--checkpoints=0,2", "--sample-values=2"]
     append = Journal.append
-    monkeypatch.setattr(noise, "NUM_RESAMPLES", 200)
+    monkeypatch.setattr(gradient_variance, "NUM_RESAMPLES", 200)
 
     def killed(self, line):
         append(self, line)
@@ -191,19 +221,21 @@ def test_with_an_engine_end_to_end(trained_path, tmp_path, monkeypatch):  # noqa
         patch.setattr(Journal, "append", killed)
         with pytest.raises(KilledError):
             main([*command, f"--out={out}"])
-    assert read_gradients(out / "gradients/tiny/iter_000000.parquet").is_own_policy
+    assert (
+        read_gradients(out / "gradients/tiny/iter_000000.parquet").about["rollout_iteration"] == 1
+    )
     journal = (out / partial).read_text().splitlines()
     assert len(journal) == 10
     line = json.loads(journal[1])
-    assert len(line["returns"]) == 2
+    assert len(line["returns_K"]) == 2
     journal[1] = json.dumps(line | {"num_tokens": 10**6 + line["num_tokens"]})
     (out / partial).write_text("\n".join(journal) + "\n")
     assert main([*command, f"--out={out}"]) == 0
     assert not (out / partial).exists()
     last = read_gradients(out / "gradients/tiny/iter_000002.parquet")
-    assert last.rollout_iteration == 3
+    assert last.about["rollout_iteration"] == 3
     assert last.estimators == (
-        "rloo", "grpo", "reinforce_plus_plus", "remax", "gae", "vine_k1", "vine_k2",
+        "rloo", "grpo", "reinforce_plus_plus", "remax", "gae", "vine_1", "vine_2",
     )  # fmt: skip
     assert last.gram_ENN.shape == (7, NUM_PROMPTS, NUM_PROMPTS)
     rloo, remax, k1, k2 = (last.num_tokens_EN[i].sum() for i in (0, 3, 5, 6))

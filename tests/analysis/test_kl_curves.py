@@ -1,10 +1,10 @@
 """Methods as curves over KL, by hand: where they reach a level, what has no comparison."""
 
 import pytest
-from analysis.intervals import iqm_difference, iqm_over_seeds
 
 from analysis.kl_efficiency import curves
 from analysis.kl_efficiency.table import KlRow, check_measured_alike
+from analysis.stats.seeds import iqm, iqm_difference
 from vineppo.errors import UserError
 
 
@@ -67,8 +67,8 @@ def test_methods_are_compared_at_the_kl_that_all_seeds_reach():
     assert by_sequence.gain_per_nat.value == pytest.approx(0.5 / 30)
     point = curves.curve(methods[1])[1]
     assert point.iteration == 10
-    assert point.kl_per_token == iqm_over_seeds([0.25, 0.5, 0.3])
-    assert point.pass_at_1 == iqm_over_seeds([0.1 + k / 2 for k in (0.25, 0.5, 0.3)])
+    assert point.kl_per_token == iqm([0.25, 0.5, 0.3])
+    assert point.pass_at_1 == iqm([0.1 + k / 2 for k in (0.25, 0.5, 0.3)])
 
 
 def test_what_has_no_comparison_has_none():

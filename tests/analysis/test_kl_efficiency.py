@@ -5,11 +5,11 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
 import torch
-from analysis.sampling.kl_samples import choose_prompts, exact_kl, starting_policy
 from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
 
 from analysis.__main__ import main
@@ -22,6 +22,8 @@ from analysis.kl_efficiency.samples import (
     samples_path,
     write_samples,
 )
+from analysis.sampling.kl import choose_prompts, exact_kl
+from analysis.sampling.policies import Policies
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
@@ -41,8 +43,16 @@ def config(configs):
 
 
 def rollout(index, response_ids):
-    logprobs_T = (-0.1,) * len(response_ids)
-    return Rollout(Problem("p", "", ""), index, (1, 12), response_ids, logprobs_T, "stop", "", 1.0)
+    return Rollout(
+        problem=Problem("p", "", ""),
+        rollout_index=index,
+        prompt_ids=(1, 12),
+        response_ids=response_ids,
+        logprobs_T=(-0.1,) * len(response_ids),
+        finish_reason="stop",
+        text="",
+        reward=1.0,
+    )
 
 
 ROLLOUTS = [rollout(0, (7, 4, 5)), rollout(1, (6, 7, 8, 2, 4))]
@@ -57,7 +67,7 @@ def test_the_kl_is_exact_over_the_vocabulary_at_the_training_temperature(config)
     """Against a sum over the vocabulary in double precision; the reference of the run is unused."""
     away = replace(config, reference=replace(config.reference, path="/nowhere"))
     loaded = load_model(config.model.path, "float32", "sdpa")
-    start = starting_policy(away, loaded)
+    start = Policies(away, 0, ExitStack()).start
     policy = load_model(config.model.path, "float32", "sdpa").model
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():

@@ -26,7 +26,7 @@ TABLES = {
     },
     "temperature": {"load": "seeds", "results": "as_trained", "transfer": "", "further": ""},
     "value_accuracy": {"load": "predictors", "scores": "mae_floor", "further": "mae_floor"},
-    "wall_clock": {"load": "left_out", "budgets": "improvement", "further": "demo_ppo"},
+    "wall_clock": {"load": "seeds", "budgets": "improvement", "further": "demo_ppo"},
 }  # fmt: skip
 FIGURES = {
     "kl_efficiency": {"curves": 1, "logged": 1},
@@ -42,13 +42,13 @@ PROBES = {
     }""",
     "temperature": """{
         f"{one.algorithm} {one.temperature} {one.evaluation_temperature}": one.num_seeds
-        for one in both
+        for one in both.itertuples()
     }""",
     "value_accuracy": """{
-        f"{row['name']} {row['checkpoint']} {row['predictor']}": row["mae"]
-        for row in scores.to_dict("records") if row["predictor"] in ("mc_1", "mc_3", "mc_9")
+        " ".join(map(str, key)): mae
+        for key, mae in wide(scores, "mae")["mae"].items() if key[2] in ("mc_1", "mc_3", "mc_9")
     }""",
-    "wall_clock": """{one.method: one.seconds["update"] for one in phases}""",
+    "wall_clock": """dict(phases["update"])""",
 }
 PROBE = """import json, sys
 print(json.dumps([{}, sorted({{"torch", "vllm", "transformers"}} & set(sys.modules))]))

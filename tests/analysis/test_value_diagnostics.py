@@ -9,8 +9,12 @@ import pytest
 
 from analysis import figures
 from analysis.__main__ import main
-from analysis.frames import diagnostics_iterations, read_value_diagnostics
-from analysis.value_diagnostics import bin_rows, draw_run
+from analysis.value_diagnostics import (
+    bin_rows,
+    diagnostics_iterations,
+    draw_run,
+    read_value_diagnostics,
+)
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 from vineppo.types import Problem, Rollout

@@ -21,8 +21,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.sampling.states import rollout_iteration
-
+from analysis.sampling.rollouts import rollout_iteration
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.files import strict_json
 

@@ -1,11 +1,13 @@
 """What most commands import, imported once: the server of `support.processes` is forked after it.
 
-Nothing here may run an operation: threads of OpenMP do not survive a fork.
+Nothing here may run an operation or touch a GPU: neither threads of OpenMP nor CUDA survive a fork.
 """
 
 import gc
 import importlib
 import os
+
+import torch
 
 from vineppo.cli import quiet_libraries
 
@@ -24,7 +26,9 @@ LATE = (
 )
 
 quiet_libraries()
-os.environ["DS_ACCELERATOR"] = "cpu"
+os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # else the question initialises CUDA
+if not torch.cuda.is_available():
+    os.environ["DS_ACCELERATOR"] = "cpu"
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 for name in ("pandas", "transformers", "vineppo.evaluate", "vineppo.sft", "vineppo.train", *LATE):
     importlib.import_module(name)

@@ -12,11 +12,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 ROOT = Path(__file__).parents[2]
 SUPPORT = Path(__file__).parent
@@ -127,6 +131,21 @@ def call_on_ranks(function: Callable[..., None], *given: Any, num_ranks: int = 2
     torch.multiprocessing.start_processes(
         function, args=given, nprocs=num_ranks, start_method="forkserver"
     )
+
+
+def not_ended(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Those that go on for good; an end that nobody has asked for yet is one."""
+    left, deadline = list(processes), time.monotonic() + TIMEOUT_S
+    while left and time.monotonic() < deadline:
+        left = [process for process in left if is_running(process)]
+        time.sleep(0.01)
+    return left
+
+
+def is_running(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def free_port() -> int:

@@ -12,7 +12,15 @@ import psutil
 import pyarrow.parquet
 import torch
 
-from support.processes import SUPPORT, TIMEOUT_S, environment, free_port, run_ranks, start_ranks
+from support.processes import (
+    SUPPORT,
+    TIMEOUT_S,
+    environment,
+    free_port,
+    not_ended,
+    run_ranks,
+    start_ranks,
+)
 from support.training import PPO, SHORT, SMALL, Settings, WholeRuns, arguments, weights
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--nproc_per_node=2"]
@@ -89,9 +97,9 @@ def start_torchrun(
     )
 
 
-def left_running(run_dir: Path, within_s: float = TIMEOUT_S) -> list[psutil.Process]:
+def left_running(run_dir: Path) -> list[psutil.Process]:
     """Processes of the job of `start_torchrun`, whoever their parents are, that do not end."""
-    return psutil.wait_procs(list(_processes_of(run_dir)), timeout=within_s)[1]
+    return not_ended(_processes_of(run_dir))
 
 
 def _processes_of(run_dir: Path) -> Iterator[psutil.Process]:

@@ -9,7 +9,7 @@ from analysis.kl_efficiency import (
     method_curves,
     summary_content,
 )
-from analysis.stats.seeds import crossing, iqm, iqm_difference
+from analysis.stats.seeds import iqm, iqm_difference
 from analysis.tables import estimate
 from vineppo.errors import UserError
 
@@ -32,16 +32,6 @@ def points_of(rows):
 def method_rows(method, seed, kls, scores):
     points = enumerate(zip(kls, scores, strict=True))
     return [row(method, seed, 10 * i, kl, score) for i, (kl, score) in points]
-
-
-def test_where_a_curve_first_reaches_a_kl():
-    assert crossing((0, 1, 3), (0.2, 0.6, 0.8), 2) == pytest.approx(0.7)
-    assert crossing((0, 1, 3), (0.2, 0.6, 0.8), 0) == 0.2
-    assert crossing((0, 1, 3), (0.2, 0.6, 0.8), 3) == 0.8
-    assert crossing((0, 2, 1, 3), (0.0, 1.0, 0.5, 0.7), 1.5) == 0.75  # not on its way back
-    for level in (-0.1, 3.1):
-        with pytest.raises(ValueError, match="level must be in"):
-            crossing((0, 1, 3), (0.2, 0.6, 0.8), level)
 
 
 def test_methods_are_compared_at_the_kl_that_all_seeds_reach():

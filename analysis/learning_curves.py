@@ -93,8 +93,6 @@ SUMMARY = Table(
         "improvement": Estimate,
     },
 )
-
-
 # Evaluations measure the training and are no part of it; training time leaves them out too.
 PHASE_NAMES = [*(name for name in PHASES.values() if name != "evaluation"), "other"]
 CAPTION = (

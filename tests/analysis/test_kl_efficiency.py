@@ -155,6 +155,20 @@ def test_a_logged_kl_is_that_of_the_policy_one_update_earlier(run_path, tmp_path
     )
 
 
+def test_the_first_method_given_is_the_baseline(two_run_paths, tmp_path):
+    """Also where a run directory comes before a table."""
+    for path in two_run_paths:
+        log_sequence_kl(path, reference={"path": None, "kl_estimator": "k3"})
+    first, second = map(str, two_run_paths)
+    table, out = tmp_path / "table", tmp_path / "out"
+    assert main(["kl-efficiency", second, "--source=metrics", f"--out={table}"]) == 0
+    assert main(["kl-efficiency", first, str(table), "--source=metrics", f"--out={out}"]) == 0
+    methods = json.loads((out / "summary.json").read_text())["kl-efficiency"]
+    assert list(methods) == ["vine", "gae <b>"]
+    assert "gain_difference" not in methods["vine"]["kl_per_token"]
+    assert "gain_difference" in methods["gae <b>"]["kl_per_token"]
+
+
 def test_bad_input_is_one_line(two_run_paths, tmp_path, capsys):
     first, second = two_run_paths
     log_sequence_kl(first)

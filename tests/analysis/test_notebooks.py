@@ -41,8 +41,8 @@ PROBES = {
         for row in points.itertuples()
     }""",
     "temperature": """{
-        f"{one.algorithm} {one.temperature} {one.evaluation_temperature}": one.num_seeds
-        for one in both.itertuples()
+        f"{row.algorithm} {row.temperature} {row.evaluation_temperature}": row.num_seeds
+        for row in both.itertuples()
     }""",
     "value_accuracy": """{
         " ".join(map(str, key)): mae
@@ -115,9 +115,9 @@ def test_tables_and_figures_come_out(executed):
         assert table.count("<tr") > 1, f"{name}, {cell_id}: an empty table"
         assert column in table
     pictures = {cell_id: outputs(cell, "image/png") for cell_id, cell in cells.items()}
-    assert {cell_id: len(of) for cell_id, of in pictures.items() if of} == FIGURES[name]
-    for of in pictures.values():
-        assert all(png.startswith(PNG_MAGIC) and len(png) > 10_000 for png in of)
+    assert {cell_id: len(pngs) for cell_id, pngs in pictures.items() if pngs} == FIGURES[name]
+    for pngs in pictures.values():
+        assert all(png.startswith(PNG_MAGIC) and len(png) > 10_000 for png in pngs)
 
 
 def test_nothing_is_warned_of_and_nothing_heavy_imported(executed):
@@ -155,7 +155,7 @@ def seeds_by_both_temperatures():
         if int(row["iteration"]) == last:
             keys = (row["algorithm"], row["temperature"], row["evaluation_temperature"])
             seeds.setdefault(" ".join(keys), set()).add(row["seed"])
-    return {key: len(of) for key, of in seeds.items()}
+    return {key: len(numbers) for key, numbers in seeds.items()}
 
 
 def absolute_errors_of_fresh_draws():
@@ -170,10 +170,10 @@ def absolute_errors_of_fresh_draws():
         f"{key} mc_{k}": np.mean(
             [
                 abs(np.mean(state.draws_D[:k]) - state.num_correct / state.num_samples)
-                for state in of
+                for state in group
             ]
         )
-        for key, of in states.items()
+        for key, group in states.items()
         for k in (1, 3, 9)
     }
 
@@ -184,7 +184,7 @@ def seconds_of_updates():
         lines = (path.parent / "metrics.jsonl").read_text().splitlines()
         seconds = [json.loads(line)["time/update_s"] for line in lines]
         by_method.setdefault(json.loads(path.read_text())["name"], []).append(np.mean(seconds))
-    return {name: np.mean(of) for name, of in by_method.items()}
+    return {name: np.mean(means) for name, means in by_method.items()}
 
 
 def csv_rows(name):

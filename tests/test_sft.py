@@ -43,9 +43,19 @@ def console_script(*arguments: str) -> str:
 def run_dir(configs, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("sft") / "run"
     assignments = [f"--set={key}={value}" for key, value in SMALL.items()]
-    config = str(configs / "sft_arithmetic.jsonnet")
-    console_script("sft", config, f"--run-dir={path}", *assignments)
+    vineppo("sft", str(configs / "sft_arithmetic.jsonnet"), f"--run-dir={path}", *assignments)
     return path
+
+
+@pytest.mark.slow
+def test_the_installed_program_trains_and_evaluates_alike(configs, run_dir, tmp_path):
+    assignments = [f"--set={key}={value}" for key, value in SMALL.items()]
+    config = str(configs / "sft_arithmetic.jsonnet")
+    console_script("sft", config, f"--run-dir={tmp_path / 'run'}", *assignments)
+    evaluation = tmp_path / "run/evaluations/iter_000008.json"
+    evaluation.unlink()
+    assert "iter_000008.json" in console_script("evaluate", str(tmp_path / "run"))
+    assert evaluation.read_bytes() == (run_dir / "evaluations/iter_000008.json").read_bytes()
 
 
 def test_loss_falls_by_one_pass_over_the_demonstrations(run_dir):
@@ -61,7 +71,7 @@ def test_evaluate_repeats_the_runs_own_evaluation(run_dir):
     """Same seeds, same checkpoint: the same numbers, from a new process."""
     own = (run_dir / "evaluations/iter_000008.json").read_bytes()
     (run_dir / "evaluations/iter_000008.json").unlink()
-    assert "iter_000008.json" in console_script("evaluate", str(run_dir))
+    assert "iter_000008.json" in vineppo("evaluate", str(run_dir))
     assert (run_dir / "evaluations/iter_000008.json").read_bytes() == own
 
 

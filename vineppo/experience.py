@@ -14,7 +14,7 @@ from vineppo.config.schema import RemaxCredit, SamplingConfig, TrainConfig
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import outcome_returns
 from vineppo.credit.shaping import add_update_columns, shaped_rewards
-from vineppo.credit.steps import step_means
+from vineppo.credit.vine import step_means
 from vineppo.distributed import gather, num_replicas, rank, replica
 from vineppo.forward_passes import ReferencePass, RolloutKey, Rows, token_columns
 from vineppo.kl import KL_ESTIMATORS

@@ -251,7 +251,7 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
     ]
     own, feeding = config.credit, feeding_predictor(config)
     if (own.kind, feeding) != ("vine", MONTE_CARLO):  # that is vine_K
-        is_usual = feeding in (None, own.own_values)
+        is_usual = config.values.credit in (None, own.own_values)
         name = own.kind if is_usual else f"{own.kind}_{feeding}"
         estimators.append(Estimator(name, own, feeding))
     return {one.name: one for one in estimators}

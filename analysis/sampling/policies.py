@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from analysis.frames import choose_iterations, existing_run_dir
+from analysis.frames import read_config as read_resolved
 from analysis.run_tables import table_path
 from analysis.sampling.journal import Journal, is_made, write_settings
 from analysis.sampling.rollouts import rollout_iteration
@@ -153,11 +154,14 @@ class Checkpoint:
     """A policy of a run, and the table that is to be made of it with `settings`."""
 
     run_path: Path
-    config: TrainConfig
     iteration: int
     policy_path: str
     table: Path
     settings: Settings
+
+    @cached_property
+    def config(self) -> TrainConfig:
+        return train_config(self.run_path)
 
     @property
     def directory(self) -> Path | None:
@@ -230,16 +234,17 @@ def choose_checkpoints(
     """
     chosen = []
     for path in run_paths:
-        config = train_config(path)
-        policies = policy_paths(path, config.model.path)
+        config = read_resolved(path)
+        policies = policy_paths(path, config["model"]["path"])
         usable = [i for i in policies if not with_rollouts or rollout_iteration(path, i)]
         if not usable:
             raise UserError(f"{path} has no policy whose rollouts are saved")
-        whose = {"run": path.resolve().name, "method": config.name, "run_seed": config.seed}
+        whose: Settings = {"run": path.resolve().name}
+        whose |= {"method": config.get("name"), "run_seed": config.get("seed")}
         for i in choose_iterations(usable, wanted, "--checkpoints", f"{path} has no policy"):
             table = table_path(out, folder, path, i)
             about = whose | {"checkpoint": i} | settings
-            chosen.append(Checkpoint(path, config, i, policies[i], table, about))
+            chosen.append(Checkpoint(path, i, policies[i], table, about))
     return chosen
 
 

@@ -159,7 +159,7 @@ def walk_job(walker, tmp_path, **settings):
         "checkpoint": 1, "num_proposals": 32, "num_alternatives": 5, "num_samples": 4000,
         "num_draws": 7,
     } | settings  # fmt: skip
-    checkpoint = Checkpoint(tmp_path, None, 1, "", tmp_path / "a.parquet", settings)
+    checkpoint = Checkpoint(tmp_path, 1, "", tmp_path / "a.parquet", settings)
     states = [RolloutState(rollout, 2), RolloutState(rollout, 3)]
     return policies, checkpoint, states, Journal(tmp_path / "a.jsonl", settings)
 

@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,9 +12,7 @@ import pytest
 
 from analysis import figures
 from analysis.__main__ import main
-from analysis.advantages import read_tables
-from analysis.advantages.figure import draw_iteration, iteration_labels
-from analysis.advantages.steps import critical_shares, flatten
+from analysis.advantages import TABLES, critical_shares, draw_iteration, flatten
 from analysis.truth import TruthState, truth_path, write_truth
 from vineppo.run_dir import RunDir
 
@@ -27,13 +26,16 @@ FILES = (
 
 def analyse(out, *arguments):
     assert main(["advantages", f"--out={out}", *map(str, arguments)]) == 0
-    return read_tables(out)
+    read = {name: table.read(out) for name, table in TABLES.items() if table.holds(out)}
+    return SimpleNamespace(**read)
 
 
-def only(rows, **wanted):
-    found = [row for row in rows if all(getattr(row, k) == v for k, v in wanted.items())]
-    assert found, wanted
-    return found
+def only(frame, **wanted):
+    """The rows of a table, those that are wanted."""
+    for column, value in wanted.items():
+        frame = frame[frame[column] == value]
+    assert len(frame), wanted
+    return list(frame.itertuples())
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def tables(run_path, tmp_path):
 def test_the_spread_by_hand(tables):
     for source in ("trained", "mc"):
         (every,) = only(tables.spread, source=source, group="all")
-        assert (every.name, every.seed, every.iteration) == ("vine", 0, 12)
+        assert (every.method, every.seed, every.iteration) == ("vine", 0, 12)
         assert (every.num_rollouts, every.num_steps) == (6, 18)
         assert (every.mean, every.mean_abs) == (0, 0.5)
         assert every.std == pytest.approx(np.std([0.25, -0.75, 0, 0.25, -0.75, 1]))
@@ -66,7 +68,7 @@ def test_places_by_hand(tables):
         by_bin = {row.bin: row for row in rows}
         assert sorted(by_bin) == sorted(bins)
         first, second, third = (by_bin[index] for index in bins)
-        assert (first.mean, first.mean_abs, first.q25) == (0.25, 0.25, 0.25)
+        assert (first.mean, first.mean_abs) == (0.25, 0.25)
         assert (second.mean, second.mean_abs) == (-0.75, 0.75)
         assert (third.mean, third.near_zero, third.num_steps) == (0.5, 0.5, 6)
         # The critical step is the second of the wrong responses and the last of the right ones.
@@ -75,7 +77,7 @@ def test_places_by_hand(tables):
 
 
 def test_quantiles_are_advantages_that_there_are(tables):
-    rows = only(tables.quantiles, source="trained", group="all")
+    rows = only(tables.shares, source="trained", group="all")
     by_probability = {row.probability: row.advantage for row in rows}
     # −3/4 six times of 18, 0 thrice, 1/4 six times, 1 thrice.
     assert [by_probability[p] for p in (0, 0.32, 0.34, 0.5, 0.52, 0.82, 0.84, 1)] == [
@@ -84,18 +86,18 @@ def test_quantiles_are_advantages_that_there_are(tables):
 
 
 def test_the_critical_steps_as_text(run_path, tmp_path):
-    steps = analyse(tmp_path / "out", run_path, "--num-critical=2").critical
+    steps = only(analyse(tmp_path / "out", run_path, "--num-critical=2").critical)
     assert [(row.problem_id, row.rollout_index, row.step_index) for row in steps] == [
         ("sum/0", 1, 2), ("sum/1", 1, 2),
     ]  # fmt: skip
     assert (steps[0].value_before, steps[0].value_after, steps[0].reward) == (0, 1, 1)
     assert (steps[0].prompt, steps[0].step_text) == ("0+1?", "#1</s>")
-    assert (steps[0].source, steps[0].true_before) == ("mc", None)
+    assert (steps[0].source, np.isnan(steps[0].true_before)) == ("mc", True)
     for path in (run_path / "final/policy").iterdir():
         path.unlink()
     bare = analyse(tmp_path / "bare", run_path).critical
-    assert len(bare) == 3
-    assert (bare[0].value_before, bare[0].prompt, bare[0].step_text) == (0, None, None)
+    assert (len(bare), bare["value_before"][0]) == (3, 0)
+    assert bare[["prompt", "step_text"]].isna().all(axis=None)
 
 
 def test_true_values_of_a_prefix_are_those_of_every_rollout_that_passes_it(run_path, tmp_path):
@@ -121,7 +123,7 @@ def test_true_values_of_a_prefix_are_those_of_every_rollout_that_passes_it(run_p
     assert [(row.bin, row.num_steps, row.critical) for row in by_end] == [
         (0, 4, 0.5), (1, 2, 0.5), (2, 2, 0),
     ]  # fmt: skip
-    first, second, _ = tables.critical
+    first, second, _ = only(tables.critical)
     assert (first.problem_id, first.true_before, first.true_after) == ("sum/0", 0.75, 1)
     assert (second.problem_id, second.true_before, second.true_after) == ("sum/1", 0.25, 1)
 
@@ -137,19 +139,39 @@ def write_critic(path, values_S):
 def test_a_critics_changes_of_value_are_apart_from_what_was_trained(run_path, tmp_path):
     write_critic(run_path, (0.5, 0.5, 0.25))
     tables = analyse(tmp_path / "out", run_path)
-    assert {row.source for row in tables.spread} == {"trained", "critic"}
+    assert set(tables.spread["source"]) == {"trained", "critic"}
     (right,) = only(tables.spread, source="critic", group="correct")
     # (0, −1/4, 3/4)
     assert (right.mean_abs, right.near_zero) == (1 / 3, 1 / 3)
     assert right.top_share == 0.75
-    assert {(row.source, row.step_index, row.value_before) for row in tables.critical} == {
-        ("critic", 2, 0.25)
-    }
+    steps = tables.critical[["source", "step_index", "value_before"]].drop_duplicates()
+    assert steps.values.tolist() == [["critic", 2, 0.25]]
     write_critic(run_path, (float("nan"), 0.5, 0.25))  # a critic that has diverged
     tables = analyse(tmp_path / "out", run_path)
     (right,) = only(tables.spread, source="critic", group="correct")
-    assert (right.num_steps, right.num_critical_rollouts, right.top_share) == (6, 0, None)
-    assert [row.critical for row in only(tables.places, source="critic", group="all")] == [None] * 6
+    assert (right.num_steps, right.num_critical_rollouts) == (6, 0)
+    assert np.isnan(right.top_share)
+    assert all(np.isnan(row.critical) for row in only(tables.places, source="critic", group="all"))
+
+
+def test_a_further_predictor_is_a_source_under_its_name(run_path, tmp_path):
+    run = RunDir(run_path)
+    rows = [row | {"predictor": None, "value": None} for row in run.read_values(12)]
+    values_S = (0.5, 0.5, 0.25)
+    further = [
+        row | {"returns_K": [], "predictor": name, "value": values_S[row["step_index"]]}
+        for row in rows
+        for name in ("tuned", "truth")
+    ]
+    run.write_values(12, [*rows, *further])
+    tables = analyse(tmp_path / "out", run_path)
+    sources = ["trained", "mc", "tuned", "values/truth"]
+    assert list(tables.spread["source"].unique()) == sources
+    for source in sources[2:]:
+        (right,) = only(tables.spread, source=source, group="correct")
+        # (0, −1/4, 3/4)
+        assert (right.mean_abs, right.top_share) == (1 / 3, 0.75)
+    assert set(tables.critical["source"]) == {"mc"}
 
 
 def without_values(path, advantages_S):
@@ -164,12 +186,10 @@ def test_constant_advantages_have_no_step_above_the_others(run_path, tmp_path):
     # The KL shaped into the reward makes the first step's a little smaller.
     without_values(run_path, (0.997, 1.0, 1.0))
     tables = analyse(tmp_path / "out", run_path)
-    assert {row.source for row in tables.spread} == {"trained"}
+    assert set(tables.spread["source"]) == {"trained"}
     (every,) = only(tables.spread, group="all")
     assert every.top_share == pytest.approx(1 / 2.997)
-    for row in tables.places:
-        assert row.critical == pytest.approx(row.even)
-    assert tables.critical == []
+    assert tables.places["critical"].tolist() == pytest.approx(tables.places["even"].tolist())
     assert not (tmp_path / "out/critical_steps.csv").exists()
 
 
@@ -177,7 +197,8 @@ def test_advantages_near_zero_throughout_have_no_critical_step(run_path, tmp_pat
     without_values(run_path, (0.0, 0.01, -0.02))
     (every,) = only(analyse(tmp_path / "out", run_path).spread, group="all")
     assert (every.near_zero, every.zero) == (1, pytest.approx(1 / 3))
-    assert (every.num_critical_rollouts, every.top_share, every.even_share) == (0, None, None)
+    assert every.num_critical_rollouts == 0
+    assert np.isnan([every.top_share, every.even_share]).all()
     finer = analyse(tmp_path / "out", run_path, "--near-zero=0.015")
     (every,) = only(finer.spread, group="all")
     assert (every.near_zero, every.near_zero_below) == (pytest.approx(2 / 3), 0.015)
@@ -205,11 +226,10 @@ def test_steps_of_unknown_advantage_are_left_out_of_all_arrays():
         {"problem_id": "b", "reward": 0.0},
     ]
     steps = flatten(rows, [np.array([np.nan, 0.5]), np.array([-0.25])], 0.05)
-    assert steps.advantage_N.tolist() == [0.5, -0.25]
-    assert steps.problem_N.tolist() == ["a", "b"]
-    assert (steps.step_N.tolist(), steps.num_steps_N.tolist()) == ([1, 0], [2, 1])
-    np.testing.assert_array_equal(steps.critical_N, [np.nan, 1])
-    assert len(steps.of_group("incorrect")) == 1
+    columns = ["problem", "advantage", "step", "num_steps", "is_correct"]
+    assert steps[columns].values.tolist() == [["a", 0.5, 1, 2, True], ["b", -0.25, 0, 1, False]]
+    np.testing.assert_array_equal(steps["critical"], [np.nan, 1])
+    np.testing.assert_array_equal(steps["even"], [np.nan, 1])
 
 
 def test_the_tables_alone_give_the_same_files_and_need_no_torch(run_path, tmp_path, capsys):
@@ -235,7 +255,7 @@ def test_the_tables_alone_give_the_same_files_and_need_no_torch(run_path, tmp_pa
 
 def test_the_figure_shows_the_numbers(tables):
     with figures.panels(1, 4) as (_, axes):
-        draw_iteration(axes, tables.quantiles, tables.places, figures.line_style(0))
+        draw_iteration(axes, tables.shares, tables.places, figures.line_style(0))
         spread, means, near_zero, critical = ([*axis.get_lines()] for axis in axes)
         assert (spread[0].get_xdata()[0], spread[0].get_ydata()[0]) == (-0.75, 0)
         assert (spread[0].get_xdata()[-1], spread[0].get_ydata()[-1]) == (1, 100)
@@ -247,11 +267,6 @@ def test_the_figure_shows_the_numbers(tables):
         shares, even = critical
         assert list(shares.get_ydata()) == [0, 50, 50]
         assert list(even.get_ydata()) == pytest.approx([100 / 3] * 3)
-
-
-def test_iterations_have_numbers_where_all_runs_show_the_same():
-    assert iteration_labels([[1, 12], [1, 12]]) == ["iteration 1", "iteration 12"]
-    assert iteration_labels([[1], [2, 3]]) == ["iteration shown 1", "iteration shown 2"]
 
 
 def cut_off(path):

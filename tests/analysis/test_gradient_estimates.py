@@ -31,7 +31,7 @@ from analysis.sampling.policies import (
 from analysis.sampling.rollouts import groups_of, read_saved
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.credit.steps import step_means
+from vineppo.credit.vine import step_means
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.run_dir import RunDir

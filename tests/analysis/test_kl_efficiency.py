@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from analysis.sampling.kl_samples import choose_prompts, exact_kl, starting_policy
 from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
 
 from analysis.__main__ import main

@@ -45,8 +45,8 @@ PROBES = {
         for one in both.itertuples()
     }""",
     "value_accuracy": """{
-        f"{row['name']} {row['checkpoint']} {row['predictor']}": row["mae"]
-        for row in scores.to_dict("records") if row["predictor"] in ("mc_1", "mc_3", "mc_9")
+        " ".join(map(str, key)): mae
+        for key, mae in wide(scores, "mae")["mae"].items() if key[2] in ("mc_1", "mc_3", "mc_9")
     }""",
     "wall_clock": """dict(phases["update"])""",
 }

@@ -1,20 +1,21 @@
 """Value accuracy: numbers by hand, known errors recovered, seeds pooled, tables that redraw."""
 
-import csv
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.accuracy_runs import (
-    write_tiny,
-)
+from support.accuracy_runs import metric_of, states_of, table_of, write_tiny
 
 from analysis.__main__ import main
+from analysis.truth import read_truth, write_truth
+from analysis.value_accuracy import RELIABILITY, SCORES
+from vineppo.run_dir import RunDir
 
 PREDICTORS = "critic,mc_train_1,mc_train_2,mc_1,mc_2,group_mean,group_mean_others,constant"
 STEM = "value_accuracy"
-TABLES = [f"{STEM}{suffix}.csv" for suffix in ("", "_differences", "_strata", "_reliability")]
+TABLES = [SCORES.name, RELIABILITY.name]
 FIGURES = [STEM, f"{STEM}_scatter_vine", f"{STEM}_reliability_vine", f"{STEM}_strata"]
 FILES = [f"{STEM}_states.parquet", *TABLES]
 FILES += [f"{figure}.{suffix}" for figure in FIGURES for suffix in ("png", "svg")]
@@ -31,26 +32,26 @@ def drawn(tmp_path_factory):
     return run_path, folder / "out", options
 
 
-def rows_of(drawn, table):
-    with (drawn[1] / table).open() as file:
-        return list(csv.DictReader(file))
+@pytest.fixture(scope="module")
+def table(drawn):
+    return SCORES.read(drawn[1])
 
 
 @pytest.fixture(scope="module")
-def by_hand(drawn):
-    """The main table by group and predictor, numbers where there are some."""
-    rows = rows_of(drawn, TABLES[0])
-    return {(row["group"], row["predictor"]): row for row in rows}
+def by_hand(table):
+    """The metrics by stratum and predictor."""
+    return {
+        key: of.set_index("metric")["value"] for key, of in table.groupby(["stratum", "predictor"])
+    }
 
 
 def numbers(row, *names):
-    return [float(row[name]) for name in names]
+    return [row[name] for name in names]
 
 
-def test_errors_and_correlations_of_the_critic_by_hand(by_hand):
+def test_errors_and_correlations_of_the_critic_by_hand(by_hand, table):
     # Values 0.5, 0.5, 0.75, 0.25 of truths 1/4, 2/4, 4/4, 0/4: errors 1/4, 0, −1/4, 1/4.
-    row = by_hand["boundary", "critic"]
-    assert (row["num_states"], row["num_problems"], row["num_left_out"]) == ("4", "2", "0")
+    row = by_hand["boundaries", "critic"]
     assert numbers(row, "bias", "mae", "mse", "accuracy") == [1 / 16, 3 / 16, 3 / 64, 1 / 4]
     noise = (3 / 16 / 3 + 1 / 4 / 3) / 4  # t(1 − t)/(m − 1), mean
     assert numbers(row, "mse_corrected") == pytest.approx([3 / 64 - noise])
@@ -75,11 +76,12 @@ def test_errors_and_correlations_of_the_critic_by_hand(by_hand):
     parts = "brier_miscalibration", "brier_discrimination", "brier_uncertainty"
     miscalibration, discrimination, uncertainty = numbers(row, *parts)
     assert miscalibration - discrimination + uncertainty == pytest.approx(float(row["brier"]))
-    assert float(row["log_margin"]) == 1 / (2 * 4 + 2)  # of a critic: that of the truth's returns
-    assert (row["num_draws"], row["mse_sampling"]) == ("", "")
+    assert "mse_sampling" not in row
+    counted = table[table["stratum"] == "boundaries"][["seeds", "num_states", "num_problems"]]
+    assert counted.drop_duplicates().values.tolist() == [["1", 4, 2]]
 
 
-def test_what_the_other_predictors_say(by_hand, drawn):
+def test_what_the_other_predictors_say(by_hand, table):
     biases = {
         # Truths 1/4, 2/4, 1, 0 have the mean 7/16; rewards are (1, 0) and (1, 1).
         "mc_train_1": (1 + 0 + 1 + 0) / 4,
@@ -90,75 +92,112 @@ def test_what_the_other_predictors_say(by_hand, drawn):
         "group_mean_others": (0 + 1 + 1 + 1) / 4,
         "constant": 0.75,
     }
-    found = {name: float(by_hand["boundary", name]["bias"]) + 7 / 16 for name in biases}
+    found = {name: float(by_hand["boundaries", name]["bias"]) + 7 / 16 for name in biases}
     assert found == pytest.approx(biases)
     maes = {
         "group_mean": (0.25 + 0 + 0 + 1) / 4,
         "group_mean_others": (0.25 + 0.5 + 0 + 1) / 4,
         "constant": (0.5 + 0.25 + 0.25 + 0.75) / 4,
     }
-    assert {name: float(by_hand["boundary", name]["mae"]) for name in maes} == pytest.approx(maes)
-    rows = rows_of(drawn, TABLES[0])
-    boundary = [row["predictor"] for row in rows if row["group"] == "boundary"]
-    assert boundary == PREDICTORS.split(",")
+    assert {name: float(by_hand["boundaries", name]["mae"]) for name in maes} == pytest.approx(maes)
+    assert list(table["predictor"].unique()) == PREDICTORS.split(",")
     # Of one draw nothing shows its own variance; of two draws k = (1, 2, 2, 0): mean v(1 − v).
-    assert by_hand["boundary", "mc_1"]["mse_sampling"] == ""
-    assert float(by_hand["boundary", "mc_2"]["mse_sampling"]) == pytest.approx(0.25 / 4)
-    assert float(by_hand["boundary", "mc_2"]["log_margin"]) == 1 / 6
-    assert by_hand["boundary", "constant"]["pearson"] == ""
+    assert "mse_sampling" not in by_hand["boundaries", "mc_1"]
+    assert float(by_hand["boundaries", "mc_2"]["mse_sampling"]) == pytest.approx(0.25 / 4)
+    assert "pearson" not in by_hand["boundaries", "constant"]
 
 
 def test_the_floor_is_that_of_a_perfect_estimator_of_as_many_draws(by_hand):
     # E|X − Y/4| of X ~ B(1, p), Y ~ B(4, p) is 2p(1 − p): X is 1 and the gap 1 − p, or the reverse.
     floors = [2 * p * (1 - p) for p in (0.25, 0.5, 1, 0)]
-    row = by_hand["boundary", "mc_1"]
+    row = by_hand["boundaries", "mc_1"]
     assert float(row["mae_floor"]) == pytest.approx(sum(floors) / 4)
     mae = (0.25 + 0.5 + 0 + 0) / 4
     assert float(row["mae_above_floor"]) == pytest.approx(mae - sum(floors) / 4)
     assert float(row["mse_corrected_floor"]) == pytest.approx((1 / 4 + 1 / 3) / 4)
     assert float(row["brier"]) == (0.25 + 0.5 + 0 + 0) / 4  # 0 and 1 are left as they are
-    floor = by_hand["boundary", "mc_2"]["mse_corrected_floor"]
+    floor = by_hand["boundaries", "mc_2"]["mse_corrected_floor"]
     assert float(floor) == pytest.approx((1 / 4 + 1 / 3) / 4 / 2)
 
 
-def test_query_states_are_kept_apart(by_hand, drawn):
+def test_query_states_are_kept_apart(by_hand, table, drawn):
     row = by_hand["query", "critic"]
     # 0.4 and 0.8 of 2/4 and 3/4; no state of a step boundary among them.
-    assert row["num_states"] == "2"
     assert float(row["bias"]) == pytest.approx((-0.1 + 0.05) / 2)
-    assert row["pearson_within"] == ""
-    for table in TABLES[2:]:
-        assert {row["predictor"] for row in rows_of(drawn, table)} == set(PREDICTORS.split(","))
-    strata = [row for row in rows_of(drawn, TABLES[2]) if row["predictor"] == "critic"]
-    assert {row["axis"]: 0 for row in strata} == {"position": 0, "outcome": 0, "value": 0}
-    assert sum(int(row["num_states"]) for row in strata) == 3 * 4
+    assert "pearson_within" not in row
+    assert set(table[table["stratum"] == "query"]["num_states"]) == {2}
+    bias = table[(table["metric"] == "bias") & (table["predictor"] == "critic")]
+    by_kind = bias.groupby(bias["stratum"].str.split().str[0])["num_states"].sum()
+    assert dict(by_kind) == {"boundaries": 4, "outcome": 4, "position": 4, "query": 2, "value": 4}
+    curves = RELIABILITY.read(drawn[1])
+    assert set(curves["predictor"]) == set(PREDICTORS.split(","))
+    assert set(curves.groupby("predictor")["num_states"].sum()) == {4}
 
 
-def test_strata_and_differences_by_hand(drawn):
-    strata = {
-        (row["axis"], row["stratum"]): row
-        for row in rows_of(drawn, TABLES[2])
-        if row["predictor"] == "critic"
-    }
+def test_strata_and_differences_by_hand(by_hand, table):
     expected = {
-        ("position", "[0.4, 0.6)"): 1 / 16,
-        ("outcome", "incorrect"): 0.0,
-        ("outcome", "correct"): (0.25 - 0.25 + 0.25) / 3,
-        ("value", "0"): 0.25,
-        ("value", "(0, 0.25]"): 0.25,
-        ("value", "(0.25, 0.5]"): 0.0,
-        ("value", "1"): -0.25,
+        "position [0.4, 0.6)": 1 / 16,
+        "outcome incorrect": 0.0,
+        "outcome correct": (0.25 - 0.25 + 0.25) / 3,
+        "value 0": 0.25,
+        "value (0, 0.25]": 0.25,
+        "value (0.25, 0.5]": 0.0,
+        "value 1": -0.25,
+        "boundaries": 1 / 16,
     }
-    assert {key: float(row["bias"]) for key, row in strata.items()} == pytest.approx(expected)
-    differences = {
-        row["predictor"]: row for row in rows_of(drawn, TABLES[1]) if row["group"] == "boundary"
+    found = {
+        stratum: row["bias"]
+        for (stratum, predictor), row in by_hand.items()
+        if predictor == "critic" and stratum != "query"
     }
-    assert {row["baseline"] for row in differences.values()} == {"mc_2"}
-    assert set(differences) == set(PREDICTORS.split(",")) - {"mc_2"}
+    assert found == pytest.approx(expected)
+    differences = table[(table["metric"] == "mae_minus_mc_2") & (table["stratum"] == "boundaries")]
+    assert set(differences["predictor"]) == set(PREDICTORS.split(",")) - {"mc_2"}
     # mc_2 errs by 1/4, 1/2, 0, 0; the critic by 1/4, 0, 1/4, 1/4.
-    assert numbers(differences["critic"], "mae_difference", "mse_difference") == pytest.approx(
+    critic = by_hand["boundaries", "critic"]
+    assert numbers(critic, "mae_minus_mc_2", "mse_minus_mc_2") == pytest.approx(
         [3 / 16 - 3 / 16, 3 / 64 - 5 / 64]
     )
+
+
+def test_further_predictors_of_a_run_are_measured_as_the_critic_is(tmp_path):
+    path = write_tiny(tmp_path / "run")
+    run_dir = RunDir(path)
+    rows = [row | {"predictor": None, "value": None} for row in run_dir.read_values(1)]
+    further = [
+        row | {"predictor": name, "value": row["critic_value"], "critic_value": None}
+        | {"returns_K": returns}
+        for row in rows
+        for name, returns in (("tuned", []), ("group_mean", []), ("vine", [1.0, 0.0]))
+    ]  # fmt: skip
+    run_dir.write_values(1, [*rows, *further])
+    options = ["--continuations=1,2", "--num-resamples=5", "--num-refits=5"]
+    assert main(["value-accuracy", str(path), f"--out={tmp_path / 'out'}", *options]) == 0
+    scores = SCORES.read(tmp_path / "out")
+    names = ["critic", "tuned", "values/group_mean", "vine", *PREDICTORS.split(",")[1:]]
+    assert list(scores["predictor"].unique()) == names
+    critic, tuned, vine = (
+        metric_of(scores, predictor=name, stratum="boundaries")
+        for name in ("critic", "tuned", "vine")
+    )
+    assert tuned.equals(critic)
+    # Its predictions are means of two returns: the log score keeps them farther from 0 and 1.
+    assert vine.drop([name for name in vine.index if name.startswith("log")]).equals(
+        critic.drop([name for name in critic.index if name.startswith("log")])
+    )
+
+
+def test_the_truth_s_own_predictions_stand_in_for_those_that_training_did_not_save(tmp_path):
+    path = write_tiny(tmp_path / "run")
+    states = read_truth(table_of(path))
+    own = {"critic": 0.0, "tuned": 0.25}
+    write_truth(table_of(path), [replace(state, predictions=own) for state in states])
+    found = states_of(path).groupby("predictor")["prediction"]
+    assert set(found.get_group("tuned")) == {0.25}
+    assert max(found.get_group("critic")) == pytest.approx(0.8)
+    shutil.rmtree(path / "values")
+    found = states_of(path).groupby("predictor")["prediction"]
+    assert set(found.get_group("critic")) == {0.0}
 
 
 def test_the_states_table_alone_gives_the_same_files(drawn, tmp_path, capsys):
@@ -173,5 +212,5 @@ def test_the_states_table_alone_gives_the_same_files(drawn, tmp_path, capsys):
         assert (again / name).read_bytes() == (out / name).read_bytes(), name
     summary = json.loads((out / "summary.json").read_bytes())["value-accuracy"]
     critic = summary["methods"]["vine"]["0"]["critic"]
-    assert (critic["seed"], critic["num_states"], critic["is_own_policy"]) == ("1", 4, True)
+    assert (critic["seeds"], critic["num_states"], critic["is_own_policy"]) == ("1", 4, True)
     assert critic["mae"]["value"] == 3 / 16

@@ -1,91 +1,91 @@
 """Value accuracy: what the figures show of the tables."""
 
+import pandas as pd
 import pytest
 
 from analysis import figures
-from analysis.value_accuracy.overview_figure import PANELS, draw_method
-from analysis.value_accuracy.strata import POSITION, VALUE
-from analysis.value_accuracy.stratum_figure import draw_strata_panel
-from analysis.value_accuracy.style import at_last, shown, styles, title
+from analysis.value_accuracy import OF_STATES, SCORES, STRATA, shown
+from analysis.value_figures import at_last, draw_kind, draw_panel, label, styles, title
 
 
-def table_rows(*rows):
-    """Rows of the main table with what the figure needs; numbers by statistic, or None."""
-    about = {"name": "vine", "seed": "1", "num_seeds": 1}
-    return [
-        about
-        | {name: None for statistic in PANELS for name in bounded(statistic)}
-        | {f"{statistic}_ceiling": None for statistic in PANELS}
-        | row
-        for row in rows
-    ]
-
-
-def bounded(statistic):
-    return statistic, f"{statistic}_low", f"{statistic}_high"
+def table_of(*rows):
+    """Rows of the long table with what the figures need."""
+    about = dict(zip(OF_STATES, ("vine", "1", 0, 1), strict=False))
+    about |= {"stratum": "boundaries", "num_states": 9, "num_problems": 3}
+    return SCORES.frame([about | row for row in rows])
 
 
 def test_the_overview_shows_the_numbers_of_the_table():
-    rows = table_rows(
+    points = [(0, "mae", 0.05), (2, "mae", 0.07), (0, "mae_floor", 0.05), (2, "mae_floor", 0.04)]
+    rows = table_of(
         *(
-            {"predictor": "mc_9", "num_draws": 9, "checkpoint": at, "mae": 0.05 + at / 100}
-            | {"mae_low": 0.04, "mae_high": 0.07 + at / 100, "mae_floor": 0.05}
-            for at in (0, 2)
+            {"predictor": "mc_9", "checkpoint": at, "metric": metric, "value": value}
+            | {"value_low": value - 0.01, "value_high": value + 0.02}
+            for at, metric, value in points
         ),
-        {"predictor": "critic", "num_draws": None, "checkpoint": 2, "mae": 0.1, "mae_floor": 0.01},
+        {"predictor": "critic", "checkpoint": 2, "metric": "mae", "value": 0.1},
+        {"predictor": "critic", "checkpoint": 2, "metric": "mae_floor", "value": 0.01},
     )
     looks = styles(["critic", "mc_9"])
-    with figures.panels(1, 3) as (_, axes):
-        draw_method(axes, rows, looks, is_curve=True, is_log=False)
+    with figures.panels(1, 2) as (_, axes):
+        draw_panel(axes[0], rows, "checkpoint", [0, 2], "mae", looks, "mae_floor")
         critic, fresh, floor = (line.get_xydata().tolist() for line in axes[0].get_lines())
-        assert critic == [[2, 0.1]]
-        assert fresh == [[0, 0.05], [2, 0.07]]
-        assert floor == [[0, 0.05], [2, 0.05]]
+        assert critic == [[1 - 0.15, 0.1]]  # no floor of the critic
+        assert fresh == [[0.15, 0.05], [1.15, 0.07]]
+        assert floor == [[0.15, 0.05], [1.15, 0.04]]
         bars = [path.vertices.tolist() for path in axes[0].collections[-1].get_paths()]
         assert bars == [
-            [[0, 0.04], [0, pytest.approx(0.07)]],
-            [[2, 0.04], [2, pytest.approx(0.09)]],
+            [[0.15, pytest.approx(0.04)], [0.15, pytest.approx(0.07)]],
+            [[1.15, pytest.approx(0.06)], [1.15, pytest.approx(0.09)]],
         ]
+        draw_panel(axes[1], rows, "checkpoint", [0, 2], "pearson", looks, "pearson_ceiling")
         assert axes[1].get_lines()[:] == []
-    with figures.panels(1, 3) as (_, axes):
-        draw_method(axes, rows[1:], looks, is_curve=False, is_log=False)
-        names = [text.get_text() for text in axes[0].get_yticklabels()]
-        dots = [line.get_xydata().tolist() for line in axes[0].get_lines()]
-    assert names == ["critic", "MC 9"]
-    assert dots[:3] == [[[0.1, 0]], [[0.07, 1]], [[0.05, 1]]]  # no floor of the critic
 
 
 def test_strata_stand_where_they_belong_and_predictors_beside_each_other():
-    about = {"mae_low": 0.0, "mae_high": 0.5}
-    rows = [
-        {"predictor": name, "stratum_index": index, "stratum": f"s{index}", "mae": mae} | about
-        for name, index, mae in (("critic", 1, 0.3), ("critic", 3, 0.2), ("mc_9", 3, 0.1))
-    ]
+    rows = table_of(
+        *(
+            {"predictor": name, "stratum": f"{kind} {STRATA[kind][index]}", "metric": "mae"}
+            | {"value": mae}
+            for kind in ("position", "value")
+            for name, index, mae in (("critic", 1, 0.3), ("critic", 3, 0.2), ("mc_9", 3, 0.1))
+        )
+    )
     looks = styles(["critic", "mc_9"])
     with figures.panels(1, 2) as (_, axes):
-        for axis, kind in zip(axes, (POSITION, VALUE), strict=True):
-            draw_strata_panel(axis, rows, "mae", looks, is_line=kind == POSITION)
+        for axis, kind in zip(axes, ("position", "value"), strict=True):
+            draw_kind(axis, rows, kind, "mae", looks)
             critic, fresh = (line.get_xydata() for line in axis.get_lines())
             assert critic.tolist() == [[1 - 0.15, 0.3], [3 - 0.15, 0.2]]
             assert fresh.tolist() == [[3 + 0.15, 0.1]]
         ticks = [[text.get_text() for text in axis.get_xticklabels()] for axis in axes]
-    assert ticks == [["0", "20", "40", "60", "80", "100"], ["s1", "s3"]]
+    assert ticks == [["0", "20", "40", "60", "80", "100"], STRATA["value"]]
 
 
 def test_a_figure_shows_all_seeds_together_at_the_last_policy_that_trained():
-    rows = [
-        {"name": "vine", "seed": seed, "checkpoint": at, "predictor": "mc_1", "num_seeds": num}
-        | {"is_own_policy": int(at < 4)}
-        for at, seeds in ((0, ("1", "2", "all")), (2, ("1", "2", "all")), (4, ("1",)))
-        for seed in seeds
-        for num in [2 if seed == "all" else 1]
-    ]
+    rows = pd.DataFrame(
+        [
+            {"method": "vine", "seeds": seeds, "checkpoint": at, "predictor": "mc_1"}
+            | {"is_own_policy": int(at < 4)}
+            for at, every in ((0, ("1", "2", "1 2")), (2, ("1", "2", "1 2")), (4, ("1",)))
+            for seeds in every
+        ]
+    )
     chosen = shown(rows)
-    assert [(row["checkpoint"], row["seed"]) for row in chosen] == [
-        (0, "all"),
-        (2, "all"),
+    assert list(zip(chosen["checkpoint"], chosen["seeds"], strict=True)) == [
+        (0, "1 2"),
+        (2, "1 2"),
         (4, "1"),
     ]
-    assert at_last(chosen) == [chosen[1]]
-    assert at_last(chosen[2:]) == [chosen[2]]
+    assert list(at_last(chosen)["checkpoint"]) == [2]
+    assert list(at_last(chosen[2:])["checkpoint"]) == [4]
     assert (title(chosen), title(chosen[2:])) == ("vine, 2 seeds", "vine, seed 1, checkpoint 4")
+
+
+def test_every_predictor_has_a_name_and_a_look_of_its_own():
+    names = ["critic", "tuned", "values/group_mean", "mc_3", "mc_train_3", "mc_9", "constant"]
+    looks = styles(names)
+    assert list(looks) == ["critic", "tuned", "values/group_mean", "mc_train_3", "mc_3", "mc_9",
+                           "constant"]  # fmt: skip
+    assert len({tuple(look.values()) for look in looks.values()}) == len(names)
+    assert (label("mc_3"), label("mc_train_3")) == ("MC, K = 3", "MC, K = 3, training")

@@ -5,15 +5,12 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from support.accuracy_runs import TINY, changed, table_of, write_tiny
+from support.accuracy_runs import TINY, changed, states_of, table_of, write_tiny
 
 from analysis.__main__ import main
 from analysis.truth import find_truth, read_truth, write_truth
-from analysis.value_accuracy.predictions import Wanted, run_rows
-from analysis.value_accuracy.sources import collect
-from analysis.value_accuracy.states import TABLE_NAME, read_states, write_states
+from analysis.value_accuracy import STATES_NAME, Wanted, predictions, read_table, write_states
 from vineppo.errors import UserError
-from vineppo.run_dir import RunDir
 
 OPTIONS = ["--continuations", "1,2"]
 
@@ -114,11 +111,10 @@ def test_a_damaged_run_is_one_clear_line(run_path, capsys, damage, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--continuations", "1,3"], "{table} holds 2 draws a state, mc_3 needs 3"),
-        (["--predictors", "mc_9"], "{table} holds 2 draws a state, mc_9 needs 9"),
-        (["--predictors", "mc_train_9"], "{path} trained with K = 2, mc_train_9 needs 9"),
-        (["--predictors", "critic,oracle"], "has no oracle in its values of iteration"),
-        (["--predictors", "mc_0"], "predictors are critic, mc_train_K, mc_K, "),
+        (["--continuations", "1,3"], "{path} has no predictor mc_3 at the states of {table}"),
+        (["--predictors", "mc_train_9"], "{path} has no predictor mc_train_9 at the states of"),
+        (["--predictors", "critic,oracle"], "{path} has no predictor oracle at the states of"),
+        (["--predictors", "mc_0"], "{path} has no predictor mc_0 at the states of {table}"),
         (["--continuations", "0"], "--continuations must be whole numbers from 1"),
         (["--continuations", "1,x"], "--continuations must be whole numbers from 1"),
         (["--truth", "nowhere"], "--truth nowhere is no directory"),
@@ -153,13 +149,12 @@ def test_a_run_without_a_critic_or_without_values_is_named(tmp_path, capsys):
     path = write_tiny(tmp_path / "run", [changed(TINY, i, critic=None)[i] for i in range(6)])
     error = refusal(capsys, [path, "--predictors", "critic,mc_1"])
     assert error == (
-        f"{path} has no critic in its values of iteration 1, which --predictors critic asks for"
+        f"{path} has no predictor critic at the states of {table_of(path)}, only mc_train_1, "
+        "mc_train_2, mc_1, mc_2, group_mean, group_mean_others, constant"
     )
     shutil.rmtree(path / "values")
     error = refusal(capsys, [path, "--predictors", "mc_train_1"])
-    assert error == (
-        f"{path} has no Monte-Carlo returns in its values of iteration 1, mc_train_1 needs 1"
-    )
+    assert error.endswith("only mc_1, mc_2, group_mean, group_mean_others, constant")
 
 
 def test_runs_that_do_not_go_together_are_one_clear_line(run_path, tmp_path, capsys):
@@ -194,16 +189,17 @@ def test_seeds_with_truths_of_other_sizes_are_one_clear_line(run_path, tmp_path,
 @pytest.fixture
 def table_path(run_path, tmp_path):
     """A directory with nothing but the table of the run."""
-    rows = collect([run_path], run_path, None, Wanted(("critic", "mc_2"), (1,)))
-    write_states(tmp_path / "table" / TABLE_NAME, rows)
+    write_states(
+        tmp_path / "table" / STATES_NAME, states_of(run_path, predictors=("critic", "mc_2"))
+    )
     return tmp_path / "table"
 
 
 def test_a_table_that_is_damaged_or_does_not_fit_is_one_clear_line(
     run_path, table_path, tmp_path, capsys
 ):
-    table = table_path / TABLE_NAME
-    rows = read_states(table)
+    table = table_path / STATES_NAME
+    states = read_table(table_path)
     assert refusal(capsys, [table_path, "--predictors", "mc_9"]) == f"{table} has no predictor mc_9"
     assert refusal(capsys, [table_path, run_path, *OPTIONS]).startswith(
         f"{run_path} holds vine, which stands in another table or run too"
@@ -212,9 +208,9 @@ def test_a_table_that_is_damaged_or_does_not_fit_is_one_clear_line(
     assert refusal(capsys, [table_path, other, *OPTIONS]) == (
         f"{run_path} and {other} are runs of different tasks"
     )
-    write_states(table, [])
+    write_states(table, states[:0])
     assert refusal(capsys, [table_path]) == f"{table} holds no state"
-    write_states(table, rows)
+    write_states(table, states)
     cut_off(table)
     assert refusal(capsys, [table_path]).startswith(f"{table} is no complete parquet file: ")
 
@@ -224,30 +220,29 @@ def test_a_table_that_is_damaged_or_does_not_fit_is_one_clear_line(
     [
         ({"num_correct": 5}, "row 2: num_correct must be in 0..num_samples, from 2"),
         ({"prediction": float("inf")}, "row 2: prediction must be finite"),
-        ({"name": None}, "row 2 has an empty cell"),
-        ({"predictor": "mc_0"}, "predictors are critic, "),
+        ({"method": None}, "row 2 has an empty cell"),
     ],
 )
 def test_a_row_that_cannot_be_is_named(table_path, changes, message):
-    rows = read_states(table_path / TABLE_NAME)
-    write_states(table_path / TABLE_NAME, [rows[0], replace(rows[1], **changes), *rows[2:]])
+    states = read_table(table_path).astype(object)
+    for column, value in changes.items():
+        states.loc[1, column] = value
+    write_states(table_path / STATES_NAME, states)
     with pytest.raises(UserError, match=message):
-        read_states(table_path / TABLE_NAME)
+        read_table(table_path)
 
 
 def test_every_predictor_of_a_run_is_scored(tmp_path):
-    """Of the values that training saved, or else by the truth's own columns."""
+    """By the values that training saved, or else by those of the truth's own table."""
     path = write_tiny(tmp_path / "run")
     run_dir = RunDir(path)
     rows = [row | {"predictor": None, "value": None} for row in run_dir.read_values(1)]
     mine = [row | {"critic_value": None, "predictor": "mine", "value": 0.5} for row in rows]
     run_dir.write_values(1, [*rows, *mine])
-    states = read_truth(table_of(path))
+    table = table_of(path)
     late = {"mine": 0.0, "late": 0.25}
-    write_truth(table_of(path), [replace(state, predictions=late) for state in states])
-    found = run_rows(path, [], [], Wanted(None, (1,)))
-    assert {row.prediction for row in found if row.predictor == "mine"} == {0.5}
-    assert {row.prediction for row in found if row.predictor == "late"} == {0.25}
-    assert {row.prediction for row in found if row.predictor == "critic"} == {
-        fact.critic for fact in TINY
-    }
+    states = [replace(state, predictions=late) for state in read_truth(table)]
+    scored = predictions(path, table, states, Wanted(None, (1,)))
+    assert {value for value, _ in scored["mine"]} == {0.5}
+    assert {value for value, _ in scored["late"]} == {0.25}
+    assert [value for value, _ in scored["critic"]] == pytest.approx([f.critic for f in TINY])

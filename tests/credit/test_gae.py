@@ -15,8 +15,7 @@ from vineppo.credit.gae import (
     reward_to_go,
     segmental_lambdas,
 )
-from vineppo.credit.steps import step_means
-from vineppo.credit.vine import vine_advantages
+from vineppo.credit.vine import step_means, vine_advantages
 
 SEGMENTER = LinesSegmenter("lines")
 PLAIN = GaeCredit(

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rollouts import spans
 
-from vineppo.credit.steps import broadcast, step_means, step_sums
+from vineppo.credit.vine import broadcast, step_means, step_sums
 from vineppo.types import StepSpan
 
 LENGTHS = st.lists(st.integers(1, 5), min_size=1, max_size=8)

@@ -6,7 +6,13 @@ import pytest
 from support.rollouts import changed
 
 from vineppo.config.load import load_config
-from vineppo.config.schema import RemaxCredit, SftConfig, TrainConfig
+from vineppo.config.schema import (
+    MonteCarloValues,
+    RemaxCredit,
+    SftConfig,
+    TrainConfig,
+    ValuesConfig,
+)
 from vineppo.estimate.work import (
     Lengths,
     operations,
@@ -81,6 +87,18 @@ def test_the_transformers_engine_feeds_what_no_slot_holds(load):
     config = load("demo_vineppo_transformers", engine={}, credit={"num_continuations": 5})
     found = sampled_tokens(config, LENGTHS)
     assert found.fed == 2 * 10 + (6 - 2 + 100)  # prompts, then the last token of every prefix
+
+
+def test_a_further_predictor_samples_its_own(load):
+    credit = {"num_continuations": 5, "identical_prefixes": "share"}
+    oracle = MonteCarloValues("monte_carlo", 2, "separate")
+    alone = sampled_tokens(load(credit=credit), LENGTHS)
+    both = load(credit=credit, values=ValuesConfig(None, {"oracle": oracle}))
+    states, continued, *_ = counted(2, 3, 2, False, False, 8, LENGTHS)
+    found = sampled_tokens(both, LENGTHS)
+    assert found.num_states == alone.num_states + states
+    assert found.num_continuations == alone.num_continuations + 2 * states
+    assert found.continuations == pytest.approx(alone.continuations + continued)
 
 
 def test_without_continuations_only_rollouts_are_sampled(load):

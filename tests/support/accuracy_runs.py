@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analysis.stats.value_scores import Settings
 from analysis.truth import TruthState, truth_path, write_truth
-from analysis.value_accuracy.cells import make_cells
-from analysis.value_accuracy.predictions import Wanted
-from analysis.value_accuracy.settings import Settings
-from analysis.value_accuracy.sources import collect
+from analysis.value_accuracy import BOUNDARIES, Wanted, make_cells, read_states, strata
 from vineppo.run_dir import RunDir
 
 STEP = 10  # tokens of a step
@@ -153,11 +151,25 @@ def changed(facts, index, **changes):
     return facts
 
 
-QUICK = Settings(threshold=0.1, level=0.95, num_resamples=50, num_refits=5, seed=0)
+QUICK = Settings(num_resamples=50, num_refits=5)
 
 
-def cells_of(*paths, predictors=None, continuations=(1,)):
-    """The cells of runs by seed, group and predictor."""
-    wanted = Wanted(predictors, continuations)
-    cells = make_cells(collect(paths, paths[0] / "analysis" / "value-accuracy", None, wanted))
-    return {(cell.seed, cell.group, cell.predictor): cell for cell in cells}
+def states_of(*paths, predictors=None, continuations=(1,)):
+    return read_states(paths, paths[0] / "out", None, Wanted(predictors, continuations))
+
+
+def cells_of(*paths, **wanted):
+    """The step boundaries of runs as cells, by seeds and predictor."""
+    cells = make_cells(states_of(*paths, **wanted))
+    return {
+        (cell.about["seeds"], cell.about["predictor"]): cell.where(strata(cell)[BOUNDARIES])
+        for cell in cells
+    }
+
+
+def metric_of(scores, **wanted):
+    """Rows of the long table by metric, of the one predictor and stratum that is wanted."""
+    for column, value in wanted.items():
+        scores = scores[scores[column] == value]
+    assert scores["metric"].is_unique
+    return scores.set_index("metric")["value"]

@@ -7,8 +7,6 @@ import gc
 import importlib
 import os
 
-import torch
-
 from vineppo.cli import quiet_libraries
 
 # The engine's and DeepSpeed's own imports at their start, which take as long as the rest.
@@ -27,7 +25,7 @@ LATE = (
 
 quiet_libraries()
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # else the question initialises CUDA
-if not torch.cuda.is_available():
+if not importlib.import_module("torch").cuda.is_available():
     os.environ["DS_ACCELERATOR"] = "cpu"
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 for name in ("pandas", "transformers", "vineppo.evaluate", "vineppo.sft", "vineppo.train", *LATE):

@@ -8,13 +8,13 @@ import atexit
 import ctypes
 import sys
 
-from vineppo import rank_connections, rank_watch
+from vineppo import rank_watch
 
 
 def shorten_limits() -> None:
     """A machine is lost after 3 s without an answer; then, and at its own end, a rank has 1 s."""
-    rank_connections.IDLE_S = rank_connections.PROBE_S = 1
-    rank_connections.NUM_PROBES = 2
+    rank_watch.IDLE_S = rank_watch.PROBE_S = 1
+    rank_watch.NUM_PROBES = 2
     rank_watch.GRACE_S = 1.0
     rank_watch.EXIT_S = 1
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import _jsonnet
@@ -11,10 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from vineppo.config import schema
 from vineppo.config.checks import check_sft, check_train
 from vineppo.config.schema import (
-    PythonCredit,
-    PythonSegmenter,
     PythonTaskConfig,
-    PythonValues,
     SftConfig,
     TaskConfig,
     TrainConfig,
@@ -179,17 +177,20 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+# What a user's file must hold, by the table that names it.
+OWN: dict[type, Callable[[str], OwnFunction | OwnSegmenter]] = {
+    schema.PythonSegmenter: OwnSegmenter,
+    schema.PythonCredit: lambda path: OwnFunction(path, "advantages"),
+    schema.PythonValues: lambda path: OwnFunction(path, "Predictor"),
+}
+
+
 def own_functions(config: TrainConfig | SftConfig) -> list[OwnFunction | OwnSegmenter]:
     """All of them, so that a missing one is found before anything starts."""
     functions: list[OwnFunction | OwnSegmenter] = [*own_task_functions(config.task)]
     if isinstance(config, TrainConfig):
-        if isinstance(config.credit.segmenter, PythonSegmenter):
-            functions.append(OwnSegmenter(config.credit.segmenter.path))
-        if isinstance(config.credit, PythonCredit):
-            functions.append(OwnFunction(config.credit.path, "advantages"))
-        for predictor in config.values.predictors.values():
-            if isinstance(predictor, PythonValues):
-                functions.append(OwnFunction(predictor.path, "Predictor"))
+        parts = [config.credit.segmenter, config.credit, *config.values.predictors.values()]
+        functions += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]  # type: ignore[union-attr]
     return functions
 
 

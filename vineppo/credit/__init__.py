@@ -31,9 +31,9 @@ from vineppo.credit.vine import vine_credit
 from vineppo.types import Rollout
 
 # (config, rollouts of a problem) → advantages_T of every rollout.
-Estimator = Callable[[Any, Sequence[Rollout]], list[list[float]]]
+CreditEstimator = Callable[[Any, Sequence[Rollout]], list[list[float]]]
 
-ESTIMATORS: dict[type, Estimator] = {
+ESTIMATORS: dict[type, CreditEstimator] = {
     VineCredit: vine_credit,
     GaeCredit: gae_credit,
     GrpoCredit: grpo_credit,

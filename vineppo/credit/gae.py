@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 
 from vineppo.config.schema import CreditConfig, GaeCredit
-from vineppo.credit.steps import broadcast, step_sums
+from vineppo.credit.vine import broadcast, step_sums
 from vineppo.types import Rollout
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from vineppo.config.schema import (
     EngineConfig,
+    MonteCarloValues,
     RemaxCredit,
     SftConfig,
     TrainConfig,
@@ -59,7 +60,8 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
     A state at step i of S has i/S of the response behind it, and its continuations are as long as
     what was left of it. Of a cached prefix only what does not fill a block is computed, on average
     (block + 1)/2 tokens. With `credit.identical_prefixes` "share" the G rollouts of a prompt have
-    one state s_0 together and no other; the rest of their states are taken to be distinct.
+    one state s_0 together and no other; the rest of their states are taken to be distinct. Every
+    Monte-Carlo predictor of the run samples its own.
 
     P = 2, G = 3, K = 5, S = 4, prompts of 10 and responses of 20 tokens, shared: 2 · (1 + 3 · 3) =
     20 states, 100 continuations of Σ = 5 · 2 · (20 + 3 · (15 + 10 + 5)) = 1,100 tokens.
@@ -67,18 +69,22 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
     num_prompts, num_samples = config.rollouts.num_prompts, config.rollouts.num_samples
     num_rollouts = num_prompts * num_samples
     greedy = num_prompts if isinstance(config.credit, RemaxCredit) else 0
-    states, continued, behind, each = 0.0, 0.0, 0.0, 0
-    if (values := config.credit.monte_carlo) is not None:
+    states, continuations, continued, behind = 0.0, 0.0, 0.0, 0.0
+    for values in (config.credit.monte_carlo, *config.values.predictors.values()):
+        if not isinstance(values, MonteCarloValues):
+            continue
         each = values.num_continuations
         is_shared = values.identical_prefixes == "share"
         first = num_prompts if is_shared else num_rollouts
         # Σ over i = 1 … S−1 of i/S, which is also that of 1 − i/S.
-        later = (lengths.steps - 1) / 2
-        states = first + num_rollouts * (lengths.steps - 1)
-        continued = first * lengths.response + num_rollouts * later * lengths.response
-        behind = num_rollouts * later * lengths.response
-    num_requests = num_rollouts + greedy + each * states
-    prefixes = num_requests * lengths.prompt + each * behind
+        later = num_rollouts * (lengths.steps - 1) / 2 * lengths.response
+        num_states = first + num_rollouts * (lengths.steps - 1)
+        states += num_states
+        continuations += each * num_states
+        continued += each * (first * lengths.response + later)
+        behind += each * later
+    num_requests = num_rollouts + greedy + continuations
+    prefixes = num_requests * lengths.prompt + behind
     fed, block = prefixes, cached_block(config.engine)
     if block is not None:
         remainder = min(lengths.prompt, (block + 1) / 2)
@@ -87,8 +93,8 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         num_requests=num_requests,
         rollouts=(num_rollouts + greedy) * lengths.response,
         num_states=states,
-        num_continuations=each * states,
-        continuations=each * continued,
+        num_continuations=continuations,
+        continuations=continued,
         prefixes=prefixes,
         fed=fed,
     )

@@ -294,12 +294,11 @@ def _of_run(path: Path, states: Sequence[TruthState]) -> dict[str, list[Predicti
     iteration = states[0].rollout_iteration
     values = values_by_state(path, iteration)
     rows = [values.get(state.key, {}) for state in states]
-    columns = {CRITIC: [(row.get("critic_value"), None) for row in rows]}
+    critic: list[Prediction] = [(row.get("critic_value"), None) for row in rows]
+    columns = {CRITIC: critic}
     for name, of_name in predictions_by_state(path, iteration).items():
-        further = [of_name.get(state.key, {}) for state in states]
-        columns[name] = [
-            (row.get("value"), len(row.get("returns_K") or []) or None) for row in further
-        ]
+        of = [of_name.get(state.key, {}) for state in states]
+        columns[name] = [(row.get("value"), len(row.get("returns_K") or ()) or None) for row in of]
     for name in {name for state in states for name in state.predictions}:
         if all(value is None for value, _ in columns.get(name, ())):
             columns[name] = [(state.predictions.get(name), None) for state in states]

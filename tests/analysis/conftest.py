@@ -50,7 +50,11 @@ def write_tables(run_dir, vocab, iteration):
             StepSpan(6, 11),
             StepSpan(11, len(rollout.response_ids)),
         )
-        rollout.returns_S[MONTE_CARLO] = returns_S
+        rollout.returns_S[MONTE_CARLO] = (
+            StateValue((0.0, 1.0, 0.0, 1.0), 40),
+            StateValue((1.0, 1.0, 1.0, 0.0), 30),
+            StateValue((0.0, 0.0, 0.0, 0.0), 20),
+        )
         rollout.steps_S["advantages"] = (0.25, -0.75, rollout.reward)
     run_dir.write_rollouts(iteration, rollout_rows(rollouts))
     run_dir.write_values(iteration, value_rows(rollouts, [MONTE_CARLO]))

@@ -11,6 +11,7 @@ from analysis.__main__ import main
 from analysis.truth import find_truth, read_truth, write_truth
 from analysis.value_accuracy import STATES_NAME, Wanted, predictions, read_table, write_states
 from vineppo.errors import UserError
+from vineppo.run_dir import RunDir
 
 OPTIONS = ["--continuations", "1,2"]
 

@@ -7,8 +7,7 @@ import pytest
 
 from analysis.frames import learning_curve, read_run
 from analysis.truth import read_truth
-from analysis.value_accuracy.predictions import Wanted
-from analysis.value_accuracy.sources import collect
+from analysis.value_accuracy import Wanted, read_states
 from vineppo.run_dir import RunDir
 
 RUN = make_runs.RUNS / "demo_ppo_seed1"
@@ -55,8 +54,8 @@ def test_every_committed_truth_is_of_the_rollouts_beside_it():
     runs = sorted(path.parent for path in make_runs.RUNS.glob("*/config.json"))
     tables = sorted(make_runs.RUNS.glob("*/analysis/ground-truth/**/iter_*.parquet"))
     assert {path.parent.name for path in tables} == {run.name for run in runs}
-    # `collect` refuses a state that its run does not hold.
-    rows = collect(runs, make_runs.RUNS, None, Wanted(("constant",), (1,)))
+    # `read_states` refuses a state that its run does not hold.
+    rows = read_states(runs, make_runs.RUNS, None, Wanted(("constant",), (1,)))
     assert len(rows) == sum(len(read_truth(path)) for path in tables)
 
 

@@ -1,15 +1,20 @@
-"""The page: its options, its sections, and how it stays closed to everything but itself."""
+"""The page: its options, its sections, and how it stays closed to everything but itself.
+
+What other analyses came to on the runs is looked for as files, so that a page needs neither their
+code nor their samples again.
+"""
 
 import argparse
 import base64
 import hashlib
 import json
-from collections.abc import Callable
+import shlex
+import string
+from collections.abc import Iterator, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
-
-import pandas as pd
+from typing import Any
 
 from analysis.frames import (
     Run,
@@ -18,17 +23,61 @@ from analysis.frames import (
     learning_curve,
     read_run,
 )
-from analysis.report.charts import accuracy_image, metrics_image, times_image
-from analysis.report.costs import costs_table
-from analysis.report.others import OTHERS, found_html, missing_html, search_folders
-from analysis.report.results import environment_table, results_table
+from analysis.report.curves import (
+    accuracy_image,
+    costs_table,
+    metrics_image,
+    paragraph,
+    results_table,
+    svg_image,
+    table,
+    times_image,
+)
 from analysis.report.rollouts import Data, Extent, viewer_data
 from analysis.rollout_truths import truth_tables
+from analysis.stats.bootstrap import Estimate
+from analysis.summary import FILE_NAME, UNKNOWN, interval
 from vineppo.errors import UserError
-from vineppo.run_dir.files import write_atomic
+from vineppo.run_dir.files import named_errors, write_atomic
 
 # One script: what a file names, those after it use.
 SCRIPTS = ("values.js", "chart.js", "tooltip.js", "viewer.js")
+MAX_OPEN_ROWS = 12  # a longer table is folded
+# By name on the command line: a heading, and what a reader may look for.
+OTHERS = {
+    "learning-curves": (
+        "Learning curves over seeds",
+        "The seeds of a method as one curve with its interval, and how the methods compare.",
+    ),
+    "ground-truth": (
+        "Ground truth",
+        "The values of states by many fresh continuations: what the estimates are held against.",
+    ),
+    "value-accuracy": (
+        "Calibration: how good the values are",
+        "Values of the critic and of K continuations against the ground truth.",
+    ),
+    "action-ranking": (
+        "Ranking: which next step is best",
+        "Whether the values put alternative next steps in their true order.",
+    ),
+    "value-diagnostics": (
+        "The critic along the response",
+        "Its values, advantages and explained variance by part of the response.",
+    ),
+    "advantages": ("Advantages", "How they are spread, and where the critical steps are."),
+    "gradient-variance": (
+        "Gradient variance",
+        "The noise of each estimator's policy gradient on the same rollouts.",
+    ),
+    "kl-efficiency": (
+        "KL: what the distance from the starting policy bought",
+        "pass@1 against the KL divergence to the starting policy, along training.",
+    ),
+    "temperature": ("Temperature", "pass@1 by the temperature of training and of evaluation."),
+}
+# Figures of an analysis whose names do not begin with its own.
+FURTHER_FIGURES = {"learning-curves": ("time_to_target", "phases")}
 # (id in the address, heading, content)
 Section = tuple[str, str, str]
 
@@ -42,22 +91,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--problems", type=int, default=16, help="shown of an iteration")
     parser.add_argument("--responses", type=int, default=8, help="shown of a problem")
+    folders: dict[str, Any] = {"nargs": "+", "action": "extend", "type": Path, "metavar": "DIR"}
     parser.add_argument(
         "--truth",
-        nargs="+",
-        action="extend",
-        type=Path,
-        metavar="DIR",
         help="the --out of ground-truth, for the viewer; default: --out, then each run's own",
+        **folders,
     )
     parser.add_argument(
         "--with",
-        nargs="+",
-        action="extend",
-        type=Path,
         dest="others",
-        metavar="DIR",
         help="the --out of other analyses, to show; besides --out and the runs' own",
+        **folders,
     )
 
 
@@ -75,68 +119,56 @@ def run(
         raise UserError(
             f"--problems and --responses must be at least 1, got {problems} and {responses}"
         )
-    folders = search_folders(out, others or [])
+    for folder in others or []:
+        if not folder.is_dir():
+            raise UserError(f"--with {folder} is no directory")
     tables = truth_tables(paths, truth or [], out)
     runs = [read_run(path) for path in paths]
     check_same_problems(runs)
     check_same_evaluation(runs)
     names = labels(runs)
-    curves = [learning_curve(one) for one in runs]
+    curves = [learning_curve(run) for run in runs]
     data = viewer_data(runs, names, Extent(iterations, problems, responses), tables)
-    contents = {other: found_html(other, folders, paths) for other in OTHERS}
-    found = [(other.name, other.heading, html) for other, html in contents.items() if html]
-    missing = [other for other, html in contents.items() if not html]
-    target = out / "report.html"
-    more = missing_html(missing, paths, out) if missing else ""
-    write_atomic(target, page(runs, names, curves, data, found, more).encode())
-    for one, curve in zip(runs, curves, strict=True):
-        start, end = curve["pass@1"].iloc[0], curve["pass@1"].iloc[-1]
-        print(f"RUN {one.path} pass@1 {start:.3f} -> {end:.3f}")
-    print(f"REPORT {target}")
-
-
-def labels(runs: list[Run]) -> list[str]:
-    """A name for each run that tells it from the others: its name, then seed, then directory."""
-    for candidates in (
-        [run.name for run in runs],
-        [f"{run.name}, seed {run.seed}" for run in runs],
-    ):
-        if len(set(candidates)) == len(candidates):
-            return candidates
-    return [str(run.path) for run in runs]
-
-
-def page(
-    runs: list[Run],
-    names: list[str],
-    curves: list[pd.DataFrame],
-    data: Data,
-    found: list[Section],
-    more: str,
-) -> str:
-    """The whole page; `data` is the rollout viewer's, `found` what other analyses came to, and
-    `more` names those that came to nothing yet.
-
-    Its content security policy lets nothing load and only the page's own script run.
-    """
-    title = "Runs: " + ", ".join(dict.fromkeys(one.name for one in runs))
-    costs = times_image(runs, names) + costs_table(runs)
+    contents = {name: other_html(name, [out, *(others or [])], paths) for name in OTHERS}
+    shown = [(name, OTHERS[name][0], html) for name, html in contents.items() if html]
+    missing = [name for name, html in contents.items() if not html]
+    more = [("more", "More analyses", missing_html(missing, paths, out))] if missing else []
     sections = [
         ("results", "Results", results_table(runs, names, curves)),
         ("accuracy", "Accuracy on the test problems", accuracy_image(names, curves)),
         ("training", "Training", metrics_image(runs, names)),
-        ("costs", "Costs: time and tokens", costs),
-        *found,
+        ("costs", "Costs: time and tokens", times_image(runs, names) + costs_table(runs)),
+        *shown,
         ("rollouts", "Rollouts", _viewer(data)),
-        *([("more", "More analyses", more)] if more else []),
-        ("environment", "Environment", _per_run(runs, names, environment_table)),
+        *more,
+        ("environment", "Environment", "".join(map(_environment, runs, names))),
     ]
+    title = "Runs: " + ", ".join(dict.fromkeys(run.name for run in runs))
+    target = out / "report.html"
+    write_atomic(target, page(title, sections).encode())
+    for path, curve in zip(paths, curves, strict=True):
+        start, end = curve["pass@1"].iloc[0], curve["pass@1"].iloc[-1]
+        print(f"RUN {path} pass@1 {start:.3f} -> {end:.3f}")
+    print(f"REPORT {target}")
+
+
+def labels(runs: Sequence[Run]) -> list[str]:
+    """A name for each run that tells it from the others: its name, then seed, then directory."""
+    names = [run.name for run in runs]
+    seeded = [f"{run.name}, seed {run.seed}" for run in runs]
+    for candidates in (names, seeded):
+        if len(set(candidates)) == len(runs):
+            return candidates
+    return [str(run.path) for run in runs]
+
+
+def page(title: str, sections: Sequence[Section]) -> str:
+    """The whole page.
+
+    Its content security policy lets nothing load and only the page's own script run.
+    """
     script = f'"use strict";(() => {{\n{"".join(map(_asset, SCRIPTS))}}})();\n'
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = (
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    )
     links = "".join(
         f'<a href="#{name}">{escape(heading.partition(":")[0])}</a>'
         for name, heading, _ in sections
@@ -145,14 +177,115 @@ def page(
         f'<section id="{name}"><h2>{escape(heading)}</h2>{content}</section>'
         for name, heading, content in sections
     )
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_asset('page.css')}</style></head>"
-        f"<body><h1>{escape(title)}</h1><nav>{links}</nav>{body}"
-        f"<script>{script}</script></body></html>\n"
+    return string.Template(_asset("page.html")).substitute(
+        digest=digest,
+        title=escape(title),
+        style=_asset("page.css"),
+        links=links,
+        body=body,
+        script=script,
     )
+
+
+def other_html(name: str, folders: Sequence[Path], run_paths: Sequence[Path]) -> str:
+    """Its figures and numbers from every folder that holds some; empty where none does."""
+    candidates = [
+        *(place for folder in folders for place in (folder, folder / name)),
+        *(path / "analysis" / name for path in run_paths),
+    ]
+    places = {path.resolve(): path for path in candidates}  # the same one once
+    content = "".join(_content(name, path) for path in places.values())
+    return paragraph(OTHERS[name][1]) + content if content else ""
+
+
+def missing_html(missing: Sequence[str], run_paths: Sequence[Path], out: Path) -> str:
+    """A line for each analysis that is not there, and the command that makes it."""
+    runs = shlex.join(map(str, run_paths))
+    command = f"python -m analysis NAME {runs} --out {shlex.quote(str(out))}"
+    lines = "".join(
+        f"<li><code>{escape(name)}</code> not computed. {escape(OTHERS[name][1])}</li>"
+        for name in missing
+    )
+    return (
+        f"<p>This page shows them too once they are there; make one with <code>{escape(command)}"
+        f"</code>, NAME being one of these, and the report again.</p><ul>{lines}</ul>"
+    )
+
+
+def summary_rows(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """A nested summary as rows: the way to them, and their numbers by name.
+
+    {"n": 3, "critic": {"bias": 0.5}} are the rows ("", {"n": 3}) and ("critic", {"bias": 0.5}).
+    """
+    numbers = {key: value for key, value in node.items() if _fits_a_cell(value)}
+    if numbers:
+        yield path, numbers
+    for key, value in node.items():
+        if key not in numbers:
+            items = value.items() if isinstance(value, dict) else enumerate(value, start=1)
+            inner = {str(name): item for name, item in items}
+            yield from summary_rows(inner, f"{path} / {key}" if path else key)
+
+
+def _content(name: str, folder: Path) -> str:
+    drawn = sorted(folder.glob(f"{name.replace('-', '_')}*.svg"))
+    further = (folder / f"{figure}.svg" for figure in FURTHER_FIGURES.get(name, ()))
+    drawn += [path for path in further if path.exists()]
+    summary = _summary(name, folder / FILE_NAME)
+    if not drawn and not summary:
+        return ""
+    images = []
+    for path in drawn:
+        with named_errors("read", path):
+            images.append(svg_image(path.read_bytes(), path.stem.replace("_", " ")))
+    return f"<p class=source>{escape(str(folder))}</p>{''.join(images)}{_summary_tables(summary)}"
+
+
+def _summary(name: str, path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    with named_errors("read", path):
+        content = path.read_bytes()
+    try:
+        summary = json.loads(content).get(name, {})
+    except (ValueError, AttributeError) as error:
+        raise UserError(f"{path} is no summary of analyses: {error}") from None
+    return summary if isinstance(summary, dict) else {"value": summary}
+
+
+def _summary_tables(summary: dict[str, Any]) -> str:
+    """The rows that have the same columns are one table."""
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for way, numbers in summary_rows(summary):
+        texts = {key.replace("_", " "): _text(value) for key, value in numbers.items()}
+        groups.setdefault(tuple(numbers), []).append({"": way} | texts)
+    tables = []
+    for rows in groups.values():
+        made = table(rows)
+        if len(rows) > MAX_OPEN_ROWS:
+            made = f"<details><summary>{len(rows)} rows</summary>{made}</details>"
+        tables.append(made)
+    return "".join(tables)
+
+
+def _fits_a_cell(value: Any) -> bool:
+    """Whether it is a number or text, an estimate with its interval, or a list of these."""
+    if isinstance(value, dict):
+        return set(value) == {"value", "low", "high"}
+    return not isinstance(value, list) or not any(isinstance(item, dict | list) for item in value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        # Blanks that do not break hold the interval together.
+        return interval(Estimate(**value), ".4g").replace(" to ", "\u00a0to\u00a0")
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return UNKNOWN if value is None else str(value)
 
 
 def script_json(data: Data) -> str:
@@ -168,10 +301,21 @@ def _viewer(data: Data) -> str:
     )
 
 
-def _per_run(runs: list[Run], names: list[str], content: Callable[[Run], str]) -> str:
-    return "".join(
-        f"<h3>{escape(name)}</h3>{content(one)}" for one, name in zip(runs, names, strict=True)
+def _environment(run: Run, name: str) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(key)}</td><td><pre>{escape(_plain(value))}</pre></td></tr>"
+        for key, value in run.environment.items()
     )
+    return f"<h3>{escape(name)}</h3><table>{rows}</table>"
+
+
+def _plain(value: object) -> str:
+    """Tables as lines of `key: value`, lists of words as a line, the rest as JSON."""
+    if isinstance(value, dict):
+        return "\n".join(f"{key}: {_plain(inner)}" for key, inner in value.items())
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return " ".join(value) or UNKNOWN
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _asset(name: str) -> str:

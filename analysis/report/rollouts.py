@@ -12,6 +12,7 @@ response apart, its `text` is whole, and null elsewhere. A step has only what is
 `returns`, `critic` and `truth` are those of the state before it.
 """
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,11 +23,11 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from analysis.frames import Run, choose_iterations
-from analysis.report.answers import Answers, answers_of_runs
 from analysis.rollout_files import ADVANTAGES, find_tokenizer, read_rollouts, values_by_state
 from analysis.rollout_truths import Prefix, truths_of_iteration
 from analysis.stats.errors import jeffreys_interval
 from analysis.truth import TruthState
+from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 
 COLUMNS = ("prompt_ids", "text", "finish_reason", ADVANTAGES)
@@ -35,6 +36,7 @@ LEVEL = 0.95
 
 Row = dict[str, Any]
 Data = dict[str, Any]
+Answers = dict[str, tuple[str, str]]  # question and right answer by problem
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,41 @@ def viewer_data(
     truths: Sequence[dict[int, Path]],
 ) -> Data:
     """`truths` are each run's ground-truth tables by checkpoint (`rollout_truths.truth_tables`)."""
-    answers = answers_of_runs([run.config for run in runs])
+    tasks = [json.dumps(run.config.get("task") or {}, sort_keys=True) for run in runs]
+    answers = {task: right_answers(task) for task in set(tasks)}  # a shared task is read once
     return {
         "runs": [
-            {"name": name, "path": str(run.path), "tables": _tables(run, extent, of_run, right)}
-            for run, name, of_run, right in zip(runs, names, truths, answers, strict=True)
+            {
+                "name": name,
+                "path": str(run.path),
+                "tables": _tables(run, extent, of_run, answers[task]),
+            }
+            for run, name, of_run, task in zip(runs, names, truths, tasks, strict=True)
         ]
     }
+
+
+def right_answers(task: str) -> Answers:
+    """The train problems of a config's task, which no table holds; none where it is not to be had.
+
+    A generated task and local files are read; nothing is fetched for a page. The paths are relative
+    to where the run was started.
+    """
+    settings = json.loads(task)
+    if settings.get("kind") != "arithmetic" and not settings.get("train_path"):
+        return {}
+    # Reading the tables needs none of these, which take seconds.
+    from pydantic import TypeAdapter, ValidationError
+
+    from vineppo.config.schema import TaskConfig
+    from vineppo.tasks import load_split
+
+    adapter: TypeAdapter[TaskConfig] = TypeAdapter(TaskConfig)
+    try:
+        train_P = load_split(adapter.validate_json(task), "train")
+    except (UserError, ValidationError):  # another version's config, or files that have moved
+        return {}
+    return {problem.id: (problem.question, problem.answer) for problem in train_P}
 
 
 def _tables(run: Run, extent: Extent, truths: dict[int, Path], answers: Answers) -> list[Data]:
@@ -104,12 +134,11 @@ def _table(iteration: int, rows: Sequence[Row], source: Source, extent: Extent) 
         for problem_id in ids[: extent.num_problems]
     ]
     shown = [response for problem in problems for response in problem["responses"]]
+    steps = [step for response in shown for step in response["steps"]]
     rewards = [row["reward"] for row in rows]
     return {
         "iteration": iteration,
-        "scale": max(
-            (abs(step["advantage"] or 0.0) for one in shown for step in one["steps"]), default=0.0
-        ),
+        "scale": max((abs(step["advantage"] or 0.0) for step in steps), default=0.0),
         "low": min([0.0, *rewards]),
         "high": max([1.0, *rewards]),
         "num_problems": len(by_problem),
@@ -160,25 +189,21 @@ def _step(row: Row, step: int, text: str | None, advantage: float, source: Sourc
     problem_id = row["problem_id"]
     value = source.values.get((problem_id, row["rollout_index"], step))
     if value is not None and value["returns_K"]:
-        known["returns"] = [_rounded(one) for one in value["returns_K"]]
+        known["returns"] = [_rounded(number) for number in value["returns_K"]]
     if value is not None and value["critic_value"] is not None:
         known["critic"] = _rounded(value["critic_value"])
     truth = source.truths.get((problem_id, tuple(row["response_ids"][: row["step_starts"][step]])))
     if truth is not None:
-        known["truth"] = _truth(truth)
+        # 64 of 256 returns are 0.250 (0.200 to 0.306).
+        low, high = jeffreys_interval(truth.num_correct, truth.num_samples, LEVEL)
+        known["truth"] = {
+            "correct": truth.num_correct,
+            "samples": truth.num_samples,
+            "low": round(float(low), DIGITS),
+            "high": round(float(high), DIGITS),
+            "policy": truth.checkpoint,
+        }
     return known
-
-
-def _truth(state: TruthState) -> dict[str, Any]:
-    """What the viewer shows of a state's truth: 64 of 256 returns are 0.250 (0.200–0.306)."""
-    low, high = jeffreys_interval(state.num_correct, state.num_samples, LEVEL)
-    return {
-        "correct": state.num_correct,
-        "samples": state.num_samples,
-        "low": round(float(low), 4),
-        "high": round(float(high), 4),
-        "policy": state.checkpoint,
-    }
 
 
 def _rounded(number: float) -> float | None:

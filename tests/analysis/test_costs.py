@@ -19,9 +19,9 @@ from analysis.costs import (
 )
 from analysis.frames import gradient_steps, learning_curve, read_run
 from analysis.learning_curves import method_phases, read_methods, run_phases, write_tables
+from analysis.report.curves import phase_shares
 from analysis.stats.bootstrap import Estimate
 from analysis.tables import estimate
-from analysis.training_curves import time_shares
 from vineppo.batching import shuffled_minibatches
 
 
@@ -228,5 +228,4 @@ def test_a_run_without_times_has_no_phases(run_path):
     rewrite_metrics(run_path, lambda row: {"iteration": row["iteration"]})
     run = read_run(run_path)
     assert run_phases(run).empty
-    edges, shares = time_shares(run)
-    assert (edges, shares["update"].tolist()) == ([0.5, 1.5], [0])
+    assert phase_shares(run).empty

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,10 +28,15 @@ from support.report_runs import (
 from analysis import figures
 from analysis.__main__ import main
 from analysis.frames import read_run
-from analysis.report.costs import costs_table
-from analysis.report.others import OTHERS, found_html, summary_rows
-from analysis.report.page import script_json
-from analysis.training_curves import METRICS, draw_metric, running_mean, shown_metrics, time_shares
+from analysis.report.curves import (
+    METRICS,
+    costs_table,
+    draw_metric,
+    phase_shares,
+    running_mean,
+    shown_metrics,
+)
+from analysis.report.page import OTHERS, other_html, script_json, summary_rows
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 
@@ -193,22 +199,21 @@ def test_what_other_analyses_found_is_shown_and_the_rest_is_named(run_path, tmp_
     for cell in ("runs / ppo / critic", "512", "0.125 (0.0625\u00a0to\u00a00.25)", "&lt;b&gt;"):
         assert re.search(rf"<td[^>]*>{re.escape(cell)}</td>", html)
     missing = re.findall(r"<code>([a-z-]+)</code> not computed", html)
-    assert missing == [other.name for other in OTHERS if other.name != "value-accuracy"]
+    assert missing == [name for name in OTHERS if name != "value-accuracy"]
     assert f"python -m analysis NAME {run_path} --out {tmp_path}/out" in html
 
 
 @pytest.mark.parametrize("place", ["", "value-accuracy"])
 def test_other_analyses_are_found_in_a_folder_and_under_their_name(place, tmp_path):
     add_analysis(tmp_path / place)
-    by_name = {other.name: other for other in OTHERS}
-    assert found_html(by_name["value-accuracy"], [tmp_path], []).count("<img") == 2
-    assert found_html(by_name["action-ranking"], [tmp_path], []) == ""
+    assert other_html("value-accuracy", [tmp_path], []).count("<img") == 2
+    assert other_html("action-ranking", [tmp_path], []) == ""
 
 
 def test_a_damaged_summary_is_one_line(tmp_path):
     (tmp_path / "summary.json").write_text('{"temperature": ')
     with pytest.raises(UserError, match=r"summary.json is no summary of analyses"):
-        found_html(OTHERS[-1], [tmp_path], [])
+        other_html("temperature", [tmp_path], [])
 
 
 def test_a_summary_is_rows_of_numbers():
@@ -230,12 +235,12 @@ def test_an_installed_package_has_the_page_s_files():
 
 def test_the_critic_is_drawn_where_a_run_has_one(two_run_paths):
     runs = [read_run(path) for path in two_run_paths]
-    assert shown_metrics(runs) == list(METRICS)
+    assert shown_metrics(runs) == list(METRICS)[:3]
     add_metrics(two_run_paths[1], **{"critic/loss": 0.125})
     runs = [read_run(path) for path in two_run_paths]
-    assert shown_metrics(runs) == [*METRICS, ("critic/loss", "critic's loss")]
+    assert shown_metrics(runs) == [*list(METRICS)[:3], "critic/loss"]
     with figures.panels(1, 1) as (_, axes):
-        draw_metric(axes[0], runs, ["vine", "gae"], "critic/loss", "critic's loss")
+        draw_metric(axes[0], runs, ["vine", "gae"], "critic/loss")
         vine, gae = axes[0].get_lines()
         assert len(vine.get_xdata()) == 0
         assert list(gae.get_xdata()) == list(range(1, 13))
@@ -243,9 +248,9 @@ def test_the_critic_is_drawn_where_a_run_has_one(two_run_paths):
 
 
 def test_the_shares_of_an_iteration_sum_to_one(run_path):
-    edges, shares = time_shares(read_run(run_path))
-    assert edges[:2] == [0.5, 1.5]
-    assert np.allclose(sum(shares.values()), 1)
+    shares = phase_shares(read_run(run_path))
+    assert list(shares.index) == list(range(1, 13))
+    assert np.allclose(shares.sum(axis=1), 1)
     # Of 10 s, 5 go to values and 9.75 to any named phase.
     assert np.allclose(shares["values"], 0.5)
     assert np.allclose(shares["other"], 0.025)
@@ -256,10 +261,9 @@ def test_a_run_that_logged_no_times_or_curves_still_has_a_report(run_path, tmp_p
     make_page(run_path, out=tmp_path / "out")
 
 
-@pytest.mark.parametrize("window", [1, 2, 3, 7, 100])
-def test_the_running_mean_of_a_line_is_that_line_away_from_its_ends(window):
-    values = [float(i) for i in range(50)]
-    smooth = running_mean(values, window)
-    reach = window // 2
+@pytest.mark.parametrize("reach", [0, 1, 3, 50])
+def test_the_running_mean_of_a_line_is_that_line_away_from_its_ends(reach):
+    values = pd.Series(np.arange(50.0))
+    smooth = running_mean(values, reach)
     assert np.allclose(smooth[reach : 50 - reach], values[reach : 50 - reach])
     assert smooth[0] == np.mean(values[: reach + 1])

@@ -6,18 +6,14 @@ import random
 
 import pyarrow.parquet as pq
 import pytest
+from support.rollouts import LINES, rollout, terminal
 
 from analysis import figures
 from analysis.__main__ import main
-from analysis.value_diagnostics import (
-    bin_rows,
-    diagnostics_iterations,
-    draw_run,
-    read_value_diagnostics,
-)
+from analysis.value_diagnostics import bin_rows, draw_run, read_tokens
+from vineppo.config.schema import GrpoCredit
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
-from vineppo.types import Problem, Rollout
 from vineppo.value_diagnostics import diagnostic_rows
 
 FILES = ("value_diagnostics.png", "value_diagnostics.svg", "value_diagnostics.csv")
@@ -56,7 +52,7 @@ def critic_path(run_path):
 
 
 def test_the_first_middle_and_last_iterations_by_hand(critic_path):
-    rows = bin_rows(critic_path)
+    rows = list(bin_rows(critic_path).itertuples())
     assert sorted({row.iteration for row in rows}) == [0, 8, 16]
     assert len(rows) == 3 * 20 * 3
     every, correct, incorrect = (
@@ -68,37 +64,36 @@ def test_the_first_middle_and_last_iterations_by_hand(critic_path):
     assert (every.value_mean, every.advantage_mean) == ((3 * 0.75 + 0.25) / 4, 0.125)
     # Errors 0.25 (three times) and −0.25 have a variance of 3/64, the returns one of 3/16.
     assert every.explained_variance == 0.75
-    assert (correct.explained_variance, incorrect.explained_variance) == (None, None)
+    assert math.isnan(correct.explained_variance)
+    assert math.isnan(incorrect.explained_variance)
 
 
 def test_what_a_critic_run_writes_is_read_and_its_explained_variance_is_ours(run_path):
     generator = random.Random(0)
-    lengths, rewards = (7, 40, 33, 90), (1.0, 0.0, 1.0, 0.0)
-    rollouts = [
-        Rollout(Problem("p", "", ""), 0, (), (0,) * length, (0.0,) * length, "stop", "", reward)
-        for length, reward in zip(lengths, rewards, strict=True)
-    ]
-    values = [[generator.random() for _ in range(length)] for length in lengths]
-    returns = [[reward] * length for length, reward in zip(lengths, rewards, strict=True)]
-    write_diagnostics(run_path, 4, diagnostic_rows(rollouts, values, returns, values))
-    written = {
-        row["bin"]: row["explained_variance"]
-        for row in read_value_diagnostics(run_path, 4, "percentile")
-    }
-    ours = {row.bin: row for row in bin_rows(run_path) if row.group == "all"}
+    rollouts = []
+    for length, reward in ((7, 1.0), (40, 0.0), (33, 1.0), (90, 0.0)):
+        values_T = [generator.random() for _ in range(length)]
+        rollouts.append(rollout(terminal(reward, length), values_T))
+        rollouts[-1].tokens_T["advantages"] = values_T
+    rows = diagnostic_rows(rollouts, "fed", GrpoCredit("grpo", LINES, normalize_std=False))
+    write_diagnostics(run_path, 4, rows)
+    written = {row["bin"]: row["explained_variance"] for row in rows if row["axis"] == "percentile"}
+    bins = bin_rows(run_path)
+    ours = bins[bins["group"] == "all"].set_index("bin")
     assert len(written) == 20
-    assert {index: ours[index].explained_variance for index in written} == pytest.approx(written)
-    assert sum(row.num_tokens for row in ours.values()) == sum(lengths)
+    assert ours["explained_variance"].to_dict() == pytest.approx(written, abs=1e-6)
+    assert ours["num_tokens"].sum() == 7 + 40 + 33 + 90
 
 
 def test_tokens_without_a_finite_value_and_empty_bins_are_left_out(run_path):
     values = [0.5, float("nan"), 0.25, None]
     row = make_row("percentile", 3, True, [0.5] * 4) | {"values": values}
     write_diagnostics(run_path, 4, [row, make_row("percentile", 4, False, [])])
-    by_bin = {(row.bin, row.group): row for row in bin_rows(run_path)}
+    by_bin = {(row.bin, row.group): row for row in bin_rows(run_path).itertuples()}
     assert (by_bin[3, "all"].num_tokens, by_bin[3, "all"].value_mean) == (2, 0.375)
-    assert (by_bin[4, "all"].num_tokens, by_bin[4, "all"].value_mean) == (0, None)
-    assert by_bin[3, "incorrect"].advantage_mean is None
+    assert by_bin[4, "all"].num_tokens == 0
+    assert math.isnan(by_bin[4, "all"].value_mean)
+    assert math.isnan(by_bin[3, "incorrect"].advantage_mean)
     assert main(["value-diagnostics", str(run_path)]) == 0
 
 
@@ -188,9 +183,8 @@ def test_damage_is_one_clear_line(critic_path, capsys, damage, message):
 
 
 def test_a_missing_table_and_a_run_without_a_critic_are_one_clear_line(critic_path, capsys):
-    assert diagnostics_iterations(critic_path) == [0, 4, 8, 12, 16]
     with pytest.raises(UserError, match=r"cannot read .*iter_000005\.parquet: No such file"):
-        read_value_diagnostics(critic_path, 5, "percentile")
+        read_tokens(critic_path, 5)
     (critic_path / "config.json").unlink()
     assert main(["value-diagnostics", str(critic_path)]) == 2
     assert capsys.readouterr().err == f"error: {critic_path} holds no run (no config.json)\n"

@@ -1,0 +1,217 @@
+"""What the runs logged, as HTML: figures that the page carries within itself, and tables.
+
+Texts of a run go through `escape`.
+"""
+
+import base64
+import re
+from collections.abc import Collection, Iterable, Sequence
+from html import escape
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis import figures
+from analysis.costs import points_of
+from analysis.frames import PHASES, Run, phase_seconds
+from analysis.learning_curves import SCORE, draw_panel
+from analysis.summary import UNKNOWN, number
+
+# By metric: the label of its axis. A critic's are drawn where any of the runs logged them.
+METRICS = {
+    "reward/mean": "mean reward of rollouts",
+    "kl/ref": "KL to reference (nats/token)",
+    "rollout/response_length_mean": "response length (tokens)",
+    "critic/explained_variance": "critic's explained variance",
+    "critic/loss": "critic's loss",
+}
+LEGEND_WIDTH_IN = 1.0
+NUM_COLUMNS = 3
+# Of the page to an inch of a figure: its 8 pt text is then about as large as the page's.
+PIXELS_PER_IN = 105
+COST_NOTE = (
+    "Means over the runs of a method, of whole runs up to their last iteration. Prompt tokens are "
+    "those that the engine was given to go on from: questions, and prefixes of responses. Training "
+    "time leaves evaluations out; sampled tokens/s are those of rollouts and values by it."
+)
+
+
+def results_table(runs: Sequence[Run], names: Sequence[str], curves: Sequence[pd.DataFrame]) -> str:
+    rows = [
+        {
+            "run": name,
+            "directory": str(run.path),
+            "credit": str(run.config.get("credit", {}).get("kind", UNKNOWN)),
+            "seed": UNKNOWN if run.seed is None else str(run.seed),
+            "iterations": str(run.metrics["iteration"].iloc[-1]),
+            "training time": number(_logged(run, "time/elapsed_s").iloc[-1, 0], ",.0f", " s"),
+            "test pass@1 (95 % interval), start → end": (
+                f"{_accuracy(curve.iloc[0])} → {_accuracy(curve.iloc[-1])}"
+            ),
+        }
+        for run, name, curve in zip(runs, names, curves, strict=True)
+    ]
+    columns = ["num_problems", "samples_per_problem"]
+    sizes = dict.fromkeys(tuple(curve.iloc[-1][columns].astype(int)) for curve in curves)
+    tested = " or ".join(f"{problems} test problems, {n} sample(s) each" for problems, n in sizes)
+    return table(rows, ["seed", "iterations", "training time"]) + paragraph(
+        f"{tested}; the intervals are a bootstrap over problems and do not cover the seed of the "
+        "run."
+    )
+
+
+def costs_table(runs: Sequence[Run]) -> str:
+    """A line a method; runs of one name are one method."""
+    tokens = ["tokens/rollout", "tokens/values", "tokens/prompt", "tokens/prefix_cached"]
+    rows = []
+    for run in runs:
+        logged = _logged(run, *tokens, "time/elapsed_s", "memory/peak_gib")
+        row = {"method": run.name, "iterations": run.metrics["iteration"].iloc[-1]}
+        row |= logged[tokens].sum(skipna=False)  # of some iterations only, it is unknown
+        row["elapsed_s"] = logged["time/elapsed_s"].iloc[-1]
+        rows.append(row | {"memory_gib": logged["memory/peak_gib"].max()})
+    methods = pd.DataFrame(rows).groupby("method", sort=False)
+    lines = []
+    for (name, mean), (_, own) in zip(methods.mean(skipna=False).iterrows(), methods, strict=True):
+        rollouts, values, prompts, cached = mean[tokens]
+        sampled = rollouts + (0 if pd.isna(values) else values)
+        iterations = dict.fromkeys((own["iterations"].min(), own["iterations"].max()))
+        elapsed_s = mean["elapsed_s"]
+        lines.append(
+            {
+                "method": str(name),
+                "runs": str(len(own)),
+                "iterations": "–".join(map(str, iterations)),
+                "tokens sampled for rollouts": number(rollouts, ",.0f"),
+                "… for values": number(values, ",.0f"),
+                "prompt tokens computed": number(prompts - cached, ",.0f"),
+                "… from the prefix cache": number(cached, ",.0f"),
+                "training time": number(elapsed_s, ",.0f", " s"),
+                "sampled tokens/s": number(sampled / elapsed_s if elapsed_s else None, ",.0f"),
+                "peak memory": number(mean["memory_gib"], ".2f", " GiB"),
+            }
+        )
+    return table(lines) + paragraph(COST_NOTE)
+
+
+def accuracy_image(names: Sequence[str], curves: Sequence[pd.DataFrame]) -> str:
+    """Single runs with their bands over problems, a panel a cost."""
+    with figures.panels(1, NUM_COLUMNS) as (figure, axes):
+        for axis, cost in zip(axes, ("iteration", "elapsed_s", "tokens_sampled"), strict=True):
+            points = {
+                name: points_of(curve, cost) for name, curve in zip(names, curves, strict=True)
+            }
+            draw_panel(axis, cost, points, {name: name for name in names})
+        axes[0].set_ylabel(SCORE)
+        figures.shared_legend(figure, *axes)
+        return _image(figure, "pass@1 by iteration, training time and sampled tokens")
+
+
+def metrics_image(runs: Sequence[Run], names: Sequence[str]) -> str:
+    metrics = shown_metrics(runs)
+    with figures.grid(len(metrics), NUM_COLUMNS) as (figure, axes):
+        for axis, metric in zip(axes, metrics, strict=True):
+            draw_metric(axis, runs, names, metric)
+        figures.shared_legend(figure, axes[0])
+        return _image(figure, f"{', '.join(METRICS[metric] for metric in metrics)} by iteration")
+
+
+def shown_metrics(runs: Sequence[Run]) -> list[str]:
+    def is_logged(metric: str) -> bool:
+        return any(len(run.series(metric)) for run in runs)
+
+    return [name for name in METRICS if not name.startswith("critic/") or is_logged(name)]
+
+
+def draw_metric(axis: Axes, runs: Sequence[Run], names: Sequence[str], metric: str) -> None:
+    """A metric by iteration, a line a run; long runs as a running mean over a pale raw line."""
+    for index, (run, name) in enumerate(zip(runs, names, strict=True)):
+        series, style = run.series(metric), figures.line_style(index)
+        reach = len(series) // 50
+        if reach:
+            axis.plot(series, color=style["color"], alpha=0.2, linewidth=0.6)
+        axis.plot(running_mean(series, reach), label=name, **style)
+    figures.whole_iterations(axis)
+    axis.set_ylabel(METRICS[metric])
+    if not any(len(run.series(metric)) for run in runs):
+        axis.text(0.5, 0.5, "not logged", transform=axis.transAxes, ha="center", color="0.5")
+
+
+def running_mean(series: pd.Series, reach: int) -> pd.Series:
+    """Mean of each value and those up to `reach` away on either side that exist."""
+    return series.rolling(2 * reach + 1, center=True, min_periods=1).mean()
+
+
+def times_image(runs: Sequence[Run], names: Sequence[str]) -> str:
+    """Stacked shares of an iteration's time by phase, a panel a run; empty phases are left out."""
+    all_shares = [phase_shares(run) for run in runs]
+    phases = [*PHASES.values(), "other"]
+    taken = [phase for phase in phases if any(shares[phase].any() for shares in all_shares)]
+    with figures.grid(len(runs), NUM_COLUMNS, LEGEND_WIDTH_IN) as (figure, axes):
+        entries = {}
+        for axis, shares, name in zip(axes, all_shares, names, strict=True):
+            base = pd.Series(0.0, shares.index)
+            edges = [*(shares.index - 0.5), *(shares.index[-1:] + 0.5)]
+            for phase in taken if len(shares) else ():
+                style = {"color": figures.phase_color(phase, phases), "label": phase}
+                top = base + shares[phase]
+                entries[phase] = axis.stairs(top, edges, baseline=base, fill=True, **style)
+                base = top
+            if edges:
+                axis.set_xlim(edges[0], edges[-1])
+            axis.set(ylim=(0, 1), title=name, ylabel="share of time")
+            figures.whole_iterations(axis)
+        handles, legend = list(entries.values())[::-1], list(entries)[::-1]
+        figure.legend(handles, legend, loc="outside right center")
+        return _image(figure, "share of each phase in an iteration's time")
+
+
+def phase_shares(run: Run) -> pd.DataFrame:
+    """Each phase's share of an iteration's time, where that was logged; 1 in all."""
+    seconds = phase_seconds(run)
+    return seconds.div(seconds.sum(axis=1).replace(0, 1.0), axis=0)
+
+
+def svg_image(svg: bytes, description: str) -> str:
+    """An SVG file as an image, in which no script of it runs, in the size of its figure."""
+    points = re.search(rb'<svg[^>]*?\bwidth="([0-9.]+)pt"', svg)
+    width = f' width="{PIXELS_PER_IN * float(points[1]) / 72:.0f}"' if points else ""
+    uri = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    return f'<img alt="{escape(description)}"{width} src="{uri}">'
+
+
+def table(rows: Sequence[dict[str, str]], numbers: Collection[str] | None = None) -> str:
+    """A table of texts; the columns `numbers`, all but the first, stand to the right."""
+    heads = list(rows[0])
+    right = heads[1:] if numbers is None else numbers
+
+    def line(tag: str, cells: Iterable[str]) -> str:
+        return "".join(
+            f"<{tag}{' class=number' if head in right else ''}>{escape(cell)}</{tag}>"
+            for head, cell in zip(heads, cells, strict=True)
+        )
+
+    body = "".join(f"<tr>{line('td', row.values())}</tr>" for row in rows)
+    return (
+        f"<div class=wide><table><thead><tr>{line('th', heads)}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def paragraph(text: str) -> str:
+    return f"<p>{escape(text)}</p>"
+
+
+def _image(figure: Figure, description: str) -> str:
+    return svg_image(figures.render(figure, "svg"), description)
+
+
+def _logged(run: Run, *metrics: str) -> pd.DataFrame:
+    """Metrics of every iteration, empty where they were not logged."""
+    return run.metrics.reindex(columns=list(metrics)).astype(float)
+
+
+def _accuracy(point: pd.Series) -> str:
+    interval = "" if pd.isna(point.low) else f" ({point.low:.3f}–{point.high:.3f})"
+    return f"{point['pass@1']:.3f}{interval}"

@@ -82,7 +82,12 @@ def with_probe(name):
     return nbformat.from_dict({**notebook, "cells": cells})
 
 
-@pytest.fixture(scope="module", params=sorted(NOTEBOOKS))
+def by_name(name):
+    """That of value accuracy scores 160 states again."""
+    return pytest.param(name, marks=pytest.mark.slow if name == "value_accuracy" else ())
+
+
+@pytest.fixture(scope="module", params=map(by_name, sorted(NOTEBOOKS)))
 def executed(request, tmp_path_factory):
     """A notebook's name, and what comes out of it outside of the repository, its probe last."""
     folder = tmp_path_factory.mktemp("elsewhere")

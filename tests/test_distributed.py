@@ -83,6 +83,7 @@ def talk(rank: int, store: str) -> None:
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_what_the_main_rank_sees_of_the_disk_holds_for_all(configs, tmp_path):
     call_on_ranks(decide, free_port(), configs, tmp_path)
 

@@ -122,6 +122,7 @@ def errors(process: subprocess.Popen[str], status: int) -> str:
     return output
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_stopped_is_not_lost_and_one_that_has_failed_is():
     """Stopped for longer than a machine may be silent; then it fails, and hangs when it ends."""
     with processes(2, free_port()) as (main, other):

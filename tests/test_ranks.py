@@ -53,6 +53,7 @@ def shared_blocks() -> set[str]:
     return {path.name for path in Path("/dev/shm").glob("*cpushm*")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "stage"), [(Case("vineppo", "transformers"), 0), *slow([(TENSOR_PARALLEL, 2)])]
 )

@@ -204,6 +204,7 @@ class KilledError(Exception):
     """Stands for a kill."""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("lasting_process_group")
 def test_with_an_engine_end_to_end(trained_path, tmp_path, monkeypatch):  # noqa: F811
     """The start's rollouts from the tables, those of the last policy sampled; killed once."""

@@ -223,6 +223,7 @@ def test_readers_need_neither_torch_nor_vllm():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("lasting_process_group")
 def test_with_an_engine_end_to_end(trained_path, tmp_path, monkeypatch):  # noqa: F811
     out = tmp_path / "out"

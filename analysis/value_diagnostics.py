@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -124,7 +125,7 @@ def draw_run(axes: Sequence[Axes], rows: pd.DataFrame) -> None:
     A line has a gap where a number is unknown.
     """
 
-    def draw(axis: Axes, bins: pd.DataFrame, column: str, **style: str) -> None:
+    def draw(axis: Axes, bins: pd.DataFrame, column: str, **style: Any) -> None:
         axis.plot(100 * (bins["bin"] + 0.5) / NUM_BINS, bins[column], **style)
 
     iterations = list(rows["iteration"].unique())

@@ -63,24 +63,24 @@ def results_table(runs: Sequence[Run], names: Sequence[str], curves: Sequence[pd
 def costs_table(runs: Sequence[Run]) -> str:
     """A line a method; runs of one name are one method."""
     tokens = ["tokens/rollout", "tokens/values", "tokens/prompt", "tokens/prefix_cached"]
-    rows = []
+    costs = []
     for run in runs:
         logged = _logged(run, *tokens, "time/elapsed_s", "memory/peak_gib")
-        row = {"method": run.name, "iterations": run.metrics["iteration"].iloc[-1]}
-        row |= logged[tokens].sum(skipna=False)  # of some iterations only, it is unknown
-        row["elapsed_s"] = logged["time/elapsed_s"].iloc[-1]
-        rows.append(row | {"memory_gib": logged["memory/peak_gib"].max()})
-    methods = pd.DataFrame(rows).groupby("method", sort=False)
-    lines = []
-    for (name, mean), (_, own) in zip(methods.mean(skipna=False).iterrows(), methods, strict=True):
+        cost = {"method": run.name, "iterations": run.metrics["iteration"].iloc[-1]}
+        cost |= logged[tokens].sum(skipna=False)  # of some iterations only, it is unknown
+        cost["elapsed_s"] = logged["time/elapsed_s"].iloc[-1]
+        costs.append(cost | {"memory_gib": logged["memory/peak_gib"].max()})
+    rows = []
+    for name, method in pd.DataFrame(costs).groupby("method", sort=False):
+        mean = method.drop(columns="method").mean(skipna=False)
         rollouts, values, prompts, cached = mean[tokens]
         sampled = rollouts + (0 if pd.isna(values) else values)
-        iterations = dict.fromkeys((own["iterations"].min(), own["iterations"].max()))
+        iterations = dict.fromkeys((method["iterations"].min(), method["iterations"].max()))
         elapsed_s = mean["elapsed_s"]
-        lines.append(
+        rows.append(
             {
                 "method": str(name),
-                "runs": str(len(own)),
+                "runs": str(len(method)),
                 "iterations": "–".join(map(str, iterations)),
                 "tokens sampled for rollouts": number(rollouts, ",.0f"),
                 "… for values": number(values, ",.0f"),
@@ -91,7 +91,7 @@ def costs_table(runs: Sequence[Run]) -> str:
                 "peak memory": number(mean["memory_gib"], ".2f", " GiB"),
             }
         )
-    return table(lines) + paragraph(COST_NOTE)
+    return table(rows) + paragraph(COST_NOTE)
 
 
 def accuracy_image(names: Sequence[str], curves: Sequence[pd.DataFrame]) -> str:
@@ -153,16 +153,15 @@ def times_image(runs: Sequence[Run], names: Sequence[str]) -> str:
             base = pd.Series(0.0, shares.index)
             edges = [*(shares.index - 0.5), *(shares.index[-1:] + 0.5)]
             for phase in taken if len(shares) else ():
-                style = {"color": figures.phase_color(phase, phases), "label": phase}
-                top = base + shares[phase]
-                entries[phase] = axis.stairs(top, edges, baseline=base, fill=True, **style)
+                color, top = figures.phase_color(phase, phases), base + shares[phase]
+                entries[phase] = axis.stairs(top, edges, baseline=base, fill=True, color=color)
                 base = top
             if edges:
                 axis.set_xlim(edges[0], edges[-1])
             axis.set(ylim=(0, 1), title=name, ylabel="share of time")
             figures.whole_iterations(axis)
-        handles, legend = list(entries.values())[::-1], list(entries)[::-1]
-        figure.legend(handles, legend, loc="outside right center")
+        names_down, areas = list(entries)[::-1], list(entries.values())[::-1]
+        figure.legend(areas, names_down, loc="outside right center")
         return _image(figure, "share of each phase in an iteration's time")
 
 

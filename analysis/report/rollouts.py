@@ -104,25 +104,20 @@ def right_answers(task: str) -> Answers:
 
 def _tables(run: Run, extent: Extent, truths: dict[int, Path], answers: Answers) -> list[Data]:
     saved = RunDir(run.path).iterations("rollouts")
-    if not saved:
-        return []
+    missing = f"{run.path} has no rollouts"
+    wanted = choose_iterations(saved, extent.iterations, "--iterations", missing) if saved else []
     backend = find_tokenizer(run)
     tables = []
-    for iteration in choose_iterations(
-        saved, extent.iterations, "--iterations", f"{run.path} has no rollouts"
-    ):
+    for iteration in wanted:
         rows = read_rollouts(run.path, iteration, COLUMNS)
-        source = Source(
-            values=values_by_state(run.path, iteration),
-            truths=truths_of_iteration(truths, iteration, rows),
-            backend=backend,
-            answers=answers,
-        )
-        tables.append(_table(iteration, rows, source, extent))
+        values = values_by_state(run.path, iteration)
+        states = truths_of_iteration(truths, iteration, rows)
+        source = Source(values, states, backend, answers)
+        tables.append({"iteration": iteration} | _table(rows, source, extent))
     return tables
 
 
-def _table(iteration: int, rows: Sequence[Row], source: Source, extent: Extent) -> Data:
+def _table(rows: Sequence[Row], source: Source, extent: Extent) -> Data:
     """Problems with ground truth come first, otherwise the order is that of the table."""
     by_problem: dict[str, list[Row]] = {}
     for row in rows:
@@ -137,7 +132,6 @@ def _table(iteration: int, rows: Sequence[Row], source: Source, extent: Extent) 
     steps = [step for response in shown for step in response["steps"]]
     rewards = [row["reward"] for row in rows]
     return {
-        "iteration": iteration,
         "scale": max((abs(step["advantage"] or 0.0) for step in steps), default=0.0),
         "low": min([0.0, *rewards]),
         "high": max([1.0, *rewards]),
@@ -195,14 +189,10 @@ def _step(row: Row, step: int, text: str | None, advantage: float, source: Sourc
     truth = source.truths.get((problem_id, tuple(row["response_ids"][: row["step_starts"][step]])))
     if truth is not None:
         # 64 of 256 returns are 0.250 (0.200 to 0.306).
-        low, high = jeffreys_interval(truth.num_correct, truth.num_samples, LEVEL)
-        known["truth"] = {
-            "correct": truth.num_correct,
-            "samples": truth.num_samples,
-            "low": round(float(low), DIGITS),
-            "high": round(float(high), DIGITS),
-            "policy": truth.checkpoint,
-        }
+        ends = jeffreys_interval(truth.num_correct, truth.num_samples, LEVEL)
+        low, high = (round(float(end), DIGITS) for end in ends)
+        counts = {"correct": truth.num_correct, "samples": truth.num_samples}
+        known["truth"] = counts | {"low": low, "high": high, "policy": truth.checkpoint}
     return known
 
 

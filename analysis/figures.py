@@ -115,6 +115,16 @@ def method_labels(names: Sequence[str]) -> dict[str, str]:
     return labels if len(set(labels.values())) == len(labels) else {name: name for name in names}
 
 
+def seed_labels(rows: pd.DataFrame) -> dict[str, str]:
+    """`method_labels` of the rows' methods and their number of seeds: "PPO (3 seeds)"."""
+    counts = rows.groupby("method", sort=False)["seed"].nunique()
+    labels = method_labels(list(counts.index))
+    return {
+        name: f"{labels[name]} ({count} seed{'s' if count > 1 else ''})"
+        for name, count in counts.items()
+    }
+
+
 def method_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Colour, dashes and marker of each method, by its name.
 

@@ -1,7 +1,7 @@
 """What `learning-curves` came to: its part of summary.json, and tables for an experiment's README.
 
-The frames are `SUMMARY`, `EQUAL_COST` and `TIME_TO_TARGET` of `learning_curves`, and its
-`method_phases`.
+The frames are `SUMMARY` and `method_phases` of `learning_curves`, `EQUAL_COST` and `TIME_TO_TARGET`
+of `costs`.
 """
 
 import math
@@ -41,7 +41,7 @@ def summary_content(
     methods = nested(summary.assign(num_seeds=summary["seeds"].map(_count)), "method")
     parts = nested(equal, "method", "cost"), nested(times, "method", "cost", leave=["target"])
     for name, content in methods.items():
-        content["at_equal_cost"], content["to_target"] = (of.get(name, {}) for of in parts)
+        content["at_equal_cost"], content["to_target"] = (part.get(name, {}) for part in parts)
         taken = seconds.loc[name] if name in seconds.index else pd.Series(dtype=float)
         content["seconds_of_iteration"] = taken[taken > 0].to_dict()
     target = {} if times.empty else {"target": times["target"].iloc[0]}
@@ -72,7 +72,7 @@ def _ends(summary: pd.DataFrame) -> list[str]:
                 row["method"],
                 str(_count(row["seeds"])),
                 str(row["last_iteration"]),
-                *(interval(estimate(row, of)) for of in ("start_pass@1", "end_pass@1", "area")),
+                *(interval(estimate(row, name)) for name in ("start_pass@1", "end_pass@1", "area")),
                 number(row["elapsed_s"], ",.0f", " s"),
                 number(row["tokens_sampled"], ",.0f"),
                 interval(estimate(row, "difference"), "+.3f"),
@@ -90,8 +90,8 @@ def _equal_cost(equal: pd.DataFrame) -> list[str]:
     return markdown_table(
         ["method", *(f"pass@1 at {amount}" for amount in amounts)],
         [
-            [str(name), *(interval(estimate(row, "pass@1")) for _, row in of.iterrows())]
-            for name, of in equal.groupby("method", sort=False)
+            [str(name), *(interval(estimate(row, "pass@1")) for _, row in group.iterrows())]
+            for name, group in equal.groupby("method", sort=False)
         ],
     )
 
@@ -104,9 +104,9 @@ def _target(times: pd.DataFrame) -> list[str]:
     heads = [f"cost of {times['target'].iloc[0]:g}", "seeds there"]
     heads += [f"median, mean up to {_amount(row.cost, row.horizon)}" for row in horizons]
     rows = []
-    for name, of in times.groupby("method", sort=False):
-        there = f"{of['num_reached'].iloc[0]} of {of['num_seeds'].iloc[0]}"
-        costs = (f"{_round(row['median'])}, {_mean(row)}" for _, row in of.iterrows())
+    for name, group in times.groupby("method", sort=False):
+        there = f"{group['num_reached'].iloc[0]} of {group['num_seeds'].iloc[0]}"
+        costs = (f"{_round(row['median'])}, {_mean(row)}" for _, row in group.iterrows())
         rows.append([str(name), there, *costs])
     return markdown_table(heads, rows)
 
@@ -114,10 +114,10 @@ def _target(times: pd.DataFrame) -> list[str]:
 def _phases(seconds: pd.DataFrame) -> list[str]:
     """Seconds of an iteration and the share of each phase that any method has."""
     rows = []
-    for name, of in seconds.iterrows():
-        shares = 100 * of / (of.sum() or 1.0)
+    for name, row in seconds.iterrows():
+        shares = 100 * row / (row.sum() or 1.0)
         cells = (f"{share:.0f} %" if share > 0 else UNKNOWN for share in shares)
-        rows.append([str(name), f"{of.sum():,.1f} s", *cells])
+        rows.append([str(name), f"{row.sum():,.1f} s", *cells])
     return markdown_table(["method", "an iteration", *seconds], rows)
 
 
@@ -129,9 +129,9 @@ def _notes(rows: pd.DataFrame, summary: pd.DataFrame) -> list[str]:
             f"One seed only: {', '.join(single)}. The intervals at start and end are then over "
             "test problems and leave out how much seeds differ; elsewhere there are none."
         )
-    for name, of in rows.groupby("method", sort=False):
-        num_seeds = of.groupby("iteration")["seed"].nunique()
-        left_out = ", ".join(map(str, num_seeds.index[num_seeds < of["seed"].nunique()]))
+    for name, group in rows.groupby("method", sort=False):
+        num_seeds = group.groupby("iteration")["seed"].nunique()
+        left_out = ", ".join(map(str, num_seeds.index[num_seeds < group["seed"].nunique()]))
         if left_out:
             notes.append(f"{name}: not all seeds were evaluated at {left_out}; left out.")
     if summary["last_iteration"].nunique() > 1:

@@ -44,7 +44,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
         ("types", ["types", "errors", "schema", "interface"]),
     ],
 ]  # fmt: skip
-WIDTH, ROW, BOX, GAP, LINE = 1100, 146, 106, 24, 16
+WIDTH, ROW, BOX, GAP, LINE = 1100, 170, 130, 24, 16
 
 
 def module_of(name: str) -> str:

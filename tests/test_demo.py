@@ -48,6 +48,7 @@ def recipe(programs: Path) -> str:
     return rest
 
 
+@pytest.mark.slow
 def test_the_demo_trains_both_and_reports(programs, tmp_path):
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     done = subprocess.run(

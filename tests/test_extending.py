@@ -81,7 +81,19 @@ def test_every_file_of_the_page_has_its_command(files):
     )
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(
+            command,
+            marks=()
+            if {"mine/ledger.jsonnet", "mine/forks.jsonnet"} & {*command}
+            else pytest.mark.slow,
+        )
+        for command in COMMANDS
+    ],
+    ids=" ".join,
+)
 def test_a_command_of_the_page_trains(command):
     settings = [f"--set={key}={value}" for key, value in SMALL.items()]
     done = run_cli([*command, *settings])

@@ -22,8 +22,9 @@ from support.ranks import (
 from support.training import timeless
 
 TENSOR_PARALLEL = Case("vineppo", "vllm", tensor_parallel_size=2)  # one replica of both ranks
-CASES = [(Case("ppo", "vllm"), 2), (Case("vineppo", "vllm"), 3)]
+CASES = [(Case("ppo", "vllm"), 2)]
 SLOW_CASES = [
+    (Case("vineppo", "vllm"), 3),
     (Case("ppo", "vllm"), 0),
     (Case("ppo", "vllm"), 3),
     (Case("vineppo", "vllm"), 0),

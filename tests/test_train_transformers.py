@@ -106,7 +106,7 @@ def test_adapters_train_and_resume(whole_runs, tmp_path):
         assert torch.equal(weight, start_policy[name]) != is_adapted, name
 
 
-@pytest.mark.parametrize("stage", [pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("stage", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_states_that_leave_while_sampling_change_nothing(tmp_path, stage):
     """Checkpoints are whole, and a run that was killed between them goes on from one."""
     settings = {**SHORT, "optimization.zero_stage": stage}

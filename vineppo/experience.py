@@ -35,13 +35,17 @@ from vineppo.values.predictor import StateKey, ValueStream
 class Experience:
     """The rollouts of an iteration in the order of prompts, and what sampling them took besides.
 
-    `num_continuations` and `greedy_tokens` (of greedy responses, which the estimator asked for)
-    count over all replicas.
+    `continuations` by predictor and `greedy_tokens` (of greedy responses, which the estimator asked
+    for) count over all replicas.
     """
 
     rollouts: list[Rollout]
-    num_continuations: int
+    continuations: dict[str, int]
     greedy_tokens: int
+
+    @property
+    def num_continuations(self) -> int:
+        return sum(self.continuations.values())
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,6 @@ class _Share:
 
     rollouts: dict[RolloutKey, Rollout]
     values: dict[str, dict[StateKey, StateValue]]  # by predictor
-    num_continuations: int
     greedy: dict[str, Rollout]
     ref_logprobs: dict[RolloutKey, tuple[float, ...]]
 
@@ -95,7 +98,10 @@ def sample(
             rollout.tokens_T["ref_logprobs"] = ref_logprobs[rollout.key]
     return Experience(
         rollouts,
-        num_continuations=sum(share.num_continuations for share in shares),
+        continuations={
+            name: sum(len(v.returns_K) for share in shares for v in share.values[name].values())
+            for name in stream.streams
+        },
         greedy_tokens=sum(len(rollout.response_ids) for rollout in greedy.values()),
     )
 
@@ -153,7 +159,6 @@ class _Stream:
         return _Share(
             rollouts=pending.settle(),
             values={name: stream.settle() for name, stream in self.streams.items()},
-            num_continuations=sum(stream.num_continuations for stream in streams),
             greedy={problem_id: rollout for (problem_id, _), rollout in greedy.settle().items()},
             ref_logprobs=ref_logprobs,
         )

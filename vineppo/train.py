@@ -182,7 +182,7 @@ def experience_metrics(
     returns = [value for r in rollouts for values_S in r.returns_S.values() for value in values_S]
     if MONTE_CARLO in rollouts[0].returns_S:
         values = [value for rollout in rollouts for value in rollout.returns_S[MONTE_CARLO]]
-        metrics |= value_metrics(values, experience.num_continuations)
+        metrics |= value_metrics(values, experience.continuations[MONTE_CARLO])
     metrics["tokens/values"] = sum(value.num_tokens for value in returns)
     return metrics
 

@@ -2,13 +2,19 @@
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import torch
 
+from analysis.run_tables import read_rows
 from analysis.sampling.journal import Journal
-from analysis.sampling.policies import Checkpoint, Policies
+from analysis.sampling.policies import Checkpoint, Policies, choose_checkpoints, make_tables
 from analysis.sampling.rollouts import sample_responses
+from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, bootstrap_sums, ratio
 from vineppo.config.schema import TrainConfig
 from vineppo.forward_passes import Rows, token_columns
 from vineppo.rollouts import Prompt
@@ -17,6 +23,70 @@ from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs
 from vineppo.types import Rollout, TrainBatch
 
 STREAM = "kl-efficiency"
+FOLDER = "kl_samples"
+NUM_RESAMPLES = 2000
+# One row per response; `kl` is the sum of its tokens' exact KL, in nats.
+SAMPLE_SCHEMA = pa.schema(
+    {
+        "problem_id": pa.string(),
+        "sample_index": pa.int32(),
+        "num_tokens": pa.int32(),
+        "kl": pa.float64(),
+        "reward": pa.float32(),
+        "is_truncated": pa.bool_(),
+    }
+)
+
+
+def sample_cells(
+    run_paths: Sequence[Path], out: Path, checkpoints: str, settings: dict[str, Any]
+) -> dict[Path, dict[int, dict[str, Any]]]:
+    """`cells_of` the chosen checkpoints by run and iteration, sampled where they are not there."""
+    chosen = choose_checkpoints(run_paths, checkpoints, out, FOLDER, settings)
+    make_tables(chosen, SAMPLE_SCHEMA, kl_rows)
+    cells: dict[Path, dict[int, dict[str, Any]]] = {path: {} for path in run_paths}
+    for checkpoint in chosen:
+        cells[checkpoint.run_path][checkpoint.iteration] = cells_of(read_samples(checkpoint.table))
+    return cells
+
+
+def cells_of(samples: pd.DataFrame) -> dict[str, Any]:
+    """What the responses of a checkpoint come to, intervals clustered on problems.
+
+    kl_per_token is Σ kl/Σ tokens, kl_per_sequence the mean of kl over responses: Monte-Carlo means
+    over sequences of sums that are exact over the vocabulary. Responses of 2 and 4 tokens with 1
+    and 2 nats: 0.5 nats a token, 1.5 a response. A response is right when its reward is above 0.5,
+    as in an evaluation.
+    """
+    terms = {
+        "count": np.ones(len(samples)),
+        "kl": samples["kl"].to_numpy(float),
+        "tokens": samples["num_tokens"].to_numpy(float),
+        "correct": (samples["reward"] > 0.5).to_numpy(float),
+    }
+    estimates = bootstrap_sums(
+        terms,
+        samples["problem_id"].tolist(),
+        {
+            "kl_per_token": lambda sums: ratio(sums["kl"], sums["tokens"]),
+            "kl_per_sequence": lambda sums: ratio(sums["kl"], sums["count"]),
+            "sample_pass@1": lambda sums: ratio(sums["correct"], sums["count"]),
+        },
+        np.random.default_rng(BOOTSTRAP_SEED),
+        num_resamples=NUM_RESAMPLES,
+        level=LEVEL,
+    )
+    num_problems = samples["problem_id"].nunique()
+    return estimates | {
+        "num_problems": num_problems,
+        "samples_per_problem": len(samples) // num_problems,
+        "response_length": samples["num_tokens"].mean(),
+    }
+
+
+def read_samples(path: Path) -> pd.DataFrame:
+    """Raises `UserError` for a file that is missing, damaged, empty or of other columns."""
+    return pd.DataFrame(read_rows(path, SAMPLE_SCHEMA, "response"))
 
 
 def kl_rows(

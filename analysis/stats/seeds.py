@@ -5,6 +5,7 @@ suffixes, N and M are the seeds of two methods.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,21 @@ def common_support(costs: Sequence[Scores]) -> tuple[float, float] | None:
     """
     low, high = max(of[0] for of in costs), min(of[-1] for of in costs)
     return (low, high) if low < high else None
+
+
+def crossing(costs: Scores, scores: Scores, level: float) -> float:
+    """The score where a curve's cost first reaches `level`, on the straight line to it.
+
+    Of (0, 1, 3) with (0.2, 0.6, 0.8) at 2: 0.7. The cost may fall again later, as a KL does.
+    Raises `ValueError` where the curve does not cover the level.
+    """
+    if costs[0] == level:
+        return scores[0]
+    if costs[0] < level:
+        for (low, start), (high, end) in pairwise(zip(costs, scores, strict=True)):
+            if high >= level:
+                return start + (end - start) * (level - low) / (high - low)
+    raise ValueError(f"level must be in {costs[0]}..{max(costs)}, got {level}")
 
 
 def time_to_target(costs: Scores, scores: Scores, target: float) -> tuple[float, bool]:

@@ -237,11 +237,13 @@ def break_when(patch, is_time):
     patch.setattr(Meter, "advance", advance)
 
 
+@pytest.mark.slow
 def test_a_table_that_was_broken_off_is_the_same(tables):
     _, whole, broken = tables
     assert read_parquet(broken) == read_parquet(whole)
 
 
+@pytest.mark.slow
 def test_alternatives_are_distinct_whole_steps_at_states_of_the_rollouts(tables, trained_path):  # noqa: F811
     segmenter = build_segmenter(read_config(trained_path).credit.segmenter)
     tokenizer = open_tokenizer(trained_path)
@@ -289,6 +291,7 @@ def open_tokenizer(run_path):
     return AutoTokenizer.from_pretrained(run_path / "checkpoints/iter_000001/policy")
 
 
+@pytest.mark.slow
 def test_what_is_there_is_reported_without_an_engine(tables, trained_path, capsys, monkeypatch):  # noqa: F811
     out = tables[0] / "whole"
     monkeypatch.setattr("analysis.sampling.policies.open_policies", None)

@@ -8,20 +8,17 @@ import pandas as pd
 import pytest
 
 from analysis import figures
-from analysis.frames import gradient_steps, learning_curve, read_run
-from analysis.learning_curves import (
+from analysis.costs import (
     COSTS,
     at_equal_cost,
     cost_curve,
     default_target,
     draw_reached,
-    method_phases,
     reached,
-    read_methods,
-    run_phases,
     times_to_target,
-    write_tables,
 )
+from analysis.frames import gradient_steps, learning_curve, read_run
+from analysis.learning_curves import method_phases, read_methods, run_phases, write_tables
 from analysis.report.curves import phase_shares
 from analysis.stats.bootstrap import Estimate
 from analysis.tables import estimate
@@ -173,12 +170,12 @@ def test_the_cost_of_a_target_that_some_never_reach_is_censored(uneven):
 def test_up_to_the_common_horizon_the_restricted_mean_is_a_plain_mean(methods_paths):
     rows, _ = read_methods(methods_paths)
     for target in (0.5, 0.6, 0.7):
-        for _, one in times_to_target(rows, target).iterrows():
+        for _, row in times_to_target(rows, target).iterrows():
             costs = []
-            for _, of in method(rows, one.method).groupby("seed"):
-                there = of[of["pass@1"] >= target][one.cost]
-                costs.append(min([*there[:1], one.horizon]))
-            assert one.restricted_mean == pytest.approx(np.mean(costs))
+            for _, seed in method(rows, row.method).groupby("seed"):
+                there = seed[seed["pass@1"] >= target][row.cost]
+                costs.append(min([*there[:1], row.horizon]))
+            assert row.restricted_mean == pytest.approx(np.mean(costs))
 
 
 def test_the_default_target_is_what_every_method_reaches(uneven, methods_paths):
@@ -188,9 +185,9 @@ def test_the_default_target_is_what_every_method_reaches(uneven, methods_paths):
 
 
 def test_the_figure_of_times_is_one_minus_kaplan_meier(uneven):
-    found = reached(uneven, 0.7)
+    times = reached(uneven, 0.7)
     with figures.panels(1, 1) as (_, axes):
-        draw_reached(axes[0], COSTS["elapsed_s"], found[found["cost"] == "elapsed_s"])
+        draw_reached(axes[0], COSTS["elapsed_s"], times[times["cost"] == "elapsed_s"])
         vine, ppo = axes[0].get_lines()[:2]
         assert (list(vine.get_xdata()), list(vine.get_ydata())) == ([0, 120, 240], [0, 0, 1])
         assert (list(ppo.get_xdata()), list(ppo.get_ydata())) == ([0, 120], [0, 0])

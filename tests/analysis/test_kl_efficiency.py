@@ -2,36 +2,42 @@
 
 import csv
 import json
+import re
 import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
 
 from analysis.__main__ import main
 from analysis.frames import read_run
-from analysis.kl_efficiency import sampled_rows
-from analysis.kl_efficiency.samples import (
-    KlSample,
-    estimates,
+from analysis.kl_efficiency import sampled_points
+from analysis.run_tables import table_path
+from analysis.sampling.kl import (
+    FOLDER,
+    SAMPLE_SCHEMA,
+    cells_of,
+    choose_prompts,
+    exact_kl,
     read_samples,
-    samples_path,
-    write_samples,
 )
-from analysis.sampling.kl import choose_prompts, exact_kl
 from analysis.sampling.policies import Policies
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.rollouts import Prompt
+from vineppo.run_dir.tables import write_parquet
 from vineppo.token_scores import TokenLogprobs
 from vineppo.types import Problem, Rollout
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 TEMPERATURE = 0.7
 FILES = ("kl_efficiency.csv", "kl_efficiency.png", "kl_efficiency.svg")
 
@@ -58,8 +64,8 @@ def rollout(index, response_ids):
 ROLLOUTS = [rollout(0, (7, 4, 5)), rollout(1, (6, 7, 8, 2, 4))]
 
 
-def log_softmax(model, one):
-    ids = torch.tensor([[*one.prompt_ids, *one.response_ids]])
+def log_softmax(model, rollout):
+    ids = torch.tensor([[*rollout.prompt_ids, *rollout.response_ids]])
     return torch.log_softmax(model(ids).logits[0, 1:-1].double() / TEMPERATURE, -1)
 
 
@@ -74,57 +80,59 @@ def test_the_kl_is_exact_over_the_vocabulary_at_the_training_temperature(config)
         for weight in policy.parameters():
             weight.add_(0.1 * torch.randn(weight.shape, generator=generator) * weight.std())
     module = TokenLogprobs(policy, loaded.engine_model.num_token_ids).eval()
-    for one, kl_T in zip(ROLLOUTS, exact_kl(module, start, ROLLOUTS, config), strict=True):
-        log_p, log_q = log_softmax(policy, one), log_softmax(loaded.model, one)
+    for sampled, kl_T in zip(ROLLOUTS, exact_kl(module, start, ROLLOUTS, config), strict=True):
+        log_p, log_q = log_softmax(policy, sampled), log_softmax(loaded.model, sampled)
         expected_T = (log_p.exp() * (log_p - log_q)).sum(-1)
-        assert len(kl_T) == len(one.response_ids)
+        assert len(kl_T) == len(sampled.response_ids)
         assert kl_T == pytest.approx(expected_T.tolist(), rel=1e-3, abs=1e-6)
         assert min(kl_T) > 1e-3
     same = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).eval()
     assert exact_kl(same, start, ROLLOUTS, config) == [(0.0,) * 3, (0.0,) * 5]
 
 
-def sample(problem, index, num_tokens, kl, reward=1.0):
-    return KlSample(problem, index, num_tokens, kl, reward, False)
+def samples(*responses):
+    """Of each response: problem, index, number of tokens, Σ KL and the reward."""
+    columns = SAMPLE_SCHEMA.names[:-1]
+    return pd.DataFrame(responses, columns=columns).assign(is_truncated=False)
 
 
 def test_estimates_are_sums_over_responses_and_clustered_on_problems():
-    samples = [sample("a", 0, 2, 1.0), sample("a", 1, 2, 1.0, 0.0), sample("b", 0, 4, 2.0),
-               sample("b", 1, 4, 2.0, 0.5)]  # fmt: skip
-    found = estimates(samples)
-    assert found["kl_per_token"].value == 0.5
-    assert (found["kl_per_token"].low, found["kl_per_token"].high) == (0.5, 0.5)
-    assert found["kl_per_sequence"].value == 1.5
+    responses = samples(
+        ("a", 0, 2, 1.0, 1.0), ("a", 1, 2, 1.0, 0.0), ("b", 0, 4, 2.0, 1.0), ("b", 1, 4, 2.0, 0.5)
+    )  # fmt: skip
+    cells = cells_of(responses)
+    assert cells["kl_per_token"].value == 0.5
+    assert (cells["kl_per_token"].low, cells["kl_per_token"].high) == (0.5, 0.5)
+    assert cells["kl_per_sequence"].value == 1.5
     # Of two problems a quarter of the resamples holds the one alone.
-    assert (found["kl_per_sequence"].low, found["kl_per_sequence"].high) == (1.0, 2.0)
-    assert found["sample_pass_at_1"].value == 0.5
-    still = estimates([replace(one, kl=0.0) for one in samples])
+    assert (cells["kl_per_sequence"].low, cells["kl_per_sequence"].high) == (1.0, 2.0)
+    assert cells["sample_pass@1"].value == 0.5
+    sizes = ("num_problems", "samples_per_problem", "response_length")
+    assert [cells[name] for name in sizes] == [2, 2, 3]
+    still = cells_of(responses.assign(kl=0.0))
     for name in ("kl_per_token", "kl_per_sequence"):
         assert (still[name].value, still[name].low, still[name].high) == (0.0, 0.0, 0.0)
 
 
-def test_pass_at_1_is_the_evaluations_only_where_every_checkpoint_has_one(run_path, tmp_path):
+def test_pass_at_1_is_the_evaluations_only_where_every_checkpoint_has_one(run_path):
     run = read_run(run_path)
-    tables = {}
-    for iteration in (4, 8, 9):
-        tables[iteration] = samples_path(tmp_path, run_path, iteration)
-        write_samples(tables[iteration], [sample("a", 0, 4, 1.0), sample("b", 0, 4, 1.0, 0.0)])
-    evaluated = sampled_rows([run], [{i: tables[i] for i in (4, 8)}])
-    assert [one.pass_at_1 for one in evaluated] == [run.evaluations[i]["pass@1"] for i in (4, 8)]
-    assert all(one.pass_at_1_low < one.pass_at_1 for one in evaluated)
-    assert {one.sample_pass_at_1 for one in evaluated} == {0.5}
-    assert {one.pass_source for one in evaluated} == {"evaluation (temperature None, top_p None)"}
-    sampled = sampled_rows([run], [tables])
-    assert [one.pass_at_1 for one in sampled] == [0.5] * 3
-    assert {one.pass_source for one in sampled} == {"samples"}
+    cells = cells_of(samples(("a", 0, 4, 1.0, 1.0), ("b", 0, 4, 1.0, 0.0)))
+    evaluated = sampled_points([run], {run_path: {4: cells, 8: cells}})[run_path]
+    assert list(evaluated["pass@1"]) == [run.evaluations[i]["pass@1"] for i in (4, 8)]
+    assert (evaluated["pass@1_low"] < evaluated["pass@1"]).all()
+    assert set(evaluated["sample_pass@1"]) == {0.5}
+    assert set(evaluated["pass_source"]) == {"evaluation (temperature None, top_p None)"}
+    sampled = sampled_points([run], {run_path: dict.fromkeys((4, 8, 9), cells)})[run_path]
+    assert list(sampled["pass@1"]) == [0.5] * 3
+    assert set(sampled["pass_source"]) == {"samples"}
 
 
 def log_sequence_kl(path, **config):
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    rows = [one | {"kl/ref_per_sequence": 30 * one["kl/ref"]} for one in rows]
-    (path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-    found = json.loads((path / "config.json").read_text())
-    (path / "config.json").write_text(json.dumps(found | config))
+    rows = [row | {"kl/ref_per_sequence": 30 * row["kl/ref"]} for row in rows]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    saved = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(saved | config))
 
 
 def test_a_logged_kl_is_that_of_the_policy_one_update_earlier(run_path, tmp_path, capsys):
@@ -136,9 +144,9 @@ def test_a_logged_kl_is_that_of_the_policy_one_update_earlier(run_path, tmp_path
     assert main(command) == 0
     with (tmp_path / "out" / FILES[0]).open() as file:
         rows = list(csv.DictReader(file))
-    assert [int(one["iteration"]) for one in rows] == [0, 4, 8]  # 12 is the last: no row 13
-    assert [float(one["kl_per_token"]) for one in rows] == pytest.approx([0.002, 0.010, 0.018])
-    assert {one["kl_source"] for one in rows} == {"kl/ref (k3)"}
+    assert [int(row["iteration"]) for row in rows] == [0, 4, 8]  # 12 is the last: no row 13
+    assert [float(row["kl_per_token"]) for row in rows] == pytest.approx([0.002, 0.010, 0.018])
+    assert {row["kl_source"] for row in rows} == {"kl/ref (k3)"}
     capsys.readouterr()
     log_sequence_kl(run_path, reference={"path": "another", "kl_estimator": "k3"})
     assert main(command) == 2
@@ -147,14 +155,30 @@ def test_a_logged_kl_is_that_of_the_policy_one_update_earlier(run_path, tmp_path
     )
 
 
+def test_the_first_method_given_is_the_baseline(two_run_paths, tmp_path):
+    """Also where a run directory comes before a table."""
+    for path in two_run_paths:
+        log_sequence_kl(path, reference={"path": None, "kl_estimator": "k3"})
+    first, second = map(str, two_run_paths)
+    table, out = tmp_path / "table", tmp_path / "out"
+    assert main(["kl-efficiency", second, "--source=metrics", f"--out={table}"]) == 0
+    assert main(["kl-efficiency", first, str(table), "--source=metrics", f"--out={out}"]) == 0
+    methods = json.loads((out / "summary.json").read_text())["kl-efficiency"]
+    assert list(methods) == ["vine", "gae <b>"]
+    assert "gain_difference" not in methods["vine"]["kl_per_token"]
+    assert "gain_difference" in methods["gae <b>"]["kl_per_token"]
+
+
 def test_bad_input_is_one_line(two_run_paths, tmp_path, capsys):
     first, second = two_run_paths
     log_sequence_kl(first)
     log_sequence_kl(second, model={"path": "elsewhere"})
     cases = [
-        ([first, second, "--source=metrics"], "start from nowhere and elsewhere"),
+        (
+            [first, second, "--source=metrics"],
+            'so that their KL does not compare: model.path is "nowhere" in the one',
+        ),
         ([first, "--num-samples=0"], "--num-problems and --num-samples must be at least 1"),
-        ([first, "--checkpoints=5"], "has no policy of iteration 5"),
         ([tmp_path / "nothing"], "is no directory"),
     ]
     check_refusals(cases, tmp_path, capsys)
@@ -174,8 +198,9 @@ def check_refusals(cases, tmp_path, capsys):
 
 def test_a_half_written_table_is_refused(tmp_path):
     path = tmp_path / "iter_000001.parquet"
-    write_samples(path, [sample("a", 0, 4, 1.0)])
-    assert read_samples(path) == [sample("a", 0, 4, 1.0)]
+    rows = samples(("a", 0, 4, 1.0, 1.0)).to_dict("records")
+    write_parquet(path, rows, SAMPLE_SCHEMA)
+    assert read_samples(path).to_dict("records") == rows
     path.write_bytes(path.read_bytes()[:80])
     with pytest.raises(UserError, match="no complete parquet file"):
         read_samples(path)
@@ -204,22 +229,22 @@ def test_with_an_engine_end_to_end(trained_path, tmp_path, monkeypatch):  # noqa
     command = ["kl-efficiency", str(trained_path), "--num-problems=5", "--num-samples=3"]
     command.append(f"--out={out}")
     assert main([*command, "--checkpoints=0"]) == 0
-    start = samples_path(out, trained_path, 0)
+    start = table_path(out, FOLDER, trained_path, 0)
     of_start = start.read_bytes()
     assert main(command) == 0  # goes on with checkpoints 1 and 2
     assert start.read_bytes() == of_start
     with (out / FILES[0]).open() as file:
         rows = list(csv.DictReader(file))
-    assert [int(one["iteration"]) for one in rows] == [0, 1, 2]
+    assert [int(row["iteration"]) for row in rows] == [0, 1, 2]
     for name in ("kl_per_token", "kl_per_sequence"):
         assert [float(rows[0][f"{name}{end}"]) for end in ("", "_low", "_high")] == [0, 0, 0]
-        for one in rows[1:]:
-            assert 0 < float(one[f"{name}_low"]) < float(one[name]) < float(one[f"{name}_high"])
-    assert {one["pass_source"] for one in rows} == {"samples"}  # none of checkpoint 1
-    samples = read_samples(samples_path(out, trained_path, 2))
-    assert len(samples) == 15
-    assert float(rows[2]["kl_per_sequence"]) == pytest.approx(sum(s.kl for s in samples) / 15)
-    assert float(rows[2]["pass@1"]) == pytest.approx(sum(s.reward for s in samples) / 15)
+        for row in rows[1:]:
+            assert 0 < float(row[f"{name}_low"]) < float(row[name]) < float(row[f"{name}_high"])
+    assert {row["pass_source"] for row in rows} == {"samples"}  # none of checkpoint 1
+    responses = read_samples(table_path(out, FOLDER, trained_path, 2))
+    assert len(responses) == 15
+    assert float(rows[2]["kl_per_sequence"]) == pytest.approx(responses["kl"].mean())
+    assert float(rows[2]["pass@1"]) == pytest.approx(responses["reward"].mean())
     redraw(out, tmp_path)
 
     def refuse(*_):
@@ -229,14 +254,30 @@ def test_with_an_engine_end_to_end(trained_path, tmp_path, monkeypatch):  # noqa
     assert main(command) == 0
     assert main([*command, "--checkpoints=0,2"]) == 0
     with (out / FILES[0]).open() as file:
-        sources = {one["pass_source"] for one in csv.DictReader(file)}
+        sources = {row["pass_source"] for row in csv.DictReader(file)}
     assert sources == {"evaluation (temperature 1.0, top_p 1.0)"}
 
 
 def redraw(out, folder):
-    """From the committed CSV alone, all three files come out the same."""
+    """From the CSV alone, all three files come out the same."""
     (folder / "csv").mkdir()
     shutil.copy(out / FILES[0], folder / "csv")
     assert main(["kl-efficiency", str(folder / "csv"), f"--out={folder / 'again'}"]) == 0
     for name in FILES:
         assert (folder / "again" / name).read_bytes() == (out / name).read_bytes()
+
+
+def test_the_committed_files_are_what_the_command_draws(tmp_path):
+    """Tables to the byte, numbers of the figure to the digits that another machine rounds to."""
+    committed = REPOSITORY / "experiments" / "05_kl_efficiency"
+    assert main(["kl-efficiency", str(committed), f"--out={tmp_path}"]) == 0
+    assert (tmp_path / FILES[0]).read_bytes() == (committed / FILES[0]).read_bytes()
+    assert (committed / FILES[1]).exists()
+    for name in (FILES[2], "summary.json"):
+        texts = ((folder / name).read_text() for folder in (committed, tmp_path))
+        there, here = (text.partition("</metadata>")[2] or text for text in texts)
+        assert numbers(here) == pytest.approx(numbers(there), abs=1e-3)
+
+
+def numbers(text):
+    return [float(digits) for digits in re.findall(r"(?<![\w#.])-?\d+\.\d+", text)]

@@ -13,14 +13,9 @@ from matplotlib.colors import to_rgb
 
 from analysis import ANALYSES, figures
 from analysis.__main__ import main
+from analysis.costs import cost_curve, default_target
 from analysis.frames import learning_curve, read_run
-from analysis.learning_curves import (
-    cost_curve,
-    default_target,
-    draw_panel,
-    read_methods,
-    write_tables,
-)
+from analysis.learning_curves import draw_panel, read_methods, write_tables
 from analysis.report.page import labels
 from vineppo.run_dir import RunDir
 
@@ -60,7 +55,7 @@ def test_costs_that_were_not_logged_are_unknown(run_path):
 
 def test_problems_and_not_samples_are_resampled(run_path):
     """Samples that agree with each other tell no more the more there are of them."""
-    found = []
+    intervals = []
     for num_samples in (4, 64):
         evaluation = {
             "pass@1": 0.5,
@@ -70,10 +65,10 @@ def test_problems_and_not_samples_are_resampled(run_path):
         }
         RunDir(run_path).write_evaluation(12, evaluation)
         last = learning_curve(read_run(run_path)).iloc[-1]
-        found.append((last.low, last.high))
-    assert found[0] == found[1]
+        intervals.append((last.low, last.high))
+    assert intervals[0] == intervals[1]
     half_width = 1.96 * 0.5 / math.sqrt(100)  # of 6,400 independent samples it were an eighth
-    assert found[0] == pytest.approx((0.5 - half_width, 0.5 + half_width), abs=0.1 * half_width)
+    assert intervals[0] == pytest.approx((0.5 - half_width, 0.5 + half_width), abs=0.1 * half_width)
 
 
 def test_an_evaluation_without_counts_has_no_interval(run_path):
@@ -117,7 +112,7 @@ def test_the_same_runs_in_any_order_of_seeds_and_their_table_alone_give_the_same
 
 def curves_of(paths, cost):
     rows, _ = read_methods(paths)
-    return {name: cost_curve(of, cost) for name, of in rows.groupby("method", sort=False)}
+    return {name: cost_curve(group, cost) for name, group in rows.groupby("method", sort=False)}
 
 
 def test_a_panel_has_one_line_a_method_through_the_interquartile_means(methods_paths):
@@ -138,8 +133,8 @@ def test_a_method_whose_cost_is_not_known_takes_no_room_in_its_panel(methods_pat
     limits = []
     for first in (curves["vine"], curves["vine"].iloc[:0]):
         with figures.panels(1, 1) as (_, (axis,)):
-            of = curves | {"vine": first}
-            draw_panel(axis, "elapsed_s", of, {name: name for name in of})
+            drawn = curves | {"vine": first}
+            draw_panel(axis, "elapsed_s", drawn, {name: name for name in drawn})
             assert len(axis.get_lines()) == 2 + (len(first) > 0)
             limits.append(axis.get_xlim())
     assert limits[0] == limits[1]
@@ -185,8 +180,8 @@ def test_the_committed_tables_are_still_read_and_come_to_the_same(tmp_path):
         assert [row["method"] for row in here] == [row["method"] for row in there]
         for column in ("end_pass@1", "end_pass@1_low", "area", "elapsed_s"):
             values = [float(row[column] or "nan") for row in there]
-            found = [float(row[column] or "nan") for row in here]
-            assert found == pytest.approx(values, abs=1e-9, nan_ok=True)
+            again = [float(row[column] or "nan") for row in here]
+            assert again == pytest.approx(values, abs=1e-9, nan_ok=True)
 
 
 def committed_tables():
@@ -214,8 +209,8 @@ def test_the_summary_says_what_the_tables_say(methods_paths, tmp_path):
     assert (summary["baseline"], summary["target"]) == ("vine", 0.7)
     vine, ppo = (summary["methods"][name] for name in ("vine", "ppo"))
     assert (vine["end_pass@1"]["value"], vine["num_seeds"]) == (0.75, 5)
-    of = {name: one["interval_over"] for name, one in summary["methods"].items()}
-    assert of == {"vine": "seeds", "ppo": "seeds", "grpo": "problems"}
+    over = {name: method["interval_over"] for name, method in summary["methods"].items()}
+    assert over == {"vine": "seeds", "ppo": "seeds", "grpo": "problems"}
     assert "difference" not in vine
     assert vine["to_target"]["iteration"]["num_reached"] == 3
     assert ppo["at_equal_cost"]["elapsed_s"]["budget"] == 120

@@ -8,13 +8,8 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.learning_curves import (
-    cost_curve,
-    default_target,
-    read_methods,
-    summarize,
-    write_tables,
-)
+from analysis.costs import cost_curve, default_target
+from analysis.learning_curves import read_methods, summarize, write_tables
 from analysis.stats.bootstrap import Estimate
 from analysis.summary import interval
 from analysis.tables import estimate
@@ -46,7 +41,7 @@ def methods_of(*paths):
 def test_runs_are_grouped_by_name_in_order_of_sight_and_seeds_ascend(methods_paths):
     rows, _ = read_methods(methods_paths)
     seeds = rows.groupby("method", sort=False)["seed"].unique()
-    assert {name: list(of) for name, of in seeds.items()} == {
+    assert {name: list(numbers) for name, numbers in seeds.items()} == {
         "vine": [1, 2, 3, 4, 5],
         "ppo": [1, 2, 3],
         "grpo": [7],
@@ -57,7 +52,8 @@ def test_runs_are_grouped_by_name_in_order_of_sight_and_seeds_ascend(methods_pat
 
 def test_a_curve_is_the_iqm_over_seeds_and_of_one_seed_that_run(methods_paths):
     rows, _ = read_methods(methods_paths)
-    vine, ppo, grpo = (cost_curve(of, "iteration") for _, of in rows.groupby("method", sort=False))
+    groups = rows.groupby("method", sort=False)
+    vine, ppo, grpo = (cost_curve(group, "iteration") for _, group in groups)
     assert list(vine["pass@1"]) == [0.25, 0.5, 0.5, 0.75]
     assert interval(estimate(vine.iloc[0], "pass@1")) == "0.250 (0.250 to 0.250)"  # of all seeds
     end = estimate(vine.iloc[-1], "pass@1")

@@ -23,8 +23,10 @@ SMALL = ["task.num_train_problems=32"]
     ("leaf", "sampled", "greedy"),
     [
         ("demo_vineppo", (0.30, 0.60), (0.30, 0.70)),
-        ("demo_vineppo_transformers", (0.30, 0.60), (0.30, 0.70)),
-        ("long_vineppo", (0.20, 0.45), (0.20, 0.55)),
+        pytest.param(
+            "demo_vineppo_transformers", (0.30, 0.60), (0.30, 0.70), marks=pytest.mark.slow
+        ),
+        pytest.param("long_vineppo", (0.20, 0.45), (0.20, 0.55), marks=pytest.mark.slow),
     ],
 )
 def test_pass_at_1_of_the_start(configs, leaf, sampled, greedy):

@@ -110,10 +110,6 @@ class StateValues:
         self._states: dict[StateKey, _Distinct] = {}
         self.budget_left = 0
 
-    @property
-    def num_continuations(self) -> int:
-        return sum(len(state.rewards_K) for state in self._states.values())
-
     def budget(self, rollout: Rollout, first: int = 0) -> int:
         """With K = 2, 10 tokens a response and steps that start at 0 and 4: 2 · (10 + 6)."""
         max_tokens = self._sampler.sampling.max_tokens

@@ -25,9 +25,6 @@ class ValueStream(Protocol):
 
     budget_left: int  # tokens that the unfinished continuations may have at most
 
-    @property
-    def num_continuations(self) -> int: ...
-
     def budget(self, rollout: Rollout, first: int = 0) -> int:
         """Tokens that the continuations of its states from `first` on may have at most."""
 

@@ -10,6 +10,7 @@ from analysis.stats.bootstrap import Estimate
 from analysis.stats.seeds import (
     area_under_curve,
     common_support,
+    crossing,
     interquartile_mean,
     iqm,
     iqm_difference,
@@ -134,3 +135,13 @@ def test_times_of_runs_that_never_get_there_by_hand():
     assert np.isnan(median_time(*kaplan_meier([3, 5, 9], [True, False, False])))
     times, shares = kaplan_meier([4, 6], [False, False])
     assert (list(times), list(shares)) == ([4, 6], [1, 1])
+
+
+def test_where_a_curve_first_reaches_a_cost():
+    assert crossing((0, 1, 3), (0.2, 0.6, 0.8), 2) == pytest.approx(0.7)
+    assert crossing((0, 1, 3), (0.2, 0.6, 0.8), 0) == 0.2
+    assert crossing((0, 1, 3), (0.2, 0.6, 0.8), 3) == 0.8
+    assert crossing((0, 2, 1, 3), (0.0, 1.0, 0.5, 0.7), 1.5) == 0.75  # not on its way back
+    for level in (-0.1, 3.1):
+        with pytest.raises(ValueError, match="level must be in"):
+            crossing((0, 1, 3), (0.2, 0.6, 0.8), level)

@@ -1,0 +1,319 @@
+"""`kl-efficiency`: what pass@1 a method buys for how much KL to the starting policy.
+
+The KL is that of the policy as it samples, exact over the vocabulary at every token of its own
+responses to test problems, both policies at the training temperature. Runs of one name that differ
+in their seed alone are one curve along training, the interquartile mean over seeds.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis import figures
+from analysis.frames import (
+    IDENTITY,
+    Run,
+    check_alike,
+    check_same_configs,
+    check_same_problems,
+    check_seeds_once,
+    common_iterations,
+    learning_curve,
+    read_run,
+)
+from analysis.stats.bootstrap import Estimate
+from analysis.stats.seeds import common_support, crossing, iqm, iqm_difference
+from analysis.summary import nested, write_summary
+from analysis.tables import Table, estimate, estimate_columns
+from analysis.truth import check_names
+from vineppo.errors import UserError
+
+KLS = {
+    "kl_per_token": "KL to the start (nats per token)",
+    "kl_per_sequence": "KL to the start (nats per response)",
+}
+Curve = tuple[list[float], list[float]]  # of a seed: KL and pass@1
+CAPTION = "cross: 95 % bootstrap over seeds, of one seed over problems; dotted: the matched KL"
+# A checkpoint of one run, with intervals over problems. `kl_source` and `pass_source` say where the
+# numbers are from; `sample_pass@1` is of the responses of the KL, at the training temperature.
+POINTS = Table(
+    "kl_efficiency.csv",
+    {
+        **dict(zip(IDENTITY, (str, str, int), strict=True)),
+        "iteration": int,
+        "kl_source": str,
+        "kl_per_token": Estimate,
+        "kl_per_sequence": Estimate,
+        "pass_source": str,
+        "pass@1": Estimate,
+        "sample_pass@1": Estimate,
+        "num_problems": int | None,
+        "samples_per_problem": int | None,
+        "response_length": float | None,
+    },
+)
+# A method at an iteration: interquartile means over seeds.
+CURVES = Table("", {"method": str, "iteration": int} | dict.fromkeys([*KLS, "pass@1"], Estimate))
+# A method by one of the two KL, as interquartile means over seeds. `matched` is pass@1 where the
+# curves first reach the KL `level`; `gain_per_nat` is the gain in pass@1 from the first common
+# iteration to the last per nat between them. Differences are to the first method. Empty where the
+# data give none: of one checkpoint, or of a KL that did not grow.
+EFFICIENCIES = Table(
+    "",
+    {"kl": str, "method": str, "level": float | None}
+    | dict.fromkeys(["matched", "difference", "gain_per_nat", "gain_difference"], Estimate),
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--checkpoints", default="all", metavar="all|last|ends|spaced:N|N,N…",
+        help="of --source samples; default: all, with the starting policy",
+    )  # fmt: skip
+    parser.add_argument("--num-problems", type=int, default=64, help="of the test problems")
+    parser.add_argument("--num-samples", type=int, default=4, help="responses of a problem")
+    parser.add_argument(
+        "--source", choices=["samples", "metrics"], default="samples",
+        help="metrics: what the runs logged as kl/ref, an estimate on train problems, in place of "
+        "the exact KL of responses that the engine samples now; default: samples",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="which problems, which responses")
+
+
+def run(
+    paths: list[Path],
+    out: Path,
+    checkpoints: str,
+    num_problems: int,
+    num_samples: int,
+    source: str,
+    seed: int,
+) -> None:
+    """Writes kl_efficiency.csv, .png, .svg and a summary, and the samples' tables; prints paths.
+
+    Each path is a run directory, or a directory whose kl_efficiency.csv is drawn again. What is
+    sampled of a checkpoint is kept, so that after a kill only those without a table are sampled.
+    """
+    if num_problems < 1 or num_samples < 1:
+        raise UserError(
+            f"--num-problems and --num-samples must be at least 1, got {num_problems} and "
+            f"{num_samples}"
+        )
+    by_path = {path: POINTS.read(path) for path in paths if POINTS.holds(path)}
+    runs = [read_run(path) for path in paths if path not in by_path]
+    check_names([run.path for run in runs])
+    check_same_problems(runs)
+    complaint = "start from different policies, so that their KL does not compare:"
+    check_alike(runs, lambda run: {"model.path": _start(run)}, complaint)
+    check_same_configs(runs)
+    if source == "metrics":
+        by_path |= {run.path: logged_points(run) for run in runs}
+    elif runs:
+        from analysis.sampling.kl import sample_cells
+
+        settings = {"num_problems": num_problems, "num_samples": num_samples, "seed": seed}
+        sampled = sample_cells([run.path for run in runs], out, checkpoints, settings)
+        by_path |= sampled_points(runs, sampled)
+    rows = pd.concat([by_path[path] for path in paths], ignore_index=True)
+    points = comparable(rows)
+    for path in [
+        *POINTS.write(out, rows),
+        *draw(points, out / "kl_efficiency"),
+        write_summary(out, "kl-efficiency", summary_content(points)),
+    ]:
+        print(path)
+
+
+def sampled_points(
+    runs: Sequence[Run], sampled: Mapping[Path, Mapping[int, Mapping[str, Any]]]
+) -> dict[Path, pd.DataFrame]:
+    """`POINTS` of every run's sampled checkpoints, from their cells by run and iteration.
+
+    pass@1 is the evaluations' where every checkpoint of every run has one, else the samples': the
+    points of one figure are measured alike.
+    """
+    is_evaluated = all(sampled[run.path].keys() <= run.evaluations.keys() for run in runs)
+    points = {}
+    for run in runs:
+        evaluations, rows = _evaluations(run), []
+        for iteration, cells in sampled[run.path].items():
+            row = run.identity | {"iteration": iteration, "kl_source": "exact", **cells}
+            if is_evaluated:
+                row |= {"pass_source": _pass_source(run), **evaluations.loc[iteration]}
+            else:
+                row |= {"pass_source": "samples", "pass@1": cells["sample_pass@1"]}
+            rows.append(row)
+        points[run.path] = POINTS.frame(rows)
+    return points
+
+
+def logged_points(run: Run) -> pd.DataFrame:
+    """`POINTS` of the evaluated iterations whose KL the run itself logged while it trained.
+
+    `kl/ref` of iteration i + 1 is that of the rollouts which checkpoint i sampled; so the last
+    checkpoint has none. Raises `UserError` where the reference is not the starting policy, and
+    where no iteration has both.
+    """
+    reference, start = run.config.get("reference", {}), _start(run)
+    if reference.get("path") not in (None, start):
+        raise UserError(
+            f"{run.path}: kl/ref is the KL to {reference['path']}, which is not the starting "
+            f"policy {start}; take --source samples"
+        )
+    metrics = {
+        "kl/ref": "kl_per_token",
+        "kl/ref_per_sequence": "kl_per_sequence",
+        "rollout/response_length_mean": "response_length",
+    }
+    logged = run.metrics.set_index("iteration").reindex(columns=metrics).rename(columns=metrics)
+    logged.index -= 1
+    rows = _evaluations(run).join(logged).dropna(subset=list(KLS)).reset_index()
+    if rows.empty:
+        raise UserError(f"{run.path} logged no kl/ref of a policy that was evaluated")
+    rows = rows.assign(kl_source=f"kl/ref ({reference.get('kl_estimator')})")
+    return POINTS.frame(rows.assign(pass_source=_pass_source(run), **run.identity))
+
+
+def comparable(rows: pd.DataFrame) -> pd.DataFrame:
+    """The `POINTS` at iterations that all seeds of a method have, by method, seed and iteration.
+
+    Raises `UserError` for an exact KL beside a logged one and differently measured pass@1 (tables
+    hold no config that would tell), a seed given twice, and seeds that share no iteration.
+    """
+    for sources in (rows["kl_source"].str.partition(" ")[0], rows["pass_source"]):
+        for place in sources.index[sources != sources.iloc[0]]:
+            raise UserError(
+                f"{rows['run_dir'].iloc[0]} and {rows['run_dir'][place]} are measured differently: "
+                f"by {sources.iloc[0]} in the one and {sources[place]} in the other"
+            )
+    check_seeds_once(rows, "iteration")
+    order = {name: place for place, name in enumerate(rows["method"].unique())}
+    return common_iterations(rows).sort_values(
+        ["method", "seed", "iteration"],
+        key=lambda column: column.map(order) if column.name == "method" else column,
+        ignore_index=True,
+    )
+
+
+def method_curves(points: pd.DataFrame) -> pd.DataFrame:
+    """`CURVES`. Of a method with one seed it is that run, its intervals over problems."""
+    return CURVES.frame(
+        [
+            {"method": name, "iteration": iteration}
+            | {
+                column: estimate(seeds.iloc[0], column) if len(seeds) == 1 else iqm(seeds[column])
+                for column in (*KLS, "pass@1")
+            }
+            for (name, iteration), seeds in points.groupby(["method", "iteration"], sort=False)
+        ]
+    )
+
+
+def efficiencies(points: pd.DataFrame) -> pd.DataFrame:
+    """`EFFICIENCIES` by KL, then by method."""
+    rows = []
+    for kl in KLS:
+        level = matched_level(points, kl)
+        baseline: dict[tuple[str, str], list[float]] = {}
+        for name, curves in seed_curves(points, kl).items():
+            matched = [] if level is None else [crossing(*curve, level) for curve in curves]
+            scores = {
+                ("matched", "difference"): matched,
+                ("gain_per_nat", "gain_difference"): _gains(curves),
+            }
+            row: dict[str, Any] = {"kl": kl, "method": name, "level": level}
+            for (column, difference), scores_N in scores.items():
+                row[column] = iqm(scores_N) if scores_N else None
+                if scores_N and (baseline_M := baseline.get((column, difference))):
+                    row[difference] = iqm_difference(scores_N, baseline_M)
+            baseline = baseline or scores
+            rows.append(row)
+    return EFFICIENCIES.frame(rows)
+
+
+def seed_curves(points: pd.DataFrame, kl: str) -> dict[str, list[Curve]]:
+    """KL and pass@1 of every seed, by method."""
+    return {
+        str(name): [
+            (seed[kl].tolist(), seed["pass@1"].tolist()) for _, seed in rows.groupby("seed")
+        ]
+        for name, rows in points.groupby("method", sort=False)
+    }
+
+
+def matched_level(points: pd.DataFrame, kl: str) -> float | None:
+    """The greatest KL that every seed of every method reaches; None where they share no stretch.
+
+    Curves from 0 to 0.5, 0.25 and 1 nats: 0.25.
+    """
+    curves = [curve for seeds in seed_curves(points, kl).values() for curve in seeds]
+    support = common_support([(nats[0], max(nats)) for nats, _ in curves])
+    return None if support is None else support[1]
+
+
+def summary_content(points: pd.DataFrame) -> dict[str, Any]:
+    """By method: what it is made of, and its `EFFICIENCIES` by KL."""
+    content = nested(efficiencies(points), "method", "kl")
+    return {
+        str(name): {
+            "seeds": rows["seed"].unique().tolist(),
+            "iterations": rows["iteration"].unique().tolist(),
+            "kl_source": rows["kl_source"].iloc[0],
+            "pass_source": rows["pass_source"].iloc[0],
+        }
+        | content[name]
+        for name, rows in points.groupby("method", sort=False)
+    }
+
+
+def draw(points: pd.DataFrame, path: Path) -> list[Path]:
+    """Writes `path`.png and .svg: a panel a KL, in it a line a method along its training."""
+    curves, labels = method_curves(points), figures.seed_labels(points)
+    styles = figures.method_styles(list(labels))
+    with figures.panels(1, 2, margin_in=0.6) as (figure, axes):
+        for axis, kl in zip(axes, KLS, strict=True):
+            for name, curve in curves.groupby("method", sort=False):
+                draw_curve(axis, curve, kl, styles[name] | {"label": labels[name]})
+            level = matched_level(points, kl)
+            if level is not None:
+                axis.axvline(level, color="0.5", linestyle=":", linewidth=0.8, zorder=0)
+            axis.set(xlabel=KLS[kl], xlim=(0, None))
+        axes[0].set_ylabel("test pass@1")
+        figures.caption(figure, CAPTION)
+        figures.shared_legend(figure, axes[0])
+        return figures.save(figure, path)
+
+
+def draw_curve(axis: Axes, curve: pd.DataFrame, kl: str, style: dict[str, Any]) -> None:
+    """A line of `CURVES`, a cross of intervals at each checkpoint."""
+    figures.curve(axis, curve, kl, "pass@1", style, ends="bars")
+    known = curve.dropna(subset=[f"{kl}_low", f"{kl}_high"])
+    ends = known[f"{kl}_low"], known[f"{kl}_high"]
+    axis.hlines(known["pass@1"], *ends, color=style["color"], linewidth=0.8)
+
+
+def _gains(curves: Sequence[Curve]) -> list[float]:
+    """The gain per nat by seed; none where a seed's KL did not grow."""
+    if any(nats[-1] <= nats[0] for nats, _ in curves):
+        return []
+    return [(scores[-1] - scores[0]) / (nats[-1] - nats[0]) for nats, scores in curves]
+
+
+def _evaluations(run: Run) -> pd.DataFrame:
+    """pass@1 by iteration, with intervals over problems."""
+    ends = dict(zip(("pass@1", "low", "high"), estimate_columns("pass@1"), strict=True))
+    return learning_curve(run).set_index("iteration")[list(ends)].rename(columns=ends)
+
+
+def _pass_source(run: Run) -> str:
+    """`evaluation (temperature 1, top_p 1)`."""
+    settings = run.config.get("evaluation", {})
+    return f"evaluation (temperature {settings.get('temperature')}, top_p {settings.get('top_p')})"
+
+
+def _start(run: Run) -> str | None:
+    return run.config.get("model", {}).get("path")

@@ -143,7 +143,7 @@ def run(
     of_mc = _parse_continuations(continuations)
     run_paths = [path for path in paths if not _holds_tables_only(path)]
     check_names(run_paths)
-    found = [table for path in paths if path not in run_paths for table in find_tables(path)]
+    tables = [table for path in paths if path not in run_paths for table in find_tables(path)]
     if run_paths:
         _check_settings(settings, of_mc)
         check_same_configs([read_run(path) for path in run_paths])
@@ -153,10 +153,10 @@ def run(
         chosen = choose_checkpoints(
             run_paths, checkpoints, out, FOLDER, settings, with_rollouts=True
         )
-        found = [*make_tables(chosen, SCHEMA, ranking_rows), *found]
-    rows = accuracies(_ranked(found), of_mc)
+        tables = [*make_tables(chosen, SCHEMA, ranking_rows), *tables]
+    rows = accuracies(_ranked(tables), of_mc)
     for path in [
-        *found,
+        *tables,
         *ACCURACIES.write(out, rows),
         *draw(rows, out),
         write_summary(out, ANALYSIS, summary(rows)),
@@ -242,9 +242,9 @@ def predictor_terms(states: pd.DataFrame, continuations: Sequence[int]) -> dict[
     3, of which two are left over. The run's predictors that value every alternative follow.
     """
     terms = {f"mc_{k}": _mc_terms(states, k) for k in sorted(set(continuations))}
-    names = dict.fromkeys(name for of in states["predictions"] for name in of)
+    names = dict.fromkeys(name for values in states["predictions"] for name in values)
     for name in names:
-        known = [of[name] for of in states["predictions"] if name in of]
+        known = [values[name] for values in states["predictions"] if name in values]
         if len(known) == len(states):
             terms[name] = _terms(states, known)
     return terms
@@ -252,16 +252,16 @@ def predictor_terms(states: pd.DataFrame, continuations: Sequence[int]) -> dict[
 
 def summary(rows: pd.DataFrame) -> dict[str, Any]:
     """The step boundaries by method and checkpoint."""
-    found: dict[str, Any] = {}
+    by_method: dict[str, Any] = {}
     for row in pooled(rows).query("group == @BOUNDARIES").to_dict("records"):
-        checkpoint = found.setdefault(row["name"], {}).setdefault(str(row["checkpoint"]), {})
+        checkpoint = by_method.setdefault(row["name"], {}).setdefault(str(row["checkpoint"]), {})
         checkpoint |= {name: row[name] for name in OF_STATES}
         of_predictor = {
             name: estimate(row, name) or dict.fromkeys(("value", "low", "high"))
             for name in OF_PREDICTOR
         }
         checkpoint.setdefault("predictors", {})[row["predictor"]] = of_predictor
-    return found
+    return by_method
 
 
 def draw(rows: pd.DataFrame, out: Path) -> list[Path]:
@@ -312,15 +312,17 @@ def draw_points(axis: Axes, rows: pd.DataFrame, name: str, predictors: Sequence[
     """Points with their intervals, the predictors of one place beside each other; and chance."""
     for index, predictor in enumerate(predictors):
         shift = DODGE * (index - (len(predictors) - 1) / 2)
-        of = rows[(rows["predictor"] == predictor) & rows[name].notna()]
+        shown = rows[(rows["predictor"] == predictor) & rows[name].notna()]
         style: dict[str, Any] = {
             "color": figures.COLORS[index % len(figures.COLORS)],
             "clip_on": False,
         }
-        bars = axis.vlines(of["place"] + shift, of[f"{name}_low"], of[f"{name}_high"], **style)
+        bars = axis.vlines(
+            shown["place"] + shift, shown[f"{name}_low"], shown[f"{name}_high"], **style
+        )
         bars.set(linewidth=1, zorder=2)
-        label = predictor_label(predictor) if len(of) else ""
-        for place, value in zip(of["place"], of[name], strict=True):
+        label = predictor_label(predictor) if len(shown) else ""
+        for place, value in zip(shown["place"], shown[name], strict=True):
             marker = figures.marker(index)
             axis.plot([place + shift], [value], marker=marker, ls="", label=label, **style)
             label = ""  # once in the legend
@@ -342,7 +344,7 @@ def predictor_label(predictor: str) -> str:
 def _state(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     first = steps[0]
     predictions = [dict(step["predictions"]) for step in steps]
-    names = [name for name in predictions[0] if all(name in of for of in predictions)]
+    names = [name for name in predictions[0] if all(name in values for values in predictions)]
     return {
         **{key: first[key] for key in ("checkpoint", "num_drawn_states", "num_samples")},
         "num_draws": len(first["draws_D"]),
@@ -351,7 +353,7 @@ def _state(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "is_over": all(step["is_terminal"] for step in steps),
         "num_correct": np.array([step["num_correct"] for step in steps]),
         "draws": np.array([step["draws_D"] for step in steps]),
-        "predictions": {name: np.array([of[name] for of in predictions]) for name in names},
+        "predictions": {name: np.array([values[name] for values in predictions]) for name in names},
     }
 
 
@@ -366,7 +368,9 @@ def _rows(tables: Sequence[pd.DataFrame], continuations: Sequence[int]) -> list[
         "seed": ALL_SEEDS if len(tables) > 1 else str(first.seed),
         "num_seeds": len(tables),
         "checkpoint": first.checkpoint,
-        "num_dropped_states": sum(one["num_drawn_states"].iloc[0] - len(one) for one in tables),
+        "num_dropped_states": sum(
+            table["num_drawn_states"].iloc[0] - len(table) for table in tables
+        ),
     }
     rows = []
     for group in GROUPS:
@@ -406,7 +410,7 @@ def _mc_terms(states: pd.DataFrame, num_continuations: int) -> Terms:
     of_sets = []
     for index in range(states["num_draws"].iloc[0] // num_continuations):
         of_set = slice(index * num_continuations, (index + 1) * num_continuations)
-        of_sets.append(_terms(states, [of[:, of_set].mean(axis=1) for of in states["draws"]]))
+        of_sets.append(_terms(states, [draws[:, of_set].mean(axis=1) for draws in states["draws"]]))
     return {name: np.mean([terms[name] for terms in of_sets], axis=0) for name in of_sets[0]}
 
 
@@ -420,10 +424,12 @@ def _chosen(terms: Terms, chosen_N: np.ndarray) -> Terms:
 
 
 def _estimates(terms: Terms, baseline: Terms, problem_N: np.ndarray) -> dict[str, Estimate]:
-    def bootstrap(function: Callable[..., dict[str, Estimate]], *of: Terms) -> dict[str, Estimate]:
+    def bootstrap(
+        function: Callable[..., dict[str, Estimate]], *terms: Terms
+    ) -> dict[str, Estimate]:
         generator = np.random.default_rng(BOOTSTRAP_SEED)
         options = {"num_resamples": NUM_RESAMPLES, "level": LEVEL}
-        return function(*of, problem_N, STATISTICS, generator, **options)
+        return function(*terms, problem_N, STATISTICS, generator, **options)
 
     differences = bootstrap(bootstrap_difference, terms, baseline)
     return bootstrap(bootstrap_sums, terms) | {
@@ -467,7 +473,7 @@ def _holds_tables_only(path: Path) -> bool:
 
 def _ranked(paths: Sequence[Path]) -> list[pd.DataFrame]:
     """The states of those with states to rank; the others are named. Refuses a checkpoint twice."""
-    found = []
+    ranked = []
     seen: dict[tuple[str, int, str], Path] = {}
     for path in paths:
         states = read_states(path)
@@ -478,10 +484,10 @@ def _ranked(paths: Sequence[Path]) -> list[pd.DataFrame]:
         other = seen.setdefault((first["name"], first.seed, path.stem), path)
         if other != path:
             raise UserError(f"{other} and {path} are of one run and checkpoint")
-        found.append(states)
-    if not found:
+        ranked.append(states)
+    if not ranked:
         raise UserError(
             f"no state has {MIN_ALTERNATIVES} next steps to rank; give more --num-states or "
             "--num-proposals"
         )
-    return found
+    return ranked

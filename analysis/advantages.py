@@ -99,7 +99,7 @@ def run(paths: list[Path], out: Path, truth: Path | None, **options: Any) -> Non
         raise UserError(f"--near-zero must be above 0 and --num-critical at least 0, got {got}")
     runs = {path: Run(path, frames.read_config(path)) for path in paths if not SPREAD.holds(path)}
     every, difference = list(runs.values()), "are of different tasks:"
-    frames.check_alike(every, lambda one: {"task": one.config.get("task", {})}, difference)
+    frames.check_alike(every, lambda one_run: {"task": one_run.config.get("task", {})}, difference)
     truths = dict(zip(runs, truth_tables(list(runs), [truth] if truth else [], out), strict=True))
     parts = [
         run_tables(runs[path], truths[path], **options)
@@ -108,9 +108,9 @@ def run(paths: list[Path], out: Path, truth: Path | None, **options: Any) -> Non
         for path in paths
     ]
     tables = {
-        name: pd.concat(of, ignore_index=True)
+        name: pd.concat(parts_of_name, ignore_index=True)
         for name in TABLES
-        if (of := [part[name] for part in parts if name in part])
+        if (parts_of_name := [part[name] for part in parts if name in part])
     }
     spread = tables["spread"]
     for row in spread[spread.duplicated(["run_dir", "iteration", "source", "group"])].itertuples():
@@ -122,20 +122,20 @@ def run(paths: list[Path], out: Path, truth: Path | None, **options: Any) -> Non
 
 
 def run_tables(
-    one: Run, truths: Mapping[int, Path], iterations: str, near_zero: float, num_critical: int
+    run: Run, truths: Mapping[int, Path], iterations: str, near_zero: float, num_critical: int
 ) -> dict[str, pd.DataFrame]:
     """The tables of one run directory; `truths` are its ground-truth tables by checkpoint."""
-    saved = frames.existing_run_dir(one.path).iterations("rollouts")
+    saved = frames.existing_run_dir(run.path).iterations("rollouts")
     if not saved:
-        raise UserError(f"{one.path} has no rollouts yet")
-    tokenizer, missing = rollout_files.find_tokenizer(one), f"{one.path} has no rollouts"
+        raise UserError(f"{run.path} has no rollouts yet")
+    tokenizer, missing = rollout_files.find_tokenizer(run), f"{run.path} has no rollouts"
     rows: dict[str, list[Row]] = {name: [] for name in TABLES}
     for iteration in frames.choose_iterations(saved, iterations, "--iterations", missing):
-        of = one.identity | {"iteration": iteration}
-        rollouts = rollout_files.read_rollouts(one.path, iteration, ("prompt_ids", ADVANTAGES))
-        values = read_values(one.path, iteration, rollouts, truths)
+        identity = run.identity | {"iteration": iteration}
+        rollouts = rollout_files.read_rollouts(run.path, iteration, ("prompt_ids", ADVANTAGES))
+        values = read_values(run.path, iteration, rollouts, truths)
         critical = critical_steps(rollouts, values, tokenizer, num_critical)
-        rows["critical"] += [of | row for row in critical]
+        rows["critical"] += [identity | row for row in critical]
         advantages = {TRAINED: [np.array(row[ADVANTAGES], dtype=float) for row in rollouts]}
         advantages |= {source: list(map(np.diff, arrays)) for source, arrays in values.items()}
         for source, arrays in advantages.items():
@@ -144,13 +144,13 @@ def run_tables(
                 steps = every if group == ALL else every[every["is_correct"] == (group == CORRECT)]
                 if steps.empty:
                     continue
-                key = of | {"source": source, "group": group}
+                key = identity | {"source": source, "group": group}
                 rows["spread"].append(key | spread(steps, near_zero))
                 at = np.quantile(steps["advantage"], PROBABILITIES, method="inverted_cdf")
                 pairs = zip(PROBABILITIES, at, strict=True)
                 rows["shares"] += [key | {"probability": p, "advantage": of_p} for p, of_p in pairs]
                 rows["places"] += [key | row for row in places(steps, near_zero)]
-    return {name: TABLES[name].frame(of) for name, of in rows.items() if of}
+    return {name: TABLES[name].frame(identity) for name, identity in rows.items() if identity}
 
 
 def read_values(
@@ -164,7 +164,7 @@ def read_values(
     saved = rollout_files.values_by_state(path, iteration)
     further = rollout_files.predictions_by_state(path, iteration)
     states = truths_of_iteration(dict(truths), iteration, list(rollouts))
-    found: dict[str, list[np.ndarray]] = {}
+    values_by_source: dict[str, list[np.ndarray]] = {}
     for row in rollouts:
         ids, starts = tuple(row["response_ids"]), row["step_starts"]
         keys = [(row["problem_id"], row["rollout_index"], step) for step in range(len(starts))]
@@ -174,8 +174,11 @@ def read_values(
                 raise UserError(f"{place}: its values lack the state {key} of its rollouts")
         own = [saved.get(key, {}) for key in keys]
         columns = {
-            MC: [np.mean(of["returns_K"]) if of.get("returns_K") else None for of in own],
-            CRITIC: [of.get("critic_value") for of in own],
+            MC: [
+                np.mean(values_S["returns_K"]) if values_S.get("returns_K") else None
+                for values_S in own
+            ],
+            CRITIC: [values_S.get("critic_value") for values_S in own],
         }
         for name, of_name in further.items():
             values = [of_name.get(key, {}).get("value") for key in keys]
@@ -185,9 +188,14 @@ def read_values(
         for source, values in columns.items():
             numbers = np.array([*values, row["reward"]], dtype=float)
             # A critic that has diverged gives infinite ones.
-            found.setdefault(source, []).append(np.where(np.isfinite(numbers), numbers, np.nan))
-    known = {name: [np.isfinite(values[:-1]).any() for values in of] for name, of in found.items()}
-    return {name: of for name, of in found.items() if any(known[name])}
+            values_by_source.setdefault(source, []).append(
+                np.where(np.isfinite(numbers), numbers, np.nan)
+            )
+    known = {
+        name: [np.isfinite(values[:-1]).any() for values in values_S]
+        for name, values_S in values_by_source.items()
+    }
+    return {name: values_S for name, values_S in values_by_source.items() if any(known[name])}
 
 
 def flatten(rollouts: Sequence[Row], advantages: Arrays, near_zero: float) -> pd.DataFrame:
@@ -270,7 +278,10 @@ def places(steps: pd.DataFrame, near_zero: float) -> Iterator[Row]:
                 "mean": here["advantage"].mean(),
                 "mean_abs": here["size"].mean(),
                 "near_zero": (here["size"] < near_zero).mean(),
-                **{of: here[of].sum() / (num_critical or np.nan) for of in ("critical", "even")},
+                **{
+                    kind: here[kind].sum() / (num_critical or np.nan)
+                    for kind in ("critical", "even")
+                },
             }
 
 
@@ -314,13 +325,13 @@ def critical_steps(
 
 def summary_content(rows: pd.DataFrame) -> dict[str, Any]:
     """By run directory, iteration and source, over all rollouts."""
-    found: dict[str, Any] = {}
+    by_run: dict[str, Any] = {}
     names = ("num_steps", "mean_abs", "zero", "near_zero", "top_share", "even_share")
     for row in rows[rows["group"] == ALL].to_dict("records"):
-        content = {name: of for name, of in row_content(row).items() if name in names}
-        of_run = found.setdefault(row["run_dir"], {})
+        content = {name: number for name, number in row_content(row).items() if name in names}
+        of_run = by_run.setdefault(row["run_dir"], {})
         of_run.setdefault(f"iter_{row['iteration']:06d}", {})[row["source"]] = content
-    return found
+    return by_run
 
 
 def draw(

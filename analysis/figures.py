@@ -109,7 +109,7 @@ def method_labels(names: Sequence[str]) -> dict[str, str]:
     for name in names:
         method, _, variant = _method(name)
         variant = re.sub(
-            r"^([kt])([\d.]+)$", lambda found: f"{found[1].upper()} = {found[2]}", variant
+            r"^([kt])([\d.]+)$", lambda match: f"{match[1].upper()} = {match[2]}", variant
         )
         labels[name] = f"{method}, {variant}" if variant else method
     return labels if len(set(labels.values())) == len(labels) else {name: name for name in names}
@@ -137,7 +137,7 @@ def method_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     colors = {method: color or next(left) for method, color in colors.items()}
     styles = {}
     for index, (name, method) in enumerate(methods.items()):
-        variants = sorted((one for one in names if methods[one] == method), key=_natural)
+        variants = sorted((name for name in names if methods[name] == method), key=_natural)
         place = variants.index(name)
         # From 0.6 of the way to white to 0.4 of the way to black; one alone has its colour.
         shade = 0.6 - place / (len(variants) - 1) if len(variants) > 1 else 0.0
@@ -203,7 +203,7 @@ def shared_legend(figure: Figure, *axes: Axes) -> None:
     It has as many columns as its longest name leaves room for.
     """
     entries = [axis.get_legend_handles_labels() for axis in axes]
-    named = {name: handle for of in entries for handle, name in zip(*of, strict=True)}
+    named = {name: handle for entry in entries for handle, name in zip(*entry, strict=True)}
     letters_a_line = LETTERS_PER_IN * figure.get_size_inches()[0]
     columns = int(letters_a_line // (max(map(len, named)) + LEGEND_HANDLE_LETTERS))
     columns = min(max(columns, 1), len(named))
@@ -236,8 +236,8 @@ def render(figure: Figure, suffix: str) -> bytes:
 def _method(name: str) -> tuple[str, str | None, str]:
     """The method that a name says, its colour, and what else the name says after it."""
     for pattern, label, color in METHODS:
-        if found := re.search(pattern, name, re.IGNORECASE):
-            return label, color, name[found.end() :].strip("_, ")
+        if match := re.search(pattern, name, re.IGNORECASE):
+            return label, color, name[match.end() :].strip("_, ")
     return name, None, ""
 
 

@@ -151,8 +151,8 @@ def learning_curve(run: Run) -> pd.DataFrame:
         num_samples = evaluation["samples_per_problem"]
         row = {"iteration": iteration, "pass@1": evaluation["pass@1"]}
         if counts_P := evaluation.get("num_correct_P"):
-            one = mean_over_problems([count / num_samples for count in counts_P])
-            row |= {"low": one.low, "high": one.high}
+            estimate = mean_over_problems([count / num_samples for count in counts_P])
+            row |= {"low": estimate.low, "high": estimate.high}
         sizes = {"num_problems": evaluation["num_problems"], "samples_per_problem": num_samples}
         rows.append(row | sizes)
     columns = ["iteration", "elapsed_s", "tokens_sampled", "pass@1", "low", "high", *sizes]
@@ -257,9 +257,9 @@ def check_seeds_once(frame: pd.DataFrame, *keys: str, what: str = "method") -> N
     """Refuses two rows of a seed of one method at the same `keys` (`UserError`)."""
     for _, rows in frame.groupby([what, "seed", *keys], sort=False):
         if len(rows) > 1:
-            one, other = rows.iloc[0], rows.iloc[1]
+            first, other = rows.iloc[0], rows.iloc[1]
             raise UserError(
-                f"{one.run_dir} and {other.run_dir} are both seed {one.seed} of {one[what]}"
+                f"{first.run_dir} and {other.run_dir} are both seed {first.seed} of {first[what]}"
             )
 
 

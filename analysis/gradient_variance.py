@@ -156,8 +156,15 @@ def make_gradients(
     # Only what is sampled needs runs of one model and task.
     together = [chosen]
     if not settings["sample_values"]:
-        together = [[one for one in chosen if one.run_path == path] for path in run_paths]
-    return [path for of in together for path in make_tables(of, GRADIENT_SCHEMA, gradient_rows)]
+        together = [
+            [checkpoint for checkpoint in chosen if checkpoint.run_path == path]
+            for path in run_paths
+        ]
+    return [
+        path
+        for checkpoints in together
+        for path in make_tables(checkpoints, GRADIENT_SCHEMA, gradient_rows)
+    ]
 
 
 @dataclass(frozen=True)
@@ -251,29 +258,29 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
         for e, (own, (num_tokens, time_s)) in enumerate(zip(own_E, costs_E, strict=True))
     ]
     first = by_estimator[0]
-    found: dict[str, float] = {}
+    by_name: dict[str, float] = {}
     for name, of_one in zip(gradients.estimators, by_estimator, strict=True):
         ratios = {f"{key}_ratio": _ratio(of_one[key], first[key]) for key in WITH_RATIO}
-        found |= {f"{name}/{key}": number for key, number in (of_one | ratios).items()}
-    return found
+        by_name |= {f"{name}/{key}": number for key, number in (of_one | ratios).items()}
+    return by_name
 
 
 def summary(rows: pd.DataFrame) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for (run_name, checkpoint), of in rows.groupby(GROUP, sort=False):
-        first = of.iloc[0]
+    by_checkpoint: dict[str, Any] = {}
+    for (run_name, checkpoint), group in rows.groupby(GROUP, sort=False):
+        first = group.iloc[0]
         estimators: dict[str, Any] = {}
-        for row in of[of["quantity"].isin(IN_SUMMARY)].to_dict("records"):
+        for row in group[group["quantity"].isin(IN_SUMMARY)].to_dict("records"):
             value = estimate(row, "value") or dict.fromkeys(("value", "low", "high"))
             estimators.setdefault(row["estimator"], {})[row["quantity"]] = value
-        found[f"{run_name}/iter_{checkpoint:06d}"] = {
+        by_checkpoint[f"{run_name}/iter_{checkpoint:06d}"] = {
             "num_problems": int(first.num_problems),
             "rollout_iteration": int(first.rollout_iteration),
             "is_own_policy": bool(first.rollout_iteration == checkpoint + 1),
             "first_estimator": first.estimator,
             "estimators": estimators,
         }
-    return found
+    return by_checkpoint
 
 
 def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
@@ -307,15 +314,15 @@ def estimator_names(rows: pd.DataFrame) -> list[str]:
 def draw_dots(axis: Axes, rows: pd.DataFrame, names: Sequence[str], scale: float) -> None:
     """One colour a run and checkpoint, below one another; what is undefined is left out."""
     groups = list(rows.groupby(GROUP, sort=False))
-    for index, (_, of) in enumerate(groups):
+    for index, (_, group) in enumerate(groups):
         shift = SPREAD * ((index + 0.5) / len(groups) - 0.5)
-        first, color = of.iloc[0], figures.line_style(index)["color"]
-        of = of[of["value"].notna()]
-        places = [names.index(name) + shift for name in of["estimator"]]
+        first, color = group.iloc[0], figures.line_style(index)["color"]
+        group = group[group["value"].notna()]
+        places = [names.index(name) + shift for name in group["estimator"]]
         label = f"{first.method}, seed {first.seed}, checkpoint {first.checkpoint}"
         marker = figures.marker(index)
-        axis.plot(scale * of["value"], places, ls="", color=color, marker=marker, label=label)
-        for place, row in zip(places, of.to_dict("records"), strict=True):
+        axis.plot(scale * group["value"], places, ls="", color=color, marker=marker, label=label)
+        for place, row in zip(places, group.to_dict("records"), strict=True):
             bar = scale * row["value_low"], scale * row["value_high"]
             axis.plot(bar, [place, place], color=color, linewidth=0.9)
 

@@ -70,11 +70,11 @@ def values_by_state(
 
 def predictions_by_state(run_path: Path, iteration: int) -> dict[str, dict[StateKey, Row]]:
     """The rows of the predictors besides continuations and critic: by name, then by state."""
-    found: dict[str, dict[StateKey, Row]] = {}
+    by_predictor: dict[str, dict[StateKey, Row]] = {}
     for row in _value_rows(run_path, iteration, ()):
         if row.get("predictor") is not None:
-            found.setdefault(row["predictor"], {})[state_key(row)] = row
-    return found
+            by_predictor.setdefault(row["predictor"], {})[state_key(row)] = row
+    return by_predictor
 
 
 def state_key(row: Row) -> StateKey:

@@ -19,17 +19,17 @@ def truth_tables(
     A run without any gives {}. Raises `UserError` for a folder that is missing, and where folders
     were given that hold none of any run.
     """
-    found: list[dict[int, Path]] = []
+    tables: list[dict[int, Path]] = []
     errors: list[UserError] = []
     for path in run_paths:
         try:
-            found.append(find_truth(path, given, [out]))
+            tables.append(find_truth(path, given, [out]))
         except UserError as error:
-            found.append({})
+            tables.append({})
             errors.append(error)
-    if given and not any(found):
+    if given and not any(tables):
         raise errors[0]
-    return found
+    return tables
 
 
 def truths_of_iteration(

@@ -80,13 +80,13 @@ def number(value: Any, form: str = ".3f", unit: str = "") -> str:
     return UNKNOWN if pd.isna(value) else f"{value:{form}}{unit}"
 
 
-def interval(one: Estimate | None, form: str = ".3f") -> str:
+def interval(estimate: Estimate | None, form: str = ".3f") -> str:
     """`interval(Estimate(0.5, 0.4, 0.6))` is "0.500 (0.400 to 0.600)"."""
-    if one is None:
+    if estimate is None:
         return UNKNOWN
-    if one.low is None or one.high is None:
-        return number(one.value, form)
-    return f"{one.value:{form}} ({one.low:{form}} to {one.high:{form}})"
+    if estimate.low is None or estimate.high is None:
+        return number(estimate.value, form)
+    return f"{estimate.value:{form}} ({estimate.low:{form}} to {estimate.high:{form}})"
 
 
 def _plain(value: Any) -> Any:

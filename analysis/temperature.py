@@ -126,7 +126,7 @@ def read_rows(paths: Sequence[Path]) -> pd.DataFrame:
     names = list(map(algorithm, runs))
     for name in dict.fromkeys(names):
         check_alike(
-            [one for one, other in zip(runs, names, strict=True) if other == name],
+            [run for run, other in zip(runs, names, strict=True) if other == name],
             _without_what_varies,
             f"are both {name}, but",
             "; only name, seed and sampling.temperature may differ",
@@ -143,34 +143,37 @@ def read_rows(paths: Sequence[Path]) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
-def evaluation_rows(one: Run) -> pd.DataFrame:
+def evaluation_rows(run: Run) -> pd.DataFrame:
     """The run's own evaluations, and those made afterwards of its last policy.
 
     What was made afterwards with another top_p, or on fewer or other problems, is left out: it
     differs in more than the temperature.
     """
-    last = max(one.evaluations)
-    own = one.evaluations[last]
-    others = read_other_evaluations(one.path, last)
+    last = max(run.evaluations)
+    own = run.evaluations[last]
+    others = read_other_evaluations(run.path, last)
     return EVALUATIONS.frame(
-        [_row(one, i, TRAINING, of, f"evaluation {i}") for i, of in one.evaluations.items()]
+        [
+            _row(run, i, TRAINING, evaluation, f"evaluation {i}")
+            for i, evaluation in run.evaluations.items()
+        ]
         + [
-            _row(one, last, AFTERWARDS, of, f"evaluations/{name}")
-            for name, of in others.items()
-            if all(of.get(key) == own.get(key) for key in ("top_p", "num_problems", "task"))
+            _row(run, last, AFTERWARDS, evaluation, f"evaluations/{name}")
+            for name, evaluation in others.items()
+            if all(evaluation.get(key) == own.get(key) for key in ("top_p", "num_problems", "task"))
         ]
     )
 
 
-def algorithm(one: Run) -> str:
+def algorithm(run: Run) -> str:
     """The credit's name, and the critic's part in it where that is not the usual one.
 
     "VinePPO", "PPO"; "PPO, shared critic", "VinePPO, critic measured".
     """
     try:
-        kind, critic = one.config["credit"]["kind"], one.config.get("critic")
+        kind, critic = run.config["credit"]["kind"], run.config.get("critic")
     except KeyError as error:
-        raise UserError(f"{one.path}: config.json has no {error}") from None
+        raise UserError(f"{run.path}: config.json has no {error}") from None
     name = figures.CREDITS.get(kind, kind)
     if critic is None:
         return name
@@ -184,12 +187,12 @@ def by_training_temperature(rows: pd.DataFrame) -> pd.DataFrame:
     first = rows["algorithm"].iloc[0]
     finals: dict[tuple[str, float], pd.Series] = {}
     results = []
-    for (name, temperature), of in rows.groupby(["algorithm", "temperature"], sort=False):
-        own = of[of["source"] == TRAINING]
+    for (name, temperature), group in rows.groupby(["algorithm", "temperature"], sort=False):
+        own = group[group["source"] == TRAINING]
         last = own[own["iteration"] == own["iteration"].max()]
         final_N = finals[name, temperature] = last["pass@1"]
         first_N = finals.get((first, temperature)) if name != first else None
-        ends = at_end(of)
+        ends = at_end(group)
         as_trained = ends[ends["evaluation_temperature"] == temperature]["pass@1"]
         results.append(
             {
@@ -212,8 +215,8 @@ def by_training_temperature(rows: pd.DataFrame) -> pd.DataFrame:
 def by_both_temperatures(rows: pd.DataFrame) -> pd.DataFrame:
     """`BOTH`, in the same order, then by ascending temperature of evaluation."""
     results = []
-    for (name, temperature), of in rows.groupby(["algorithm", "temperature"], sort=False):
-        for evaluated, ends in at_end(of).groupby("evaluation_temperature"):
+    for (name, temperature), group in rows.groupby(["algorithm", "temperature"], sort=False):
+        for evaluated, ends in at_end(group).groupby("evaluation_temperature"):
             of_what = {"algorithm": name, "temperature": temperature}
             of_what |= {"evaluation_temperature": evaluated, "num_seeds": len(ends)}
             results.append(of_what | {"pass@1": iqm(ends["pass@1"])} | _lengths(ends))
@@ -246,7 +249,7 @@ def summary_content(
         counted,
         "algorithm",
         "temperature",
-        label=lambda of: of if isinstance(of, str) else f"trained_at_{of:g}",
+        label=lambda key: key if isinstance(key, str) else f"trained_at_{key:g}",
         leave=shared,
     )
     for row in both.to_dict("records"):
@@ -293,25 +296,25 @@ def draw_top(axis: Axes, results: pd.DataFrame, column: str) -> None:
     names = list(results["algorithm"].unique())
     styles, shifts = figures.method_styles(names), dodge(len(names), results["temperature"])
     for name, shift in zip(names, shifts, strict=True):
-        of, style = results[results["algorithm"] == name], styles[name]
+        points, style = results[results["algorithm"] == name], styles[name]
         figures.curve(
-            axis, of, "temperature", column, style | {"label": name}, shift=shift, ends="bars"
+            axis, points, "temperature", column, style | {"label": name}, shift=shift, ends="bars"
         )
         if column == "final":
             best = style | {"linestyle": "--", "linewidth": 0.8, "marker": ""}
-            figures.curve(axis, of, "temperature", "best", best, shift=shift, ends="")
+            figures.curve(axis, points, "temperature", "best", best, shift=shift, ends="")
 
 
 def draw_algorithm(axis: Axes, both: pd.DataFrame) -> None:
     """A line a training temperature, cold to hot."""
     groups = list(both.groupby("temperature"))
     shifts = dodge(len(groups), both["evaluation_temperature"])
-    for index, ((temperature, of), shift) in enumerate(zip(groups, shifts, strict=True)):
+    for index, ((temperature, points), shift) in enumerate(zip(groups, shifts, strict=True)):
         color = mpl.colormaps["plasma"](0.85 * index / max(len(groups) - 1, 1))
         style = {"color": color, "label": f"trained at {temperature:g}", "marker": "o"}
         x, y = "evaluation_temperature", "pass@1"
-        figures.curve(axis, of, x, y, style, shift=shift, ends="bars")
-        as_trained = of[of[x] == temperature]
+        figures.curve(axis, points, x, y, style, shift=shift, ends="bars")
+        as_trained = points[points[x] == temperature]
         axis.plot(as_trained[x] + shift, as_trained[y], "o", color=color, ms=7, fillstyle="none")
 
 
@@ -322,13 +325,13 @@ def dodge(num_lines: int, places: pd.Series) -> list[float]:
 
 
 def _row(
-    one: Run, iteration: int, source: str, evaluation: dict[str, Any], place: str
+    run: Run, iteration: int, source: str, evaluation: dict[str, Any], place: str
 ) -> dict[str, Any]:
-    name, identity = algorithm(one), one.identity
+    name, identity = algorithm(run), run.identity
     try:
-        temperature = float(one.config["sampling"]["temperature"])
+        temperature = float(run.config["sampling"]["temperature"])
     except KeyError as error:
-        raise UserError(f"{one.path}: config.json has no {error}") from None
+        raise UserError(f"{run.path}: config.json has no {error}") from None
     try:
         return {
             "run_dir": identity["run_dir"],
@@ -344,7 +347,7 @@ def _row(
             **{name: evaluation.get(name) for name in ("truncated_frac", "response_length_mean")},
         }
     except KeyError as error:
-        raise UserError(f"{one.path}: {place} has no {error}") from None
+        raise UserError(f"{run.path}: {place} has no {error}") from None
 
 
 def _lengths(rows: pd.DataFrame) -> dict[str, Estimate | None]:
@@ -353,9 +356,9 @@ def _lengths(rows: pd.DataFrame) -> dict[str, Estimate | None]:
     return {name: None if rows[name].hasnans else iqm(rows[name]) for name in columns}
 
 
-def _without_what_varies(one: Run) -> dict[str, Any]:
+def _without_what_varies(run: Run) -> dict[str, Any]:
     """The config but for what tells the runs of an algorithm apart."""
-    masked = copy.deepcopy(one.config) | {"name": None, "seed": None}
+    masked = copy.deepcopy(run.config) | {"name": None, "seed": None}
     masked["sampling"]["temperature"] = None
     return masked
 
@@ -365,17 +368,17 @@ def _check_ends(rows: pd.DataFrame) -> None:
     for (run_dir, *_), count in rows.value_counts(dropna=False).items():
         if count > 1:
             raise UserError(f"{run_dir} is given {count} times")
-    for (name, temperature, seed), of in rows.groupby(["algorithm", "temperature", "seed"]):
-        if len(run_dirs := of["run_dir"].unique()) > 1:
+    for (name, temperature, seed), group in rows.groupby(["algorithm", "temperature", "seed"]):
+        if len(run_dirs := group["run_dir"].unique()) > 1:
             raise UserError(
                 f"{run_dirs[0]} and {run_dirs[1]} are both seed {seed} of {name} at "
                 f"temperature {temperature:g}"
             )
-    for run_dir, of in rows.groupby("run_dir", sort=False):
-        if TRAINING not in set(of["source"]):
+    for run_dir, group in rows.groupby("run_dir", sort=False):
+        if TRAINING not in set(group["source"]):
             raise UserError(f"{run_dir} has no evaluation of its training")
-    for _, of in rows.groupby("algorithm", sort=False):
-        lasts = of.groupby("run_dir", sort=False)["iteration"].max()
+    for _, group in rows.groupby("algorithm", sort=False):
+        lasts = group.groupby("run_dir", sort=False)["iteration"].max()
         for run_dir, last in lasts.items():
             if last != lasts.iloc[0]:
                 raise UserError(

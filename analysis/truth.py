@@ -133,8 +133,8 @@ def find_truth(
         if not folder.is_dir():
             raise UserError(f"--truth {folder} is no directory")
     for folder in given or (*folders, run_path / "analysis" / ANALYSIS):
-        found = truth_path(folder, run_path, 0).parent.glob("iter_*.parquet")
-        named = {path.stem.removeprefix("iter_"): path for path in found}
+        paths = truth_path(folder, run_path, 0).parent.glob("iter_*.parquet")
+        named = {path.stem.removeprefix("iter_"): path for path in paths}
         tables = {int(number): path for number, path in named.items() if number.isdecimal()}
         if tables:
             return dict(sorted(tables.items()))

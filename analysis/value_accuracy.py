@@ -185,7 +185,7 @@ def read_states(
     check_names(run_paths)
     runs = {path: Run(path, read_config(path)) for path in run_paths}
     every = list(runs.values())
-    check_alike(every, lambda one: {"task": one.config.get("task")}, "are runs of different tasks:")
+    check_alike(every, lambda run: {"task": run.config.get("task")}, "are runs of different tasks:")
     check_same_configs(every)
     frames: list[pd.DataFrame] = []
     sources: dict[str, Path | None] = {}  # by method: its table, None for run directories
@@ -196,7 +196,7 @@ def read_states(
             source, new = None, [truth_rows(runs[path], table, wanted) for table in truths.values()]
         else:
             source, new = path, [read_table(path, wanted.predictors)]
-        for method in {name for of in new for name in of["method"]}:
+        for method in {name for frame in new for name in frame["method"]}:
             if sources.setdefault(method, source) != source:
                 raise UserError(
                     f"{path} holds {method}, which stands in another table or run too; give either "
@@ -230,16 +230,16 @@ def write_states(path: Path, states: pd.DataFrame) -> None:
     write_parquet(path, known.to_dict("records"), STATES)
 
 
-def truth_rows(one: Run, table: Path, wanted: Wanted) -> pd.DataFrame:
+def truth_rows(run: Run, table: Path, wanted: Wanted) -> pd.DataFrame:
     """The states of a truth table of a run, a row for each predictor that says something of it.
 
     Raises `UserError` for a truth of other rollouts than the run's, and for a wanted predictor that
     the run does not have.
     """
     states = read_truth(table)
-    known = predictions(one.path, table, states, wanted)
-    identity = one.identity
-    task = hashlib.blake2b(strict_json(one.config.get("task")), digest_size=8).hexdigest()
+    known = predictions(run.path, table, states, wanted)
+    identity = run.identity
+    task = hashlib.blake2b(strict_json(run.config.get("task")), digest_size=8).hexdigest()
     about = [
         {name: getattr(state, name) for name in STATES.names if hasattr(state, name)}
         | {"task": task, "position": state.prefix_length / state.response_length}
@@ -266,23 +266,25 @@ def predictions(
 
     Raises `UserError` for one that there is not.
     """
-    found = _from_rewards(path, table, states) | _of_run(path, states)
-    trained = max((num_draws(name) or 0 for name in found if name.startswith(MC_TRAIN)), default=0)
+    by_name = _from_rewards(path, table, states) | _of_run(path, states)
+    trained = max(
+        (num_draws(name) or 0 for name in by_name if name.startswith(MC_TRAIN)), default=0
+    )
     for k in range(1, min(len(state.draws_D) for state in states) + 1):
-        found[f"{MC}_{k}"] = [_mean(state.draws_D[:k]) for state in states]
+        by_name[f"{MC}_{k}"] = [_mean(state.draws_D[:k]) for state in states]
     chosen = wanted.predictors
     if chosen is None:
         asked = [f"{MC}_{k}" for k in wanted.continuations]
         of_training = [f"{MC_TRAIN}_{k}" for k in (*wanted.continuations, trained)]
-        held = [name for name in (f"{MC}_{trained}", *of_training) if name in found]
-        chosen = (*(name for name in found if num_draws(name) is None), *asked, *held)
+        held = [name for name in (f"{MC}_{trained}", *of_training) if name in by_name]
+        chosen = (*(name for name in by_name if num_draws(name) is None), *asked, *held)
     for name in chosen:
-        if name not in found:
-            held = sorted(found, key=order)
+        if name not in by_name:
+            held = sorted(by_name, key=order)
             raise UserError(
                 f"{path} has no predictor {name} at the states of {table}, only {', '.join(held)}"
             )
-    return {name: found[name] for name in sorted(set(chosen), key=order)}
+    return {name: by_name[name] for name in sorted(set(chosen), key=order)}
 
 
 def _of_run(path: Path, states: Sequence[TruthState]) -> dict[str, list[Prediction]]:
@@ -297,20 +299,24 @@ def _of_run(path: Path, states: Sequence[TruthState]) -> dict[str, list[Predicti
     critic: list[Prediction] = [(row.get("critic_value"), None) for row in rows]
     columns = {CRITIC: critic}
     for name, of_name in predictions_by_state(path, iteration).items():
-        of = [of_name.get(state.key, {}) for state in states]
-        columns[name] = [(row.get("value"), len(row.get("returns_K") or ()) or None) for row in of]
+        values_S = [of_name.get(state.key, {}) for state in states]
+        columns[name] = [
+            (row.get("value"), len(row.get("returns_K") or ()) or None) for row in values_S
+        ]
     for name in {name for state in states for name in state.predictions}:
         if all(value is None for value, _ in columns.get(name, ())):
             columns[name] = [(state.predictions.get(name), None) for state in states]
-    found: dict[str, list[Prediction]] = {}
+    by_name: dict[str, list[Prediction]] = {}
     for name, column in columns.items():
         is_ours = name in FREE or num_draws(name) is not None
         if any(value is not None for value, _ in column):
-            found[f"values/{name}" if is_ours else name] = column
+            by_name[f"values/{name}" if is_ours else name] = column
     returns = [row.get("returns_K") or [] for row in rows]
     for k in range(1, max(map(len, returns)) + 1):
-        found[f"{MC_TRAIN}_{k}"] = [_mean(of[:k] if len(of) >= k else ()) for of in returns]
-    return found
+        by_name[f"{MC_TRAIN}_{k}"] = [
+            _mean(values_S[:k] if len(values_S) >= k else ()) for values_S in returns
+        ]
+    return by_name
 
 
 def _from_rewards(
@@ -328,21 +334,21 @@ def _from_rewards(
                 f"{state.problem_id} is none of {path}'s rollouts of iteration {iteration}"
             )
     every = [row["reward"] for row in rollouts.values()]
-    found: dict[str, list[Prediction]] = {name: [] for name in FREE}
+    by_name: dict[str, list[Prediction]] = {name: [] for name in FREE}
     for state in states:
         group = {i: row["reward"] for (p, i), row in rollouts.items() if p == state.problem_id}
         others = [reward for i, reward in group.items() if i != state.rollout_index]
         for name, rewards in zip(FREE, (list(group.values()), others, every), strict=True):
-            found[name].append(_mean(rewards))
-    return found
+            by_name[name].append(_mean(rewards))
+    return by_name
 
 
 def _is_of(state: TruthState, rollout: Mapping[str, Any] | None) -> bool:
     starts = [] if rollout is None else rollout["step_starts"]
     if rollout is None or state.step_index >= len(starts):
         return False
-    found = len(starts), starts[state.step_index], len(rollout["response_ids"]), rollout["reward"]
-    return found == (state.num_steps, state.prefix_length, state.response_length, state.reward)
+    saved = len(starts), starts[state.step_index], len(rollout["response_ids"]), rollout["reward"]
+    return saved == (state.num_steps, state.prefix_length, state.response_length, state.reward)
 
 
 def _mean(returns: Sequence[float]) -> Prediction:
@@ -366,8 +372,8 @@ def _check(states: pd.DataFrame) -> None:
         other = seen.setdefault((row.method, row.seed), row.run_dir)
         if other != row.run_dir:
             raise UserError(f"{other} and {row.run_dir} are both seed {row.seed} of {row.method}")
-    for (method, checkpoint), of in states.groupby(["method", "checkpoint"]):
-        if len(sizes := sorted(of["num_samples"].unique())) > 1:
+    for (method, checkpoint), group in states.groupby(["method", "checkpoint"]):
+        if len(sizes := sorted(group["num_samples"].unique())) > 1:
             raise UserError(
                 f"{method}, checkpoint {checkpoint}: its truth must be of one number of samples, "
                 f"got {' and '.join(map(str, sizes))}"
@@ -376,8 +382,8 @@ def _check(states: pd.DataFrame) -> None:
 
 def num_draws(predictor: str) -> int | None:
     """K of a Monte-Carlo estimate of the state itself: 9 of mc_9 and mc_train_9."""
-    found = re.fullmatch(rf"(?:{MC}|{MC_TRAIN})_([1-9]\d*)", predictor)
-    return int(found[1]) if found else None
+    match = re.fullmatch(rf"(?:{MC}|{MC_TRAIN})_([1-9]\d*)", predictor)
+    return int(match[1]) if match else None
 
 
 def order(predictor: str) -> tuple[int, int, str]:
@@ -413,23 +419,23 @@ def make_cells(states: pd.DataFrame, *, each_seed: bool = True) -> Iterator[Cell
             seeds = sorted(whole["seed"].unique())
             parts = [[seed] for seed in seeds] if each_seed and len(seeds) > 1 else []
             for part in [*parts, seeds]:
-                of = whole[whole["seed"].isin(part)]
+                chosen = whole[whole["seed"].isin(part)]
                 about = {
                     "method": method,
                     "seeds": " ".join(map(str, part)),
                     "checkpoint": checkpoint,
-                    "is_own_policy": int((of["rollout_iteration"] == checkpoint + 1).all()),
+                    "is_own_policy": int((chosen["rollout_iteration"] == checkpoint + 1).all()),
                     "predictor": predictor,
                 }
-                yield Cell(about, len(part) == len(seeds), num_draws(predictor), of)
+                yield Cell(about, len(part) == len(seeds), num_draws(predictor), chosen)
 
 
 def sorted_groups(frame: pd.DataFrame) -> list[tuple[tuple[str, int], pd.DataFrame]]:
     """By method in order of first sight, then by checkpoint."""
     return [
         ((str(method), int(checkpoint)), at)
-        for method, of in frame.groupby("method", sort=False)
-        for checkpoint, at in of.groupby("checkpoint")
+        for method, group in frame.groupby("method", sort=False)
+        for checkpoint, at in group.groupby("checkpoint")
     ]
 
 
@@ -438,8 +444,8 @@ def score_states(
 ) -> pd.DataFrame:
     """The `SCORES`: a predictor's metrics, and those less the baseline's (`mae_minus_mc_9`)."""
     baselines = {
-        place: of[of["predictor"] == baseline_of(of["predictor"].unique())]
-        for place, of in sorted_groups(states)
+        place: group[group["predictor"] == baseline_of(group["predictor"].unique())]
+        for place, group in sorted_groups(states)
     }
     rows: list[dict[str, Any]] = []
     for cell in progress(list(make_cells(states, each_seed=each_seed))):
@@ -473,19 +479,21 @@ def strata(cell: Cell) -> dict[str, np.ndarray]:
         "outcome": (cell["reward"] > 0.5).astype(int),
         "value": np.where(truth_N == 0, 0, np.where(truth_N == 1, len(VALUE_EDGES), inner_N)),
     }
-    found = {BOUNDARIES: ~is_query_N, QUERY: is_query_N}
+    masks = {BOUNDARIES: ~is_query_N, QUERY: is_query_N}
     for axis, place_N in places.items():
         for place, name in enumerate(STRATA[axis]):
-            found[f"{axis} {name}"] = ~is_query_N & (place_N == place)
-    return found
+            masks[f"{axis} {name}"] = ~is_query_N & (place_N == place)
+    return masks
 
 
-def _score_rows(cell: Cell, stratum: str, found: Mapping[str, Estimate]) -> list[dict[str, Any]]:
+def _score_rows(
+    cell: Cell, stratum: str, estimates: Mapping[str, Estimate]
+) -> list[dict[str, Any]]:
     about = cell.row() | {"stratum": stratum}
     return [
-        about | {"metric": metric, "value": one}
-        for metric, one in found.items()
-        if math.isfinite(one.value)
+        about | {"metric": metric, "value": estimate}
+        for metric, estimate in estimates.items()
+        if math.isfinite(estimate.value)
     ]
 
 
@@ -498,9 +506,11 @@ def difference_rows(
     name = common["predictor_of_baseline"].max()  # the same in all rows
     if common.empty or name == cell.about["predictor"]:
         return []
-    one = replace(cell, states=common)
-    found = differences(one, common["prediction_of_baseline"].to_numpy(), settings)
-    return _score_rows(one, stratum, {f"{key}_minus_{name}": of for key, of in found.items()})
+    shared = replace(cell, states=common)
+    estimates = differences(shared, common["prediction_of_baseline"].to_numpy(), settings)
+    return _score_rows(
+        shared, stratum, {f"{key}_minus_{name}": estimate for key, estimate in estimates.items()}
+    )
 
 
 def reliability(states: pd.DataFrame, settings: Settings) -> pd.DataFrame:
@@ -529,9 +539,9 @@ def reliability(states: pd.DataFrame, settings: Settings) -> pd.DataFrame:
             ]
         rows += [
             cell.about
-            | {"kind": BIN, "prediction": of.prediction, "num_states": of.num_states}
-            | {"truth": Estimate(of.truth, None, None)}
-            for of in calibration.binned(values_N, *cell.truth, NUM_BINS)
+            | {"kind": BIN, "prediction": one_bin.prediction, "num_states": one_bin.num_states}
+            | {"truth": Estimate(one_bin.truth, None, None)}
+            for one_bin in calibration.binned(values_N, *cell.truth, NUM_BINS)
         ]
     return RELIABILITY.frame(rows)
 

@@ -65,7 +65,7 @@ def styles(predictors: Sequence[str]) -> dict[str, dict[str, Any]]:
     all_draws = sorted({num for name in names if (num := num_draws(name)) is not None})
     further = [name for name in names if name not in _COLORS and num_draws(name) is None]
     shapes = list(dict.fromkeys(num_draws(name) or name for name in names))
-    found = {}
+    by_predictor = {}
     for name in names:
         num, is_trained = num_draws(name), name.startswith(MC_TRAIN)
         if num is not None:
@@ -75,13 +75,13 @@ def styles(predictors: Sequence[str]) -> dict[str, dict[str, Any]]:
             color = _FURTHER[further.index(name) % len(_FURTHER)]
         else:
             color = _COLORS[name]
-        found[name] = {
+        by_predictor[name] = {
             "color": color,
             "marker": figures.marker(shapes.index(num or name)),
             "linestyle": "--" if is_trained and num else "-",
             "markerfacecolor": "white" if is_trained and num else color,
         }
-    return found
+    return by_predictor
 
 
 def draw_overview(scores: pd.DataFrame, path: Path) -> list[Path]:
@@ -164,15 +164,15 @@ def draw_panel(
     `limit` is a metric that ticks mark, of Monte-Carlo estimates.
     """
     here = rows[rows[column].isin(places)]
-    here = here.assign(place=here[column].map({one: x for x, one in enumerate(places)}))
+    here = here.assign(place=here[column].map({place: x for x, place in enumerate(places)}))
     predictors = [name for name in looks if name in set(here["predictor"])]
     shifts = SPREAD * (np.arange(len(predictors)) - (len(predictors) - 1) / 2) / len(predictors)
     for shift, predictor in zip(shifts, predictors, strict=True):
-        of = here[here["predictor"] == predictor].sort_values("place")
-        points, look = of[of["metric"] == metric], looks[predictor]
+        points_of = here[here["predictor"] == predictor].sort_values("place")
+        points, look = points_of[points_of["metric"] == metric], looks[predictor]
         figures.curve(axis, points, "place", "value", look, shift=shift, ends="bars")
         if num_draws(predictor) is not None:
-            ticks = of[of["metric"] == limit]
+            ticks = points_of[points_of["metric"] == limit]
             look = LIMIT | {"label": ""}
             figures.curve(axis, ticks, "place", "value", look, shift=shift, ends="")
     axis.set_xlim(-0.5, len(places) - 0.5)
@@ -233,10 +233,10 @@ def draw_reliability(reliability: pd.DataFrame, path: Path) -> list[Path]:
 def draw_curve(axis: Axes, rows: pd.DataFrame) -> None:
     """The reliability diagram of one predictor."""
     for kind, (color, alpha, text) in BANDS.items():
-        of = rows[rows["kind"] == kind]
-        ends = of["prediction"], of["truth_low"], of["truth_high"]
+        shown = rows[rows["kind"] == kind]
+        ends = shown["prediction"], shown["truth_low"], shown["truth_high"]
         axis.fill_between(*ends, color=color, alpha=alpha, linewidth=0, label=text)
-        if len(of) == 1:  # a constant, of which a band would not be seen
+        if len(shown) == 1:  # a constant, of which a band would not be seen
             axis.vlines(*ends, color=color, alpha=alpha, linewidth=4)
     axis.plot([0, 1], [0, 1], color="0.3", linewidth=0.6)
     curve, bins = rows[rows["kind"] == CURVE], rows[rows["kind"] == BIN]

@@ -145,7 +145,9 @@ def sample_continuations(
         def add(continuation: Continuation) -> None:
             finished.append(continuation)
             if len(finished) == request.num_samples:
-                sampled.append((request, sorted(finished, key=lambda one: one.index)))
+                sampled.append(
+                    (request, sorted(finished, key=lambda continuation: continuation.index))
+                )
 
         submit_continuations(sampler, request, add, with_logprobs)
 

@@ -60,7 +60,9 @@ def ranking_rows(
     ]
     returns, cost = follow(policies, checkpoint, states, chosen, journal)
     tokenizer = policies.sampler.tokenizer
-    branches = [branch(states[place], one.step_ids, tokenizer) for place, _, one in chosen]
+    branches = [
+        branch(states[place], alternative.step_ids, tokenizer) for place, _, alternative in chosen
+    ]
     names = add_values(policies, checkpoint, rollouts, branches)
     rows = []
     for (place, index, alternative), left in zip(chosen, branches, strict=True):
@@ -99,15 +101,15 @@ def propose(
     journal: Journal,
 ) -> tuple[list[list[Alternative]], dict[str, float]]:
     """The first distinct next steps at every state."""
-    found = {
+    by_place = {
         line["state"]: [
-            Alternative(**one | {"step_ids": tuple(one["step_ids"])})
-            for one in line["alternatives"]
+            Alternative(**entry | {"step_ids": tuple(entry["step_ids"])})
+            for entry in line["alternatives"]
         ]
         for line in journal.lines
         if "alternatives" in line
     }
-    missing = [place for place in range(len(states)) if place not in found]
+    missing = [place for place in range(len(states)) if place not in by_place]
     prefix_logprobs = {str(place): states[place].prefix_logprobs for place in missing}
     requests = [
         _request(policies, checkpoint, states[place], (), "num_proposals", "proposals", str(place))
@@ -115,16 +117,16 @@ def propose(
     ]
     sampler, limit = policies.sampler, checkpoint.settings["num_alternatives"]
     title = f"{checkpoint.title}, next steps"
-    with Meter(title, len(states), len(found), sampler.engine) as meter:
+    with Meter(title, len(states), len(by_place), sampler.engine) as meter:
         for request, alternatives in sample_alternatives(
             sampler, segmenter, requests, limit, meter, prefix_logprobs
         ):
             place = int(request.tag)
-            found[place] = alternatives
+            by_place[place] = alternatives
             listed = [asdict(alternative) for alternative in alternatives]
             journal.append({"state": place, "alternatives": listed})
             meter.advance()
-        return [found[place] for place in range(len(states))], meter.cost
+        return [by_place[place] for place in range(len(states))], meter.cost
 
 
 def sample_alternatives(
@@ -150,14 +152,14 @@ def sample_alternatives(
             key = request.tag
             made = proposals[key] = proposals.get(key, []) + continuations
             steps_K = [
-                _first_step(sampler, segmenter, request.state, one, prefix_logprobs[key])
-                for one in made
+                _first_step(sampler, segmenter, request.state, proposal, prefix_logprobs[key])
+                for proposal in made
             ]
-            found = _distinct(request.state, made, steps_K, num_alternatives)
-            if len(found) < num_alternatives and len(made) < whole[key].num_samples:
+            distinct = _distinct(request.state, made, steps_K, num_alternatives)
+            if len(distinct) < num_alternatives and len(made) < whole[key].num_samples:
                 again.append(_next_round(whole[key], len(made)))
             else:
-                yield whole[key], found
+                yield whole[key], distinct
         waiting = again
 
 
@@ -190,10 +192,16 @@ def follow(
     """
     requests = [
         _request(
-            policies, checkpoint, states[place], one.step_ids, size, kind, f"{kind} {place} {index}"
+            policies,
+            checkpoint,
+            states[place],
+            alternative.step_ids,
+            size,
+            kind,
+            f"{kind} {place} {index}",
         )
-        for place, index, one in chosen
-        if one.final_return is None
+        for place, index, alternative in chosen
+        if alternative.final_return is None
         for kind, size in KINDS.items()
     ]
     return sample_returns(policies.sampler, requests, journal, f"{checkpoint.title}, returns")
@@ -273,11 +281,11 @@ def _first_step(
     proposal: Continuation,
     prefix_logprobs: Sequence[float],
 ) -> tuple[int, ...]:
-    found = proposal.completion
-    ids = (*state.prefix_ids, *found.token_ids)
-    logprobs_T = (*prefix_logprobs, *found.logprobs_T)
+    completion = proposal.completion
+    ids = (*state.prefix_ids, *completion.token_ids)
+    logprobs_T = (*prefix_logprobs, *completion.logprobs_T)
     length = len(state.prefix_ids)
-    return found.token_ids[
+    return completion.token_ids[
         : next_step_length(segmenter, sampler.tokenizer, ids, logprobs_T, length)
     ]
 
@@ -288,10 +296,10 @@ def _distinct(
     steps_K: Sequence[tuple[int, ...]],
     limit: int,
 ) -> list[Alternative]:
-    found = []
+    alternatives = []
     for step_ids in list(dict.fromkeys(steps_K))[:limit]:
         first = proposals[steps_K.index(step_ids)]
         is_end = len(step_ids) == len(first.completion.token_ids)
         final = checked_return(state.prompt.problem.id, first) if is_end else None
-        found.append(Alternative(step_ids, steps_K.count(step_ids), len(steps_K), final))
-    return found
+        alternatives.append(Alternative(step_ids, steps_K.count(step_ids), len(steps_K), final))
+    return alternatives

@@ -84,21 +84,23 @@ def choose_estimators(
     greedy responses the rollouts lack.
     """
     known = _without_draws(config)
-    found = {name: one for name, one in known.items() if is_possible(one, rollouts)}
+    possible = {
+        name: estimator for name, estimator in known.items() if is_possible(estimator, rollouts)
+    }
     most = _num_draws(rollouts)
     if wanted == "all":
         smaller = takewhile(lambda k: k < most, (3**i for i in range(20)))
         numbers = [*smaller, most] if most else []
-        return [*found.values(), *(_vine(config, number) for number in numbers)]
+        return [*possible.values(), *(_vine(config, number) for number in numbers)]
     chosen = {}
     for name in wanted.split(","):
         number = name.removeprefix(VINE)
         if name != number and number.isdecimal() and 1 <= int(number) <= most:
             chosen[name] = _vine(config, int(number))
-        elif name in found:
-            chosen[name] = found[name]
+        elif name in possible:
+            chosen[name] = possible[name]
         else:
-            held = [*found, *([f"{VINE}1 to {VINE}{most}"] * (most > 0))]
+            held = [*possible, *([f"{VINE}1 to {VINE}{most}"] * (most > 0))]
             raise UserError(
                 f"--estimators: {name} is not one of {', '.join(held)}, which this run's rollouts "
                 "allow (vine needs values or --sample-values, gae a critic, remax --sample-values)"
@@ -178,8 +180,8 @@ def sampled_tokens(
 def seconds(tokens_EN: np.ndarray, estimators: Sequence[Estimator], rates: Rates) -> np.ndarray:
     """[E, N]; learning costs every problem the same."""
     learning_E = [
-        rates.with_critic_s if one.values_from == CRITIC else rates.without_critic_s
-        for one in estimators
+        rates.with_critic_s if estimator.values_from == CRITIC else rates.without_critic_s
+        for estimator in estimators
     ]
     return tokens_EN * rates.per_token_s + np.array(learning_E)[:, None]
 
@@ -222,7 +224,9 @@ def _num_draws(rollouts: Sequence[Rollout]) -> int:
     """The continuations that every state has."""
     if not rollouts[0].returns_S:
         return 0
-    return min(len(v.returns_K) for one in rollouts for v in one.returns_S[returns_name(one)])
+    return min(
+        len(v.returns_K) for rollout in rollouts for v in rollout.returns_S[returns_name(rollout)]
+    )
 
 
 def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
@@ -254,7 +258,7 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
         is_usual = config.values.credit in (None, own.own_values)
         name = own.kind if is_usual else f"{own.kind}_{feeding}"
         estimators.append(Estimator(name, own, feeding))
-    return {one.name: one for one in estimators}
+    return {estimator.name: estimator for estimator in estimators}
 
 
 def _vine(config: TrainConfig, number: int) -> Estimator:

@@ -79,8 +79,8 @@ def gradient_rows(
     is_sampling = settings["sample_values"] > 0
     source = (_sampled if is_sampling else _saved)(policies, checkpoint, journal)
     if len(source.groups) < 2:
-        found = len(source.groups)
-        raise UserError(f"{checkpoint.title}: a covariance needs two problems, got {found}")
+        num_groups = len(source.groups)
+        raise UserError(f"{checkpoint.title}: a covariance needs two problems, got {num_groups}")
     is_own = source.iteration == checkpoint.iteration + 1
     critic_weights = 0
     if is_own:

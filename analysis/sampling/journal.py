@@ -98,10 +98,10 @@ class Journal:
         if not lines:
             return []
         try:
-            found, *rows = (json.loads(line) for line in lines)
+            settings, *rows = (json.loads(line) for line in lines)
         except ValueError as error:
             raise UserError(f"{self._path} is damaged: {error}; remove it to start anew") from None
-        check_settings(self._path, found, self._settings)
+        check_settings(self._path, settings, self._settings)
         return rows
 
 

@@ -70,8 +70,8 @@ class Policies:
     @cached_property
     def train_by_id(self) -> dict[str, Prompt]:
         """The problems as token ids."""
-        found = encode_train_problems(self.config, self.loaded, self._task.train_P)
-        return {prompt.problem.id: prompt for prompt in found}
+        prompts = encode_train_problems(self.config, self.loaded, self._task.train_P)
+        return {prompt.problem.id: prompt for prompt in prompts}
 
     @cached_property
     def test_P(self) -> list[Prompt]:
@@ -141,12 +141,12 @@ def policy_paths(run_path: Path, start: str) -> dict[int, str]:
     `start` is the config's `model.path`.
     """
     run = RunDir(run_path)
-    found = {0: start}
+    paths = {0: start}
     for iteration in checkpoint_iterations(run):
-        found[iteration] = str(run.checkpoint_path(iteration) / "policy")
+        paths[iteration] = str(run.checkpoint_path(iteration) / "policy")
     if run.final_path.is_dir():
-        found[run.last_logged_iteration()] = str(run.final_path / "policy")
-    return dict(sorted(found.items()))
+        paths[run.last_logged_iteration()] = str(run.final_path / "policy")
+    return dict(sorted(paths.items()))
 
 
 @dataclass(frozen=True)
@@ -188,15 +188,15 @@ def add_values(
     with policies.engine_asleep():
         predictors = predictors_at(checkpoint.config, checkpoint.directory)
         while predictors:
-            one = predictors.pop(0)  # its memory is the next one's, or the engine's
-            if one.num_continuations:
-                _take_returns(one, rollouts)
+            predictor = predictors.pop(0)  # its memory is the next one's, or the engine's
+            if predictor.num_continuations:
+                _take_returns(predictor, rollouts)
             else:
-                one.estimate(rollouts)
+                predictor.estimate(rollouts)
                 if branches:
-                    one.estimate_branches(branches, rollouts)
-                num_weights[one.name] = one.num_weights
-            del one
+                    predictor.estimate_branches(branches, rollouts)
+                num_weights[predictor.name] = predictor.num_weights
+            del predictor
     return num_weights
 
 
@@ -250,14 +250,18 @@ def choose_checkpoints(
 
 def make_tables(chosen: Sequence[Checkpoint], schema: pa.Schema, make: Make) -> list[Path]:
     """All tables; those that are missing are made, and what a kill interrupted goes on."""
-    missing = [one for one in chosen if not is_made(one.table, one.settings)]
+    missing = [
+        checkpoint for checkpoint in chosen if not is_made(checkpoint.table, checkpoint.settings)
+    ]
     if missing:
-        run_paths = list(dict.fromkeys(one.run_path for one in chosen))
+        run_paths = list(dict.fromkeys(checkpoint.run_path for checkpoint in chosen))
         with open_policies(run_paths, missing[0].settings["seed"]) as policies:
-            for one in missing:
-                journal = Journal(one.table.with_suffix(".partial.jsonl"), one.settings)
-                rows, about = make(policies, one, journal)
-                write_parquet(one.table, rows, schema)
-                write_settings(one.table, one.settings | about)
+            for checkpoint in missing:
+                journal = Journal(
+                    checkpoint.table.with_suffix(".partial.jsonl"), checkpoint.settings
+                )
+                rows, about = make(policies, checkpoint, journal)
+                write_parquet(checkpoint.table, rows, schema)
+                write_settings(checkpoint.table, checkpoint.settings | about)
                 journal.close()
-    return [one.table for one in chosen]
+    return [checkpoint.table for checkpoint in chosen]

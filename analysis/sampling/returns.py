@@ -51,18 +51,18 @@ def sample_returns(
     nor 1.
     """
     wanted = {request.tag for request in requests}
-    found = {
+    returns_by_tag = {
         line["key"]: Returns(tuple(line["returns_K"]), line["num_tokens"], line["num_truncated"])
         for line in journal.lines
         if line.get("key") in wanted
     }
-    missing = [request for request in requests if request.tag not in found]
-    with Meter(title, len(requests), len(found), sampler.engine) as meter:
+    missing = [request for request in requests if request.tag not in returns_by_tag]
+    with Meter(title, len(requests), len(returns_by_tag), sampler.engine) as meter:
         for request, continuations in sample_continuations(sampler, missing, meter.tick):
-            found[request.tag] = returns = _counted(request, continuations)
+            returns_by_tag[request.tag] = returns = _counted(request, continuations)
             journal.append({"key": request.tag, **asdict(returns)})
             meter.advance()
-        return found, meter.cost
+        return returns_by_tag, meter.cost
 
 
 def checked_return(problem_id: str, continuation: Continuation) -> int:
@@ -77,11 +77,11 @@ def checked_return(problem_id: str, continuation: Continuation) -> int:
 
 def _counted(request: StateRequest, continuations: Sequence[Continuation]) -> Returns:
     problem_id = request.state.prompt.problem.id
-    completions = [one.completion for one in continuations]
+    completions = [continuation.completion for continuation in continuations]
     return Returns(
-        returns_K=tuple(checked_return(problem_id, one) for one in continuations),
-        num_tokens=sum(len(one.token_ids) for one in completions),
-        num_truncated=sum(one.finish_reason == "length" for one in completions),
+        returns_K=tuple(checked_return(problem_id, continuation) for continuation in continuations),
+        num_tokens=sum(len(continuation.token_ids) for continuation in completions),
+        num_truncated=sum(continuation.finish_reason == "length" for continuation in completions),
     )
 
 
@@ -112,7 +112,7 @@ def truth_rows(
         for kind, number in numbers.items()
         if number
     ]
-    found, cost = sample_returns(policies.sampler, requests, journal, checkpoint.title)
+    returns, cost = sample_returns(policies.sampler, requests, journal, checkpoint.title)
     names = add_values(policies, checkpoint, rollouts)
     none = Returns((), 0, 0)
     rows = [
@@ -122,10 +122,10 @@ def truth_rows(
             **state.columns,
             "reward": state.rollout.reward,
             "num_samples": settings["num_samples"],
-            "num_correct": found[f"truth {place}"].num_correct,
-            "num_truncated": found[f"truth {place}"].num_truncated,
-            "num_tokens": found[f"truth {place}"].num_tokens,
-            "draws_D": found.get(f"draws {place}", none).returns_K,
+            "num_correct": returns[f"truth {place}"].num_correct,
+            "num_truncated": returns[f"truth {place}"].num_truncated,
+            "num_tokens": returns[f"truth {place}"].num_tokens,
+            "draws_D": returns.get(f"draws {place}", none).returns_K,
             "predictions": {name: state.rollout.values_S(name)[state.step] for name in names},
         }
         for place, state in enumerate(states)
@@ -155,14 +155,14 @@ def add_fresh_values(
         request_of(state, number, (*stream, "values"), " ".join(key))
         for key, state in states.items()
     ]
-    found, _ = sample_returns(policies.sampler, requests, journal, f"{checkpoint.title}, values")
-    of_states = {key: found[" ".join(key)] for key in states}
+    returns, _ = sample_returns(policies.sampler, requests, journal, f"{checkpoint.title}, values")
+    of_states = {key: returns[" ".join(key)] for key in states}
     predictor.merge(
         rollouts,
         [
             {
-                key: StateValue(tuple(map(float, one.returns_K)), one.num_tokens)
-                for key, one in of_states.items()
+                key: StateValue(tuple(map(float, drawn.returns_K)), drawn.num_tokens)
+                for key, drawn in of_states.items()
             }
         ],
     )
@@ -173,8 +173,8 @@ def add_fresh_values(
         request_of(State(policies.prompt(name)), 1, (*stream, "greedy"), f"greedy {name}")
         for name in names
     ]
-    found, _ = sample_returns(greedy, requests, journal, f"{checkpoint.title}, greedy responses")
+    returns, _ = sample_returns(greedy, requests, journal, f"{checkpoint.title}, greedy responses")
     for rollout in rollouts:
-        (reward,) = found[f"greedy {rollout.problem.id}"].returns_K
+        (reward,) = returns[f"greedy {rollout.problem.id}"].returns_K
         rollout.greedy_reward = float(reward)
-    return {name: found[f"greedy {name}"].num_tokens for name in names}
+    return {name: returns[f"greedy {name}"].num_tokens for name in names}

@@ -42,7 +42,7 @@ def read_saved(run_path: Path, iteration: int, problem: Callable[[str], Problem]
 
 def groups_of(rollouts: Sequence[Rollout]) -> list[list[Rollout]]:
     """The rollouts of each problem."""
-    return [list(of) for _, of in groupby(rollouts, key=lambda rollout: rollout.problem.id)]
+    return [list(group) for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id)]
 
 
 def sample_responses(
@@ -60,8 +60,8 @@ def sample_responses(
         while sampler.engine.num_unfinished:
             sampler.engine.step()
             meter.tick()
-    found = pending.settle()
-    return [found[p.problem.id, index] for p in prompts_P for index in range(num_samples)]
+    rollouts = pending.settle()
+    return [rollouts[p.problem.id, index] for p in prompts_P for index in range(num_samples)]
 
 
 @dataclass(frozen=True)
@@ -176,16 +176,16 @@ def _set_values(
         return
     for rollout in rollouts:
         rows_S = [rows.get((*rollout.key, step)) for step in range(len(rollout.spans_S))]
-        found = [row for row in rows_S if row is not None and row[column] not in (None, [])]
-        if len(found) < len(rows_S):
+        saved_S = [row for row in rows_S if row is not None and row[column] not in (None, [])]
+        if len(saved_S) < len(rows_S):
             raise UserError(
                 f"{place}: the values of {name} lack a state of rollout {rollout.rollout_index} of "
                 f"problem {rollout.problem.id}"
             )
-        if found[0]["returns_K"] and name != CRITIC:
+        if saved_S[0]["returns_K"] and name != CRITIC:
             rollout.returns_S[name] = tuple(
-                StateValue(tuple(row["returns_K"]), row["num_tokens"]) for row in found
+                StateValue(tuple(row["returns_K"]), row["num_tokens"]) for row in saved_S
             )
             rollout.steps_S[f"values/{name}"] = [value.mean for value in rollout.returns_S[name]]
         else:
-            rollout.steps_S[f"values/{name}"] = [row[column] for row in found]
+            rollout.steps_S[f"values/{name}"] = [row[column] for row in saved_S]

@@ -230,7 +230,10 @@ def bootstrap_weights(
     resampled = [statistic(counts_C[index_N]) for counts_C in counts_RC]
     return {
         name: _estimate(
-            np.asarray(value), np.array([one[name] for one in resampled]), num_clusters, level
+            np.asarray(value),
+            np.array([resample[name] for resample in resampled]),
+            num_clusters,
+            level,
         )
         for name, value in values.items()
     }

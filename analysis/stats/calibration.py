@@ -37,7 +37,8 @@ def isotonic_fit(
     if not np.any(is_used_N):
         raise ValueError("weights_N must hold a positive weight")
     predictions_N, truth_N, weights_N = (
-        np.asarray(of, dtype=float)[is_used_N] for of in (predictions_N, truth_N, weights_N)
+        np.asarray(numbers, dtype=float)[is_used_N]
+        for numbers in (predictions_N, truth_N, weights_N)
     )
     points, place_N = np.unique(predictions_N, return_inverse=True)
     weight_at = np.bincount(place_N, weights_N)

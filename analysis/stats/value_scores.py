@@ -220,7 +220,7 @@ def _within(cell: Cell, settings: Settings) -> dict[str, Estimate]:
     statistic, reliability = correlation.within, correlation.within_reliability
     parts = {"pearson_within": statistic}
     parts |= _attenuated("pearson_within", statistic, reliability, cell)
-    found = _bootstrapped(cell, within_terms(cell), parts, settings)
+    estimates = _bootstrapped(cell, within_terms(cell), parts, settings)
     ranks = [correlation.ranks_within(of_N, unit_N) for of_N in (cell.values, cell.truths)]
     _, first_of_unit = np.unique(unit_N, return_index=True)
     at_units = replace(cell, states=cell.states.iloc[first_of_unit])
@@ -229,9 +229,9 @@ def _within(cell: Cell, settings: Settings) -> dict[str, Estimate]:
         "spearman_within_mean": (ranks[0], ranks[1]),
     }.items():
         terms = bootstrap.mean_terms(correlation.problem_correlations(x_N, y_N, unit_N))
-        found |= _bootstrapped(at_units, terms, {name: bootstrap.mean}, settings)
+        estimates |= _bootstrapped(at_units, terms, {name: bootstrap.mean}, settings)
     terms = correlation.within_terms(ranks[0], ranks[1], unit_N)
-    return found | _bootstrapped(cell, terms, {"spearman_within": statistic}, settings)
+    return estimates | _bootstrapped(cell, terms, {"spearman_within": statistic}, settings)
 
 
 def _refitted(cell: Cell, settings: Settings) -> dict[str, Estimate]:
@@ -256,11 +256,11 @@ def _refitted(cell: Cell, settings: Settings) -> dict[str, Estimate]:
             numbers |= {f"{name}_{part}": getattr(parts, part) for part in CORP_PARTS}
         return numbers
 
-    found = bootstrap.bootstrap_weights(
+    estimates = bootstrap.bootstrap_weights(
         statistic, cell["problem"], settings.generator, **settings.refits
     )
     raised = (f"{name}_miscalibration" for name in rules)
-    return found | {name: bootstrap.reflected(found[name], least=0.0) for name in raised}
+    return estimates | {name: bootstrap.reflected(estimates[name], least=0.0) for name in raised}
 
 
 def _bootstrapped(
@@ -280,12 +280,12 @@ def differences(cell: Cell, values_N: np.ndarray, settings: Settings) -> dict[st
     """
     other = replace(cell, states=cell.states.assign(prediction=values_N))
     pooled = {"mae": errors.mae, "mse": errors.mse, "pearson": correlation.pearson}
-    found: dict[str, Estimate] = {}
+    estimates: dict[str, Estimate] = {}
     for (terms, of_other), statistics in (
-        ([pooled_terms(of, settings.threshold) for of in (cell, other)], pooled),
-        ([within_terms(of) for of in (cell, other)], {"pearson_within": correlation.within}),
+        ([pooled_terms(each, settings.threshold) for each in (cell, other)], pooled),
+        ([within_terms(each) for each in (cell, other)], {"pearson_within": correlation.within}),
     ):
-        found |= bootstrap.bootstrap_difference(
+        estimates |= bootstrap.bootstrap_difference(
             terms, of_other, cell["problem"], statistics, settings.generator, **settings.sums
         )
-    return found
+    return estimates

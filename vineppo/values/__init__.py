@@ -47,11 +47,11 @@ def predictors_at(config: TrainConfig, directory: Path | None) -> list[ValuePred
 
     They `estimate`, and train no more. One that was not saved is left out.
     """
-    found = [
+    loaded = [
         PREDICTORS[type(own)].at_checkpoint(name, config, own, directory)
         for name, own in _configs(config).items()
     ]
-    return [predictor for predictor in found if predictor is not None]
+    return [predictor for predictor in loaded if predictor is not None]
 
 
 def feeding_predictor(config: TrainConfig) -> str | None:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from vineppo.config.schema import (
     EngineConfig,
-    MonteCarloValues,
     RemaxCredit,
     SftConfig,
     TrainConfig,
@@ -70,8 +69,8 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
     num_rollouts = num_prompts * num_samples
     greedy = num_prompts if isinstance(config.credit, RemaxCredit) else 0
     states, continuations, continued, behind = 0.0, 0.0, 0.0, 0.0
-    for values in (config.credit.monte_carlo, *config.values.predictors.values()):
-        if not isinstance(values, MonteCarloValues):
+    for own in (config.credit, *config.values.predictors.values()):
+        if (values := own.monte_carlo) is None:
             continue
         each = values.num_continuations
         is_shared = values.identical_prefixes == "share"

@@ -58,13 +58,26 @@ SegmenterConfig = Annotated[
 IdenticalPrefixes = Literal["share", "union", "separate"]
 
 
+class Values:
+    """What every predictor's config says."""
+
+    @property
+    def monte_carlo(self) -> "MonteCarloValues | None":
+        """Itself, where it samples continuations."""
+        return None
+
+
 @dataclass(frozen=True)
-class MonteCarloValues:
+class MonteCarloValues(Values):
     """The mean return of fresh continuations; with 256 of them, the oracle that others face."""
 
     kind: Literal["monte_carlo"]
     num_continuations: Count
     identical_prefixes: IdenticalPrefixes
+
+    @property
+    def monte_carlo(self) -> "MonteCarloValues":
+        return self
 
 
 class Credit:
@@ -192,14 +205,14 @@ CreditConfig = Annotated[
 
 
 @dataclass(frozen=True)
-class GroupMeanValues:
+class GroupMeanValues(Values):
     """The mean reward of the problem's other rollouts, at every state."""
 
     kind: Literal["group_mean"]
 
 
 @dataclass(frozen=True)
-class PythonValues:
+class PythonValues(Values):
     """A file with a class `Predictor` (docs/extending.md)."""
 
     kind: Literal["python"]

@@ -18,7 +18,7 @@ VALUE_COLUMNS = ("returns_K", "critic_value")
 ADVANTAGES = "advantages_S"
 
 Row = dict[str, Any]
-StateKey = tuple[str, int, int]  # problem, rollout, step
+StepKey = tuple[str, int, int]  # problem, rollout, step
 
 
 def find_tokenizer(run: Run) -> Tokenizer | None:
@@ -59,7 +59,7 @@ def read_rollouts(run_path: Path, iteration: int, columns: Sequence[str] = ()) -
 
 def values_by_state(
     run_path: Path, iteration: int, columns: Sequence[str] = VALUE_COLUMNS
-) -> dict[StateKey, Row]:
+) -> dict[StepKey, Row]:
     """The rows of `values/` by state; none where none were saved. No `predictions_by_state`.
 
     Raises `UserError` naming the run for a table that is damaged or lacks one of `columns`.
@@ -68,16 +68,16 @@ def values_by_state(
     return {state_key(row): row for row in rows if row.get("predictor") is None}
 
 
-def predictions_by_state(run_path: Path, iteration: int) -> dict[str, dict[StateKey, Row]]:
+def predictions_by_state(run_path: Path, iteration: int) -> dict[str, dict[StepKey, Row]]:
     """The rows of the predictors besides continuations and critic: by name, then by state."""
-    by_predictor: dict[str, dict[StateKey, Row]] = {}
+    by_predictor: dict[str, dict[StepKey, Row]] = {}
     for row in _value_rows(run_path, iteration, ()):
         if row.get("predictor") is not None:
             by_predictor.setdefault(row["predictor"], {})[state_key(row)] = row
     return by_predictor
 
 
-def state_key(row: Row) -> StateKey:
+def state_key(row: Row) -> StepKey:
     return row["problem_id"], row["rollout_index"], row["step_index"]
 
 

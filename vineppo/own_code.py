@@ -1,4 +1,4 @@
-"""A user's own task, reward, segmenter or estimator: one function in a file that a config names."""
+"""What a config names in a user's own files: a task, reward, segmenter, estimator, predictor."""
 
 import hashlib
 import importlib.util
@@ -49,6 +49,20 @@ class OwnSegmenter:
             if callable(getattr(module, name, None)):
                 return OwnFunction(self.path, name)
         raise UserError(f"{self.path}: no function cuts or starts")
+
+
+@dataclass(frozen=True)
+class OwnClass:
+    """The class `Predictor` of the file at `path`, which must have a method `values`."""
+
+    path: str
+
+    def load(self) -> Callable[..., Any]:
+        """Raises `UserError` for a file that cannot be run, or has no such class."""
+        predictor = getattr(_module(self.path), "Predictor", None)
+        if not isinstance(predictor, type) or not callable(getattr(predictor, "values", None)):
+            raise UserError(f"{self.path}: no class Predictor with a method values")
+        return predictor
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,8 @@ REFUSED = [
      "0.2"),
     # Values.
     (VINEPPO, [predictors(critic={"kind": "group_mean"})],
-     "values.predictors must not be named monte_carlo, critic or policy, got critic"),
+     "values.predictors must not be named monte_carlo, critic, policy, trainer or state.json, "
+     "got critic"),
     (VINEPPO, ["values.credit=mean"],
      "values.credit must be null or one of the run's predictors, monte_carlo, got mean"),
     (GRPO, ["values.credit=mean"],

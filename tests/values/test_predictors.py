@@ -107,7 +107,11 @@ def test_one_rank_saves_an_own_predictor(own, tmp_path, monkeypatch):
 
 
 def test_an_own_predictor_needs_nothing_but_values(own, tmp_path):
-    predictor = own("class Predictor:\n    def __init__(self, options): pass\n")
+    predictor = own(
+        "class Predictor:\n"
+        "    def __init__(self, options): pass\n"
+        "    def values(self, rollouts): return []\n"
+    )
     assert predictor.update(group(1.0), 1) == {}
     predictor.save_state(tmp_path / "ledger")
     predictor.load_state(tmp_path / "ledger")
@@ -117,8 +121,8 @@ def test_an_own_predictor_needs_nothing_but_values(own, tmp_path):
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ("[[0.5]]", r"for every step of every rollout, [1, 2], got [1]"),
-        ("[[0.5], [0.5]]", r"for every step of every rollout, [1, 2], got [1, 1]"),
+        ("[[0.5]]", "values must return a list for each of 2 rollouts, got 1"),
+        ("[[0.5], [0.5]]", "a number for every step, of rollout 1 2, got 1"),
         ("[[0.5], [0.5, float('nan')]]", "values must be finite, got nan"),
         ("[[float('inf')], [0, 0]]", "values must be finite, got inf"),
     ],
@@ -132,6 +136,19 @@ def test_values_of_the_wrong_number_or_not_finite_are_refused(own, found, messag
     with pytest.raises(UserError) as refusal:
         predictor.estimate(group(1.0, 0.0))
     assert str(refusal.value).endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("Predictor = 3\n", "no class Predictor with a method values"),
+        ("class Predictor:\n    pass\n", "no class Predictor with a method values"),
+        ("class Predictor:\n    def values(self, rollouts): pass\n", "must take the options: "),
+    ],
+)
+def test_what_is_no_predictor_is_one_line(own, code, message):
+    with pytest.raises(UserError, match=message):
+        own(code)
 
 
 def test_who_feeds_the_estimator():

@@ -137,8 +137,9 @@ def _check_values(config: TrainConfig) -> None:
     held = [MONTE_CARLO] * (credit.monte_carlo is not None) + [CRITIC] * (config.critic is not None)
     for name in further:
         require(
-            name not in (MONTE_CARLO, CRITIC, "policy"),
-            f"values.predictors must not be named {MONTE_CARLO}, {CRITIC} or policy, got {name}",
+            name not in (MONTE_CARLO, CRITIC, "policy", "trainer", "state.json"),
+            f"values.predictors must not be named {MONTE_CARLO}, {CRITIC}, policy, trainer or "
+            f"state.json, got {name}",
         )
     feeding = config.values.credit
     require(

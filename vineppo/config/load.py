@@ -18,7 +18,7 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.own_code import OwnFunction, OwnSegmenter, digest
+from vineppo.own_code import OwnClass, OwnFunction, OwnSegmenter, digest
 
 Config = TypeVar("Config", schema.TrainConfig, schema.SftConfig)
 
@@ -28,6 +28,8 @@ NOUNS = {
     "string_type": "a string",
     "bool_type": "true or false",
     "dataclass_type": "a table of keys",
+    "dict_type": "a table of keys",
+    "dataclass_exact_type": "a table of keys",
     "none_required": "null",
     "tuple_type": "a list",
     "too_short": "a list that is not empty",
@@ -177,17 +179,19 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+OwnCode = OwnFunction | OwnSegmenter | OwnClass
+
 # What a user's file must hold, by the table that names it.
-OWN: dict[type, Callable[[str], OwnFunction | OwnSegmenter]] = {
+OWN: dict[type, Callable[[str], OwnCode]] = {
     schema.PythonSegmenter: OwnSegmenter,
     schema.PythonCredit: lambda path: OwnFunction(path, "advantages"),
-    schema.PythonValues: lambda path: OwnFunction(path, "Predictor"),
+    schema.PythonValues: OwnClass,
 }
 
 
-def own_functions(config: TrainConfig | SftConfig) -> list[OwnFunction | OwnSegmenter]:
+def own_functions(config: TrainConfig | SftConfig) -> list[OwnCode]:
     """All of them, so that a missing one is found before anything starts."""
-    functions: list[OwnFunction | OwnSegmenter] = [*own_task_functions(config.task)]
+    functions: list[OwnCode] = [*own_task_functions(config.task)]
     if isinstance(config, TrainConfig):
         parts = [config.credit.segmenter, config.credit, *config.values.predictors.values()]
         functions += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]  # type: ignore[union-attr]

@@ -7,7 +7,7 @@ from pathlib import Path
 from vineppo.config.schema import PythonValues, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.errors import UserError
-from vineppo.own_code import OwnFunction
+from vineppo.own_code import OwnClass
 from vineppo.types import Rollout
 from vineppo.values.predictor import ValuePredictor
 
@@ -23,17 +23,26 @@ class OwnPredictor(ValuePredictor):
     def __init__(self, name: str, config: TrainConfig, own: PythonValues, *_: object) -> None:
         super().__init__(name, config)
         self._path = own.path
-        self._own = OwnFunction(own.path, "Predictor")(own.options)
+        predictor = OwnClass(own.path).load()
+        try:
+            self._own = predictor(own.options)
+        except TypeError as error:
+            raise UserError(f"{own.path}: Predictor must take the options: {error}") from error
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         """Raises `UserError` where the numbers of values and steps differ, or one is not finite."""
         values = [list(map(float, values_S)) for values_S in self._own.values(rollouts)]
-        expected = [len(rollout.spans_S) for rollout in rollouts]
-        if (lengths := [len(values_S) for values_S in values]) != expected:
+        if len(values) != len(rollouts):
             raise UserError(
-                f"{self._path}: values must return a number for every step of every rollout, "
-                f"{expected}, got {lengths}"
+                f"{self._path}: values must return a list for each of {len(rollouts)} rollouts, "
+                f"got {len(values)}"
             )
+        for number, (rollout, values_S) in enumerate(zip(rollouts, values, strict=True)):
+            if len(values_S) != len(rollout.spans_S):
+                raise UserError(
+                    f"{self._path}: values must return a number for every step, of rollout "
+                    f"{number} {len(rollout.spans_S)}, got {len(values_S)}"
+                )
         for values_S in values:
             for value in values_S:
                 if not math.isfinite(value):

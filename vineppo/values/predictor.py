@@ -43,7 +43,6 @@ class ValuePredictor:
         sampled continuations   `open_stream`, `merge`
         a pass of its own       `estimate`
         the policy's pass       `head` (trained with the policy), `from_policy`
-        text generation         `estimate`, with the engine that `open_stream` was given
         training                `update`, or with a head `policy_loss`; `save_state`, `load_state`
 
     `estimate` writes the values into the rollouts' columns, by `set_values`. For an unbiased

@@ -40,7 +40,7 @@ class TokensSegmenter:
 
 @dataclass(frozen=True)
 class PythonSegmenter:
-    """A file with `cuts(text) -> list[int]` (`docs/extending.md`)."""
+    """A file with `cuts(text)` or `starts(token_texts, logprobs)` (`docs/extending.md`)."""
 
     kind: Literal["python"]
     path: Name

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyarrow.parquet import read_table
+from support.page import PAGE, page_files
 from support.processes import run_cli
 from support.rollouts import rollout
 
@@ -24,7 +25,6 @@ from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, StepSpan
 
-PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 COMMANDS = [line.split()[1:] for line in re.findall(r"^vineppo .+$", PAGE.read_text(), flags=re.M)]
 PROBLEM = Problem("mine/train/0", "4+6?", "0", None)
 SMALL = {
@@ -45,13 +45,11 @@ pytestmark = pytest.mark.usefixtures("files")
 @pytest.fixture
 def files(tmp_path, configs, monkeypatch) -> Path:
     """The page's files where it has them: in a folder beside the configs, named in line one."""
-    blocks = re.findall(
-        r"```(?:python|jsonnet)\n(?:#|//) (\S+)\n(.*?)```", PAGE.read_text(), flags=re.S
-    )
+    found = page_files()
     (tmp_path / "mine").mkdir()
-    for path, code in blocks:
+    for path, code in found.items():
         (tmp_path / path).write_text(code)
-    assert len(blocks) == 14
+    assert len(found) == 18
     (tmp_path / "configs").symlink_to(configs)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "mine"
@@ -169,6 +167,34 @@ def has_own_values(run: Path, rows: Rows) -> None:
     assert "values/ledger/explained_variance" in metrics
 
 
+def rows_of(run: Path, iteration: int, predictor: str) -> Rows:
+    rows = read_table(run / f"values/iter_00000{iteration}.parquet").to_pylist()
+    return [row for row in rows if row["predictor"] == predictor]
+
+
+def has_probed_values(run: Path, _: Rows) -> None:
+    """At first the prior; then what is fitted to the first iteration's Monte-Carlo values."""
+    assert {row["value"] for row in rows_of(run, 1, "probe")} == {0.5}
+    assert len({row["value"] for row in rows_of(run, 2, "probe")}) > 16
+    metrics = RunDir(run).read_metrics()[-1]
+    assert metrics["values/probe/fit"] > 0.3
+    assert "values/probe/explained_variance" in metrics
+
+
+def has_answers(run: Path, rows: Rows) -> None:
+    """Ninths, or what stands in for an answer without a number; each state was asked once."""
+    found = rows_of(run, 2, "asked")
+    assert len(found) == sum(len(row["step_starts"]) for row in rows)
+    ninths = [digit / 9 for digit in range(10)]
+    assert all(min(abs(row["value"] - v) for v in (*ninths, 0.5)) < 1e-6 for row in found)
+    first = [row["num_tokens"] for row in found if row["step_index"] == 0]
+    assert sum(map(bool, first)) == len({row["problem_id"] for row in rows})
+    metrics = RunDir(run).read_metrics()[-1]
+    continuations = read_table(run / "values/iter_000002.parquet").to_pylist()
+    assert metrics["tokens/values"] == sum(row["num_tokens"] for row in continuations)
+    assert "values/asked/explained_variance" in metrics
+
+
 # What shows that the page's function was called.
 TRACES = {
     "sums": has_own_problems,
@@ -178,6 +204,8 @@ TRACES = {
     "shrunk": has_own_advantages,
     "siblings": has_gains_less_siblings,
     "ledger": has_own_values,
+    "probe": has_probed_values,
+    "asked": has_answers,
 }
 
 

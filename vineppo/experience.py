@@ -133,11 +133,10 @@ class _Stream:
         self._segmenter = segmenter
         self._iteration = iteration
         self._reference_pass = reference_pass
-        opened = {
-            predictor.name: predictor.open_stream(sampler, iteration) for predictor in predictors
-        }
         self.streams: dict[str, ValueStream] = {
-            name: stream for name, stream in opened.items() if stream is not None
+            predictor.name: predictor.open_stream(sampler, iteration)
+            for predictor in predictors
+            if predictor.is_sampled
         }
 
     def sample(self, prompts_P: Sequence[Prompt], progress: Progress) -> _Share:

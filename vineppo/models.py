@@ -87,13 +87,13 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
 
 
 def check_tokenizers(config: TrainConfig) -> None:
-    """Raises `UserError` where critic or reference have another tokenizer than the policy.
+    """Raises `UserError` where critics or reference have another tokenizer than the policy.
 
     Reads tokenizers alone, before any model is loaded.
     """
     policy = load_tokenizer(config.model.path, "model.path").get_vocab()
-    critic = config.separate_critic.path if config.separate_critic else None
-    for key, path in (("critic.path", critic), ("reference.path", config.reference.path)):
+    paths = {f"{key}.path": model.path for key, model in config.value_models.items()}
+    for key, path in {**paths, "reference.path": config.reference.path}.items():
         if path is not None and load_tokenizer(path, key).get_vocab() != policy:
             raise UserError(f"config: {key} {path} must have the policy's tokenizer")
 

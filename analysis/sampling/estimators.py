@@ -70,7 +70,9 @@ class Estimator:
             values = rollout.returns_S[returns_name(rollout)]
             return sum(v.num_tokens * self.num_draws / len(v.returns_K) for v in values)
         name = self.values_from or (MONTE_CARLO if self.credit.monte_carlo else None)
-        return sum(value.num_tokens for value in rollout.returns_S.get(name or "", ()))
+        if name in rollout.returns_S:
+            return sum(value.num_tokens for value in rollout.returns_S[name])
+        return sum(rollout.steps_S.get(f"tokens/{name}", ()))
 
 
 def choose_estimators(

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import torch
 
 from analysis.frames import choose_iterations, existing_run_dir
 from analysis.frames import read_config as read_resolved
 from analysis.run_tables import table_path
-from analysis.sampling.journal import Journal, is_made, write_settings
+from analysis.sampling.journal import Journal, Meter, is_made, write_settings
 from analysis.sampling.rollouts import rollout_iteration
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
@@ -28,9 +29,10 @@ from vineppo.run_dir.tables import write_parquet
 from vineppo.session import refuse_several_processes
 from vineppo.tasks import TaskData, load_task
 from vineppo.tasks.grading import Grader
-from vineppo.token_scores import Reference
+from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue
 from vineppo.values import ValuePredictor, predictors_at
+from vineppo.values.policy_pass import read_policy
 
 Settings = dict[str, Any]
 
@@ -95,14 +97,18 @@ class Policies:
     def problem(self, problem_id: str) -> Problem:
         return self.prompt(problem_id).problem
 
+    @property
+    def has_engine(self) -> bool:
+        """Whether it has been started."""
+        return "sampler" in vars(self)
+
     @contextmanager
     def engine_asleep(self) -> Iterator[None]:
         """The memory is the models'. The engine's weights are there again afterwards."""
-        is_started = "sampler" in vars(self)
-        if is_started:
+        if self.has_engine:
             self.sampler.engine.sleep()
         yield
-        if is_started:
+        if self.has_engine:
             self.sampler.engine.wake()
 
 
@@ -181,23 +187,77 @@ def add_values(
 ) -> dict[str, int]:
     """Sets what the checkpoint's predictors say of the rollouts' states, and of branches of them.
 
-    Those of continuations say nothing without sampling. Gives the others' names, and the number of
-    weights of each one's own model.
+    Those of continuations say nothing without sampling. Those for which the engine writes text are
+    asked where it has been started, which is with the checkpoint's policy; else what training saved
+    of them stands. Gives the names of all but the continuations, and the number of weights of each
+    one's own model.
     """
-    num_weights = {}
+    num_weights, asking = {}, []
     with policies.engine_asleep():
         predictors = predictors_at(checkpoint.config, checkpoint.directory)
+        if any(predictor.reads_hidden for predictor in predictors):
+            _pass_policy(checkpoint, predictors, [*rollouts, *branches])
         while predictors:
             predictor = predictors.pop(0)  # its memory is the next one's, or the engine's
             if predictor.num_continuations:
                 _take_returns(predictor, rollouts)
-            else:
-                predictor.estimate(rollouts)
-                if branches:
-                    predictor.estimate_branches(branches, rollouts)
-                num_weights[predictor.name] = predictor.num_weights
+                continue
+            num_weights[predictor.name] = predictor.num_weights
+            if predictor.is_sampled:
+                asking.append(predictor)
+                continue
+            predictor.estimate(rollouts)
+            if branches:
+                predictor.estimate_branches(branches, rollouts)
             del predictor
+    if policies.has_engine and asking:
+        _ask_engine(policies, checkpoint, asking, [*rollouts, *branches])
     return num_weights
+
+
+def _pass_policy(
+    checkpoint: Checkpoint,
+    predictors: Sequence[ValuePredictor],
+    rollouts: Sequence[Rollout],
+) -> None:
+    """As training does: sets "trainer_logprobs" and what predictors read of the policy's pass."""
+    config = checkpoint.config
+    loaded = load_model(checkpoint.policy_path, config.model.dtype, config.model.attention)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
+    (logprobs,) = read_policy(
+        rollouts,
+        predictors,
+        lambda batch, options: TokenScores(*module(batch, options)),
+        ForwardOptions(config.sampling.temperature),
+        lambda scores: [scores.logprobs_BT],
+        config.optimization.logprobs_micro_batch_size,
+        device,
+    )
+    for rollout, logprobs_T in zip(rollouts, logprobs, strict=True):
+        rollout.tokens_T["trainer_logprobs"] = logprobs_T
+
+
+def _ask_engine(
+    policies: Policies,
+    checkpoint: Checkpoint,
+    predictors: Sequence[ValuePredictor],
+    rollouts: Sequence[Rollout],
+) -> None:
+    """The values for which the engine writes text."""
+    sampler = policies.sampler
+    streams = [one.open_stream(sampler, checkpoint.iteration) for one in predictors]
+    for rollout in rollouts:
+        for stream in streams:
+            stream.submit(rollout)
+    total = sampler.engine.num_unfinished
+    with Meter(f"{checkpoint.title}, answers", total, 0, sampler.engine) as meter:
+        while sampler.engine.num_unfinished:
+            sampler.engine.step()
+            meter.done = total - sampler.engine.num_unfinished
+            meter.tick()
+    for predictor, stream in zip(predictors, streams, strict=True):
+        predictor.merge(rollouts, [stream.settle()])
 
 
 def _take_returns(predictor: ValuePredictor, rollouts: Sequence[Rollout]) -> None:

@@ -189,3 +189,5 @@ def _set_values(
             rollout.steps_S[f"values/{name}"] = [value.mean for value in rollout.returns_S[name]]
         else:
             rollout.steps_S[f"values/{name}"] = [row[column] for row in saved_S]
+            if name != CRITIC:  # whose rows count the continuations' tokens
+                rollout.steps_S[f"tokens/{name}"] = [row["num_tokens"] for row in saved_S]

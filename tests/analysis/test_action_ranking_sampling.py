@@ -283,6 +283,8 @@ def test_alternatives_are_distinct_whole_steps_at_states_of_the_rollouts(tables,
             else:
                 assert step["num_tokens"] >= 16
                 assert critic not in (0, 1)
+                asked = dict(step["predictions"])["asked"] * 9
+                assert asked == pytest.approx(round(asked)) or asked == 4.5
 
 
 def open_tokenizer(run_path):
@@ -301,7 +303,9 @@ def test_what_is_there_is_reported_without_an_engine(tables, trained_path, capsy
     assert tables[1].stat().st_mtime_ns == before
     assert (out / "action_ranking.png").stat().st_size > 1000
     text = (out / "action_ranking.csv").read_text()
-    assert {line.split(",")[5] for line in text.splitlines()[1:]} == {"mc_1", "mc_2", "critic"}
+    assert {line.split(",")[5] for line in text.splitlines()[1:]} == {
+        "mc_1", "mc_2", "critic", "tuned", "probe", "asked"
+    }  # fmt: skip
     other = [*OPTIONS, "--num-samples=17"]
     assert main(["action-ranking", str(trained_path), f"--out={out}", *other]) == 2
     assert "was made with num_samples 16, now it is 17" in capsys.readouterr().err

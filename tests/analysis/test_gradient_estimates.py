@@ -253,10 +253,31 @@ def test_advantages_and_values_of_a_real_run_are_those_that_it_saved(trained_pat
             assert any(any(advantages_S) for advantages_S in found)
             for advantages_S, row in zip(found, run.read_rollouts(iteration), strict=True):
                 assert advantages_S == pytest.approx(row["advantages_S"], abs=1e-6)
-            saved = [value for one in rollouts for value in one.values_S("critic")]
-            assert np.std(saved) > 0.05  # or another state's value would pass
+            assert np.std(values_of(rollouts, "critic")) > 0.05  # or another state's would pass
+            saved = {name: values_of(rollouts, name) for name in ("critic", "tuned", "probe")}
+            assert (np.std(saved["probe"]) > 0.05) == (checkpoint.iteration > 0)
             for one in rollouts:
-                del one.steps_S["values/critic"]
-            assert add_values(policies, checkpoint, rollouts).keys() == {"critic"}
-            of_checkpoint = [value for one in rollouts for value in one.values_S("critic")]
-            assert of_checkpoint == pytest.approx(saved, abs=1e-5)
+                for name in saved:
+                    del one.steps_S[f"values/{name}"]
+            # The engine has not been started: what the policy answered while training stands.
+            answers = values_of(rollouts, "asked")
+            assert add_values(policies, checkpoint, rollouts).keys() == {*saved, "asked"}
+            assert values_of(rollouts, "asked") == answers
+            for name, expected in saved.items():
+                assert values_of(rollouts, name) == pytest.approx(expected, abs=1e-3)
+            for name in ("asked", "probe"):
+                values = replace(checkpoint.config.values, credit=name)
+                config = replace(checkpoint.config, values=values)
+                (own,) = choose_estimators(config, rollouts, f"vine_{name}")
+                advantages_GT = advantages_of(own, groups[0])
+                assert advantages_GT[0][-1] == pytest.approx(
+                    groups[0][0].reward - groups[0][0].values_S(name)[-1]
+                )
+                assert (sum(map(own.tokens_of, rollouts)) > 0) == (name == "asked")
+    metrics = run.read_metrics()[-1]
+    assert metrics["values/tuned/loss"] != metrics["critic/loss"]
+    assert metrics["values/tuned/explained_variance"] != metrics["critic/explained_variance"]
+
+
+def values_of(rollouts, name):
+    return [value for one in rollouts for value in one.values_S(name)]

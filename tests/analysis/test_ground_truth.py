@@ -6,6 +6,7 @@ import signal
 import pyarrow.parquet as pq
 import pytest
 from support.killing import killed_once
+from support.page import page_predictors
 from support.processes import run
 from support.sampled_runs import NUM_ROLLOUTS, write_solved_run
 
@@ -26,7 +27,8 @@ OPTIONS = ["--num-states=99", "--num-samples=24", "--num-draws=3"]  # all bounda
 
 @pytest.fixture(scope="module")
 def run_path(tmp_path_factory):
-    predictors = 'values.predictors={"others": {"kind": "group_mean"}}'
+    own = page_predictors(tmp_path_factory.mktemp("mine"))
+    predictors = f"values.predictors={json.dumps(own | {'others': {'kind': 'group_mean'}})}"
     return write_solved_run(tmp_path_factory.mktemp("solved") / "run", settings=[predictors])
 
 
@@ -99,7 +101,12 @@ def test_values_near_the_end_are_nearly_the_rewards(sampled):
     assert all(abs(state.value - state.reward) < 0.3 for state in last)
     assert 0.2 < sum(state.value for state in queries) / len(queries) < 0.8
     # Both rollouts of a problem are its solution.
-    assert all(state.predictions == {"others": state.reward} for state in states)
+    assert all(state.predictions["others"] == state.reward for state in states)
+    # The probe has not learnt yet; the policy is asked for the last digit before it is written.
+    assert all(state.predictions["probe"] == 0.5 for state in states)
+    asked = [state.predictions["asked"] * 9 for state in states]
+    assert all(number == pytest.approx(round(number)) for number in asked)
+    assert len(set(map(round, asked))) > 2
     # A continuation has at least the end-of-sequence token.
     assert all(state.num_tokens >= state.num_samples for state in states)
 

@@ -1,12 +1,15 @@
 """What a run's predictors say once training is over: what they said while it went on."""
 
 import json
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
 import torch
 from support.shared_critic import shared_critic
 
+from analysis.sampling.policies import Checkpoint, Policies
+from analysis.sampling.policies import add_values as add_values_at
 from vineppo.config.load import evaluate_jsonnet, load_config, parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.experience import add_logprobs, add_values
@@ -14,7 +17,7 @@ from vineppo.models import load_model
 from vineppo.token_scores import Reference
 from vineppo.train import load_models
 from vineppo.types import Problem, Rollout, StepSpan
-from vineppo.values import build_predictors, predictors_at
+from vineppo.values import ValuePredictor, build_predictors, predictors_at
 
 LOSSES = {
     "squared_error": {"kind": "squared_error", "clip": None},
@@ -111,6 +114,66 @@ def test_a_users_own_predictor_is_loaded_as_it_was_saved(own_config, tmp_path):
         predictors_at(own_config, directory)[0].estimate([one])
         assert one.values_S("mine") == [seen, seen]
     assert [one.name for one in predictors_at(own_config, tmp_path / "older")] == ["others"]
+
+
+# The sum of the hidden state, and in the metrics how often it was asked.
+PROBE = """
+class Predictor:
+    reads_hidden = True
+
+    def __init__(self, options):
+        pass
+
+    def values(self, rollouts):
+        return [rollout.hidden_SH.sum(1) for rollout in rollouts]
+"""
+
+
+class Tokens(ValuePredictor):
+    """The same of every token, in the policy's pass itself."""
+
+    gives = "tokens"
+    reads_hidden = True
+
+    def from_policy(self, scores):
+        return scores.hidden_BTH.sum(-1)
+
+
+def test_probes_read_the_policys_hidden_states_in_training_and_at_a_checkpoint(configs, tmp_path):
+    (tmp_path / "probe.py").write_text(PROBE)
+    probe = {"kind": "python", "path": str(tmp_path / "probe.py"), "options": {}}
+    values = json.dumps({"credit": None, "predictors": {"probe": probe}})
+    config = load_config(TrainConfig, str(configs / "demo_rloo.jsonnet"), [f"values={values}"])
+    loaded = load_model(config.model.path, "float32", "sdpa")
+    rollouts = [rollout(0, length=9), rollout(1, length=5)]
+    expected = []
+    for one in rollouts:
+        ids = torch.tensor([[*one.prompt_ids, *one.response_ids]])
+        with torch.no_grad():
+            hidden_TH = loaded.model.base_model(ids).last_hidden_state[0]
+        # The state before the token at place 3 is what the token at place 2 gives.
+        expected.append(hidden_TH[2:-1].sum(-1).tolist())
+    reference = Reference(config.reference, config.model, loaded)
+    models = load_models(config, loaded)()
+    both = [*models.predictors, Tokens("tokens", config)]
+    add_logprobs(rollouts, models.policy, reference, both, config)
+    add_values(rollouts, both)
+    checkpoint = Checkpoint(tmp_path, 0, config.model.path, tmp_path / "none", {})
+    vars(checkpoint)["config"] = config
+    later = [rollout(0, length=9), rollout(1, length=5)]
+    branches = [rollout(1, length=9)]
+    policies = Policies(config, 0, ExitStack())
+    assert add_values_at(policies, checkpoint, later, branches).keys() == {"probe"}
+    for one, values_T in zip(rollouts, expected, strict=True):
+        assert one.values_T("tokens") == pytest.approx(values_T, abs=1e-4)
+    for one, values_T in zip([*rollouts, *later, *branches], [*expected * 2, expected[0]],
+                             strict=True):  # fmt: skip
+        assert list(one.values_S("probe")) == pytest.approx([values_T[0], values_T[3]], abs=1e-4)
+        assert one.hidden_SH.shape == (2, loaded.model.config.hidden_size)
+        assert len(one.tokens_T["trainer_logprobs"]) == len(one.response_ids)
+    # Who does not ask gets none.
+    add_logprobs(rollouts, models.policy, reference, [], config)
+    assert {one.hidden_SH is None for one in rollouts} == {True}
 
 
 def test_a_branch_has_the_baseline_of_the_rollout_that_it_leaves(own_config):

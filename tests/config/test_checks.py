@@ -57,7 +57,8 @@ REFUSED = [
             ("reinforce_plus_plus_baseline", {}),
         )
     ],
-    (PPO, ["critic=null"], "critic must be a value model for credit.kind 'gae', got null"),
+    (PPO, ["critic=null"],
+     "critic must be a value model for credit.kind 'gae' where values.credit is null, got null"),
     (PPO, ["credit.length_adaptive_alpha=0.05"],
      "exactly one of credit.policy_lambda and credit.length_adaptive_alpha must be null, got two "
      "values"),
@@ -71,6 +72,8 @@ REFUSED = [
     (VINEPPO, [predictors(critic={"kind": "group_mean"})],
      "values.predictors must not be named monte_carlo, critic, policy, trainer or state.json, "
      "got critic"),
+    (VINEPPO, [predictors(**{"a b": {"kind": "group_mean"}})],
+     "values.predictors.a b must be a name of letters, digits, '.', '_' and '-', got \"a b\""),
     (VINEPPO, ["values.credit=mean"],
      "values.credit must be null or one of the run's predictors, monte_carlo, got mean"),
     (GRPO, ["values.credit=mean"],

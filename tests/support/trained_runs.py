@@ -1,9 +1,10 @@
-"""A small run of VinePPO with a critic beside it, really trained, once a session."""
+"""A small run of VinePPO with a critic and others beside it, really trained, once a session."""
 
 import json
 
 import pytest
 
+from support.page import page_predictors
 from support.training import CONFIGS, train
 from vineppo.config.load import evaluate_jsonnet
 
@@ -42,5 +43,8 @@ def trained_path(tmp_path_factory):
     if not path.exists():  # a fixture is made once in every module that imports it
         critic = evaluate_jsonnet(str(CONFIGS / "demo_ppo.jsonnet"))["critic"]
         settings = {**SETTINGS, "critic": json.dumps(critic | SMALL)}
+        predictors = page_predictors(tmp_path_factory.mktemp("mine"))
+        predictors["tuned"] = critic | SMALL | {"learning_rate": 1e-3}
+        settings["values.predictors"] = json.dumps(predictors)
         train(path, "demo_vineppo", settings)
     return path

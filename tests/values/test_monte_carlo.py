@@ -223,6 +223,22 @@ def test_a_second_predictor_has_random_numbers_of_its_own():
     assert beside.num_continuations == alone.num_continuations + 2 * num_states
 
 
+def test_256_continuations_are_an_oracle_beside_vineppo():
+    """Its mean squared error is V(1 − V)/256, and VinePPO's own values stay as they are."""
+    vine = replace(CREDIT, num_continuations=3)
+    oracle = {"oracle": MonteCarloValues("monte_carlo", 256, "share")}
+    alone, _ = gather(SHORT, 3, vine)
+    beside, _ = walked(walk_config(SHORT, 3, vine, values=ValuesConfig(None, oracle)))
+    errors = {}
+    for here, there in zip(beside.rollouts, alone.rollouts, strict=True):
+        assert here.state_values_S == there.state_values_S
+        for step, truth in enumerate(true_values(here, SHORT)[:-1]):
+            error = here.values_S("oracle")[step] - truth
+            errors[here.prompt_ids, here.prefix_ids(step)] = error**2, truth * (1 - truth) / 256
+    found, expected = map(sum, zip(*errors.values(), strict=True))
+    assert 0.3 * expected < found < 3 * expected
+
+
 def test_the_second_may_feed_the_estimator():
     values = ValuesConfig("oracle", {"oracle": ORACLE})
     experience, _ = walked(walk_config(SHORT, 3, values=values))

@@ -1,16 +1,22 @@
 """Predictors that train no network: the group's mean, a user's own; and who feeds the estimator."""
 
+from collections import defaultdict
 from dataclasses import replace
+from statistics import mean
+from typing import get_args
 
 import pytest
+from support.random_walk import TOKENIZER, sample
 from support.rollouts import LINES, changed, rollout, terminal
 from support.walks import SHORT, demo, walk_config, walked
 
 from vineppo.config.schema import (
+    CriticConfig,
     GaeCredit,
     GroupMeanValues,
     GrpoCredit,
     MonteCarloValues,
+    PredictorConfig,
     PythonCredit,
     PythonValues,
     ValuesConfig,
@@ -18,8 +24,14 @@ from vineppo.config.schema import (
 from vineppo.credit import token_advantages
 from vineppo.errors import UserError
 from vineppo.experience import add_values
+from vineppo.run_dir.rows import value_rows
 from vineppo.types import CRITIC, MONTE_CARLO
-from vineppo.values import build_predictors, feeding_predictor
+from vineppo.values import (
+    ValuePredictor,
+    _implementation,
+    build_predictors,
+    feeding_predictor,
+)
 from vineppo.values.group_mean import GroupMean
 from vineppo.values.own import OwnPredictor
 
@@ -149,6 +161,77 @@ def test_values_of_the_wrong_number_or_not_finite_are_refused(own, found, messag
 def test_what_is_no_predictor_is_one_line(own, code, message):
     with pytest.raises(UserError, match=message):
         own(code)
+
+
+# Walks on from the state, and takes where the next line ends for a value.
+ASKED = """
+class Predictor:
+    answer_tokens, num_samples, temperature = {answer_tokens}, 3, 0.5
+
+    def __init__(self, options):
+        pass
+
+    def ask(self, state_ids, tokenizer):
+        return [*tokenizer.encode("?"), *state_ids]
+
+    def read(self, text):
+        return {number}
+"""
+NUMBER = "int(text[0]) / 4 if text[:1].isdigit() else 0.125"
+
+
+@pytest.fixture
+def asked_values(tmp_path):
+    def build(answer_tokens=2, number=NUMBER):
+        file = tmp_path / f"asked_{answer_tokens}_{abs(hash(number))}.py"
+        file.write_text(ASKED.format(answer_tokens=answer_tokens, number=number))
+        return ValuesConfig(None, {"asked": PythonValues("python", str(file), {})})
+
+    return build
+
+
+def test_the_policy_is_asked_once_for_every_state(asked_values):
+    """Its answers come in the stream of the continuations, which do not change."""
+    alone, _ = walked(walk_config(SHORT, 1))
+    beside, engine = walked(walk_config(SHORT, 1, values=asked_values()))
+    answers = defaultdict(list)
+    for request in engine.requests:
+        if request.temperature == 0.5:
+            assert (request.top_p, request.max_tokens) == (1.0, 2)
+            text = TOKENIZER.decode(sample(request), skip_special_tokens=True)
+            answers[request.prefix_ids].append(int(text[0]) / 4 if text[0].isdigit() else 0.125)
+    assert {len(numbers) for numbers in answers.values()} == {3}
+    assert len({request.seed for request in engine.requests}) == len(engine.requests)
+    num_tokens = 0
+    for one, other in zip(beside.rollouts, alone.rollouts, strict=True):
+        assert one.returns_S == other.returns_S
+        assert one.response_ids == other.response_ids
+        for step, found in enumerate(one.values_S("asked")):
+            ids = (*TOKENIZER.encode("?"), *one.prompt_ids, *one.prefix_ids(step))
+            assert found == pytest.approx(mean(answers[ids]))
+        num_tokens += sum(one.steps_S["tokens/asked"])
+    assert num_tokens == 2 * 3 * len(answers)
+    assert beside.value_tokens == alone.value_tokens + num_tokens
+    (row, *_) = [r for r in value_rows(beside.rollouts, ["asked"]) if r["predictor"] == "asked"]
+    assert (row["returns_K"], row["num_tokens"]) == ((), 6)
+    assert row["value"] == beside.rollouts[0].values_S("asked")[0]
+
+
+def test_a_question_without_room_for_its_answer_is_not_asked(asked_values):
+    experience, engine = walked(walk_config(SHORT, 1, values=asked_values(answer_tokens=128)))
+    assert not any(request.temperature == 0.5 for request in engine.requests)
+    for one in experience.rollouts:
+        assert set(one.values_S("asked")) == {0.125}
+
+
+def test_an_answer_must_be_a_finite_number(asked_values):
+    with pytest.raises(UserError, match="values of asked must be finite, got nan of '"):
+        walked(walk_config(SHORT, 1, values=asked_values(number="float('nan')")))
+
+
+def test_every_kind_names_its_class():
+    kinds = get_args(get_args(PredictorConfig)[0]) + get_args(get_args(CriticConfig)[0])
+    assert all(issubclass(_implementation(kind), ValuePredictor) for kind in kinds)
 
 
 def test_who_feeds_the_estimator():

@@ -15,8 +15,8 @@ from vineppo.distributed import gather, init_distributed
 from vineppo.experience import Experience
 from vineppo.rollouts import Prompt
 from vineppo.types import MONTE_CARLO
-from vineppo.values import monte_carlo
-from vineppo.values.monte_carlo import deal
+from vineppo.values import sampled
+from vineppo.values.sampled import deal
 
 MAX_TOKENS, NUM_SAMPLES = 60, 6
 # Walks from the middle are longer than those from beside an end: of two replicas, the one with the
@@ -69,7 +69,7 @@ def run_rank(
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
     )  # fmt: skip
     init_distributed()
-    monte_carlo.STEPS_BETWEEN_EXCHANGES = steps
+    sampled.STEPS_BETWEEN_EXCHANGES = steps
     found, engine = experience_of(kind, seed=5, ranks_a_replica=ranks_a_replica)
     everyone = gather((len(engine.requests), engine.num_steps))
     if rank == 0:
@@ -101,10 +101,10 @@ def assert_same(here: Experience, there: Experience, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["share", "union", "separate"])
 def test_exchanges_change_nothing_for_a_lone_replica(kind, monkeypatch):
     """The same requests before the same steps, and no step more: batches are the same."""
-    monkeypatch.setattr(monte_carlo, "STEPS_BETWEEN_EXCHANGES", NEVER)
+    monkeypatch.setattr(sampled, "STEPS_BETWEEN_EXCHANGES", NEVER)
     there, never = experience_of(kind, seed=5)
     for steps in (1, 7):
-        monkeypatch.setattr(monte_carlo, "STEPS_BETWEEN_EXCHANGES", steps)
+        monkeypatch.setattr(sampled, "STEPS_BETWEEN_EXCHANGES", steps)
         here, engine = experience_of(kind, seed=5)
         assert engine.submitted == never.submitted
         assert engine.num_steps == never.num_steps

@@ -194,7 +194,7 @@ def own_functions(config: TrainConfig | SftConfig) -> list[OwnCode]:
     functions: list[OwnCode] = [*own_task_functions(config.task)]
     if isinstance(config, TrainConfig):
         parts = [config.credit.segmenter, config.credit, *config.values.predictors.values()]
-        functions += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]  # type: ignore[union-attr]
+        functions += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]  # type: ignore[union-attr,arg-type]
     return functions
 
 

@@ -9,10 +9,8 @@ from vineppo.config.schema import PythonValues, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.errors import UserError
 from vineppo.own_code import OwnClass
-from vineppo.rollouts import Sampler
 from vineppo.types import Rollout
 from vineppo.values.generated import GeneratedValues
-from vineppo.values.predictor import ValueStream
 
 
 class OwnPredictor(GeneratedValues):
@@ -39,9 +37,6 @@ class OwnPredictor(GeneratedValues):
             if hasattr(self._own, means):
                 setattr(self, means, getattr(self._own, means))
         self.is_sampled = hasattr(self._own, "ask")
-
-    def open_stream(self, sampler: Sampler, iteration: int) -> ValueStream | None:
-        return super().open_stream(sampler, iteration) if self.is_sampled else None
 
     def ask(self, state_ids: tuple[int, ...], tokenizer: Any) -> Sequence[int]:
         asked_ids: Sequence[int] = self._own.ask(state_ids, tokenizer)

@@ -56,11 +56,13 @@ def read_policy(
 def hidden_before_steps(
     scores: TokenScores, rollouts: Sequence[Rollout]
 ) -> list[np.ndarray | None]:
-    """[S, H] of every rollout of a batch, in float32; None where the pass was not asked for them."""
+    """[S, H] of every rollout of a batch, in float32; None where the pass has none."""
     if scores.hidden_BTH is None:
         return [None] * len(rollouts)
     return [
         hidden_TH[[len(rollout.prompt_ids) + span.start for span in rollout.spans_S]]
-        .float().cpu().numpy()
+        .float()
+        .cpu()
+        .numpy()
         for hidden_TH, rollout in zip(scores.hidden_BTH, rollouts, strict=False)
     ]

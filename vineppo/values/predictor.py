@@ -104,9 +104,9 @@ class ValuePredictor:
 
     # While rollouts are sampled.
 
-    def open_stream(self, sampler: "Sampler", iteration: int) -> ValueStream | None:  # noqa: ARG002
-        """Where the engine samples for the values; None where it does not."""
-        return None
+    def open_stream(self, sampler: "Sampler", iteration: int) -> ValueStream:
+        """What the engine is to sample for the values, where `is_sampled`."""
+        raise NotImplementedError
 
     def merge(
         self,

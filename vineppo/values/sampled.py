@@ -47,7 +47,7 @@ class SampledValues(ValuePredictor):
     def stream_name(self) -> str:
         return f"values/{self.name}"
 
-    def open_stream(self, sampler: Sampler, iteration: int) -> ValueStream | None:
+    def open_stream(self, sampler: Sampler, iteration: int) -> "StateValues":
         return StateValues(self, sampler, iteration)
 
     def state_key(self, rollout: Rollout, step: int) -> StateKey:

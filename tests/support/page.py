@@ -1,0 +1,27 @@
+"""The files of docs/extending.md, by the path that their first line names."""
+
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+
+
+def page_files() -> dict[str, str]:
+    blocks = re.findall(
+        r"```(?:python|jsonnet)\n(?:#|//) (\S+)\n(.*?)```", PAGE.read_text(), flags=re.S
+    )
+    return dict(blocks)
+
+
+def page_predictors(directory: Path) -> dict[str, dict[str, object]]:
+    """`values.predictors` with the page's probe and its generative value, put into `directory`."""
+    options: dict[str, dict[str, object]] = {
+        "probe": {"prior": 0.5, "penalty": 10},
+        "asked": {"question": "####", "of": 9, "otherwise": 0.5},
+    }
+    configs = {}
+    for name, of_name in options.items():
+        (directory / f"{name}.py").write_text(page_files()[f"mine/{name}.py"])
+        path = str(directory / f"{name}.py")
+        configs[name] = {"kind": "python", "path": path, "options": of_name}
+    return configs

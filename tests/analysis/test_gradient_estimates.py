@@ -257,23 +257,22 @@ def test_advantages_and_values_of_a_real_run_are_those_that_it_saved(trained_pat
             saved = {name: values_of(rollouts, name) for name in ("critic", "tuned", "probe")}
             assert (np.std(saved["probe"]) > 0.05) == (checkpoint.iteration > 0)
             for one in rollouts:
-                for name in saved:
-                    del one.steps_S[f"values/{name}"]
+                for predictor in saved:
+                    del one.steps_S[f"values/{predictor}"]
             # The engine has not been started: what the policy answered while training stands.
             answers = values_of(rollouts, "asked")
             assert add_values(policies, checkpoint, rollouts).keys() == {*saved, "asked"}
             assert values_of(rollouts, "asked") == answers
-            for name, expected in saved.items():
-                assert values_of(rollouts, name) == pytest.approx(expected, abs=1e-3)
-            for name in ("asked", "probe"):
-                values = replace(checkpoint.config.values, credit=name)
+            for predictor, expected in saved.items():
+                assert values_of(rollouts, predictor) == pytest.approx(expected, abs=1e-3)
+            for feeding in ("asked", "probe"):
+                values = replace(checkpoint.config.values, credit=feeding)
                 config = replace(checkpoint.config, values=values)
-                (own,) = choose_estimators(config, rollouts, f"vine_{name}")
-                advantages_GT = advantages_of(own, groups[0])
-                assert advantages_GT[0][-1] == pytest.approx(
-                    groups[0][0].reward - groups[0][0].values_S(name)[-1]
-                )
-                assert (sum(map(own.tokens_of, rollouts)) > 0) == (name == "asked")
+                (own,) = choose_estimators(config, rollouts, f"vine_{feeding}")
+                first = groups[0][0]
+                expected = first.reward - first.values_S(feeding)[-1]
+                assert advantages_of(own, groups[0])[0][-1] == pytest.approx(expected)
+                assert (sum(map(own.tokens_of, rollouts)) > 0) == (feeding == "asked")
     metrics = run.read_metrics()[-1]
     assert metrics["values/tuned/loss"] != metrics["critic/loss"]
     assert metrics["values/tuned/explained_variance"] != metrics["critic/explained_variance"]

@@ -116,7 +116,7 @@ def test_a_users_own_predictor_is_loaded_as_it_was_saved(own_config, tmp_path):
     assert [one.name for one in predictors_at(own_config, tmp_path / "older")] == ["others"]
 
 
-# The sum of the hidden state, and in the metrics how often it was asked.
+# The sum of the hidden state before each step.
 PROBE = """
 class Predictor:
     reads_hidden = True

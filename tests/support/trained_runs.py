@@ -44,7 +44,7 @@ def trained_path(tmp_path_factory):
         critic = evaluate_jsonnet(str(CONFIGS / "demo_ppo.jsonnet"))["critic"]
         settings = {**SETTINGS, "critic": json.dumps(critic | SMALL)}
         predictors = page_predictors(tmp_path_factory.mktemp("mine"))
-        predictors["tuned"] = critic | SMALL | {"learning_rate": 1e-3}
+        predictors["tuned"] = critic | SMALL | {"learning_rate": 3e-3}
         settings["values.predictors"] = json.dumps(predictors)
         train(path, "demo_vineppo", settings)
     return path

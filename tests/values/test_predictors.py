@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import replace
-from statistics import mean
+from statistics import fmean
 from typing import get_args
 
 import pytest
@@ -208,7 +208,7 @@ def test_the_policy_is_asked_once_for_every_state(asked_values):
         assert one.response_ids == other.response_ids
         for step, found in enumerate(one.values_S("asked")):
             ids = (*TOKENIZER.encode("?"), *one.prompt_ids, *one.prefix_ids(step))
-            assert found == pytest.approx(mean(answers[ids]))
+            assert found == pytest.approx(fmean(answers[ids]))
         num_tokens += sum(one.steps_S["tokens/asked"])
     assert num_tokens == 2 * 3 * len(answers)
     assert beside.value_tokens == alone.value_tokens + num_tokens

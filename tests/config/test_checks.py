@@ -1,11 +1,12 @@
 """Every combination that makes no sense is refused in one line, before any model loads."""
 
 import json
+from pathlib import Path
 
 import pytest
 from support.shared_critic import shared_critic
 
-from vineppo.config.load import load_config
+from vineppo.config.load import evaluate_jsonnet, load_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
 
@@ -21,6 +22,10 @@ TRAINER = "optimization.old_logprobs=trainer"
 
 LORA = "model.lora=" + json.dumps({"rank": 4, "alpha": 8, "target_modules": ["q_proj"]})
 TRANSFORMERS = "demo_vineppo_transformers"
+
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+TUNED = evaluate_jsonnet(str(CONFIGS / "demo_ppo.jsonnet"))["critic"]
 
 
 def entropy(low, high):
@@ -72,6 +77,12 @@ REFUSED = [
     (VINEPPO, [predictors(critic={"kind": "group_mean"})],
      "values.predictors must not be named monte_carlo, critic, policy, trainer or state.json, "
      "got critic"),
+    (VINEPPO, [predictors(tuned=TUNED | {"warmup_iterations": 1})],
+     "values.predictors.tuned.warmup_iterations must be 0 (the policy's warm-up is critic's), got "
+     "1"),
+    (VINEPPO, [predictors(tuned=TUNED | {"batch_size": 257})],
+     "values.predictors.tuned.batch_size must be at most rollouts.num_prompts * "
+     "rollouts.num_samples = 256, got 257"),
     (VINEPPO, [predictors(**{"a b": {"kind": "group_mean"}})],
      "values.predictors.a b must be a name of letters, digits, '.', '_' and '-', got \"a b\""),
     (VINEPPO, ["values.credit=mean"],
@@ -272,3 +283,12 @@ def test_fine_tuning_is_refused(configs, assignments, message):
     with pytest.raises(UserError) as error:
         load_config(SftConfig, str(configs / "sft_arithmetic.jsonnet"), assignments)
     assert str(error.value) == f"config: {message}"
+
+
+def test_a_further_critic_feeds_gae_of_tokens_in_place_of_critic(configs):
+    config = load_config(
+        TrainConfig,
+        str(configs / "demo_ppo.jsonnet"),
+        ["critic=null", predictors(tuned=TUNED), "values.credit=tuned"],
+    )
+    assert config.value_models == {"values.predictors.tuned": config.values.predictors["tuned"]}

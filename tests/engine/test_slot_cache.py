@@ -52,14 +52,14 @@ class Table:
         targets = self.stream.sample(range(NUM_SLOTS), 3)
         sources = [self.stream.randrange(NUM_SLOTS) for _ in targets]
         lengths = [self.stream.randrange(len(self.held[source]) + 1) for source in sources]
-        self.cache.copy(sources, targets, lengths)
+        self.cache.copy(list(zip(sources, targets, lengths, strict=True)))
         kept = [self.held[source][:length] for source, length in zip(sources, lengths, strict=True)]
         for target, ids in zip(targets, kept, strict=True):
             self.held[target] = list(ids)
 
     def random_exchange(self):
         one, two, three, four = self.stream.sample(range(NUM_SLOTS), 4)
-        self.cache.exchange([one, two], [three, four])
+        self.cache.exchange([(one, three), (two, four)])
         for a, b in ((one, three), (two, four)):
             self.held[a], self.held[b] = self.held[b], self.held[a]
 

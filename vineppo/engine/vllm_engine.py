@@ -23,9 +23,9 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 # that was dropped costs no measurable time. It is read when oneDNN first runs in a process.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
-import vllm  # noqa: E402
-from vllm.v1.sample.logits_processor import LogitsProcessor  # noqa: E402
-from vllm.v1.worker.gpu.sample.logits_processor import (  # noqa: E402
+import vllm
+from vllm.v1.sample.logits_processor import LogitsProcessor
+from vllm.v1.worker.gpu.sample.logits_processor import (
     LogitsProcessor as GpuLogitsProcessor,
 )
 

@@ -82,11 +82,6 @@ def is_main() -> bool:
     return rank() == 0
 
 
-def is_main_of_machine() -> bool:
-    """Whether this process does what every machine needs done once."""
-    return local_rank() == 0
-
-
 def barrier() -> None:
     if num_ranks() > 1:
         distributed.barrier()

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from vineppo.distributed import from_main, gather, init_distributed, is_main, num_ranks, rank
+from vineppo.distributed import gather, init_distributed, is_main, num_ranks, rank
 from vineppo.errors import UserError
 from vineppo.parent_death import die_with_parent
 
@@ -37,7 +37,8 @@ def connect(address: str) -> dict[int, socket.socket]:
     has none.
     """
     server = listen() if is_main() else None
-    port, token = from_main(lambda: (port_of(server), secrets.token_hex(16)))
+    mine = (server.getsockname()[1] if server else 0, secrets.token_hex(16))
+    port, token = gather(mine)[0]
     connections = {} if is_main() else join(address, port, token)
     num_joined = sum(gather(len(connections)))
     if server is not None:
@@ -58,17 +59,9 @@ def hear(connection: Any) -> bytes:
 
 def listen() -> socket.socket:
     """Connections wait in its backlog until they are accepted."""
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(
-            ("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=num_ranks()
-        )
-    return socket.create_server(("", 0), backlog=num_ranks())
-
-
-def port_of(server: socket.socket | None) -> int:
-    assert server is not None
-    port: int = server.getsockname()[1]
-    return port
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    return socket.create_server(("", 0), family=family, dualstack_ipv6=both, backlog=num_ranks())
 
 
 def join(address: str, port: int, token: str) -> dict[int, socket.socket]:
@@ -126,8 +119,8 @@ def watched_ranks() -> Iterator[None]:
     if num_ranks() == 1:
         yield
         return
-    if is_launched():
-        die_with_parent()
+    if "TORCHELASTIC_RUN_ID" in os.environ or "CROSS_RANK" in os.environ:
+        die_with_parent()  # torchrun's or deepspeed's agent
     init_distributed()
     watch = RankWatch(connect(os.environ["MASTER_ADDR"]), gather(socket.gethostname()), end_process)
     try:
@@ -206,11 +199,6 @@ class RankWatch:
         for connection in self._connections.values():
             with suppress(OSError):  # it may be lost, too
                 connection.sendall(word + b"\n")
-
-
-def is_launched() -> bool:
-    """Whether this process is the child of torchrun's or deepspeed's agent."""
-    return "TORCHELASTIC_RUN_ID" in os.environ or "CROSS_RANK" in os.environ
 
 
 def end_process(line: str) -> None:

@@ -44,8 +44,11 @@ def connect(address: str) -> dict[int, socket.socket]:
     if server is not None:
         with server:
             connections = accept(server, token, num_joined)
-    for connection in connections.values():
-        keep_alive(connection)
+    for connection in connections.values():  # the kernel asks whether the other machine is there
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, NUM_PROBES)
     return connections
 
 
@@ -93,14 +96,6 @@ def accept(server: socket.socket, token: str, number: int) -> dict[int, socket.s
         else:  # no rank of this job
             connection.close()
     return connections
-
-
-def keep_alive(connection: socket.socket) -> None:
-    """Has the kernel ask whether the other machine is there."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_S)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, NUM_PROBES)
 
 
 # So long a rank may yet end by itself: with an error of its own, or by its launcher.

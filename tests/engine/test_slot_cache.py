@@ -22,12 +22,12 @@ class Table:
 
     def __init__(self, seed):
         self.stream = random.Random(seed)
-        self.cache = SlotCache(NUM_SLOTS, NUM_POSITIONS)
+        self.cache = SlotCache(NUM_SLOTS, NUM_POSITIONS, CPU)
         self.held = [[] for _ in range(NUM_SLOTS)]
 
     def append(self, slots, token_ids):
         starts = [len(self.held[slot]) for slot in slots]
-        inputs = self.cache.enter(slots, token_ids, starts, CPU)
+        inputs = self.cache.enter(slots, token_ids, starts)
         keys, values = self.cache.update(states_of(token_ids), -states_of(token_ids), 0)
         assert torch.equal(keys, -values)
         mask = inputs["attention_mask"]

@@ -17,7 +17,7 @@ from support.engines import (
 )
 from support.tiny_models import random_model
 
-from vineppo.engine.transformers_engine import TransformersEngine, prefill_batches
+from vineppo.engine.transformers_engine import TransformersEngine
 from vineppo.errors import UserError
 from vineppo.models import ASSETS, load_model, named_weights
 
@@ -185,14 +185,3 @@ def test_models_whose_layers_see_less_are_refused(config, tmp_path):
     loaded = load_model(recurrent, "float32", "sdpa")
     with pytest.raises(UserError, match="every layer must attend to all tokens"):
         TransformersEngine(config, loaded.engine_model)
-
-
-def test_prefill_batches():
-    assert prefill_batches([], 8) == []
-    assert prefill_batches([2, 3, 9], 8) == [(0, 2), (2, 3)]
-    assert prefill_batches([4, 4, 4], 8) == [(0, 2), (2, 3)]
-    stream = random.Random(0)
-    lengths = sorted(stream.randrange(1, 30) for _ in range(200))
-    runs = prefill_batches(lengths, 64)
-    assert [i for start, end in runs for i in range(start, end)] == list(range(200))
-    assert all((end - start) * lengths[end - 1] <= 64 for start, end in runs)

@@ -16,8 +16,9 @@ class SlotCache(Cache):
     sequence that begins alike takes the keys and values over (`longest_held`, `copy`).
     """
 
-    def __init__(self, num_slots: int, num_positions: int) -> None:
+    def __init__(self, num_slots: int, num_positions: int, device: torch.device) -> None:
         super().__init__(layers=[])
+        self._device = device
         self._ids_RT = np.zeros((num_slots, num_positions), dtype=np.int32)
         self._num_held_R = np.zeros(num_slots, dtype=np.int64)
         # "keys" and "values" by layer, each [R, heads, T, head size]; made by the first pass.
@@ -61,11 +62,7 @@ class SlotCache(Cache):
         self.copy([(source, target, int(self._num_held_R[source])) for source, target in both])
 
     def enter(
-        self,
-        slots: Sequence[int],
-        token_ids: Sequence[Sequence[int]],
-        starts: Sequence[int],
-        device: torch.device,
+        self, slots: Sequence[int], token_ids: Sequence[Sequence[int]], starts: Sequence[int]
     ) -> dict[str, Any]:
         """The inputs of a pass that appends `token_ids[b]` to slot `slots[b]` at `starts[b]`.
 
@@ -82,16 +79,16 @@ class SlotCache(Cache):
             self._num_held_R[slot] = start + len(ids)
         width = int(positions_BQ.max()) + 1
         is_visible_BQT = torch.arange(width) <= positions_BQ[:, :, None]
-        slots_B = torch.tensor(slots, device=device)
+        slots_B = torch.tensor(slots, device=self._device)
+        positions_BQ = positions_BQ.to(self._device)
         is_leading = list(slots) == list(range(len(slots)))
-        positions_BQ = positions_BQ.to(device)
         rows = slice(len(slots)) if is_leading else slots_B  # a slice reads without a copy
         self._written = slots_B[:, None], slice(None), positions_BQ
         self._read = rows, slice(None), slice(width)
         return {
-            "input_ids": ids_BQ.to(device),
+            "input_ids": ids_BQ.to(self._device),
             "position_ids": positions_BQ,
-            "attention_mask": is_visible_BQT[:, None].to(device),
+            "attention_mask": is_visible_BQT[:, None].to(self._device),
             "past_key_values": self,
             "use_cache": True,
         }

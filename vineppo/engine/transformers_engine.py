@@ -1,5 +1,6 @@
 """Sampling with a transformers model in this process: no vLLM, and a check of what vLLM samples."""
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -140,10 +141,9 @@ class TransformersEngine:
     def __init__(self, config: TransformersConfig, model: EngineModel) -> None:
         self._config = config
         self._model = load_sampled_model(model.path, config.dtype, config.max_model_len)
-        self._device = self._model.device
         self._num_token_ids = model.num_token_ids
         self._stop_ids = frozenset(model.stop_ids)
-        self._cache = SlotCache(config.max_num_seqs, config.max_model_len)
+        self._cache = SlotCache(config.max_num_seqs, config.max_model_len, self._model.device)
         self._waiting: deque[_Row] = deque()
         self._running: list[_Row] = []  # row i is in slot i
         self.ranks_a_replica = 1
@@ -192,7 +192,7 @@ class TransformersEngine:
         """Gives up the keys and values; the weights stay."""
         assert not self.num_unfinished, "an engine must not sleep while requests run"
         self._cache.release()
-        if self._device.type == "cuda":
+        if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
     def wake(self) -> None:
@@ -220,11 +220,13 @@ class TransformersEngine:
     def _prefill(self, parts: Iterable[tuple[int, tuple[int, ...], int]]) -> None:
         """Keys and values of (slot, token ids, where they start), without logits."""
         pending = sorted((part for part in parts if part[1]), key=lambda part: len(part[1]))
-        for start, end in prefill_batches(
-            [len(ids) for _, ids, _ in pending], self._config.max_num_batched_tokens
-        ):
-            slots, token_ids, starts = zip(*pending[start:end], strict=True)
-            self._model.base_model(**self._cache.enter(slots, token_ids, starts, self._device))
+        while pending:
+            # As many as have at most so many tokens with their padding; one always fits.
+            padded = [count * len(ids) for count, (_, ids, _) in enumerate(pending, start=1)]
+            end = max(1, bisect_right(padded, self._config.max_num_batched_tokens))
+            slots, token_ids, starts = zip(*pending[:end], strict=True)
+            self._model.base_model(**self._cache.enter(slots, token_ids, starts))
+            del pending[:end]
 
     def _sample(self) -> None:
         """Every running row gets a token."""
@@ -235,7 +237,6 @@ class TransformersEngine:
             list(range(len(rows))),
             [[(row.token_ids or row.request.prefix_ids)[-1]] for row in rows],
             [row.length - 1 for row in rows],
-            self._device,
         )
         logits_BV = self._model(**inputs).logits[:, -1, : self._num_token_ids]
         tokens_B, logprobs_B = sample_tokens(
@@ -260,16 +261,3 @@ class TransformersEngine:
             rows[slot] = rows[mover]
         del rows[num_left:]
         return finished
-
-
-def prefill_batches(ascending: Sequence[int], max_tokens: int) -> list[tuple[int, int]]:
-    """Runs of sequences whose padded tokens, count · longest, are at most `max_tokens`.
-
-    Lengths [2, 3, 9] with 8 tokens give [(0, 2), (2, 3)]: one sequence always fits.
-    """
-    runs, start = [], 0
-    for i, length in enumerate(ascending):
-        if i > start and (i + 1 - start) * length > max_tokens:
-            runs.append((start, i))
-            start = i
-    return [*runs, (start, len(ascending))] if ascending else []

@@ -23,11 +23,10 @@ from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.minibatches import minibatches
 from vineppo.models import LoadedModel, load_model
-from vineppo.objectives import POLICY_COLUMNS
 from vineppo.policy import Policy, checkpoint_activations
 from vineppo.token_scores import hidden_before_tokens
 from vineppo.types import TokenSequence, TrainBatch
-from vineppo.update import update_policy
+from vineppo.update import POLICY_COLUMNS, update_policy
 from vineppo.vocabulary import Softmax, token_statistics
 
 BATCH_SIZE, QUICK_BATCH_SIZE = 64, 8

@@ -18,7 +18,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
     [
         (
             "orchestration",
-            ["session", "checkpoint", "experience", "update", "objectives", "evaluation"],
+            ["session", "checkpoint", "experience", "update", "evaluation"],
         ),
         ("values", ["values"]),
     ],

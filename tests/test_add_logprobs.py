@@ -14,12 +14,11 @@ from vineppo.kl import absolute, full, k1, k2, k3
 from vineppo.metrics import kl_metrics, logprob_gap_metrics
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
-from vineppo.objectives import POLICY_COLUMNS, policy_objective
 from vineppo.policy import Policy
 from vineppo.sft import likelihood_loss
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
 from vineppo.types import TokenSequence
-from vineppo.update import update_policy
+from vineppo.update import POLICY_COLUMNS, policy_objective, update_policy
 
 TEMPERATURE = 0.7
 NUM_IDS = 21  # of the embedded tokenizer

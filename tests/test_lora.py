@@ -189,10 +189,10 @@ def test_state_round_trip_is_exact(config, tmp_path, stage):
     """Adapters of another seed are replaced; the frozen weights are not in the state."""
     policy, config = build(config, stage)
     update(policy, random_sequences(16), config, 1)
-    policy.save_state(tmp_path)
+    policy.deepspeed.save_state(tmp_path)
     update(policy, random_sequences(16), config, 2)
     other, _ = build(config, stage, seed=9)
-    other.load_state(tmp_path)
+    other.deepspeed.load_state(tmp_path)
     update(other, random_sequences(16), config, 2)
     for (_, a), (_, b) in zip(policy.named_weights(), other.named_weights(), strict=True):
         assert torch.equal(a, b)

@@ -11,7 +11,6 @@ from vineppo.batching import collate
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import disable_dropout, load_model
 from vineppo.no_cache import NoCache, has_attention_alone
-from vineppo.objectives import POLICY_COLUMNS, policy_objective
 from vineppo.policy import checkpoint_activations
 from vineppo.token_scores import (
     ForwardOptions,
@@ -20,6 +19,7 @@ from vineppo.token_scores import (
     TokenScores,
     hidden_before_tokens,
 )
+from vineppo.update import POLICY_COLUMNS, policy_objective
 from vineppo.vocabulary import CHUNK_LOGITS
 
 META = torch.device("meta")  # has shapes and no values: whoever asks for one raises

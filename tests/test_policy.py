@@ -60,9 +60,9 @@ def test_offloaded_states_do_not_change_the_updates(config, stage, offload):
     for name in ("nothing", offload):
         policy, changed = build(config, offload=name, **sizes)
         for iteration in (1, 2):
-            policy.offload()
+            policy.deepspeed.offload()
             before = torch.cat([w.flatten().clone() for _, w in policy.named_weights()])
-            policy.reload()
+            policy.deepspeed.reload()
             update(policy, found, changed, iteration)
         weights[name] = before, torch.cat([w.flatten().clone() for _, w in policy.named_weights()])
     for here, there in zip(weights[offload], weights["nothing"], strict=True):
@@ -78,10 +78,10 @@ def test_sharded_states_may_change_their_place(config, dtype):
     for is_moving in (False, True):
         policy, changed = build(config, dtype, offload="while_sampling", **sizes)
         for iteration in (1, 2, 3):
-            policy.offload()
+            policy.deepspeed.offload()
             if is_moving:
                 scatter(policy.deepspeed._sharded_states())
-            policy.reload()
+            policy.deepspeed.reload()
             update(policy, found, changed, iteration)
         weights.append(torch.cat([w.flatten().clone() for _, w in policy.named_weights()]))
     assert torch.equal(*weights)
@@ -105,10 +105,10 @@ def test_state_round_trip_is_exact(config, tmp_path):
     found = random_sequences(16)
     policy, config = build(config, batch_size=8)
     update(policy, found, config, 1)
-    policy.save_state(tmp_path)
+    policy.deepspeed.save_state(tmp_path)
     update(policy, found, config, 2)
     other, _ = build(config, batch_size=8)
-    other.load_state(tmp_path)
+    other.deepspeed.load_state(tmp_path)
     update(other, found, config, 2)
     for (_, a), (_, b) in zip(policy.named_weights(), other.named_weights(), strict=True):
         assert torch.equal(a, b)

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vineppo.distributed import barrier, is_main, is_main_of_machine, num_ranks
+from vineppo.deepspeed_module import DeepSpeedModule
+from vineppo.distributed import barrier, is_main, local_rank, num_ranks
 from vineppo.errors import UserError
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
@@ -44,42 +45,34 @@ class Models:
 
     @property
     def leave_while_sampling(self) -> bool:
-        return self.policy.deepspeed.leaves_while_sampling or any(
-            predictor.leaves_while_sampling for predictor in self.predictors
-        )
+        return any(model.leaves_while_sampling for model in self._trained.values())
 
     def offload(self) -> None:
         """What training alone needs leaves the GPU where `offload` says so; undone by `reload`."""
-        for model in self._all:
+        for model in self._trained.values():
             model.offload()
 
     def reload(self) -> None:
-        for model in self._all:
+        for model in self._trained.values():
             model.reload()
 
     def save_hf(self, directory: Path) -> None:
-        for name, model in self._named:
-            model.save_hf(directory / name)
+        self.policy.save_hf(directory / "policy")
+        for predictor in self.predictors:
+            predictor.save_hf(directory / predictor.name)
 
     def save_state(self, directory: Path) -> None:
-        for name, model in self._named:
+        for name, model in self._trained.items():
             model.save_state(directory / name)
 
     def load_state(self, directory: Path) -> None:
-        for name, model in self._named:
+        for name, model in self._trained.items():
             model.load_state(directory / name)
 
     @property
-    def _named(self) -> list[tuple[str, Policy | ValuePredictor]]:
-        """With the name of each one's folder."""
-        return [
-            ("policy", self.policy),
-            *((predictor.name, predictor) for predictor in self.predictors),
-        ]
-
-    @property
-    def _all(self) -> list[Policy | ValuePredictor]:
-        return [self.policy, *self.predictors]
+    def _trained(self) -> dict[str, DeepSpeedModule | ValuePredictor]:
+        """By the names of their folders."""
+        return {"policy": self.policy.deepspeed} | {p.name: p for p in self.predictors}
 
 
 def save_checkpoint(run: RunDir, models: Models, state: TrainState, keep: int) -> None:
@@ -165,7 +158,7 @@ def write_whole(target: Path, write: Callable[[Path], object]) -> None:
         barrier()
         write(temporary)
         barrier()
-        if is_main_of_machine():
+        if local_rank() == 0:
             for path in [*temporary.rglob("*"), temporary]:
                 sync(path)
         barrier()

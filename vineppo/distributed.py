@@ -5,7 +5,7 @@ between is computed by every rank from the same gathered data. The main rank alo
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
@@ -28,24 +28,26 @@ def init_distributed() -> None:
     new gloo group split the NCCL communicator, in which that group's own ranks take no part
     (pytorch issues 134314, 145376), and vLLM makes such groups.
     """
-    if not torch.cuda.is_available():
+    on_gpu, is_launched = torch.cuda.is_available(), "RANK" in os.environ
+    if not on_gpu:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else DeepSpeed warns that it guessed so
     if distributed.is_initialized():
         size = distributed.get_world_size()
         assert size == num_ranks(), f"a group of {size} ranks, expected {num_ranks()}"
         return
-    if "RANK" not in os.environ:
+    if not is_launched:
         os.environ["LOCAL_RANK"] = "0"  # DeepSpeed asks for it
-    if torch.cuda.is_available():
+    backend = "gloo"
+    if on_gpu:
+        backend = "cpu:gloo,cuda:nccl"
         torch.cuda.set_device(local_rank())  # else what names no GPU means the first on every rank
-    if "RANK" not in os.environ:
-        store = distributed.HashStore()
-        distributed.init_process_group(_backend(), store=store, rank=0, world_size=1)
+    if not is_launched:
+        distributed.init_process_group(backend, store=distributed.HashStore(), rank=0, world_size=1)
         return
-    if not torch.cuda.is_available():
+    if not on_gpu:
         _bind_cores(local_rank(), num_local_ranks())
     # A rank waits for the slowest one's sampling, which may take longer than the default's 30 min.
-    distributed.init_process_group(_backend(), timeout=timedelta(hours=24))
+    distributed.init_process_group(backend, timeout=timedelta(hours=24))
 
 
 def rank() -> int:
@@ -80,11 +82,6 @@ def is_main() -> bool:
     return rank() == 0
 
 
-def is_main_of_machine() -> bool:
-    """Whether this process does what every machine needs done once."""
-    return local_rank() == 0
-
-
 def barrier() -> None:
     if num_ranks() > 1:
         distributed.barrier()
@@ -107,17 +104,16 @@ def from_main(find: Callable[[], T]) -> T:
     if num_ranks() == 1:
         return find()
     init_distributed()
-    answer = gather(_found(find) if is_main() else None)[0]
-    if isinstance(answer, UserError):
-        raise answer
-    return cast(T, answer)
-
-
-def _found(find: Callable[[], T]) -> T | UserError:
-    try:
-        return find()
-    except UserError as error:
-        return error
+    mine: Any = None
+    if is_main():
+        try:
+            mine = find()
+        except UserError as error:
+            mine = error
+    found = gather(mine)[0]
+    if isinstance(found, UserError):
+        raise found
+    return cast(T, found)
 
 
 def gather_replicas(mine: T, ranks_a_replica: int) -> list[T]:
@@ -136,10 +132,6 @@ def largest(mine: int, device: torch.device) -> int:
     return int(number)
 
 
-def gather_lists(mine: Sequence[T]) -> list[T]:
-    return [item for items in gather(list(mine)) for item in items]
-
-
 def _bind_cores(local_rank: int, num_local: int) -> None:
     """Threads of several ranks on one core wait for each other: each rank gets cores of its own."""
     cores = sorted(os.sched_getaffinity(0))
@@ -150,7 +142,3 @@ def _bind_cores(local_rank: int, num_local: int) -> None:
     for thread in os.listdir("/proc/self/task"):  # those that torch has started already, too
         os.sched_setaffinity(int(thread), mine)
     torch.set_num_threads(len(mine))
-
-
-def _backend() -> str:
-    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"

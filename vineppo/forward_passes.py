@@ -7,7 +7,7 @@ from typing import TypeVar
 import torch
 
 from vineppo.batching import collate, length_bucketed, ranks_share, response_rows
-from vineppo.distributed import gather_lists, num_ranks, rank
+from vineppo.distributed import gather, num_ranks, rank
 from vineppo.token_scores import Reference
 from vineppo.types import Rollout, TokenSequence, TrainBatch
 
@@ -50,9 +50,10 @@ def read_sequences(
         chosen = [sequences[i] for i in share]
         batch = collate(chosen, device)
         with torch.no_grad():
-            found = read(batch, chosen)
-        mine += zip(share, found, strict=False)  # an empty share has a row
-    return [found for _, found in sorted(gather_lists(mine), key=lambda item: item[0])]
+            of_chosen = read(batch, chosen)
+        mine += zip(share, of_chosen, strict=False)  # an empty share has a row
+    by_index = {index: row for share in gather(mine) for index, row in share}
+    return [by_index[index] for index in range(len(sequences))]
 
 
 class ReferencePass:
@@ -75,7 +76,8 @@ class ReferencePass:
         self._micro_batch_size = micro_batch_size
         self._device = device
         self._pool: list[Rollout] = []
-        self._futures: list[Future[dict[RolloutKey, tuple[float, ...]]]] = []
+        self._running: list[Future[None]] = []
+        self._found: dict[RolloutKey, tuple[float, ...]] = {}
         is_cuda = device.type == "cuda"
         self._thread = ThreadPoolExecutor(1) if is_cuda else None
         self._stream = torch.cuda.Stream(device) if is_cuda else None
@@ -92,26 +94,24 @@ class ReferencePass:
         pool, self._pool = self._pool, []
         if not pool:
             return
-        if self._thread is not None:
-            self._futures.append(self._thread.submit(self._logprobs, pool))
-            return
-        done: Future[dict[RolloutKey, tuple[float, ...]]] = Future()
-        done.set_result(self._logprobs(pool))
-        self._futures.append(done)
+        if self._thread is None:
+            self._score(pool)
+        else:
+            self._running.append(self._thread.submit(self._score, pool))
 
     def finish(self) -> dict[RolloutKey, tuple[float, ...]]:
         """Those of every rollout added since the last call; waits for them."""
         self.work()
-        futures, self._futures = self._futures, []
-        return {key: row for future in futures for key, row in future.result().items()}
+        while self._running:
+            self._running.pop().result()
+        found, self._found = self._found, {}
+        return found
 
-    def _logprobs(self, pool: list[Rollout]) -> dict[RolloutKey, tuple[float, ...]]:
-        logprobs: dict[RolloutKey, tuple[float, ...]] = {}
+    def _score(self, pool: list[Rollout]) -> None:
         lengths = [len(rollout) for rollout in pool]
         with torch.cuda.stream(self._stream):  # None: where all else runs
             for chosen in length_bucketed(lengths, self._micro_batch_size):
                 batch = collate([pool[i] for i in chosen], self._device)
                 logprobs_BT = self._reference.logprobs(batch, self._temperature)
-                rows = response_rows([logprobs_BT], batch)
-                logprobs |= {pool[i].key: row for i, (row,) in zip(chosen, rows, strict=True)}
-        return logprobs
+                for i, (row,) in zip(chosen, response_rows([logprobs_BT], batch), strict=True):
+                    self._found[pool[i].key] = row

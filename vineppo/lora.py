@@ -20,6 +20,7 @@ from vineppo.seeds import derive_seed
 ADAPTER = "default"  # peft's name of the only one
 
 
+@torch.no_grad()
 def add_adapters(model: Any, config: LoraConfig, run_seed: int) -> None:
     """Puts an adapter on every module whose name ends with one of `target_modules`, in place.
 
@@ -41,31 +42,25 @@ def add_adapters(model: Any, config: LoraConfig, run_seed: int) -> None:
         model,
         ADAPTER,
     )
-    initialise_adapters(model, run_seed)
-
-
-def check_targets(model: Any, targets: tuple[str, ...]) -> None:
-    head = model.get_output_embeddings()
-    names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    hosts = [name for name in names if model.get_submodule(name) is not head]
-    ends = sorted({name.rpartition(".")[2] for name in hosts})
-    for target in targets:
-        if not any(_is_end(target, name) for name in hosts) or any(
-            _is_end(target, name) for name in names if name not in hosts
-        ):
-            raise UserError(
-                f"config: model.lora.target_modules must be among {', '.join(ends)}, got {target}"
-            )
-
-
-@torch.no_grad()
-def initialise_adapters(model: nn.Module, run_seed: int) -> None:
     generator = torch.Generator().manual_seed(derive_seed(run_seed, "adapters"))
     for layer in _adapted(model).values():
         a_RH, b_OR = layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight
         bound = 1 / math.sqrt(a_RH.shape[1])
         a_RH.copy_(torch.empty(a_RH.shape).uniform_(-bound, bound, generator=generator))
         b_OR.zero_()
+
+
+def check_targets(model: Any, targets: tuple[str, ...]) -> None:
+    head = model.get_output_embeddings()
+    linear = {name: part for name, part in model.named_modules() if isinstance(part, nn.Linear)}
+    for target in targets:
+        found = [part for name, part in linear.items() if f".{name}".endswith(f".{target}")]
+        if not found or any(part is head for part in found):
+            ends = {name.rpartition(".")[2] for name, part in linear.items() if part is not head}
+            raise UserError(
+                f"config: model.lora.target_modules must be among {', '.join(sorted(ends))}, "
+                f"got {target}"
+            )
 
 
 def has_adapters(model: nn.Module) -> bool:
@@ -109,7 +104,3 @@ def without_adapters(model: nn.Module) -> Iterator[None]:
 def _adapted(model: nn.Module) -> dict[str, Any]:
     """peft's layers by the names of the modules that they stand in for."""
     return {name: module for name, module in model.named_modules() if hasattr(module, "lora_A")}
-
-
-def _is_end(target: str, name: str) -> bool:
-    return name == target or name.endswith(f".{target}")

@@ -29,16 +29,15 @@ class UpdateSizes:
     @classmethod
     def of(cls, sequences: Sequence[TokenSequence], max_tokens: int) -> "UpdateSizes":
         """By the columns "is_trained" and "is_positive"; without them all tokens train."""
+        columns = [sequence.tokens_T for sequence in sequences]
         lengths = [len(sequence.response_ids) for sequence in sequences]
         trained = [
-            sum(s.tokens_T["is_trained"]) if "is_trained" in s.tokens_T else length
-            for s, length in zip(sequences, lengths, strict=True)
+            int(sum(c.get("is_trained", [True] * n))) for c, n in zip(columns, lengths, strict=True)
         ]
-        positive = [sum(s.tokens_T.get("is_positive", ())) for s in sequences]
         return cls(
-            trained=Totals(int(sum(trained)), sum(count > 0 for count in trained), max_tokens),
+            trained=Totals(sum(trained), sum(count > 0 for count in trained), max_tokens),
             response_tokens=sum(lengths),
-            positive_tokens=int(sum(positive)),
+            positive_tokens=int(sum(sum(c.get("is_positive", ())) for c in columns)),
         )
 
 
@@ -69,28 +68,19 @@ def minibatches(
     plan = [
         chosen
         for epoch in range(optimization.num_epochs)
-        for chosen in shuffled_minibatches(
-            len(sequences),
-            optimization.batch_size,
-            derive_seed(config.seed, iteration, stream, epoch),
-        )
+        for seed in [derive_seed(config.seed, iteration, stream, epoch)]
+        for chosen in shuffled_minibatches(len(sequences), optimization.batch_size, seed)
     ]
     done = (iteration - first_iteration) * len(plan)
     total = (config.num_iterations - first_iteration + 1) * len(plan)
     for number, indices in enumerate(plan):
         rate = learning_rate(
-            done + number,
-            total,
-            optimization.learning_rate,
-            optimization.warmup_fraction,
+            done + number, total, optimization.learning_rate, optimization.warmup_fraction,
             optimization.schedule,
-        )
+        )  # fmt: skip
         chosen = [sequences[i] for i in indices]
-        yield Minibatch(
-            micro_batches=micro_batches(chosen, columns, optimization.micro_batch_size, device),
-            sizes=UpdateSizes.of(chosen, config.sampling.max_tokens),
-            learning_rate=rate,
-        )
+        batches = micro_batches(chosen, columns, optimization.micro_batch_size, device)
+        yield Minibatch(batches, UpdateSizes.of(chosen, config.sampling.max_tokens), rate)
 
 
 def micro_batches(
@@ -112,16 +102,16 @@ def is_sound(max_mean_ratio: float | None, stats: Stats) -> bool:
 
 
 def summarize(
-    updates: Sequence[Update], group: str, names: Sequence[str], rate: float
+    updates: Sequence[Update], group: str, names: Sequence[str], rate: float, prefix: str = ""
 ) -> dict[str, float]:
-    """Means over the updates of an iteration of what their micro-batches add up to."""
-    metrics = {
-        f"{group}/{name}": sum(s[name] for u in updates for s in u.stats) / len(updates)
-        for name in names
-    }
+    """Means over the updates of an iteration of what their micro-batches add up to.
+
+    `prefix` is that of the numbers, where others are beside them; the gradient's norm is of all.
+    """
     norms = [update.grad_norm for update in updates if update.grad_norm is not None]
+    sums = {name: sum(s[prefix + name] for u in updates for s in u.stats) for name in names}
     return {
-        **metrics,
+        **{f"{group}/{name}": total / len(updates) for name, total in sums.items()},
         f"{group}/grad_norm": sum(norms) / len(norms) if norms else float("nan"),
         f"{group}/lr": rate,
         f"{group}/skipped_updates": len(updates) - len(norms),

@@ -76,14 +76,20 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
         raise UserError(
             f"model {path} lacks the weights {', '.join(sorted(report['missing_keys']))}"
         )
+    num_ids, num_rows = max(tokenizer.get_vocab().values()) + 1, model.config.vocab_size
+    if num_ids > num_rows:
+        raise UserError(
+            f"model {path}: the tokenizer has {num_ids} ids, which must be at most the {num_rows} "
+            "rows of the embedding"
+        )
+    stop_ids = find_stop_ids(model, tokenizer)
+    if max(stop_ids) >= num_ids:
+        raise UserError(
+            f"model {path}: the end-of-sequence id {max(stop_ids)} must be one of the tokenizer's "
+            f"{num_ids}"
+        )
     disable_dropout(model)
-    engine_model = EngineModel(
-        resolved,
-        num_token_ids=max(tokenizer.get_vocab().values()) + 1,
-        stop_ids=find_stop_ids(model, tokenizer),
-    )
-    check_token_ids(path, engine_model, model.config.vocab_size)
-    return LoadedModel(model, tokenizer, engine_model)
+    return LoadedModel(model, tokenizer, EngineModel(resolved, num_ids, stop_ids))
 
 
 def check_tokenizers(config: TrainConfig) -> None:
@@ -125,21 +131,6 @@ def llama_config(architecture: LlamaArchitecture, tokenizer: Any) -> Any:
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-
-
-def check_token_ids(path: str, model: EngineModel, num_rows: int) -> None:
-    """Raises `UserError` where tokenizer, embedding and end-of-sequence ids do not fit together."""
-    if model.num_token_ids > num_rows:
-        raise UserError(
-            f"model {path}: the tokenizer has {model.num_token_ids} ids, which must be at most the "
-            f"{num_rows} rows of the embedding"
-        )
-    for stop_id in model.stop_ids:
-        if stop_id >= model.num_token_ids:
-            raise UserError(
-                f"model {path}: the end-of-sequence id {stop_id} must be one of the tokenizer's "
-                f"{model.num_token_ids}"
-            )
 
 
 def find_stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:

@@ -78,18 +78,6 @@ class Policy:
         """The policy in HF format with its tokenizer, loadable by transformers and vLLM."""
         save_model(self.hf_model, self.tokenizer, self.named_weights(), directory)
 
-    def offload(self) -> None:
-        self.deepspeed.offload()
-
-    def reload(self) -> None:
-        self.deepspeed.reload()
-
-    def save_state(self, directory: Path) -> None:
-        self.deepspeed.save_state(directory)
-
-    def load_state(self, directory: Path) -> None:
-        self.deepspeed.load_state(directory)
-
 
 def checkpoint_activations(model: nn.Module) -> None:
     model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]

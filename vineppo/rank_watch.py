@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from vineppo.distributed import from_main, gather, init_distributed, is_main, num_ranks, rank
+from vineppo.distributed import gather, init_distributed, is_main, num_ranks, rank
 from vineppo.errors import UserError
 from vineppo.parent_death import die_with_parent
 
@@ -37,14 +37,18 @@ def connect(address: str) -> dict[int, socket.socket]:
     has none.
     """
     server = listen() if is_main() else None
-    port, token = from_main(lambda: (port_of(server), secrets.token_hex(16)))
+    mine = (server.getsockname()[1] if server else 0, secrets.token_hex(16))
+    port, token = gather(mine)[0]
     connections = {} if is_main() else join(address, port, token)
     num_joined = sum(gather(len(connections)))
     if server is not None:
         with server:
             connections = accept(server, token, num_joined)
-    for connection in connections.values():
-        keep_alive(connection)
+    for connection in connections.values():  # the kernel asks whether the other machine is there
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, NUM_PROBES)
     return connections
 
 
@@ -58,17 +62,9 @@ def hear(connection: Any) -> bytes:
 
 def listen() -> socket.socket:
     """Connections wait in its backlog until they are accepted."""
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(
-            ("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=num_ranks()
-        )
-    return socket.create_server(("", 0), backlog=num_ranks())
-
-
-def port_of(server: socket.socket | None) -> int:
-    assert server is not None
-    port: int = server.getsockname()[1]
-    return port
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    return socket.create_server(("", 0), family=family, dualstack_ipv6=both, backlog=num_ranks())
 
 
 def join(address: str, port: int, token: str) -> dict[int, socket.socket]:
@@ -102,14 +98,6 @@ def accept(server: socket.socket, token: str, number: int) -> dict[int, socket.s
     return connections
 
 
-def keep_alive(connection: socket.socket) -> None:
-    """Has the kernel ask whether the other machine is there."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_S)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, NUM_PROBES)
-
-
 # So long a rank may yet end by itself: with an error of its own, or by its launcher.
 GRACE_S = 10.0
 NOTICE_S = 1.0  # a lost rank's connections break at once, but not all in the same moment
@@ -126,8 +114,8 @@ def watched_ranks() -> Iterator[None]:
     if num_ranks() == 1:
         yield
         return
-    if is_launched():
-        die_with_parent()
+    if "TORCHELASTIC_RUN_ID" in os.environ or "CROSS_RANK" in os.environ:
+        die_with_parent()  # torchrun's or deepspeed's agent
     init_distributed()
     watch = RankWatch(connect(os.environ["MASTER_ADDR"]), gather(socket.gethostname()), end_process)
     try:
@@ -206,11 +194,6 @@ class RankWatch:
         for connection in self._connections.values():
             with suppress(OSError):  # it may be lost, too
                 connection.sendall(word + b"\n")
-
-
-def is_launched() -> bool:
-    """Whether this process is the child of torchrun's or deepspeed's agent."""
-    return "TORCHELASTIC_RUN_ID" in os.environ or "CROSS_RANK" in os.environ
 
 
 def end_process(line: str) -> None:

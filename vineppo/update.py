@@ -1,17 +1,30 @@
-"""The updates of an iteration: those of predictors that train alone, and the policy's."""
+"""The updates of an iteration: of predictors that train alone, then the policy's and its loss."""
 
 from collections.abc import Sequence
 from functools import partial
 
-from vineppo.config.schema import TrainConfig
+import torch
+
+from vineppo.config.schema import OptimizationConfig, ReferenceConfig, TrainConfig
 from vineppo.deepspeed_module import Summand, Update
+from vineppo.kl import KL_ESTIMATORS, clamp, k3, with_k2_gradient
+from vineppo.losses import aggregate, clipped_surrogate
 from vineppo.minibatches import UpdateSizes, is_sound, minibatches, summarize
-from vineppo.objectives import POLICY_COLUMNS, policy_objective
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, TokenSequence, TrainBatch
 from vineppo.values import ValuePredictor
 from vineppo.values.heads import VALUE_NUMBERS
+
+# The columns of a rollout that the policy's loss reads.
+POLICY_COLUMNS = (
+    "old_logprobs",
+    "ref_logprobs",
+    "loss_advantages",
+    "is_trained",
+    "importance",
+    "is_positive",
+)
 
 
 def update(
@@ -76,7 +89,7 @@ def update_policy(
     metrics["policy/padding_frac"] = 1.0 - num_tokens / num_cells
     metrics["policy/ratio_max"] = max(s["ratio_max"] for u in updates for s in u.stats)
     for head, rate in zip(heads, rates[1:], strict=True):
-        metrics |= head_metrics(updates, head, rate)
+        metrics |= summarize(updates, head.name, VALUE_NUMBERS, rate, f"{head.name}/")
     return metrics
 
 
@@ -90,36 +103,103 @@ def warm_up_head(
     """An iteration of a shared critic's warm-up: the head learns, the backbone stays as it is."""
     options = ForwardOptions(config.sampling.temperature, only_values=True)
     rates = [0.0, head.head_learning_rate]
-    updates: list[Update] = []
-    for part in minibatches(
-        rollouts, head.update_columns, config.optimization, config, iteration, 1, "minibatches",
-        policy.device,
-    ):  # fmt: skip
-        loss = partial(_head_loss, head, part.sizes)
-        accept = partial(is_sound, None)
-        updates.append(policy.update(part.micro_batches, loss, options, rates, accept))
-    return head_metrics(updates, head, rates[1])
+
+    def head_loss(sizes: UpdateSizes, batch: TrainBatch, scores: TokenScores) -> Summand:
+        joined = head.policy_loss(sizes, batch, scores)
+        assert joined is not None, "a head has a loss"
+        return joined[1]
+
+    updates = [
+        policy.update(
+            part.micro_batches, partial(head_loss, part.sizes), options, rates,
+            partial(is_sound, None),
+        )
+        for part in minibatches(
+            rollouts, head.update_columns, config.optimization, config, iteration, 1, "minibatches",
+            policy.device,
+        )
+    ]  # fmt: skip
+    return summarize(updates, head.name, VALUE_NUMBERS, rates[1])
 
 
 def warmup_iterations(config: TrainConfig) -> int:
     return config.critic.warmup_iterations if config.critic is not None else 0
 
 
-def head_metrics(updates: Sequence[Update], head: ValuePredictor, rate: float) -> dict[str, float]:
-    """Those of a head in the policy's update, whose gradient norm is the whole update's."""
-    prefix = f"{head.name}/"
-    named = [
-        Update([{k.removeprefix(prefix): x for k, x in s.items() if k.startswith(prefix)}
-                for s in update.stats], update.grad_norm)
-        for update in updates
-    ]  # fmt: skip
-    return summarize(named, head.name, VALUE_NUMBERS, rate)
-
-
-def _head_loss(
-    head: ValuePredictor, sizes: UpdateSizes, batch: TrainBatch, scores: TokenScores
+def policy_objective(
+    config: TrainConfig,
+    kl_coef: float,
+    predictors: Sequence[ValuePredictor],
+    sizes: UpdateSizes,
+    batch: TrainBatch,
+    scores: TokenScores,
 ) -> Summand:
-    joined = head.policy_loss(sizes, batch, scores)
-    assert joined is not None, "a head has a loss"
-    _, (total, numbers) = joined
-    return total, {"loss": total} | {f"{head.name}/{name}": x for name, x in numbers.items()}
+    """The policy's loss and its numbers, each of them a summand but for `ratio_max`.
+
+    L = agg(w · L_clip) + kl_coef · agg_KL(KL̂) − entropy_coef · agg(H) + μ · L_positive
+        + Σ c · L_value (of value heads on the policy's backbone)
+
+    over the tokens that train. `agg` is `optimization.loss_aggregation`, `agg_KL` is
+    `reference.kl_aggregation`, w the importance weight, L_positive the mean negative log-likelihood
+    of the tokens of good rollouts (VAPO, arXiv:2504.05118, section 4.3).
+    """
+    optimization, mask_BT = config.optimization, batch["is_trained"]
+    # What does not train is 0 in both: its ratio is 1, and no gradient passes.
+    logprobs_BT = scores.logprobs_BT.masked_fill(~mask_BT, 0.0)
+    old_BT = batch["old_logprobs"].masked_fill(~mask_BT, 0.0)
+    surrogate = clipped_surrogate(
+        logprobs_BT,
+        old_BT,
+        batch["loss_advantages"],
+        optimization.clip_low,
+        optimization.clip_high,
+        optimization.dual_clip,
+    )
+    weighted_BT = surrogate.loss * batch["importance"]
+    total = aggregate(weighted_BT, mask_BT, optimization.loss_aggregation, sizes.trained)
+    if config.reference.kl_in == "loss" and kl_coef > 0:
+        kl_BT = _kl(config.reference, batch, scores)
+        kind = config.reference.kl_aggregation
+        total = total + kl_coef * aggregate(kl_BT, mask_BT, kind, sizes.trained)
+    total = total + _bonuses(optimization, sizes, batch, scores)
+    num_tokens = max(sizes.trained.num_tokens, 1)
+    numbers = {
+        "clip_frac": (surrogate.is_clipped & mask_BT).sum() / num_tokens,
+        "approx_kl": k3(old_BT, logprobs_BT).sum() / num_tokens,
+        "ratio_mean": (surrogate.ratio * mask_BT).sum() / num_tokens,
+        "ratio_max": (surrogate.ratio * mask_BT).max(),
+        "entropy": scores.entropy_BT.sum() / max(sizes.response_tokens, 1),
+    }
+    for predictor in predictors:
+        joined = predictor.policy_loss(sizes, batch, scores)
+        if joined is not None:
+            coef, (value, value_numbers) = joined
+            total = total + coef * value
+            numbers |= {f"{predictor.name}/{name}": x for name, x in value_numbers.items()}
+    return total, {**numbers, "loss": total}
+
+
+def _kl(reference: ReferenceConfig, batch: TrainBatch, scores: TokenScores) -> torch.Tensor:
+    if reference.kl_estimator == "full":
+        kl_BT = scores.kl_BT
+    else:
+        kl_BT = KL_ESTIMATORS[reference.kl_estimator](scores.logprobs_BT, batch["ref_logprobs"])
+    kl_BT = clamp(kl_BT, reference.kl_clamp)
+    if reference.kl_gradient == "own":
+        return kl_BT
+    return with_k2_gradient(kl_BT, scores.logprobs_BT, batch["ref_logprobs"])
+
+
+def _bonuses(
+    optimization: OptimizationConfig, sizes: UpdateSizes, batch: TrainBatch, scores: TokenScores
+) -> torch.Tensor:
+    """The entropy bonus and the language-model loss on good rollouts."""
+    total = scores.logprobs_BT.new_zeros(())
+    if optimization.entropy_coef > 0:
+        kind = optimization.loss_aggregation
+        entropy = aggregate(scores.entropy_BT, batch["is_trained"], kind, sizes.trained)
+        total = total - optimization.entropy_coef * entropy
+    if optimization.positive_examples is not None and sizes.positive_tokens:
+        likelihood = (scores.logprobs_BT * batch["is_positive"]).sum() / sizes.positive_tokens
+        total = total - optimization.positive_examples.coef * likelihood
+    return total

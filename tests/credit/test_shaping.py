@@ -15,7 +15,7 @@ from vineppo.config.schema import (
 )
 from vineppo.credit.shaping import is_positive, shaped_rewards, trained_tokens, whiten_advantages
 from vineppo.experience import add_advantages
-from vineppo.objectives import POLICY_COLUMNS
+from vineppo.update import POLICY_COLUMNS
 from vineppo.values.heads import set_targets
 from vineppo.values.predictor import ValuePredictor
 

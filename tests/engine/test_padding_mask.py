@@ -6,7 +6,7 @@ from vllm.v1.worker.gpu.sample.logits_processor import (
     build_custom_logits_processors_params_validator as validator_on_gpu,
 )
 
-from vineppo.engine.padding_mask import padding_mask
+from vineppo.engine.vllm_engine import padding_mask
 
 
 def test_both_runners_take_it():

@@ -22,12 +22,12 @@ class Table:
 
     def __init__(self, seed):
         self.stream = random.Random(seed)
-        self.cache = SlotCache(NUM_SLOTS, NUM_POSITIONS)
+        self.cache = SlotCache(NUM_SLOTS, NUM_POSITIONS, CPU)
         self.held = [[] for _ in range(NUM_SLOTS)]
 
     def append(self, slots, token_ids):
         starts = [len(self.held[slot]) for slot in slots]
-        inputs = self.cache.enter(slots, token_ids, starts, CPU)
+        inputs = self.cache.enter(slots, token_ids, starts)
         keys, values = self.cache.update(states_of(token_ids), -states_of(token_ids), 0)
         assert torch.equal(keys, -values)
         mask = inputs["attention_mask"]
@@ -52,14 +52,14 @@ class Table:
         targets = self.stream.sample(range(NUM_SLOTS), 3)
         sources = [self.stream.randrange(NUM_SLOTS) for _ in targets]
         lengths = [self.stream.randrange(len(self.held[source]) + 1) for source in sources]
-        self.cache.copy(sources, targets, lengths)
+        self.cache.copy(list(zip(sources, targets, lengths, strict=True)))
         kept = [self.held[source][:length] for source, length in zip(sources, lengths, strict=True)]
         for target, ids in zip(targets, kept, strict=True):
             self.held[target] = list(ids)
 
     def random_exchange(self):
         one, two, three, four = self.stream.sample(range(NUM_SLOTS), 4)
-        self.cache.exchange([one, two], [three, four])
+        self.cache.exchange([(one, three), (two, four)])
         for a, b in ((one, three), (two, four)):
             self.held[a], self.held[b] = self.held[b], self.held[a]
 

@@ -17,7 +17,7 @@ from support.engines import (
 )
 from support.tiny_models import random_model
 
-from vineppo.engine.transformers_engine import TransformersEngine, prefill_batches
+from vineppo.engine.transformers_engine import TransformersEngine
 from vineppo.errors import UserError
 from vineppo.models import ASSETS, load_model, named_weights
 
@@ -130,15 +130,11 @@ def test_it_samples_the_same_after_sleep(engine, prompt):
 def test_weights_must_be_all_and_none_but_the_models(engine, loaded, prompt):
     weights = dict(named_weights(loaded.model))
     before = run(engine, [request(prompt, 1)])[0]
-    with pytest.raises(ValueError, match=r"weights must be the model's, got model\.norm\.bias"):
+    with pytest.raises(KeyError, match=r"model\.norm\.bias"):
         engine.load_weights([("model.norm.bias", torch.zeros(128))])
     without = [(name, weight) for name, weight in weights.items() if name != "model.norm.weight"]
-    with pytest.raises(ValueError, match=r"got none for model\.norm\.weight$"):
+    with pytest.raises(AssertionError, match=r"no weights for model\.norm\.weight$"):
         engine.load_weights(without)
-    with pytest.raises(ValueError, match=r"model\.norm\.weight must have the shape \[128\]"):
-        engine.load_weights([("model.norm.weight", torch.zeros(64))])
-    assert torch.equal(weights["lm_head.weight"], weights["model.embed_tokens.weight"])
-    del weights["lm_head.weight"]  # tied: one name serves
     engine.load_weights(weights.items())
     assert_alike(run(engine, [request(prompt, 1)])[0], before)
 
@@ -189,14 +185,3 @@ def test_models_whose_layers_see_less_are_refused(config, tmp_path):
     loaded = load_model(recurrent, "float32", "sdpa")
     with pytest.raises(UserError, match="every layer must attend to all tokens"):
         TransformersEngine(config, loaded.engine_model)
-
-
-def test_prefill_batches():
-    assert prefill_batches([], 8) == []
-    assert prefill_batches([2, 3, 9], 8) == [(0, 2), (2, 3)]
-    assert prefill_batches([4, 4, 4], 8) == [(0, 2), (2, 3)]
-    stream = random.Random(0)
-    lengths = sorted(stream.randrange(1, 30) for _ in range(200))
-    runs = prefill_batches(lengths, 64)
-    assert [i for start, end in runs for i in range(start, end)] == list(range(200))
-    assert all((end - start) * lengths[end - 1] <= 64 for start, end in runs)

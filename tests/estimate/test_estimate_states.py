@@ -74,7 +74,7 @@ def test_the_bucket_leaves_while_sampling(configs):
     policy = trained(configs, "bfloat16", 3, "while_sampling")
     (bucket,) = policy.deepspeed._engine.optimizer.ipg_buckets.values()
     assert bucket.buffer.numel() == BUCKET
-    policy.offload()
+    policy.deepspeed.offload()
     assert bucket.buffer is None
-    policy.reload()
+    policy.deepspeed.reload()
     assert bucket.buffer.numel() == BUCKET

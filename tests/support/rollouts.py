@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from vineppo.config.schema import LinesSegmenter, TrainConfig, VineCredit
-from vineppo.objectives import POLICY_COLUMNS
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan, TokenSequence
+from vineppo.update import POLICY_COLUMNS
 
 LINES = LinesSegmenter("lines")
 VINE = VineCredit("vine", 2, LINES, "share")

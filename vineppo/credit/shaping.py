@@ -27,7 +27,7 @@ def shaped_rewards(
 
 
 def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None:
-    """Sets what the policy's loss reads (`objectives.POLICY_COLUMNS`) from "advantages".
+    """Sets what the policy's loss reads (`update.POLICY_COLUMNS`) from "advantages".
 
     "loss_advantages" are whitened over the trained tokens of the whole iteration, where the config
     says so.

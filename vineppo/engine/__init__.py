@@ -1,9 +1,8 @@
 """Engines sample token ids from the policy; this package alone imports vllm."""
 
-from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 from vineppo.config.schema import EngineConfig, TransformersConfig, VllmConfig
 from vineppo.engine.interface import Completion, Engine, EngineCounts, EngineModel, SampleRequest
@@ -20,33 +19,24 @@ __all__ = [
 ]
 
 
+# By the class of their config; they take seconds to import.
+ENGINES = {
+    VllmConfig: "vllm_engine.VllmEngine",
+    TransformersConfig: "transformers_engine.TransformersEngine",
+}
+
+
 def build_engine(config: EngineConfig, model: EngineModel) -> Engine:
     """The engine that `config.kind` names, with the weights of `model.path`."""
-    return ENGINES[type(config)](config, model)
+    if isinstance(config, VllmConfig) and find_spec("vllm") is None:
+        raise UserError(
+            "config: engine.kind must be 'transformers' where vllm is not installed, got 'vllm'"
+        )
+    module, name = ENGINES[type(config)].split(".")
+    engine: Engine = getattr(import_module(f"vineppo.engine.{module}"), name)(config, model)
+    return engine
 
 
 def lone_engine(config: EngineConfig) -> EngineConfig:
     """The engine of a command that runs in one process: a replica of its own."""
     return replace(config, tensor_parallel_size=1) if isinstance(config, VllmConfig) else config
-
-
-def _vllm(config: VllmConfig, model: EngineModel) -> Engine:
-    if find_spec("vllm") is None:
-        raise UserError(
-            "config: engine.kind must be 'transformers' where vllm is not installed, got 'vllm'"
-        )
-    from vineppo.engine.vllm_engine import VllmEngine  # vllm takes seconds to import
-
-    return VllmEngine(config, model)
-
-
-def _transformers(config: TransformersConfig, model: EngineModel) -> Engine:
-    from vineppo.engine.transformers_engine import TransformersEngine
-
-    return TransformersEngine(config, model)
-
-
-ENGINES: dict[type, Callable[[Any, EngineModel], Engine]] = {
-    VllmConfig: _vllm,
-    TransformersConfig: _transformers,
-}

@@ -1,25 +1,11 @@
 """Keys and values of a batch whose rows come and go, each at a length of its own."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from transformers.cache_utils import Cache
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a pass writes: query q of row b is token `positions_BQ[b, q]` of slot `slots_B1[b]`.
-
-    `rows` are the same slots, as a slice where they are the first ones: that reads without a copy.
-    """
-
-    slots_B1: torch.Tensor
-    positions_BQ: torch.Tensor
-    rows: slice | torch.Tensor
-    width: int
 
 
 class SlotCache(Cache):
@@ -30,14 +16,15 @@ class SlotCache(Cache):
     sequence that begins alike takes the keys and values over (`longest_held`, `copy`).
     """
 
-    def __init__(self, num_slots: int, num_positions: int) -> None:
+    def __init__(self, num_slots: int, num_positions: int, device: torch.device) -> None:
         super().__init__(layers=[])
+        self._device = device
         self._ids_RT = np.zeros((num_slots, num_positions), dtype=np.int32)
         self._num_held_R = np.zeros(num_slots, dtype=np.int64)
-        # By layer, each [R, heads, T, head size]; made by the first pass.
-        self._keys: dict[int, torch.Tensor] = {}
-        self._values: dict[int, torch.Tensor] = {}
-        self._place: _Place | None = None
+        # "keys" and "values" by layer, each [R, heads, T, head size]; made by the first pass.
+        self._states: dict[tuple[str, int], torch.Tensor] = {}
+        self._written: Any  # the indices that the pass entered last writes to, and those it reads
+        self._read: Any
 
     def longest_held(self, token_ids: Sequence[int]) -> tuple[int, int]:
         """The slot that holds the longest beginning of `token_ids`, and how long that is."""
@@ -50,40 +37,32 @@ class SlotCache(Cache):
         slot = int(lengths_R.argmax())
         return slot, int(lengths_R[slot])
 
-    def copy(self, sources: Sequence[int], targets: Sequence[int], lengths: Sequence[int]) -> None:
-        """The first `lengths` tokens of slots `sources` into slots `targets`, all at once.
+    def copy(self, moves: Sequence[tuple[int, int, int]]) -> None:
+        """The first tokens of one slot into another, for every (source, target, length) at once.
 
         A slot may be source and target.
         """
-        if not sources:
-            return
-        self._ids_RT[targets] = self._ids_RT[sources]
-        self._num_held_R[targets] = lengths
-        moves = [
-            (source, target)
-            for source, target, length in zip(sources, targets, lengths, strict=True)
-            if length and source != target
-        ]
         if not moves:
             return
-        from_slots, to_slots = ([move[i] for move in moves] for i in (0, 1))
+        sources, targets, lengths = (list(column) for column in zip(*moves, strict=True))
+        self._ids_RT[targets] = self._ids_RT[sources]
+        self._num_held_R[targets] = lengths
+        pairs = [(source, target) for source, target, n in moves if n and source != target]
+        if not pairs:
+            return
+        sources, targets = (list(column) for column in zip(*pairs, strict=True))
         width = max(lengths)
-        for states in (self._keys, self._values):
-            for state in states.values():
-                moved = state[from_slots, :, :width]  # a copy, before anything is written
-                state[to_slots, :, :width] = moved
+        for state in self._states.values():
+            moved = state[sources, :, :width]  # a copy, before anything is written
+            state[targets, :, :width] = moved
 
-    def exchange(self, some: Sequence[int], others: Sequence[int]) -> None:
-        """Swaps the contents of the slots, pair by pair."""
-        sources = [*others, *some]
-        self.copy(sources, [*some, *others], self._num_held_R[sources].tolist())
+    def exchange(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Swaps the contents of the slots of every pair."""
+        both = [*pairs, *((other, one) for one, other in pairs)]
+        self.copy([(source, target, int(self._num_held_R[source])) for source, target in both])
 
     def enter(
-        self,
-        slots: Sequence[int],
-        token_ids: Sequence[Sequence[int]],
-        starts: Sequence[int],
-        device: torch.device,
+        self, slots: Sequence[int], token_ids: Sequence[Sequence[int]], starts: Sequence[int]
     ) -> dict[str, Any]:
         """The inputs of a pass that appends `token_ids[b]` to slot `slots[b]` at `starts[b]`.
 
@@ -100,16 +79,16 @@ class SlotCache(Cache):
             self._num_held_R[slot] = start + len(ids)
         width = int(positions_BQ.max()) + 1
         is_visible_BQT = torch.arange(width) <= positions_BQ[:, :, None]
-        slots_B = torch.tensor(slots, device=device)
+        slots_B = torch.tensor(slots, device=self._device)
+        positions_BQ = positions_BQ.to(self._device)
         is_leading = list(slots) == list(range(len(slots)))
-        positions_BQ = positions_BQ.to(device)
-        self._place = _Place(
-            slots_B[:, None], positions_BQ, slice(len(slots)) if is_leading else slots_B, width
-        )
+        rows = slice(len(slots)) if is_leading else slots_B  # a slice reads without a copy
+        self._written = slots_B[:, None], slice(None), positions_BQ
+        self._read = rows, slice(None), slice(width)
         return {
-            "input_ids": ids_BQ.to(device),
+            "input_ids": ids_BQ.to(self._device),
             "position_ids": positions_BQ,
-            "attention_mask": is_visible_BQT[:, None].to(device),
+            "attention_mask": is_visible_BQT[:, None].to(self._device),
             "past_key_values": self,
             "use_cache": True,
         }
@@ -123,21 +102,19 @@ class SlotCache(Cache):
         **_kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """What a layer calls with its new keys and values, [B, heads, Q, head size]."""
-        assert self._place is not None, "a pass begins with `enter`"
         return (
-            self._written(self._keys, layer_idx, key_states, self._place),
-            self._written(self._values, layer_idx, value_states, self._place),
+            self._extended(("keys", layer_idx), key_states),
+            self._extended(("values", layer_idx), value_states),
         )
 
-    def _written(
-        self, states: dict[int, torch.Tensor], layer: int, new: torch.Tensor, place: _Place
-    ) -> torch.Tensor:
-        if layer not in states:
+    def _extended(self, name: tuple[str, int], new: torch.Tensor) -> torch.Tensor:
+        if name not in self._states:
             # Zeros: masked positions have weight 0, which would make NaN of what memory held.
             shape = (len(self._ids_RT), new.shape[1], self._ids_RT.shape[1], new.shape[3])
-            states[layer] = torch.zeros(shape, dtype=new.dtype, device=new.device)
-        states[layer][place.slots_B1, :, place.positions_BQ] = new.transpose(1, 2)
-        return states[layer][place.rows, :, : place.width]
+            self._states[name] = torch.zeros(shape, dtype=new.dtype, device=new.device)
+        state = self._states[name]
+        state[self._written] = new.transpose(1, 2)
+        return state[self._read]
 
     def forget(self) -> None:
         """No slot holds anything that a later sequence could take over."""
@@ -146,5 +123,4 @@ class SlotCache(Cache):
     def release(self) -> None:
         """Gives the memory back; the next pass takes it again."""
         self.forget()
-        self._keys.clear()
-        self._values.clear()
+        self._states.clear()

@@ -1,6 +1,6 @@
 """Sampling with a transformers model in this process: no vLLM, and a check of what vLLM samples."""
 
-import os
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from vineppo.config.schema import TransformersConfig
+from vineppo.distributed import local_rank
 from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
 from vineppo.engine.slot_cache import SlotCache
 from vineppo.errors import UserError
-from vineppo.models import load_model, named_weights
+from vineppo.models import load_model
 from vineppo.no_cache import has_attention_alone
 from vineppo.seeds import derive_seed
 from vineppo.types import FinishReason
@@ -94,38 +95,8 @@ def load_sampled_model(path: str, dtype: str, max_model_len: int) -> Any:
             "config: engine.max_model_len must be at most the model's attention window for "
             f"engine.kind 'transformers', {window}, got {max_model_len}"
         )
-    return model.to(_device())
-
-
-@torch.no_grad()
-def replace_weights(model: Any, given: Iterable[tuple[str, torch.Tensor]]) -> None:
-    """Copies `given` over the parameters of their HF names; a tied one may come under each name.
-
-    Raises `ValueError` for a name or shape that the model does not have, and for a parameter that
-    is not given.
-    """
-    parameters = dict(named_weights(model))
-    replaced = set()
-    for name, weight in given:
-        parameter = parameters.get(name)
-        if parameter is None:
-            raise ValueError(f"weights must be the model's, got {name}")
-        if parameter.shape != weight.shape:
-            raise ValueError(
-                f"weight {name} must have the shape {list(parameter.shape)}, got "
-                f"{list(weight.shape)}"
-            )
-        parameter.copy_(weight)
-        replaced.add(id(parameter))
-    missing = [name for name, parameter in parameters.items() if id(parameter) not in replaced]
-    if missing:
-        raise ValueError(f"all weights must be given, got none for {', '.join(missing)}")
-
-
-def _device() -> torch.device:
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    on_gpu = torch.cuda.is_available()
+    return model.to(torch.device("cuda", local_rank()) if on_gpu else torch.device("cpu"))
 
 
 @dataclass
@@ -139,10 +110,6 @@ class _Row:
     logprobs_T: list[float] = field(default_factory=list)
     cached_tokens: int = 0
     finish_reason: FinishReason | None = None
-
-    @property
-    def last_id(self) -> int:
-        return self.token_ids[-1] if self.token_ids else self.request.prefix_ids[-1]
 
     @property
     def length(self) -> int:
@@ -174,13 +141,13 @@ class TransformersEngine:
     def __init__(self, config: TransformersConfig, model: EngineModel) -> None:
         self._config = config
         self._model = load_sampled_model(model.path, config.dtype, config.max_model_len)
-        self._device = self._model.device
         self._num_token_ids = model.num_token_ids
         self._stop_ids = frozenset(model.stop_ids)
-        self._cache = SlotCache(config.max_num_seqs, config.max_model_len)
+        self._cache = SlotCache(config.max_num_seqs, config.max_model_len, self._model.device)
         self._waiting: deque[_Row] = deque()
         self._running: list[_Row] = []  # row i is in slot i
-        self._counts = EngineCounts(0, 0, 0)
+        self.ranks_a_replica = 1
+        self.counts = EngineCounts(0, 0, 0)
 
     def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
         length, limit = len(request.prefix_ids), self._config.max_model_len
@@ -196,28 +163,24 @@ class TransformersEngine:
             self._admit()
             self._sample()
         for row in self._leave():
-            self._counts = EngineCounts(
-                self._counts.prompt_tokens + len(row.request.prefix_ids),
-                self._counts.cached_tokens + row.cached_tokens,
-                self._counts.sampled_tokens + len(row.token_ids),
+            self.counts = EngineCounts(
+                self.counts.prompt_tokens + len(row.request.prefix_ids),
+                self.counts.cached_tokens + row.cached_tokens,
+                self.counts.sampled_tokens + len(row.token_ids),
             )
             row.finish()
-
-    @property
-    def ranks_a_replica(self) -> int:
-        return 1
 
     @property
     def num_unfinished(self) -> int:
         return len(self._waiting) + len(self._running)
 
-    @property
-    def counts(self) -> EngineCounts:
-        return self._counts
-
     def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         assert not self.num_unfinished, "weights must not change while requests run"
-        replace_weights(self._model, named_weights)
+        parameters = dict(self._model.named_parameters(remove_duplicate=False))
+        with torch.no_grad():
+            for name, weight in named_weights:
+                parameters.pop(name).copy_(weight)
+        assert not parameters, f"no weights for {', '.join(parameters)}"
         self.clear_cache()
 
     def clear_cache(self) -> None:
@@ -229,7 +192,7 @@ class TransformersEngine:
         """Gives up the keys and values; the weights stay."""
         assert not self.num_unfinished, "an engine must not sleep while requests run"
         self._cache.release()
-        if self._device.type == "cuda":
+        if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
     def wake(self) -> None:
@@ -237,47 +200,33 @@ class TransformersEngine:
 
     def _admit(self) -> None:
         """Waiting rows take the free slots, with all but the last token of their prefix in them."""
-        first = len(self._running)
-        count = min(self._config.max_num_seqs - first, len(self._waiting))
-        joining = {first + i: self._waiting.popleft() for i in range(count)}
-        self._running += joining.values()
-        leaders: dict[tuple[int, ...], int] = {}
-        for slot, row in joining.items():
-            leaders.setdefault(row.request.prefix_ids, slot)
-        sources, lengths = [], []
-        for prefix_ids, slot in leaders.items():
+        slots_by_prefix: dict[tuple[int, ...], list[int]] = {}
+        while self._waiting and len(self._running) < self._config.max_num_seqs:
+            row = self._waiting.popleft()
+            slots_by_prefix.setdefault(row.request.prefix_ids, []).append(len(self._running))
+            self._running.append(row)
+        held, missing, shared = [], [], []
+        for prefix_ids, (first, *others) in slots_by_prefix.items():
             source, length = self._cache.longest_held(prefix_ids[:-1])
-            sources.append(source)
-            lengths.append(length)
-            joining[slot].cached_tokens = length
-        self._cache.copy(sources, list(leaders.values()), lengths)
-        self._prefill(
-            [
-                (slot, prefix_ids[length:-1], length)
-                for (prefix_ids, slot), length in zip(leaders.items(), lengths, strict=True)
-            ]
-        )
-        followers = {
-            slot: leaders[row.request.prefix_ids]
-            for slot, row in joining.items()
-            if leaders[row.request.prefix_ids] != slot
-        }
-        for slot in followers:
-            joining[slot].cached_tokens = joining[slot].length - 1
-        self._cache.copy(
-            list(followers.values()),
-            list(followers),
-            [joining[slot].cached_tokens for slot in followers],
-        )
+            held.append((source, first, length))
+            missing.append((first, prefix_ids[length:-1], length))
+            shared += [(first, other, len(prefix_ids) - 1) for other in others]
+        self._cache.copy(held)
+        self._prefill(missing)
+        self._cache.copy(shared)
+        for _, slot, length in (*held, *shared):
+            self._running[slot].cached_tokens = length
 
     def _prefill(self, parts: Iterable[tuple[int, tuple[int, ...], int]]) -> None:
         """Keys and values of (slot, token ids, where they start), without logits."""
         pending = sorted((part for part in parts if part[1]), key=lambda part: len(part[1]))
-        for start, end in prefill_batches(
-            [len(ids) for _, ids, _ in pending], self._config.max_num_batched_tokens
-        ):
-            slots, token_ids, starts = zip(*pending[start:end], strict=True)
-            self._model.base_model(**self._cache.enter(slots, token_ids, starts, self._device))
+        while pending:
+            # As many as have at most so many tokens with their padding; one always fits.
+            padded = [count * len(ids) for count, (_, ids, _) in enumerate(pending, start=1)]
+            end = max(1, bisect_right(padded, self._config.max_num_batched_tokens))
+            slots, token_ids, starts = zip(*pending[:end], strict=True)
+            self._model.base_model(**self._cache.enter(slots, token_ids, starts))
+            del pending[:end]
 
     def _sample(self) -> None:
         """Every running row gets a token."""
@@ -286,9 +235,8 @@ class TransformersEngine:
             return
         inputs = self._cache.enter(
             list(range(len(rows))),
-            [[row.last_id] for row in rows],
+            [[(row.token_ids or row.request.prefix_ids)[-1]] for row in rows],
             [row.length - 1 for row in rows],
-            self._device,
         )
         logits_BV = self._model(**inputs).logits[:, -1, : self._num_token_ids]
         tokens_B, logprobs_B = sample_tokens(
@@ -307,21 +255,9 @@ class TransformersEngine:
         num_left = len(rows) - len(finished)
         free = [i for i in range(num_left) if rows[i].finish_reason is not None]
         movers = [i for i in range(num_left, len(rows)) if rows[i].finish_reason is None]
-        self._cache.exchange(free, movers)
-        for slot, mover in zip(free, movers, strict=True):
+        moves = list(zip(free, movers, strict=True))
+        self._cache.exchange(moves)
+        for slot, mover in moves:
             rows[slot] = rows[mover]
         del rows[num_left:]
         return finished
-
-
-def prefill_batches(ascending: Sequence[int], max_tokens: int) -> list[tuple[int, int]]:
-    """Runs of sequences whose padded tokens, count · longest, are at most `max_tokens`.
-
-    Lengths [2, 3, 9] with 8 tokens give [(0, 2), (2, 3)]: one sequence always fits.
-    """
-    runs, start = [], 0
-    for i, length in enumerate(ascending):
-        if i > start and (i + 1 - start) * length > max_tokens:
-            runs.append((start, i))
-            start = i
-    return [*runs, (start, len(ascending))] if ascending else []

@@ -3,31 +3,34 @@
 import ctypes
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 import torch._dynamo
+from transformers import AutoConfig
 
 from vineppo.config.schema import VllmConfig
 from vineppo.distributed import num_local_ranks
 from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
 from vineppo.errors import UserError
 
+# What vLLM reads at its import, and takes no argument for.
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+# What oneDNN keeps of compiled kernels, which would be 1024: a step needs few, and to compile one
+# that was dropped costs no measurable time. It is read when oneDNN first runs in a process.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+
+import vllm
+from vllm.v1.sample.logits_processor import LogitsProcessor
+from vllm.v1.worker.gpu.sample.logits_processor import (
+    LogitsProcessor as GpuLogitsProcessor,
+)
+
 STEPS_BETWEEN_TRIMS = 16  # a trim takes 5 ms
-NUM_KERNELS = 64  # a step needs few; to compile one that was dropped costs no measurable time
-
-
-def limit_kernels() -> None:
-    """Takes effect if oneDNN has not run in this process yet; a user's own setting stays."""
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(NUM_KERNELS))
-
-
-def return_freed_memory() -> None:
-    """Gives freed pages of the C heap back to the system. Does nothing without glibc."""
-    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if malloc_trim is not None:
-        malloc_trim(0)
+SHARING_WORKER = "vineppo.engine.cpu_worker.SharingCpuWorker"  # vLLM imports it
 
 
 class VllmEngine:
@@ -39,21 +42,18 @@ class VllmEngine:
     """
 
     def __init__(self, config: VllmConfig, model: EngineModel) -> None:
-        self._ranks_a_replica = config.tensor_parallel_size
-        self._can_sleep = config.sleep_while_training and torch.cuda.is_available()
-        if not torch.cuda.is_available() and config.block_size % 32:
-            raise UserError(
-                f"config: engine.block_size must be a multiple of 32 on a CPU, got "
-                f"{config.block_size}"
-            )
-        _check_ranks(config.tensor_parallel_size)
-        _check_heads(config.tensor_parallel_size, model.path)
-        _set_environment(config)
-        import vllm
-
-        from vineppo.engine.padding_mask import padding_mask
-
-        self._vllm = vllm
+        on_gpu, num_shards = torch.cuda.is_available(), config.tensor_parallel_size
+        _check(config, model.path)
+        if not on_gpu:
+            os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gib)
+            if config.enforce_eager:
+                # Counting a token's rank is compiled in spite of it, and needs a compiler.
+                torch._dynamo.config.disable = True
+        self.ranks_a_replica = num_shards
+        self._can_sleep = config.sleep_while_training and on_gpu
+        # vLLM's own executor would put every rank on the first GPU, and shares nothing.
+        is_launched = num_shards > 1 or (on_gpu and "RANK" in os.environ)
+        is_sharing_memory = num_shards > 1 and not on_gpu
         self._llm = vllm.LLM(
             model=model.path,
             skip_tokenizer_init=True,
@@ -67,16 +67,16 @@ class VllmEngine:
             enable_prefix_caching=config.prefix_caching,
             # A prompt cut in two makes vLLM rewind its request's generator, which a CPU generator
             # cannot do; without chunks a prompt waits for a step that has room for all of it.
-            enable_chunked_prefill=torch.cuda.is_available(),
+            enable_chunked_prefill=on_gpu,
             enable_sleep_mode=self._can_sleep,
             logprobs_mode="processed_logprobs",
             logits_processors=[padding_mask(model.num_token_ids)],
             # "auto" would apply a model's generation_config.json (a repetition penalty, say).
             generation_config="vllm",
             # Ranks of a launcher: each samples on the GPU of its LOCAL_RANK.
-            distributed_executor_backend=_executor(config.tensor_parallel_size),
-            worker_cls=_worker(config.tensor_parallel_size),
-            tensor_parallel_size=config.tensor_parallel_size,
+            distributed_executor_backend="external_launcher" if is_launched else "uni",
+            worker_cls=SHARING_WORKER if is_sharing_memory else "auto",
+            tensor_parallel_size=num_shards,
             disable_log_stats=True,
             use_tqdm_on_load=False,
             seed=0,
@@ -90,7 +90,7 @@ class VllmEngine:
         self._callbacks: dict[str, Callable[[Completion], None]] = {}
         self._num_submitted = 0
         self._num_steps = 0
-        self._counts = EngineCounts(0, 0, 0)
+        self.counts = EngineCounts(0, 0, 0)
 
     def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
         self._waiting.append((request, done))
@@ -103,10 +103,10 @@ class VllmEngine:
         for output in self._core.step():
             if not output.finished:
                 continue
-            self._counts = EngineCounts(
-                self._counts.prompt_tokens + len(output.prompt_token_ids),
-                self._counts.cached_tokens + (output.num_cached_tokens or 0),
-                self._counts.sampled_tokens + len(output.outputs[0].token_ids),
+            self.counts = EngineCounts(
+                self.counts.prompt_tokens + len(output.prompt_token_ids),
+                self.counts.cached_tokens + (output.num_cached_tokens or 0),
+                self.counts.sampled_tokens + len(output.outputs[0].token_ids),
             )
             self._callbacks.pop(output.request_id)(_completion(output.outputs[0]))
         self._num_steps += 1
@@ -114,7 +114,7 @@ class VllmEngine:
             return_freed_memory()
 
     def _start(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
-        params = self._vllm.SamplingParams(
+        params = vllm.SamplingParams(
             temperature=request.temperature,
             top_p=request.top_p,
             max_tokens=request.max_tokens,
@@ -124,34 +124,23 @@ class VllmEngine:
             flat_logprobs=True,
             detokenize=False,
             skip_clone=True,
-            output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
+            output_kind=vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
         )
         self._num_submitted += 1
         request_id = str(self._num_submitted)
-        prompt = self._vllm.inputs.tokens_input(list(request.prefix_ids))
+        prompt = vllm.inputs.tokens_input(list(request.prefix_ids))
         self._core.add_request(request_id, prompt, params)
         self._callbacks[request_id] = done
-
-    @property
-    def ranks_a_replica(self) -> int:
-        return self._ranks_a_replica
 
     @property
     def num_unfinished(self) -> int:
         return len(self._waiting) + len(self._callbacks)
 
-    @property
-    def counts(self) -> EngineCounts:
-        return self._counts
-
     def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         assert not self.num_unfinished, "weights must not change while requests run"
+        weights = ((name, weight.detach().to(self._dtype)) for name, weight in named_weights)
         self._llm.collective_rpc(
-            "reload_weights",
-            kwargs={
-                "weights_iterator": self._cast(named_weights),
-                "is_checkpoint_format": True,
-            },
+            "reload_weights", kwargs={"weights_iterator": weights, "is_checkpoint_format": True}
         )
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # so that the time of the copies counts here
@@ -175,50 +164,30 @@ class VllmEngine:
             self._llm.wake_up()
             self._is_asleep = False
 
-    def _cast(
-        self, named_weights: Iterable[tuple[str, torch.Tensor]]
-    ) -> Iterator[tuple[str, torch.Tensor]]:
-        for name, weight in named_weights:
-            yield name, weight.detach().to(self._dtype)
 
-
-def _check_ranks(tensor_parallel_size: int) -> None:
-    """The ranks of a replica exchange activations in every layer: they must be on one machine."""
-    num_local = num_local_ranks()
-    if num_local % tensor_parallel_size:
+def _check(config: VllmConfig, path: str) -> None:
+    """Raises `UserError` for what vLLM would end with a traceback, or not at all."""
+    num_shards, num_local = config.tensor_parallel_size, num_local_ranks()
+    if not torch.cuda.is_available() and config.block_size % 32:
+        raise UserError(
+            f"config: engine.block_size must be a multiple of 32 on a CPU, got {config.block_size}"
+        )
+    # The ranks of a replica exchange activations in every layer: they must be on one machine.
+    if num_local % num_shards:
         raise UserError(
             f"config: engine.tensor_parallel_size must divide the number of ranks of a machine, "
-            f"{num_local} (torchrun --nproc_per_node), got {tensor_parallel_size}"
+            f"{num_local} (torchrun --nproc_per_node), got {num_shards}"
         )
-
-
-def _check_heads(tensor_parallel_size: int, path: str) -> None:
-    """The ranks of a replica divide the model's heads; vLLM would end with a traceback."""
-    if tensor_parallel_size == 1:
+    if num_shards == 1:
         return
-    from transformers import AutoConfig
-
     text = AutoConfig.from_pretrained(path).get_text_config()
     heads = text.num_attention_heads
     kv_heads = getattr(text, "num_key_value_heads", None) or heads
-    more, fewer = max(kv_heads, tensor_parallel_size), min(kv_heads, tensor_parallel_size)
-    if heads % tensor_parallel_size or more % fewer:
+    if heads % num_shards or max(kv_heads, num_shards) % min(kv_heads, num_shards):
         raise UserError(
             f"config: engine.tensor_parallel_size must divide the model's {heads} attention heads, "
-            f"and divide its {kv_heads} key-value heads or be a multiple of them, got "
-            f"{tensor_parallel_size}"
+            f"and divide its {kv_heads} key-value heads or be a multiple of them, got {num_shards}"
         )
-
-
-def _executor(tensor_parallel_size: int) -> str:
-    """vLLM's own executor would put every rank on the first GPU, and shares nothing."""
-    is_launched = torch.cuda.is_available() and "RANK" in os.environ
-    return "external_launcher" if is_launched or tensor_parallel_size > 1 else "uni"
-
-
-def _worker(tensor_parallel_size: int) -> str:
-    is_sharing = tensor_parallel_size > 1 and not torch.cuda.is_available()
-    return "vineppo.engine.cpu_worker.SharingCpuWorker" if is_sharing else "auto"
 
 
 def _completion(output: Any) -> Completion:
@@ -228,14 +197,34 @@ def _completion(output: Any) -> Completion:
     return Completion(tuple(output.token_ids), logprobs_T, output.finish_reason)
 
 
-def _set_environment(config: VllmConfig) -> None:
-    """What vLLM reads at import or start and takes no argument for."""
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    if not torch.cuda.is_available():
-        os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gib)
-        limit_kernels()
-        if config.enforce_eager:
-            # Counting a token's rank is compiled in spite of enforce_eager, and needs a compiler.
-            torch._dynamo.config.disable = True
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+def padding_mask(num_token_ids: int) -> type[LogitsProcessor]:
+    """A logits processor that sets the logits of ids ≥ `num_token_ids` to −∞, for the whole batch.
+
+    vLLM has two runners of models, of which each takes processors of its own class alone: the
+    first on a CPU, the second (`GpuLogitsProcessor`) on a GPU. This one is of both.
+
+    A list of allowed ids in every request would do the same at 20 ms a request for 150,000 ids.
+    """
+
+    class PaddingMask(LogitsProcessor, GpuLogitsProcessor):
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def is_argmax_invariant(self) -> bool:
+            return False
+
+        def update_state(self, batch_update: Any) -> None:
+            pass
+
+        def apply(self, logits: torch.Tensor, *_: Any) -> torch.Tensor:
+            logits[:, num_token_ids:] = -torch.inf
+            return logits
+
+    return PaddingMask
+
+
+def return_freed_memory() -> None:
+    """Gives freed pages of the C heap back to the system. Does nothing without glibc."""
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)

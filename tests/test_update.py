@@ -17,8 +17,8 @@ from vineppo.config.schema import (
 )
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
-from vineppo.objectives import POLICY_COLUMNS, policy_objective
 from vineppo.token_scores import TokenScores
+from vineppo.update import POLICY_COLUMNS, policy_objective
 from vineppo.values.heads import value_objective
 from vineppo.values.shared import SharedValueHead
 

@@ -149,7 +149,8 @@ REFUSED = [
      'optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" (DeepSpeed\'s '
      "stage 0 keeps no float32 master weights, and small updates vanish), got 0"),
     (PPO, ["model.dtype=bfloat16", "engine.dtype=bfloat16", "optimization.zero_stage=1"],
-     'critic.zero_stage must be at least 1 when model.dtype is "bfloat16", got 0'),
+     'critic.zero_stage must be at least 1 when model.dtype is "bfloat16" (DeepSpeed\'s stage 0 '
+     "keeps no float32 master weights, and small updates vanish), got 0"),
     # The task and the engine.
     (VINEPPO, ["task.prompt.template=x"],
      "task.prompt.template must contain {question}, got 'x'"),

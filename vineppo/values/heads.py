@@ -15,6 +15,7 @@ from vineppo.config.schema import (
     CriticCommon,
     CrossEntropy,
     ModelConfig,
+    SeparateCritic,
     SquaredError,
     TrainConfig,
 )
@@ -141,7 +142,7 @@ def load_value_model(
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    of_config = critic.own_model.path if critic.own_model is not None else None
+    of_config = critic.path if isinstance(critic, SeparateCritic) else None
     path = path or of_config or policy.path
     resolved = resolve_model_path(path)
     try:

@@ -5,10 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vineppo.config.schema.credit import (
-    CreditConfig,
-    ValuesConfig,
-)
+from vineppo.config.schema.credit import CreditConfig, ValuesConfig
 from vineppo.config.schema.model import (
     EngineConfig,
     ModelConfig,
@@ -22,10 +19,12 @@ from vineppo.config.schema.scalars import (
     CountOrZero,
     Decay,
     FileName,
+    Finite,
     Fraction,
     Name,
     NonNegative,
     Positive,
+    PositiveFraction,
     Seed,
 )
 
@@ -109,7 +108,7 @@ class PositiveExamples:
     """A language-model loss on the rollouts with a reward above `min_reward`."""
 
     coef: Positive
-    min_reward: Annotated[float, Field(allow_inf_nan=False)]  # exclusive
+    min_reward: Finite  # exclusive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +128,7 @@ class OptimizationConfig(AdamConfig):
     importance_correction: ImportanceConfig | None  # of what the engine samples and trainer updates
     mask_truncated: bool  # rollouts cut off by the budget train nothing
     max_token_prob: (
-        Annotated[float, Field(gt=0, le=1)] | None
+        PositiveFraction | None
     )  # tokens sampled with more than it train nothing; null: all do
     entropy_coef: NonNegative
     positive_examples: PositiveExamples | None
@@ -155,8 +154,8 @@ class CrossEntropy:
     """V = low + (high − low) · sigmoid(head), trained by binary cross-entropy."""
 
     kind: Literal["cross_entropy"]
-    low: Annotated[float, Field(allow_inf_nan=False)]
-    high: Annotated[float, Field(allow_inf_nan=False)]
+    low: Finite
+    high: Finite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,11 +163,6 @@ class CriticCommon:
     loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
     # The first iterations, which train the critic alone; as many as there are: only that.
     warmup_iterations: CountOrZero
-
-    @property
-    def own_model(self) -> "SeparateCritic | None":
-        """Where it is a model of its own, with an optimizer of its own."""
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,10 +175,6 @@ class SeparateCritic(AdamConfig, CriticCommon):
 
     kind: Literal["separate"]
     path: Name | None
-
-    @property
-    def own_model(self) -> "SeparateCritic | None":
-        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +194,7 @@ class EvaluationConfig:
     every: CountOrZero  # iterations; 0: only at the end
     num_samples: Count
     temperature: Annotated[float, Field(ge=0, le=2)]  # 0: greedy
-    top_p: Annotated[float, Field(gt=0, le=1)]
+    top_p: PositiveFraction
 
 
 @dataclass(frozen=True)
@@ -241,11 +231,11 @@ class TrainConfig:
 
     @property
     def separate_critic(self) -> SeparateCritic | None:
-        return self.critic.own_model if self.critic is not None else None
+        return self.critic if isinstance(self.critic, SeparateCritic) else None
 
     @property
     def has_shared_critic(self) -> bool:
-        return self.critic is not None and self.critic.own_model is None
+        return isinstance(self.critic, SharedCritic)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,10 @@ natural logarithms, `old_` is the behaviour policy and `ref_` the reference poli
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
+if TYPE_CHECKING:
+    import torch  # readers of a run directory do not need it
 
 FinishReason = Literal["stop", "length"]
 Split = Literal["train", "test"]
@@ -174,12 +175,12 @@ class TrainBatch:
     prompts and responses.
     """
 
-    token_ids_BT: torch.Tensor
-    response_mask_BT: torch.Tensor
-    response_index_N: torch.Tensor
+    token_ids_BT: "torch.Tensor"
+    response_mask_BT: "torch.Tensor"
+    response_index_N: "torch.Tensor"
     num_tokens: int
-    columns_BT: dict[str, torch.Tensor]
+    columns_BT: "dict[str, torch.Tensor]"
 
-    def __getitem__(self, column: str) -> torch.Tensor:
+    def __getitem__(self, column: str) -> "torch.Tensor":
         """A column, [B, T]."""
         return self.columns_BT[column]

@@ -171,10 +171,6 @@ REFUSED = [
      "engine.max_num_batched_tokens must be at least engine.max_num_seqs = 512, got 511"),
     (VINEPPO, ["engine.max_num_batched_tokens=127", "engine.max_num_seqs=64"],
      "engine.max_num_batched_tokens must be at least engine.max_model_len = 128, got 127"),
-    (TRANSFORMERS, ["engine.max_num_batched_tokens=127", "engine.max_num_seqs=64"],
-     "engine.max_num_batched_tokens must be at least engine.max_model_len = 128, got 127"),
-    (TRANSFORMERS, ["engine.dtype=bfloat16"],
-     "engine.dtype must be model.dtype = 'float32', got 'bfloat16'"),
     # States that leave the GPU.
     (VINEPPO, ["optimization.offload=optimizer"],
      "optimization.offload must be 'nothing' with optimization.zero_stage 0 (ZeRO moves the "

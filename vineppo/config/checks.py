@@ -141,7 +141,7 @@ def _check_values(config: TrainConfig) -> None:
             "'token'",
         )
     require(
-        not config.has_shared_critic or feeding in (None, CRITIC),
+        config.critic is None or config.critic.own_model is not None or feeding in (None, CRITIC),
         "critic.kind must be 'separate' where values.credit names another predictor (a shared one "
         "would change the policy that it only measures), got 'shared'",
     )
@@ -159,7 +159,7 @@ def check_critic(config: TrainConfig) -> None:
             f"'gae' (a critic beside it is only measured), got {critic.warmup_iterations}",
         )
         require(
-            not config.has_shared_critic,
+            critic.own_model is not None,
             "critic.kind must be 'separate' for a credit.kind other than 'gae' (a shared one would "
             "change the policy that it only measures), got 'shared'",
         )
@@ -174,7 +174,10 @@ def _check_bounds(loss: CrossEntropy, config: TrainConfig) -> None:
         "critic.loss.kind must be 'squared_error' with task.grading.reward_path (rewards of "
         "one's own have no known bounds), got 'cross_entropy'",
     )
-    require_order(config, "critic.loss.low", "below", "critic.loss.high")
+    require(
+        loss.low < loss.high,
+        f"critic.loss.low must be below critic.loss.high = {loss.high}, got {loss.low}",
+    )
     truncated = config.task.grading.truncated_reward or 0.0
     require(
         loss.low <= min(0.0, truncated) and loss.high >= max(1.0, truncated),

@@ -135,10 +135,9 @@ def _describe(error: ValidationError, resolved: dict[str, Any]) -> str:
             return f"config: {key}.kind must be one of {expected}, got {finding['ctx']['tag']!r}"
         case "union_tag_not_found":
             return f"config: missing key {key}.kind"
-        case kind if kind in NOUNS:
-            return f"config: {key} must be {NOUNS[kind]}, got {_show(finding['input'])}"
-        case _:
-            expected = finding["msg"].removeprefix("Input should be ").replace("'", '"')
+        case kind:
+            its_own = finding["msg"].removeprefix("Input should be ").replace("'", '"')
+            expected = NOUNS.get(kind, its_own)
             return f"config: {key} must be {expected}, got {_show(finding['input'])}"
 
 

@@ -63,7 +63,9 @@ def read_config(
 
 
 def _parse(resolved: dict[str, Any]) -> TrainConfig | SftConfig:
-    return parse_config(TrainConfig if "rollouts" in resolved else SftConfig, resolved)
+    if "rollouts" in resolved:
+        return parse_config(TrainConfig, resolved)
+    return parse_config(SftConfig, resolved)
 
 
 def first_difference(there: Any, here: Any, key: str = "") -> tuple[str, str, str] | None:

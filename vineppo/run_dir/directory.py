@@ -86,7 +86,6 @@ class RunDir:
         self.config_path = self.path / "config.json"
         self.environment_path = self.path / "environment.json"
         self.metrics_path = self.path / "metrics.jsonl"
-        self.log_path = self.path / "train.log"
         self.checkpoints_path = self.path / "checkpoints"
         self.final_path = self.path / "final"
         self._last_iteration: int | None = None  # of metrics.jsonl, once this process writes to it

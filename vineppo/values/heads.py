@@ -15,7 +15,6 @@ from vineppo.config.schema import (
     CriticCommon,
     CrossEntropy,
     ModelConfig,
-    SeparateCritic,
     SquaredError,
     TrainConfig,
 )
@@ -142,7 +141,7 @@ def load_value_model(
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    of_config = critic.path if isinstance(critic, SeparateCritic) else None
+    of_config = critic.own_model.path if critic.own_model is not None else None
     path = path or of_config or policy.path
     resolved = resolve_model_path(path)
     try:

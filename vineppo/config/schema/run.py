@@ -5,7 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vineppo.config.schema.credit import CreditConfig, ValuesConfig
+from vineppo.config.schema.credit import (
+    CreditConfig,
+    ValuesConfig,
+)
 from vineppo.config.schema.model import (
     EngineConfig,
     ModelConfig,
@@ -127,9 +130,8 @@ class OptimizationConfig(AdamConfig):
     old_logprobs: Literal["engine", "trainer"]  # whose are the ratio's denominator
     importance_correction: ImportanceConfig | None  # of what the engine samples and trainer updates
     mask_truncated: bool  # rollouts cut off by the budget train nothing
-    max_token_prob: (
-        PositiveFraction | None
-    )  # tokens sampled with more than it train nothing; null: all do
+    # Tokens sampled with more than it train nothing; null: all do.
+    max_token_prob: PositiveFraction | None
     entropy_coef: NonNegative
     positive_examples: PositiveExamples | None
 
@@ -154,8 +156,8 @@ class CrossEntropy:
     """V = low + (high − low) · sigmoid(head), trained by binary cross-entropy."""
 
     kind: Literal["cross_entropy"]
-    low: Finite
-    high: Finite
+    low: Annotated[float, Field(allow_inf_nan=False)]
+    high: Annotated[float, Field(allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +165,11 @@ class CriticCommon:
     loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
     # The first iterations, which train the critic alone; as many as there are: only that.
     warmup_iterations: CountOrZero
+
+    @property
+    def own_model(self) -> "SeparateCritic | None":
+        """Where it is a model of its own, with an optimizer of its own."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +182,10 @@ class SeparateCritic(AdamConfig, CriticCommon):
 
     kind: Literal["separate"]
     path: Name | None
+
+    @property
+    def own_model(self) -> "SeparateCritic | None":
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,11 +242,11 @@ class TrainConfig:
 
     @property
     def separate_critic(self) -> SeparateCritic | None:
-        return self.critic if isinstance(self.critic, SeparateCritic) else None
+        return self.critic.own_model if self.critic is not None else None
 
     @property
     def has_shared_critic(self) -> bool:
-        return isinstance(self.critic, SharedCritic)
+        return self.critic is not None and self.critic.own_model is None
 
 
 @dataclass(frozen=True, kw_only=True)

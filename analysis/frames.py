@@ -12,7 +12,6 @@ from analysis.stats.bootstrap import mean_over_problems
 from analysis.tables import Table
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir, first_difference
-from vineppo.run_dir.older import with_added_keys
 
 # Of a task: how it is trained on, put and graded. The rest is which problems it has.
 NOT_THE_PROBLEMS = (
@@ -107,7 +106,7 @@ def existing_run_dir(path: Path) -> RunDir:
 
 def read_config(path: Path) -> dict[str, Any]:
     """The config of the run at `path`, with the keys that it may be too old to have."""
-    return with_added_keys(existing_run_dir(path).read_config())
+    return existing_run_dir(path).read_config()
 
 
 def read_all(

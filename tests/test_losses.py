@@ -235,25 +235,19 @@ def test_cross_entropy_bears_returns_that_rounding_put_outside():
 
 
 def test_whiten_docstring_example():
-    ones = torch.ones(2)
-    torch.testing.assert_close(whiten(torch.tensor([1.0, 3.0]), ones), torch.tensor([-1.0, 1.0]))
+    torch.testing.assert_close(whiten(torch.tensor([1.0, 3.0])), torch.tensor([-1.0, 1.0]))
 
 
-def test_weights_count_repetitions():
-    values = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
-    weights = torch.tensor([3, 1, 2])
-    repeated = whiten(values.repeat_interleave(weights), torch.ones(6))
-    torch.testing.assert_close(
-        whiten(values, weights.double()).repeat_interleave(weights), repeated
-    )
-    assert abs(repeated.mean()) < 1e-12
-    assert repeated.std(unbiased=False) == pytest.approx(1.0, abs=1e-6)
+def test_whitened_values_have_mean_0_and_the_populations_deviation_1():
+    found = whiten(torch.tensor([0.5, -1.0, 2.0, 2.0], dtype=torch.float64))
+    assert abs(found.mean()) < 1e-12
+    assert found.std(unbiased=False) == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.7, 1e6 + 0.1, -3e30])
 def test_equal_values_whiten_to_zero(value):
-    assert whiten(torch.full((7,), value), torch.ones(7)).abs().max() == 0
+    assert whiten(torch.full((7,), value)).abs().max() == 0
 
 
 def test_nothing_whitens_to_nothing():
-    assert whiten(torch.empty(0), torch.empty(0)).shape == (0,)
+    assert whiten(torch.empty(0)).shape == (0,)

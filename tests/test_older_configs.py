@@ -4,7 +4,7 @@ import json
 
 from vineppo.config.load import load_config, parse_config, to_dict
 from vineppo.config.schema import TrainConfig
-from vineppo.run_dir.older import ADDED_KEYS, with_added_keys
+from vineppo.run_dir.config import ADDED_KEYS, with_added_keys
 
 
 def without_added_keys(resolved):

@@ -63,26 +63,25 @@ def test_a_file_that_cannot_be_used_is_named_before_anything_starts(code, line, 
         loaded(f"credit.segmenter.path={file}")
 
 
-def test_advantages_of_the_wrong_number_are_refused(tmp_path, loaded):
-    file = tmp_path / "mine.py"
-    file.write_text("def advantages(options, rollouts_G): return [[0.0]]")
-    config = loaded(f"credit.path={file}").credit
-    with pytest.raises(UserError, match=r"every token of every rollout, \[2\], got \[1\]"):
-        token_advantages(config, [rollout([0.0, 1.0])])
+NOT_FINITE = "finite numbers, got {} for token 1 of rollout 1"
 
 
-@pytest.mark.parametrize("number", ["nan", "inf"])
-def test_advantages_that_are_not_finite_are_refused(number, tmp_path, loaded):
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("[[0.0, 1.0]]", "a list a rollout, 2, got 1"),
+        ("[[0.0, 1.0], [0.0]]", "a number a token, 2 for rollout 1, got 1"),
+        ("[[0.0, 1.0], [0.0, float('nan')]]", NOT_FINITE.format("nan")),
+        ("[[0.0, 1.0], [0.0, float('inf')]]", NOT_FINITE.format("inf")),
+    ],
+)
+def test_advantages_that_cannot_be_used_are_refused(returned, message, tmp_path, loaded):
     file = tmp_path / "mine.py"
-    file.write_text(
-        f"def advantages(options, rollouts_G): return [[0.0, 1.0], [0.0, float('{number}')]]"
-    )
+    file.write_text(f"def advantages(options, rollouts_G): return {returned}")
     config = loaded(f"credit.path={file}").credit
     with pytest.raises(UserError) as refusal:
         token_advantages(config, [rollout([0.0, 1.0]), rollout([0.0, 1.0])])
-    assert str(refusal.value) == (
-        f"{file}: advantages must return finite numbers, got {number} for token 1 of rollout 1"
-    )
+    assert str(refusal.value) == f"{file}: advantages must return {message}"
 
 
 def test_every_own_file_is_told_from_another(files, loaded):

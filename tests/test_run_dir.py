@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from vineppo.errors import UserError
-from vineppo.run_dir import RunDir, directory, files
+from vineppo.run_dir import RunDir, config, files
 from vineppo.run_dir.environment import describe_source
-from vineppo.run_dir.rows import rollout_rows, value_rows
+from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
 
 CONFIG = {
@@ -371,7 +371,7 @@ def test_the_source_is_known_only_at_the_top_of_a_checkout(tmp_path):
     assert describe_source(tmp_path / "site-packages") is None
 
 
-@pytest.mark.parametrize("module", [directory, files])
+@pytest.mark.parametrize("module", [config, files])
 def test_the_examples_of_the_docstrings_hold(module):
     result = doctest.testmod(module)
     assert result.attempted > 0

@@ -10,8 +10,7 @@ import pytest
 
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.directory import NO_LOCKS
-from vineppo.run_dir.files import TEMPORARY_SUFFIX
+from vineppo.run_dir.files import NO_LOCKS, TEMPORARY_SUFFIX
 
 CONFIG = {"name": "x", "num_iterations": 10}
 

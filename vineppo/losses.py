@@ -146,14 +146,13 @@ def cross_entropy(
     return binary_cross_entropy_with_logits(logits, targets, reduction="none")
 
 
-def whiten(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """(x − mean) / (std + 1e-8) with `weights` counting how often each value occurs; 1-D tensors.
+def whiten(values: torch.Tensor) -> torch.Tensor:
+    """(x − mean) / (std + 1e-8) of a 1-D tensor, which holds the whole global batch.
 
-    One call takes the whole global batch; the standard deviation is the population's. Values that
-    are all equal become 0. `whiten([1, 3], [1, 1]) = [-1, 1]`.
+    The standard deviation is the population's. Values that are all equal become 0.
+    `whiten([1, 3]) = [-1, 1]`.
     """
-    total = weights.sum()
-    mean = (weights * values).sum() / total
-    std = ((weights * (values - mean).square()).sum() / total).sqrt()
+    mean = values.mean()
+    std = (values - mean).square().mean().sqrt()
     # The rounding of a large mean would pass for a deviation.
     return (values - mean) / (std + 1e-8) * (values != values[:1]).any()

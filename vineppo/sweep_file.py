@@ -29,8 +29,7 @@ from vineppo.config.load import assign, evaluate_jsonnet, own_digests, parse_con
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir, first_difference
-from vineppo.run_dir.directory import check_own_files
-from vineppo.run_dir.older import with_added_keys
+from vineppo.run_dir.config import check_own_files
 from vineppo.sweep import SweepRun
 
 SWEEP_KEYS = {"runs": list, "evaluations": list}
@@ -88,9 +87,7 @@ def _check_directory(directory: Path, config: TrainConfig) -> None:
     run_dir = RunDir(directory)
     if not run_dir.final_path.is_dir() and run_dir.last_logged_iteration() == 0:
         return
-    difference = first_difference(
-        with_added_keys(run_dir.read_config()), json.loads(json.dumps(to_dict(config)))
-    )
+    difference = first_difference(run_dir.read_config(), json.loads(json.dumps(to_dict(config))))
     if difference is not None:
         key, there, here = difference
         raise UserError(

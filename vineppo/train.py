@@ -33,7 +33,7 @@ from vineppo.metrics import (
 from vineppo.models import LoadedModel, check_tokenizers, load_model
 from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
-from vineppo.run_dir.rows import rollout_rows, value_rows
+from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.schedules import problems_of_iteration
 from vineppo.segment import build_segmenter
 from vineppo.session import Session, is_finished, open_run_dir, open_session

@@ -19,10 +19,11 @@ natural logarithms, `old_` is the behaviour policy and `ref_` the reference poli
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-import torch
+if TYPE_CHECKING:
+    import numpy as np
+    import torch  # readers of a run directory do not need it
 
 FinishReason = Literal["stop", "length"]
 Split = Literal["train", "test"]
@@ -126,7 +127,7 @@ class Rollout(TokenSequence):
     returns_S: dict[str, Sequence[StateValue]] = field(default_factory=dict)
     values_from: str | None = None
     greedy_reward: float | None = None
-    hidden_SH: np.ndarray | None = field(default=None, repr=False, compare=False)
+    hidden_SH: "np.ndarray | None" = field(default=None, repr=False, compare=False)
 
     @property
     def key(self) -> tuple[str, int]:
@@ -179,12 +180,12 @@ class TrainBatch:
     prompts and responses.
     """
 
-    token_ids_BT: torch.Tensor
-    response_mask_BT: torch.Tensor
-    response_index_N: torch.Tensor
+    token_ids_BT: "torch.Tensor"
+    response_mask_BT: "torch.Tensor"
+    response_index_N: "torch.Tensor"
     num_tokens: int
-    columns_BT: dict[str, torch.Tensor]
+    columns_BT: "dict[str, torch.Tensor]"
 
-    def __getitem__(self, column: str) -> torch.Tensor:
+    def __getitem__(self, column: str) -> "torch.Tensor":
         """A column, [B, T]."""
         return self.columns_BT[column]

@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.rows import rollout_rows, value_rows
+from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
 
 NUM_ITERATIONS = 12

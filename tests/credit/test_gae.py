@@ -65,9 +65,9 @@ def test_by_hand():
 
 def test_docstring_examples():
     response = rollout([0.0, 1.0], [0.5, 0.25])
-    assert gae([0.0, 1.0], [0.5, 0.25], 1.0, [0.5, 0.5]) == [0.125, 0.75]
+    assert gae([0.0, 1.0], [0.5, 0.25], [1.0, 1.0], [0.5, 0.5]) == [0.125, 0.75]
     assert targets(replace(PLAIN, critic_lambda=0.5), response) == [0.625, 1.0]
-    assert reward_to_go([-0.1, 0.0, 1.0], 0.5) == pytest.approx([0.15, 0.5, 1.0])
+    assert reward_to_go([-0.1, 0.0, 1.0], [0.5] * 3) == pytest.approx([0.15, 0.5, 1.0])
     assert length_adaptive_lambda(0.05, 100) == pytest.approx(0.8)
     probabilities = [math.log(p) for p in (0.9, 0.1, 0.8)]
     assert segmental_lambdas(probabilities, 0.5, 0.2) == [0.5, 1.0, 1.0]
@@ -76,16 +76,10 @@ def test_docstring_examples():
 @given(responses(), FRACTION)
 def test_lambda_one_is_the_return_less_the_value(response, gamma):
     found = advantages(replace(PLAIN, gamma=gamma), response)
-    returns_T = reward_to_go(response.rewards_T, gamma)
+    returns_T = reward_to_go(response.rewards_T, [gamma] * len(response.rewards_T))
     assert found == pytest.approx(
         [r - v for r, v in zip(returns_T, response.state_values_T, strict=True)], abs=1e-9
     )
-
-
-def test_lambda_one_with_a_terminal_reward_is_reward_minus_value():
-    values = [0.3, 0.9, 0.1, 0.5]
-    found = advantages(PLAIN, rollout(terminal(1.0, 4), values))
-    assert found == pytest.approx([1 - v for v in values])
 
 
 @given(responses(), FRACTION)
@@ -99,7 +93,7 @@ def test_lambda_zero_is_the_one_step_error(response, gamma):
 @given(responses(), FRACTION, FRACTION)
 def test_gae_is_the_discounted_sum_of_errors(response, gamma, lambda_):
     size = len(response.rewards_T)
-    errors = gae(response.rewards_T, response.state_values_T, gamma, [0.0] * size)
+    errors = gae(response.rewards_T, response.state_values_T, [gamma] * size, [0.0] * size)
     sums = [
         sum((gamma * lambda_) ** (u - t) * errors[u] for u in range(t, size)) for t in range(size)
     ]
@@ -141,7 +135,7 @@ def test_step_level_is_lambda_one_within_steps_at_their_first_tokens(response, l
     starts = {span.start for span in response.spans_S}
     size = len(response.rewards_T)
     lambdas_T = [lambda_ if t + 1 in starts else 1.0 for t in range(size)]
-    tokens = gae(response.rewards_T, response.state_values_T, 1.0, lambdas_T)
+    tokens = gae(response.rewards_T, response.state_values_T, [1.0] * size, lambdas_T)
     found = advantages(replace(PLAIN, policy_lambda=lambda_, level="step"), response)
     for span in response.spans_S:
         expected = [tokens[span.start]] * (span.end - span.start)

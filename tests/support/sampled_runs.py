@@ -6,7 +6,7 @@ from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TrainConfig
 from vineppo.models import load_tokenizer, resolve_model_path
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.rows import rollout_rows, value_rows
+from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.segment import build_segmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.tasks import load_task

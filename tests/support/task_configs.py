@@ -1,16 +1,14 @@
 """Task configs for the tests of this folder."""
 
+from functools import partial
 from typing import Any
 
 from vineppo.config.schema import (
     ArithmeticTaskConfig,
     Demonstrations,
     GradingConfig,
-    Gsm8kTaskConfig,
     JsonlTaskConfig,
-    MathTaskConfig,
-    OlympiadBenchTaskConfig,
-    SvampTaskConfig,
+    PublishedTaskConfig,
     TemplatePrompt,
 )
 
@@ -45,33 +43,17 @@ def arithmetic_config(**changes: Any) -> ArithmeticTaskConfig:
     return ArithmeticTaskConfig(**{**_COMMON, **values, **changes})
 
 
-_PUBLISHED: dict[str, Any] = {
-    **_COMMON,
-    "hub_name": None,
-    "train_path": None,
-    "test_path": None,
-    "num_test_problems": None,
-}
+def published_config(**values: Any) -> PublishedTaskConfig:
+    nothing = dict.fromkeys(("hub_name", "train_path", "test_path", "num_test_problems"))
+    return PublishedTaskConfig(**{**_COMMON, **nothing, **values})
 
 
-def gsm8k_config(**changes: Any) -> Gsm8kTaskConfig:
-    values = {"kind": "gsm8k", "hub_path": "openai/gsm8k", "hub_name": "main"}
-    return Gsm8kTaskConfig(**{**_PUBLISHED, **values, **changes})
-
-
-def math_config(**changes: Any) -> MathTaskConfig:
-    values = {"kind": "math", "hub_path": "nlile/hendrycks-MATH-benchmark"}
-    return MathTaskConfig(**{**_PUBLISHED, **values, **changes})
-
-
-def svamp_config(**changes: Any) -> SvampTaskConfig:
-    values = {"kind": "svamp", "hub_path": "ChilleD/SVAMP"}
-    return SvampTaskConfig(**{**_PUBLISHED, **values, **changes})
-
-
-def olympiadbench_config(**changes: Any) -> OlympiadBenchTaskConfig:
-    values = {"kind": "olympiadbench", "hub_path": "Hothan/OlympiadBench"}
-    return OlympiadBenchTaskConfig(**{**_PUBLISHED, **values, **changes})
+gsm8k_config = partial(published_config, kind="gsm8k", hub_path="openai/gsm8k", hub_name="main")
+math_config = partial(published_config, kind="math", hub_path="nlile/hendrycks-MATH-benchmark")
+svamp_config = partial(published_config, kind="svamp", hub_path="ChilleD/SVAMP")
+olympiadbench_config = partial(
+    published_config, kind="olympiadbench", hub_path="Hothan/OlympiadBench"
+)
 
 
 def jsonl_config(**changes: Any) -> JsonlTaskConfig:

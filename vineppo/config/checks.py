@@ -1,16 +1,24 @@
 """Combinations of keys that each are fine and together are not, refused before a model loads."""
 
+import math
+import operator
+from typing import Any
+
 from vineppo.config.schema import (
     AdamConfig,
     AdaptiveKl,
+    ArithmeticTaskConfig,
     GaeCredit,
     MaskedImportance,
     SftConfig,
-    TaskCommon,
     TrainConfig,
 )
 from vineppo.errors import UserError
 from vineppo.types import CRITIC, MONTE_CARLO
+
+ORDERS = {"at most": operator.le, "at least": operator.ge, "below": operator.lt}
+NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
+GROUP_ESTIMATORS = ("grpo", "rloo", "reinforce_plus_plus_baseline")
 
 
 def require(holds: bool, message: str) -> None:
@@ -19,39 +27,35 @@ def require(holds: bool, message: str) -> None:
         raise UserError(f"config: {message}")
 
 
-def require_minibatches(name: str, table: AdamConfig, config: TrainConfig) -> None:
-    """An update takes no more sequences than an iteration has."""
-    sequences = num_sequences(config)
+def at(config: TrainConfig | SftConfig, key: str) -> Any:
+    """What is at a dotted key; the predictors are a dictionary."""
+    node: Any = config
+    for part in key.split("."):
+        node = node[part] if isinstance(node, dict) else getattr(node, part)
+    return node
+
+
+def require_order(config: TrainConfig | SftConfig, key: str, order: str, bound: str) -> None:
+    """The number at a dotted key is "at most", say, that at another, or the product of several."""
+    value = at(config, key)
+    limit = math.prod(at(config, factor) for factor in bound.split(" * "))
+    require(ORDERS[order](value, limit), f"{key} must be {order} {bound} = {limit}, got {value}")
+
+
+def require_one_null(config: TrainConfig | SftConfig, first: str, second: str) -> None:
+    num_nulls = [at(config, key) for key in (first, second)].count(None)
     require(
-        table.batch_size <= sequences,
-        f"{name}.batch_size must be at most rollouts.num_prompts * rollouts.num_samples = "
-        f"{sequences}, got {table.batch_size}",
+        num_nulls == 1,
+        f"exactly one of {first} and {second} must be null, got "
+        + ("two nulls" if num_nulls else "two values"),
     )
-    require_micro_batches(name, table.batch_size, table.micro_batch_size)
-
-
-def require_micro_batches(name: str, batch_size: int, micro_batch_size: int) -> None:
-    require(
-        micro_batch_size <= batch_size,
-        f"{name}.micro_batch_size must be at most {name}.batch_size = {batch_size}, got "
-        f"{micro_batch_size}",
-    )
-
-
-def num_sequences(config: TrainConfig) -> int:
-    """Rollouts of an iteration."""
-    return config.rollouts.num_prompts * config.rollouts.num_samples
-
-
-__all__ = ["check_sft", "check_train"]
 
 
 def check_train(config: TrainConfig) -> None:
     """Raises `UserError` naming the keys of the first combination that makes no sense."""
     optimization, sampling = config.optimization, config.sampling
-    check_task(config.task)
+    check_task(config)
     check_credit(config)
-    require_minibatches("optimization", optimization, config)
     require(
         sampling.top_p == 1.0 or optimization.old_logprobs == "trainer",
         'optimization.old_logprobs must be "trainer" when sampling.top_p < 1 (the engine\'s are '
@@ -61,47 +65,32 @@ def check_train(config: TrainConfig) -> None:
     check_reference(config)
     check_importance(config)
     check_engine(config)
-    check_precision(config)
-    check_offload(config)
-    check_lora(config)
+    check_updates(config)
 
 
 def check_sft(config: SftConfig) -> None:
     """Like `check_train`, for `vineppo sft`."""
-    check_task(config.task)
-    model, optimization = config.model, config.optimization
-    require(
-        (model.path is None) != (model.architecture is None),
-        "exactly one of model.path and model.architecture must be null, got "
-        + ("two nulls" if model.path is None else "two values"),
-    )
-    shape = model.architecture
-    require(
-        shape is None
-        or (
+    check_task(config)
+    require_one_null(config, "model.path", "model.architecture")
+    shape = config.model.architecture
+    if shape is not None:
+        require(
             shape.hidden_size % (2 * shape.num_heads) == 0
-            and shape.num_heads % shape.num_key_value_heads == 0
-        ),
-        "model.architecture.hidden_size must be a multiple of 2 * num_heads, and num_heads of "
-        "num_key_value_heads",
-    )
-    require(
-        model.architecture is None or config.task.kind == "arithmetic",
-        'model.architecture needs a task with a tokenizer of its own (task.kind "arithmetic"), '
-        f"got task.kind {config.task.kind!r}",
-    )
-    require_micro_batches("optimization", optimization.batch_size, optimization.micro_batch_size)
-    require(
-        model.lora is None or model.architecture is None,
-        "model.lora must be null with model.architecture (a new model has nothing to adapt)",
-    )
+            and shape.num_heads % shape.num_key_value_heads == 0,
+            "model.architecture.hidden_size must be a multiple of 2 * num_heads, and num_heads of "
+            "num_key_value_heads",
+        )
+        require(
+            config.task.kind == "arithmetic",
+            'model.architecture needs a task with a tokenizer of its own (task.kind "arithmetic"), '
+            f"got task.kind {config.task.kind!r}",
+        )
+        require(
+            config.model.lora is None,
+            "model.lora must be null with model.architecture (a new model has nothing to adapt)",
+        )
     check_engine(config)
-    check_precision(config)
-    check_offload(config)
-    check_lora(config)
-
-
-GROUP_ESTIMATORS = ("grpo", "rloo", "reinforce_plus_plus_baseline")
+    check_updates(config)
 
 
 def check_credit(config: TrainConfig) -> None:
@@ -114,21 +103,18 @@ def check_credit(config: TrainConfig) -> None:
     _check_values(config)
     if not isinstance(credit, GaeCredit):
         return
-    require(
-        (credit.policy_lambda is None) != (credit.length_adaptive_alpha is None),
-        "exactly one of credit.policy_lambda and credit.length_adaptive_alpha must be null, got "
-        + ("two nulls" if credit.policy_lambda is None else "two values"),
-    )
-    require(
-        credit.level == "token" or credit.segment_max_prob is None,
-        "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), "
-        f"got {credit.segment_max_prob}",
-    )
-    require(
-        credit.segment_max_prob is None or credit.policy_lambda != 1.0,
-        "credit.policy_lambda must be below 1 with credit.segment_max_prob (λ is 1 elsewhere "
-        "already), got 1.0",
-    )
+    require_one_null(config, "credit.policy_lambda", "credit.length_adaptive_alpha")
+    if credit.segment_max_prob is not None:
+        require(
+            credit.level == "token",
+            "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), "
+            f"got {credit.segment_max_prob}",
+        )
+        require(
+            credit.policy_lambda != 1.0,
+            "credit.policy_lambda must be below 1 with credit.segment_max_prob (λ is 1 elsewhere "
+            "already), got 1.0",
+        )
 
 
 def _check_values(config: TrainConfig) -> None:
@@ -176,7 +162,6 @@ def _gives_tokens(config: TrainConfig, name: str) -> bool:
 
 def check_critic(config: TrainConfig) -> None:
     for key, model in config.value_models.items():
-        require_minibatches(key, model, config)
         require(
             key == CRITIC or model.warmup_iterations == 0,
             f"{key}.warmup_iterations must be 0 (the policy's warm-up is critic's), got "
@@ -186,24 +171,20 @@ def check_critic(config: TrainConfig) -> None:
     critic = config.critic
     if critic is None:
         return
-    require(
-        critic.warmup_iterations <= config.num_iterations,
-        f"critic.warmup_iterations must be at most num_iterations = {config.num_iterations}, got "
-        f"{critic.warmup_iterations}",
-    )
-    require(
-        isinstance(config.credit, GaeCredit)
-        or critic.warmup_iterations in (0, config.num_iterations),
-        "critic.warmup_iterations must be 0 or num_iterations for a credit.kind other than 'gae' "
-        f"(a critic beside it is only measured), got {critic.warmup_iterations}",
-    )
-    if critic.own_model is None:
+    require_order(config, "critic.warmup_iterations", "at most", "num_iterations")
+    if not isinstance(config.credit, GaeCredit):
         require(
-            isinstance(config.credit, GaeCredit),
+            critic.warmup_iterations in (0, config.num_iterations),
+            "critic.warmup_iterations must be 0 or num_iterations for a credit.kind other than "
+            f"'gae' (a critic beside it is only measured), got {critic.warmup_iterations}",
+        )
+        require(
+            critic.own_model is not None,
             "critic.kind must be 'separate' for a credit.kind other than 'gae' (a shared one would "
             "change the policy that it only measures), got 'shared'",
         )
-        _check_bounds("critic", critic.loss.bounds, config)
+    if critic.own_model is None:
+        _check_bounds(CRITIC, critic.loss.bounds, config)
 
 
 def _check_bounds(key: str, bounds: tuple[float, float] | None, config: TrainConfig) -> None:
@@ -232,17 +213,15 @@ def _check_bounds(key: str, bounds: tuple[float, float] | None, config: TrainCon
 
 def check_importance(config: TrainConfig) -> None:
     optimization = config.optimization
-    positive, truncated = optimization.positive_examples, config.task.grading.truncated_reward
+    positive, importance = optimization.positive_examples, optimization.importance_correction
+    if positive is not None:
+        require(
+            positive.min_reward < max(1.0, config.task.grading.truncated_reward or 0.0),
+            "optimization.positive_examples.min_reward must be below the largest reward, which it "
+            f"excludes, got {positive.min_reward}",
+        )
     require(
-        positive is None or positive.min_reward < max(1.0, truncated or 0.0),
-        "optimization.positive_examples.min_reward must be below the largest reward, which it "
-        f"excludes, got {positive.min_reward if positive else None}",
-    )
-    importance = optimization.importance_correction
-    if importance is None:
-        return
-    require(
-        optimization.old_logprobs == "trainer",
+        importance is None or optimization.old_logprobs == "trainer",
         "optimization.old_logprobs must be 'trainer' with optimization.importance_correction (the "
         "engine's as denominator already correct for the mismatch), got 'engine'",
     )
@@ -254,99 +233,85 @@ def check_importance(config: TrainConfig) -> None:
         )
 
 
-def check_precision(config: TrainConfig | SftConfig) -> None:
-    require(
-        config.model.dtype == "float32" or config.optimization.zero_stage >= 1,
-        'optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" (DeepSpeed\'s '
-        "stage 0 keeps no float32 master weights, and small updates vanish), got 0",
-    )
-    for key, model in config.value_models.items() if isinstance(config, TrainConfig) else ():
-        require(
-            config.model.dtype == "float32" or model.zero_stage >= 1,
-            f'{key}.zero_stage must be at least 1 when model.dtype is "bfloat16", got 0',
-        )
-
-
-def check_offload(config: TrainConfig | SftConfig) -> None:
-    tables: dict[str, AdamConfig] = {"optimization": config.optimization}
+def check_updates(config: TrainConfig | SftConfig) -> None:
+    """How the updates of policy and critic are laid out, and what of the policy trains."""
+    updates: dict[str, AdamConfig] = {"optimization": config.optimization}
     if isinstance(config, TrainConfig):
-        tables |= config.value_models
-    for name, table in tables.items():
+        updates |= config.value_models
+    for key, update in updates.items():
+        if isinstance(config, TrainConfig):
+            require_order(config, f"{key}.batch_size", "at most", NUM_SEQUENCES)
+        require_order(config, f"{key}.micro_batch_size", "at most", f"{key}.batch_size")
         require(
-            table.offload == "nothing" or table.zero_stage >= 1,
-            f"{name}.offload must be 'nothing' with {name}.zero_stage 0 (ZeRO moves the states), "
-            f"got {table.offload!r}",
+            config.model.dtype == "float32" or update.zero_stage >= 1,
+            f'{key}.zero_stage must be at least 1 when model.dtype is "bfloat16" (DeepSpeed\'s '
+            "stage 0 keeps no float32 master weights, and small updates vanish), got 0",
         )
-
-
-def check_lora(config: TrainConfig | SftConfig) -> None:
-    if config.model.lora is None:
-        return
-    stage = config.optimization.zero_stage
-    require(
-        stage < 3,
-        "optimization.zero_stage must be at most 2 with model.lora (what trains is small, and what "
-        f"is merged must be whole), got {stage}",
-    )
-    require(
-        not (isinstance(config, TrainConfig) and config.has_shared_critic),
-        "critic.kind must be 'separate' with model.lora (a shared one is saved with the backbone's "
-        "own weights), got 'shared'",
-    )
+        require(
+            update.offload == "nothing" or update.zero_stage >= 1,
+            f"{key}.offload must be 'nothing' with {key}.zero_stage 0 (ZeRO moves the states), "
+            f"got {update.offload!r}",
+        )
+    if config.model.lora is not None:
+        require(
+            config.optimization.zero_stage < 3,
+            "optimization.zero_stage must be at most 2 with model.lora (what trains is small, and "
+            "what is merged must be whole), got 3",
+        )
+        require(
+            not (isinstance(config, TrainConfig) and config.has_shared_critic),
+            "critic.kind must be 'separate' with model.lora (a shared one is saved with the "
+            "backbone's own weights), got 'shared'",
+        )
 
 
 def check_reference(config: TrainConfig) -> None:
-    reference = config.reference
-    is_in_loss = reference.kl_in == "loss"
-    require(
-        is_in_loss or config.credit.monte_carlo is None,
-        f"reference.kl_in must be 'loss' for credit.kind {config.credit.kind!r} (the "
-        "continuations' returns hold no KL), got 'reward'",
-    )
-    require(
-        not is_in_loss or reference.kl_estimator != "k1" or reference.kl_gradient == "k2",
-        "reference.kl_gradient must be 'k2' for reference.kl_estimator 'k1' in the loss (its own "
-        f"gradient has expectation 0), got {reference.kl_gradient!r}",
-    )
-    require(
-        is_in_loss or reference.kl_gradient == "own",
-        "reference.kl_gradient must be 'own' when reference.kl_in is 'reward' (a reward has no "
-        f"gradient), got {reference.kl_gradient!r}",
-    )
-    bounds = reference.kl_clamp
-    require(
-        bounds is None or bounds[0] < bounds[1],
-        f"reference.kl_clamp must be null or [low, high] with low < high, got {bounds}",
-    )
-    require(
-        reference.kl_coef > 0 or not isinstance(reference.kl_control, AdaptiveKl),
-        "reference.kl_coef must be above 0 when reference.kl_control.kind is 'adaptive' (it is "
-        "multiplied), got 0",
-    )
-    require(
-        reference.kl_estimator != "k1" or bounds is None or bounds[0] < 0,
-        "reference.kl_clamp must be null or begin below 0 for reference.kl_estimator 'k1' (which "
-        f"may be negative), got {bounds}",
-    )
-    if isinstance(reference.kl_control, AdaptiveKl):
-        sequences, horizon = num_sequences(config), reference.kl_control.horizon
+    reference, bounds = config.reference, config.reference.kl_clamp
+    if reference.kl_in == "reward":
         require(
-            horizon >= sequences,
-            "reference.kl_control.horizon must be at least rollouts.num_prompts * "
-            f"rollouts.num_samples = {sequences}, got {horizon}",
+            config.credit.monte_carlo is None,
+            f"reference.kl_in must be 'loss' for credit.kind {config.credit.kind!r} (the "
+            "continuations' returns hold no KL), got 'reward'",
         )
+        require(
+            reference.kl_gradient == "own",
+            "reference.kl_gradient must be 'own' when reference.kl_in is 'reward' (a reward has no "
+            f"gradient), got {reference.kl_gradient!r}",
+        )
+    else:
+        require(
+            reference.kl_estimator != "k1" or reference.kl_gradient == "k2",
+            "reference.kl_gradient must be 'k2' for reference.kl_estimator 'k1' in the loss (its "
+            f"own gradient has expectation 0), got {reference.kl_gradient!r}",
+        )
+    if bounds is not None:
+        require(
+            bounds[0] < bounds[1],
+            f"reference.kl_clamp must be null or [low, high] with low < high, got {bounds}",
+        )
+        require(
+            reference.kl_estimator != "k1" or bounds[0] < 0,
+            "reference.kl_clamp must be null or begin below 0 for reference.kl_estimator 'k1' "
+            f"(which may be negative), got {bounds}",
+        )
+    if isinstance(reference.kl_control, AdaptiveKl):
+        require(
+            reference.kl_coef > 0,
+            "reference.kl_coef must be above 0 when reference.kl_control.kind is 'adaptive' (it is "
+            "multiplied), got 0",
+        )
+        require_order(config, "reference.kl_control.horizon", "at least", NUM_SEQUENCES)
 
 
-def check_task(task: TaskCommon) -> None:
-    for key, template, needed in (
-        ("task.prompt.template", task.prompt.template, "{question}"),
-        ("task.response_template", task.response_template, "{solution}"),
+def check_task(config: TrainConfig | SftConfig) -> None:
+    for key, needed in (
+        ("task.prompt.template", "{question}"),
+        ("task.response_template", "{solution}"),
     ):
+        template = at(config, key)
         require(needed in template, f"{key} must contain {needed}, got {template!r}")
-    low, high = getattr(task, "min_operations", 0), getattr(task, "max_operations", 0)
-    require(
-        low <= high, f"task.min_operations must be at most task.max_operations = {high}, got {low}"
-    )
+    if isinstance(config.task, ArithmeticTaskConfig):
+        require_order(config, "task.min_operations", "at most", "task.max_operations")
 
 
 def check_engine(config: TrainConfig | SftConfig) -> None:
@@ -364,15 +329,6 @@ def check_engine(config: TrainConfig | SftConfig) -> None:
         "evaluation.num_samples must be 1 when evaluation.temperature is 0 (greedy samples are all "
         f"the same), got {evaluation.num_samples}",
     )
-    require(
-        config.sampling.max_tokens < engine.max_model_len,
-        f"sampling.max_tokens must be below engine.max_model_len = {engine.max_model_len}, "
-        f"got {config.sampling.max_tokens}",
-    )
-    for key in ("max_num_seqs", "max_model_len"):
-        least = getattr(engine, key)
-        require(
-            engine.max_num_batched_tokens >= least,
-            f"engine.max_num_batched_tokens must be at least engine.{key} = {least}, got "
-            f"{engine.max_num_batched_tokens}",
-        )
+    require_order(config, "sampling.max_tokens", "below", "engine.max_model_len")
+    for key in ("engine.max_num_seqs", "engine.max_model_len"):
+        require_order(config, "engine.max_num_batched_tokens", "at least", key)

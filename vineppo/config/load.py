@@ -1,18 +1,20 @@
 """From a jsonnet file to a checked config: every mistake is one line that names the key."""
 
-import dataclasses
 import json
 import os
 from collections.abc import Callable
+from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 import _jsonnet
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from vineppo.config import schema
 from vineppo.config.checks import check_sft, check_train
 from vineppo.config.schema import (
+    PythonCredit,
+    PythonSegmenter,
     PythonTaskConfig,
+    PythonValues,
     SftConfig,
     TaskConfig,
     TrainConfig,
@@ -20,7 +22,7 @@ from vineppo.config.schema import (
 from vineppo.errors import UserError
 from vineppo.own_code import OwnClass, OwnFunction, OwnSegmenter, digest
 
-Config = TypeVar("Config", schema.TrainConfig, schema.SftConfig)
+Config = TypeVar("Config", TrainConfig, SftConfig)
 
 NOUNS = {
     "int_type": "an integer",
@@ -29,7 +31,6 @@ NOUNS = {
     "bool_type": "true or false",
     "dataclass_type": "a table of keys",
     "dict_type": "a table of keys",
-    "dataclass_exact_type": "a table of keys",
     "none_required": "null",
     "tuple_type": "a list",
     "too_short": "a list that is not empty",
@@ -57,16 +58,17 @@ def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config
 def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
     """The typed config of a resolved one, such as the `config.json` of a run."""
     try:
-        config = _adapter(kind).validate_json(json.dumps(resolved))
+        # Strict JSON: true is no integer, "3" is no number, and an unknown key is refused.
+        config = TypeAdapter(kind).validate_json(json.dumps(resolved), strict=True, extra="forbid")
     except ValidationError as error:
         raise UserError(_of_the_other(kind, resolved) or _describe(error, resolved)) from None
-    check_train(config) if isinstance(config, schema.TrainConfig) else check_sft(config)
+    check_train(config) if isinstance(config, TrainConfig) else check_sft(config)
     return config
 
 
-def to_dict(config: schema.TrainConfig | schema.SftConfig) -> dict[str, Any]:
+def to_dict(config: TrainConfig | SftConfig) -> dict[str, Any]:
     """The plain nested dict that `parse_config` reads back."""
-    return dataclasses.asdict(config)
+    return asdict(config)
 
 
 def evaluate_jsonnet(path: str) -> dict[str, Any]:
@@ -97,34 +99,23 @@ def assign(resolved: dict[str, Any], assignment: str) -> None:
     except json.JSONDecodeError:
         value = text
     *parents, last = dotted.split(".")
-    table = resolved
-    for depth, key in enumerate(parents):
+    table: Any = resolved
+    for depth, key in enumerate(parents, start=1):
+        at = ".".join(parents[:depth])
         if key not in table:
-            raise UserError(f"--set {dotted}: unknown key {'.'.join(parents[: depth + 1])}")
-        child = table[key]
-        if not isinstance(child, dict):
-            at = ".".join(parents[: depth + 1])
-            raise UserError(f"--set {dotted}: {at} must be a table of keys, got {_show(child)}")
-        table = child
+            raise UserError(f"--set {dotted}: unknown key {at}")
+        table = table[key]
+        if not isinstance(table, dict):
+            raise UserError(f"--set {dotted}: {at} must be a table of keys, got {_show(table)}")
     table[last] = value
-
-
-def _adapter(kind: type[Config]) -> TypeAdapter[Config]:
-    # Strict JSON mode: true is no integer, "3" is no number, and an unknown key is refused.
-    strict = ConfigDict(extra="forbid", strict=True)
-    for value in vars(schema).values():
-        if isinstance(value, type) and dataclasses.is_dataclass(value):
-            setattr(value, "__pydantic_config__", strict)  # noqa: B010 (pydantic's own protocol)
-    return TypeAdapter(kind)
 
 
 def _of_the_other(kind: type[Config], resolved: dict[str, Any]) -> str | None:
     """The line for a config that the other command takes; None if it is none of those."""
-    fields_of_train = {field.name for field in dataclasses.fields(schema.TrainConfig)}
-    only_train = fields_of_train - {field.name for field in dataclasses.fields(schema.SftConfig)}
-    if kind is schema.SftConfig and only_train <= resolved.keys():
+    only_train = {key.name for key in fields(TrainConfig)} - {key.name for key in fields(SftConfig)}
+    if kind is SftConfig and only_train <= resolved.keys():
         return "config: it is one of reinforcement learning; `vineppo train` takes it"
-    if kind is schema.TrainConfig and "model" in resolved and not only_train & resolved.keys():
+    if kind is TrainConfig and "model" in resolved and not only_train & resolved.keys():
         return "config: it is one of fine-tuning; `vineppo sft` takes it"
     return None
 
@@ -144,10 +135,9 @@ def _describe(error: ValidationError, resolved: dict[str, Any]) -> str:
             return f"config: {key}.kind must be one of {expected}, got {finding['ctx']['tag']!r}"
         case "union_tag_not_found":
             return f"config: missing key {key}.kind"
-        case kind if kind in NOUNS:
-            return f"config: {key} must be {NOUNS[kind]}, got {_show(finding['input'])}"
-        case _:
-            expected = finding["msg"].removeprefix("Input should be ").replace("'", '"')
+        case kind:
+            its_own = finding["msg"].removeprefix("Input should be ").replace("'", '"')
+            expected = NOUNS.get(kind, its_own)
             return f"config: {key} must be {expected}, got {_show(finding['input'])}"
 
 
@@ -183,29 +173,30 @@ OwnCode = OwnFunction | OwnSegmenter | OwnClass
 
 # What a user's file must hold, by the table that names it.
 OWN: dict[type, Callable[[str], OwnCode]] = {
-    schema.PythonSegmenter: OwnSegmenter,
-    schema.PythonCredit: lambda path: OwnFunction(path, "advantages"),
-    schema.PythonValues: OwnClass,
+    PythonSegmenter: OwnSegmenter,
+    PythonCredit: lambda path: OwnFunction(path, "advantages"),
+    PythonValues: OwnClass,
 }
 
 
 def own_functions(config: TrainConfig | SftConfig) -> list[OwnCode]:
     """All of them, so that a missing one is found before anything starts."""
-    functions: list[OwnCode] = [*own_task_functions(config.task)]
+    own = own_task_functions(config.task)
     if isinstance(config, TrainConfig):
-        parts = [config.credit.segmenter, config.credit, *config.values.predictors.values()]
-        functions += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]  # type: ignore[union-attr,arg-type]
-    return functions
+        parts: list[Any] = [config.credit.segmenter, config.credit]
+        parts += config.values.predictors.values()
+        own += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]
+    return own
 
 
-def own_task_functions(task: TaskConfig) -> list[OwnFunction]:
+def own_task_functions(task: TaskConfig) -> list[OwnCode]:
     """Those of the problems and their rewards, which are all that an evaluation calls."""
-    functions = []
+    own: list[OwnCode] = []
     if isinstance(task, PythonTaskConfig):
-        functions.append(OwnFunction(task.path, "load"))
+        own.append(OwnFunction(task.path, "load"))
     if task.grading.reward_path is not None:
-        functions.append(OwnFunction(task.grading.reward_path, "reward"))
-    return functions
+        own.append(OwnFunction(task.grading.reward_path, "reward"))
+    return own
 
 
 def own_digests(config: TrainConfig | SftConfig) -> dict[str, str]:

@@ -4,6 +4,7 @@ An estimator is a pure function of its config and the rollouts of one problem. R
 under its config class is all the loop needs.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,9 +27,35 @@ from vineppo.credit.groups import (
     remax_credit,
     rloo_credit,
 )
-from vineppo.credit.own import python_credit
 from vineppo.credit.vine import vine_credit
+from vineppo.errors import UserError
+from vineppo.own_code import OwnFunction
 from vineppo.types import Rollout
+
+
+def python_credit(config: PythonCredit, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+    """What `advantages(options, rollouts_G)` of a user's own file returns: one advantage a token.
+
+    Raises `UserError` where the numbers of rollouts or of tokens differ, and where an advantage is
+    not finite, which would be the end of the policy.
+    """
+    found_G = OwnFunction(config.path, "advantages")(config.options, rollouts_G)
+    must = f"{config.path}: advantages must return"
+    if len(found_G) != len(rollouts_G):
+        raise UserError(f"{must} a list a rollout, {len(rollouts_G)}, got {len(found_G)}")
+    for index, (found_T, rollout) in enumerate(zip(found_G, rollouts_G, strict=True)):
+        if len(found_T) != len(rollout.rewards_T):
+            raise UserError(
+                f"{must} a number a token, {len(rollout.rewards_T)} for rollout {index}, got "
+                f"{len(found_T)}"
+            )
+        for token, advantage in enumerate(found_T):
+            if not math.isfinite(advantage):
+                raise UserError(
+                    f"{must} finite numbers, got {advantage} for token {token} of rollout {index}"
+                )
+    return [[float(advantage) for advantage in found_T] for found_T in found_G]
+
 
 # (config, rollouts of a problem) → advantages_T of every rollout.
 CreditEstimator = Callable[[Any, Sequence[Rollout]], list[list[float]]]

@@ -15,22 +15,31 @@ from vineppo.types import Rollout
 def gae(
     rewards_T: Sequence[float],
     values_T: Sequence[float],
-    gamma: float,
+    gammas_T: Sequence[float],
     lambdas_T: Sequence[float],
 ) -> list[float]:
-    """A_t = δ_t + γ λ_t A_{t+1},  δ_t = r_t + γ V_{t+1} − V_t  (arXiv:1506.02438, eq. 16).
+    """A_t = δ_t + γ_t λ_t A_{t+1},  δ_t = r_t + γ_t V_{t+1} − V_t  (arXiv:1506.02438, eq. 16).
 
-    One λ a token: `lambdas_T[t]` carries A_{t+1} back to t, so the last one is without effect.
-    Rewards [0, 1], values [0.5, 0.25], γ = 1, λ = 0.5: A_1 = 0.75, A_0 = −0.25 + 0.5·0.75 = 0.125.
+    One γ and one λ a token: they carry V_{t+1} and A_{t+1} back to t, so the last are without
+    effect. Rewards [0, 1], values [0.5, 0.25], γ = 1, λ = 0.5: A_1 = 0.75,
+    A_0 = −0.25 + 0.5·0.75 = 0.125.
     """
-    return _gae(rewards_T, values_T, [gamma] * len(rewards_T), lambdas_T)
+    advantages_T: list[float] = []
+    next_value = next_advantage = 0.0
+    terms = zip(rewards_T, values_T, gammas_T, lambdas_T, strict=True)
+    for reward, value, gamma, lambda_ in reversed(list(terms)):
+        delta = reward + gamma * next_value - value
+        next_advantage = delta + gamma * lambda_ * next_advantage
+        next_value = value
+        advantages_T.append(next_advantage)
+    return advantages_T[::-1]
 
 
-def reward_to_go(rewards_T: Sequence[float], gamma: float) -> list[float]:
-    """G_t = r_t + γ G_{t+1}. Rewards [−0.1, 0, 1], γ = 0.5 → [0.15, 0.5, 1]."""
+def reward_to_go(rewards_T: Sequence[float], gammas_T: Sequence[float]) -> list[float]:
+    """G_t = r_t + γ_t G_{t+1}. Rewards [−0.1, 0, 1], γ = 0.5 → [0.15, 0.5, 1]."""
     returns_T: list[float] = []
     following = 0.0
-    for reward in reversed(rewards_T):
+    for reward, gamma in reversed(list(zip(rewards_T, gammas_T, strict=True))):
         following = reward + gamma * following
         returns_T.append(following)
     return returns_T[::-1]
@@ -70,15 +79,24 @@ def gae_credit(config: GaeCredit, rollouts_G: Sequence[Rollout]) -> list[list[fl
     return [_policy_advantages(config, rollout) for rollout in rollouts_G]
 
 
+def _policy_advantages(config: GaeCredit, rollout: Rollout) -> list[float]:
+    is_token = config.level == "token"
+    rewards = rollout.rewards_T if is_token else step_sums(rollout.rewards_T, rollout.spans_S)
+    values = rollout.state_values_T if is_token else rollout.state_values_S
+    lambda_ = config.policy_lambda
+    if lambda_ is None:
+        assert config.length_adaptive_alpha is not None, "one λ: fixed or length-adaptive"
+        lambda_ = length_adaptive_lambda(config.length_adaptive_alpha, len(values))
+    lambdas = [lambda_] * len(values)
+    if config.segment_max_prob is not None:
+        lambdas = segmental_lambdas(rollout.logprobs_T, lambda_, config.segment_max_prob)
+    advantages = gae(rewards, values, [config.gamma] * len(values), lambdas)
+    return advantages if is_token else broadcast(advantages, rollout.spans_S)
+
+
 def outcome_returns(config: CreditConfig, rollout: Rollout) -> list[float]:
-    """The actual (discounted) reward to go of every token, which no value enters."""
-    returns_T: list[float] = []
-    following = 0.0
-    pairs = list(zip(rollout.rewards_T, _gammas(config, rollout), strict=True))
-    for reward, gamma in reversed(pairs):
-        following = reward + gamma * following
-        returns_T.append(following)
-    return returns_T[::-1]
+    """The actual reward to go of every token, discounted as `config` says; no value enters."""
+    return reward_to_go(rollout.rewards_T, _gammas(config, rollout))
 
 
 def critic_returns(
@@ -94,9 +112,9 @@ def critic_returns(
     [0.625, 1].
     """
     if not isinstance(config, GaeCredit):
-        return reward_to_go(rollout.rewards_T, 1.0)
+        return outcome_returns(config, rollout)
     lambdas_T = [config.critic_lambda] * len(values_T)
-    advantages_T = _gae(rollout.rewards_T, values_T, _gammas(config, rollout), lambdas_T)
+    advantages_T = gae(rollout.rewards_T, values_T, _gammas(config, rollout), lambdas_T)
     return [advantage + value for advantage, value in zip(advantages_T, values_T, strict=True)]
 
 
@@ -109,45 +127,3 @@ def _gammas(config: CreditConfig, rollout: Rollout) -> list[float]:
         return [config.gamma] * length
     starts = {span.start for span in rollout.spans_S}
     return [config.gamma if t + 1 in starts else 1.0 for t in range(length)]
-
-
-def _policy_advantages(config: GaeCredit, rollout: Rollout) -> list[float]:
-    if config.level == "step":
-        assert config.segment_max_prob is None, "segments are of tokens, not of steps"
-        spans_S = rollout.spans_S
-        lambdas_S = [_policy_lambda(config, len(spans_S))] * len(spans_S)
-        rewards_S = step_sums(rollout.rewards_T, spans_S)
-        advantages_S = gae(rewards_S, rollout.state_values_S, config.gamma, lambdas_S)
-        return broadcast(advantages_S, spans_S)
-    values_T = rollout.state_values_T
-    lambda_ = _policy_lambda(config, len(values_T))
-    lambdas_T = [lambda_] * len(values_T)
-    if config.segment_max_prob is not None:
-        lambdas_T = segmental_lambdas(rollout.logprobs_T, lambda_, config.segment_max_prob)
-    return gae(rollout.rewards_T, values_T, config.gamma, lambdas_T)
-
-
-def _policy_lambda(config: GaeCredit, length: int) -> float:
-    if config.length_adaptive_alpha is not None:
-        assert config.policy_lambda is None, "one λ: fixed or length-adaptive"
-        return length_adaptive_lambda(config.length_adaptive_alpha, length)
-    assert config.policy_lambda is not None, "one λ: fixed or length-adaptive"
-    return config.policy_lambda
-
-
-def _gae(
-    rewards_T: Sequence[float],
-    values_T: Sequence[float],
-    gammas_T: Sequence[float],
-    lambdas_T: Sequence[float],
-) -> list[float]:
-    """The recursion of `gae`; `gammas_T[t]` discounts what comes after token t."""
-    advantages_T: list[float] = []
-    next_value = next_advantage = 0.0
-    terms_T = list(zip(rewards_T, values_T, gammas_T, lambdas_T, strict=True))
-    for reward, value, gamma, lambda_ in reversed(terms_T):
-        delta = reward + gamma * next_value - value
-        next_advantage = delta + gamma * lambda_ * next_advantage
-        next_value = value
-        advantages_T.append(next_advantage)
-    return advantages_T[::-1]

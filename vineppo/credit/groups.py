@@ -70,7 +70,10 @@ def reinforce_plus_plus_credit(
     The paper's KL penalty is in `rewards_T` already where `reference.kl_in` is "reward". Rewards
     [−0.1, 0, 1], γ = 0.5 → [0.15, 0.5, 1].
     """
-    return [reward_to_go(rollout.rewards_T, config.gamma) for rollout in rollouts_G]
+    return [
+        reward_to_go(rollout.rewards_T, [config.gamma] * len(rollout.rewards_T))
+        for rollout in rollouts_G
+    ]
 
 
 def reinforce_plus_plus_baseline_credit(
@@ -94,15 +97,11 @@ def remax_credit(
     The baseline depends on the prompt alone, so the gradient is unbiased. Returns [1, 0] and a
     greedy reward of 1 → 0 and −1.
     """
-    greedy_G = [_greedy_reward(rollout) for rollout in rollouts_G]
-    returns_G = group_returns(rollouts_G)
-    advantages_G = [mine - greedy for mine, greedy in zip(returns_G, greedy_G, strict=True)]
+    advantages_G = []
+    for total, rollout in zip(group_returns(rollouts_G), rollouts_G, strict=True):
+        assert rollout.greedy_reward is not None, "remax needs the reward of the greedy response"
+        advantages_G.append(total - rollout.greedy_reward)
     return repeat_over_tokens(advantages_G, rollouts_G)
-
-
-def _greedy_reward(rollout: Rollout) -> float:
-    assert rollout.greedy_reward is not None, "remax needs the reward of the greedy response"
-    return rollout.greedy_reward
 
 
 def group_returns(rollouts_G: Sequence[Rollout]) -> list[float]:

@@ -50,8 +50,14 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
 def is_positive(rollout: Rollout, config: TrainConfig) -> bool:
     """Whether the language-model loss on good rollouts takes it."""
     positive = config.optimization.positive_examples
-    is_masked = config.optimization.mask_truncated and rollout.finish_reason == "length"
-    return positive is not None and rollout.reward > positive.min_reward and not is_masked
+    if positive is None or is_masked(rollout, config):
+        return False
+    return rollout.reward > positive.min_reward
+
+
+def is_masked(rollout: Rollout, config: TrainConfig) -> bool:
+    """Whether it trains nothing because the budget cut it off."""
+    return config.optimization.mask_truncated and rollout.finish_reason == "length"
 
 
 def trained_tokens(
@@ -62,23 +68,19 @@ def trained_tokens(
     Masking the tokens that the policy was sure of is Segment Policy Optimization's probability mask
     (arXiv:2505.23564, section 4.3).
     """
-    optimization = config.optimization
-    if optimization.mask_truncated and rollout.finish_reason == "length":
+    max_prob = config.optimization.max_token_prob
+    if is_masked(rollout, config):
         return (False,) * len(old_T)
-    if optimization.max_token_prob is None:
+    if max_prob is None:
         return (True,) * len(old_T)
-    old_probs_T = torch.tensor(old_T, dtype=torch.float64).exp()
-    return tuple((old_probs_T <= optimization.max_token_prob).tolist())
+    return tuple((torch.tensor(old_T, dtype=torch.float64).exp() <= max_prob).tolist())
 
 
 def whiten_advantages(rollouts: Sequence[Rollout]) -> None:
     """ "loss_advantages" get mean 0 and deviation 1 over all trained tokens; others keep theirs."""
     columns = [(r.tokens_T["loss_advantages"], r.tokens_T["is_trained"]) for r in rollouts]
     trained = [a for column in columns for a, is_trained in zip(*column, strict=True) if is_trained]
-    if not trained:
-        return
-    flat = torch.tensor(trained, dtype=torch.float64)
-    remaining = iter(whiten(flat, torch.ones_like(flat)).tolist())
+    remaining = iter(whiten(torch.tensor(trained, dtype=torch.float64)).tolist())
     for rollout, column in zip(rollouts, columns, strict=True):
         rollout.tokens_T["loss_advantages"] = tuple(
             next(remaining) if is_trained else advantage

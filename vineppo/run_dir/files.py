@@ -1,16 +1,23 @@
-"""Files that appear whole or not at all; metrics.jsonl: a line an iteration, never half of one."""
+"""Files, and lines of them, that appear whole or not at all; the lock of a directory."""
 
+import errno
+import fcntl
 import json
+import logging
 import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from vineppo.errors import UserError
 
+logger = logging.getLogger(__name__)
+
 TEMPORARY_SUFFIX = ".vineppo-tmp"
+# What flock says where a file system has no locks (Lustre without -o flock, NFS without lockd).
+NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -65,63 +72,41 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-class MetricsLog:
-    """The one writer of a metrics file, and its reader."""
+def lock(path: Path) -> BinaryIO:
+    """Holds the directory of `path` until the file is closed or this process ends, however it ends.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._last_iteration: int | None = None
+    Raises `UserError` while another process holds it. Where the file system has no locks the run
+    goes on without one, and says so.
+    """
+    with named_errors("write", path):
+        file = path.open("r+b")  # NFS grants an exclusive lock to a writer alone
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(f"{path.parent} is in use by another process") from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        logger.warning(
+            f"vineppo: {path.parent} cannot be locked ({error.strerror}): start no second process "
+            "on it"
+        )
+    return file
 
-    def append(self, metrics: dict[str, Any]) -> None:
-        """Adds the line of one iteration; it is on the disk when this returns.
 
-        `metrics["iteration"]` must be greater than that of every line before (`ValueError`). A full
-        disk leaves the file as it was (`UserError`).
-        """
-        iteration = metrics["iteration"]
-        if self._last_iteration is None:
-            rows = self.read() if self.path.exists() else []
-            self._rewrite(rows)  # a line that a crash cut off must not run into the next one
-        assert self._last_iteration is not None
-        if iteration <= self._last_iteration:
-            raise ValueError(
-                f"iteration must be greater than {self._last_iteration}, got {iteration}"
-            )
-        with named_errors("write", self.path):
-            _append_line(self.path, strict_json({"iteration": iteration, **metrics}))
-        self._last_iteration = iteration
-
-    def last_iteration(self) -> int:
-        """The iteration of the last whole line; 0 without one."""
-        rows = self.read() if self.path.exists() else []
-        return rows[-1]["iteration"] if rows else 0
-
-    def read(self) -> list[dict[str, Any]]:
-        """All rows in the order of the file; half a last line is left out.
-
-        Raises `UserError` for a file that cannot be read and for a line that is no JSON object.
-        """
-        with named_errors("read", self.path):
-            *lines, _ = self.path.read_bytes().split(b"\n")
-        rows = []
-        for number, line in enumerate(lines, start=1):
-            try:
-                row = json.loads(line)
-            except ValueError:
-                row = None
-            if not isinstance(row, dict) or not isinstance(row.get("iteration"), int):
-                raise UserError(f"{self.path}, line {number} must be the metrics of an iteration")
-            rows.append(row)
-        return rows
-
-    def truncate(self, last_iteration: int) -> None:
-        """Drops the lines after `last_iteration`, which a resumed run will write again."""
-        if self.path.exists():
-            self._rewrite([row for row in self.read() if row["iteration"] <= last_iteration])
-
-    def _rewrite(self, rows: list[dict[str, Any]]) -> None:
-        write_atomic(self.path, b"".join(strict_json(row) for row in rows))
-        self._last_iteration = rows[-1]["iteration"] if rows else 0
+def append_line(path: Path, line: bytes) -> None:
+    """Writes the whole line or, where the disk is full, nothing (`UserError`)."""
+    with named_errors("write", path), path.open("ab", buffering=0) as file:
+        size = file.tell()
+        try:
+            while line:
+                line = line[file.write(line) :]
+            os.fsync(file.fileno())
+            if size == 0:
+                sync(path.parent)  # the entry of a new file
+        except OSError:
+            os.ftruncate(file.fileno(), size)
+            raise
 
 
 def strict_json(data: Any, indent: int | None = None) -> bytes:
@@ -154,17 +139,3 @@ def _finite(data: Any) -> Any:
     if isinstance(data, list | tuple):
         return [_finite(value) for value in data]
     return data
-
-
-def _append_line(path: Path, line: bytes) -> None:
-    """Writes the whole line or, where the disk is full, nothing."""
-    with path.open("ab", buffering=0) as file:
-        size = file.tell()
-        try:
-            written = 0
-            while written < len(line):
-                written += file.write(line[written:])
-            os.fsync(file.fileno())
-        except OSError:
-            os.ftruncate(file.fileno(), size)
-            raise

@@ -1,4 +1,4 @@
-"""The parquet tables of a run directory. Written whole or not at all; reading needs no torch."""
+"""The parquet tables of a run directory: their columns, and their rows from the rollouts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from vineppo.errors import UserError
 from vineppo.run_dir.files import named_errors, write_atomic
+from vineppo.types import CRITIC, MONTE_CARLO, Rollout
 
 # One row per rollout. Token positions in step_starts count from the start of the response.
 ROLLOUT_SCHEMA = pa.schema(
@@ -58,10 +59,74 @@ DIAGNOSTICS_SCHEMA = pa.schema(
 )
 
 
+def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
+    """One row per rollout; the columns are those of `ROLLOUT_SCHEMA`.
+
+    `step_starts` are the first tokens of the steps, counted in the response: spans (0, 3), (3, 5)
+    give [0, 3]; the last step ends with `response_ids`. `advantages_S` are raw, one per step.
+    Raises `ValueError` when a rollout's steps and advantages differ in number.
+    """
+    return [
+        {
+            "problem_id": rollout.problem.id,
+            "rollout_index": rollout.rollout_index,
+            "prompt_ids": rollout.prompt_ids,
+            "response_ids": rollout.response_ids,
+            "logprobs": rollout.logprobs_T,
+            "text": rollout.text,
+            "reward": rollout.reward,
+            "finish_reason": rollout.finish_reason,
+            "step_starts": [
+                span.start
+                for span, _ in zip(rollout.spans_S, rollout.steps_S["advantages"], strict=True)
+            ],
+            "advantages_S": rollout.steps_S["advantages"],
+        }
+        for rollout in rollouts
+    ]
+
+
+def value_rows(rollouts: Sequence[Rollout], predictors: Sequence[str]) -> list[dict[str, Any]]:
+    """One row per estimated state; the columns are those of `VALUE_SCHEMA`.
+
+    State i of a rollout is the prompt and the first `prefix_length` tokens of the response, those
+    before step i, so state 0 has `prefix_length` 0. `returns_K` is empty without Monte-Carlo
+    values, and `critic_value`, the critic's value of that state, null without a critic. Every other
+    predictor has a further row a state, with its name and value (`PREDICTION_SCHEMA`).
+    """
+    further = [name for name in predictors if name not in (MONTE_CARLO, CRITIC)]
+    no_prediction = {"predictor": None, "value": None} if further else {}
+    rows = []
+    for rollout in rollouts:
+        values = {name: rollout.values_S(name) for name in predictors if name != MONTE_CARLO}
+        for step, span in enumerate(rollout.spans_S):
+            state = {
+                "problem_id": rollout.problem.id,
+                "rollout_index": rollout.rollout_index,
+                "step_index": step,
+                "prefix_length": span.start,
+                "critic_value": None,
+            }
+            critic = {"critic_value": values[CRITIC][step]} if CRITIC in values else {}
+            rows.append(state | _returns(rollout, MONTE_CARLO, step) | critic | no_prediction)
+            for name in further:
+                prediction = {"predictor": name, "value": values[name][step]}
+                rows.append(state | _returns(rollout, name, step) | prediction)
+    return rows
+
+
+def _returns(rollout: Rollout, predictor: str, step: int) -> dict[str, Any]:
+    """The continuations of a state, or what the engine wrote for it besides."""
+    if not rollout.returns_S.get(predictor):
+        tokens_S = rollout.steps_S.get(f"tokens/{predictor}")
+        return {"returns_K": (), "num_tokens": tokens_S[step] if tokens_S else 0}
+    state = rollout.returns_S[predictor][step]
+    return {"returns_K": state.returns_K, "num_tokens": state.num_tokens}
+
+
 def write_parquet(path: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema) -> None:
     """Writes `rows`, whose keys must be the columns of `schema` (`ValueError`)."""
-    for row in rows:
-        # pyarrow fills a missing column with nulls and drops an unknown one without a word.
+    for row in rows:  # pyarrow fills a missing column with nulls, and drops an unknown one
         if row.keys() != set(schema.names):
             raise ValueError(f"{path.name}: columns must be {schema.names}, got {list(row)}")
     buffer = pa.BufferOutputStream()

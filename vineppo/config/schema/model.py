@@ -8,9 +8,11 @@ from pydantic import Field
 from vineppo.config.schema.scalars import (
     Count,
     Dtype,
+    Finite,
     Fraction,
     Name,
     Positive,
+    PositiveFraction,
     Seed,
 )
 
@@ -90,9 +92,7 @@ class GradingConfig:
     reward_path: Name | None
     num_workers: Count
     time_limit_s: Positive  # of processor time, per comparison; past it: 0, and counted
-    truncated_reward: (
-        Annotated[float, Field(allow_inf_nan=False)] | None
-    )  # reward of a response cut off by the budget; null: graded as is
+    truncated_reward: Finite | None  # of a response cut off by the budget; null: graded as is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,38 +133,18 @@ class ArithmeticTaskConfig(TaskCommon):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedTask(TaskCommon):
-    """A data set of the hub, and local files of the same fields that may stand in its place."""
+class PublishedTaskConfig(TaskCommon):
+    """A data set of the hub, and local files of the same fields that may stand in its place.
 
+    SVAMP and OlympiadBench are for evaluation: they have no train set but a file of one's own.
+    """
+
+    kind: Literal["gsm8k", "math", "svamp", "olympiadbench"]
     hub_path: Name
     hub_name: Name | None  # the subset; null where there is only one
     train_path: Name | None
     test_path: Name | None
     num_test_problems: Count | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gsm8kTaskConfig(PublishedTask):
-    kind: Literal["gsm8k"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MathTaskConfig(PublishedTask):
-    kind: Literal["math"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SvampTaskConfig(PublishedTask):
-    """For evaluation: there is no train set but a file of one's own."""
-
-    kind: Literal["svamp"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class OlympiadBenchTaskConfig(PublishedTask):
-    """For evaluation: there is no train set but a file of one's own."""
-
-    kind: Literal["olympiadbench"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,9 +157,6 @@ class PythonTaskConfig(TaskCommon):
     train_path: None
     test_path: None
     num_test_problems: Count | None
-
-
-PublishedTaskConfig = Gsm8kTaskConfig | MathTaskConfig | SvampTaskConfig | OlympiadBenchTaskConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,15 +185,14 @@ class VllmConfig:
 
     kind: Literal["vllm"]
     dtype: Dtype
-    block_size: (
-        Count  # tokens of a KV block, the grain of the prefix cache; a multiple of 32 on a CPU
-    )
+    # Tokens of a KV block, the grain of the prefix cache; a multiple of 32 on a CPU.
+    block_size: Count
     max_model_len: Count
     max_num_seqs: Count  # sequences that run at once
     max_num_batched_tokens: Count  # tokens of one engine step
     tensor_parallel_size: Count  # ranks of one machine that share a replica; 1: each has its own
     cpu_kv_cache_gib: Count  # CPU only
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)]  # CUDA only
+    gpu_memory_utilization: PositiveFraction  # CUDA only
     enforce_eager: bool
     prefix_caching: bool
     sleep_while_training: bool  # CUDA only: give the KV cache's memory to the trainer
@@ -241,7 +217,7 @@ class SamplingConfig:
     """The policy as it samples while training."""
 
     temperature: Annotated[float, Field(ge=0.01, le=2)]  # vLLM raises what is lower to 0.01
-    top_p: Annotated[float, Field(gt=0, le=1)]
+    top_p: PositiveFraction
     max_tokens: Count  # tokens of a response
 
 

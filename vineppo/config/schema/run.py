@@ -19,10 +19,12 @@ from vineppo.config.schema.scalars import (
     Count,
     CountOrZero,
     FileName,
+    Finite,
     Fraction,
     Name,
     NonNegative,
     Positive,
+    PositiveFraction,
     Seed,
 )
 from vineppo.config.schema.values import CriticConfig, SeparateCritic, ValuesConfig
@@ -86,7 +88,7 @@ class PositiveExamples:
     """A language-model loss on the rollouts with a reward above `min_reward`."""
 
     coef: Positive
-    min_reward: Annotated[float, Field(allow_inf_nan=False)]  # exclusive
+    min_reward: Finite  # exclusive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +107,8 @@ class OptimizationConfig(AdamConfig):
     old_logprobs: Literal["engine", "trainer"]  # whose are the ratio's denominator
     importance_correction: ImportanceConfig | None  # of what the engine samples and trainer updates
     mask_truncated: bool  # rollouts cut off by the budget train nothing
-    max_token_prob: (
-        Annotated[float, Field(gt=0, le=1)] | None
-    )  # tokens sampled with more than it train nothing; null: all do
+    # Tokens sampled with more than it train nothing; null: all do.
+    max_token_prob: PositiveFraction | None
     entropy_coef: NonNegative
     positive_examples: PositiveExamples | None
 
@@ -124,7 +125,7 @@ class EvaluationConfig:
     every: CountOrZero  # iterations; 0: only at the end
     num_samples: Count
     temperature: Annotated[float, Field(ge=0, le=2)]  # 0: greedy
-    top_p: Annotated[float, Field(gt=0, le=1)]
+    top_p: PositiveFraction
 
 
 @dataclass(frozen=True)

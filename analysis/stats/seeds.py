@@ -92,10 +92,7 @@ def common_support(costs: Sequence[Scores]) -> tuple[float, float] | None:
 
     (0, 10, 20) and (5, 30): (5, 20). None where no stretch is common.
     """
-    low, high = (
-        max(costs_of_run[0] for costs_of_run in costs),
-        min(costs_of_run[-1] for costs_of_run in costs),
-    )
+    low, high = max(of_run[0] for of_run in costs), min(of_run[-1] for of_run in costs)
     return (low, high) if low < high else None
 
 

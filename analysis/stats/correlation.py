@@ -119,20 +119,8 @@ def _without_rounding(dx_N: np.ndarray, x_N: np.ndarray) -> np.ndarray:
     return np.where(np.abs(dx_N) > NEGLIGIBLE * np.max(np.abs(x_N)), dx_N, 0.0)
 
 
-def reliability_terms(num_correct_N: np.ndarray, num_samples: Counts) -> dict[str, np.ndarray]:
-    """Terms of `reliability` over all states."""
-    truth_N = estimated_value(num_correct_N, num_samples)
-    centred_N = truth_N - truth_N.mean()
-    return {
-        "one": np.ones(len(truth_N)),
-        "truth": centred_N,
-        "truth_squared": centred_N**2,
-        "noise": noise_variance(num_correct_N, num_samples),
-    }
-
-
 def reliability(sums: Sums) -> np.ndarray:
-    """Share of the variance of the measured truth that is no noise: 1 − τ/Var(t).
+    """Share of the variance of the measured truth that is no noise: 1 − τ/Var(t), of `truth_terms`.
 
     τ = mean t(1 − t)/(m − 1); Var with N − 1, which holds τ on average. Source: Lord & Novick,
     1968, section 3.3 (reliability), with the binomial error known. Negative by chance where the
@@ -189,7 +177,7 @@ def ceiling(reliability: float | np.ndarray) -> np.ndarray:
 def disattenuated(correlation: float | np.ndarray, reliability: float | np.ndarray) -> np.ndarray:
     """r/√ρ, the correlation with the true values. 0.45 at ρ = 0.81: 0.5.
 
-    For an interval put the terms of both together: `pooled_terms(…) | reliability_terms(…)`, or
+    For an interval put the terms of both together: `pooled_terms(…) | truth_terms(…)`, or
     `within_terms(…) | within_reliability_terms(…)`; their names do not meet.
 
     Not cut at 1, which it passes by chance; NaN where ρ is not positive.

@@ -68,29 +68,34 @@ def jeffreys_interval(
     return low, np.where(correct == samples, 1.0, beta.ppf((1 + level) / 2, *ends))
 
 
+def truth_terms(num_correct_N: np.ndarray, num_samples: Counts) -> dict[str, np.ndarray]:
+    """The measured truths, centred on their mean, which no variance sees, and their noise."""
+    truth_N = estimated_value(num_correct_N, num_samples)
+    centred_N = truth_N - truth_N.mean()
+    return {
+        "one": np.ones(len(truth_N)),
+        "truth": centred_N,
+        "truth_squared": centred_N**2,
+        "noise": noise_variance(num_correct_N, num_samples),
+    }
+
+
 def error_terms(
     values_N: np.ndarray, num_correct_N: np.ndarray, num_samples: Counts, threshold: float
 ) -> dict[str, np.ndarray]:
     """What every state adds to the statistics below; errors are v − c/m.
 
-    `threshold` is that of `accuracy`. Truths are centred on their mean, which no variance sees.
-
-    Raises `ValueError` for values that are not finite: a state without a prediction must be left
-    out by whoever knows why it has none.
+    `threshold` is that of `accuracy`. Raises `ValueError` for values that are not finite: a state
+    without a prediction must be left out by whoever knows why it has none.
     """
     values_N = np.asarray(values_N, dtype=float)
     if not np.all(np.isfinite(values_N)):
         raise ValueError("values_N must be finite")
-    truth_N = estimated_value(num_correct_N, num_samples)
-    error_N, centred_N = values_N - truth_N, truth_N - truth_N.mean()
-    return {
-        "one": np.ones(len(values_N)),
+    error_N = values_N - estimated_value(num_correct_N, num_samples)
+    return truth_terms(num_correct_N, num_samples) | {
         "error": error_N,
         "absolute": np.abs(error_N),
         "squared": error_N**2,
-        "noise": noise_variance(num_correct_N, num_samples),
-        "truth": centred_N,
-        "truth_squared": centred_N**2,
         # An error of exactly the threshold must not hang on how v − t was rounded.
         "accurate": (np.abs(error_N) <= threshold + 1e-9).astype(float),
     }

@@ -131,11 +131,8 @@ def scores(cell: Cell, settings: Settings) -> dict[str, Estimate]:
 
 def pooled_terms(cell: Cell, threshold: float) -> dict[str, np.ndarray]:
     """The terms of errors and of the correlation over all states."""
-    return (
-        errors.error_terms(cell.values, *cell.truth, threshold)
-        | correlation.pooled_terms(cell.values, cell.truths)
-        | correlation.reliability_terms(*cell.truth)
-    )
+    terms = errors.error_terms(cell.values, *cell.truth, threshold)
+    return terms | correlation.pooled_terms(cell.values, cell.truths)
 
 
 def within_terms(cell: Cell) -> dict[str, np.ndarray]:

@@ -34,11 +34,6 @@ def max_min(values, weights):
 
 
 def test_the_examples_of_the_docstrings():
-    points, fitted = isotonic_fit(
-        np.array([0.2, 0.5, 0.5, 0.8]), np.array([0.4, 0, 0.4, 1]), np.ones(4)
-    )
-    assert points.tolist() == [0.2, 0.5, 0.8]
-    assert fitted == pytest.approx([0.8 / 3, 0.8 / 3, 1])
     assert evaluate(np.array([0, 1]), np.array([0.2, 0.6]), np.array([0.5, 2, -1])) == (
         pytest.approx([0.4, 0.6, 0.2])
     )
@@ -177,21 +172,6 @@ def test_weights_are_copies_and_returns_count_alike():
     whole = corp(brier, np.array([0.2, 0.7]), np.array([3, 3]), np.array([8, 4]), np.ones(2))
     parts = corp(brier, np.array([0.2, 0.2, 0.7]), np.array([1, 2, 3]), 4, np.ones(3))
     assert (whole.score, whole.discrimination) == pytest.approx((parts.score, parts.discrimination))
-
-
-def test_a_bootstrap_of_the_decomposition_holds_its_parts():
-    predictions_N, counts_N, _ = random_states(9)
-
-    def parts(weights_N):
-        return vars(corp(brier, predictions_N, counts_N, 32, weights_N))
-
-    found = bootstrap_weights(
-        parts, np.arange(200) // 5, np.random.default_rng(0), num_resamples=200, level=0.95
-    )
-    assert set(found) == {"score", "miscalibration", "discrimination", "uncertainty"}
-    assert all(0 <= of.low < of.high for of in found.values())
-    assert found["discrimination"].low < found["discrimination"].value
-    assert found["discrimination"].value < found["discrimination"].high
 
 
 def clustered_states(draw, num_problems, strength, num_states=6):

@@ -9,6 +9,7 @@ these* the problems vary too, and more seeds do not make up for few of them: `cr
 trust each at 3 to 16 seeds: `coverage`, with its table in experiments/09_interval_coverage.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -132,11 +133,12 @@ def crossed(
     variance = float(sum(part for part, _ in parts) - noise)
     if variance <= 0:
         return Comparison(Estimate(value, None, None))
-    df = float(variance**2 / sum(part**2 / of_part for part, of_part in [*parts, *cells]))
+    satterthwaite = variance**2 / sum(part**2 / df for part, df in [*parts, *cells])
+    df = max(float(satterthwaite), min(df for _, df in parts))  # a sum has no fewer than its parts
     error = variance**0.5
     low, high = t.interval(level, df, value, error)
-    p_value = 2 * t.sf(abs(value) / error, df)
-    return Comparison(Estimate(value, float(low), float(high)), df, float(p_value))
+    p_value = float(2 * t.sf(abs(value) / error, df))
+    return Comparison(Estimate(value, float(low), float(high)), df, p_value)
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,7 @@ def power(num_seeds: int, delta: float, of: Spread, level: float = LEVEL) -> flo
     v = 2(seed² + noise²) and 2(n − 1) degrees of freedom, for paired v = 2(seed²(1 − ρ) + noise²)
     and n − 1. Source: Cohen, 1988, chapter 2; Johnson, Kotz & Balakrishnan, 1995, chapter 31.
 
-    An effect of one standard deviation, 17 independent seeds each: 0.807. Raises `ValueError` where
-    nothing varies.
+    One standard deviation, 17 independent seeds: 0.807. `ValueError` where nothing varies.
     """
     shared = 0.0 if of.correlation is None else of.correlation
     variance = 2 * (of.seed_sd**2 * (1 - shared) + of.noise_sd**2)
@@ -184,7 +185,8 @@ def power(num_seeds: int, delta: float, of: Spread, level: float = LEVEL) -> flo
         raise ValueError("the difference of two seeds must vary, got a variance of 0")
     df = (num_seeds - 1) * (2 if of.correlation is None else 1)
     critical, shift = t.ppf((1 + level) / 2, df), abs(delta) / (variance / num_seeds) ** 0.5
-    return float(nct.sf(critical, df, shift) + nct.cdf(-critical, df, shift))
+    # The lower tail as the upper one of the other sign: scipy's cdf is NaN far from 0.
+    return float(nct.sf(critical, df, shift) + nct.sf(critical, df, -shift))
 
 
 def seeds_needed(delta: float, of: Spread, wanted: float = 0.8, level: float = LEVEL) -> int:
@@ -193,21 +195,19 @@ def seeds_needed(delta: float, of: Spread, wanted: float = 0.8, level: float = L
     One standard deviation at 80 %: 17 independent seeds; with pairs that correlate 0.9, 4. Raises
     `ValueError` where 10,000 are not enough, as for an effect of 0.
     """
-    fewest, most = 2, 2
-    while power(most, delta, of, level) < wanted:
-        fewest, most = most + 1, 2 * most
-        if most > MAX_SEEDS:
-            raise ValueError(f"an effect of {delta} needs more than {MAX_SEEDS} seeds")
-    return next(n for n in range(fewest, most + 1) if power(n, delta, of, level) >= wanted)
+    numbers = range(2, MAX_SEEDS + 1)
+    place = bisect_left(numbers, wanted, key=lambda n: power(n, delta, of, level))
+    if place == len(numbers):
+        raise ValueError(f"an effect of {delta} needs more than {MAX_SEEDS} seeds")
+    return numbers[place]
 
 
 @dataclass(frozen=True)
 class World:
     """Runs whose true effects are known, for `coverage`.
 
-    A problem has a rate of the baseline in 0.3 to 0.6 and an effect of its own, uniform about
-    `effect`; a seed shifts a run by normal noise and, `cell_sd`, each of its problems by uniform
-    noise. `num_samples` answers to each problem are right with the resulting rate.
+    A problem has a baseline rate in 0.3 to 0.6 and an effect of its own, uniform about `effect`; a
+    seed shifts a run by normal noise and, `cell_sd`, each of its problems by uniform noise.
     """
 
     effect: float = 0.05

@@ -52,6 +52,7 @@ def test_the_examples_of_the_docstrings():
     assert power(17, 1, Spread(1)) == pytest.approx(0.807, abs=5e-4)
     assert seeds_needed(1, Spread(1)) == 17
     assert seeds_needed(1, Spread(1, correlation=0.9)) == 4
+    assert seeds_needed(9, Spread(0.01)) == 2
 
 
 def test_a_permutation_test_counts_the_assignments_that_are_as_far_apart():
@@ -78,7 +79,7 @@ def test_what_gives_no_interval_or_cannot_be_compared():
         crossed(np.ones((2, 3)), np.ones((2, 4)), 4)
     with pytest.raises(ValueError, match=r"counts must be \[S, P\] of the same, got"):
         crossed(np.ones((2, 3)), np.ones((3, 3)), 4)
-    assert crossed(np.eye(3)[:2], np.eye(3), 4, is_paired=False).df > 1
+    assert crossed(np.eye(3)[:2], np.eye(3), 4, is_paired=False).df == 1  # that of two seeds
     with pytest.raises(ValueError, match="seeds must be at least 2, got 1"):
         spread(np.ones((1, 3)), np.ones((1, 3)), 4)
     with pytest.raises(ValueError, match="the difference of two seeds must vary"):

@@ -232,20 +232,20 @@ class World:
         return generator.binomial(self.num_samples, np.clip(rates_2SP, 0, 1)), effect_P.mean()
 
 
-Interval = Callable[[np.ndarray, int], Estimate]  # of both methods' counts [2, S, P] and samples
+Interval = Callable[[np.ndarray, np.ndarray, int], Estimate]  # of both methods' counts
 
 
 def _of_scores(interval: Callable[[np.ndarray, np.ndarray], Estimate]) -> Interval:
-    return lambda counts_2SP, num_samples: interval(*counts_2SP.mean(axis=2) / num_samples)
+    return lambda x_SP, y_SP, m: interval(x_SP.mean(axis=1) / m, y_SP.mean(axis=1) / m)
 
 
 INTERVALS: Mapping[str, Interval] = {
-    "welch": _of_scores(lambda *scores: welch(*scores).effect),
-    "paired": _of_scores(lambda *scores: paired(*scores).effect),
+    "welch": _of_scores(lambda x_S, y_S: welch(x_S, y_S).effect),
+    "paired": _of_scores(lambda x_S, y_S: paired(x_S, y_S).effect),
     "bootstrap of means": _of_scores(mean_difference),
     "bootstrap of IQMs": _of_scores(iqm_difference),
-    "crossed": lambda counts_2SP, m: crossed(*counts_2SP, m, is_paired=False).effect,
-    "crossed, paired": lambda counts_2SP, m: crossed(*counts_2SP, m).effect,
+    "crossed": lambda x_SP, y_SP, m: crossed(x_SP, y_SP, m, is_paired=False).effect,
+    "crossed, paired": lambda x_SP, y_SP, m: crossed(x_SP, y_SP, m).effect,
 }
 
 
@@ -266,7 +266,7 @@ def coverage(
     for _ in range(num_runs):
         counts_2SP, effect = world.draw(num_seeds, generator)
         for sums_3, name in zip(sums, intervals, strict=True):
-            estimate = INTERVALS[name](counts_2SP, world.num_samples)
+            estimate = INTERVALS[name](counts_2SP[0], counts_2SP[1], world.num_samples)
             _, low, high = np.array(astuple(estimate), dtype=float)  # None becomes NaN
             sums_3 += low <= effect <= high, low <= world.effect <= high, high - low
     columns = ("num_seeds", "interval", "these_problems", "new_problems", "width")

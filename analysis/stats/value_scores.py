@@ -97,10 +97,9 @@ class Cell:
     def floors(self) -> np.ndarray:
         """E|v − t| of a perfect v, [N]: the mean of K draws, or p itself where there are none."""
         values, place_N = np.unique(self.truths, return_inverse=True)
-        numbers = (self.num_samples, None)
-        if self.num_draws is not None:
-            numbers = (self.num_draws, self.num_samples)
-        return errors.expected_absolute_error(values, *numbers)[place_N]
+        if self.num_draws is None:
+            return errors.expected_absolute_error(values, self.num_samples, None)[place_N]
+        return errors.expected_absolute_error(values, self.num_draws, self.num_samples)[place_N]
 
     @property
     def log_margin(self) -> float:
@@ -216,15 +215,17 @@ def _within(cell: Cell, settings: Settings) -> dict[str, Estimate]:
     statistics = {"pearson_within": statistic}
     statistics |= _attenuated("pearson_within", statistic, reliability, cell)
     estimates = _bootstrapped(cell, within_terms(cell), statistics, settings)
-    pair = cell.values, cell.truths
-    ranks = [correlation.ranks_within(of_N, unit_N) for of_N in pair]
+    ranks = [correlation.ranks_within(of_N, unit_N) for of_N in (cell.values, cell.truths)]
     _, first_of_unit = np.unique(unit_N, return_index=True)
     at_units = replace(cell, states=cell.states.iloc[first_of_unit])
-    for name, (x_N, y_N) in {"pearson": pair, "spearman": ranks}.items():
+    for name, x_N, y_N in (
+        ("pearson", cell.values, cell.truths),
+        ("spearman", ranks[0], ranks[1]),
+    ):
         terms = bootstrap.mean_terms(correlation.problem_correlations(x_N, y_N, unit_N))
         of_units = {f"{name}_within_mean": bootstrap.mean}
         estimates |= _bootstrapped(at_units, terms, of_units, settings)
-    terms = correlation.within_terms(*ranks, unit_N)
+    terms = correlation.within_terms(ranks[0], ranks[1], unit_N)
     return estimates | _bootstrapped(cell, terms, {"spearman_within": statistic}, settings)
 
 
@@ -275,11 +276,11 @@ def differences(cell: Cell, values_N: np.ndarray, settings: Settings) -> dict[st
     both = cell, replace(cell, states=cell.states.assign(prediction=values_N))
     pooled = {"mae": errors.mae, "mse": errors.mse, "pearson": correlation.pearson}
     estimates: dict[str, Estimate] = {}
-    for terms, statistics in (
+    for (terms, of_other), statistics in (
         ([pooled_terms(each, settings.threshold) for each in both], pooled),
         (map(within_terms, both), {"pearson_within": correlation.within}),
     ):
         estimates |= bootstrap.bootstrap_difference(
-            *terms, cell["problem"], statistics, settings.generator, **settings.sums
+            terms, of_other, cell["problem"], statistics, settings.generator, **settings.sums
         )
     return estimates

@@ -11,8 +11,16 @@ from typing import Any
 
 from analysis.sampling.journal import Journal, Meter
 from analysis.sampling.policies import Checkpoint, Policies, add_values
-from analysis.sampling.returns import Returns, checked_return, request_of, sample_returns
-from analysis.sampling.rollouts import RolloutState, choose_states, read_saved, rollout_iteration
+from analysis.sampling.returns import (
+    KINDS,
+    Returns,
+    checked_return,
+    counts,
+    request_of,
+    sample_counts,
+    states_of,
+)
+from analysis.sampling.rollouts import RolloutState
 from analysis.stats.ranking import MIN_ALTERNATIVES
 from vineppo.rollouts import Continuation, Sampler, State, StateRequest, sample_continuations
 from vineppo.segment import Segmenter, build_segmenter
@@ -21,7 +29,6 @@ from vineppo.types import Rollout, StepSpan
 
 STREAM = "action-ranking"  # no random number of another analysis comes again
 ROUND = 16  # proposals at once; a state asks for more only while it lacks alternatives
-KINDS = {"truth": "num_samples", "draws": "num_draws"}
 
 
 @dataclass(frozen=True)
@@ -38,36 +45,29 @@ class Alternative:
     final_return: int | None
 
 
+Chosen = Mapping[str, tuple[RolloutState, Alternative]]  # "3 0": of state 3 the first alternative
+
+
 def ranking_rows(
     policies: Policies, checkpoint: Checkpoint, journal: Journal
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows of a table of alternatives and what follows them, and what sampling them cost."""
-    settings = checkpoint.settings
-    iteration = rollout_iteration(checkpoint.run_path, checkpoint.iteration)
-    assert iteration is not None, "only checkpoints with rollouts are chosen"
-    rollouts = read_saved(checkpoint.run_path, iteration, policies.problem)
-    states = choose_states(
-        rollouts, settings["num_states"], settings["seed"], iteration, checkpoint.title
-    )
-    policies.load(checkpoint.policy_path)
+    iteration, rollouts, states = states_of(policies, checkpoint)
+    sampler, tokenizer = policies.sampler, policies.sampler.tokenizer
     segmenter = build_segmenter(checkpoint.config.credit.segmenter)
-    proposed, proposals_cost = propose(policies, checkpoint, states, segmenter, journal)
-    chosen = [
-        (place, index, alternative)
+    proposed, proposals_cost = propose(sampler, checkpoint, states, segmenter, journal)
+    chosen = {
+        f"{place} {index}": (states[place], alternative)
         for place, alternatives in enumerate(proposed)
         if len(alternatives) >= MIN_ALTERNATIVES
         for index, alternative in enumerate(alternatives)
-    ]
-    returns, cost = follow(policies, checkpoint, states, chosen, journal)
-    tokenizer = policies.sampler.tokenizer
-    branches = [
-        branch(states[place], alternative.step_ids, tokenizer) for place, _, alternative in chosen
-    ]
-    names = add_values(policies, checkpoint, rollouts, branches)
+    }
+    counts_of, cost = follow(sampler, checkpoint, chosen, journal)
+    branches = {key: branch(state, one.step_ids, tokenizer) for key, (state, one) in chosen.items()}
+    names = add_values(policies, checkpoint, rollouts, list(branches.values()))
     rows = []
-    for (place, index, alternative), left in zip(chosen, branches, strict=True):
-        state, final = states[place], alternative.final_return
-        begins = len(state.prefix_ids)
+    for key, (state, alternative) in chosen.items():
+        final, branched = alternative.final_return, branches[key]
         texts = token_texts(tokenizer, (*state.prefix_ids, *alternative.step_ids))
         rows.append(
             {
@@ -75,17 +75,16 @@ def ranking_rows(
                 "rollout_iteration": iteration,
                 "num_drawn_states": len(states),
                 **state.columns,
-                "alternative_index": index,
+                "alternative_index": int(key.split()[1]),
                 "step_ids": alternative.step_ids,
-                "step_text": "".join(texts[begins:]),
+                "step_text": "".join(texts[len(state.prefix_ids) :]),
                 "num_proposed": alternative.num_proposed,
                 "num_proposals": alternative.num_proposals,
                 "is_terminal": final is not None,
-                "num_samples": settings["num_samples"],
-                **counted(alternative, returns, place, index, settings),
+                **counts_of[key],
                 # As in training, the value of an end is its return.
                 "predictions": {
-                    name: left.values_S(name)[-1] if final is None else float(final)
+                    name: branched.values_S(name)[-1] if final is None else float(final)
                     for name in names
                 },
             }
@@ -94,14 +93,14 @@ def ranking_rows(
 
 
 def propose(
-    policies: Policies,
+    sampler: Sampler,
     checkpoint: Checkpoint,
     states: Sequence[RolloutState],
     segmenter: Segmenter,
     journal: Journal,
 ) -> tuple[list[list[Alternative]], dict[str, float]]:
     """The first distinct next steps at every state."""
-    by_place = {
+    found = {
         line["state"]: [
             Alternative(**entry | {"step_ids": tuple(entry["step_ids"])})
             for entry in line["alternatives"]
@@ -109,24 +108,24 @@ def propose(
         for line in journal.lines
         if "alternatives" in line
     }
-    missing = [place for place in range(len(states)) if place not in by_place]
-    prefix_logprobs = {str(place): states[place].prefix_logprobs for place in missing}
+    number, limit = (checkpoint.settings[f"num_{of}"] for of in ("proposals", "alternatives"))
+    stream = (checkpoint.iteration, STREAM, "proposals")
     requests = [
-        _request(policies, checkpoint, states[place], (), "num_proposals", "proposals", str(place))
-        for place in missing
+        request_of(state.after(), number, stream, place)
+        for place, state in enumerate(states)
+        if place not in found
     ]
-    sampler, limit = policies.sampler, checkpoint.settings["num_alternatives"]
+    logprobs = {place: state.rollout.logprobs_T for place, state in enumerate(states)}
     title = f"{checkpoint.title}, next steps"
-    with Meter(title, len(states), len(by_place), sampler.engine) as meter:
+    with Meter(title, len(states), len(found), sampler.engine) as meter:
         for request, alternatives in sample_alternatives(
-            sampler, segmenter, requests, limit, meter, prefix_logprobs
+            sampler, segmenter, requests, limit, meter, logprobs
         ):
-            place = int(request.tag)
-            by_place[place] = alternatives
+            found[request.tag] = alternatives
             listed = [asdict(alternative) for alternative in alternatives]
-            journal.append({"state": place, "alternatives": listed})
+            journal.append({"state": request.tag, "alternatives": listed})
             meter.advance()
-        return [by_place[place] for place in range(len(states))], meter.cost
+        return [found[place] for place in range(len(states))], meter.cost
 
 
 def sample_alternatives(
@@ -135,31 +134,29 @@ def sample_alternatives(
     requests: Sequence[StateRequest],
     num_alternatives: int,
     meter: Meter,
-    prefix_logprobs: Mapping[Any, Sequence[float]],
+    logprobs: Mapping[Any, Sequence[float]],
 ) -> Iterator[tuple[StateRequest, list[Alternative]]]:
     """Each request with its first `num_alternatives` distinct next steps, or fewer.
 
     `num_samples` of a request is the most proposals that are made for them. The log-probabilities
-    of the states' tokens, by tag, are for segmenters that cut by them. Raises `UserError` for a
-    return that is neither 0 nor 1.
+    of the states' tokens, by tag, are for segmenters that cut by them; those of later tokens are
+    not looked at. Raises `UserError` for a return that is neither 0 nor 1.
     """
-    proposals: dict[Any, list[Continuation]] = {}
+    made: dict[Any, list[Continuation]] = {request.tag: [] for request in requests}
     whole = {request.tag: request for request in requests}
     waiting = [_next_round(request, 0) for request in requests]
     while waiting:
         again = []
         for request, continuations in sample_continuations(sampler, waiting, meter.tick, True):
-            key = request.tag
-            made = proposals[key] = proposals.get(key, []) + continuations
-            steps_K = [
-                _first_step(sampler, segmenter, request.state, proposal, prefix_logprobs[key])
-                for proposal in made
-            ]
-            distinct = _distinct(request.state, made, steps_K, num_alternatives)
-            if len(distinct) < num_alternatives and len(made) < whole[key].num_samples:
-                again.append(_next_round(whole[key], len(made)))
+            asked, proposals = whole[request.tag], made[request.tag]
+            proposals += continuations
+            alternatives = _distinct(
+                sampler, segmenter, request.state, proposals, logprobs[request.tag]
+            )[:num_alternatives]
+            if len(alternatives) < num_alternatives and len(proposals) < asked.num_samples:
+                again.append(_next_round(asked, len(proposals)))
             else:
-                yield whole[key], distinct
+                yield asked, alternatives
         waiting = again
 
 
@@ -180,52 +177,24 @@ def next_step_length(
 
 
 def follow(
-    policies: Policies,
-    checkpoint: Checkpoint,
-    states: Sequence[RolloutState],
-    chosen: Sequence[tuple[int, int, Alternative]],
-    journal: Journal,
-) -> tuple[dict[str, Returns], dict[str, float]]:
-    """Returns after every alternative that does not end its response: `"truth 3 0"`, `"draws …"`.
+    sampler: Sampler, checkpoint: Checkpoint, chosen: Chosen, journal: Journal
+) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+    """`counts` of what follows every alternative, by its key, and what sampling that cost.
 
-    The number of the state and of its alternative make the key.
+    The one return of a step that ends its response stands for all of them.
     """
-    requests = [
-        _request(
-            policies,
-            checkpoint,
-            states[place],
-            alternative.step_ids,
-            size,
-            kind,
-            f"{kind} {place} {index}",
-        )
-        for place, index, alternative in chosen
-        if alternative.final_return is None
-        for kind, size in KINDS.items()
-    ]
-    return sample_returns(policies.sampler, requests, journal, f"{checkpoint.title}, returns")
-
-
-def counted(
-    alternative: Alternative,
-    returns: Mapping[str, Returns],
-    place: int,
-    index: int,
-    settings: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The columns of what follows a step. The one return of an end stands for all of them."""
-    final = alternative.final_return
-    if final is None:
-        truth, draws = (returns[f"{kind} {place} {index}"] for kind in KINDS)
-    else:
-        truth, draws = (Returns((final,) * settings[size], 0, 0) for size in KINDS.values())
-    return {
-        "num_correct": truth.num_correct,
-        "num_truncated": truth.num_truncated,
-        "num_tokens": truth.num_tokens,
-        "draws_D": draws.returns_K,
+    left = {
+        key: state.after(one.step_ids)
+        for key, (state, one) in chosen.items()
+        if one.final_return is None
     }
+    title = f"{checkpoint.title}, returns"
+    counts_of, cost = sample_counts(sampler, checkpoint, left, STREAM, journal, title)
+    sizes = [checkpoint.settings[size] for size in KINDS.values()]
+    for key, (_, one) in chosen.items():
+        if one.final_return is not None:
+            counts_of[key] = counts(*(Returns((one.final_return,) * size, 0, 0) for size in sizes))
+    return counts_of, cost
 
 
 def branch(state: RolloutState, step_ids: tuple[int, ...], tokenizer: Any) -> Rollout:
@@ -252,54 +221,28 @@ def branch(state: RolloutState, step_ids: tuple[int, ...], tokenizer: Any) -> Ro
     )
 
 
-def _request(
-    policies: Policies,
-    checkpoint: Checkpoint,
-    state: RolloutState,
-    step_ids: tuple[int, ...],
-    size: str,
-    kind: str,
-    key: str,
-) -> StateRequest:
-    prompt = policies.prompt(state.rollout.problem.id)
-    return request_of(
-        State(prompt, (*state.prefix_ids, *step_ids)),
-        checkpoint.settings[size],
-        (checkpoint.iteration, STREAM, kind),
-        key,
-    )
-
-
 def _next_round(request: StateRequest, first: int) -> StateRequest:
     return replace(request, first=first, num_samples=min(ROUND, request.num_samples - first))
 
 
-def _first_step(
+def _distinct(
     sampler: Sampler,
     segmenter: Segmenter,
     state: State,
-    proposal: Continuation,
-    prefix_logprobs: Sequence[float],
-) -> tuple[int, ...]:
-    completion = proposal.completion
-    ids = (*state.prefix_ids, *completion.token_ids)
-    logprobs_T = (*prefix_logprobs, *completion.logprobs_T)
-    length = len(state.prefix_ids)
-    return completion.token_ids[
-        : next_step_length(segmenter, sampler.tokenizer, ids, logprobs_T, length)
-    ]
-
-
-def _distinct(
-    state: State,
     proposals: Sequence[Continuation],
-    steps_K: Sequence[tuple[int, ...]],
-    limit: int,
+    logprobs_T: Sequence[float],
 ) -> list[Alternative]:
+    """The steps with which the proposals begin, in their order."""
+    length = len(state.prefix_ids)
+    begun: dict[tuple[int, ...], list[Continuation]] = {}
+    for proposal in proposals:
+        token_ids, later_T = proposal.completion.token_ids, proposal.completion.logprobs_T
+        whole = (*state.prefix_ids, *token_ids), (*logprobs_T[:length], *later_T)
+        num_tokens = next_step_length(segmenter, sampler.tokenizer, *whole, length)
+        begun.setdefault(token_ids[:num_tokens], []).append(proposal)
     alternatives = []
-    for step_ids in list(dict.fromkeys(steps_K))[:limit]:
-        first = proposals[steps_K.index(step_ids)]
+    for step_ids, (first, *others) in begun.items():
         is_end = len(step_ids) == len(first.completion.token_ids)
         final = checked_return(state.prompt.problem.id, first) if is_end else None
-        alternatives.append(Alternative(step_ids, steps_K.count(step_ids), len(steps_K), final))
+        alternatives.append(Alternative(step_ids, 1 + len(others), len(proposals), final))
     return alternatives

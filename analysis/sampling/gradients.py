@@ -5,7 +5,7 @@ loss, by the trainer's own forward pass, in float32 at the training temperature.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -25,12 +25,7 @@ from analysis.sampling.estimators import (
 from analysis.sampling.journal import Journal
 from analysis.sampling.policies import Checkpoint, Policies, add_values
 from analysis.sampling.returns import add_fresh_values
-from analysis.sampling.rollouts import (
-    groups_of,
-    read_saved,
-    rollout_iteration,
-    sample_responses,
-)
+from analysis.sampling.rollouts import groups_of, read_saved, rollout_iteration, sample_responses
 from vineppo.batching import collate, length_bucketed
 from vineppo.config.schema import TrainConfig
 from vineppo.credit.shaping import trained_tokens, whiten_advantages
@@ -76,14 +71,15 @@ def gradient_rows(
     learnt the returns of the rollouts is no baseline that is independent of them.
     """
     config, settings = checkpoint.config, checkpoint.settings
-    is_sampling = settings["sample_values"] > 0
-    source = (_sampled if is_sampling else _saved)(policies, checkpoint, journal)
-    if len(source.groups) < 2:
-        num_groups = len(source.groups)
+    if settings["sample_values"] > 0:
+        source = _sampled(policies, checkpoint, journal)
+    else:
+        source = _saved(policies, checkpoint)
+    num_groups = len(source.groups)
+    if num_groups < 2:
         raise UserError(f"{checkpoint.title}: a covariance needs two problems, got {num_groups}")
-    is_own = source.iteration == checkpoint.iteration + 1
     critic_weights = 0
-    if is_own:
+    if source.iteration == checkpoint.iteration + 1:
         critic_weights = add_values(policies, checkpoint, source.rollouts).get(CRITIC, 0)
     estimators = choose_estimators(config, source.rollouts, settings["estimators"])
     with policies.engine_asleep():
@@ -96,8 +92,8 @@ def gradient_rows(
     share = critic_share(config, num_weights, critic_weights or num_weights)
     run = RunDir(checkpoint.run_path)
     metrics = run.read_metrics() if (run.path / "metrics.jsonl").exists() else []
-    tokens_EN = sampled_tokens(source.groups, estimators, source.greedy_tokens)
     rates = Rates.of(metrics, config.rollouts.num_prompts, share)
+    tokens_EN = sampled_tokens(source.groups, estimators, source.greedy_tokens)
     time_s_EN = seconds(tokens_EN, estimators, rates)
     rows = [
         {
@@ -244,13 +240,14 @@ def _gradient(
         ratio_BT = torch.exp((logprobs_BT - batch["old_logprobs"]) * is_trained_BT)
         gain_BT, kind = ratio_BT * batch["loss_advantages"], config.optimization.loss_aggregation
         aggregate(gain_BT, is_trained_BT, kind, totals).backward()
-    weights = [weight for weight in module.parameters() if weight.requires_grad]
     return sketch(
-        torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights
+        torch.zeros_like(weight) if weight.grad is None else weight.grad
+        for weight in module.parameters()
+        if weight.requires_grad
     )
 
 
-def _saved(policies: Policies, checkpoint: Checkpoint, journal: Journal) -> Source:  # noqa: ARG001
+def _saved(policies: Policies, checkpoint: Checkpoint) -> Source:
     """As training left them."""
     iteration = rollout_iteration(checkpoint.run_path, checkpoint.iteration)
     if iteration is None:
@@ -273,15 +270,14 @@ def _sampled(policies: Policies, checkpoint: Checkpoint, journal: Journal) -> So
     config, iteration = checkpoint.config, checkpoint.iteration + 1
     number = checkpoint.settings["num_problems"] or config.rollouts.num_prompts
     policies.load(checkpoint.policy_path)
-    is_saved = rollout_iteration(checkpoint.run_path, checkpoint.iteration) == iteration
     groups: list[list[Rollout]] = []
-    if is_saved:
+    if rollout_iteration(checkpoint.run_path, checkpoint.iteration) == iteration:
         groups = groups_of(read_saved(checkpoint.run_path, iteration, policies.problem))
     if len(groups) < number:
         groups = groups_of(sample_rollouts(policies, checkpoint, number))
-    groups = groups[:number]
-    greedy_tokens = add_fresh_values(policies, checkpoint, [*chain.from_iterable(groups)], journal)
-    return Source(iteration, groups, greedy_tokens)
+    source = Source(iteration, groups[:number])
+    greedy_tokens = add_fresh_values(policies, checkpoint, source.rollouts, journal)
+    return replace(source, greedy_tokens=greedy_tokens)
 
 
 def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: int) -> list[Rollout]:

@@ -8,7 +8,6 @@ import json
 import os
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -67,8 +66,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
-        self._path = path
-        self._settings = settings
+        self._path, self._settings = path, settings
         self.lines: list[dict[str, Any]] = []
         if path.exists():
             self.lines = self._read()
@@ -118,13 +116,11 @@ class Meter:
         self._title, self._total, self.done, self._engine = title, total, done, engine
         self._started = self._said = time.perf_counter()
         self._tokens = engine.counts.sampled_tokens
-        console = Console()
-        self._is_terminal = console.is_terminal
-        columns = BarColumn(24), MofNCompleteColumn(), TimeRemainingColumn()
+        self._is_terminal = Console().is_terminal
         self._bar = Progress(
-            TextColumn("{task.description}"), *columns, TextColumn("{task.fields[rate]}"),
-            console=console, transient=True, disable=not self._is_terminal,
-            speed_estimate_period=600,
+            TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(),
+            TimeRemainingColumn(), TextColumn("{task.fields[rate]}"),
+            transient=True, disable=not self._is_terminal, speed_estimate_period=600,
         )  # fmt: skip
         self._task = self._bar.add_task(title, total=total, completed=done, rate="")
 
@@ -132,12 +128,7 @@ class Meter:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._bar.stop()
         if kind is None:
             print(self.line(), flush=True)
@@ -156,10 +147,9 @@ class Meter:
     @property
     def cost(self) -> dict[str, float]:
         """Since the start."""
-        num_tokens = self._engine.counts.sampled_tokens - self._tokens
+        tokens = self._engine.counts.sampled_tokens - self._tokens
         time_s = time.perf_counter() - self._started
-        rate = num_tokens / max(time_s, 1e-9)
-        return {"num_tokens": num_tokens, "time_s": time_s, "tokens_per_s": rate}
+        return {"num_tokens": tokens, "time_s": time_s, "tokens_per_s": tokens / max(time_s, 1e-9)}
 
     def line(self) -> str:
         tokens, time_s, rate = self.cost.values()

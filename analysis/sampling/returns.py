@@ -4,18 +4,20 @@ What a state's continuations are depends on the state, the policy and the seed a
 else is sampled with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from analysis.sampling.journal import Journal, Meter
 from analysis.sampling.policies import Checkpoint, Policies, add_values
-from analysis.sampling.rollouts import choose_states, read_saved, rollout_iteration
+from analysis.sampling.rollouts import RolloutState, choose_states, read_saved, rollout_iteration
 from vineppo.config.schema import MonteCarloValues
 from vineppo.errors import UserError
 from vineppo.rollouts import Continuation, Sampler, State, StateRequest, sample_continuations
 from vineppo.types import MONTE_CARLO, Rollout, StateValue
 from vineppo.values.monte_carlo import MonteCarlo
+
+KINDS = {"truth": "num_samples", "draws": "num_draws"}  # of returns, by the settings' names
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,9 @@ class Returns:
     num_tokens: int
     num_truncated: int
 
-    @property
-    def num_correct(self) -> int:
-        return sum(self.returns_K)
-
 
 def request_of(
-    state: State, num_samples: int, stream: tuple[int | str, ...], key: str
+    state: State, num_samples: int, stream: tuple[int | str, ...], key: Any
 ) -> StateRequest:
     """`num_samples` continuations; `stream` keeps their random numbers apart from all others.
 
@@ -65,6 +63,57 @@ def sample_returns(
         return returns_by_tag, meter.cost
 
 
+def states_of(
+    policies: Policies, checkpoint: Checkpoint
+) -> tuple[int, list[Rollout], list[RolloutState]]:
+    """The iteration of a checkpoint's rollouts, these, and the chosen states; loads its policy."""
+    settings = checkpoint.settings
+    iteration = rollout_iteration(checkpoint.run_path, checkpoint.iteration)
+    assert iteration is not None, "only checkpoints with rollouts are chosen"
+    rollouts = read_saved(checkpoint.run_path, iteration, policies.problem)
+    states = choose_states(
+        rollouts, settings["num_states"], settings["seed"], iteration, checkpoint.title
+    )
+    policies.load(checkpoint.policy_path)
+    return iteration, rollouts, states
+
+
+def sample_counts(
+    sampler: Sampler,
+    checkpoint: Checkpoint,
+    states: Mapping[str, State],
+    stream: str,
+    journal: Journal,
+    title: str,
+) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+    """`counts` of what follows each state, by its key, and what sampling it cost.
+
+    `num_samples` returns of a state are its truth, `num_draws` others are for Monte-Carlo values.
+    """
+    requests = [
+        request_of(state, number, (checkpoint.iteration, stream, kind), f"{kind} {key}")
+        for key, state in states.items()
+        for kind, size in KINDS.items()
+        if (number := checkpoint.settings[size])
+    ]
+    returns, cost = sample_returns(sampler, requests, journal, title)
+    none = Returns((), 0, 0)
+    return {
+        key: counts(*(returns.get(f"{kind} {key}", none) for kind in KINDS)) for key in states
+    }, cost
+
+
+def counts(truth: Returns, draws: Returns) -> dict[str, Any]:
+    """What tables say of the returns after a state."""
+    return {
+        "num_samples": len(truth.returns_K),
+        "num_correct": sum(truth.returns_K),
+        "num_truncated": truth.num_truncated,
+        "num_tokens": truth.num_tokens,
+        "draws_D": draws.returns_K,
+    }
+
+
 def checked_return(problem_id: str, continuation: Continuation) -> int:
     """Raises `UserError` for one that is neither 0 nor 1: the statistics count successes."""
     number = continuation.reward.result()
@@ -92,43 +141,23 @@ def truth_rows(
 
     Beside the counts stands what the checkpoint's predictors say, of those without continuations.
     """
-    settings = checkpoint.settings
-    iteration = rollout_iteration(checkpoint.run_path, checkpoint.iteration)
-    assert iteration is not None, "only checkpoints with rollouts are chosen"
-    rollouts = read_saved(checkpoint.run_path, iteration, policies.problem)
-    states = choose_states(
-        rollouts, settings["num_states"], settings["seed"], iteration, checkpoint.title
-    )
-    policies.load(checkpoint.policy_path)
-    numbers = {"truth": settings["num_samples"], "draws": settings["num_draws"]}
-    requests = [
-        request_of(
-            State(policies.prompt(state.rollout.problem.id), state.prefix_ids),
-            number,
-            (checkpoint.iteration, "ground-truth", kind),
-            f"{kind} {place}",
-        )
-        for place, state in enumerate(states)
-        for kind, number in numbers.items()
-        if number
-    ]
-    returns, cost = sample_returns(policies.sampler, requests, journal, checkpoint.title)
+    iteration, rollouts, states = states_of(policies, checkpoint)
+    by_key = {str(place): state for place, state in enumerate(states)}
+    counts_of, cost = sample_counts(
+        policies.sampler, checkpoint, {key: state.after() for key, state in by_key.items()},
+        "ground-truth", journal, checkpoint.title,
+    )  # fmt: skip
     names = add_values(policies, checkpoint, rollouts)
-    none = Returns((), 0, 0)
     rows = [
         {
             "checkpoint": checkpoint.iteration,
             "rollout_iteration": iteration,
             **state.columns,
             "reward": state.rollout.reward,
-            "num_samples": settings["num_samples"],
-            "num_correct": returns[f"truth {place}"].num_correct,
-            "num_truncated": returns[f"truth {place}"].num_truncated,
-            "num_tokens": returns[f"truth {place}"].num_tokens,
-            "draws_D": returns.get(f"draws {place}", none).returns_K,
+            **counts_of[key],
             "predictions": {name: state.rollout.values_S(name)[state.step] for name in names},
         }
-        for place, state in enumerate(states)
+        for key, state in by_key.items()
     ]
     return rows, cost
 
@@ -144,9 +173,7 @@ def add_fresh_values(
     values = MonteCarloValues("monte_carlo", number, "share")
     predictor = MonteCarlo(MONTE_CARLO, checkpoint.config, values)
     states = {
-        predictor.state_key(rollout, step): State(
-            policies.prompt(rollout.problem.id), rollout.prefix_ids(step)
-        )
+        predictor.state_key(rollout, step): RolloutState(rollout, step).after()
         for rollout in rollouts
         for step in range(len(rollout.spans_S))
     }
@@ -155,26 +182,21 @@ def add_fresh_values(
         request_of(state, number, (*stream, "values"), " ".join(key))
         for key, state in states.items()
     ]
-    returns, _ = sample_returns(policies.sampler, requests, journal, f"{checkpoint.title}, values")
-    of_states = {key: returns[" ".join(key)] for key in states}
-    predictor.merge(
-        rollouts,
-        [
-            {
-                key: StateValue(tuple(map(float, drawn.returns_K)), drawn.num_tokens)
-                for key, drawn in of_states.items()
-            }
-        ],
-    )
-    sampler = policies.sampler
+    sampler, title = policies.sampler, checkpoint.title
+    returns, _ = sample_returns(sampler, requests, journal, f"{title}, values")
+    drawn = {key: returns[" ".join(key)] for key in states}
+    values_by_key = {
+        key: StateValue(tuple(map(float, of.returns_K)), of.num_tokens) for key, of in drawn.items()
+    }
+    predictor.merge(rollouts, [values_by_key])
     greedy = replace(sampler, sampling=replace(sampler.sampling, temperature=0.0, top_p=1.0))
-    names = list(dict.fromkeys(rollout.problem.id for rollout in rollouts))
+    queries = {rollout.problem.id: RolloutState(rollout, 0).after() for rollout in rollouts}
     requests = [
-        request_of(State(policies.prompt(name)), 1, (*stream, "greedy"), f"greedy {name}")
-        for name in names
+        request_of(query, 1, (*stream, "greedy"), f"greedy {name}")
+        for name, query in queries.items()
     ]
-    returns, _ = sample_returns(greedy, requests, journal, f"{checkpoint.title}, greedy responses")
+    returns, _ = sample_returns(greedy, requests, journal, f"{title}, greedy responses")
     for rollout in rollouts:
         (reward,) = returns[f"greedy {rollout.problem.id}"].returns_K
         rollout.greedy_reward = float(reward)
-    return {name: returns[f"greedy {name}"].num_tokens for name in names}
+    return {name: returns[f"greedy {name}"].num_tokens for name in queries}

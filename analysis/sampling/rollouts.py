@@ -13,7 +13,7 @@ from typing import Any
 from analysis.rollout_files import predictions_by_state, read_rollouts, values_by_state
 from analysis.sampling.journal import Meter
 from vineppo.errors import UserError
-from vineppo.rollouts import Prompt, Sampler, submit_rollouts
+from vineppo.rollouts import Prompt, Sampler, State, submit_rollouts
 from vineppo.run_dir import RunDir
 from vineppo.seeds import derive_seed
 from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
@@ -33,10 +33,11 @@ def read_saved(run_path: Path, iteration: int, problem: Callable[[str], Problem]
         for row in read_rollouts(run_path, iteration, COLUMNS)
     ]
     values = values_by_state(run_path, iteration, VALUE_COLUMNS)
-    _set_values(rollouts, MONTE_CARLO, values, "returns_K", f"{run_path}, iteration {iteration}")
-    _set_values(rollouts, CRITIC, values, "critic_value", f"{run_path}, iteration {iteration}")
+    saved = [(MONTE_CARLO, values, "returns_K"), (CRITIC, values, "critic_value")]
     for name, further in predictions_by_state(run_path, iteration).items():
-        _set_values(rollouts, name, further, "value", f"{run_path}, iteration {iteration}")
+        saved.append((name, further, "value"))
+    for name, rows, column in saved:
+        _set_values(rollouts, name, rows, column, f"{run_path}, iteration {iteration}")
     return rollouts
 
 
@@ -75,9 +76,10 @@ class RolloutState:
     def prefix_ids(self) -> tuple[int, ...]:
         return self.rollout.prefix_ids(self.step)
 
-    @property
-    def prefix_logprobs(self) -> tuple[float, ...]:
-        return self.rollout.logprobs_T[: len(self.prefix_ids)]
+    def after(self, step_ids: tuple[int, ...] = ()) -> State:
+        """What continuations are sampled from: the state, or that after another step at it."""
+        prompt = Prompt(self.rollout.problem, self.rollout.prompt_ids)
+        return State(prompt, (*self.prefix_ids, *step_ids))
 
     @property
     def key(self) -> tuple[str, tuple[int, ...]]:
@@ -172,16 +174,15 @@ def _set_values(
     place: str,
 ) -> None:
     """A predictor's, where the rows hold any: of all states, or the table is not whole."""
-    if not any(row[column] not in (None, []) for row in rows.values()):
-        return
-    for rollout in rollouts:
-        rows_S = [rows.get((*rollout.key, step)) for step in range(len(rollout.spans_S))]
-        saved_S = [row for row in rows_S if row is not None and row[column] not in (None, [])]
-        if len(saved_S) < len(rows_S):
+    saved = {key: row for key, row in rows.items() if row[column] not in (None, [])}
+    for rollout in rollouts if saved else ():
+        keys_S = [(*rollout.key, step) for step in range(len(rollout.spans_S))]
+        if not saved.keys() >= set(keys_S):
             raise UserError(
                 f"{place}: the values of {name} lack a state of rollout {rollout.rollout_index} of "
                 f"problem {rollout.problem.id}"
             )
+        saved_S = [saved[key] for key in keys_S]
         if saved_S[0]["returns_K"] and name != CRITIC:
             rollout.returns_S[name] = tuple(
                 StateValue(tuple(row["returns_K"]), row["num_tokens"]) for row in saved_S

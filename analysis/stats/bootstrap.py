@@ -11,6 +11,7 @@ together; `bootstrap_difference` compares two of them on the same resamples.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,7 @@ def reflected(estimate: Estimate, least: float) -> Estimate:
     """
     if estimate.low is None or estimate.high is None:
         return estimate
-    ends = (2 * estimate.value - end for end in (estimate.high, estimate.low))
-    low, high = (max(end, least) for end in ends)
+    low, high = (max(2 * estimate.value - end, least) for end in (estimate.high, estimate.low))
     return Estimate(estimate.value, low, high)
 
 
@@ -96,15 +96,19 @@ def variance(sums: Sums, name: str, squared_name: str) -> np.ndarray:
     return ratio(np.where(deviations > NEGLIGIBLE * squares, deviations, 0.0), num - 1)
 
 
+def mean_of(name: str) -> SumStatistic:
+    """The mean of a term over the states, whose number is the sum of the term "one"."""
+    return lambda sums: ratio(sums[name], sums["one"])
+
+
 def mean_terms(values_N: np.ndarray) -> dict[str, np.ndarray]:
     """The terms of `mean` over those of `values_N` that are defined; NaN is left out."""
     is_defined_N = ~np.isnan(values_N)
     return {"one": is_defined_N.astype(float), "value": np.where(is_defined_N, values_N, 0.0)}
 
 
-def mean(sums: Sums) -> np.ndarray:
-    """Mean of what `mean_terms` took: 2 of (1, 3, NaN)."""
-    return ratio(sums["value"], sums["one"])
+# Mean of what `mean_terms` took: 2 of (1, 3, NaN).
+mean = mean_of("value")
 
 
 def cluster_index(cluster_N: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, int]:
@@ -170,13 +174,7 @@ def bootstrap_sums(
     Errors 0 and 0 of problem a and 1 and 1 of problem b have the mean 0.5 and the interval (0, 1):
     a quarter of the resamples holds b alone.
     """
-    index_N, num_clusters = cluster_index(cluster_N)
-    counts_RC = draw_counts(num_clusters, num_resamples, generator)
-    resampled = _resampled_sums(terms, index_N, counts_RC)
-    return {
-        name: _estimate(statistic(total(terms)), statistic(resampled), num_clusters, level)
-        for name, statistic in statistics.items()
-    }
+    return _bootstrap([terms], cluster_N, statistics, generator, num_resamples, level)
 
 
 def bootstrap_difference(
@@ -194,19 +192,8 @@ def bootstrap_difference(
     What the two share (hard problems, the noise of the truth) cancels: a predictor minus itself is
     0 with the interval (0, 0).
     """
-    index_N, num_clusters = cluster_index(cluster_N)
-    counts_RC = draw_counts(num_clusters, num_resamples, generator)
-    resampled = _resampled_sums(terms, index_N, counts_RC)
-    baseline = _resampled_sums(baseline_terms, index_N, counts_RC)
-    return {
-        name: _estimate(
-            statistic(total(terms)) - statistic(total(baseline_terms)),
-            statistic(resampled) - statistic(baseline),
-            num_clusters,
-            level,
-        )
-        for name, statistic in statistics.items()
-    }
+    both = [terms, baseline_terms]
+    return _bootstrap(both, cluster_N, statistics, generator, num_resamples, level)
 
 
 def bootstrap_weights(
@@ -227,30 +214,41 @@ def bootstrap_weights(
     index_N, num_clusters = cluster_index(cluster_N)
     counts_RC = draw_counts(num_clusters, num_resamples, generator)
     values = statistic(np.ones(len(index_N), dtype=int))
-    resampled = [statistic(counts_C[index_N]) for counts_C in counts_RC]
+    resampled_R = [statistic(counts_C[index_N]) for counts_C in counts_RC]
     return {
-        name: _estimate(
-            np.asarray(value),
-            np.array([resample[name] for resample in resampled]),
-            num_clusters,
-            level,
-        )
+        name: _estimate(value, np.array([of[name] for of in resampled_R]), num_clusters, level)
         for name, value in values.items()
     }
 
 
-def _resampled_sums(
-    terms: Terms, index_N: np.ndarray, counts_RC: np.ndarray
-) -> dict[str, np.ndarray]:
-    """By name, [R]."""
-    num_clusters = counts_RC.shape[1]
-    sums_QC = [np.bincount(index_N, terms_N, minlength=num_clusters) for terms_N in terms.values()]
-    sums_RQ = counts_RC.astype(float) @ np.array(sums_QC).T
-    return dict(zip(terms, sums_RQ.T, strict=True))
+def _bootstrap(
+    each_terms: Sequence[Terms],
+    cluster_N: Sequence[Any] | np.ndarray,
+    statistics: Mapping[str, SumStatistic],
+    generator: np.random.Generator,
+    num_resamples: int,
+    level: float,
+) -> dict[str, Estimate]:
+    """Of one set of terms each statistic, of two its difference."""
+    index_N, num_clusters = cluster_index(cluster_N)
+    counts_RC = draw_counts(num_clusters, num_resamples, generator).astype(float)
+
+    def resampled(terms: Terms) -> dict[str, np.ndarray]:
+        sums_QC = [
+            np.bincount(index_N, term_N, minlength=num_clusters) for term_N in terms.values()
+        ]
+        return dict(zip(terms, (counts_RC @ np.array(sums_QC).T).T, strict=True))
+
+    each_sums = list(map(total, each_terms)), list(map(resampled, each_terms))
+    estimates = {}
+    for name, statistic in statistics.items():
+        value, resampled_R = (reduce(np.subtract, map(statistic, sums)) for sums in each_sums)
+        estimates[name] = _estimate(value, resampled_R, num_clusters, level)
+    return estimates
 
 
 def _estimate(
-    value: np.ndarray, resampled_R: np.ndarray, num_clusters: int, level: float
+    value: float | np.ndarray, resampled_R: np.ndarray, num_clusters: int, level: float
 ) -> Estimate:
     """Resampling a single problem always gives that problem, which would look like certainty."""
     if num_clusters < 2:

@@ -4,7 +4,7 @@ A state's score is the mean over its m returns y ∈ {0, 1}; the mean over state
 returns, times the weight that a resample gives it. Lower is better.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import xlogy
 
 from analysis.stats.bootstrap import cluster_index, draw_counts
-from analysis.stats.errors import Counts, check_counts
+from analysis.stats.errors import Counts, check_counts, estimated_value
 
 Score = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of predictions and truths t = c/m
 
@@ -144,10 +144,8 @@ def corp(
 
 @dataclass(frozen=True)
 class Bin:
-    """States whose predictions are in one part of [0, 1], their means and how many."""
+    """States whose predictions are in one part of [0, 1]: how many, and their means."""
 
-    low: float
-    high: float
     num_states: int
     prediction: float
     truth: float
@@ -168,10 +166,7 @@ def corp_curve(
 
 
 def binned(
-    predictions_N: np.ndarray,
-    num_correct_N: np.ndarray,
-    num_samples: Counts,
-    num_bins: int,
+    predictions_N: np.ndarray, num_correct_N: np.ndarray, num_samples: Counts, num_bins: int
 ) -> list[Bin]:
     """Mean prediction and mean truth of the states in each of equal parts of [0, 1].
 
@@ -182,22 +177,14 @@ def binned(
     (1, 1).
     """
     predictions_N = np.asarray(predictions_N, dtype=float)
-    correct_N, samples_N = check_counts(num_correct_N, num_samples)
+    truth_N = estimated_value(num_correct_N, num_samples)
     # The quotients k/num_bins are those of predictions k/K; products would round across an edge.
     place_N = np.searchsorted(np.arange(1, num_bins) / num_bins, predictions_N, side="right")
-    bins = []
-    for place in np.unique(place_N):
-        chosen = place_N == place
-        bins.append(
-            Bin(
-                low=float(place / num_bins),
-                high=float((place + 1) / num_bins),
-                num_states=int(chosen.sum()),
-                prediction=float(predictions_N[chosen].mean()),
-                truth=float((correct_N[chosen] / samples_N[chosen]).mean()),
-            )
-        )
-    return bins
+    parts = [place_N == place for place in np.unique(place_N)]
+    return [
+        Bin(int(part_N.sum()), float(predictions_N[part_N].mean()), float(truth_N[part_N].mean()))
+        for part_N in parts
+    ]
 
 
 def consistency_band(
@@ -224,11 +211,8 @@ def consistency_band(
     predictions_N = np.clip(np.asarray(predictions_N, dtype=float), 0, 1)
     samples_N = np.broadcast_to(num_samples, predictions_N.shape)
     drawn_RN = generator.binomial(samples_N, predictions_N, (num_resamples, len(predictions_N)))
-    curves = [
-        evaluate(*isotonic_fit(predictions_N, drawn_N / samples_N, samples_N), at)
-        for drawn_N in drawn_RN
-    ]
-    return _central(np.array(curves), level)
+    fits = (isotonic_fit(predictions_N, of_N / samples_N, samples_N) for of_N in drawn_RN)
+    return _central(fits, at, level)
 
 
 def confidence_band(
@@ -251,15 +235,17 @@ def confidence_band(
     """
     correct_N, samples_N = check_counts(num_correct_N, num_samples)
     index_N, num_problems = cluster_index(problem_N)
-    curves = [
-        evaluate(
-            *isotonic_fit(predictions_N, correct_N / samples_N, samples_N * counts_C[index_N]), at
-        )
+    fits = (
+        isotonic_fit(predictions_N, correct_N / samples_N, samples_N * counts_C[index_N])
         for counts_C in draw_counts(num_problems, num_resamples, generator)
-    ]
-    return _central(np.array(curves), level)
+    )
+    return _central(fits, at, level)
 
 
-def _central(curves_R: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+def _central(
+    fits_R: Iterable[tuple[np.ndarray, np.ndarray]], at: np.ndarray, level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of the fitted curves at every prediction of `at`."""
+    curves_R = [evaluate(*fit, at) for fit in fits_R]
     low, high = np.quantile(curves_R, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return low, high

@@ -30,7 +30,7 @@ def pearson(sums: Sums) -> np.ndarray:
     """
     num = sums["one"]
     covariance = ratio(sums["xy"] - ratio(sums["x"] * sums["y"], num), num - 1)
-    return _correlation(variance(sums, "x", "xx"), variance(sums, "y", "yy"), covariance)
+    return ratio(covariance, np.sqrt(variance(sums, "x", "xx") * variance(sums, "y", "yy")))
 
 
 def deviations(x_N: np.ndarray, problem_N: Sequence[Any] | np.ndarray) -> np.ndarray:
@@ -57,7 +57,7 @@ def within(sums: Sums) -> np.ndarray:
     x = (0, 1 | 5, 7), y = (0, 1 | 9, 3) of two problems: dx = (∓½ | ∓1), dy = (∓½ | ±3):
     Σ dx·dy = ½ − 6, Σ dx² = 2.5, Σ dy² = 18.5: −0.809.
     """
-    return _correlation(sums["xx"], sums["yy"], sums["xy"])
+    return ratio(sums["xy"], np.sqrt(sums["xx"] * sums["yy"]))
 
 
 def ranks_within(x_N: np.ndarray, problem_N: Sequence[Any] | np.ndarray) -> np.ndarray:
@@ -74,7 +74,7 @@ def problem_correlations(
     """The Pearson correlation within each problem, [C], problems in ascending order.
 
     NaN where a problem has fewer than 3 states or x or y is constant in it: such problems are left
-    out of the average, `sums.mean` of `sums.mean_terms` of these with `range(C)` as
+    out of the average, `bootstrap.mean` of `bootstrap.mean_terms` of these with `range(C)` as
     clusters. Every problem then counts alike. With `ranks_within` of both it is Spearman's.
 
     (1, 2, 3 | 1, 2) with (2, 4, 6 | 5, 1): (1, NaN).
@@ -96,24 +96,18 @@ def spearman(x_N: np.ndarray, y_N: np.ndarray) -> Callable[[np.ndarray], float]:
 
     (1, 2, 3, 4) with (1, 3, 2, 9): 1 − 6·2/60 = 0.8 at weights 1.
     """
-    _, x_place_N = np.unique(x_N, return_inverse=True)
-    _, y_place_N = np.unique(y_N, return_inverse=True)
+    places_2N = [np.unique(of_N, return_inverse=True)[1] for of_N in (x_N, y_N)]
+
+    def rank_deviations(place_N: np.ndarray, weights_N: np.ndarray) -> np.ndarray:
+        at_place = np.bincount(place_N, weights_N)
+        ranks_N = (np.cumsum(at_place) - (at_place - 1) / 2)[place_N]
+        return _without_rounding(ranks_N - np.average(ranks_N, weights=weights_N), ranks_N)
 
     def weighted(weights_N: np.ndarray) -> float:
-        ranks_2N = [_mean_ranks(place_N, weights_N) for place_N in (x_place_N, y_place_N)]
-        dx_N, dy_N = (
-            _without_rounding(ranks_N - np.average(ranks_N, weights=weights_N), ranks_N)
-            for ranks_N in ranks_2N
-        )
-        products = _products(dx_N, dy_N)
+        products = _products(*(rank_deviations(place_N, weights_N) for place_N in places_2N))
         return float(within({name: weights_N @ of_N for name, of_N in products.items()}))
 
     return weighted
-
-
-def _mean_ranks(place_N: np.ndarray, weights_N: np.ndarray) -> np.ndarray:
-    at_place = np.bincount(place_N, weights_N)
-    return (np.cumsum(at_place) - (at_place - 1) / 2)[place_N]
 
 
 def _products(dx_N: np.ndarray, dy_N: np.ndarray) -> dict[str, np.ndarray]:
@@ -125,21 +119,8 @@ def _without_rounding(dx_N: np.ndarray, x_N: np.ndarray) -> np.ndarray:
     return np.where(np.abs(dx_N) > NEGLIGIBLE * np.max(np.abs(x_N)), dx_N, 0.0)
 
 
-def _correlation(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray) -> np.ndarray:
-    return ratio(xy, np.sqrt(xx * yy))
-
-
-def reliability_terms(num_correct_N: np.ndarray, num_samples: Counts) -> dict[str, np.ndarray]:
-    """Terms of `reliability` over all states."""
-    truth_N = estimated_value(num_correct_N, num_samples)
-    centred_N = truth_N - truth_N.mean()
-    one_N = np.ones(len(truth_N))
-    noise_N = noise_variance(num_correct_N, num_samples)
-    return {"one": one_N, "truth": centred_N, "truth_squared": centred_N**2, "noise": noise_N}
-
-
 def reliability(sums: Sums) -> np.ndarray:
-    """Share of the variance of the measured truth that is no noise: 1 − τ/Var(t).
+    """Share of the variance of the measured truth that is no noise: 1 − τ/Var(t), of `truth_terms`.
 
     τ = mean t(1 − t)/(m − 1); Var with N − 1, which holds τ on average. Source: Lord & Novick,
     1968, section 3.3 (reliability), with the binomial error known. Negative by chance where the
@@ -196,7 +177,7 @@ def ceiling(reliability: float | np.ndarray) -> np.ndarray:
 def disattenuated(correlation: float | np.ndarray, reliability: float | np.ndarray) -> np.ndarray:
     """r/√ρ, the correlation with the true values. 0.45 at ρ = 0.81: 0.5.
 
-    For an interval put the terms of both together: `pooled_terms(…) | reliability_terms(…)`, or
+    For an interval put the terms of both together: `pooled_terms(…) | truth_terms(…)`, or
     `within_terms(…) | within_reliability_terms(…)`; their names do not meet.
 
     Not cut at 1, which it passes by chance; NaN where ρ is not positive.

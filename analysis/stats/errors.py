@@ -9,19 +9,19 @@ The mean absolute error holds it too and has no such correction: compare it with
 import numpy as np
 from scipy.stats import beta, binom
 
-from analysis.stats.bootstrap import Sums, ratio, variance
+from analysis.stats.bootstrap import Sums, mean_of, ratio, variance
 
 Counts = np.ndarray | int
 
 
 def check_counts(num_correct: Counts, num_samples: Counts) -> tuple[np.ndarray, np.ndarray]:
     """Both as arrays of one shape. Raises `ValueError` for counts that cannot be."""
-    correct, samples = np.broadcast_arrays(np.asarray(num_correct), np.asarray(num_samples))
+    correct, samples = np.broadcast_arrays(num_correct, num_samples)
     if np.any(samples < 1):
         raise ValueError(f"num_samples must be at least 1, got {samples.min()}")
-    if np.any((correct < 0) | (correct > samples)):
-        wrong = correct[(correct < 0) | (correct > samples)].flat[0]
-        raise ValueError(f"num_correct must be in 0..num_samples, got {wrong}")
+    wrong = correct[(correct < 0) | (correct > samples)]
+    if wrong.size:
+        raise ValueError(f"num_correct must be in 0..num_samples, got {wrong[0]}")
     return correct, samples
 
 
@@ -68,47 +68,45 @@ def jeffreys_interval(
     return low, np.where(correct == samples, 1.0, beta.ppf((1 + level) / 2, *ends))
 
 
+def truth_terms(num_correct_N: np.ndarray, num_samples: Counts) -> dict[str, np.ndarray]:
+    """The measured truths, centred on their mean, which no variance sees, and their noise."""
+    truth_N = estimated_value(num_correct_N, num_samples)
+    centred_N = truth_N - truth_N.mean()
+    return {
+        "one": np.ones(len(truth_N)),
+        "truth": centred_N,
+        "truth_squared": centred_N**2,
+        "noise": noise_variance(num_correct_N, num_samples),
+    }
+
+
 def error_terms(
     values_N: np.ndarray, num_correct_N: np.ndarray, num_samples: Counts, threshold: float
 ) -> dict[str, np.ndarray]:
     """What every state adds to the statistics below; errors are v − c/m.
 
-    `threshold` is that of `accuracy`. Truths are centred on their mean, which no variance sees.
-
-    Raises `ValueError` for values that are not finite: a state without a prediction must be left
-    out by whoever knows why it has none.
+    `threshold` is that of `accuracy`. Raises `ValueError` for values that are not finite: a state
+    without a prediction must be left out by whoever knows why it has none.
     """
     values_N = np.asarray(values_N, dtype=float)
     if not np.all(np.isfinite(values_N)):
         raise ValueError("values_N must be finite")
-    truth_N = estimated_value(num_correct_N, num_samples)
-    error_N, centred_N = values_N - truth_N, truth_N - truth_N.mean()
-    return {
-        "one": np.ones(len(values_N)),
+    error_N = values_N - estimated_value(num_correct_N, num_samples)
+    return truth_terms(num_correct_N, num_samples) | {
         "error": error_N,
         "absolute": np.abs(error_N),
         "squared": error_N**2,
-        "noise": noise_variance(num_correct_N, num_samples),
-        "truth": centred_N,
-        "truth_squared": centred_N**2,
         # An error of exactly the threshold must not hang on how v − t was rounded.
         "accurate": (np.abs(error_N) <= threshold + 1e-9).astype(float),
     }
 
 
-def bias(sums: Sums) -> np.ndarray:
-    """mean(v − t), unbiased for mean(v − p). Values 0.5, 0.5 of truths 0.25, 0.5: 0.125."""
-    return ratio(sums["error"], sums["one"])
-
-
-def mae(sums: Sums) -> np.ndarray:
-    """mean |v − t|, the noise of the truth included. Values 0.5, 0.5 of 0.25, 0.5: 0.125."""
-    return ratio(sums["absolute"], sums["one"])
-
-
-def mse(sums: Sums) -> np.ndarray:
-    """mean (v − t)², the noise of the truth included. Values 0.5, 0.5 of 0.25, 0.5: 0.03125."""
-    return ratio(sums["squared"], sums["one"])
+# Examples are of values 0.5, 0.5 and truths 0.25, 0.5.
+bias = mean_of("error")  # mean(v − t), unbiased for mean(v − p): 0.125
+mae = mean_of("absolute")  # mean |v − t|, the noise of the truth included: 0.125
+mse = mean_of("squared")  # mean (v − t)², the noise of the truth included: 0.03125
+# Share of states with |v − t| ≤ threshold, as published (arXiv:2410.01679); of 0.1: 0.5.
+accuracy = mean_of("accurate")
 
 
 def corrected_mse(sums: Sums) -> np.ndarray:
@@ -144,21 +142,13 @@ def corrected_explained_variance(sums: Sums) -> np.ndarray:
     return 1 - ratio(left, variance(sums, "truth", "truth_squared") - noise)
 
 
-def accuracy(sums: Sums) -> np.ndarray:
-    """Share of states with |v − t| ≤ threshold, as published (arXiv:2410.01679).
-
-    Values 0.5, 0.5 of truths 0.25, 0.5 and a threshold of 0.1: 0.5.
-    """
-    return ratio(sums["accurate"], sums["one"])
-
-
 def expected_absolute_error(
     value_N: np.ndarray, num_draws: int, num_samples: int | None
 ) -> np.ndarray:
     """E|X/K − t| of X ~ Binomial(K, p), by the binomial probabilities, [N].
 
     With `num_samples` m the truth is as noisy as a measured one, t = Y/m of an independent
-    Y ~ Binomial(m, p): the floor that a measured `value_error.mae` can reach. With None it is t = p
+    Y ~ Binomial(m, p): the floor that a measured `mae` can reach. With None it is t = p
     itself. With the measured p̂ = c/m put in for p it is low by a share of order 1/m
     (by 1/m for K = 1 and t = p).
 
@@ -166,15 +156,14 @@ def expected_absolute_error(
     """
     if num_draws < 1:
         raise ValueError(f"num_draws must be at least 1, got {num_draws}")
-    value_N = np.asarray(value_N, dtype=float)
-    shares_K = np.arange(num_draws + 1) / num_draws
-    draws_NK = binom.pmf(np.arange(num_draws + 1), num_draws, value_N[:, None])
+    value_N1 = np.asarray(value_N, dtype=float)[:, None]
+    counts_K = np.arange(num_draws + 1)
+    shares_K, chances_NK = counts_K / num_draws, binom.pmf(counts_K, num_draws, value_N1)
     if num_samples is None:
-        return (draws_NK * np.abs(shares_K - value_N[:, None])).sum(axis=1)
-    truths_m = np.arange(num_samples + 1) / num_samples
-    truth_Nm = binom.pmf(np.arange(num_samples + 1), num_samples, value_N[:, None])
-    errors_Km = np.abs(shares_K[:, None] - truths_m)
-    return ((draws_NK @ errors_Km) * truth_Nm).sum(axis=1)
+        return (chances_NK * np.abs(shares_K - value_N1)).sum(axis=1)
+    counts_M = np.arange(num_samples + 1)
+    errors_KM = np.abs(shares_K[:, None] - counts_M / num_samples)
+    return ((chances_NK @ errors_KM) * binom.pmf(counts_M, num_samples, value_N1)).sum(axis=1)
 
 
 def split_error_terms(
@@ -191,7 +180,6 @@ def split_error_terms(
 
     Raises `ValueError` for K = 1, of which nothing shows its own variance.
     """
-    check_counts(draws_correct_N, num_draws)
     values_N = estimated_value(draws_correct_N, num_draws)
     truth_N = estimated_value(num_correct_N, num_samples)
     squared_N = (values_N - truth_N) ** 2 - noise_variance(num_correct_N, num_samples)
@@ -204,14 +192,10 @@ def split_error_terms(
     }
 
 
-def sampling_mse(sums: Sums) -> np.ndarray:
-    """mean q(1 − q)/K: 1 of 2 draws right in every state gives 0.5 · 0.5 / 1 = 0.25."""
-    return ratio(sums["sampling"], sums["one"])
-
-
-def systematic_mse(sums: Sums) -> np.ndarray:
-    """mean (q − p)²: 0 on average for draws from the policy whose values are the truth."""
-    return ratio(sums["systematic"], sums["one"])
+# mean q(1 − q)/K: 1 of 2 draws right in every state gives 0.5 · 0.5 / 1 = 0.25.
+sampling_mse = mean_of("sampling")
+# mean (q − p)²: 0 on average for draws from the policy whose values are the truth.
+systematic_mse = mean_of("systematic")
 
 
 def sampling_share(sums: Sums) -> np.ndarray:

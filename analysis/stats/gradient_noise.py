@@ -12,19 +12,29 @@ import numpy as np
 
 @dataclass(frozen=True)
 class GradientNoise:
-    """Unbiased in the first three; the ratios are of them.
+    """tr Σ of one unit's gradient and |E g|², both unbiased, from `num_units` n.
 
-    `trace` is tr Σ of one unit's gradient, `trace_of_mean` tr Σ/n of the mean of n units,
-    `squared_norm` |E g|², which noise makes negative by chance. `signal_to_noise` is
-    |E g|²/(tr Σ/n), NaN without noise; `noise_scale` is tr Σ/|E g|², the number of units at which
-    both are equal, NaN where the squared norm is not positive.
+    Chance makes the squared norm negative where noise outweighs it.
     """
 
     trace: float
-    trace_of_mean: float
     squared_norm: float
-    signal_to_noise: float
-    noise_scale: float
+    num_units: float
+
+    @property
+    def trace_of_mean(self) -> float:
+        """tr Σ/n, of the mean of the units."""
+        return self.trace / self.num_units
+
+    @property
+    def signal_to_noise(self) -> float:
+        """|E g|²/(tr Σ/n), NaN without noise."""
+        return self.squared_norm / self.trace_of_mean if self.trace_of_mean > 0 else math.nan
+
+    @property
+    def noise_scale(self) -> float:
+        """tr Σ/|E g|², the units at which both are equal; NaN of a squared norm not positive."""
+        return self.trace / self.squared_norm if self.squared_norm > 0 else math.nan
 
 
 def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise:
@@ -46,22 +56,11 @@ def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise
     if len(gram_NN) < 2:
         raise ValueError(f"units must be at least 2, got {len(gram_NN)}")
     weights_N = np.asarray(weights_N, dtype=float)
-    total, squares = weights_N.sum(), weights_N @ weights_N
+    total = float(weights_N.sum())
     if np.count_nonzero(weights_N) < 2:
-        return GradientNoise(*[math.nan] * 5)
+        return GradientNoise(math.nan, math.nan, total)
     own_N = np.diag(gram_NN)
     between = weights_N @ gram_NN @ weights_N - weights_N**2 @ own_N
-    pairs = total**2 - squares
+    pairs = total**2 - weights_N @ weights_N
     trace = ((weights_N * (total - weights_N)) @ own_N - between) / pairs
-    return _noise(trace, between / pairs, total)
-
-
-def _noise(trace: float, squared_norm: float, num_units: float) -> GradientNoise:
-    of_mean = trace / num_units
-    return GradientNoise(
-        trace=float(trace),
-        trace_of_mean=float(of_mean),
-        squared_norm=float(squared_norm),
-        signal_to_noise=float(squared_norm / of_mean) if of_mean > 0 else math.nan,
-        noise_scale=float(trace / squared_norm) if squared_norm > 0 else math.nan,
-    )
+    return GradientNoise(float(trace), float(between / pairs), total)

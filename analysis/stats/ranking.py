@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import norm
 
-from analysis.stats.bootstrap import Sums, ratio
+from analysis.stats.bootstrap import Sums, mean_of, ratio
 from analysis.stats.errors import Counts, check_counts
 
 MIN_ALTERNATIVES = 3
@@ -26,10 +26,8 @@ def is_resolved(
 
     128 and 150 of 256 at 95 %: 0.0859 against 1.96 · 0.0440 = 0.0863: not resolved; 151: resolved.
     """
-    (c1, m1), (c2, m2) = (
-        check_counts(num_correct, num_samples),
-        check_counts(other_correct, other_samples),
-    )
+    c1, m1 = check_counts(num_correct, num_samples)
+    c2, m2 = check_counts(other_correct, other_samples)
     pooled = (c1 + c2) / (m1 + m2)
     spread = np.sqrt(pooled * (1 - pooled) * (1 / m1 + 1 / m2))
     return np.abs(c1 / m1 - c2 / m2) > norm.ppf((1 + level) / 2) * spread
@@ -94,21 +92,15 @@ def ranking_terms(
         if not np.all(np.isfinite(predictions_A)):
             raise ValueError("predictions must be finite")
         truth_A = np.asarray(correct_A) / num_samples
-        scores = pairwise_scores(predictions_A, np.asarray(correct_A), num_samples, level)
+        scores = pairwise_scores(predictions_A, correct_A, num_samples, level)
         top1 = top1_accuracy(predictions_A, truth_A), top1_chance(truth_A)
         rows.append((1.0, *top1, float(len(scores)), sum(scores)))
     columns = np.array(rows).T
     return dict(zip(("one", "top1", "chance", "pairs", "pair_score"), columns, strict=True))
 
 
-def top1(sums: Sums) -> np.ndarray:
-    """Mean `top1_accuracy` over states."""
-    return ratio(sums["top1"], sums["one"])
-
-
-def chance(sums: Sums) -> np.ndarray:
-    """Mean `top1_chance` over states: 1/A on average where no truths tie for the highest."""
-    return ratio(sums["chance"], sums["one"])
+top1 = mean_of("top1")  # mean `top1_accuracy` over states
+chance = mean_of("chance")  # mean `top1_chance`: 1/A on average where no truths tie for the highest
 
 
 def pairwise(sums: Sums) -> np.ndarray:

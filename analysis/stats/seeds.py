@@ -47,11 +47,12 @@ def iqm_difference(scores_N: Scores, baseline_M: Scores) -> Estimate:
 
     (0.25, 0.75) against (0, 0.5): 0.25 with the interval (−0.25, 0.75).
     """
+    return _over_seeds(_difference_of(interquartile_mean), scores_N, baseline_M)
 
-    def difference(x: np.ndarray, y: np.ndarray, axis: int = -1) -> np.ndarray:
-        return interquartile_mean(x, axis) - interquartile_mean(y, axis)
 
-    return _over_seeds(difference, scores_N, baseline_M)
+def mean_difference(scores_N: Scores, baseline_M: Scores) -> Estimate:
+    """The difference of the plain means, likewise."""
+    return _over_seeds(_difference_of(np.mean), scores_N, baseline_M)
 
 
 def probability_of_improvement(scores_N: Scores, baseline_M: Scores) -> Estimate:
@@ -92,10 +93,7 @@ def common_support(costs: Sequence[Scores]) -> tuple[float, float] | None:
 
     (0, 10, 20) and (5, 30): (5, 20). None where no stretch is common.
     """
-    low, high = (
-        max(costs_of_run[0] for costs_of_run in costs),
-        min(costs_of_run[-1] for costs_of_run in costs),
-    )
+    low, high = max(of_run[0] for of_run in costs), min(of_run[-1] for of_run in costs)
     return (low, high) if low < high else None
 
 
@@ -148,6 +146,10 @@ def median_time(times: np.ndarray, shares: np.ndarray) -> float:
     # Products such as 3/4 · 2/3 miss one half by a rounding.
     below = np.flatnonzero(shares <= 0.5 + 1e-12)
     return float(times[below[0]]) if len(below) else float("nan")
+
+
+def _difference_of(statistic: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, y, axis=-1: statistic(x, axis=axis) - statistic(y, axis=axis)
 
 
 def _over_seeds(statistic: Callable[..., Any], *methods: Scores) -> Estimate:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.stats import bootstrap, calibration, correlation, errors
-from analysis.stats.bootstrap import Estimate, Sums, SumStatistic, Terms, ratio
+from analysis.stats.bootstrap import Estimate, Sums, SumStatistic, Terms, mean_of, ratio
 from vineppo.errors import UserError
 
 CORP_PARTS = ("miscalibration", "discrimination", "uncertainty")
@@ -96,11 +96,10 @@ class Cell:
     @cached_property
     def floors(self) -> np.ndarray:
         """E|v − t| of a perfect v, [N]: the mean of K draws, or p itself where there are none."""
-        counts, place_N = np.unique(self["num_correct"], return_inverse=True)
-        values, m = counts / self.num_samples, self.num_samples
+        values, place_N = np.unique(self.truths, return_inverse=True)
         if self.num_draws is None:
-            return errors.expected_absolute_error(values, m, None)[place_N]
-        return errors.expected_absolute_error(values, self.num_draws, m)[place_N]
+            return errors.expected_absolute_error(values, self.num_samples, None)[place_N]
+        return errors.expected_absolute_error(values, self.num_draws, self.num_samples)[place_N]
 
     @property
     def log_margin(self) -> float:
@@ -131,11 +130,8 @@ def scores(cell: Cell, settings: Settings) -> dict[str, Estimate]:
 
 def pooled_terms(cell: Cell, threshold: float) -> dict[str, np.ndarray]:
     """The terms of errors and of the correlation over all states."""
-    return (
-        errors.error_terms(cell.values, *cell.truth, threshold)
-        | correlation.pooled_terms(cell.values, cell.truths)
-        | correlation.reliability_terms(*cell.truth)
-    )
+    terms = errors.error_terms(cell.values, *cell.truth, threshold)
+    return terms | correlation.pooled_terms(cell.values, cell.truths)
 
 
 def within_terms(cell: Cell) -> dict[str, np.ndarray]:
@@ -157,11 +153,11 @@ def error_scores(
     }
     k = cell.num_draws or np.inf
     statistics: dict[str, SumStatistic] = {
-        "prediction_mean": lambda sums: ratio(sums["prediction"], sums["one"]),
-        "truth_mean": lambda sums: ratio(sums["true_value"], sums["one"]),
+        "prediction_mean": mean_of("prediction"),
+        "truth_mean": mean_of("true_value"),
         "bias": errors.bias,
         "mae": errors.mae,
-        "mae_floor": lambda sums: ratio(sums["floor"], sums["one"]),
+        "mae_floor": mean_of("floor"),
         "mae_above_floor": lambda sums: ratio(sums["absolute"] - sums["floor"], sums["one"]),
         "mse": errors.mse,
         "mse_corrected": errors.corrected_mse,
@@ -191,13 +187,11 @@ def _attenuated(
         factor = cell.num_draws / cell.num_samples
         return exact * correlation.ceiling(correlation.spearman_brown(reliability(sums), factor))
 
-    return {
-        f"{name}_reliability": reliability,
-        f"{name}_ceiling": ceiling,
-        f"{name}_disattenuated": lambda sums: correlation.disattenuated(
-            statistic(sums), reliability(sums)
-        ),
-    }
+    def disattenuated(sums: Sums) -> np.ndarray:
+        return correlation.disattenuated(statistic(sums), reliability(sums))
+
+    parts = {"reliability": reliability, "ceiling": ceiling, "disattenuated": disattenuated}
+    return {f"{name}_{part}": of_part for part, of_part in parts.items()}
 
 
 def _split(cell: Cell, settings: Settings) -> dict[str, Estimate]:
@@ -218,18 +212,19 @@ def _within(cell: Cell, settings: Settings) -> dict[str, Estimate]:
     """Correlations within problems, every state or every problem counting alike."""
     unit_N = cell["unit"]
     statistic, reliability = correlation.within, correlation.within_reliability
-    parts = {"pearson_within": statistic}
-    parts |= _attenuated("pearson_within", statistic, reliability, cell)
-    estimates = _bootstrapped(cell, within_terms(cell), parts, settings)
+    statistics = {"pearson_within": statistic}
+    statistics |= _attenuated("pearson_within", statistic, reliability, cell)
+    estimates = _bootstrapped(cell, within_terms(cell), statistics, settings)
     ranks = [correlation.ranks_within(of_N, unit_N) for of_N in (cell.values, cell.truths)]
     _, first_of_unit = np.unique(unit_N, return_index=True)
     at_units = replace(cell, states=cell.states.iloc[first_of_unit])
-    for name, (x_N, y_N) in {
-        "pearson_within_mean": (cell.values, cell.truths),
-        "spearman_within_mean": (ranks[0], ranks[1]),
-    }.items():
+    for name, x_N, y_N in (
+        ("pearson", cell.values, cell.truths),
+        ("spearman", ranks[0], ranks[1]),
+    ):
         terms = bootstrap.mean_terms(correlation.problem_correlations(x_N, y_N, unit_N))
-        estimates |= _bootstrapped(at_units, terms, {name: bootstrap.mean}, settings)
+        of_units = {f"{name}_within_mean": bootstrap.mean}
+        estimates |= _bootstrapped(at_units, terms, of_units, settings)
     terms = correlation.within_terms(ranks[0], ranks[1], unit_N)
     return estimates | _bootstrapped(cell, terms, {"spearman_within": statistic}, settings)
 
@@ -278,12 +273,12 @@ def differences(cell: Cell, values_N: np.ndarray, settings: Settings) -> dict[st
     Both on the same resamples. The noise of the truth is the same on both sides, so that the MSE's
     difference is that of the corrected one.
     """
-    other = replace(cell, states=cell.states.assign(prediction=values_N))
+    both = cell, replace(cell, states=cell.states.assign(prediction=values_N))
     pooled = {"mae": errors.mae, "mse": errors.mse, "pearson": correlation.pearson}
     estimates: dict[str, Estimate] = {}
     for (terms, of_other), statistics in (
-        ([pooled_terms(each, settings.threshold) for each in (cell, other)], pooled),
-        ([within_terms(each) for each in (cell, other)], {"pearson_within": correlation.within}),
+        ([pooled_terms(each, settings.threshold) for each in both], pooled),
+        (map(within_terms, both), {"pearson_within": correlation.within}),
     ):
         estimates |= bootstrap.bootstrap_difference(
             terms, of_other, cell["problem"], statistics, settings.generator, **settings.sums

@@ -3,7 +3,6 @@
 import itertools
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from support.random_walk import (
@@ -22,7 +21,6 @@ from support.trained_runs import lasting_process_group, trained_path  # noqa: F4
 from analysis.__main__ import main
 from analysis.action_ranking import FOLDER, SCHEMA, read_states
 from analysis.sampling.alternatives import (
-    KINDS,
     ROUND,
     follow,
     next_step_length,
@@ -142,7 +140,7 @@ def test_a_step_may_be_cut_by_the_log_probabilities_of_the_whole_response():
     assert next_step_length(starts, TOKENIZER, ids, logprobs_T, 1) == 3
 
 
-def walk_job(walker, tmp_path, **settings):
+def walk_job(tmp_path):
     """The states after (3, 2) and after (3, 2, 1) of a walk from 2, and what samples there."""
     rollout = Rollout(
         problem=problem(2),
@@ -154,34 +152,37 @@ def walk_job(walker, tmp_path, **settings):
         text="",
         spans_S=tuple(StepSpan(start, start + 2) for start in (0, 2, 4, 6)),
     )
-    policies = SimpleNamespace(sampler=walker, prompt=lambda _: Prompt(problem(2), prompt_ids(2)))
     settings = {
         "checkpoint": 1, "num_proposals": 32, "num_alternatives": 5, "num_samples": 4000,
         "num_draws": 7,
-    } | settings  # fmt: skip
+    }  # fmt: skip
     checkpoint = Checkpoint(tmp_path, 1, "", tmp_path / "a.parquet", settings)
     states = [RolloutState(rollout, 2), RolloutState(rollout, 3)]
-    return policies, checkpoint, states, Journal(tmp_path / "a.jsonl", settings)
+    return checkpoint, states, Journal(tmp_path / "a.jsonl", settings)
 
 
 def test_what_follows_a_step_has_the_value_of_the_state_after_it(walker, tmp_path):
-    policies, checkpoint, states, journal = walk_job(walker, tmp_path)
-    proposed, _ = propose(policies, checkpoint, states, LINES, journal)
-    chosen = [(p, i, one) for p, of in enumerate(proposed) for i, one in enumerate(of)]
-    returns, _ = follow(policies, checkpoint, states, chosen, journal)
-    by_step = {
-        (place, one.step_ids): (one, [returns.get(f"{kind} {place} {i}") for kind in KINDS])
-        for place, i, one in chosen
+    checkpoint, states, journal = walk_job(tmp_path)
+    proposed, _ = propose(walker, checkpoint, states, LINES, journal)
+    chosen = {
+        f"{place} {one.step_ids[0]}": (states[place], one)
+        for place, alternatives in enumerate(proposed)
+        for one in alternatives
     }
+    counts_of, _ = follow(walker, checkpoint, chosen, journal)
     for place, position, used in ((0, 1, 6), (0, 3, 6), (1, 2, 8)):
-        _, (truth, draws) = by_step[place, ids(position)]
+        counted = counts_of[f"{place} {DIGITS[position]}"]
         true = value(position, BUDGET - used)
         error = math.sqrt(true * (1 - true) / 4000)
-        assert truth.num_correct / 4000 == pytest.approx(true, abs=4 * error)
-        assert len(draws.returns_K) == 7
-    ended = {step_ids[0]: pair for (place, step_ids), pair in by_step.items() if place == 1}
-    assert ended.keys() == {DIGITS[0], DIGITS[2]}
-    assert (ended[DIGITS[0]][0].final_return, ended[DIGITS[0]][1]) == (0, [None, None])
+        assert counted["num_correct"] / 4000 == pytest.approx(true, abs=4 * error)
+        assert (counted["num_samples"], len(counted["draws_D"])) == (4000, 7)
+    assert {key for key in chosen if key[0] == "1"} == {f"1 {DIGITS[0]}", f"1 {DIGITS[2]}"}
+    _, at_the_end = chosen[f"1 {DIGITS[0]}"]
+    assert at_the_end.final_return == 0
+    assert counts_of[f"1 {DIGITS[0]}"] == {
+        "num_samples": 4000, "num_correct": 0, "num_truncated": 0, "num_tokens": 0,
+        "draws_D": (0,) * 7,
+    }  # fmt: skip
     seeds = [request.seed for request in walker.engine.requests]
     assert len(set(seeds)) == len(seeds)  # proposals, truth and draws are independent
 

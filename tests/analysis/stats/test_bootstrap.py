@@ -45,6 +45,15 @@ def test_the_examples_of_the_docstrings():
 
     assert bootstrap_weights(weighted, problems, generator(), **SETTINGS) == expected
     assert expanded_level(0.95, 60) == pytest.approx(0.9564, abs=5e-5)
+    x = np.array([1.0, 2.0, 3.0])
+    sums = total({"one": np.ones(3), "x": x, "xx": x**2})
+    assert variance(sums, "x", "xx") == pytest.approx(1)
+    assert mean(total(mean_terms(np.array([1, 3, np.nan])))) == 2
+    estimate = percentile_estimate(0.5, np.linspace(0, 1, 101), level=0.9)
+    assert (estimate.low, estimate.high) == pytest.approx((0.05, 0.95))
+    found = reflected(Estimate(0.3, 0.25, 0.7), least=0.0)
+    assert (found.value, found.low, found.high) == pytest.approx((0.3, 0, 0.35))
+    assert reflected(Estimate(0.3, None, None), least=0.0) == Estimate(0.3, None, None)
 
 
 def test_the_level_of_a_normal_mean_becomes_that_of_students_t():
@@ -144,18 +153,6 @@ def test_the_interval_covers_within_two_points_of_its_level():
     assert num_covered["bias"] / num_runs == pytest.approx(0.95, abs=0.02)
     assert num_covered["mse"] / num_runs == pytest.approx(0.95, abs=0.02)
     assert num_covered["alone"] / num_runs < 0.8
-
-
-def test_the_examples_of_the_docstrings_of_sums():
-    x = np.array([1.0, 2.0, 3.0])
-    sums = total({"one": np.ones(3), "x": x, "xx": x**2})
-    assert variance(sums, "x", "xx") == pytest.approx(1)
-    assert mean(total(mean_terms(np.array([1, 3, np.nan])))) == 2
-    estimate = percentile_estimate(0.5, np.linspace(0, 1, 101), level=0.9)
-    assert (estimate.low, estimate.high) == pytest.approx((0.05, 0.95))
-    found = reflected(Estimate(0.3, 0.25, 0.7), least=0.0)
-    assert (found.value, found.low, found.high) == pytest.approx((0.3, 0, 0.35))
-    assert reflected(Estimate(0.3, None, None), least=0.0) == Estimate(0.3, None, None)
 
 
 def test_a_quotient_by_nothing_is_undefined():

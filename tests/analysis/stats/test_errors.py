@@ -118,25 +118,6 @@ def test_the_corrected_squared_error_is_exactly_unbiased(value, p):
     assert pmf @ terms["error"] == pytest.approx(value - p, abs=1e-14)
 
 
-def test_corrections_are_right_on_average_and_what_they_correct_is_not():
-    draw = np.random.default_rng(0)
-    p_N = draw.beta(0.8, 0.8, 40)
-    values_N = np.clip(p_N + 0.08 * draw.normal(size=40) + 0.02, 0, 1)
-    found = np.array(
-        [
-            [statistic(sums) for statistic in (mse, corrected_mse, bias)]
-            for sums in (sums_of(values_N, draw.binomial(16, p_N), 16) for _ in range(3000))
-        ]
-    )
-    standard_error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
-    true_mse, noise = np.mean((values_N - p_N) ** 2), np.mean(p_N * (1 - p_N)) / 16
-    off = found.mean(axis=0) - (true_mse, true_mse, np.mean(values_N - p_N))
-    assert off[0] == pytest.approx(noise, abs=4 * standard_error[0])
-    assert off[0] > 20 * standard_error[0]
-    assert abs(off[1]) < 4 * standard_error[1]
-    assert abs(off[2]) < 4 * standard_error[2]
-
-
 def test_explained_variance_loses_the_noise_of_the_truth_by_its_correction():
     draw = np.random.default_rng(1)
     p_N = draw.beta(1.5, 1.5, 200_000)
@@ -200,19 +181,6 @@ def test_the_floor_against_a_measured_truth_by_hand_and_by_enumeration():
     )
     found = expected_absolute_error(np.array([p, 0.0, 1.0]), num_draws, m)
     assert found == pytest.approx([expected, 0, 0], abs=1e-15)
-
-
-def test_the_floor_is_the_error_that_perfect_estimators_have():
-    draw = np.random.default_rng(0)
-    p_N = draw.beta(0.7, 0.7, 40_000)
-    counts_N = draw.binomial(64, p_N)
-    errors_N = np.abs(draw.binomial(9, p_N) / 9 - counts_N / 64)
-    standard_error = errors_N.std() / 200
-    exact = expected_absolute_error(p_N, 9, 64).mean()
-    assert errors_N.mean() == pytest.approx(exact, abs=4 * standard_error)
-    measured = expected_absolute_error(counts_N / 64, 9, 64).mean()
-    assert 0.97 * exact < measured < exact
-    assert expected_absolute_error(p_N, 9, None).mean() < exact - 4 * standard_error
 
 
 def test_the_floor_of_measured_values_is_low_by_a_share_of_one_in_m():

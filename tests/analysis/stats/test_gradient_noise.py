@@ -14,8 +14,9 @@ def gram(gradients_ND):
 
 
 def test_the_examples_of_the_docstrings():
-    expected = GradientNoise(2, 1, 1, 1, 2)
-    assert noise_from_gram(np.array([[1, 1], [1, 5]]), np.ones(2)) == expected
+    found = noise_from_gram(np.array([[1, 1], [1, 5]]), np.ones(2))
+    assert found == GradientNoise(trace=2, squared_norm=1, num_units=2)
+    assert (found.trace_of_mean, found.signal_to_noise, found.noise_scale) == (1, 1, 2)
 
 
 def test_the_trace_is_that_of_numpys_covariance():

@@ -1,0 +1,300 @@
+"""Two methods over a handful of seeds: effect, interval, test, and the seeds that a claim needs.
+
+An effect is always `method` minus `baseline`. In the suffixes N and M are seeds of the two methods,
+S seeds of both (paired where seed s means the same data order, initial weights or the like in both)
+and P the problems of the test set, which all runs answer `num_samples` times each.
+
+On *these* problems only seeds vary: `welch`, `paired`, the bootstraps of `seeds`. On *problems like
+these* the problems vary too, and more seeds do not make up for few of them: `crossed`. How far to
+trust each at 3 to 16 seeds: `coverage`, with its table in experiments/09_interval_coverage.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import nct, permutation_test, t, ttest_ind, ttest_rel
+
+from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, Estimate
+from analysis.stats.errors import estimated_value, noise_variance
+from analysis.stats.seeds import Scores, iqm_difference, mean_difference
+
+NUM_PERMUTATIONS = 10_000
+MAX_SEEDS = 10_000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An effect with its interval, and the two-sided p-value of the t-test of no effect.
+
+    `df` are the degrees of freedom of t, Satterthwaite's where variances are added up. Both are
+    None where the data give no interval.
+    """
+
+    effect: Estimate
+    df: float | None = None
+    p_value: float | None = None
+
+
+def welch(method_N: Scores, baseline_M: Scores, level: float = LEVEL) -> Comparison:
+    """Difference of the means of independent seeds whose spreads may differ.
+
+    t = (x̄ − ȳ)/√(s²ₓ/N + s²ᵧ/M) with Satterthwaite's degrees of freedom (Welch, 1947). One seed has
+    no interval.
+
+    (0.6, 0.7, 0.8) against (0.5, 0.5, 0.5): 0.2 ± 4.303 · 0.0577, two degrees of freedom.
+    """
+    return _t_test(ttest_ind, method_N, baseline_M, level, equal_var=False)
+
+
+def paired(method_S: Scores, baseline_S: Scores, level: float = LEVEL) -> Comparison:
+    """Mean of the differences seed by seed, which spread less where seeds are alike in both.
+
+    t = d̄/(s_d/√S) with S − 1 degrees of freedom: about half of Welch's, so pairing without a
+    correlation loses. Raises `ValueError` for other numbers of seeds.
+
+    (0.6, 0.7, 0.8) against (0.5, 0.5, 0.8): differences 0.1, 0.2, 0: 0.1 ± 4.303 · 0.0577.
+    """
+    num_method, num_baseline = len(method_S), len(baseline_S)
+    if num_method != num_baseline:
+        raise ValueError(f"pairs must have as many seeds, got {num_method} and {num_baseline}")
+    return _t_test(ttest_rel, method_S, baseline_S, level)
+
+
+def permutation_p(method_N: Scores, baseline_M: Scores, *, is_paired: bool) -> float:
+    """Two-sided p-value of the difference of means if the labels of the methods meant nothing.
+
+    All assignments, or 10,000 of them; of pairs, swaps within them. Exact for every distribution
+    of scores, where both methods have the same. Source: Pitman, 1937; Fisher, 1935.
+
+    It is at least 2/C(2n, n) or, paired, 2/2ⁿ, and so below 0.05 from 4 and 6 seeds on. (3, 4, 5)
+    against (0, 1, 2): 0.1, paired 0.25.
+    """
+    return float(
+        permutation_test(
+            (np.asarray(method_N, dtype=float), np.asarray(baseline_M, dtype=float)),
+            lambda x, y, axis: np.mean(x, axis=axis) - np.mean(y, axis=axis),
+            permutation_type="samples" if is_paired else "independent",
+            vectorized=True,
+            n_resamples=NUM_PERMUTATIONS,
+            rng=np.random.default_rng(BOOTSTRAP_SEED),
+        ).pvalue
+    )
+
+
+def crossed(
+    method_SP: np.ndarray,
+    baseline_SP: np.ndarray,
+    num_samples: int,
+    *,
+    is_paired: bool = True,
+    level: float = LEVEL,
+) -> Comparison:
+    """Difference over seeds *and* problems drawn anew, from counts of right answers by both.
+
+    With d_sp the difference of seed s on problem p, d_sp = δ + a_s + b_p + e_sp, all random with
+    mean 0 and e_sp holding the noise of sampling answers. δ̂ is the mean of all, and
+
+        Var δ̂ = σ²_a/S + σ²_b/P + σ²_e/SP,  estimated by  V = V_seeds + V_problems − V_cells,
+
+    V_seeds the variance of the S row means over S, V_problems that of the P column means over P and
+    V_cells the residual mean square over SP, each with expectation of its own part plus σ²_e/SP
+    (method of moments in the balanced two-way layout; a component below 0 counts as 0). δ̂/√V is
+    nearly t with V²/Σ(V_i²/df_i) degrees of freedom. Source: Searle, Casella & McCulloch, 1992,
+    chapter 4; Satterthwaite, 1946; Clark, 1973, for subjects and items. V is the two-way clustered
+    variance of Cameron, Gelbach & Miller, 2011.
+
+    Of seeds that are not paired each method has its own V_seeds and V_cells, summed; problems are
+    always paired. One seed or problem has no interval. Raises `ValueError` for counts that are no
+    [S, P] of the same problems and, paired, the same seeds.
+
+    Differences (0, 1) and (0, 1) of two seeds on two problems: 0.5, V = 0 + 0.25 − 0, one degree
+    of freedom.
+    """
+    shape, other_shape = np.shape(method_SP), np.shape(baseline_SP)
+    is_alike = shape == other_shape if is_paired else shape[1:] == other_shape[1:]
+    if len(shape) != 2 or not is_alike:
+        raise ValueError(f"counts must be [S, P] of the same, got {shape} and {other_shape}")
+    rates_SP, others_SP = (estimated_value(of, num_samples) for of in (method_SP, baseline_SP))
+    tables = [rates_SP - others_SP] if is_paired else [rates_SP, -others_SP]
+    effect_P = np.sum([table_SP.mean(axis=0) for table_SP in tables], axis=0)
+    value, num_problems = float(effect_P.mean()), len(effect_P)
+    if min(num_problems, *map(len, tables)) < 2:
+        return Comparison(Estimate(value, None, None))
+    # Each variance of δ̂ with its degrees of freedom.
+    cells = list(map(_residual_variance, tables))
+    noise = sum(of_cells for of_cells, _ in cells)
+    parts = [(max(effect_P.var(ddof=1) / num_problems, noise), num_problems - 1)]
+    for table_SP, (own_noise, _) in zip(tables, cells, strict=True):
+        of_seeds = table_SP.mean(axis=1).var(ddof=1) / len(table_SP)
+        parts.append((max(of_seeds, own_noise), len(table_SP) - 1))
+    variance = float(sum(part for part, _ in parts) - noise)
+    if variance <= 0:
+        return Comparison(Estimate(value, None, None))
+    satterthwaite = variance**2 / sum(part**2 / df for part, df in [*parts, *cells])
+    df = max(float(satterthwaite), min(df for _, df in parts))  # a sum has no fewer than its parts
+    error = variance**0.5
+    low, high = t.interval(level, df, value, error)
+    p_value = float(2 * t.sf(abs(value) / error, df))
+    return Comparison(Estimate(value, float(low), float(high)), df, p_value)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What a run's score varies by: its seed, and the answers that were sampled to measure it.
+
+    `correlation` is that of both methods' true scores at the same seed; None of independent seeds.
+    """
+
+    seed_sd: float
+    noise_sd: float = 0.0
+    correlation: float | None = None
+
+
+def spread(method_SP: np.ndarray, baseline_SP: np.ndarray, num_samples: int) -> Spread:
+    """The components from counts of right answers, of methods that are taken to spread alike.
+
+    noise² = mean Σ_p p̂(1 − p̂)/(m − 1)/P² over runs; seed² is what it leaves of the mean variance
+    of the scores, and the correlation is their covariance over seed². On *these* problems, whose
+    own differences are no noise. Raises `ValueError` for fewer than 2 seeds or answers a problem.
+    """
+    runs = np.array([method_SP, baseline_SP])
+    if runs.shape[1] < 2:
+        raise ValueError(f"seeds must be at least 2, got {runs.shape[1]}")
+    noise = float(noise_variance(runs, num_samples).sum(axis=-1).mean()) / runs.shape[-1] ** 2
+    covariance = np.cov(estimated_value(runs, num_samples).mean(axis=-1))
+    of_seeds = max(float(np.diag(covariance).mean()) - noise, 0.0)
+    correlation = float(np.clip(covariance[0, 1] / of_seeds, -1, 1)) if of_seeds > 0 else 0.0
+    return Spread(of_seeds**0.5, noise**0.5, correlation)
+
+
+def power(num_seeds: int, delta: float, of: Spread, level: float = LEVEL) -> float:
+    """Chance that the two-sided t-test at 1 − `level` finds a true effect `delta`.
+
+    P(|T| > t_crit) of the noncentral t with noncentrality δ/√(v/n): for independent seeds
+    v = 2(seed² + noise²) and 2(n − 1) degrees of freedom, for paired v = 2(seed²(1 − ρ) + noise²)
+    and n − 1. Source: Cohen, 1988, chapter 2; Johnson, Kotz & Balakrishnan, 1995, chapter 31.
+
+    One standard deviation, 17 independent seeds: 0.807. `ValueError` where nothing varies.
+    """
+    shared = 0.0 if of.correlation is None else of.correlation
+    variance = 2 * (of.seed_sd**2 * (1 - shared) + of.noise_sd**2)
+    if variance <= 0:
+        raise ValueError("the difference of two seeds must vary, got a variance of 0")
+    df = (num_seeds - 1) * (2 if of.correlation is None else 1)
+    critical, shift = t.ppf((1 + level) / 2, df), abs(delta) / (variance / num_seeds) ** 0.5
+    # The lower tail as the upper one of the other sign: scipy's cdf is NaN far from 0.
+    return float(nct.sf(critical, df, shift) + nct.sf(critical, df, -shift))
+
+
+def seeds_needed(delta: float, of: Spread, wanted: float = 0.8, level: float = LEVEL) -> int:
+    """The fewest seeds of each method at which `power` is at least `wanted`.
+
+    One standard deviation at 80 %: 17 independent seeds; with pairs that correlate 0.9, 4. Raises
+    `ValueError` where 10,000 are not enough, as for an effect of 0.
+    """
+    numbers = range(2, MAX_SEEDS + 1)
+    place = bisect_left(numbers, wanted, key=lambda n: power(n, delta, of, level))
+    if place == len(numbers):
+        raise ValueError(f"an effect of {delta} needs more than {MAX_SEEDS} seeds")
+    return numbers[place]
+
+
+@dataclass(frozen=True)
+class World:
+    """Runs whose true effects are known, for `coverage`.
+
+    A problem has a baseline rate in 0.3 to 0.6 and an effect of its own, uniform about `effect`; a
+    seed shifts a run by normal noise and, `cell_sd`, each of its problems by uniform noise.
+    """
+
+    effect: float = 0.05
+    seed_sd: float = 0.02
+    problem_sd: float = 0.1
+    cell_sd: float = 0.05
+    correlation: float = 0.0
+    num_problems: int = 100
+    num_samples: int = 16
+
+    def draw(self, num_seeds: int, generator: np.random.Generator) -> tuple[np.ndarray, float]:
+        """Counts of method and baseline, [2, S, P], and the effect on the problems drawn."""
+        effect_P = self.effect + self.problem_sd * _unit_uniform(generator, self.num_problems)
+        own_2S1 = generator.normal(0, (1 - self.correlation) ** 0.5, (2, num_seeds, 1))
+        both_S1 = generator.normal(0, self.correlation**0.5, (num_seeds, 1))
+        rates_2SP = (
+            generator.uniform(0.3, 0.6, self.num_problems)
+            + np.array([1, 0])[:, None, None] * effect_P
+            + self.seed_sd * (own_2S1 + both_S1)
+            + self.cell_sd * _unit_uniform(generator, (2, num_seeds, self.num_problems))
+        )
+        return generator.binomial(self.num_samples, np.clip(rates_2SP, 0, 1)), effect_P.mean()
+
+
+Interval = Callable[[np.ndarray, np.ndarray, int], Estimate]  # of both methods' counts
+
+
+def _of_scores(interval: Callable[[np.ndarray, np.ndarray], Estimate]) -> Interval:
+    return lambda x_SP, y_SP, m: interval(x_SP.mean(axis=1) / m, y_SP.mean(axis=1) / m)
+
+
+INTERVALS: Mapping[str, Interval] = {
+    "welch": _of_scores(lambda x_S, y_S: welch(x_S, y_S).effect),
+    "paired": _of_scores(lambda x_S, y_S: paired(x_S, y_S).effect),
+    "bootstrap of means": _of_scores(mean_difference),
+    "bootstrap of IQMs": _of_scores(iqm_difference),
+    "crossed": lambda x_SP, y_SP, m: crossed(x_SP, y_SP, m, is_paired=False).effect,
+    "crossed, paired": lambda x_SP, y_SP, m: crossed(x_SP, y_SP, m).effect,
+}
+
+
+def coverage(
+    num_seeds: int,
+    num_runs: int,
+    generator: np.random.Generator,
+    world: World = World(),
+    intervals: Sequence[str] = tuple(INTERVALS),
+) -> list[dict[str, Any]]:
+    """How often intervals of 95 % hold the true effect, a row an interval.
+
+    `these_problems` is the share of `num_runs` simulated comparisons whose interval holds the
+    effect on the problems that were drawn, `new_problems` on all that there could be; `width` is
+    the mean one. A share has a standard error of √(share·(1 − share)/num_runs).
+    """
+    sums = np.zeros((len(intervals), 3))
+    for _ in range(num_runs):
+        counts_2SP, effect = world.draw(num_seeds, generator)
+        for sums_3, name in zip(sums, intervals, strict=True):
+            estimate = INTERVALS[name](counts_2SP[0], counts_2SP[1], world.num_samples)
+            _, low, high = np.array(astuple(estimate), dtype=float)  # None becomes NaN
+            sums_3 += low <= effect <= high, low <= world.effect <= high, high - low
+    columns = ("num_seeds", "interval", "these_problems", "new_problems", "width")
+    return [
+        dict(zip(columns, (num_seeds, name, *means), strict=True))
+        for name, means in zip(intervals, (sums / num_runs).tolist(), strict=True)
+    ]
+
+
+def _t_test(
+    test: Callable[..., Any], method: Scores, baseline: Scores, level: float, **options: Any
+) -> Comparison:
+    """By scipy's `test`; no interval of a single seed, nor where nothing varies."""
+    value = float(np.mean(method) - np.mean(baseline))
+    result = test(method, baseline, **options) if min(len(method), len(baseline)) > 1 else None
+    if result is None or not np.isfinite(result.statistic):
+        return Comparison(Estimate(value, None, None))
+    low, high = map(float, result.confidence_interval(level))
+    return Comparison(Estimate(value, low, high), float(result.df), float(result.pvalue))
+
+
+def _residual_variance(table_SP: np.ndarray) -> tuple[float, int]:
+    """σ²_e/SP by what rows and columns leave of the cells, and its degrees of freedom."""
+    rows_S1, columns_P = table_SP.mean(axis=1, keepdims=True), table_SP.mean(axis=0)
+    residuals_SP = table_SP - rows_S1 - columns_P + table_SP.mean()
+    df = (table_SP.shape[0] - 1) * (table_SP.shape[1] - 1)
+    return float((residuals_SP**2).sum() / df / table_SP.size), df
+
+
+def _unit_uniform(generator: np.random.Generator, shape: Any) -> np.ndarray:
+    return generator.uniform(-(3**0.5), 3**0.5, shape)  # of standard deviation 1

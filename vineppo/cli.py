@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 
 from vineppo.errors import UserError
-from vineppo.estimate.options import add_options
+from vineppo.estimate import add_options
 
 USER_ERRNOS = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT}
 
@@ -74,8 +74,8 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--index", type=int, metavar="N", help="the run number N alone, from 0")
     add_set(command)
     command.set_defaults(run=run_sweep)
-    command = commands.add_parser("estimate", help="memory and time that a config will take")
-    command.add_argument("config", metavar="CONFIG.jsonnet")
+    command = commands.add_parser("estimate", help="memory and time that configs will take")
+    command.add_argument("configs", nargs="+", metavar="CONFIG.jsonnet")
     add_set(command)
     add_options(command)
     command.set_defaults(run=run_estimate)

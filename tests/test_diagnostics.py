@@ -12,6 +12,7 @@ from support.rollouts import LINES, rollout, terminal
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import GrpoCredit, LoggingConfig, TrainConfig
+from vineppo.progress import WandbLog
 from vineppo.run_dir import RunDir
 from vineppo.value_diagnostics import (
     NUM_PERCENTILE_BINS,
@@ -19,7 +20,6 @@ from vineppo.value_diagnostics import (
     histograms,
     percentile_bin,
 )
-from vineppo.wandb_log import WandbLog
 
 GRPO = GrpoCredit("grpo", LINES, normalize_std=False)
 

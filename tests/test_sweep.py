@@ -14,7 +14,7 @@ from vineppo.config.schema import TrainConfig
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.directory import folder_name
 from vineppo.run_dir.files import strict_json, write_atomic
-from vineppo.sweep_file import load_sweep
+from vineppo.sweep import load_sweep
 
 TINY = {
     "num_iterations": 1,

@@ -159,8 +159,9 @@ def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> M
     adapters = None if model.lora is None else policy.num_adapter_parameters(model.lora)
     if isinstance(config, SftConfig):
         return Models(policy, adapters, None, None)
-    critic = config.separate_critic and skeleton(config.separate_critic.path, "critic.path", True)
-    reference = None
+    critic = reference = None
+    if config.separate_critic is not None:
+        critic = skeleton(config.separate_critic.path, "critic.path", is_critic=True)
     if config.reference.path is not None:
         reference = skeleton(config.reference.path, "reference.path").shape
     elif adapters is None:  # the policy without its adapters is the reference itself

@@ -79,13 +79,15 @@ def test_several_are_a_table_or_a_list(run, configs):
 
 def test_rho_on_eight_gpus_shards_the_states(run, rho):
     """1,100,048,384 parameters, ZeRO 2: float32 weights and moments by rank."""
-    one = json.loads(run("paper/rho1b_gsm8k_vineppo.jsonnet", "--json", *rho)[1])
-    eight = json.loads(run("paper/rho1b_gsm8k_vineppo.jsonnet", "--json", "--num-gpus=8", *rho)[1])
-    lines = [figures["memory"]["sampling"] for figures in (one, eight)]
+    on_one = json.loads(run("paper/rho1b_gsm8k_vineppo.jsonnet", "--json", *rho)[1])
+    on_eight = json.loads(
+        run("paper/rho1b_gsm8k_vineppo.jsonnet", "--json", "--num-gpus=8", *rho)[1]
+    )
+    lines = [figures["memory"]["sampling"] for figures in (on_one, on_eight)]
     assert [x["policy: weights"] for x in lines] == [2 * 1_100_048_384] * 2
     assert [x["policy: Adam's moments"] for x in lines] == [8 * 1_100_048_384, 1_100_048_384]
     assert [x["reference: weights"] for x in lines] == [2 * 1_100_048_384] * 2
-    assert one["sampled"] == eight["sampled"]
+    assert on_one["sampled"] == on_eight["sampled"]
 
 
 @pytest.mark.parametrize(
@@ -108,11 +110,11 @@ def test_seven_billion_parameters_fit(run, tmp_path, leaf, num_gpus, model):
 
 def test_k_multiplies_the_continuations_and_nothing_else(run, rho):
     leaf = "paper/rho1b_gsm8k_vineppo.jsonnet"
-    nine = json.loads(run(leaf, "--json", *rho)[1])
-    one = json.loads(run(leaf, "--json", "--set=credit.num_continuations=1", *rho)[1])
-    assert nine["sampled"]["continuations"] == 9 * one["sampled"]["continuations"]
-    assert nine["trained"] == one["trained"]
-    assert nine["memory"] == one["memory"]
+    with_nine = json.loads(run(leaf, "--json", *rho)[1])
+    with_one = json.loads(run(leaf, "--json", "--set=credit.num_continuations=1", *rho)[1])
+    assert with_nine["sampled"]["continuations"] == 9 * with_one["sampled"]["continuations"]
+    assert with_nine["trained"] == with_one["trained"]
+    assert with_nine["memory"] == with_one["memory"]
 
 
 def test_fine_tuning_has_no_reference_and_samples_nothing(run):

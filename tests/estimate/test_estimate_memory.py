@@ -9,8 +9,8 @@ from vineppo.config.schema import TransformersConfig, VllmConfig
 from vineppo.estimate.memory import (
     BUCKET,
     CACHE,
-    Engine,
-    Passes,
+    EngineBytes,
+    PassBytes,
     Sampled,
     Trainee,
     cache_of,
@@ -21,7 +21,7 @@ from vineppo.estimate.memory import (
 from vineppo.estimate.shape import ModelShape
 
 GB = 10**9
-PASSES = Passes(saved=7, logits=5, chunk=3, scoring=2)
+PASSES = PassBytes(saved=7, logits=5, chunk=3, scoring=2)
 
 
 def trainee(stage, num_ranks=4, bytes_per_weight=2, is_on_gpu=False, billions=0.4):
@@ -179,7 +179,7 @@ def test_the_transformers_engine_has_room_for_every_sequence_and_keeps_its_weigh
 
 
 def test_what_a_cache_holds():
-    engine = Engine(awake={CACHE: 2**30}, beside={})
+    engine = EngineBytes(awake={CACHE: 2**30}, beside={})
 
     def cache_with(max_num_seqs, num_requests):
         return cache_of(engine, engine_config(max_num_seqs=max_num_seqs), 4096, 200, num_requests)
@@ -194,7 +194,7 @@ def test_what_a_cache_holds():
 def test_every_moment_has_what_stays_and_what_is_its_own():
     policy = trainee(1)
     critic = Trainee("critic", GB // 10, GB // 10, 2, 1, 4, False, "nothing", PASSES)
-    engine = Engine(awake={"engine: weights": 11, CACHE: 13}, beside={"engine: weights": 11})
+    engine = EngineBytes(awake={"engine: weights": 11, CACHE: 13}, beside={"engine: weights": 11})
     resident = {"process": 17, "reference: weights": 19}
     lines_by_moment = moments(resident, [policy, critic], {"r": 23}, engine)
     stays = 17 + 19 + sum(policy.resident().values()) + sum(critic.resident().values())
@@ -214,7 +214,7 @@ def test_every_moment_has_what_stays_and_what_is_its_own():
 def test_stage_3_counts_its_gradients_once():
     """Shard and bucket stay; the step adds the flat copy of the share and that in float32."""
     policy = trainee(3)
-    lines_by_moment = moments({}, [policy], {}, Engine(awake={}, beside={}))
+    lines_by_moment = moments({}, [policy], {}, EngineBytes(awake={}, beside={}))
     sums = {moment: sum(lines.values()) for moment, lines in lines_by_moment.items()}
     unit, stays = GB // 10, sum(RESIDENT[3].values()) * GB // 10
     assert sums == {

@@ -133,9 +133,9 @@ def test_what_a_pass_saves_is_what_a_real_one_does(config_name, changes, dtype, 
 
 def test_what_a_pass_saves_grows_with_the_rows():
     model = meta()
-    one, four = model.saved_bytes(1, 64), model.saved_bytes(4, 64)
-    assert four == pytest.approx(4 * one, rel=0.02)
-    assert model.saved_bytes(1, 64) == one
+    of_one_row, of_four_rows = model.saved_bytes(1, 64), model.saved_bytes(4, 64)
+    assert of_four_rows == pytest.approx(4 * of_one_row, rel=0.02)
+    assert model.saved_bytes(1, 64) == of_one_row
 
 
 def test_flash_attention_is_measured_where_its_package_is_missing():

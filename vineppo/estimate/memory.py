@@ -43,7 +43,7 @@ WEIGHTS, STEP, CACHE = "engine: weights", "engine: a step", "engine: key-value c
 def memory(
     config: TrainConfig | SftConfig,
     models: Models,
-    engine: "Engine",
+    engine: "EngineBytes",
     machine: Machine,
     lengths: Lengths,
 ) -> dict[str, Lines]:
@@ -61,7 +61,7 @@ def memory(
 
 
 def moments(
-    resident: Lines, trainees: list["Trainee"], reference_pass: Lines, engine: "Engine"
+    resident: Lines, trainees: list["Trainee"], reference_pass: Lines, engine: "EngineBytes"
 ) -> dict[str, Lines]:
     """Every line of every moment; the peak of the run is the largest sum.
 
@@ -88,7 +88,7 @@ def peak(lines_by_moment: dict[str, Lines]) -> tuple[str, int]:
 
 
 @dataclass(frozen=True)
-class Passes:
+class PassBytes:
     """What the passes of a model hold on one rank, in bytes.
 
     `saved`: what the backward pass of a micro-batch needs, logits aside. `logits`: those of a
@@ -108,7 +108,7 @@ def passes_of(
     optimization: AdamConfig,
     lengths: Lengths,
     device: str,
-) -> Passes:
+) -> PassBytes:
     """Of micro-batches of the longest rows; `device` is "cpu" or "cuda"."""
     shape, rows = model.shape, optimization.micro_batch_size
     size, longest = BYTES[config.model.dtype], longest_response(config)
@@ -129,7 +129,7 @@ def passes_of(
     if isinstance(config, TrainConfig):
         scored = model.saved_bytes(config.optimization.logprobs_micro_batch_size, num_tokens)
         scoring = scored // shape.num_layers + chunk
-    return Passes(saved, logits, chunk, scoring)
+    return PassBytes(saved, logits, chunk, scoring)
 
 
 def longest_response(config: TrainConfig | SftConfig) -> int:
@@ -155,7 +155,7 @@ class Trainee:
     num_ranks: int
     is_on_gpu: bool
     offload: str  # `optimization.offload`
-    passes: Passes
+    passes: PassBytes
 
     def resident(self, is_sampling: bool = False) -> Lines:
         """What stays from one iteration to the next, where the trainer works or the engine."""
@@ -283,14 +283,14 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class Engine:
+class EngineBytes:
     """The sampler of one rank: what it holds while it samples, and what while the trainer works."""
 
     awake: Lines
     beside: Lines
 
 
-def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: float) -> Engine:
+def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: float) -> EngineBytes:
     shape = model.shape
     of_layer = int(model.layer_bytes * config.max_num_batched_tokens)
     of_logits = SAMPLING_TENSORS * 4 * config.max_num_seqs * shape.vocab_size
@@ -299,7 +299,7 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
     weights = {WEIGHTS: model.bytes_per_weight * shape.num_parameters // model.num_ranks}
     if isinstance(config, TransformersConfig):
         cache = config.max_num_seqs * config.max_model_len * model.cache_bytes
-        return Engine(weights | step | {CACHE: cache}, beside=weights)
+        return EngineBytes(weights | step | {CACHE: cache}, beside=weights)
     if num_gpus == 0:
         # vLLM packs embedding and projection once more, as the processor likes them.
         embedding = model.bytes_per_weight * shape.vocab_size * shape.hidden_size
@@ -307,16 +307,16 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
             "engine: repacked embeddings": 2 * embedding,
             CACHE: config.cpu_kv_cache_gib * GIB,
         }
-        return Engine(beside | step, beside)
+        return EngineBytes(beside | step, beside)
     # The cache is what weights and a step leave of the share.
     share = int(config.gpu_memory_utilization * gpu_gib * GIB)
     awake = weights | step
     awake |= {CACHE: max(share - sum(awake.values()), 0)}
-    return Engine(awake, beside={} if config.sleep_while_training else awake)
+    return EngineBytes(awake, beside={} if config.sleep_while_training else awake)
 
 
 @dataclass(frozen=True)
-class Cache:
+class KeyValueCache:
     """The key-value cache of one rank.
 
     It has room for `num_sequences` of mean length, of which `num_running` run at once.
@@ -329,12 +329,12 @@ class Cache:
 
 
 def cache_of(
-    engine: Engine,
+    engine: EngineBytes,
     config: EngineConfig,
     bytes_per_token: int,
     mean_tokens: float,
     num_requests: float,
-) -> Cache:
+) -> KeyValueCache:
     """`num_requests` are those of an iteration that this engine gets.
 
     1 GiB at 4,096 bytes a token: 262,144 tokens, 1,310 sequences of 200. With `max_num_seqs` 256 so
@@ -342,4 +342,5 @@ def cache_of(
     """
     num_tokens = engine.awake[CACHE] // bytes_per_token
     room = num_tokens / mean_tokens
-    return Cache(bytes_per_token, num_tokens, room, min(room, config.max_num_seqs, num_requests))
+    num_running = min(room, config.max_num_seqs, num_requests)
+    return KeyValueCache(bytes_per_token, num_tokens, room, num_running)

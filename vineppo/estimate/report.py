@@ -14,7 +14,7 @@ from vineppo.estimate import check_options
 from vineppo.estimate.memory import (
     BYTES,
     GIB,
-    Cache,
+    KeyValueCache,
     Lines,
     Sampled,
     cache_of,
@@ -48,7 +48,7 @@ class Estimate:
     machine: Machine
     lengths: Lengths
     memory: dict[str, Lines]
-    cache: Cache
+    cache: KeyValueCache
     sampled: SampledTokens | None
     trained: TrainedTokens
     operations: dict[str, float]

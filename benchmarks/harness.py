@@ -84,9 +84,9 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[st
     return spread([a / b for a, b in zip(numerators, denominators, strict=True)])
 
 
-def spread(found: Sequence[float]) -> dict[str, float]:
+def spread(ratios: Sequence[float]) -> dict[str, float]:
     """Median, min and max of what is a ratio already: a share, a slope."""
-    return {"median": statistics.median(found), "min": min(found), "max": max(found)}
+    return {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}
 
 
 def report(
@@ -137,7 +137,7 @@ def machine() -> dict[str, Any]:
         "source": describe_source(Path(__file__).resolve().parents[1]),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
-        **{package: found for package in PACKAGES if (found := _version(package)) is not None},
+        **{name: version for name in PACKAGES if (version := _version(name)) is not None},
     }
 
 

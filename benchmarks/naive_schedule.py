@@ -104,8 +104,8 @@ def main() -> None:
 
 def figures(name: str, runs: list[Work]) -> dict[str, float]:
     keys = ("sampled_tokens", "fed_tokens", "requests")
-    found = {key: [getattr(work, key) for work in runs] for key in keys}
-    return {f"{name}_{key}": median(xs) for key, xs in found.items() if None not in xs}
+    counts = {key: [getattr(work, key) for work in runs] for key in keys}
+    return {f"{name}_{key}": median(xs) for key, xs in counts.items() if None not in xs}
 
 
 if __name__ == "__main__":

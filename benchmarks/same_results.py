@@ -99,10 +99,10 @@ def common_logprobs(row: dict[str, Any], other: dict[str, Any]) -> Iterator[tupl
 
 
 def iterations_of(run: Path) -> list[str]:
-    found = sorted(path.stem for path in (run / "rollouts").glob("iter_*.parquet"))
-    if not found:
+    names = sorted(path.stem for path in (run / "rollouts").glob("iter_*.parquet"))
+    if not names:
         raise UserError(f"{run}: no rollouts")
-    return found
+    return names
 
 
 def weights_of(run: Path) -> dict[str, torch.Tensor]:

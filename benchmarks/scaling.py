@@ -71,8 +71,8 @@ def main() -> None:
         sizes = [point.size for point in group]
         for suffix in ("", " values"):
             runs = zip(*(measured[point.name + suffix] for point in group), strict=True)
-            found = [slope(sizes, seconds) for seconds in runs]
-            slopes[f"slope over {kind}, {suffix.strip() or 'whole'}"] = spread(found)
+            slopes_of_runs = [slope(sizes, seconds) for seconds in runs]
+            slopes[f"slope over {kind}, {suffix.strip() or 'whole'}"] = spread(slopes_of_runs)
     largest, smallest = max(peaks), min(peaks)
     slopes[f"peak memory K={largest} / K={smallest}"] = ratio([peaks[largest]], [peaks[smallest]])
     report(

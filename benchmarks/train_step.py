@@ -69,9 +69,9 @@ def main() -> None:
     seconds = alternate(
         options.num_runs + 1, {"ours": lambda: timed(ours), "bare": lambda: timed(forward_backward)}
     )
-    seconds = {name: found[1:] for name, found in seconds.items()}  # the first ones warm up
+    seconds = {name: runs[1:] for name, runs in seconds.items()}  # the first ones warm up
     num_tokens = sum(len(sequence) for sequence in sequences)
-    best = {name: num_tokens / min(found) for name, found in seconds.items()}
+    best = {name: num_tokens / min(runs) for name, runs in seconds.items()}
     flops = flops_per_token(bare, sequences)
     report(
         "train_step",
@@ -113,7 +113,7 @@ def random_sequences(config: TrainConfig, loaded: LoadedModel, count: int) -> li
     stream = random.Random(config.seed)
     uniform = -math.log(loaded.engine_model.num_token_ids)
     most = config.sampling.max_tokens
-    found = []
+    sequences = []
     for _ in range(count):
         lengths = stream.randint(most // 4, most // 2), stream.randint(most // 2, most)
         prompt_ids, response_ids = (
@@ -124,8 +124,8 @@ def random_sequences(config: TrainConfig, loaded: LoadedModel, count: int) -> li
         columns |= dict.fromkeys(("is_trained", "importance"), (1.0,) * lengths[1])
         columns["loss_advantages"] = [stream.gauss(0, 1) for _ in response_ids]
         columns["old_logprobs"] = (uniform,) * lengths[1]
-        found.append(TokenSequence(prompt_ids, response_ids, tokens_T=columns))
-    return found
+        sequences.append(TokenSequence(prompt_ids, response_ids, tokens_T=columns))
+    return sequences
 
 
 def bare_update(model: Any, micro_batches: Sequence[TrainBatch]) -> None:

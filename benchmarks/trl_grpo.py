@@ -78,7 +78,7 @@ def main() -> None:
             )
         trl_size = fastest(searched, size)
         with open_workers(spec(size), spec(trl_size), cpu_kv_cache_gib) as (workers, missing):
-            found = {
+            iterations = {
                 kind: measure(workers, options.num_runs, has_stops)
                 for kind, has_stops in KINDS.items()
             }
@@ -91,9 +91,9 @@ def main() -> None:
         NAME,
         options,
         options.num_runs,
-        ratios(found),
+        ratios(iterations),
         {
-            **figures(config, found),
+            **figures(config, iterations),
             "trl_micro_batch_size": trl_size,
             "trl_micro_batch_sizes_s": searched,
             "operations_s": operations,
@@ -127,7 +127,7 @@ def write_spec(
 
 def search(sizes: Sequence[int], start: Callable[[int], Worker]) -> dict[int, float | str]:
     """Median seconds of TRL's iteration by size of micro-batch, in turns; or why it failed."""
-    found: dict[int, float | str] = {}
+    failures: dict[int, float | str] = {}
     with ExitStack() as stack:
         runs: dict[str, Callable[[], float]] = {}
         for size in sizes:
@@ -136,11 +136,11 @@ def search(sizes: Sequence[int], start: Callable[[int], Worker]) -> dict[int, fl
                 worker.ready()
                 worker.iterate(has_stops=False)
             except RuntimeError as error:  # too large for the memory, as a rule
-                found[size] = str(error)
+                failures[size] = str(error)
                 continue
             runs[str(size)] = partial(equal_seconds, worker)
         measured = alternate(NUM_SEARCH_RUNS, runs)
-    return found | {int(name): median(seconds) for name, seconds in measured.items()}
+    return failures | {int(name): median(seconds) for name, seconds in measured.items()}
 
 
 def equal_seconds(worker: Worker) -> float:
@@ -157,38 +157,38 @@ def show(operations: dict[str, dict[str, dict[str, float]]]) -> None:
     """Prints the seconds of each worker by phase and kind of operation."""
     table = Table("phase", "seconds under the profiler", *operations)
     for phase in PHASES:
-        found = [seconds.get(phase, {}) for seconds in operations.values()]
-        for kind in dict.fromkeys(kind for seconds in found for kind in seconds):
-            table.add_row(phase, kind, *(f"{seconds.get(kind, 0.0):.2f}" for seconds in found))
+        by_worker = [seconds.get(phase, {}) for seconds in operations.values()]
+        for kind in dict.fromkeys(kind for seconds in by_worker for kind in seconds):
+            table.add_row(phase, kind, *(f"{seconds.get(kind, 0.0):.2f}" for seconds in by_worker))
     Console().print(table)
 
 
 def measure(workers: Sequence[Worker], num_runs: int, has_stops: bool) -> dict[str, list[Message]]:
     """What each worker says of its measured iterations."""
-    found: dict[str, list[Message]] = {worker.name: [] for worker in workers}
+    messages: dict[str, list[Message]] = {worker.name: [] for worker in workers}
     for worker in workers:
         for _ in range(NUM_WARMUPS):
             worker.iterate(has_stops)
 
     def run(worker: Worker) -> float:
-        found[worker.name].append(worker.iterate(has_stops))
-        return found[worker.name][-1]["seconds"]
+        messages[worker.name].append(worker.iterate(has_stops))
+        return messages[worker.name][-1]["seconds"]
 
     alternate(num_runs, {worker.name: partial(run, worker) for worker in workers})
-    return found
+    return messages
 
 
-def ratios(found: dict[str, dict[str, list[Message]]]) -> dict[str, dict[str, float]]:
+def ratios(iterations: dict[str, dict[str, list[Message]]]) -> dict[str, dict[str, float]]:
     """TRL's costs ÷ ours. Raises `RuntimeError` where the work was to be equal and was not.
 
     With 6 s of ours for 300 tokens, and TRL's 12 s for the same 300: 2; were it 400, 1.5.
     """
-    tokens = {m["tokens"] for messages in found["equal"].values() for m in messages}
+    tokens = {m["tokens"] for messages in iterations["equal"].values() for m in messages}
     if len(tokens) != 1:
         raise RuntimeError(f"all must sample equally many tokens, got {sorted(tokens)}")
     costs = {
         (kind, name): [m["seconds"] / m["tokens"] for m in messages]
-        for kind, by_name in found.items()
+        for kind, by_name in iterations.items()
         for name, messages in by_name.items()
     }
     return {
@@ -198,10 +198,10 @@ def ratios(found: dict[str, dict[str, list[Message]]]) -> dict[str, dict[str, fl
     }
 
 
-def figures(config: TrainConfig, found: dict[str, dict[str, list[Message]]]) -> dict[str, Any]:
+def figures(config: TrainConfig, iterations: dict[str, dict[str, list[Message]]]) -> dict[str, Any]:
     """Medians of the seconds by phase, and all messages."""
     medians: dict[str, float] = {}
-    for kind, by_name in found.items():
+    for kind, by_name in iterations.items():
         for name, messages in by_name.items():
             medians[f"{kind}_{name}_s"] = median(m["seconds"] for m in messages)
             for phase in PHASES:
@@ -213,7 +213,7 @@ def figures(config: TrainConfig, found: dict[str, dict[str, list[Message]]]) -> 
         **medians,
         "workload": describe_workload(config),
         "updates": num_updates(config),
-        "iterations": found,
+        "iterations": iterations,
     }
 
 

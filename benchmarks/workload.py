@@ -40,7 +40,7 @@ PLAIN_PROMPT = {"kind": "template", "template": "Question: {question}\nAnswer:"}
 NUM_PROBLEMS, NUM_TEST_PROBLEMS = 1024, 2  # no benchmark takes more
 ITERATION = 1
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,14 @@ class Workload:
         rollouts = replace(rollouts, num_prompts=num_prompts or rollouts.num_prompts)
         return replace(self, config=replace(self.config, credit=credit, rollouts=rollouts))
 
-    def timed(self, work: Callable[[], Found]) -> tuple[float, Found]:
+    def timed(self, work: Callable[[], Result]) -> tuple[float, Result]:
         """Seconds of `work`, which finds nothing cached: neither prefixes nor graded answers."""
         self.sampler.engine.clear_cache()
         self.sampler.grader._memo.clear()  # a run's grader meets other problems every iteration
         gc.collect()
         started = time.perf_counter()
-        found = work()
-        return time.perf_counter() - started, found
+        result = work()
+        return time.perf_counter() - started, result
 
     def experience(self) -> Experience:
         """Rollouts and values of an iteration, as training samples them: in one stream."""

@@ -14,11 +14,11 @@ FOLDERS = ("vineppo", "analysis", "benchmarks")
 # Row by row from the top: (room, the modules and packages in it). Imports go down or to the right.
 ROWS: list[list[tuple[str, list[str]]]] = [
     [("benchmarks", ["benchmarks"]), ("analysis", ["analysis"])],
-    [("entry points", ["cli", "train", "sft", "evaluate", "sweep_file", "sweep", "estimate"])],
+    [("entry points", ["cli", "train", "sft", "sweep", "estimate"])],
     [
         (
             "orchestration",
-            ["session", "checkpoint", "experience", "update", "evaluation"],
+            ["session", "checkpoint", "experience", "update", "evaluate"],
         ),
         ("values", ["values"]),
     ],
@@ -33,7 +33,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
     [
         ("tasks", ["tasks"]),
         ("credit, steps", ["credit", "segment", "value_diagnostics"]),
-        ("run directory", ["run_dir", "wandb_log", "progress"]),
+        ("run directory", ["run_dir", "progress"]),
     ],
     [("config", ["config", "own_code"]), ("ranks", ["distributed", "rank_watch", "parent_death"])],
     [

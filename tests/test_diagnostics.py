@@ -12,6 +12,7 @@ from support.rollouts import LINES, rollout, terminal
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import GrpoCredit, LoggingConfig, TrainConfig
+from vineppo.progress import WandbLog
 from vineppo.run_dir import RunDir
 from vineppo.value_diagnostics import (
     NUM_PERCENTILE_BINS,
@@ -19,16 +20,15 @@ from vineppo.value_diagnostics import (
     histograms,
     percentile_bin,
 )
-from vineppo.wandb_log import WandbLog
 
 GRPO = GrpoCredit("grpo", LINES, normalize_std=False)
 
 
 def valued(reward, values_T, advantages_T=None):
     """A rollout with values and advantages of its tokens; its rewards to go are the reward."""
-    found = rollout(terminal(reward, len(values_T)), values_T)
-    found.tokens_T["advantages"] = values_T if advantages_T is None else advantages_T
-    return found
+    valued_rollout = rollout(terminal(reward, len(values_T)), values_T)
+    valued_rollout.tokens_T["advantages"] = values_T if advantages_T is None else advantages_T
+    return valued_rollout
 
 
 def rows_of(*rollouts):
@@ -44,10 +44,10 @@ def rows_of_two():
 
 
 def row(rows, axis, place, is_correct):
-    (found,) = [
+    (matching,) = [
         r for r in rows if (r["axis"], r["bin"], r["is_correct"]) == (axis, place, is_correct)
     ]
-    return found
+    return matching
 
 
 def test_the_docstrings_example():
@@ -65,11 +65,11 @@ def test_percentiles_are_20_equal_parts(length):
 
 
 def test_bins_by_position_and_by_percentile():
-    found = {
+    columns_by_bin = {
         (r["axis"], r["bin"], r["is_correct"]): (r["values"], r["returns"], r["advantages"])
         for r in rows_of_two()
     }
-    assert found == {
+    assert columns_by_bin == {
         ("position", 0, True): ((0.5,), (1.0,), (0.5,)),
         ("position", 1, True): ((0.75,), (1.0,), (0.25,)),
         ("position", 0, False): ((0.25,), (0.0,), (-0.25,)),
@@ -90,8 +90,8 @@ def test_explained_variance_is_of_both_outcomes_together():
     """Position 0: returns (1, 0), errors (0.5, −0.25): 1 − 0.375²/0.5² = 0.4375; none at 3."""
     rows = rows_of_two()
     for is_correct in (True, False):
-        found = row(rows, "position", 0, is_correct)["explained_variance"]
-        assert found == pytest.approx(0.4375)
+        explained = row(rows, "position", 0, is_correct)["explained_variance"]
+        assert explained == pytest.approx(0.4375)
     assert row(rows, "position", 3, False)["explained_variance"] is None
     # Errors (0.25, −0.125) halve those at 0.
     assert row(rows, "percentile", 10, True)["explained_variance"] == pytest.approx(1 - 0.375**2)
@@ -131,15 +131,15 @@ def test_histograms_have_20_parts_of_the_budget():
     rows = rows_of(
         valued(1.0, [0.0, 1.0, 2.0, 3.0, 4.0], [0.5] * 5), valued(0.0, [5.0, 6.0], [-0.5] * 2)
     )
-    found = histograms(rows, max_tokens=50)
+    values_by_name = histograms(rows, max_tokens=50)
     name = "value_diagnostics/{}/{}/{}".format
-    assert found[name("values", "correct", "position_00000")] == [0.0, 1.0, 2.0]
-    assert found[name("values", "correct", "position_00003")] == [3.0, 4.0]
-    assert found[name("values", "incorrect", "position_00000")] == [5.0, 6.0]
-    assert found[name("advantages", "incorrect", "position_00000")] == [-0.5, -0.5]
-    assert found[name("values", "correct", "percentile_08")] == [2.0]
-    assert found[name("advantages", "incorrect", "percentile_10")] == [-0.5]
-    assert len(found) == 2 * (2 + 1 + 5 + 2)
+    assert values_by_name[name("values", "correct", "position_00000")] == [0.0, 1.0, 2.0]
+    assert values_by_name[name("values", "correct", "position_00003")] == [3.0, 4.0]
+    assert values_by_name[name("values", "incorrect", "position_00000")] == [5.0, 6.0]
+    assert values_by_name[name("advantages", "incorrect", "position_00000")] == [-0.5, -0.5]
+    assert values_by_name[name("values", "correct", "percentile_08")] == [2.0]
+    assert values_by_name[name("advantages", "incorrect", "percentile_10")] == [-0.5]
+    assert len(values_by_name) == 2 * (2 + 1 + 5 + 2)
 
 
 def test_wandb_histograms_are_of_finite_numbers(configs, tmp_path):

@@ -14,7 +14,7 @@ from vineppo.config.schema import TrainConfig
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.directory import folder_name
 from vineppo.run_dir.files import strict_json, write_atomic
-from vineppo.sweep_file import load_sweep
+from vineppo.sweep import load_sweep
 
 TINY = {
     "num_iterations": 1,
@@ -244,7 +244,7 @@ def test_the_folder_of_evaluations_under_other_conditions():
     assert folder_name([]) == ""
     long = [f"task.test_path={'x' * 300}{end}" for end in "ab"]
     assert folder_name(long[:1]) != folder_name(long[1:])
-    assert max(len(folder_name([one])) for one in long) <= 200
+    assert max(len(folder_name([assignment])) for assignment in long) <= 200
 
 
 def test_the_temperature_sweep_is_as_the_experiment_needs_it(configs, tmp_path):

@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 
 from vineppo.errors import UserError
-from vineppo.estimate.options import add_options
+from vineppo.estimate import add_options
 
 USER_ERRNOS = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT}
 
@@ -24,10 +24,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"vineppo: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(
-            "vineppo: interrupted; the same command goes on from the last checkpoint",
-            file=sys.stderr,
-        )
+        again = "the same command goes on from the last checkpoint"
+        print(f"vineppo: interrupted; {again}", file=sys.stderr)
         return 1
     except OSError as error:
         if error.errno not in USER_ERRNOS:
@@ -39,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="vineppo", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, text in (
         ("train", "reinforcement learning from a config"),
         ("sft", "supervised fine-tuning from a config"),
@@ -51,7 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--dry-run", action="store_true", help="print the resolved config and stop"
         )
-        command.set_defaults(run=run_config, command=name)
+        command.set_defaults(run=run_config)
     command = commands.add_parser("evaluate", help="pass@k of a run's checkpoints")
     command.add_argument("run_dir", type=Path, metavar="RUN_DIR")
     command.add_argument(
@@ -74,8 +72,8 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--index", type=int, metavar="N", help="the run number N alone, from 0")
     add_set(command)
     command.set_defaults(run=run_sweep)
-    command = commands.add_parser("estimate", help="memory and time that a config will take")
-    command.add_argument("config", metavar="CONFIG.jsonnet")
+    command = commands.add_parser("estimate", help="memory and time that configs will take")
+    command.add_argument("configs", nargs="+", metavar="CONFIG.jsonnet")
     add_set(command)
     add_options(command)
     command.set_defaults(run=run_estimate)
@@ -126,8 +124,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
 
 def run_sweep(options: argparse.Namespace) -> int:
-    from vineppo.sweep import execute, print_states
-    from vineppo.sweep_file import load_sweep
+    from vineppo.sweep import execute, load_sweep, print_states
 
     directory = options.runs_dir or Path("runs") / Path(options.sweep).stem
     runs = load_sweep(options.sweep, directory, options.assignments)
@@ -145,14 +142,17 @@ def run_estimate(options: argparse.Namespace) -> None:
 
 def quiet_libraries() -> None:
     """Before any of them is imported: their chatter would bury ours. Set variables are kept."""
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
-    logging.getLogger("vllm").setLevel(logging.ERROR)
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    for variable, value in (
+        ("VLLM_LOGGING_LEVEL", "ERROR"),
+        ("VLLM_NO_USAGE_STATS", "1"),
+        ("TORCH_CPP_LOG_LEVEL", "ERROR"),
+        ("HF_HUB_DISABLE_PROGRESS_BARS", "1"),
+        ("TRANSFORMERS_VERBOSITY", "error"),
+        ("TOKENIZERS_PARALLELISM", "false"),
+    ):
+        os.environ.setdefault(variable, value)
+    for library in ("DeepSpeed", "vllm"):
+        logging.getLogger(library).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
 
 

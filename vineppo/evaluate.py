@@ -1,34 +1,86 @@
-"""`vineppo evaluate`: pass@k of the checkpoints of a run, also on other problems.
+"""pass@1 and pass@k: of the engine's policy, and of the checkpoints of a run (`vineppo evaluate`).
 
 A task file (`--task`) is jsonnet that gives a table with the keys of `task`: the problems. How they
 are put to the policy and its answers are found is the run's own, since that is what the policy has
 learned, but for what the file names of `prompt`, `too_long`, `response_template` and `grading`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.load import own_task_functions
-from vineppo.config.schema import SftConfig, TrainConfig
-from vineppo.distributed import init_distributed
+from vineppo.config.schema import EvaluationConfig, SftConfig, TrainConfig
+from vineppo.distributed import gather, init_distributed, num_ranks, num_replicas, replica
 from vineppo.encoding import encode_problems
-from vineppo.engine import Engine, build_engine, lone_engine
+from vineppo.engine import build_engine, lone_engine
 from vineppo.errors import UserError
-from vineppo.evaluation import evaluate_policy, evaluation_sampler
-from vineppo.models import LoadedModel, load_model, named_weights
+from vineppo.metrics import evaluation_summary, merged_grading
+from vineppo.models import load_model, named_weights
 from vineppo.progress import Progress
-from vineppo.rollouts import Prompt, Sampler
+from vineppo.rollouts import Prompt, Sampler, submit_rollouts
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
 from vineppo.run_dir.directory import folder_name
 from vineppo.run_dir.files import strict_json, write_atomic
-from vineppo.session import refuse_several_processes
 from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
+
+
+def evaluate_policy(
+    sampler: Sampler,
+    prompts_P: Sequence[Prompt],
+    evaluation: EvaluationConfig,
+    iteration: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    """What `evaluations/iter_….json` holds; a response is correct when its reward is above 0.5.
+
+    The token budget is the training's.
+    """
+    temperature, top_p = evaluation.temperature, evaluation.top_p
+    sampling = replace(sampler.sampling, temperature=temperature, top_p=top_p)
+    sampler = replace(sampler, sampling=sampling)
+    sampler.grader.metrics()  # what follows is this evaluation's alone
+    each = sampler.engine.ranks_a_replica
+    mine_P = prompts_P[replica(each) :: num_replicas(each)]
+    pending = submit_rollouts(sampler, mine_P, evaluation.num_samples, (iteration, "evaluate"))
+    while sampler.engine.num_unfinished:
+        sampler.engine.step()
+        progress.tick(sampler.engine)
+    mine = [
+        (r.problem.id, r.reward > 0.5, r.finish_reason == "length", len(r.response_ids))
+        for r in pending.settle().values()
+    ]
+    outcomes = [outcome for share in gather(mine)[::each] for outcome in share]
+    _, _, is_truncated, lengths = zip(*outcomes, strict=True)
+    num_correct = Counter({prompt.problem.id: 0 for prompt in prompts_P})
+    num_correct.update(problem_id for problem_id, is_correct, _, _ in outcomes if is_correct)
+    num_correct_P = list(num_correct.values())
+    return {
+        **evaluation_summary(num_correct_P, evaluation.num_samples),
+        "num_problems": len(prompts_P),
+        "samples_per_problem": evaluation.num_samples,
+        "temperature": temperature,
+        "top_p": top_p,
+        "truncated_frac": fmean(is_truncated),
+        **merged_grading(gather(sampler.grader.metrics())[::each]),
+        "response_length_mean": fmean(lengths),
+        "problem_ids": list(num_correct),
+        "num_correct_P": num_correct_P,
+    }
+
+
+def headline(evaluation: dict[str, Any]) -> dict[str, float]:
+    """Its pass@1 and pass@k for all samples."""
+    return {
+        name: evaluation[name] for name in ("pass@1", f"pass@{evaluation['samples_per_problem']}")
+    }
 
 
 @dataclass(frozen=True)
@@ -64,19 +116,33 @@ def evaluate_run(
     with ExitStack() as stack:
         init_distributed()
         engine = build_engine(lone_engine(conditions[0].config.engine), loaded.engine_model)
-        samplers = list(_samplers(conditions, engine, loaded, stack))
+        graders = [stack.enter_context(Grader(c.config.task.grading)) for c in conditions]
         progress = stack.enter_context(Progress(len(policies) * len(conditions), 0, 0.0))
         done = 0
         for iteration, path in policies:
             weights = load_model(str(path), model.dtype, model.attention).model
             engine.load_weights(named_weights(weights))
-            for condition, sampler, test_P in zip(conditions, samplers, prompts, strict=True):
+            for condition, grader, test_P in zip(conditions, graders, prompts, strict=True):
                 progress.enter("evaluate")
+                config = condition.config
+                sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
+                result = evaluate_policy(sampler, test_P, config.evaluation, iteration, progress)
+                scores = "  ".join(f"{name} {x:.3f}" for name, x in headline(result).items())
+                if condition.other_task is not None:
+                    result["task"] = condition.other_task
                 file = directory / "evaluations" / condition.folder / f"iter_{iteration:06d}.json"
-                scores = _evaluate(condition, sampler, test_P, iteration, file, progress)
+                write_atomic(file, strict_json(result, indent=2))
                 done += 1
                 progress.advance(done)
                 progress.say(f"{path}: {scores}  ({file})")
+
+
+def refuse_several_processes(command: str) -> None:
+    """Raises `UserError` where a launcher started several."""
+    if num_ranks() > 1:
+        raise UserError(
+            f"{command} runs in one process, got {num_ranks()}: start it without a launcher"
+        )
 
 
 def read_conditions(
@@ -99,35 +165,6 @@ def read_conditions(
             raise UserError(f"--task: the files must differ in their names, got {path} besides")
         conditions[folder] = Conditions(config, folder, None if task == own_task else task)
     return list(conditions.values())
-
-
-def _samplers(
-    conditions: Sequence[Conditions], engine: Engine, loaded: LoadedModel, stack: ExitStack
-) -> Iterator[Sampler]:
-    """For each of the conditions, with a grader that `stack` closes."""
-    for condition in conditions:
-        config = condition.config
-        grader = stack.enter_context(Grader(config.task.grading))
-        sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
-        yield evaluation_sampler(sampler, config.evaluation)
-
-
-def _evaluate(
-    conditions: Conditions,
-    sampler: Sampler,
-    test_P: Sequence[Prompt],
-    iteration: int,
-    file: Path,
-    progress: Progress,
-) -> str:
-    """Evaluates the engine's policy into `file`; the scores in words."""
-    samples = conditions.config.evaluation.num_samples
-    result = evaluate_policy(sampler, test_P, samples, iteration, progress)
-    if conditions.other_task is not None:
-        result["task"] = conditions.other_task
-    write_atomic(file, strict_json(result, indent=2))
-    names = dict.fromkeys(["pass@1", f"pass@{samples}"])
-    return "  ".join(f"{name} {result[name]:.3f}" for name in names)
 
 
 def choose_policies(run: RunDir, checkpoints: str) -> list[tuple[int, Path]]:

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby
+from statistics import fmean
 
 import torch
 
@@ -21,19 +22,18 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     return {
         "reward/mean": mean,
         "reward/std": std,
-        "reward/group_all_equal_frac": sum(len(group) == 1 for group in groups) / len(groups),
+        "reward/group_all_equal_frac": fmean(len(group) == 1 for group in groups),
     }
 
 
 def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """`rollout/*` but for the log-probability gap; lengths in tokens, with the end token."""
     lengths = [len(rollout.response_ids) for rollout in rollouts]
-    truncated = [rollout.finish_reason == "length" for rollout in rollouts]
     return {
-        "rollout/response_length_mean": sum(lengths) / len(lengths),
+        "rollout/response_length_mean": fmean(lengths),
         "rollout/response_length_max": max(lengths),
-        "rollout/truncated_frac": sum(truncated) / len(truncated),
-        "rollout/steps_mean": sum(len(rollout.spans_S) for rollout in rollouts) / len(rollouts),
+        "rollout/truncated_frac": fmean(r.finish_reason == "length" for r in rollouts),
+        "rollout/steps_mean": fmean(len(rollout.spans_S) for rollout in rollouts),
     }
 
 
@@ -59,19 +59,18 @@ def value_metrics(values: Sequence[StateValue], num_continuations: int) -> dict[
         "values/std": std,
         "values/num_states": len(values),
         "values/num_continuations": num_continuations,
-        "values/all_equal_frac": sum(len(set(v.returns_K)) == 1 for v in values) / len(values),
+        "values/all_equal_frac": fmean(len(set(v.returns_K)) == 1 for v in values),
     }
 
 
 def advantage_metrics(advantages: Sequence[Sequence[float]]) -> dict[str, float]:
     """`advantages/*` over steps, before whitening."""
-    flat = [advantage for advantages_S in advantages for advantage in advantages_S]
+    flat = list(chain.from_iterable(advantages))
     mean, std = mean_std(flat)
-    near_zero = sum(abs(advantage) < NEAR_ZERO for advantage in flat) / len(flat)
     return {
         "advantages/mean": mean,
         "advantages/std": std,
-        "advantages/near_zero_frac": near_zero,
+        "advantages/near_zero_frac": fmean(abs(advantage) < NEAR_ZERO for advantage in flat),
     }
 
 
@@ -87,16 +86,15 @@ def kl_metrics(kl_T_by_rollout: Sequence[Sequence[float]], kl_coef: float) -> di
 
 def merged_grading(by_rank: Sequence[dict[str, float]]) -> dict[str, float]:
     """`grading/*` of all ranks: counts are summed, fractions weighted by what each rank graded."""
-    weights = [metrics["grading/num_graded"] for metrics in by_rank]
-    return {
-        name: (
-            sum(w * metrics[name] for w, metrics in zip(weights, by_rank, strict=True))
-            / max(sum(weights), 1.0)
-            if name.endswith("_frac")
-            else sum(metrics[name] for metrics in by_rank)
-        )
-        for name in by_rank[0]
-    }
+    num_graded = sum(metrics["grading/num_graded"] for metrics in by_rank)
+
+    def merged(name: str) -> float:
+        if not name.endswith("_frac"):
+            return sum(metrics[name] for metrics in by_rank)
+        weighted = sum(metrics["grading/num_graded"] * metrics[name] for metrics in by_rank)
+        return weighted / max(num_graded, 1.0)
+
+    return {name: merged(name) for name in by_rank[0]}
 
 
 def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float:
@@ -122,12 +120,10 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
 
 def evaluation_summary(num_correct_P: Sequence[int], num_samples: int) -> dict[str, float]:
     """pass@k for k = 1, 2, 4, … and n, and the standard error of pass@1 over problems."""
-    ks = sorted({2**i for i in range(num_samples.bit_length()) if 2**i <= num_samples})
-    ks = sorted({*ks, num_samples})
     summary: dict[str, float] = {}
-    for k in ks:
-        mean, std = mean_std([pass_at_k(num_samples, c, k) for c in num_correct_P])
-        summary[f"pass@{k}"] = mean
+    for k in sorted({2**i for i in range(num_samples.bit_length())} | {num_samples}):
+        pass_at_k_P = [pass_at_k(num_samples, c, k) for c in num_correct_P]
+        summary[f"pass@{k}"], std = mean_std(pass_at_k_P)
         if k == 1:
             summary["pass@1_stderr"] = std / math.sqrt(max(len(num_correct_P) - 1, 1))
     return summary
@@ -135,9 +131,9 @@ def evaluation_summary(num_correct_P: Sequence[int], num_samples: int) -> dict[s
 
 def mean_std(values: Sequence[float]) -> tuple[float, float]:
     """Mean and population standard deviation."""
-    mean = math.fsum(values) / len(values)
+    mean = fmean(values)
     return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
 
 
 def _flat(rows: Sequence[Sequence[float]]) -> torch.Tensor:
-    return torch.tensor([value for row in rows for value in row], dtype=torch.float64)
+    return torch.tensor(list(chain.from_iterable(rows)), dtype=torch.float64)

@@ -1,13 +1,21 @@
-"""Where an iteration's time goes, and what a person sees of it."""
+"""Where an iteration's time goes, and where a person sees it: terminal, train.log and wandb."""
 
+import hashlib
 import logging
+import math
+import os
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from vineppo.config.load import to_dict
+from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import Engine
 
@@ -29,7 +37,7 @@ class Progress:
         self._since = time.perf_counter()
         self._seconds = dict.fromkeys(PHASES, 0.0)
         self._elapsed_s = elapsed_s
-        self._started = self._since
+        self.started_s = self._since  # the iteration in progress; by `time.perf_counter`
         self._shown = (self._since, 0)
         self._latest: dict[str, Any] = {}
         self._summary = ""
@@ -78,23 +86,16 @@ class Progress:
     def restart(self) -> None:
         """What was before this (start-up, the starting policy's evaluation) is not training."""
         self.enter(None)
-        self._started = time.perf_counter()
+        self.started_s = time.perf_counter()
         self._seconds = dict.fromkeys(PHASES, 0.0)
-
-    @property
-    def started_s(self) -> float:
-        """When the iteration in progress began, by `time.perf_counter`."""
-        return self._started
 
     def take_times(self) -> dict[str, float]:
         """`time/*_s` of the iteration. `elapsed_s` counts training, over all resumes."""
-        self.enter(None)
-        now = time.perf_counter()
-        total = now - self._started
-        self._started = now
-        self._elapsed_s += total - self._seconds["evaluate"]
-        times = {f"time/{phase}_s": seconds for phase, seconds in self._seconds.items()}
-        self._seconds = dict.fromkeys(PHASES, 0.0)
+        begun, seconds = self.started_s, self._seconds
+        self.restart()
+        total = self.started_s - begun
+        self._elapsed_s += total - seconds["evaluate"]
+        times = {f"time/{phase}_s": x for phase, x in seconds.items()}
         return {**times, "time/total_s": total, "time/elapsed_s": self._elapsed_s}
 
     def finish_iteration(
@@ -135,3 +136,68 @@ def summary(metrics: dict[str, Any]) -> str:
     """The numbers a person watches: "pass@1 0.612  reward 0.583  kl 0.0102 …"."""
     shown = [text.format(metrics[name]) for name, text in SHOWN.items() if name in metrics]
     return "  ".join(shown)
+
+
+@contextmanager
+def log_to(path: Path) -> Iterator[None]:
+    """`vineppo`'s log records go to `path`."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    root = logging.getLogger("vineppo")
+    root.setLevel(logging.INFO)
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+class WandbLog:
+    """Weights & Biases, offline unless WANDB_MODE says otherwise, with `metrics.jsonl`'s names.
+
+    Nothing at all where `logging.wandb_project` is null.
+    """
+
+    def __init__(self, config: TrainConfig | SftConfig, directory: Path) -> None:
+        self._run: Any = None
+        if config.logging.wandb_project is None or not is_main():
+            return
+        os.environ.setdefault("WANDB_MODE", "offline")
+        os.environ.setdefault("WANDB_SILENT", "true")
+        import wandb
+
+        # One id a run directory, so that the pieces of a resumed run are one run when synced.
+        identity = hashlib.blake2b(str(directory.resolve()).encode(), digest_size=8).hexdigest()
+        self._run = wandb.init(
+            project=config.logging.wandb_project,
+            name=config.name,
+            id=identity,
+            dir=str(directory),
+            config=to_dict(config),
+            resume="allow",
+        )
+
+    def __enter__(self) -> "WandbLog":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._run is not None:
+            import wandb
+
+            self._run.finish()
+            wandb.teardown()  # else processes started later share this one's service, and its ids
+
+    def log(self, metrics: dict[str, Any]) -> None:
+        if self._run is not None:
+            self._run.log(metrics, step=metrics["iteration"])
+
+    def log_histograms(self, arrays: Mapping[str, Sequence[float]], iteration: int) -> None:
+        """One histogram a name, of the finite numbers; a name without any is left out."""
+        if self._run is None:
+            return
+        import wandb
+
+        finite = {name: [x for x in xs if math.isfinite(x)] for name, xs in arrays.items()}
+        histograms = {name: wandb.Histogram(xs) for name, xs in finite.items() if xs}
+        self._run.log(histograms, step=iteration)

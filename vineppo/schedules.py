@@ -39,21 +39,15 @@ def problems_of_iteration(
     """
     if num_prompts > num_problems:
         raise ValueError(f"num_prompts must be at most {num_problems}, got {num_prompts}")
-    stop = iteration * num_prompts
-    taken: list[int] = []  # from the start of the current epoch's first unfinished piece
-    offset = 0  # position in the endless sequence of taken[0]
+    order: list[int] = []  # the sequence's start: whole epochs
     epoch = 0
-    while offset + len(taken) < stop:
-        order = list(range(num_problems))
-        random.Random(derive_seed(run_seed, "problem order", epoch)).shuffle(order)
-        split = (offset + len(taken)) % num_prompts
-        open_piece = taken[len(taken) - split :] if split else []
-        seen = set(open_piece)
-        fresh = [i for i in order if i not in seen]
-        need = (num_prompts - split) % num_prompts
-        offset += len(taken) - len(open_piece)
-        rest = [i for i in order if i not in set(fresh[:need])]
-        taken = open_piece + fresh[:need] + rest
+    while len(order) < iteration * num_prompts:
+        permutation = list(range(num_problems))
+        random.Random(derive_seed(run_seed, "problem order", epoch)).shuffle(permutation)
+        num_open = len(order) % num_prompts  # of the piece that the epoch before has begun
+        begun = set(order[len(order) - num_open :])
+        fresh = [i for i in permutation if i not in begun][: -num_open % num_prompts]
+        taken = set(fresh)
+        order += fresh + [i for i in permutation if i not in taken]
         epoch += 1
-    start = stop - num_prompts - offset
-    return taken[start : start + num_prompts]
+    return order[(iteration - 1) * num_prompts : iteration * num_prompts]

@@ -1,6 +1,5 @@
 """What every training command needs around its loop: model, engine, run directory, resume."""
 
-import logging
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,25 +19,16 @@ from vineppo.checkpoint import (
 )
 from vineppo.config.load import own_digests, to_dict
 from vineppo.config.schema import SftConfig, TrainConfig
-from vineppo.distributed import (
-    barrier,
-    from_main,
-    gather,
-    init_distributed,
-    is_main,
-    num_ranks,
-)
+from vineppo.distributed import barrier, from_main, gather, init_distributed, is_main, num_ranks
 from vineppo.engine import EngineCounts, build_engine
-from vineppo.errors import UserError
-from vineppo.evaluation import evaluate_policy, evaluation_sampler
+from vineppo.evaluate import evaluate_policy, headline
 from vineppo.metrics import merged_grading
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
-from vineppo.progress import Progress
+from vineppo.progress import Progress, WandbLog, log_to
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
 from vineppo.tasks.grading import Grader
-from vineppo.wandb_log import WandbLog
 
 
 @dataclass
@@ -103,18 +93,13 @@ class Session:
             return {}
         self.progress.enter("evaluate")
         evaluation = evaluate_policy(
-            evaluation_sampler(self.sampler, self.config.evaluation),
-            self.test_P,
-            self.config.evaluation.num_samples,
-            iteration,
-            self.progress,
+            self.sampler, self.test_P, self.config.evaluation, iteration, self.progress
         )
         self.sampler.engine.clear_cache()  # so that training does not depend on evaluation
         self.sampling_metrics()
         if is_main():
             self.run.write_evaluation(iteration, evaluation)
-        names = dict.fromkeys(["pass@1", f"pass@{self.config.evaluation.num_samples}"])
-        return {f"eval/{name}": evaluation[name] for name in names}
+        return {f"eval/{name}": score for name, score in headline(evaluation).items()}
 
     def finish_iteration(
         self, iteration: int, metrics: dict[str, Any], kl_coef: float = 0.0
@@ -142,18 +127,15 @@ class Session:
     def sampling_metrics(self) -> dict[str, float]:
         """What the engines and the graders did since the last call or evaluation, on all ranks."""
         before, self.counts = self.counts, self.sampler.engine.counts
-        mine = (
-            self.counts.prompt_tokens - before.prompt_tokens,
-            self.counts.cached_tokens - before.cached_tokens,
-            self.sampler.grader.metrics(),
-        )
-        prompt, cached, grading = zip(
-            *gather(mine)[:: self.sampler.engine.ranks_a_replica], strict=True
-        )
+        prompt = self.counts.prompt_tokens - before.prompt_tokens
+        cached = self.counts.cached_tokens - before.cached_tokens
+        mine = prompt, cached, self.sampler.grader.metrics()
+        of_replicas = gather(mine)[:: self.sampler.engine.ranks_a_replica]
+        prompt_R, cached_R, grading_R = zip(*of_replicas, strict=True)
         return {
-            "tokens/prompt": sum(prompt),
-            "tokens/prefix_cached": sum(cached),
-            **merged_grading(grading),
+            "tokens/prompt": sum(prompt_R),
+            "tokens/prefix_cached": sum(cached_R),
+            **merged_grading(grading_R),
         }
 
 
@@ -174,7 +156,7 @@ def open_session(
     """
     with ExitStack() as stack:
         if is_main():
-            log_to(run.path / "train.log", stack)
+            stack.enter_context(log_to(run.path / "train.log"))
         grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
         engine = build_engine(config.engine, loaded.engine_model)
@@ -228,14 +210,6 @@ def resume(run: RunDir, models: Models, kl_coef: float) -> TrainState:
     return state
 
 
-def refuse_several_processes(command: str) -> None:
-    """Raises `UserError` where a launcher started several."""
-    if num_ranks() > 1:
-        raise UserError(
-            f"{command} runs in one process, got {num_ranks()}: start it without a launcher"
-        )
-
-
 def is_finished(config: TrainConfig | SftConfig, directory: Path) -> bool:
     """Whether `directory` holds the finished run of `config`, which is then said in a line.
 
@@ -264,14 +238,3 @@ def peak_gib() -> float:
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**30
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-
-
-def log_to(path: Path, stack: ExitStack) -> None:
-    """`vineppo`'s log records go to `path` while the stack is open."""
-    handler = logging.FileHandler(path)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    root = logging.getLogger("vineppo")
-    root.setLevel(logging.INFO)
-    root.addHandler(handler)
-    stack.callback(handler.close)
-    stack.callback(root.removeHandler, handler)

@@ -36,7 +36,8 @@ def sft(config: SftConfig, directory: Path) -> None:
     run, loaded = open_run(config, directory)
     sequences = encode_demonstrations(config, loaded, task.train_P)
     test_P = encode_problems(config, loaded, task.test_P)
-    updates_per_epoch = math.ceil(len(sequences) / config.optimization.batch_size)
+    batch_size = config.optimization.batch_size
+    updates_per_epoch = math.ceil(len(sequences) / batch_size)
     num_updates = config.optimization.num_epochs * updates_per_epoch
 
     def start_models() -> Models:
@@ -47,15 +48,15 @@ def sft(config: SftConfig, directory: Path) -> None:
         session.sleep_engine()
         for iteration in session.iterations():
             epoch, number = divmod(iteration - 1, updates_per_epoch)
-            minibatches = shuffled_minibatches(
-                len(sequences),
-                config.optimization.batch_size,
-                derive_seed(config.seed, "demonstrations", epoch),
-            )
+            seed = derive_seed(config.seed, "demonstrations", epoch)
+            minibatches = shuffled_minibatches(len(sequences), batch_size, seed)
             chosen = [sequences[i] for i in minibatches[number]]
             metrics = update_on(session, config, chosen, iteration - 1, num_updates)
-            evaluation = evaluate_if_due(session, iteration)
-            session.finish_iteration(iteration, {**metrics, **evaluation})
+            if session.is_evaluation_due(iteration):
+                session.wake_engine(with_new_weights=True)
+                metrics |= session.evaluate_if_due(iteration)
+                session.sleep_engine()
+            session.finish_iteration(iteration, metrics)
 
 
 def update_on(
@@ -69,12 +70,9 @@ def update_on(
     session.progress.enter("update")
     optimization = config.optimization
     rate = learning_rate(
-        update,
-        num_updates,
-        optimization.learning_rate,
-        optimization.warmup_fraction,
+        update, num_updates, optimization.learning_rate, optimization.warmup_fraction,
         optimization.schedule,
-    )
+    )  # fmt: skip
     num_tokens = sum(len(sequence.response_ids) for sequence in sequences)
     done = session.policy.update(
         micro_batches(sequences, (), optimization.micro_batch_size, session.policy.device),
@@ -99,16 +97,6 @@ def likelihood_loss(num_tokens: int) -> LossFunction:
         return total, {"loss": total}
 
     return loss
-
-
-def evaluate_if_due(session: Session, iteration: int) -> dict[str, float]:
-    """Like the session's, with an engine that sleeps between evaluations."""
-    if not session.is_evaluation_due(iteration):
-        return {}
-    session.wake_engine(with_new_weights=True)
-    metrics = session.evaluate_if_due(iteration)
-    session.sleep_engine()
-    return metrics
 
 
 def encode_demonstrations(

@@ -32,38 +32,36 @@ def diagnostic_rows(
     Explained variance is that of both outcomes' rows together (within one the returns hardly vary),
     null where the returns do not vary at all. Bins that nothing falls into are left out.
     """
-    bins: dict[tuple[str, int, bool], list[tuple[float, float, float]]] = {}
+    bins: dict[tuple[str, int], dict[bool, list[tuple[float, float, float]]]] = {}
     for rollout in rollouts:
-        returns_T, advantages_T = outcome_returns(credit, rollout), rollout.tokens_T["advantages"]
-        columns = rollout.values_T(predictor), returns_T, advantages_T
+        values_T, returns_T = rollout.values_T(predictor), outcome_returns(credit, rollout)
         is_correct, length = rollout.reward > 0.5, len(rollout.response_ids)
-        for position, token in enumerate(zip(*columns, strict=True)):
-            for axis, place in (
-                ("position", position),
-                ("percentile", percentile_bin(position, length)),
-            ):
-                bins.setdefault((axis, place, is_correct), []).append(token)
+        tokens = zip(values_T, returns_T, rollout.tokens_T["advantages"], strict=True)
+        for position, token in enumerate(tokens):
+            part = percentile_bin(position, length)
+            for place in (("position", position), ("percentile", part)):
+                outcomes = bins.setdefault(place, {False: [], True: []})
+                outcomes[is_correct].append(token)
     rows = []
-    explained_by_place: dict[tuple[str, int], float] = {}
-    for (axis, place, is_correct), tokens in sorted(bins.items()):
-        values_N, returns_N, advantages_N = zip(*tokens, strict=True)
-        if (axis, place) not in explained_by_place:
-            both = [*tokens, *bins.get((axis, place, not is_correct), [])]
-            columns_N = [token[0] for token in both], [token[1] for token in both]
-            explained_by_place[axis, place] = explained_variance(*columns_N)
-        explained = explained_by_place[axis, place]
-        rows.append(
-            {
-                "axis": axis,
-                "bin": place,
-                "is_correct": is_correct,
-                "count": len(tokens),
-                "values": values_N,
-                "returns": returns_N,
-                "advantages": advantages_N,
-                "explained_variance": None if math.isnan(explained) else explained,
-            }
-        )
+    for (axis, number), outcomes in sorted(bins.items()):
+        values_N, returns_N, _ = zip(*outcomes[False], *outcomes[True], strict=True)
+        explained = explained_variance(values_N, returns_N)
+        for is_correct, in_bin in outcomes.items():
+            if not in_bin:
+                continue
+            values_N, returns_N, advantages_N = zip(*in_bin, strict=True)
+            rows.append(
+                {
+                    "axis": axis,
+                    "bin": number,
+                    "is_correct": is_correct,
+                    "count": len(in_bin),
+                    "values": values_N,
+                    "returns": returns_N,
+                    "advantages": advantages_N,
+                    "explained_variance": None if math.isnan(explained) else explained,
+                }
+            )
     return rows
 
 
@@ -75,12 +73,9 @@ def histograms(rows: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, lis
     values_by_name: dict[str, list[float]] = {}
     width = math.ceil(max_tokens / NUM_PERCENTILE_BINS)
     for row in rows:
-        is_position = row["axis"] == "position"
-        place = (
-            f"position_{row['bin'] // width * width:05d}"
-            if is_position
-            else f"percentile_{row['bin']:02d}"
-        )
+        place = f"percentile_{row['bin']:02d}"
+        if row["axis"] == "position":
+            place = f"position_{row['bin'] // width * width:05d}"
         outcome = "correct" if row["is_correct"] else "incorrect"
         for quantity in ("values", "advantages"):
             name = f"value_diagnostics/{quantity}/{outcome}/{place}"

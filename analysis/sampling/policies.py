@@ -21,12 +21,12 @@ from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.engine import build_engine, lone_engine
 from vineppo.errors import UserError
+from vineppo.evaluate import refuse_several_processes
 from vineppo.models import LoadedModel, load_model, named_weights
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
 from vineppo.run_dir.tables import write_parquet
-from vineppo.session import refuse_several_processes
 from vineppo.tasks import TaskData, load_task
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores

@@ -62,8 +62,8 @@ class Operations:
             torch.cuda.synchronize()
         self.enter(ALL)
         self._profile.stop()
-        found = self._profile.events()
-        assert found is not None
+        recorded = self._profile.events()
+        assert recorded is not None
         self._profile = None
         scale = 1e-6
         own = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
@@ -71,7 +71,7 @@ class Operations:
         # would count it again, and not in the phase of the host's clock.
         events = [
             (e.name, e.time_range.start * scale, getattr(e, own) * scale)
-            for e in found
+            for e in recorded
             if not e.is_async and e.device_type == DeviceType.CPU
         ]
         return by_phase(events)

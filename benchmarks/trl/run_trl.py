@@ -78,8 +78,8 @@ def build_trainer(spec: dict[str, Any], is_vllm: bool, output_dir: str, channel:
         train_dataset=Dataset.from_list(rows),
     )
     if is_vllm:
-        found = trainer.vllm_generation.llm.llm_engine.model_config.dtype
-        assert str(found) == f"torch.{spec['config']['engine']['dtype']}", found
+        dtype = trainer.vllm_generation.llm.llm_engine.model_config.dtype
+        assert str(dtype) == f"torch.{spec['config']['engine']['dtype']}", dtype
         trainer.time_sync()
     trainer.add_callback(gate(trainer, channel, spec["num_updates"]))
     return trainer
@@ -204,9 +204,9 @@ def last_number_reward(completions: list[Any], answer: list[str], **_: Any) -> l
 def check_prompts(trainer: Any, rows: list[dict[str, Any]]) -> None:
     """Both sides must see the same ids; raises `RuntimeError` where TRL's tokenisation differs."""
     token_ids, *_ = trainer._tokenize_prompts([row["prompt"] for row in rows])
-    for row, found in zip(rows, token_ids, strict=True):
-        if list(found) != row["token_ids"]:
-            raise RuntimeError(f"TRL reads prompt {row['id']} as {found}, we {row['token_ids']}")
+    for row, ids in zip(rows, token_ids, strict=True):
+        if list(ids) != row["token_ids"]:
+            raise RuntimeError(f"TRL reads prompt {row['id']} as {ids}, we {row['token_ids']}")
 
 
 def set_engine_dtype(dtype: str) -> None:

@@ -1,14 +1,12 @@
 """The shipped policies solve what their README says, and fail by wrong single steps."""
 
-from dataclasses import replace
-
 import pytest
 
 from vineppo.config.load import load_config
-from vineppo.config.schema import SamplingConfig, TrainConfig
+from vineppo.config.schema import EvaluationConfig, TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.engine import build_engine
-from vineppo.evaluation import evaluate_policy
+from vineppo.evaluate import evaluate_policy
 from vineppo.models import ASSETS, load_model
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
@@ -41,12 +39,11 @@ def test_pass_at_1_of_the_start(configs, leaf, sampled, greedy):
     engine = build_engine(config.engine, loaded.engine_model)
     with Grader(config.task.grading) as grader, Progress(1, 0, 0.0) as progress:
         sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, seed=0)
-        found = evaluate_policy(sampler, prompts_P, 2, 0, progress)
-        assert sampled[0] < found["pass@1"] < sampled[1]
-        cold = SamplingConfig(0.0, 1.0, config.sampling.max_tokens)
-        found = evaluate_policy(replace(sampler, sampling=cold), prompts_P, 1, 0, progress)
-        assert greedy[0] < found["pass@1"] < greedy[1]
-        assert found["truncated_frac"] < 0.05
+        scores = evaluate_policy(sampler, prompts_P, EvaluationConfig(0, 2, 1.0, 1.0), 0, progress)
+        assert sampled[0] < scores["pass@1"] < sampled[1]
+        scores = evaluate_policy(sampler, prompts_P, EvaluationConfig(0, 1, 0.0, 1.0), 0, progress)
+        assert greedy[0] < scores["pass@1"] < greedy[1]
+        assert scores["truncated_frac"] < 0.05
 
 
 def test_they_are_small():

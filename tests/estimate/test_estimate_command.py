@@ -35,19 +35,19 @@ def rho(tmp_path):
 
 def test_the_demo_on_a_cpu(run):
     status, out, _ = run("demo_ppo.jsonnet", "--num-gpus=0", "--json", "--prompt-tokens=12")
-    found = json.loads(out)
+    figures = json.loads(out)
     assert status == 0
-    memory = found["memory"]
-    assert found["model"]["num_parameters"] == 806_656
+    memory = figures["memory"]
+    assert figures["model"]["num_parameters"] == 806_656
     # float32 under stage 0: 4 bytes of weights and 8 of moments, of policy and critic each.
     assert memory["sampling"]["policy: weights"] == 4 * 806_656
     assert memory["sampling"]["critic: Adam's moments"] == 8 * (806_656 + 128)
     assert memory["sampling"]["engine: key-value cache"] == GIB
     # 4 layers of 4 heads of 32: 2 · 4 · 128 numbers of 4 bytes.
-    assert found["cache"]["bytes_per_token"] == 4096
-    assert found["cache"]["num_tokens"] == GIB // 4096
-    assert found["peak"]["bytes"] == max(sum(lines.values()) for lines in memory.values())
-    assert found["seconds"] == {}
+    assert figures["cache"]["bytes_per_token"] == 4096
+    assert figures["cache"]["num_tokens"] == GIB // 4096
+    assert figures["peak"]["bytes"] == max(sum(lines.values()) for lines in memory.values())
+    assert figures["seconds"] == {}
 
 
 def test_text_holds_the_peak_and_the_assumptions(run):
@@ -61,15 +61,33 @@ def test_text_holds_the_peak_and_the_assumptions(run):
     assert "in 8 steps (means)" in out
 
 
+def test_several_are_a_table_or_a_list(run, configs):
+    """Fine-tuning samples nothing; a GPU of 1 GiB is too small."""
+    several = [str(configs / "sft_arithmetic.jsonnet"), "--num-gpus=0,1", "--gpu-gib=1"]
+    status, out, _ = run("demo_ppo.jsonnet", *several, "--train-tflops=1")
+    assert status == 0
+    columns, _, *rows = [line.strip("| ").split(" | ") for line in out.splitlines()]
+    assert columns[:3] == ["config", "GPUs", "peak, GiB"]
+    assert [row[:2] for row in rows] == [
+        ["demo_ppo", "0"], ["demo_ppo", "1"], ["sft_arithmetic", "0"], ["sft_arithmetic", "1"]
+    ]  # fmt: skip
+    assert [row[2].endswith("(too much)") for row in rows] == [False, True, False, True]
+    assert [row[5] for row in rows[2:]] == ["0", "0"]
+    figures = json.loads(run("demo_ppo.jsonnet", *several, "--json")[1])
+    assert [x["name"] for x in figures] == [row[0] for row in rows]
+
+
 def test_rho_on_eight_gpus_shards_the_states(run, rho):
     """1,100,048,384 parameters, ZeRO 2: float32 weights and moments by rank."""
-    one = json.loads(run("paper/rho1b_gsm8k_vineppo.jsonnet", "--json", *rho)[1])
-    eight = json.loads(run("paper/rho1b_gsm8k_vineppo.jsonnet", "--json", "--num-gpus=8", *rho)[1])
-    lines = [found["memory"]["sampling"] for found in (one, eight)]
+    on_one = json.loads(run("paper/rho1b_gsm8k_vineppo.jsonnet", "--json", *rho)[1])
+    on_eight = json.loads(
+        run("paper/rho1b_gsm8k_vineppo.jsonnet", "--json", "--num-gpus=8", *rho)[1]
+    )
+    lines = [figures["memory"]["sampling"] for figures in (on_one, on_eight)]
     assert [x["policy: weights"] for x in lines] == [2 * 1_100_048_384] * 2
     assert [x["policy: Adam's moments"] for x in lines] == [8 * 1_100_048_384, 1_100_048_384]
     assert [x["reference: weights"] for x in lines] == [2 * 1_100_048_384] * 2
-    assert one["sampled"] == eight["sampled"]
+    assert on_one["sampled"] == on_eight["sampled"]
 
 
 @pytest.mark.parametrize(
@@ -84,28 +102,28 @@ def test_rho_on_eight_gpus_shards_the_states(run, rho):
 def test_seven_billion_parameters_fit(run, tmp_path, leaf, num_gpus, model):
     """GPUs sold as 80 GB have 79.6 GiB."""
     options = of_model(model, tmp_path)
-    found = json.loads(run(f"{leaf}.jsonnet", "--json", f"--num-gpus={num_gpus}", *options)[1])
-    assert found["peak"]["bytes"] < 79.6 * GIB
-    assert found["peak"]["moment"] == "sampling"
-    assert found["memory"]["sampling"]["policy: gradient bucket"] == 10**9
+    figures = json.loads(run(f"{leaf}.jsonnet", "--json", f"--num-gpus={num_gpus}", *options)[1])
+    assert figures["peak"]["bytes"] < 79.6 * GIB
+    assert figures["peak"]["moment"] == "sampling"
+    assert figures["memory"]["sampling"]["policy: gradient bucket"] == 10**9
 
 
 def test_k_multiplies_the_continuations_and_nothing_else(run, rho):
     leaf = "paper/rho1b_gsm8k_vineppo.jsonnet"
-    nine = json.loads(run(leaf, "--json", *rho)[1])
-    one = json.loads(run(leaf, "--json", "--set=credit.num_continuations=1", *rho)[1])
-    assert nine["sampled"]["continuations"] == 9 * one["sampled"]["continuations"]
-    assert nine["trained"] == one["trained"]
-    assert nine["memory"] == one["memory"]
+    with_nine = json.loads(run(leaf, "--json", *rho)[1])
+    with_one = json.loads(run(leaf, "--json", "--set=credit.num_continuations=1", *rho)[1])
+    assert with_nine["sampled"]["continuations"] == 9 * with_one["sampled"]["continuations"]
+    assert with_nine["trained"] == with_one["trained"]
+    assert with_nine["memory"] == with_one["memory"]
 
 
 def test_fine_tuning_has_no_reference_and_samples_nothing(run):
     status, out, _ = run("sft_arithmetic.jsonnet", "--num-gpus=0", "--json")
-    found = json.loads(out)
+    figures = json.loads(out)
     assert status == 0
-    assert found["model"]["num_parameters"] == 806_656  # built from model.architecture
-    assert found["sampled"] is None
-    assert not any("reference" in line for line in found["memory"]["sampling"])
+    assert figures["model"]["num_parameters"] == 806_656  # built from model.architecture
+    assert figures["sampled"] is None
+    assert not any("reference" in line for line in figures["memory"]["sampling"])
 
 
 def test_adapters_alone_have_states(run):
@@ -129,7 +147,7 @@ def test_checkpointing_saves_memory_and_costs_operations(run, rho):
     on = json.loads(run(leaf, "--json", *rho)[1])
     off = json.loads(run(leaf, "--json", "--set=model.gradient_checkpointing=false", *rho)[1])
     line = "policy: activations"
-    saved = [found["memory"]["backward, policy"][line] for found in (on, off)]
+    saved = [figures["memory"]["backward, policy"][line] for figures in (on, off)]
     assert saved[0] < saved[1] / 5
     assert on["operations"]["update"] == pytest.approx(8 / 6 * off["operations"]["update"])
 
@@ -137,7 +155,7 @@ def test_checkpointing_saves_memory_and_costs_operations(run, rho):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--num-gpus=-1"], "--num-gpus must be at least 0, got -1"),
+        (["--num-gpus=1,-1"], "--num-gpus must be at least 0, got -1"),
         (["--response-share=0"], "--response-share must be above 0, got 0"),
         (["--response-share=1.5"], "--response-share must be at most 1, got 1.5"),
         (["--steps=0.5"], "--steps must be at least 1, got 0.5"),

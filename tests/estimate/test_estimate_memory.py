@@ -9,8 +9,8 @@ from vineppo.config.schema import TransformersConfig, VllmConfig
 from vineppo.estimate.memory import (
     BUCKET,
     CACHE,
-    Engine,
-    Passes,
+    EngineBytes,
+    PassBytes,
     Sampled,
     Trainee,
     cache_of,
@@ -21,7 +21,7 @@ from vineppo.estimate.memory import (
 from vineppo.estimate.shape import ModelShape
 
 GB = 10**9
-PASSES = Passes(saved=7, logits=5, chunk=3, scoring=2)
+PASSES = PassBytes(saved=7, logits=5, chunk=3, scoring=2)
 
 
 def trainee(stage, num_ranks=4, bytes_per_weight=2, is_on_gpu=False, billions=0.4):
@@ -50,13 +50,13 @@ STEP = {0: 32, 1: 10, 2: 8, 3: 8}
 
 @pytest.mark.parametrize("stage", range(4))
 def test_states_under_every_stage(stage):
-    found = trainee(stage, bytes_per_weight=4 if stage == 0 else 2)
+    policy = trainee(stage, bytes_per_weight=4 if stage == 0 else 2)
     unit = GB // 10
-    assert found.resident() == {f"policy: {k}": x * unit for k, x in RESIDENT[stage].items()}
-    assert found.in_backward()["policy: gradients"] == GRADIENTS[stage] * unit
+    assert policy.resident() == {f"policy: {k}": x * unit for k, x in RESIDENT[stage].items()}
+    assert policy.in_backward()["policy: gradients"] == GRADIENTS[stage] * unit
     kept = {"policy: activations, kept by malloc": PASSES.saved}
-    assert found.in_step() == {"policy: gradients": STEP[stage] * unit, **kept}
-    assert "activations" not in " ".join(replace(found, is_on_gpu=True).in_step())
+    assert policy.in_step() == {"policy: gradients": STEP[stage] * unit, **kept}
+    assert "activations" not in " ".join(replace(policy, is_on_gpu=True).in_step())
 
 
 # What stays on a GPU whose optimizer is on the CPU, and its gradients while it trains: they
@@ -100,10 +100,10 @@ def test_what_does_not_train_has_weights_and_no_states():
 
 
 def test_passes_are_lines_of_the_backward_pass():
-    found = trainee(1).in_backward()
-    assert found["policy: activations"] == 7
-    assert found["policy: logits"] == 5
-    assert found["policy: softmax of a chunk"] == 3
+    lines = trainee(1).in_backward()
+    assert lines["policy: activations"] == 7
+    assert lines["policy: logits"] == 5
+    assert lines["policy: softmax of a chunk"] == 3
     assert trainee(1).in_scoring() == {"policy: activations": 2}
 
 
@@ -179,27 +179,26 @@ def test_the_transformers_engine_has_room_for_every_sequence_and_keeps_its_weigh
 
 
 def test_what_a_cache_holds():
-    engine = Engine(awake={CACHE: 2**30}, beside={})
+    engine = EngineBytes(awake={CACHE: 2**30}, beside={})
 
-    def found(max_num_seqs, num_requests):
+    def cache_with(max_num_seqs, num_requests):
         return cache_of(engine, engine_config(max_num_seqs=max_num_seqs), 4096, 200, num_requests)
 
-    cache = found(10_000, math.inf)
+    cache = cache_with(10_000, math.inf)
     assert cache.num_tokens == 262_144
     assert cache.num_sequences == cache.num_running == pytest.approx(1310.72)
-    assert [found(256, count).num_running for count in (math.inf, 64)] == [256, 64]
-    assert found(256, 64).num_sequences == cache.num_sequences
+    assert [cache_with(256, count).num_running for count in (math.inf, 64)] == [256, 64]
+    assert cache_with(256, 64).num_sequences == cache.num_sequences
 
 
 def test_every_moment_has_what_stays_and_what_is_its_own():
     policy = trainee(1)
     critic = Trainee("critic", GB // 10, GB // 10, 2, 1, 4, False, "nothing", PASSES)
-    engine = Engine(awake={"engine: weights": 11, CACHE: 13}, beside={"engine: weights": 11})
-    found = moments(
-        {"process": 17}, [policy, critic], {"reference: weights": 19}, {"r": 23}, engine
-    )
+    engine = EngineBytes(awake={"engine: weights": 11, CACHE: 13}, beside={"engine: weights": 11})
+    resident = {"process": 17, "reference: weights": 19}
+    lines_by_moment = moments(resident, [policy, critic], {"r": 23}, engine)
     stays = 17 + 19 + sum(policy.resident().values()) + sum(critic.resident().values())
-    sums = {moment: sum(lines.values()) for moment, lines in found.items()}
+    sums = {moment: sum(lines.values()) for moment, lines in lines_by_moment.items()}
     assert sums == {
         "sampling": stays + 11 + 13 + 23,
         "scoring, policy": stays + 11 + 2,
@@ -209,14 +208,14 @@ def test_every_moment_has_what_stays_and_what_is_its_own():
         "backward, critic": stays + 11 + 7 + 5 + 3 + 2 * GB // 10,
         "step, critic": stays + 11 + 7 + 10 * GB // 40,
     }
-    assert peak(found) == ("step, policy", stays + 11 + 7 + GB)
+    assert peak(lines_by_moment) == ("step, policy", stays + 11 + 7 + GB)
 
 
 def test_stage_3_counts_its_gradients_once():
     """Shard and bucket stay; the step adds the flat copy of the share and that in float32."""
     policy = trainee(3)
-    found = moments({}, [policy], {}, {}, Engine(awake={}, beside={}))
-    sums = {moment: sum(lines.values()) for moment, lines in found.items()}
+    lines_by_moment = moments({}, [policy], {}, EngineBytes(awake={}, beside={}))
+    sums = {moment: sum(lines.values()) for moment, lines in lines_by_moment.items()}
     unit, stays = GB // 10, sum(RESIDENT[3].values()) * GB // 10
     assert sums == {
         "sampling": stays,

@@ -5,7 +5,7 @@ import torch
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.estimate.memory import BUCKET, Passes, Trainee
+from vineppo.estimate.memory import BUCKET, PassBytes, Trainee
 from vineppo.minibatches import micro_batches
 from vineppo.models import load_model
 from vineppo.policy import Policy
@@ -64,7 +64,7 @@ def held(policy, stage):
 def test_what_stays_is_what_deepspeed_holds(configs, dtype, stage):
     policy = trained(configs, dtype, stage)
     count = sum(getattr(w, "ds_numel", w.numel()) for w in policy.hf_model.parameters())
-    size, passes = getattr(torch, dtype).itemsize, Passes(0, 0, 0, 0)
+    size, passes = getattr(torch, dtype).itemsize, PassBytes(0, 0, 0, 0)
     # As on a GPU: on a CPU the bucket has memory for what is written to it alone.
     estimated = Trainee("policy", count, count, size, stage, 1, True, "nothing", passes).resident()
     assert held(policy, stage) == pytest.approx(estimated, rel=1e-4)  # shards are padded

@@ -15,12 +15,12 @@ from vineppo.config.schema import (
 )
 from vineppo.estimate.work import (
     Lengths,
+    Machine,
+    TrainedTokens,
     operations,
     sampled_tokens,
-    scoring_operations,
     seconds,
     trained_tokens,
-    training_operations,
 )
 
 LENGTHS = Lengths(prompt=10, response=20, steps=4)
@@ -66,27 +66,27 @@ def test_sampling_is_what_counting_every_state_gives(load, mode, is_cached):
         credit={"num_continuations": 5, "identical_prefixes": mode},
         engine={"block_size": 8, "prefix_caching": is_cached},
     )
-    found = sampled_tokens(config, LENGTHS)
+    sampled = sampled_tokens(config, LENGTHS)
     states, continued, prefixes, fed = counted(2, 3, 5, mode == "share", is_cached, 8, LENGTHS)
-    assert found.num_states == states
-    assert found.num_continuations == 5 * states
-    assert found.continuations == pytest.approx(continued)
-    assert found.prefixes == pytest.approx(prefixes)
-    assert found.fed == pytest.approx(fed)
-    assert found.rollouts == 2 * 3 * 20
+    assert sampled.num_states == states
+    assert sampled.num_continuations == 5 * states
+    assert sampled.continuations == pytest.approx(continued)
+    assert sampled.prefixes == pytest.approx(prefixes)
+    assert sampled.fed == pytest.approx(fed)
+    assert sampled.rollouts == 2 * 3 * 20
 
 
 def test_the_example_of_the_docstring(load):
-    found = sampled_tokens(load(credit={"num_continuations": 5}), LENGTHS)
-    assert (found.num_states, found.num_continuations) == (20, 100)
-    assert found.num_requests == 2 * 3 + 100
-    assert found.continuations == 1100
+    sampled = sampled_tokens(load(credit={"num_continuations": 5}), LENGTHS)
+    assert (sampled.num_states, sampled.num_continuations) == (20, 100)
+    assert sampled.num_requests == 2 * 3 + 100
+    assert sampled.continuations == 1100
 
 
 def test_the_transformers_engine_feeds_what_no_slot_holds(load):
     config = load("demo_vineppo_transformers", engine={}, credit={"num_continuations": 5})
-    found = sampled_tokens(config, LENGTHS)
-    assert found.fed == 2 * 10 + (6 - 2 + 100)  # prompts, then the last token of every prefix
+    sampled = sampled_tokens(config, LENGTHS)
+    assert sampled.fed == 2 * 10 + (6 - 2 + 100)  # prompts, then the last token of every prefix
 
 
 def test_a_further_predictor_samples_its_own(load):
@@ -95,29 +95,29 @@ def test_a_further_predictor_samples_its_own(load):
     alone = sampled_tokens(load(credit=credit), LENGTHS)
     both = load(credit=credit, values=ValuesConfig(None, {"oracle": oracle}))
     states, continued, *_ = counted(2, 3, 2, False, False, 8, LENGTHS)
-    found = sampled_tokens(both, LENGTHS)
-    assert found.num_states == alone.num_states + states
-    assert found.num_continuations == alone.num_continuations + 2 * states
-    assert found.continuations == pytest.approx(alone.continuations + continued)
+    sampled = sampled_tokens(both, LENGTHS)
+    assert sampled.num_states == alone.num_states + states
+    assert sampled.num_continuations == alone.num_continuations + 2 * states
+    assert sampled.continuations == pytest.approx(alone.continuations + continued)
 
 
 def test_without_continuations_only_rollouts_are_sampled(load):
-    found = sampled_tokens(load("demo_grpo"), LENGTHS)
-    assert (found.num_states, found.continuations, found.rollouts) == (0, 0, 120)
-    assert found.prefixes == 6 * 10
+    sampled = sampled_tokens(load("demo_grpo"), LENGTHS)
+    assert (sampled.num_states, sampled.continuations, sampled.rollouts) == (0, 0, 120)
+    assert sampled.prefixes == 6 * 10
 
 
 def test_remax_samples_a_greedy_response_besides(load):
     config = load("demo_grpo")
     config = replace(config, credit=RemaxCredit("remax", config.credit.segmenter))
-    found = sampled_tokens(config, LENGTHS)
-    assert (found.num_requests, found.rollouts) == (6 + 2, (6 + 2) * 20)
+    sampled = sampled_tokens(config, LENGTHS)
+    assert (sampled.num_requests, sampled.rollouts) == (6 + 2, (6 + 2) * 20)
 
 
 def test_a_prompt_shorter_than_a_block_is_fed_whole(load):
     config = load("demo_grpo", engine={"block_size": 64})
-    found = sampled_tokens(config, LENGTHS)
-    assert found.fed == found.prefixes == 60
+    sampled = sampled_tokens(config, LENGTHS)
+    assert sampled.fed == sampled.prefixes == 60
 
 
 def test_passes_of_the_trainer(load):
@@ -136,16 +136,18 @@ def test_the_exact_kl_asks_the_reference_in_every_epoch(load):
 
 def test_an_iteration_of_fine_tuning_is_an_update(configs):
     config = load_config(SftConfig, str(configs / "sft_arithmetic.jsonnet"), [])
-    found = trained_tokens(config, LENGTHS)
-    assert found.updated == 128 * 30
-    assert found.scored == found.reference == found.critic_updated == 0
+    trained = trained_tokens(config, LENGTHS)
+    assert trained.updated == 128 * 30
+    assert trained.scored == trained.reference == trained.critic_updated == 0
 
 
 def test_operations_by_the_rule_of_two_and_six():
-    assert scoring_operations(1000, 30) == 60_000
-    assert training_operations(1000, 30, is_checkpointed=False) == 180_000
-    assert training_operations(1000, 30, is_checkpointed=True) == 240_000
-    assert training_operations(1000, 30, is_checkpointed=True, is_adapted=True) == 180_000
+    trained = TrainedTokens(0, 0, 0, updated=30, critic_updated=0)
+    for is_checkpointed, is_adapted, total in (
+        (False, False, 180_000), (True, False, 240_000), (True, True, 180_000)
+    ):  # fmt: skip
+        work = operations(1000, 0, None, trained, is_checkpointed, is_adapted)
+        assert work == {"update": total}
 
 
 def test_operations_and_seconds_of_every_phase(load):
@@ -160,17 +162,22 @@ def test_operations_and_seconds_of_every_phase(load):
         "log-probabilities": 2 * 1000 * 180 + 2 * 500 * 180,
         "update": 6 * 1000 * 360 + 6 * 500 * 360,
     }
-    found = seconds(work, sampled, num_ranks=4, num_engines=4, tokens_per_s=10, train_tflops=1e-9)
-    assert found["rollouts"] == pytest.approx(120 / 40)
-    assert found["values"] == 0
-    assert found["update"] == pytest.approx(work["update"] / 4000)
-    assert set(found) == set(work)
+    machine = Machine(4, 80, tokens_per_s=10, train_tflops=1e-9)
+    by_phase = seconds(work, sampled, machine, num_engines=4)
+    assert by_phase["rollouts"] == pytest.approx(120 / 40)
+    assert by_phase["values"] == 0
+    assert by_phase["update"] == pytest.approx(work["update"] / 4000)
+    assert set(by_phase) == set(work)
 
 
 def test_a_rate_that_is_not_given_leaves_its_seconds_out(load):
     config = load()
     sampled = sampled_tokens(config, LENGTHS)
     work = operations(1000, 0, sampled, trained_tokens(config, LENGTHS), True, False)
-    assert set(seconds(work, sampled, 1, 1, 10, None)) == {"rollouts", "values"}
-    assert set(seconds(work, sampled, 1, 1, None, 1)) == set(work) - {"rollouts", "values"}
-    assert seconds(work, sampled, 1, 1, None, None) == {}
+
+    def phases(tokens_per_s, train_tflops):
+        return set(seconds(work, sampled, Machine(1, 80, tokens_per_s, train_tflops), 1))
+
+    assert phases(10, None) == {"rollouts", "values"}
+    assert phases(None, 1) == set(work) - {"rollouts", "values"}
+    assert phases(None, None) == set()

@@ -27,12 +27,13 @@ def require(holds: bool, message: str) -> None:
         raise UserError(f"config: {message}")
 
 
-def at(config: TrainConfig | SftConfig, key: str) -> Any:
-    """What is at a dotted key; the predictors are a dictionary."""
-    node: Any = config
-    for part in key.split("."):
-        node = node[part] if isinstance(node, dict) else getattr(node, part)
-    return node
+def at(node: Any, key: str) -> Any:
+    """What is at a dotted key of a config; the name of a predictor may have dots of its own."""
+    names = node if isinstance(node, dict) else vars(node)
+    if key in names:
+        return names[key]
+    name = max((name for name in names if key.startswith(f"{name}.")), key=len)
+    return at(names[name], key.removeprefix(f"{name}."))
 
 
 def require_order(config: TrainConfig | SftConfig, key: str, order: str, bound: str) -> None:

@@ -8,19 +8,24 @@ passes hold, measured on models without memory.
 from dataclasses import dataclass
 
 from vineppo.config.schema import (
+    AdamConfig,
     EngineConfig,
-    OptimizationConfig,
-    ReferenceConfig,
     SftConfig,
     TrainConfig,
     TransformersConfig,
-    VllmConfig,
 )
-from vineppo.estimate.shape import ModelShape, Skeleton
-from vineppo.estimate.work import Lengths
+from vineppo.estimate.shape import Models, ModelShape, Skeleton
+from vineppo.estimate.work import Lengths, Machine, has_exact_kl
 from vineppo.vocabulary import CHUNK_LOGITS
 
 Lines = dict[str, int]
+
+GIB = 2**30
+BYTES = {"float32": 4, "bfloat16": 2}
+
+# Outside of all that a config decides: Python, torch, vLLM and DeepSpeed on a CPU
+# (docs/memory.md says how it was measured); the CUDA context and NCCL on a GPU (an assumption).
+PROCESS_BYTES = int(0.8 * GIB)
 
 # DeepSpeed's defaults, which the configs leave alone (`reduce_bucket_size` and
 # `stage3_max_live_parameters`), in elements.
@@ -29,10 +34,61 @@ LIVE_PARAMETERS = 1_000_000_000
 
 # Float32 tensors of a chunk that are alive at once in `vocabulary.py`'s backward pass.
 CHUNK_TENSORS = 4
+# Float32 tensors as wide as the vocabulary that sampling from a batch of logits takes at once.
+SAMPLING_TENSORS = 4
+
+WEIGHTS, STEP, CACHE = "engine: weights", "engine: a step", "engine: key-value cache"
+
+
+def memory(
+    config: TrainConfig | SftConfig,
+    models: Models,
+    engine: "EngineBytes",
+    machine: Machine,
+    lengths: Lengths,
+) -> dict[str, Lines]:
+    """The lines of every moment, on one rank."""
+    trainees = trainees_of(config, models, machine, lengths)
+    resident, reference_pass = {"process": PROCESS_BYTES}, {}
+    if isinstance(config, TrainConfig):
+        if models.reference is not None:
+            size = BYTES[config.model.dtype] * models.reference.num_parameters
+            resident["reference: weights"] = size
+        # Its pass runs while rollouts are sampled, but where the policy's own pass asks it.
+        if config.reference.kl_estimator != "full":
+            reference_pass = {"reference: activations": trainees[0].passes.scoring}
+    return moments(resident, trainees, reference_pass, engine)
+
+
+def moments(
+    resident: Lines, trainees: list["Trainee"], reference_pass: Lines, engine: "EngineBytes"
+) -> dict[str, Lines]:
+    """Every line of every moment; the peak of the run is the largest sum.
+
+    The trainees are updated one after the other, and each one's states stay all the time. A line
+    that a moment has by the name of one that stays, such as a share's gradients, includes it.
+    """
+    sampling, beside = resident, resident | engine.beside
+    for trainee in trainees:
+        sampling = sampling | trainee.resident(is_sampling=True)
+        beside |= trainee.resident()
+    lines_by_moment = {"sampling": sampling | reference_pass | engine.awake}
+    for trainee in trainees:
+        lines_by_moment[f"scoring, {trainee.name}"] = beside | trainee.in_scoring()
+        lines_by_moment[f"backward, {trainee.name}"] = beside | trainee.in_backward()
+        lines_by_moment[f"step, {trainee.name}"] = beside | trainee.in_step()
+    return lines_by_moment
+
+
+def peak(lines_by_moment: dict[str, Lines]) -> tuple[str, int]:
+    """The moment that needs most, and how many bytes."""
+    totals = {moment: sum(lines.values()) for moment, lines in lines_by_moment.items()}
+    moment = max(totals, key=lambda m: totals[m])
+    return moment, totals[moment]
 
 
 @dataclass(frozen=True)
-class Passes:
+class PassBytes:
     """What the passes of a model hold on one rank, in bytes.
 
     `saved`: what the backward pass of a micro-batch needs, logits aside. `logits`: those of a
@@ -44,6 +100,43 @@ class Passes:
     logits: int
     chunk: int
     scoring: int
+
+
+def passes_of(
+    config: TrainConfig | SftConfig,
+    model: Skeleton,
+    optimization: AdamConfig,
+    lengths: Lengths,
+    device: str,
+) -> PassBytes:
+    """Of micro-batches of the longest rows; `device` is "cpu" or "cuda"."""
+    shape, rows = model.shape, optimization.micro_batch_size
+    size, longest = BYTES[config.model.dtype], longest_response(config)
+    num_tokens = longest
+    if isinstance(config, TrainConfig):  # a prompt of mean length and a full response
+        num_tokens = min(round(lengths.prompt) + longest, config.engine.max_model_len)
+    saved, logits, chunk, scoring = model.saved_bytes(rows, num_tokens), 0, 0, 0
+    if config.model.gradient_checkpointing:
+        # The input of every layer, and all of the one that is recomputed.
+        inputs = rows * num_tokens * shape.hidden_size * size
+        saved = saved // shape.num_layers + shape.num_layers * inputs
+    if not model.is_critic:
+        positions = rows * min(num_tokens, longest)
+        logits = positions * (shape.vocab_size + shape.hidden_size) * size
+        if has_exact_kl(config):
+            logits *= 2  # the reference's stand beside them
+        chunk = CHUNK_TENSORS * 4 * min(positions * shape.vocab_size, CHUNK_LOGITS[device])
+    if isinstance(config, TrainConfig):
+        scored = model.saved_bytes(config.optimization.logprobs_micro_batch_size, num_tokens)
+        scoring = scored // shape.num_layers + chunk
+    return PassBytes(saved, logits, chunk, scoring)
+
+
+def longest_response(config: TrainConfig | SftConfig) -> int:
+    """Tokens; for fine-tuning of the longest sequence, as any of it may be the response."""
+    if isinstance(config, SftConfig):
+        return config.optimization.max_tokens
+    return config.sampling.max_tokens
 
 
 @dataclass(frozen=True)
@@ -62,15 +155,18 @@ class Trainee:
     num_ranks: int
     is_on_gpu: bool
     offload: str  # `optimization.offload`
-    passes: Passes
+    passes: PassBytes
 
     def resident(self, is_sampling: bool = False) -> Lines:
         """What stays from one iteration to the next, where the trainer works or the engine."""
-        num_shards = self.num_ranks if self.zero_stage == 3 else 1
+        p, n = self.num_trained, self.num_ranks
+        num_shards = n if self.zero_stage == 3 else 1
         lines = {"weights": self.bytes_per_weight * self.num_parameters // num_shards}
         if not (self.is_on_gpu and self.offload == "while_sampling" and is_sampling):
             if not self._is_optimizer_elsewhere:
-                lines |= self._states()
+                if self.zero_stage >= 1:
+                    lines["float32 weights"] = 4 * p // n
+                lines["Adam's moments"] = 8 * p // (n if self.zero_stage >= 1 else 1)
             if self.zero_stage == 3:  # DeepSpeed makes these before the first pass, for good
                 lines |= self._gradient_buffers()
         return self._named(lines)
@@ -110,27 +206,17 @@ class Trainee:
     def _is_optimizer_elsewhere(self) -> bool:
         return self.is_on_gpu and self.offload == "optimizer"
 
-    def _states(self) -> Lines:
-        p, n = self.num_trained, self.num_ranks
-        if self.zero_stage == 0:
-            return {"Adam's moments": 8 * p}
-        return {"float32 weights": 4 * p // n, "Adam's moments": 8 * p // n}
-
     def _gradient_buffers(self) -> Lines:
         bucket = {"gradient bucket": self._bucket()} if self.zero_stage >= 1 else {}
         return {"gradients": self._gradients(), **bucket}
 
     def _gradients(self) -> int:
         whole = self.bytes_per_weight * self.num_trained
+        if self.zero_stage <= 1:
+            return whole
         share = whole // self.num_ranks
         accumulated = 0 if self._is_optimizer_elsewhere else share
-        match self.zero_stage:
-            case 0 | 1:
-                return whole
-            case 2:
-                return accumulated + share  # this micro-batch's
-            case _:
-                return accumulated
+        return accumulated + (share if self.zero_stage == 2 else 0)  # this micro-batch's
 
     def _bucket(self) -> int:
         """A CPU gives memory only to what is written; under stage 1 gradients move into it."""
@@ -150,49 +236,32 @@ class Trainee:
         return {f"{self.name}: {line}": size for line, size in lines.items()}
 
 
-@dataclass(frozen=True)
-class Engine:
-    """The sampler of one rank: what it holds while it samples, and what while the trainer works."""
+def trainees_of(
+    config: TrainConfig | SftConfig, models: Models, machine: Machine, lengths: Lengths
+) -> list[Trainee]:
+    """The policy, and the critic where it is a model of its own."""
 
-    awake: Lines
-    beside: Lines
+    def trainee(
+        name: str, model: Skeleton, total: int, trained: int, optimization: AdamConfig
+    ) -> Trainee:
+        return Trainee(
+            name, total, trained, BYTES[config.model.dtype], optimization.zero_stage,
+            machine.num_ranks, machine.num_gpus > 0, optimization.offload,
+            passes_of(config, model, optimization, lengths, machine.device),
+        )  # fmt: skip
 
-
-def moments(
-    process: Lines,
-    trainees: list[Trainee],
-    reference: Lines,
-    reference_pass: Lines,
-    engine: Engine,
-) -> dict[str, Lines]:
-    """Every line of every moment; the peak of the run is the largest sum.
-
-    The trainees are updated one after the other, and each one's states stay all the time. A line
-    that a moment has by the name of one that stays, such as a share's gradients, includes it.
-    """
-    sampling, beside = process | reference, process | reference | engine.beside
-    for trainee in trainees:
-        sampling |= trainee.resident(is_sampling=True)
-        beside |= trainee.resident()
-    lines_by_moment = {"sampling": sampling | reference_pass | engine.awake}
-    for trainee in trainees:
-        lines_by_moment[f"scoring, {trainee.name}"] = beside | trainee.in_scoring()
-        lines_by_moment[f"backward, {trainee.name}"] = beside | trainee.in_backward()
-        lines_by_moment[f"step, {trainee.name}"] = beside | trainee.in_step()
-    return lines_by_moment
-
-
-def peak(lines_by_moment: dict[str, Lines]) -> tuple[str, int]:
-    """The moment that needs most, and how many bytes."""
-    totals = {moment: sum(lines.values()) for moment, lines in lines_by_moment.items()}
-    moment = max(totals, key=lambda m: totals[m])
-    return moment, totals[moment]
-
-
-# Float32 tensors as wide as the vocabulary that sampling from a batch of logits takes at once.
-SAMPLING_TENSORS = 4
-
-WEIGHTS, STEP, CACHE = "engine: weights", "engine: a step", "engine: key-value cache"
+    policy, adapters = models.policy, models.num_adapter_parameters
+    total = policy.shape.num_parameters
+    if isinstance(config, TrainConfig) and config.has_shared_critic:
+        total += policy.shape.hidden_size  # its head
+    trained = total if adapters is None else adapters
+    total += adapters or 0
+    trainees = [trainee("policy", policy, total, trained, config.optimization)]
+    critic = config.separate_critic if isinstance(config, TrainConfig) else None
+    if critic is not None and models.critic is not None:
+        count = models.critic.shape.num_parameters
+        trainees.append(trainee("critic", models.critic, count, count, critic))
+    return trainees
 
 
 @dataclass(frozen=True)
@@ -208,22 +277,46 @@ class Sampled:
     num_ranks: int
 
     @property
-    def weight_bytes(self) -> int:
-        """Of one rank, like the cache's; the embeddings are divided as well."""
-        return self.bytes_per_weight * self.shape.num_parameters // self.num_ranks
-
-    @property
     def cache_bytes(self) -> int:
-        """Of one token."""
+        """Of one token on one rank."""
         return self.bytes_per_weight * self.shape.cache_numbers // self.num_ranks
-
-    def step_bytes(self, config: EngineConfig) -> int:
-        of_layer = int(self.layer_bytes * config.max_num_batched_tokens)
-        return of_layer + SAMPLING_TENSORS * 4 * config.max_num_seqs * self.shape.vocab_size
 
 
 @dataclass(frozen=True)
-class Cache:
+class EngineBytes:
+    """The sampler of one rank: what it holds while it samples, and what while the trainer works."""
+
+    awake: Lines
+    beside: Lines
+
+
+def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: float) -> EngineBytes:
+    shape = model.shape
+    of_layer = int(model.layer_bytes * config.max_num_batched_tokens)
+    of_logits = SAMPLING_TENSORS * 4 * config.max_num_seqs * shape.vocab_size
+    step = {STEP: of_layer + of_logits}
+    # The embeddings are divided among the ranks as well.
+    weights = {WEIGHTS: model.bytes_per_weight * shape.num_parameters // model.num_ranks}
+    if isinstance(config, TransformersConfig):
+        cache = config.max_num_seqs * config.max_model_len * model.cache_bytes
+        return EngineBytes(weights | step | {CACHE: cache}, beside=weights)
+    if num_gpus == 0:
+        # vLLM packs embedding and projection once more, as the processor likes them.
+        embedding = model.bytes_per_weight * shape.vocab_size * shape.hidden_size
+        beside = weights | {
+            "engine: repacked embeddings": 2 * embedding,
+            CACHE: config.cpu_kv_cache_gib * GIB,
+        }
+        return EngineBytes(beside | step, beside)
+    # The cache is what weights and a step leave of the share.
+    share = int(config.gpu_memory_utilization * gpu_gib * GIB)
+    awake = weights | step
+    awake |= {CACHE: max(share - sum(awake.values()), 0)}
+    return EngineBytes(awake, beside={} if config.sleep_while_training else awake)
+
+
+@dataclass(frozen=True)
+class KeyValueCache:
     """The key-value cache of one rank.
 
     It has room for `num_sequences` of mean length, of which `num_running` run at once.
@@ -235,45 +328,13 @@ class Cache:
     num_running: float
 
 
-def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: float) -> Engine:
-    if isinstance(config, TransformersConfig):
-        return _transformers(config, model)
-    return _vllm_on_gpu(config, model, gpu_gib) if num_gpus else _vllm_on_cpu(config, model)
-
-
-def _vllm_on_gpu(config: VllmConfig, model: Sampled, gpu_gib: float) -> Engine:
-    """`gpu_memory_utilization` of all memory; the cache is what weights and a step leave of it."""
-    total = int(config.gpu_memory_utilization * gpu_gib * 2**30)
-    lines: Lines = {WEIGHTS: model.weight_bytes, STEP: model.step_bytes(config)}
-    lines[CACHE] = max(total - sum(lines.values()), 0)
-    return Engine(awake=lines, beside={} if config.sleep_while_training else lines)
-
-
-def _vllm_on_cpu(config: VllmConfig, model: Sampled) -> Engine:
-    """A cache of its own size; embedding and projection once more, as the processor likes them."""
-    embedding = model.bytes_per_weight * model.shape.vocab_size * model.shape.hidden_size
-    lines: Lines = {
-        WEIGHTS: model.weight_bytes,
-        "engine: repacked embeddings": 2 * embedding,
-        CACHE: config.cpu_kv_cache_gib * 2**30,
-    }
-    return Engine(awake={**lines, STEP: model.step_bytes(config)}, beside=lines)
-
-
-def _transformers(config: TransformersConfig, model: Sampled) -> Engine:
-    """Every sequence has room for `max_model_len` tokens; asleep it keeps its weights."""
-    cache = config.max_num_seqs * config.max_model_len * model.cache_bytes
-    lines: Lines = {WEIGHTS: model.weight_bytes}
-    return Engine({**lines, STEP: model.step_bytes(config), CACHE: cache}, beside=lines)
-
-
 def cache_of(
-    engine: Engine,
+    engine: EngineBytes,
     config: EngineConfig,
     bytes_per_token: int,
     mean_tokens: float,
     num_requests: float,
-) -> Cache:
+) -> KeyValueCache:
     """`num_requests` are those of an iteration that this engine gets.
 
     1 GiB at 4,096 bytes a token: 262,144 tokens, 1,310 sequences of 200. With `max_num_seqs` 256 so
@@ -281,70 +342,5 @@ def cache_of(
     """
     num_tokens = engine.awake[CACHE] // bytes_per_token
     room = num_tokens / mean_tokens
-    return Cache(bytes_per_token, num_tokens, room, min(room, config.max_num_seqs, num_requests))
-
-
-BYTES = {"float32": 4, "bfloat16": 2}
-
-
-def policy_passes(
-    config: TrainConfig | SftConfig, policy: Skeleton, lengths: Lengths, device: str
-) -> Passes:
-    """Of micro-batches of the longest rows; `device` is "cpu" or "cuda"."""
-    optimization, shape = config.optimization, policy.shape
-    num_tokens = longest_row(config, lengths)
-    rows = optimization.micro_batch_size
-    positions = rows * min(num_tokens, longest_response(config))
-    logits = positions * (shape.vocab_size + shape.hidden_size) * BYTES[config.model.dtype]
-    if isinstance(config, TrainConfig) and has_exact_kl(config.reference):
-        logits *= 2  # the reference's stand beside them
-    cells = min(positions * shape.vocab_size, CHUNK_LOGITS[device])
-    chunk = CHUNK_TENSORS * 4 * cells
-    scoring = 0
-    if isinstance(optimization, OptimizationConfig):
-        scored = policy.saved_bytes(optimization.logprobs_micro_batch_size, num_tokens)
-        scoring = scored // shape.num_layers + chunk
-    return Passes(_saved(config, policy, rows, num_tokens), logits, chunk, scoring)
-
-
-def critic_passes(config: TrainConfig, critic: Skeleton, lengths: Lengths) -> Passes:
-    """Of a critic of its own, which has no logits."""
-    assert config.separate_critic is not None
-    num_tokens = longest_row(config, lengths)
-    scored = critic.saved_bytes(config.optimization.logprobs_micro_batch_size, num_tokens)
-    saved = _saved(config, critic, config.separate_critic.micro_batch_size, num_tokens)
-    return Passes(saved, logits=0, chunk=0, scoring=scored // critic.shape.num_layers)
-
-
-def longest_row(config: TrainConfig | SftConfig, lengths: Lengths) -> int:
-    """Tokens of the longest sequence that trains: a prompt of mean length and a full response."""
-    if isinstance(config, SftConfig):
-        return config.optimization.max_tokens
-    longest = round(lengths.prompt) + config.sampling.max_tokens
-    return min(longest, config.engine.max_model_len)
-
-
-def longest_response(config: TrainConfig | SftConfig) -> int:
-    if isinstance(config, SftConfig):
-        return config.optimization.max_tokens
-    return config.sampling.max_tokens
-
-
-def has_exact_kl(reference: ReferenceConfig) -> bool:
-    """Whether the update asks the reference for its logits."""
-    return reference.kl_estimator == "full" and reference.kl_in == "loss"
-
-
-def layer_bytes(policy: Skeleton) -> float:
-    """What a token takes while it passes one layer."""
-    num_tokens = 16  # few, so that the square of the mask is nothing
-    return policy.saved_bytes(1, num_tokens) / num_tokens / policy.shape.num_layers
-
-
-def _saved(config: TrainConfig | SftConfig, model: Skeleton, rows: int, num_tokens: int) -> int:
-    """With checkpointing, the input of every layer, and all of the one that is recomputed."""
-    saved, shape = model.saved_bytes(rows, num_tokens), model.shape
-    if not config.model.gradient_checkpointing:
-        return saved
-    inputs = rows * num_tokens * shape.hidden_size * BYTES[config.model.dtype]
-    return saved // shape.num_layers + shape.num_layers * inputs
+    num_running = min(room, config.max_num_seqs, num_requests)
+    return KeyValueCache(bytes_per_token, num_tokens, room, num_running)

@@ -1,26 +1,138 @@
-"""What `vineppo estimate` prints: as text and as JSON."""
+"""An estimate of a config on a machine, as `vineppo estimate` prints it: text, JSON, a table."""
 
 import argparse
-import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from vineppo.config.load import assign, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
-from vineppo.estimate.assemble import Estimate, Machine, estimate, read_models
-from vineppo.estimate.memory import Lines, longest_response, peak
-from vineppo.estimate.options import check_options
-from vineppo.estimate.work import Lengths, SampledTokens, TrainedTokens
+from vineppo.errors import UserError
+from vineppo.estimate import check_options
+from vineppo.estimate.memory import (
+    BYTES,
+    GIB,
+    KeyValueCache,
+    Lines,
+    Sampled,
+    cache_of,
+    engine_of,
+    longest_response,
+    memory,
+    peak,
+)
+from vineppo.estimate.shape import Models, ModelShape, read_models
+from vineppo.estimate.work import (
+    Lengths,
+    Machine,
+    SampledTokens,
+    TrainedTokens,
+    operations,
+    sampled_tokens,
+    seconds,
+    trained_tokens,
+)
 
-GIB = 2**30
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes of one rank by moment and line; tokens, operations and seconds of an iteration.
+
+    `sampled` is None for fine-tuning, whose iteration is one update.
+    """
+
+    name: str
+    model: ModelShape
+    machine: Machine
+    lengths: Lengths
+    memory: dict[str, Lines]
+    cache: KeyValueCache
+    sampled: SampledTokens | None
+    trained: TrainedTokens
+    operations: dict[str, float]
+    seconds: dict[str, float]
+
+
+def print_estimate(options: argparse.Namespace) -> None:
+    """Of one config on one machine all figures; of several a table with a row for each."""
+    check_options(options)
+    estimates = [estimate for path in options.configs for estimate in estimates_of(path, options)]
+    if options.json:
+        figures = [as_dict(estimate) for estimate in estimates]
+        print(json.dumps(figures if len(figures) > 1 else figures[0], indent=2))
+    else:
+        print(as_text(estimates[0]) if len(estimates) == 1 else as_table(estimates))
+
+
+def estimates_of(path: str, options: argparse.Namespace) -> list[Estimate]:
+    """Of the config at `path`, on each number of GPUs.
+
+    It is a config of `vineppo train`, which has `rollouts`, or of `vineppo sft`, which has none.
+    """
+    resolved = evaluate_jsonnet(path)
+    for assignment in options.assignments:
+        assign(resolved, assignment)
+    config: TrainConfig | SftConfig
+    if "rollouts" in resolved:
+        config = parse_config(TrainConfig, resolved)
+    else:
+        config = parse_config(SftConfig, resolved)
+    models = read_models(config, options.model_config)
+    response = options.response_share * longest_response(config)
+    lengths = Lengths(options.prompt_tokens, response, options.steps)
+    rates = options.gpu_gib, options.tokens_per_s, options.train_tflops
+    return [estimate(config, models, Machine(n, *rates), lengths) for n in options.num_gpus]
+
+
+def estimate(
+    config: TrainConfig | SftConfig, models: Models, machine: Machine, lengths: Lengths
+) -> Estimate:
+    """`models` are those of `read_models`.
+
+    Raises `UserError` where the ranks are not divided into whole replicas of the engine.
+    """
+    ranks_a_replica = getattr(config.engine, "tensor_parallel_size", 1)
+    if machine.num_ranks % ranks_a_replica:
+        raise UserError(
+            f"config: engine.tensor_parallel_size must divide the number of ranks, "
+            f"{machine.num_ranks} (--num-gpus), got {ranks_a_replica}"
+        )
+    num_engines = machine.num_ranks // ranks_a_replica
+    shape, size = models.policy.shape, BYTES[config.model.dtype]
+    model = Sampled(shape, size, models.policy.layer_bytes, ranks_a_replica)
+    engine = engine_of(config.engine, model, machine.num_gpus, machine.gpu_gib)
+    sampled = sampled_tokens(config, lengths) if isinstance(config, TrainConfig) else None
+    trained = trained_tokens(config, lengths)
+    work = operations(
+        shape.matrix_parameters,
+        models.critic.shape.matrix_parameters if models.critic is not None else 0,
+        sampled,
+        trained,
+        config.model.gradient_checkpointing,
+        config.model.lora is not None,
+    )
+    requests = math.inf if sampled is None else sampled.num_requests / num_engines
+    return Estimate(
+        name=config.name,
+        model=shape,
+        machine=machine,
+        lengths=lengths,
+        memory=memory(config, models, engine, machine, lengths),
+        cache=cache_of(engine, config.engine, model.cache_bytes, lengths.sequence, requests),
+        sampled=sampled,
+        trained=trained,
+        operations=work,
+        seconds=seconds(work, sampled, machine, num_engines),
+    )
 
 
 def as_dict(estimate: Estimate) -> dict[str, Any]:
     """Every figure: bytes, tokens, operations, seconds. `memory` holds the lines of each moment."""
     moment, num_bytes = peak(estimate.memory)
     return {
-        **dataclasses.asdict(estimate),
+        **asdict(estimate),
         "peak": {"moment": moment, "bytes": num_bytes},
         "matrix_parameters": estimate.model.matrix_parameters,
         "assumptions": assumptions(estimate),
@@ -30,22 +142,42 @@ def as_dict(estimate: Estimate) -> dict[str, Any]:
 def as_text(estimate: Estimate) -> str:
     """The peak's lines, the other moments' sums, tokens, operations and seconds by phase."""
     moment, _ = peak(estimate.memory)
-    parts = [
-        headline(estimate),
-        f"memory of a rank at its peak ({moment}), GiB\n{table(gib(estimate.memory[moment]))}",
-        "at the other moments, GiB\n"
-        + table(
-            {other: sum(lines.values()) / GIB for other, lines in estimate.memory.items()
-             if other != moment}
-        ),
-        f"tokens of an iteration, all ranks, thousands\n{table(thousands(estimate))}",
-        "operations of an iteration, all ranks, 1e15\n"
-        + table({phase: count / 1e15 for phase, count in estimate.operations.items()}),
-    ]  # fmt: skip
+    at_peak = {line: size / GIB for line, size in estimate.memory[moment].items()}
+    sums = {other: sum(lines.values()) / GIB for other, lines in estimate.memory.items()}
+    del sums[moment]
+    sampled = {} if estimate.sampled is None else asdict(estimate.sampled)
+    tokens = sampled | asdict(estimate.trained)
+    parts = {
+        f"memory of a rank at its peak ({moment}), GiB": with_sum(at_peak),
+        "at the other moments, GiB": sums,
+        "tokens of an iteration, all ranks, thousands": {
+            LABELS[name]: count / 1e3 for name, count in tokens.items()
+        },
+        "operations of an iteration, all ranks, 1e15": {
+            phase: count / 1e15 for phase, count in estimate.operations.items()
+        },
+    }
     if estimate.seconds:
-        parts.append(f"seconds of an iteration\n{table(with_sum(estimate.seconds))}")
-    parts.append("assumed\n" + "\n".join(f"  {line}" for line in assumptions(estimate)))
-    return "\n\n".join(parts)
+        parts["seconds of an iteration"] = with_sum(estimate.seconds)
+    tables = [f"{title}\n{columns(numbers)}" for title, numbers in parts.items()]
+    assumed = "\n".join(["assumed", *(f"  {line}" for line in assumptions(estimate))])
+    return "\n\n".join([headline(estimate), *tables, assumed])
+
+
+LABELS = {
+    "rollouts": "sampled: rollouts",
+    "continuations": "sampled: continuations",
+    "prefixes": "fed, without a cache",
+    "fed": "fed, with the cache",
+    "num_requests": "(requests)",
+    "num_states": "(states)",
+    "num_continuations": "(continuations)",
+    "scored": "scored by the policy",
+    "reference": "scored by the reference",
+    "critic_scored": "scored by the critic",
+    "updated": "updated on, policy",
+    "critic_updated": "updated on, critic",
+}
 
 
 def headline(estimate: Estimate) -> str:
@@ -85,45 +217,40 @@ def assumptions(estimate: Estimate) -> list[str]:
     return lines
 
 
-def gib(lines: Lines) -> dict[str, float]:
-    return with_sum({line: size / GIB for line, size in lines.items()})
+def as_table(estimates: Sequence[Estimate]) -> str:
+    """Markdown, a row an estimate."""
+    rows = [row(estimate) for estimate in estimates]
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(cells.values()) for cells in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def thousands(estimate: Estimate) -> dict[str, float]:
-    counted: list[SampledTokens | TrainedTokens] = [estimate.trained]
-    if estimate.sampled is not None:
-        counted.insert(0, estimate.sampled)
-    named: dict[str, float] = {}
-    for tokens in counted:
-        named |= {label: getattr(tokens, field) / 1e3 for field, label in LABELS[type(tokens)]}
-    return named
-
-
-LABELS: dict[type, tuple[tuple[str, str], ...]] = {
-    SampledTokens: (
-        ("rollouts", "sampled: rollouts"),
-        ("continuations", "sampled: continuations"),
-        ("prefixes", "fed, without a cache"),
-        ("fed", "fed, with the cache"),
-        ("num_requests", "(requests)"),
-        ("num_states", "(states)"),
-        ("num_continuations", "(continuations)"),
-    ),
-    TrainedTokens: (
-        ("scored", "scored by the policy"),
-        ("reference", "scored by the reference"),
-        ("critic_scored", "scored by the critic"),
-        ("updated", "updated on, policy"),
-        ("critic_updated", "updated on, critic"),
-    ),
-}
+def row(estimate: Estimate) -> dict[str, str]:
+    """By column. A peak above the GPU's memory is marked."""
+    moment, num_bytes = peak(estimate.memory)
+    machine, sampled = estimate.machine, estimate.sampled
+    is_too_much = machine.num_gpus and num_bytes > machine.gpu_gib * GIB
+    tokens = 0.0 if sampled is None else (sampled.rollouts + sampled.continuations) / 1e6
+    phases = ("rollouts", "values", "prefixes")
+    sampling = sum(estimate.seconds.get(phase, 0.0) for phase in phases)
+    everything = sum(estimate.seconds.values())
+    return {
+        "config": estimate.name,
+        "GPUs": str(machine.num_gpus),
+        "peak, GiB": digits(num_bytes / GIB) + (" (too much)" if is_too_much else ""),
+        "at": moment,
+        "sequences at once": digits(estimate.cache.num_running),
+        "sampled tokens, millions": digits(tokens),
+        "sampling, s": digits(sampling),
+        "training, s": digits(everything - sampling),
+        "iteration, s": digits(everything),
+    }
 
 
 def with_sum(numbers: Mapping[str, float]) -> dict[str, float]:
     return {**numbers, "sum": sum(numbers.values())}
 
 
-def table(numbers: Mapping[str, float]) -> str:
+def columns(numbers: Mapping[str, float]) -> str:
     """Two columns, numbers with three significant digits or all before the point."""
     width = max(map(len, numbers))
     return "\n".join(f"  {name:<{width}}  {digits(x):>10}" for name, x in numbers.items())
@@ -132,33 +259,3 @@ def table(numbers: Mapping[str, float]) -> str:
 def digits(x: float) -> str:
     """`digits(1234.5)` is "1,234" and `digits(0.012345)` "0.0123"."""
     return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}"
-
-
-def print_estimate(options: argparse.Namespace) -> None:
-    """As text, or as JSON where `options.json`."""
-    (result,) = estimates(options.config, options, [options.num_gpus])
-    print(json.dumps(as_dict(result), indent=2) if options.json else as_text(result))
-
-
-def estimates(path: str, options: argparse.Namespace, gpus: Sequence[int]) -> list[Estimate]:
-    """Of the config at `path` on each of `gpus`.
-
-    Raises `UserError` for a mistake in the options or the config.
-    """
-    check_options(options)
-    config = load_either(path, options.assignments)
-    models = read_models(config, options.model_config)
-    response = options.response_share * longest_response(config)
-    lengths = Lengths(options.prompt_tokens, response, options.steps)
-    rates = options.gpu_gib, options.tokens_per_s, options.train_tflops
-    return [estimate(config, models, Machine(count, *rates), lengths) for count in gpus]
-
-
-def load_either(path: str, assignments: list[str]) -> TrainConfig | SftConfig:
-    """A config of `vineppo train`, which has `rollouts`, or of `vineppo sft`, which has none."""
-    resolved = evaluate_jsonnet(path)
-    for assignment in assignments:
-        assign(resolved, assignment)
-    if "rollouts" in resolved:
-        return parse_config(TrainConfig, resolved)
-    return parse_config(SftConfig, resolved)

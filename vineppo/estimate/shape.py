@@ -1,8 +1,8 @@
 """What memory and work need to know of a model, found from its HF config without its weights."""
 
 import copy
-import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from vineppo.config.schema import LlamaArchitecture, LoraConfig
+from vineppo.config.schema import LoraConfig, SftConfig, TrainConfig
 from vineppo.errors import UserError
 from vineppo.lora import check_targets
 from vineppo.models import llama_config, resolve_model_path
@@ -50,13 +50,13 @@ class Skeleton:
     def __init__(self, hf_config: Any, dtype: str, attention: str, is_critic: bool = False) -> None:
         from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
+        self.is_critic = is_critic
         hf_config = copy.deepcopy(hf_config)
         kind: Any = AutoModelForCausalLM
         if is_critic:
             kind, hf_config.num_labels = AutoModelForSequenceClassification, 1
         # Flash attention needs its package and a GPU; sdpa keeps the same tensors.
         attention = "sdpa" if attention == "flash_attention_2" else attention
-        self._saved: dict[tuple[int, int], int] = {}  # found already, by size of the pass
         try:
             with FakeTensorMode() as self._mode:
                 self._model = kind.from_config(
@@ -96,17 +96,13 @@ class Skeleton:
             cache_numbers=2 * config.num_hidden_layers * heads * head_size,
         )
 
+    @cache  # noqa: B019 (a command makes a few skeletons and ends)
     def saved_bytes(self, num_sequences: int, num_tokens: int) -> int:
         """Bytes that autograd keeps of the backbone's pass over a padded micro-batch.
 
         Found by running the pass on shapes alone and listening to what it saves; weights, which
         are there anyway, are left out, and a tensor that several operations keep counts once.
         """
-        if (num_sequences, num_tokens) not in self._saved:
-            self._saved[num_sequences, num_tokens] = self._measure(num_sequences, num_tokens)
-        return self._saved[num_sequences, num_tokens]
-
-    def _measure(self, num_sequences: int, num_tokens: int) -> int:
         weights = {p.untyped_storage()._cdata for p in self._model.parameters()}
         kept: dict[int, torch.UntypedStorage] = {}  # holds them, so that no address is used twice
 
@@ -122,10 +118,55 @@ class Skeleton:
         assert hidden_BTH.requires_grad
         return sum(storage.nbytes() for storage in kept.values())
 
+    @property
+    def layer_bytes(self) -> float:
+        """What a token takes while it passes one layer."""
+        num_tokens = 16  # few, so that the square of the mask is nothing
+        return self.saved_bytes(1, num_tokens) / num_tokens / self.shape.num_layers
 
-def scratch_config(architecture: LlamaArchitecture) -> Any:
-    """The HF config of a model that `vineppo sft` makes anew."""
-    return llama_config(architecture, build_tokenizer())
+
+@dataclass(frozen=True)
+class Models:
+    """The models of a run, without memory; None where there is none of its own.
+
+    `num_adapter_parameters` train in place of the policy's own.
+    """
+
+    policy: Skeleton
+    num_adapter_parameters: int | None
+    critic: Skeleton | None
+    reference: ModelShape | None
+
+
+def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> Models:
+    """`model_config`, where given, is an HF config.json in place of `model.path`'s.
+
+    Raises `UserError` naming the key whose model's config cannot be had.
+    """
+    model = config.model
+    if model_config is None and model.path is None:
+        assert model.architecture is not None
+        policy_config = llama_config(model.architecture, build_tokenizer())
+    else:
+        policy_config = read_hf_config(model.path or "", "model.path", model_config)
+
+    def skeleton(path: str | None, key: str, is_critic: bool = False) -> Skeleton:
+        is_policys = path is None or path == model.path
+        hf_config = policy_config if is_policys else read_hf_config(path or "", key, None)
+        return Skeleton(hf_config, model.dtype, model.attention, is_critic)
+
+    policy = skeleton(model.path, "model.path")
+    adapters = None if model.lora is None else policy.num_adapter_parameters(model.lora)
+    if isinstance(config, SftConfig):
+        return Models(policy, adapters, None, None)
+    critic = reference = None
+    if config.separate_critic is not None:
+        critic = skeleton(config.separate_critic.path, "critic.path", is_critic=True)
+    if config.reference.path is not None:
+        reference = skeleton(config.reference.path, "reference.path").shape
+    elif adapters is None:  # the policy without its adapters is the reference itself
+        reference = policy.shape
+    return Models(policy, adapters, critic, reference)
 
 
 def read_hf_config(path: str, key: str, config_file: Path | None) -> Any:
@@ -135,32 +176,18 @@ def read_hf_config(path: str, key: str, config_file: Path | None) -> Any:
     """
     from transformers import AutoConfig
 
-    if config_file is not None:
-        return _read_file(config_file)
-    resolved = resolve_model_path(path, key)
+    if config_file is not None and not config_file.is_file():
+        raise UserError(f"--model-config: file not found: {config_file}")
+    source = str(config_file) if config_file is not None else resolve_model_path(path, key)
     try:
-        return AutoConfig.from_pretrained(resolved)
-    except (OSError, ValueError) as error:
+        return AutoConfig.from_pretrained(source)
+    except (OSError, ValueError, TypeError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise UserError(
-            f"the config of {key} {path} cannot be had; --model-config FILE takes its config.json "
-            f"({reason})"
-        ) from None
-
-
-def _read_file(path: Path) -> Any:
-    from transformers import AutoConfig
-
-    try:
-        fields = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise UserError(f"--model-config: file not found: {path}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, IsADirectoryError):
-        raise UserError(f"--model-config must be an HF config.json, got {path}") from None
-    if not isinstance(fields, dict) or "model_type" not in fields:
-        raise UserError(f"--model-config must be an HF config.json with model_type, got {path}")
-    try:
-        return AutoConfig.for_model(**fields)
-    except (ValueError, TypeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"--model-config {path}: {reason}") from None
+        if config_file is not None:
+            message = f"--model-config must be an HF config.json, got {config_file} ({reason})"
+        else:
+            message = (
+                f"the config of {key} {path} cannot be had; --model-config FILE takes its "
+                f"config.json ({reason})"
+            )
+        raise UserError(message) from None

@@ -12,6 +12,28 @@ from vineppo.config.schema import (
 
 
 @dataclass(frozen=True)
+class Machine:
+    """`num_gpus` ranks with a GPU of `gpu_gib` each; 0: one process on a CPU.
+
+    `tokens_per_s`: what one rank's engine samples; `train_tflops`: what one rank computes in all
+    else, in 1e12 operations a second. None: no seconds of what depends on it.
+    """
+
+    num_gpus: int
+    gpu_gib: float
+    tokens_per_s: float | None
+    train_tflops: float | None
+
+    @property
+    def num_ranks(self) -> int:
+        return max(self.num_gpus, 1)
+
+    @property
+    def device(self) -> str:
+        return "cuda" if self.num_gpus else "cpu"
+
+
+@dataclass(frozen=True)
 class Lengths:
     """Means that no config fixes: tokens of a prompt and of a response, steps of a response."""
 
@@ -33,13 +55,13 @@ class SampledTokens:
     continuations.
     """
 
-    num_requests: float
     rollouts: float
-    num_states: float
-    num_continuations: float
     continuations: float
     prefixes: float
     fed: float
+    num_requests: float
+    num_states: float
+    num_continuations: float
 
 
 @dataclass(frozen=True)
@@ -68,7 +90,7 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
     num_prompts, num_samples = config.rollouts.num_prompts, config.rollouts.num_samples
     num_rollouts = num_prompts * num_samples
     greedy = num_prompts if isinstance(config.credit, RemaxCredit) else 0
-    states, continuations, continued, behind = 0.0, 0.0, 0.0, 0.0
+    num_states = num_continuations = continuations = behind = 0.0
     for own in (config.credit, *config.values.predictors.values()):
         if (values := own.monte_carlo) is None:
             continue
@@ -77,25 +99,20 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         first = num_prompts if is_shared else num_rollouts
         # Σ over i = 1 … S−1 of i/S, which is also that of 1 − i/S.
         later = num_rollouts * (lengths.steps - 1) / 2 * lengths.response
-        num_states = first + num_rollouts * (lengths.steps - 1)
-        states += num_states
-        continuations += each * num_states
-        continued += each * (first * lengths.response + later)
+        num_distinct = first + num_rollouts * (lengths.steps - 1)
+        num_states += num_distinct
+        num_continuations += each * num_distinct
+        continuations += each * (first * lengths.response + later)
         behind += each * later
-    num_requests = num_rollouts + greedy + continuations
+    num_requests = num_rollouts + greedy + num_continuations
     prefixes = num_requests * lengths.prompt + behind
     fed, block = prefixes, cached_block(config.engine)
     if block is not None:
         remainder = min(lengths.prompt, (block + 1) / 2)
         fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * remainder
+    rollouts = (num_rollouts + greedy) * lengths.response
     return SampledTokens(
-        num_requests=num_requests,
-        rollouts=(num_rollouts + greedy) * lengths.response,
-        num_states=states,
-        num_continuations=continuations,
-        continuations=continued,
-        prefixes=prefixes,
-        fed=fed,
+        rollouts, continuations, prefixes, fed, num_requests, num_states, num_continuations
     )
 
 
@@ -106,37 +123,26 @@ def cached_block(engine: EngineConfig) -> int | None:
     return engine.block_size if engine.prefix_caching else None
 
 
+def has_exact_kl(config: TrainConfig | SftConfig) -> bool:
+    """Whether the update asks the reference for its logits."""
+    return isinstance(config, TrainConfig) and (
+        config.reference.kl_estimator == "full" and config.reference.kl_in == "loss"
+    )
+
+
 def trained_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> TrainedTokens:
     """Passes of the trainer in an iteration; for fine-tuning, in one update."""
     if isinstance(config, SftConfig):
         return TrainedTokens(0, 0, 0, config.optimization.batch_size * lengths.sequence, 0)
     tokens = config.rollouts.num_prompts * config.rollouts.num_samples * lengths.sequence
-    critic = config.separate_critic
-    is_exact = config.reference.kl_estimator == "full" and config.reference.kl_in == "loss"
-    epochs = config.optimization.num_epochs
+    critic, epochs = config.separate_critic, config.optimization.num_epochs
     return TrainedTokens(
         scored=tokens,
-        reference=tokens * (1 + epochs * is_exact),
+        reference=tokens * (1 + epochs * has_exact_kl(config)),
         critic_scored=tokens if critic is not None else 0,
         updated=tokens * epochs,
         critic_updated=tokens * critic.num_epochs if critic is not None else 0,
     )
-
-
-def training_operations(
-    parameters: int, num_tokens: float, is_checkpointed: bool, is_adapted: bool = False
-) -> float:
-    """Forward and backward, 6 operations a parameter and token.
-
-    2 more where activations are recomputed, 2 fewer where the weights themselves do not train.
-    Kaplan et al. 2020 (arXiv:2001.08361, section 2.1); attention's own products are left out.
-    """
-    return (6 + 2 * is_checkpointed - 2 * is_adapted) * parameters * num_tokens
-
-
-def scoring_operations(parameters: int, num_tokens: float) -> float:
-    """Forward alone: 2 operations a parameter and token."""
-    return 2 * parameters * num_tokens
 
 
 def operations(
@@ -149,30 +155,28 @@ def operations(
 ) -> dict[str, float]:
     """Operations of an iteration by phase, over all ranks; the reference is as large as the policy.
 
-    "prefixes" are those that the engine is fed.
+    2 a parameter and token forward and 4 backward: 2 more where activations are recomputed, 2 fewer
+    where the weights themselves do not train. Kaplan et al. 2020 (arXiv:2001.08361, section 2.1);
+    attention's own products are left out. "prefixes" are those that the engine is fed.
     """
-    by_phase: dict[str, float] = {}
-    if sampled is not None:
-        by_phase = {
-            "rollouts": scoring_operations(policy_parameters, sampled.rollouts),
-            "values": scoring_operations(policy_parameters, sampled.continuations),
-            "prefixes": scoring_operations(policy_parameters, sampled.fed),
-            "reference": scoring_operations(policy_parameters, trained.reference),
-            "log-probabilities": scoring_operations(policy_parameters, trained.scored)
-            + scoring_operations(critic_parameters, trained.critic_scored),
-        }
-    update = training_operations(policy_parameters, trained.updated, is_checkpointed, is_adapted)
-    update += training_operations(critic_parameters, trained.critic_updated, is_checkpointed)
-    return by_phase | {"update": update}
+    policy, critic = 2 * policy_parameters, 2 * critic_parameters  # forward, a token
+    passes = 4 if is_checkpointed else 3
+    update = (passes - is_adapted) * policy * trained.updated
+    update += passes * critic * trained.critic_updated
+    if sampled is None:
+        return {"update": update}
+    return {
+        "rollouts": policy * sampled.rollouts,
+        "values": policy * sampled.continuations,
+        "prefixes": policy * sampled.fed,
+        "reference": policy * trained.reference,
+        "log-probabilities": policy * trained.scored + critic * trained.critic_scored,
+        "update": update,
+    }
 
 
 def seconds(
-    work: dict[str, float],
-    sampled: SampledTokens | None,
-    num_ranks: int,
-    num_engines: int,
-    tokens_per_s: float | None,
-    train_tflops: float | None,
+    work: dict[str, float], sampled: SampledTokens | None, machine: Machine, num_engines: int
 ) -> dict[str, float]:
     """Seconds of an iteration by phase, with evenly loaded ranks and nothing side by side.
 
@@ -181,14 +185,11 @@ def seconds(
     10,000 tokens/s take 25 s.
     """
     by_phase: dict[str, float] = {}
-    if sampled is not None and tokens_per_s is not None:
-        by_phase["rollouts"] = sampled.rollouts / (tokens_per_s * num_engines)
-        by_phase["values"] = sampled.continuations / (tokens_per_s * num_engines)
-    if train_tflops is not None:
-        rate = train_tflops * 1e12 * num_ranks
-        by_phase |= {
-            phase: count / rate
-            for phase, count in work.items()
-            if phase not in ("rollouts", "values")
-        }
+    if sampled is not None and machine.tokens_per_s is not None:
+        rate = machine.tokens_per_s * num_engines
+        by_phase = {"rollouts": sampled.rollouts / rate, "values": sampled.continuations / rate}
+    if machine.train_tflops is not None:
+        rate = machine.train_tflops * 1e12 * machine.num_ranks
+        sampling = ("rollouts", "values")
+        by_phase |= {phase: n / rate for phase, n in work.items() if phase not in sampling}
     return by_phase

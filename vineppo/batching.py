@@ -50,16 +50,6 @@ def ranks_share(
     return [[row[rank] for row in rows[a:b] if rank < len(row)] for a, b in cuts]
 
 
-def padding_frac(lengths: Sequence[int], micro_batches: Sequence[Sequence[int]]) -> float:
-    """The share of padding among the tokens of a pass: Σ(longest − length) / Σ longest.
-
-    Lengths [3, 9, 4, 8] in micro-batches [[1, 3], [2], [0]]: 1/25.
-    """
-    padded = sum(len(batch) * max(lengths[i] for i in batch) for batch in micro_batches if batch)
-    total = sum(lengths[i] for batch in micro_batches for i in batch)
-    return (padded - total) / max(padded, 1)
-
-
 def _cut(descending: Sequence[int], size: int) -> list[tuple[int, int]]:
     """Runs of at most `size` in descending lengths, as few as the limit of padding lets be.
 
@@ -85,28 +75,27 @@ def collate(
 ) -> TrainBatch:
     """Pads on the right; see `TrainBatch` for the alignment. No sequences: one row of padding."""
     sequences = sequences or [TokenSequence((0,), (), tokens_T=dict.fromkeys(columns, ()))]
-    length = max(len(sequence) for sequence in sequences)
-    shape = len(sequences), length
-    token_index = _positions([0] * len(sequences), [len(s) for s in sequences], length)
-    response_index = _positions(
-        [len(s.prompt_ids) for s in sequences], [len(s.response_ids) for s in sequences], length
-    )
+    starts_B1 = np.array([[len(sequence.prompt_ids)] for sequence in sequences])
+    ends_B1 = np.array([[len(sequence)] for sequence in sequences])
+    positions_T = np.arange(ends_B1.max())
+    is_token_BT = positions_T < ends_B1
+    is_response_BT = is_token_BT & (positions_T >= starts_B1)
 
-    def placed(index: np.ndarray, values: Sequence[float], dtype: type) -> torch.Tensor:
-        full: np.ndarray = np.zeros(shape, dtype)
-        full.flat[index] = np.array(values, dtype)
-        return torch.from_numpy(full).to(device)
+    def placed(is_there_BT: np.ndarray, values: Sequence[float], dtype: type) -> torch.Tensor:
+        full_BT: np.ndarray = np.zeros(is_there_BT.shape, dtype)
+        full_BT[is_there_BT] = np.array(values, dtype)
+        return torch.from_numpy(full_BT).to(device)
 
     def column(name: str) -> torch.Tensor:
         flat = list(chain.from_iterable(s.tokens_T[name] for s in sequences))
-        return placed(response_index, flat, np.bool_ if name.startswith("is_") else np.float32)
+        return placed(is_response_BT, flat, np.bool_ if name.startswith("is_") else np.float32)
 
     token_ids = [i for s in sequences for i in (*s.prompt_ids, *s.response_ids)]
     return TrainBatch(
-        token_ids_BT=placed(token_index, token_ids, np.int64),
-        response_mask_BT=placed(response_index, [True] * len(response_index), np.bool_),
-        response_index_N=torch.from_numpy(response_index).to(device),
-        num_tokens=len(token_index),
+        token_ids_BT=placed(is_token_BT, token_ids, np.int64),
+        response_mask_BT=torch.from_numpy(is_response_BT).to(device),
+        response_index_N=torch.from_numpy(np.flatnonzero(is_response_BT)).to(device),
+        num_tokens=len(token_ids),
         columns_BT={name: column(name) for name in columns},
     )
 
@@ -121,12 +110,3 @@ def response_rows(
         x_N = x_BT.flatten()[batch.response_index_N.to(x_BT.device)].cpu()
         columns.append([tuple(part.tolist()) for part in x_N.split(counts_B)])
     return list(zip(*columns, strict=True))
-
-
-def _positions(starts: Sequence[int], counts: Sequence[int], length: int) -> np.ndarray:
-    """Where `counts` tokens from `starts` of every row stand in the flattened [B, T]."""
-    rows = [
-        np.arange(row * length + start, row * length + start + count)
-        for row, (start, count) in enumerate(zip(starts, counts, strict=True))
-    ]
-    return np.concatenate(rows)

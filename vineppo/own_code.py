@@ -36,6 +36,16 @@ class OwnFunction:
         return function
 
 
+class OwnReward(OwnFunction):
+    """`reward(question, answer, response) -> float` of the file at `path`, checked to be finite."""
+
+    def __call__(self, *args: Any) -> float:
+        reward = float(super().__call__(*args))
+        if not math.isfinite(reward):
+            raise ValueError(f"reward must be finite, got {reward}")
+        return reward
+
+
 @dataclass(frozen=True)
 class OwnSegmenter:
     """`starts(token_texts, logprobs)` of the file at `path`, or else its `cuts(text)`."""
@@ -66,22 +76,6 @@ class OwnClass:
                 f"{self.path}: no class Predictor with a method values, or ask and read"
             )
         return predictor
-
-
-@dataclass(frozen=True)
-class OwnReward:
-    """`reward(question, answer, response) -> float` of the file at `path`, checked to be finite."""
-
-    path: str
-
-    def load(self) -> None:
-        OwnFunction(self.path, "reward").load()
-
-    def __call__(self, question: str, answer: str, response: str) -> float:
-        reward = float(OwnFunction(self.path, "reward")(question, answer, response))
-        if not math.isfinite(reward):
-            raise ValueError(f"reward must be finite, got {reward}")
-        return reward
 
 
 def digest(path: str) -> str:

@@ -135,23 +135,8 @@ def test_boxed_inverts_boxing(contents: str) -> None:
 @pytest.mark.parametrize(
     "unit",
     [
-        *(
-            "\\boxed{",
-            "\\boxed{}",
-            "\\boxed{1},",
-            "\\boxed ",
-            "{",
-            "}",
-            "\\",
-            "1",
-            "1,",
-            "111,",
-            "1/",
-            "-",
-            "$",
-            "1st",
-            "####",
-        ),
+        *("\\boxed{", "\\boxed{}", "\\boxed{1},", "\\boxed ", "{", "}", "\\", "1", "1,", "111,"),
+        *("1/", "-", "$", "1st", "####"),
         *(" ", "$\\", "final answer is", "final answer is $", "I hope it is correct", ". "),
     ],
 )

@@ -56,7 +56,7 @@ def test_identical_texts_and_numbers_need_no_worker() -> None:
     with Grader(GRADING, comparators.fail) as grader:
         assert _rewards(grader, "18", ["18", "18.0", "17", "$18."]) == [1.0, 1.0, 0.0, 1.0]
         assert _rewards(grader, "raise", ["raise"]) == [1.0]
-        assert not grader._pool._is_started
+        assert not any(pool._workers for pool in grader._pools)
 
 
 @pytest.mark.parametrize(

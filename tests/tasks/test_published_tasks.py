@@ -85,36 +85,15 @@ def test_olympiadbench_context_comes_first() -> None:
 @pytest.mark.parametrize(
     ("read", "row", "message"),
     [
-        (
-            math_problem,
-            _without(MATH_ROW, "problem"),
-            "must have the field 'problem', got ['answer', ",
-        ),
-        (math_problem, _without(MATH_ROW, "solution"), "must have the field 'solution'"),
-        (math_problem, {**MATH_ROW, "answer": None}, "answer must be a string or number, got null"),
+        (math_problem, _without(MATH_ROW, "problem"), "must have the field 'problem', got ['ans"),
         (
             math_problem,
             {**MATH_ROW, "solution": "So\nx = 5."},
             r"solution must hold its answer in a \boxed{}, got 'So\nx = 5.'",
         ),
         (math_problem, {**MATH_ROW, "solution": r"\boxed{5"}, "solution must hold its answer"),
-        (svamp_problem, _without(SVAMP_ROW, "Body"), "must have the field 'Body'"),
-        (svamp_problem, {**SVAMP_ROW, "Answer": " "}, "Answer must not be blank"),
-        (
-            olympiadbench_problem,
-            _without(OLYMPIAD_ROW, "final_answer"),
-            "final_answer must be a list of",
-        ),
-        (
-            olympiadbench_problem,
-            {**OLYMPIAD_ROW, "final_answer": ["1", "2"]},
-            "final_answer must be a",
-        ),
-        (
-            olympiadbench_problem,
-            {**OLYMPIAD_ROW, "final_answer": [2]},
-            "final_answer must be a string",
-        ),
+        (olympiadbench_problem, {**OLYMPIAD_ROW, "final_answer": None}, "final_answer must be a"),
+        (olympiadbench_problem, {**OLYMPIAD_ROW, "final_answer": ["1", "2"]}, "final_answer must"),
     ],
 )
 def test_a_bad_row_is_one_line_that_names_it(read: Any, row: Row, message: str) -> None:

@@ -1,6 +1,7 @@
 """Where the formulas of a text are, and where a long one may be cut, in one pass each."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,22 +14,24 @@ _OPAQUE = (
 ALIGNED_ENVIRONMENTS = frozenset(_ALIGNED.split())
 FORMULA_ENVIRONMENTS = ALIGNED_ENVIRONMENTS | frozenset(_OPAQUE.split())
 
+_OPENING_OF = {r"\]": r"\[", r"\)": r"\(", "[/asy]": "[asy]"}
 _DELIMITER = re.compile(
-    r"\\(?P<edge>begin|end)\{(?P<name>[A-Za-z]{1,20})\*?\}"
-    r"|\\(?P<bracket>[\[\]()])"
+    rf"\\begin\{{(?P<begin>{'|'.join(FORMULA_ENVIRONMENTS)})\*?\}}"
+    rf"|\\end\{{(?P<end>{'|'.join(FORMULA_ENVIRONMENTS)})\*?\}}"
+    r"|(?P<opening>\\[\[(]|\[asy\])"
+    r"|(?P<closing>\\[\])]|\[/asy\])"
     r"|\\[\s\S]"  # an escaped character opens nothing: \$, and the \\ of a line end
     r"|(?P<dollars>\$\$?)"
-    r"|\[(?P<asy>/?asy)\]"
 )
+_NO_ALIGNMENT = rf"\{{(?!(?:{'|'.join(ALIGNED_ENVIRONMENTS)})\*?\}})[A-Za-z]{{1,20}}\*?\}}"
 _FORMULA_PART = re.compile(
-    r"\\(?P<edge>begin|end)\{(?P<name>[A-Za-z]{1,20})\*?\}"
+    rf"(?P<opening>\\begin{_NO_ALIGNMENT}|\\left(?![A-Za-z])|[{{(\[])"
+    rf"|(?P<closing>\\end{_NO_ALIGNMENT}|\\right(?![A-Za-z])|[}})\]])"
     r"|(?P<line_end>\\\\(?:\[[^\[\]\n]{0,12}\])?[ \t]*+\n?)"
-    r"|\\(?P<side>left|right)(?![A-Za-z])"
     r"|(?P<relation>(?:\\not)?:?[=<>]+"
     r"|\\(?:[lg]eq?|[lg]eqslant|neq?|equiv|approx|sim|cong|implies|iff"
     r"|(?:Long)?(?:[Rr]ight|[Ll]eftright)arrow|Leftarrow)(?![A-Za-z]))"
     r"|\\[\s\S]"
-    r"|(?P<bracket>[{}()\[\]])"
 )
 _BLANK_LINE = re.compile(r"\n[ \t\r]*+\n")
 
@@ -81,35 +84,18 @@ def _pairs(text: str) -> list[tuple[int, int]]:
     readings holds, the walk over the outermost formulas decides.
     """
     pairs = []
-    open_by_kind: dict[str, list[int]] = {}
+    opened: defaultdict[str, list[int]] = defaultdict(list)
     last_dollar: dict[str, int] = {}
     for match in _DELIMITER.finditer(text):
         if dollars := match["dollars"]:
             if dollars in last_dollar:
                 pairs.append((last_dollar[dollars], match.end()))
             last_dollar[dollars] = match.start()
-            continue
-        opens, kind = _edge(match)
-        if kind is None:
-            continue
-        stack = open_by_kind.setdefault(kind, [])
-        if opens:
-            stack.append(match.start())
-        elif stack:
+        elif kind := match["begin"] or match["opening"]:
+            opened[kind].append(match.start())
+        elif stack := opened[match["end"] or _OPENING_OF.get(match[0], "")]:
             pairs.append((stack.pop(), match.end()))
     return sorted(pairs)
-
-
-def _edge(match: re.Match[str]) -> tuple[bool, str | None]:
-    """Whether a delimiter opens, and of what kind it is (None: of no formula)."""
-    if match["edge"]:
-        name = match["name"]
-        return match["edge"] == "begin", name if name in FORMULA_ENVIRONMENTS else None
-    if match["bracket"]:
-        return match["bracket"] in "[(", "[" if match["bracket"] in "[]" else "("
-    if match["asy"]:
-        return match["asy"] == "asy", "[asy]"
-    return False, None
 
 
 def _is_currency(text: str, start: int, end: int) -> bool:
@@ -132,18 +118,14 @@ def formula_places(text: str, formula: Formula) -> Iterator[tuple[int, bool]]:
     """
     depth = 0
     for match in _FORMULA_PART.finditer(text, formula.start, formula.end):
-        if match["edge"]:
-            if match["name"] not in ALIGNED_ENVIRONMENTS:
-                depth += 1 if match["edge"] == "begin" else -1
-        elif match["side"]:
-            depth += 1 if match["side"] == "left" else -1
-        elif match["bracket"]:
-            depth += 1 if match["bracket"] in "{([" else -1
+        if match["opening"]:
+            depth += 1
+        elif match["closing"]:
+            depth = max(depth - 1, 0)  # one too many, as in ]0, 1]
         elif depth == 0 and match["line_end"]:
             yield match.end(), True
         elif depth == 0 and match["relation"]:
             yield _before_blanks(text, match.start()), False
-        depth = max(depth, 0)  # a closing bracket too many, as in ]0, 1]
 
 
 def _before_blanks(text: str, position: int) -> int:

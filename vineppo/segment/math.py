@@ -22,7 +22,7 @@ MAX_SENTENCE_CHARS = 200
 _WINDOW_CHARS = 80
 _QUOTES = r"[\"'”’)\]*_]*+"
 _BREAK = re.compile(rf"(?P<newlines>\n(?:[ \t\r]*+\n)*+)|(?P<stop>[.?!]){_QUOTES}(?=[ \t])")
-_GAP = re.compile(r"(?P<clause>[,;:](?=\s))|\s++")
+_CLAUSE_END, _BLANKS = re.compile(r"(?<=[,;:])(?=\s)"), re.compile(r"\s++")
 _FORMULA_STOP = (
     r"(?<!\\right)(?<!\.)[.?]\s*+(?:\\end\{[A-Za-z]{1,20}\*?\}\s*+)*+(?:\$\$?|\\[)\]]|(?<=\}))"
 )
@@ -62,12 +62,11 @@ def cuts(text: str, max_formula_chars: int) -> list[int]:
     """
     in_text = formulas(text)
     places = {*_text_cuts(text, in_text)}
-    for formula in in_text:
+    for formula, following in zip_longest(in_text, in_text[1:]):
         places.update(_formula_cuts(text, formula, max_formula_chars))
-        if _sentence_ends_with(text, formula):
+        if _sentence_ends_with(text, formula) or _is_display_end(text, formula, following):
             places.add(formula.end)
-    places.update(_display_ends(text, in_text))
-    places.update(_clause_cuts(text, in_text, sorted(places)))
+    places = _with_clause_cuts(text, in_text, places)
     statements = {formula.end for formula in in_text if _is_statement(text, formula)}
     return _join_fragments(text, sorted(places), statements)
 
@@ -119,18 +118,14 @@ def _sentence_ends_with(text: str, formula: Formula) -> bool:
     return bool(_FORMULA_STOPPED.search(tail)) and _begins_sentence(_next_char(text, formula.end))
 
 
-def _display_ends(text: str, in_text: list[Formula]) -> list[int]:
-    """The ends of the displays that another display or a new sentence follows."""
-    ends = []
-    for formula, following in zip_longest(in_text, in_text[1:]):
-        is_run = (
-            following is not None
-            and following.is_display
-            and not text[formula.end : following.start].strip()
-        )
-        if formula.is_display and (is_run or _next_char(text, formula.end).isupper()):
-            ends.append(formula.end)
-    return ends
+def _is_display_end(text: str, formula: Formula, following: Formula | None) -> bool:
+    """Whether another display or a new sentence follows a display."""
+    if not formula.is_display:
+        return False
+    if _next_char(text, formula.end).isupper():
+        return True
+    is_run = following is not None and not text[formula.end : following.start].strip()
+    return is_run and following.is_display
 
 
 def _is_statement(text: str, formula: Formula) -> bool:
@@ -140,25 +135,19 @@ def _is_statement(text: str, formula: Formula) -> bool:
     return any(not is_line_end for _, is_line_end in formula_places(text, formula))
 
 
-def _clause_cuts(text: str, in_text: list[Formula], places: list[int]) -> list[int]:
-    """Where the parts that `places` leave are cut because they are too long."""
-    gaps = [(match.start(), match["clause"]) for match in _outside(_GAP, text, in_text)]
-    clauses = [start + 1 for start, clause in gaps if clause]
-    blanks = [start for start, clause in gaps if not clause]
-    at_clauses = _pack_parts(clauses, [0, *places, len(text)])
-    at_blanks = _pack_parts(blanks, [0, *sorted({*places, *at_clauses}), len(text)])
-    return at_clauses + at_blanks
-
-
-def _pack_parts(gaps: list[int], edges: list[int]) -> list[int]:
-    """`_pack` for every part between `edges`."""
-    return [
-        place
-        for start, end in pairwise(edges)
-        if end - start > MAX_SENTENCE_CHARS
-        for inside in [gaps[bisect_right(gaps, start) : bisect_left(gaps, end)]]
-        for place in _pack(inside, start, end, MAX_SENTENCE_CHARS)
-    ]
+def _with_clause_cuts(text: str, in_text: list[Formula], places: set[int]) -> set[int]:
+    """`places`, and more where the parts that they leave are too long."""
+    for pattern in _CLAUSE_END, _BLANKS:
+        gaps = [match.start() for match in _outside(pattern, text, in_text)]
+        edges = [0, *sorted(places), len(text)]
+        places = places.union(
+            *(
+                _pack(gaps[bisect_right(gaps, a) : bisect_left(gaps, b)], a, b, MAX_SENTENCE_CHARS)
+                for a, b in pairwise(edges)
+                if b - a > MAX_SENTENCE_CHARS
+            )
+        )
+    return places
 
 
 def _next_char(text: str, position: int) -> str:
@@ -185,14 +174,12 @@ def _formula_cuts(text: str, formula: Formula, max_chars: int) -> list[int]:
     places: list[int] = []
     line_start, relations = formula.start, []
     for place, is_line_end in [*formula_places(text, formula), (formula.end, True)]:
-        if not is_line_end:
+        if is_line_end:
+            places += [*_pack(relations, line_start, place, max_chars), place]
+            line_start, relations = place, []
+        else:
             relations.append(place)
-            continue
-        places += _pack(relations, line_start, place, max_chars)
-        if place < formula.end:
-            places.append(place)
-        line_start, relations = place, []
-    return places
+    return places[:-1]  # the last is the formula's end
 
 
 def _pack(places: list[int], start: int, end: int, max_chars: int) -> list[int]:
@@ -229,12 +216,8 @@ def _join_fragments(text: str, places: list[int], statements: set[int]) -> list[
         is_stopped = _STOPPED.search(_window(text, start, place)) is not None
         is_short = len(part.lstrip()) < MIN_PART_CHARS and start + len(part) not in statements
         is_fragment = is_short or 0 <= next_part.find("\\boxed") < MIN_PART_CHARS
-        if part and (is_stopped or not is_fragment) and not _is_wordless(next_part):
+        is_wordless = not any(char.isalnum() for char in next_part)  # closing delimiters
+        if part and (is_stopped or not is_fragment) and not is_wordless:
             kept.append(place)
             start = place
     return kept
-
-
-def _is_wordless(part: str) -> bool:
-    """Whether a part is nothing but blanks and closing delimiters."""
-    return not any(char.isalnum() for char in part)

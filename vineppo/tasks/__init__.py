@@ -25,8 +25,8 @@ TASK_MODULES: Mapping[str, str] = {
     "math": "vineppo.tasks.published",
     "svamp": "vineppo.tasks.published",
     "olympiadbench": "vineppo.tasks.published",
-    "jsonl": "vineppo.tasks.own",
-    "python": "vineppo.tasks.own",
+    "jsonl": "vineppo.tasks.rows",
+    "python": "vineppo.tasks.rows",
 }
 
 

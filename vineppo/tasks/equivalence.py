@@ -10,7 +10,6 @@ Grading workers import this module, so it imports nothing heavy, and math-verify
 
 import re
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 
 from vineppo.tasks.notation import (
@@ -89,12 +88,7 @@ def is_copied(question: str, answer: str, extracted: str) -> bool:
     if literal(last.strip()) and all(map(_SIMPLE_NAME.fullmatch, names)):
         return False
     text = squeeze(text)
-    return text != squeeze(normalize(answer)) and text in _squeezed_question(question)
-
-
-@lru_cache(maxsize=4096)
-def _squeezed_question(question: str) -> str:
-    return squeeze(normalize(question))
+    return text != squeeze(normalize(answer)) and text in squeeze(normalize(question))
 
 
 def _compare_notations(gold: str, given: str) -> bool | None:
@@ -102,17 +96,14 @@ def _compare_notations(gold: str, given: str) -> bool | None:
     if squeeze(gold) == squeeze(given):
         return gold != ""
     number = literal(gold)
-    if number is None:
-        return None
-    return _is_number(number, given)
+    return None if number is None else _is_number(number, given)
 
 
 def _is_number(number: Literal, given: str) -> bool | None:
     """Whether `given` is the number, in one form or several; None: `computation = number`."""
     *sides, last = split(given, _EQUALS)
-    forms = [
-        literal(text.strip()) for text in ([last] if literal(last.strip()) else list_items(last))
-    ]
+    texts = [last] if literal(last.strip()) else list_items(last)
+    forms = [literal(text.strip()) for text in texts]
     if not all(form is not None and _is_same_number(number, form) for form in forms):
         return False
     return True if all(map(_names_something, sides)) else None
@@ -175,10 +166,10 @@ def _is_permutation(golds: list[str], items: list[str]) -> bool:
         return False
     left = list(items)
     for gold in golds:
-        match = next((i for i, item in enumerate(left) if _is_same(gold, item)), None)
+        match = next((item for item in left if _is_same(gold, item)), None)
         if match is None:
             return False
-        del left[match]
+        left.remove(match)
     return True
 
 

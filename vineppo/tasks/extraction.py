@@ -4,7 +4,6 @@ None of them raises, and each takes time linear in the text, whatever the text i
 """
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from vineppo.tasks.notation import closing_braces
@@ -102,14 +101,13 @@ def extract_final_answer(text: str) -> str | None:
     The form of Minerva's few-shot examples (Lewkowycz et al. 2022, arXiv:2206.14858):
     `extract_final_answer("The final answer is $3x$. I hope it is correct.") == "3x"`.
     """
-    statement = _last_match(_FINAL_ANSWER, text)
-    if statement is None:
+    _, *statements = _FINAL_ANSWER.split(text)
+    if not statements:
         return None
-    line = text[statement.end() :].strip().partition("\n")[0]
+    line = statements[-1].strip().partition("\n")[0]
     if _BOX.search(line):
         return extract_boxed(line)
-    hope = _HOPE.search(line)
-    answer = (line[: hope.start()] if hope else line).strip().rstrip(".").strip()
+    answer = _HOPE.split(line, maxsplit=1)[0].strip().rstrip(".").strip()
     formula = _ONE_FORMULA.fullmatch(answer)
     # The sentence may also end within its formula: "is $-2 + 7i.$".
     return (formula[1].strip().rstrip(".").strip() if formula else answer) or None
@@ -121,13 +119,8 @@ def extract_last_number(text: str) -> str | None:
     `extract_last_number("It costs $1,234.50 in all.") == "1234.50"`; digits that belong to a word
     ("H2O", "2nd") are none.
     """
-    number = _last_match(_NUMBER, text)
-    return None if number is None else _plain(number[0])
-
-
-def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    last = deque(pattern.finditer(text), maxlen=1)
-    return last[0] if last else None
+    numbers = _NUMBER.findall(text)
+    return _plain(numbers[-1]) if numbers else None
 
 
 def _plain(number: str) -> str:

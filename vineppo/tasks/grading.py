@@ -15,10 +15,9 @@ that raises ends the run.
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from functools import partial
-from types import TracebackType
+from functools import lru_cache, partial
 
 from vineppo.config.schema import GradingConfig
 from vineppo.errors import UserError
@@ -34,11 +33,11 @@ _logger = logging.getLogger(__name__)
 _QUICK_SHARE = 0.1
 
 # What makes a comparison wrong rather than the run: the counter of each failure.
-_FAILURE_COUNTERS: tuple[tuple[type[Exception], str], ...] = (
-    (TimeoutError, "num_timeouts"),
-    (WorkerDiedError, "num_worker_deaths"),
-    (EvaluationError, "num_errors"),
-)
+_FAILURE_COUNTERS: Mapping[type, str] = {
+    TimeoutError: "num_timeouts",
+    WorkerDiedError: "num_worker_deaths",
+    EvaluationError: "num_errors",
+}
 
 
 class Grader:
@@ -55,17 +54,17 @@ class Grader:
         self, config: GradingConfig, compare: Callable[[str, str], bool] = is_equivalent
     ) -> None:
         self._extract = EXTRACTORS[config.extraction]
-        self._own_reward = None if config.reward_path is None else OwnReward(config.reward_path)
-        function = self._own_reward or compare
-        # A user's function may be costly, and is not called twice.
-        quick_limit_s = None if self._own_reward else _QUICK_SHARE * config.time_limit_s
-        self._pool = WorkerPool(function, config.num_workers, config.time_limit_s, quick_limit_s)
+        path = config.reward_path
+        self._own_reward = None if path is None else OwnReward(path, "reward")
+        # What needs more than the quick limit is given up and done again by other workers, so that
+        # it keeps nothing else waiting. A user's function may be costly, and is not called twice.
+        limits_s = [] if self._own_reward else [_QUICK_SHARE * config.time_limit_s]
+        self._pools = [
+            WorkerPool(self._own_reward or compare, config.num_workers, limit_s)
+            for limit_s in (*limits_s, config.time_limit_s)
+        ]
         self._is_closed = False
-        # Resolved futures are shared: a memo entry costs two strings, and a hit no allocation.
-        self._right, self._wrong = _resolved(1.0), _resolved(0.0)
-        self._truncated = (
-            None if config.truncated_reward is None else _resolved(config.truncated_reward)
-        )
+        self._truncated_reward = config.truncated_reward
         # By the true answer rather than the problem's id: problems with one answer share.
         self._memo: dict[tuple[str, ...], Future[float]] = {}
         self._counts: Counter[str] = Counter()
@@ -82,27 +81,25 @@ class Grader:
         """
         if self._is_closed:
             raise RuntimeError("the grader is closed")
-        if not self.reads(finish_reason):
-            assert self._truncated is not None
-            self._count("num_graded")
-            return self._truncated
+        self._count("num_graded")
+        if finish_reason == "length" and self._truncated_reward is not None:
+            return _resolved(self._truncated_reward)
         if self._own_reward is not None:
             return self._evaluate_once(problem.question, problem.answer, text)
         extracted = self._extract(text)
         if extracted is None:
-            self._count("num_graded", "num_no_answer")
-            return self._wrong
+            self._count("num_no_answer")
+            return _resolved(0.0)
         verdict = compare_at_once(problem.answer, extracted)
         if verdict is not False and is_copied(problem.question, problem.answer, extracted):
             verdict = False
-        if verdict is not None:
-            self._count("num_graded")
-            return self._right if verdict else self._wrong
-        return self._evaluate_once(problem.answer, extracted)
+        if verdict is None:
+            return self._evaluate_once(problem.answer, extracted)
+        return _resolved(float(verdict))
 
     def reads(self, finish_reason: FinishReason) -> bool:
         """Whether the text decides the reward, or the truncation alone."""
-        return finish_reason != "length" or self._truncated is None
+        return finish_reason != "length" or self._truncated_reward is None
 
     def metrics(self) -> dict[str, float]:
         """What happened since the last call; the counters start anew.
@@ -119,69 +116,75 @@ class Grader:
             "grading/num_graded": float(num_graded),
             "grading/no_answer_frac": counts["num_no_answer"] / max(num_graded, 1),
             "grading/memo_hit_frac": counts["num_memo_hits"] / max(num_graded, 1),
-            **{f"grading/{name}": float(counts[name]) for _, name in _FAILURE_COUNTERS},
+            **{f"grading/{name}": float(counts[name]) for name in _FAILURE_COUNTERS.values()},
         }
 
     def close(self) -> None:
         """End the workers; unresolved futures raise PoolClosedError."""
         self._is_closed = True
-        self._pool.close()
+        for pool in self._pools:  # the quick one first: its jobs may yet go to the other
+            pool.close()
 
     def __enter__(self) -> "Grader":
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _evaluate_once(self, *key: str) -> Future[float]:
         """What a worker makes of the texts, or made of them before."""
         with self._lock:
-            self._counts["num_graded"] += 1
-            known = self._memo.get(key)
-            if known is not None:
+            if key in self._memo:
                 self._counts["num_memo_hits"] += 1
-                return known
-            reward: Future[float] = Future()
-            reward.set_running_or_notify_cancel()
-            self._memo[key] = reward
-        self._pool.submit(*key).add_done_callback(partial(self._settle, key, reward))
+                return self._memo[key]
+            reward = self._memo[key] = Future()
+        reward.set_running_or_notify_cancel()
+        self._evaluate(key, reward, self._pools)
         return reward
 
+    def _evaluate(
+        self, key: tuple[str, ...], reward: Future[float], pools: list[WorkerPool]
+    ) -> None:
+        pool, *slower = pools
+        pool.submit(*key).add_done_callback(partial(self._settle, key, reward, slower))
+
     def _settle(
-        self, key: tuple[str, ...], reward: Future[float], evaluation: Future[float]
+        self,
+        key: tuple[str, ...],
+        reward: Future[float],
+        slower: list[WorkerPool],
+        evaluation: Future[float],
     ) -> None:
         """Turn a finished evaluation into the reward; runs in a thread of the pool."""
         error = evaluation.exception()
+        if slower and isinstance(error, TimeoutError):
+            self._evaluate(key, reward, slower)
+            return
         if self._own_reward is not None and isinstance(error, EvaluationError):
             last_line = str(error).strip().splitlines()[-1]
             error = UserError(f"{self._own_reward.path}: reward raised {last_line}")
-        counter = next((name for kind, name in _FAILURE_COUNTERS if isinstance(error, kind)), None)
+        counter = _FAILURE_COUNTERS.get(type(error))
         if error is not None and counter is None:
             reward.set_exception(error)
             return
-        value = float(evaluation.result()) if error is None else 0.0
+        value = 0.0 if counter else float(evaluation.result())
         with self._lock:
-            if counter is None:
-                self._memo[key] = {1.0: self._right, 0.0: self._wrong}.get(value, reward)
-            else:
-                self._memo.pop(key, None)
+            if counter:
+                del self._memo[key]
                 self._counts[counter] += 1
-        if error is not None:
-            _logger.debug("grading %r: %s: %s", key, type(error).__name__, error)
+                _logger.debug("grading %r: %s: %s", key, type(error).__name__, error)
+            else:
+                self._memo[key] = _resolved(value)
         reward.set_result(value)
 
-    def _count(self, *names: str) -> None:
+    def _count(self, name: str) -> None:
         with self._lock:
-            for name in names:
-                self._counts[name] += 1
+            self._counts[name] += 1
 
 
+@lru_cache(maxsize=16)
 def _resolved(reward: float) -> Future[float]:
+    """Shared, so that a memo entry costs two strings, and a hit no allocation."""
     future: Future[float] = Future()
     future.set_result(reward)
     return future

@@ -87,6 +87,7 @@ def normalize(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=4096)
 def squeeze(text: str) -> str:
     """The text without blanks, text marks and needless braces, to be compared with another."""
     return _BRACED_SCRIPT.sub(r"\1", _TEXT.sub(r"\1", re.sub(r"\s", "", text)))

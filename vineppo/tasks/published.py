@@ -19,18 +19,16 @@ and unit matter, and exact grading would call right answers wrong.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
 
 from vineppo.config.schema import PublishedTaskConfig
 from vineppo.errors import UserError
-from vineppo.tasks.extraction import boxed_contents
+from vineppo.tasks.extraction import boxed_contents, extract_hash
 from vineppo.tasks.notation import list_items
 from vineppo.tasks.rows import Row, read_hub, read_rows, text_field, text_or_number_field
 from vineppo.types import Problem, Split
 
 _CALCULATOR_ANNOTATION = re.compile(r"<<[^<>\n]*>>")
-_NOT_OF_THE_NUMBER = str.maketrans("", "", "$, ")
 # Two problems of the train set are published with an empty box. The answer of both is 0.
 _EMPTY_BOX_OF_ZERO = (
     "For any integer $n>1$, the number of prime numbers greater than $n!+1$ and less than",
@@ -44,25 +42,18 @@ _BARE_LIST = re.compile(r"-?[0-9]+(?:,-?[0-9]+)+")
 
 def load(config: PublishedTaskConfig, split: Split) -> list[Problem]:
     """The problems of a set; raises UserError when it cannot be had or a row is not of its form."""
-    problem_of_row = PROBLEM_OF_ROW[config.kind]
-    return [
-        problem_of_row(row, where, f"{config.kind}/{split}/{index}")
-        for index, (where, row) in enumerate(_read_split(config, split))
-    ]
-
-
-def _read_split(config: PublishedTaskConfig, split: Split) -> Iterator[tuple[str, Row]]:
-    """(where, row) for every row of a set."""
+    problem_of_row, hub_splits = DATA_SETS[config.kind]
     path = config.train_path if split == "train" else config.test_path
-    if path is not None:
-        return read_rows(path)
-    hub_splits = _HUB_SPLITS[config.kind]
-    if split not in hub_splits:
+    if path is None and split not in hub_splits:
         raise UserError(
             f"task.{split}_path must name a file for task.kind {config.kind!r}, which has no "
             f"{split} set on the hub (`vineppo evaluate --task` needs none), got null"
         )
-    return read_hub(config, split, hub_splits[split])
+    rows = read_rows(path) if path is not None else read_hub(config, split, hub_splits[split])
+    return [
+        problem_of_row(row, where, f"{config.kind}/{split}/{index}")
+        for index, (where, row) in enumerate(rows)
+    ]
 
 
 def gsm8k_problem(row: Row, where: str, problem_id: str) -> Problem:
@@ -73,9 +64,8 @@ def gsm8k_problem(row: Row, where: str, problem_id: str) -> Problem:
     """
     question = text_field(row, "question", where)
     worked = text_field(row, "answer", where)
-    _, separator, final = worked.rpartition("####")
-    answer = final.strip().translate(_NOT_OF_THE_NUMBER)
-    if not separator or not answer:
+    answer = extract_hash(worked)
+    if answer is None:
         raise UserError(f"{where}: answer must end with '#### <number>', got {worked[-40:]!r}")
     return Problem(problem_id, question, answer, _CALCULATOR_ANNOTATION.sub("", worked))
 
@@ -141,18 +131,11 @@ def olympiadbench_problem(row: Row, where: str, problem_id: str) -> Problem:
     return Problem(problem_id, question, answer)
 
 
-_Kind = Literal["gsm8k", "math", "svamp", "olympiadbench"]
-# What turns a row, where it stands, and the problem's id into the problem.
-PROBLEM_OF_ROW: Mapping[_Kind, Callable[[Row, str, str], Problem]] = {
-    "gsm8k": gsm8k_problem,
-    "math": math_problem,
-    "svamp": svamp_problem,
-    "olympiadbench": olympiadbench_problem,
-}
-# What the hub calls the sets; OlympiadBench's one set is its "train".
-_HUB_SPLITS: Mapping[_Kind, Mapping[Split, str]] = {
-    "gsm8k": {"train": "train", "test": "test"},
-    "math": {"train": "train", "test": "test"},
-    "svamp": {"test": "train+test"},
-    "olympiadbench": {"test": "train"},
+# What turns a row, where it stands, and the problem's id into the problem; and what the hub calls
+# the sets. OlympiadBench's one set is its "train".
+DATA_SETS: Mapping[str, tuple[Callable[[Row, str, str], Problem], Mapping[Split, str]]] = {
+    "gsm8k": (gsm8k_problem, {"train": "train", "test": "test"}),
+    "math": (math_problem, {"train": "train", "test": "test"}),
+    "svamp": (svamp_problem, {"test": "train+test"}),
+    "olympiadbench": (olympiadbench_problem, {"test": "train"}),
 }

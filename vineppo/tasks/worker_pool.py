@@ -15,7 +15,6 @@ so that a child that was killed is replaced in milliseconds.
 import logging
 import multiprocessing
 import os
-import queue
 import resource
 import signal
 import subprocess
@@ -23,7 +22,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn
@@ -37,8 +36,6 @@ _START_LIMIT_S = 300.0
 _ELAPSED_PER_CPU = 10.0
 # What an evaluation may allocate beside the imports.
 _MEMORY_LIMIT_BYTES = 2 * 1024**3
-
-_Jobs = queue.SimpleQueue[tuple[Future[Any], tuple[Any, ...]] | None]
 
 
 class WorkerDiedError(Exception):
@@ -56,10 +53,7 @@ class PoolClosedError(Exception):
 class WorkerPool:
     """`num_workers` processes that evaluate `function`, a module-level function.
 
-    With `quick_limit_s`, an evaluation that takes longer is given up and done again by as many
-    other workers: one that hangs does not keep the next waiting until `time_limit_s`.
-    Nothing is started before it is needed. A worker that dies while idle is replaced. To be used
-    from one thread; the futures are resolved in the pool's own.
+    Nothing is started before it is needed. A worker that dies while idle is replaced.
 
     >>> pool = WorkerPool(pow, num_workers=1, time_limit_s=5.0)
     >>> pool.submit(2, 10).result()
@@ -67,29 +61,13 @@ class WorkerPool:
     >>> pool.close()
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        num_workers: int,
-        time_limit_s: float,
-        quick_limit_s: float | None = None,
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], num_workers: int, time_limit_s: float) -> None:
         self._function = function
+        self._time_limit_s = time_limit_s
+        self._threads = ThreadPoolExecutor(num_workers)
+        self._workers: dict[int, _Worker] = {}  # by the thread that owns it
         # Closing the writer makes the reader ready for every thread that waits on it.
         self._closing_reader, self._closing_writer = multiprocessing.Pipe(duplex=False)
-        slow: _Jobs = queue.SimpleQueue()
-        self._jobs: _Jobs = slow if quick_limit_s is None else queue.SimpleQueue()
-        lanes: list[tuple[_Jobs, float, _Jobs | None]] = [(slow, time_limit_s, None)]
-        if quick_limit_s is not None:
-            lanes.insert(0, (self._jobs, quick_limit_s, slow))
-        # The quick lane's threads come first, and end first: their jobs may yet go to the slow one.
-        self._threads = [
-            # Daemons: a pool that nobody closed must not keep the interpreter from ending.
-            (lane[0], threading.Thread(target=self._serve, args=lane, daemon=True))
-            for lane in lanes
-            for _ in range(num_workers)
-        ]
-        self._is_started = False
 
     def submit(self, *args: Any) -> Future[Any]:
         """The function's value at `args`.
@@ -99,49 +77,23 @@ class WorkerPool:
         WorkerDiedError; EvaluationError, also past the memory limit; PoolClosedError; and
         RuntimeError when the worker could not be started.
         """
-        if self._closing_writer.closed:
-            raise PoolClosedError("the pool is closed")
-        if not self._is_started:
-            self._is_started = True
-            for _, thread in self._threads:
-                thread.start()
-        future: Future[Any] = Future()
-        future.set_running_or_notify_cancel()
-        self._jobs.put((future, args))
-        return future
+        return self._threads.submit(self._evaluate, args)
 
     def close(self) -> None:
         """End the workers now; evaluations that wait or run raise PoolClosedError."""
         self._closing_writer.close()
-        if not self._is_started:
-            return
-        for lane in dict.fromkeys(jobs for jobs, _ in self._threads):
-            threads = [thread for jobs, thread in self._threads if jobs is lane]
-            for _ in threads:
-                lane.put(None)
-            for thread in threads:
-                thread.join()
-
-    def _serve(self, jobs: _Jobs, time_limit_s: float, slow: _Jobs | None) -> None:
-        """One thread's life: take a job, make sure of a worker, resolve the job's future."""
-        worker: _Worker | None = None
-        while (job := jobs.get()) is not None:
-            future, args = job
-            try:
-                if self._closing_writer.closed:
-                    raise PoolClosedError("the pool was closed")
-                if worker is None or not worker.is_alive():
-                    worker = _Worker(self._function, self._closing_reader)
-                value = worker.evaluate(args, time_limit_s)
-            except Exception as error:
-                if slow is not None and isinstance(error, TimeoutError):
-                    slow.put(job)
-                else:
-                    future.set_exception(error)
-            else:
-                future.set_result(value)
-        if worker is not None:
+        self._threads.shutdown()
+        for worker in self._workers.values():
             worker.kill()
+
+    def _evaluate(self, args: tuple[Any, ...]) -> Any:
+        if self._closing_writer.closed:
+            raise PoolClosedError("the pool was closed")
+        worker = self._workers.get(threading.get_ident())
+        if worker is None or not worker.is_alive():
+            worker = _Worker(self._function, self._closing_reader)
+            self._workers[threading.get_ident()] = worker
+        return worker.evaluate(args, self._time_limit_s)
 
 
 class _Worker:
@@ -166,23 +118,28 @@ class _Worker:
             )
         self._is_ready = False
         try:
-            self._send(function)
+            self._connection.send(function)
             self._await_child()
         except PoolClosedError:
             raise
         except Exception as error:
             self.kill()
-            raise RuntimeError(f"a grading worker did not start: {error}") from error
+            exited = f"exit status {self._process.returncode}, {error!r}"
+            raise RuntimeError(f"a grading worker did not start: {exited}") from error
 
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
     def evaluate(self, args: tuple[Any, ...], time_limit_s: float) -> Any:
         """The function's value; raises as the future of `WorkerPool.submit`."""
-        self._await_child()
-        self._send((time_limit_s, args))
-        self._is_ready = False
-        kind, result = self._receive(time_limit_s * _ELAPSED_PER_CPU)
+        try:
+            self._await_child()
+            self._connection.send((time_limit_s, args))
+            self._is_ready = False
+            kind, result = self._receive(time_limit_s * _ELAPSED_PER_CPU)
+        except (EOFError, ConnectionError) as error:
+            self.kill()
+            raise WorkerDiedError(f"exit status {self._process.returncode}") from error
         self._is_ready = kind in ("value", "error")
         if kind == "error":
             raise EvaluationError(result)
@@ -194,39 +151,24 @@ class _Worker:
 
     def kill(self) -> None:
         self._connection.close()
-        with suppress(ProcessLookupError):
+        if self.is_alive():
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+            self._process.wait()
 
     def _await_child(self) -> None:
         """Until a child is ready; one that was killed while idle has been replaced."""
         while not self._is_ready or self._connection.poll():
             self._is_ready = self._receive(_START_LIMIT_S)[0] == "ready"
 
-    def _send(self, message: object) -> None:
-        try:
-            self._connection.send(message)
-        except ConnectionError as error:
-            self._raise_died(error)
-
-    def _receive(self, time_limit_s: float) -> tuple[str, Any]:
-        """What the child or its parent says; whatever prevents that ends both."""
+    def _receive(self, time_limit_s: float) -> Any:
+        """What the child or its parent says: (kind, result)."""
         ready = wait([self._connection, self._closing_reader], time_limit_s)
-        if self._closing_reader in ready:
-            self.kill()
-            raise PoolClosedError("the pool was closed")
-        if not ready:
-            self.kill()
-            raise TimeoutError(f"no answer within {time_limit_s} s")
-        try:
-            message: tuple[str, Any] = self._connection.recv()
-        except (EOFError, ConnectionError) as error:
-            self._raise_died(error)
-        return message
-
-    def _raise_died(self, error: Exception) -> NoReturn:
+        if ready == [self._connection]:
+            return self._connection.recv()
         self.kill()
-        raise WorkerDiedError(f"exit status {self._process.returncode}") from error
+        if self._closing_reader in ready:
+            raise PoolClosedError("the pool was closed")
+        raise TimeoutError(f"no answer within {time_limit_s} s")
 
 
 def main(fd: int, parent_pid: int) -> None:
@@ -237,44 +179,35 @@ def main(fd: int, parent_pid: int) -> None:
     if os.getppid() != parent_pid:  # it ended before that took effect
         return
     logging.disable(logging.WARNING)  # math-verify warns in every process that it has no timeout
-    with Connection(fd) as connection:
-        try:
-            function = connection.recv()
-        except EOFError:
-            return
+    with Connection(fd) as connection, suppress(EOFError, ConnectionError):  # the parent is gone
+        function = connection.recv()
         warm_up()
-        while True:
-            child = os.fork()
-            if child == 0:
-                _answer_from(connection, function)
-                return
+        while (child := os.fork()) != 0:
             _, status = os.waitpid(child, 0)
             if not os.WIFSIGNALED(status):
                 sys.exit(os.waitstatus_to_exitcode(status))
             connection.send(("killed", os.WTERMSIG(status)))
+        _answer_from(connection, function)
 
 
-def _answer_from(connection: Connection, function: Callable[..., Any]) -> None:
-    """The child: say when ready, then answer arguments with values until the end."""
+def _answer_from(connection: Connection, function: Callable[..., Any]) -> NoReturn:
+    """The child: say when ready, then answer arguments with values until the pipe ends."""
     die_with_parent()
     if (load := getattr(function, "load", None)) is not None:
         load()  # a user's file, whose imports are no part of the limits, nor what its models need
     else:
         _limit_memory()
-    try:
-        connection.send(("ready", None))
-        while True:
-            time_limit_s, args = connection.recv()
-            # SIGPROF kills, unless a handler is set, and counts the processor's time.
-            signal.setitimer(signal.ITIMER_PROF, time_limit_s)
-            try:
-                answer = "value", function(*args)
-            except BaseException:  # a SystemExit is the function's failure too, not the child's end
-                answer = "error", traceback.format_exc(limit=-5)
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            connection.send(answer)
-    except (EOFError, ConnectionError):
-        return  # the parent is gone
+    connection.send(("ready", None))
+    while True:
+        time_limit_s, args = connection.recv()
+        # SIGPROF kills, unless a handler is set, and counts the processor's time.
+        signal.setitimer(signal.ITIMER_PROF, time_limit_s)
+        try:
+            answer = "value", function(*args)
+        except BaseException:  # a SystemExit is the function's failure too, not the child's end
+            answer = "error", traceback.format_exc(limit=-5)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        connection.send(answer)
 
 
 def _limit_memory() -> None:

@@ -1,6 +1,6 @@
 """Runs as data frames, read from the files of their directories. Needs no torch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,8 @@ PHASES = {
     "time/checkpoint_s": "checkpoint",
 }
 TOTAL = "time/total_s"
-IDENTITY = ["run_dir", "method", "seed"]
+# The columns that say of which run a row of a table is.
+OF_RUN = {"run_dir": str, "method": str, "seed": int}
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,10 @@ class Run:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The columns `IDENTITY` of tables. Raises `UserError` for a run without a seed."""
+        """The columns `OF_RUN` of tables. Raises `UserError` for a run without a seed."""
         if not isinstance(self.seed, int):
             raise UserError(f"{self.path}: config.json has no seed")
-        return dict(zip(IDENTITY, (str(self.path), self.name, self.seed), strict=True))
+        return {"run_dir": str(self.path), "method": self.name, "seed": self.seed}
 
     def series(self, metric: str) -> pd.Series:
         """A metric by iteration, where it was logged and finite."""
@@ -113,28 +114,44 @@ def read_config(path: Path) -> dict[str, Any]:
 def read_all(
     paths: Sequence[Path], table: Table, of_run: Callable[[Run], pd.DataFrame], method: str
 ) -> tuple[list[Run], pd.DataFrame]:
-    """The runs among `paths`, and the rows of all: `of_run` of a run, or a folder's own `table`.
+    """The runs among `paths`, and the rows of all: `of_run` of a run, or a folder's own `table`."""
+    runs = {path: read_run(path) for path in paths if not table.holds(path)}
+    parts = [
+        (path, table.frame(of_run(runs[path])) if path in runs else table.read(path))
+        for path in paths
+    ]
+    return [runs[path] for path in paths if path in runs], concatenated(parts, runs, method)
+
+
+def concatenated(
+    parts: Sequence[tuple[Path, pd.DataFrame]], run_paths: Collection[Path], method: str
+) -> pd.DataFrame:
+    """The rows of `parts`, each of a run directory or of a folder with a table.
 
     `method` is the column that says which rows belong together. Raises `UserError` for a method of
     a table that stands elsewhere too: a table holds no config to compare.
     """
-    runs: list[Run] = []
-    frames: list[pd.DataFrame] = []
     sources: dict[str, Path | None] = {}  # by method: its table, None for run directories
-    for path in paths:
-        if table.holds(path):
-            source, frame = path, table.read(path)
-        else:
-            runs.append(read_run(path))
-            source, frame = None, table.frame(of_run(runs[-1]))
+    for path, frame in parts:
+        source = None if path in run_paths else path
         for name in frame[method].unique():
             if sources.setdefault(name, source) != source:
                 raise UserError(
                     f"{path} holds {name}, which stands in another table or run too; give either "
                     "its table or its run directories"
                 )
-        frames.append(frame)
-    return runs, pd.concat(frames, ignore_index=True)
+    return pd.concat([frame for _, frame in parts], ignore_index=True)
+
+
+def in_order(rows: pd.DataFrame, by: Sequence[str], **orders: Iterable[str]) -> pd.DataFrame:
+    """The rows by the columns `by`; those of `orders` are sorted as these list their values."""
+    places = {name: {value: i for i, value in enumerate(order)} for name, order in orders.items()}
+    return rows.sort_values(
+        list(by),
+        key=lambda column: column.map(places[column.name]) if column.name in places else column,
+        kind="stable",
+        ignore_index=True,
+    )
 
 
 def learning_curve(run: Run) -> pd.DataFrame:
@@ -206,6 +223,11 @@ def common_iterations(frame: pd.DataFrame, method: str = "method") -> pd.DataFra
     return shared
 
 
+def check_same_tasks(runs: Sequence[Run]) -> None:
+    """Refuses runs of different tasks (`UserError`)."""
+    check_alike(runs, lambda run: {"task": run.config.get("task")}, "are runs of different tasks:")
+
+
 def check_same_problems(runs: Sequence[Run]) -> None:
     """Refuses runs that are tested on the problems of different tasks (`UserError`)."""
 
@@ -229,12 +251,10 @@ def check_same_evaluation(runs: Sequence[Run]) -> None:
 def check_same_configs(runs: Sequence[Run]) -> None:
     """Refuses runs of one name whose configs differ in more than the seed (`UserError`)."""
     for name in dict.fromkeys(run.name for run in runs):
-        of_name = [run for run in runs if run.name == name]
-        complaint = f"are both named {name}, but"
         check_alike(
-            of_name,
+            [run for run in runs if run.name == name],
             lambda run: run.config | {"seed": None},
-            complaint,
+            f"are both named {name}, but",
             "; only the seed may differ",
         )
 
@@ -253,14 +273,14 @@ def check_alike(
             )
 
 
-def check_seeds_once(frame: pd.DataFrame, *keys: str, what: str = "method") -> None:
+def check_seeds_once(rows: pd.DataFrame, *keys: str) -> None:
     """Refuses two rows of a seed of one method at the same `keys` (`UserError`)."""
-    for _, rows in frame.groupby([what, "seed", *keys], sort=False):
-        if len(rows) > 1:
-            first, other = rows.iloc[0], rows.iloc[1]
-            raise UserError(
-                f"{first.run_dir} and {other.run_dir} are both seed {first.seed} of {first[what]}"
-            )
+    for (method, seed, *_), run_dirs in rows.groupby(["method", "seed", *keys], sort=False)[
+        "run_dir"
+    ]:
+        if len(run_dirs) > 1:
+            first, other, *_ = run_dirs
+            raise UserError(f"{first} and {other} are both seed {seed} of {method}")
 
 
 def choose_iterations(
@@ -312,23 +332,11 @@ def _costs(run: Run) -> pd.DataFrame:
 
 
 def _check_evaluation(evaluation: dict[str, Any], place: str) -> None:
-    """Raises `UserError` for what `vineppo` cannot have written: missing, or out of its range."""
-
-    def is_whole(number: Any, least: int) -> bool:
-        return isinstance(number, int) and number >= least
-
-    for key in ("pass@1", "num_problems", "samples_per_problem"):
+    """Raises `UserError` for a number that is missing or cannot be."""
+    ranges = {"pass@1": (0, 1), "num_problems": (1, np.inf), "samples_per_problem": (1, np.inf)}
+    for key, (least, most) in ranges.items():
         if key not in evaluation:
             raise UserError(f"{place} has no {key!r}")
-    pass_at_1, num_samples = evaluation["pass@1"], evaluation["samples_per_problem"]
-    counts_P = evaluation.get("num_correct_P") or []
-    wrong = {
-        "pass@1": not isinstance(pass_at_1, int | float) or not 0 <= pass_at_1 <= 1,
-        "num_problems": not is_whole(evaluation["num_problems"], 1),
-        "samples_per_problem": not is_whole(num_samples, 1),
-        "num_correct_P": not isinstance(counts_P, list)
-        or not all(is_whole(count, 0) and count <= num_samples for count in counts_P),
-    }
-    for key, is_wrong in wrong.items():
-        if is_wrong:
-            raise UserError(f"{place}: {key} cannot be {evaluation[key]!r}")
+        number = evaluation[key]
+        if not isinstance(number, int | float) or not least <= number <= most:
+            raise UserError(f"{place}: {key} cannot be {number!r}")

@@ -13,9 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import figures
-from analysis.costs import points_of
+from analysis.costs import SCORE, draw_panel, points_of
 from analysis.frames import PHASES, Run, phase_seconds
-from analysis.learning_curves import SCORE, draw_panel
 from analysis.summary import UNKNOWN, number
 
 # By metric: the label of its axis. A critic's are drawn where any of the runs logged them.

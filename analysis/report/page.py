@@ -34,9 +34,9 @@ from analysis.report.curves import (
     times_image,
 )
 from analysis.report.rollouts import Data, Extent, viewer_data
-from analysis.rollout_truths import truth_tables
 from analysis.stats.bootstrap import Estimate
 from analysis.summary import FILE_NAME, UNKNOWN, interval
+from analysis.truth import truth_tables
 from vineppo.errors import UserError
 from vineppo.run_dir.files import named_errors, write_atomic
 

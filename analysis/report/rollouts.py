@@ -24,9 +24,8 @@ from tokenizers import Tokenizer
 
 from analysis.frames import Run, choose_iterations
 from analysis.rollout_files import ADVANTAGES, find_tokenizer, read_rollouts, values_by_state
-from analysis.rollout_truths import Prefix, truths_of_iteration
 from analysis.stats.errors import jeffreys_interval
-from analysis.truth import TruthState
+from analysis.truth import Prefix, TruthState, truths_of_iteration
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 

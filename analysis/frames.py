@@ -67,11 +67,13 @@ class Run:
             raise UserError(f"{self.path}: config.json has no seed")
         return {"run_dir": str(self.path), "method": self.name, "seed": self.seed}
 
+    def logged(self, *metrics: str) -> pd.DataFrame:
+        """Metrics by iteration, empty where they were not logged."""
+        return self.metrics.set_index("iteration").reindex(columns=list(metrics)).astype(float)
+
     def series(self, metric: str) -> pd.Series:
         """A metric by iteration, where it was logged and finite."""
-        if metric not in self.metrics:
-            return pd.Series(dtype=float)
-        return self.metrics.set_index("iteration")[metric].dropna()
+        return self.logged(metric)[metric].dropna()
 
 
 def read_run(path: Path) -> Run:
@@ -193,7 +195,7 @@ def gradient_steps(run: Run) -> pd.Series:
             an_iteration = optimization["num_epochs"] * -(-sequences // optimization["batch_size"])
     except KeyError:
         return pd.Series(dtype=float)
-    metrics = _metrics(run, "policy/skipped_updates").fillna(0)
+    metrics = run.logged("policy/skipped_updates").fillna(0)
     num_warmup = (config.get("critic") or {}).get("warmup_iterations", 0)
     steps = np.where(metrics.index > num_warmup, an_iteration - metrics.iloc[:, 0], 0).cumsum()
     return pd.Series([0, *steps], index=[0, *metrics.index]).astype(int)
@@ -204,7 +206,7 @@ def phase_seconds(run: Run) -> pd.DataFrame:
 
     A column a name of `PHASES` and "other", what no phase accounts for.
     """
-    logged = _metrics(run, TOTAL, *PHASES).dropna(subset=[TOTAL]).fillna(0.0)
+    logged = run.logged(TOTAL, *PHASES).dropna(subset=[TOTAL]).fillna(0.0)
     phases = logged[list(PHASES)].rename(columns=PHASES)
     # Phases that overlap account for more than the clock shows.
     return phases.assign(other=(logged[TOTAL] - phases.sum(axis=1)).clip(lower=0))
@@ -225,7 +227,9 @@ def common_iterations(frame: pd.DataFrame, method: str = "method") -> pd.DataFra
 
 def check_same_tasks(runs: Sequence[Run]) -> None:
     """Refuses runs of different tasks (`UserError`)."""
-    check_alike(runs, lambda run: {"task": run.config.get("task")}, "are runs of different tasks:")
+    check_alike(
+        runs, lambda run: {"task": run.config.get("task", {})}, "are runs of different tasks:"
+    )
 
 
 def check_same_problems(runs: Sequence[Run]) -> None:
@@ -315,14 +319,9 @@ def choose_iterations(
     return numbers
 
 
-def _metrics(run: Run, *names: str) -> pd.DataFrame:
-    """Metrics by iteration, empty where they were not logged."""
-    return run.metrics.set_index("iteration").reindex(columns=list(names)).astype(float)
-
-
 def _costs(run: Run) -> pd.DataFrame:
     """Cumulative, by iteration; the start has cost nothing."""
-    metrics = _metrics(run, "time/elapsed_s", "tokens/rollout", "tokens/values")
+    metrics = run.logged("time/elapsed_s", "tokens/rollout", "tokens/values")
     tokens = metrics["tokens/rollout"] + metrics["tokens/values"].fillna(0)
     costs = pd.DataFrame(
         {"elapsed_s": metrics["time/elapsed_s"], "tokens_sampled": tokens.cumsum()}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.action_ranking import SCHEMA, find_tables
-from analysis.value_accuracy import STATES, STATES_NAME, write_states
+from analysis.value_states import STATES, STATES_NAME, write_states
 from vineppo.run_dir.tables import read_parquet, write_parquet
 
 # The tables that one long table has taken the place of.

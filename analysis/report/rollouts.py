@@ -63,7 +63,7 @@ def viewer_data(
     extent: Extent,
     truths: Sequence[dict[int, Path]],
 ) -> Data:
-    """`truths` are each run's ground-truth tables by checkpoint (`rollout_truths.truth_tables`)."""
+    """`truths` are each run's ground-truth tables by checkpoint (`truth.truth_tables`)."""
     tasks = [json.dumps(run.config.get("task") or {}, sort_keys=True) for run in runs]
     answers = {task: right_answers(task) for task in set(tasks)}  # a shared task is read once
     return {

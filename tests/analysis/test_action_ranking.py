@@ -288,8 +288,8 @@ def test_a_table_that_is_given_twice_is_refused(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["{tables}", "--continuations=5"], "has 4 draws a step, too few for --continuations 5"),
-        (["{tables}", "--continuations=0,1"], "must be numbers from 1 with commas, got '0,1'"),
-        (["{tables}", "--continuations=some"], "must be numbers from 1 with commas, got 'some'"),
+        (["{tables}", "--continuations=0,1"], "whole numbers from 1 with commas, got '0,1'"),
+        (["{tables}", "--continuations=some"], "whole numbers from 1 with commas, got 'some'"),
         (["{empty}"], "holds no run (no config.json)"),
         (["{empty}", "--num-draws=8"], "--num-draws must be at least 9, got 8"),
         (["{empty}", "--num-alternatives=2"], "--num-alternatives must be at least 3, got 2"),

@@ -50,7 +50,7 @@ SCHEMA = pa.schema(
 # pairwise accuracy of ½. `num_dropped_states` had fewer than three distinct next steps, queries
 # among them. At `num_over_states` of the group every step ended the response: these are left out.
 # What all predictors share at the states of a group, in tables and summary.json.
-OF_STATES = {"num_states": int, "num_dropped_states": int, "num_over_states": int}
+OF_STATES: dict[str, type] = {"num_states": int, "num_dropped_states": int, "num_over_states": int}
 OF_STATES |= {"num_problems": int, "mean_alternatives": float, "num_pairs": int}
 OF_STATES |= {"num_resolved_pairs": int, "top1_chance": float}
 OF_PREDICTOR = ("top1", "pairwise", "top1_difference", "pairwise_difference")
@@ -97,7 +97,7 @@ def run(
     folders = [path for path in paths if run_tables.holds_tables_alone(path, FOLDER)]
     run_paths = [path for path in paths if path not in folders]
     check_names(run_paths)
-    tables = [table for folder in folders for table in find_tables(folder)]
+    tables = [table for folder in folders for table in run_tables.find_tables(folder, FOLDER)]
     if run_paths:
         options.check_least(
             settings,
@@ -115,22 +115,20 @@ def run(
             run_paths, checkpoints, out, FOLDER, settings, with_rollouts=True
         )
         tables = [*make_tables(chosen, SCHEMA, ranking_rows), *tables]
-    states = {table: read_states(table) for table in tables}
-    rankable = [of_table for of_table in states.values() if is_rankable(of_table)]
-    rows = accuracies(rankable, of_mc)
-    nothing = f"no state has {MIN_ALTERNATIVES} next steps to rank"
+    states = [read_states(table) for table in tables]
+    rows = accuracies([of_table for of_table in states if is_rankable(of_table)], of_mc)
+    left_out = [
+        f"{table}: no state has {MIN_ALTERNATIVES} next steps to rank"
+        for table, of_table in zip(tables, states, strict=True)
+        if not is_rankable(of_table)
+    ]
     return [
-        *(f"{table}: {nothing}" for table in tables if not is_rankable(states[table])),
+        *left_out,
         *tables,
         *ACCURACIES.write(out, rows),
         *draw(rows, out),
         write_summary(out, ANALYSIS, summary(rows)),
     ]
-
-
-def find_tables(folder: Path) -> list[Path]:
-    """The tables of alternatives under `folder`, by run and checkpoint."""
-    return run_tables.find_tables(folder, FOLDER)
 
 
 def read_states(path: Path) -> pd.DataFrame:
@@ -176,8 +174,7 @@ def accuracies(tables: Sequence[pd.DataFrame], continuations: Sequence[int]) -> 
             "--num-proposals"
         )
     rows: list[dict[str, Any]] = []
-    every = pd.concat(tables, ignore_index=True)
-    for _, together in every.groupby(["name", "checkpoint"], sort=False):
+    for _, together in pd.concat(tables).groupby(["name", "checkpoint"], sort=False):
         by_seed = [states for _, states in together.groupby("seed")]
         for states in by_seed:
             _check(states, by_seed[0].iloc[0], max(continuations))
@@ -250,44 +247,40 @@ def draw_method(axes: Sequence[Axes], rows: pd.DataFrame, predictors: Sequence[s
     last = rows[(rows["checkpoint"] == checkpoints[-1]) & (rows["group"] != BOUNDARIES)]
     groups = [group for group in GROUPS if group in set(last["group"])]
     for axis, name in zip(axes[:2], STATISTICS, strict=True):
-        places = [checkpoints.index(checkpoint) for checkpoint in boundaries["checkpoint"]]
-        draw_points(axis, boundaries.assign(place=places), name, predictors)
+        draw_points(axis, boundaries, "checkpoint", checkpoints, name, predictors)
         axis.set_xticks(range(len(checkpoints)), map(str, checkpoints))
         axis.set_xlabel("iteration of the policy")
-        axis.set_xlim(-0.5, len(checkpoints) - 0.5)
-    places = [groups.index(group) for group in last["group"]]
-    draw_points(axes[2], last.assign(place=places), "pairwise", predictors)
+    draw_points(axes[2], last, "group", groups, "pairwise", predictors)
     num_states = dict(zip(last["group"], last["num_states"], strict=True))
     ticks = ["\n".join([*group.split(), f"({num_states[group]})"]) for group in groups]
     axes[2].set_xticks(range(len(groups)), ticks)
-    axes[2].set_xlim(-0.5, len(groups) - 0.5)
     axes[2].set_xlabel("place in the response (states)")
     first, num_seeds = rows.iloc[0], rows["num_seeds"].max()
     seeds = f"{num_seeds} seeds" if num_seeds > 1 else f"seed {first.seed}"
-    axes[0].set_ylabel("top-1 accuracy")
     axes[0].set_title(f"{first['name']}, {seeds}", pad=TITLE_PAD)
     axes[2].set_title(f"iteration {checkpoints[-1]}", pad=TITLE_PAD)
-    for axis in axes[1:]:
-        axis.set_ylabel("pairwise accuracy")
 
 
-def draw_points(axis: Axes, rows: pd.DataFrame, name: str, predictors: Sequence[str]) -> None:
-    """Points with their intervals, the predictors of one place beside each other; and chance."""
+def draw_points(
+    axis: Axes,
+    rows: pd.DataFrame,
+    column: str,
+    places: Sequence[Any],
+    name: str,
+    predictors: Sequence[str],
+) -> None:
+    """A statistic by the `places` that a column holds, the predictors side by side; and chance."""
+    rows = rows.assign(place=rows[column].map(places.index))
     for index, predictor in enumerate(predictors):
         shift = DODGE * (index - (len(predictors) - 1) / 2)
         shown = rows[(rows["predictor"] == predictor) & rows[name].notna()]
-        style: dict[str, Any] = {
-            "color": figures.COLORS[index % len(figures.COLORS)],
-            "clip_on": False,
-        }
-        bars = axis.vlines(
-            shown["place"] + shift, shown[f"{name}_low"], shown[f"{name}_high"], **style
-        )
+        x, color = shown["place"] + shift, figures.COLORS[index % len(figures.COLORS)]
+        bars = axis.vlines(x, shown[f"{name}_low"], shown[f"{name}_high"], color, clip_on=False)
         bars.set(linewidth=1, zorder=2)
-        label = figures.predictor_label(predictor) if len(shown) else ""
-        for place, value in zip(shown["place"], shown[name], strict=True):
-            marker = figures.marker(index)
-            axis.plot([place + shift], [value], marker=marker, ls="", label=label, **style)
+        style = {"marker": figures.marker(index), "ls": "", "color": color, "clip_on": False}
+        label = figures.predictor_label(predictor)
+        for point in zip(x, shown[name], strict=True):
+            axis.plot(*([number] for number in point), label=label, **style)
             label = ""  # once in the legend
     label = "chance"
     for row in rows.drop_duplicates("place").itertuples():
@@ -295,7 +288,8 @@ def draw_points(axis: Axes, rows: pd.DataFrame, name: str, predictors: Sequence[
         ends = [row.place - 0.4, row.place + 0.4]
         axis.plot(ends, [level] * 2, color="0.6", linewidth=1, label=label)
         label = ""
-    axis.set_ylim(0, 1)
+    label = "top-1 accuracy" if name == "top1" else "pairwise accuracy"
+    axis.set(xlim=(-0.5, len(places) - 0.5), ylim=(0, 1), ylabel=label)
 
 
 def _state(steps: pd.DataFrame) -> dict[str, Any]:
@@ -331,7 +325,7 @@ def _check(states: pd.DataFrame, other: pd.Series, most: int) -> None:
 
 
 def _rows(states: pd.DataFrame, continuations: Sequence[int]) -> list[dict[str, Any]]:
-    """The rows of the states of one seed or several."""
+    """The rows of the states of one seed, or of several together."""
     ranked = states[~states["is_over"]]
     terms = predictor_terms(ranked, continuations)
     baseline = terms[f"mc_{max(continuations)}"]

@@ -89,28 +89,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_truth(parser)
 
 
-def run(
-    paths: list[Path],
-    out: Path,
-    truth: Path | None,
-    iterations: str,
-    near_zero: float,
-    num_critical: int,
-) -> list[Path]:
+def run(paths: list[Path], out: Path, truth: Path | None, **settings: Any) -> list[Path]:
     """Writes four tables, a figure and a summary; returns their paths.
 
     Each path is a run directory, or a directory that an earlier call wrote its tables to.
     """
-    if not near_zero > 0 or num_critical < 0:
-        raise UserError(
-            f"--near-zero must be above 0 and --num-critical at least 0, got {near_zero:g} and "
-            f"{num_critical}"
-        )
+    options.check_least(settings, num_critical=0)
+    if not settings["near_zero"] > 0:
+        raise UserError(f"--near-zero must be above 0, got {settings['near_zero']:g}")
     runs = {path: Run(path, frames.read_config(path)) for path in paths if not SPREAD.holds(path)}
     frames.check_same_tasks(list(runs.values()))
-    truths = dict(zip(runs, truth_tables(list(runs), [truth] if truth else [], out), strict=True))
+    truths = truth_tables(list(runs), [truth] if truth else [], out)
     parts = [
-        run_tables(runs[path], truths[path], iterations, near_zero, num_critical)
+        run_tables(runs[path], truths[path], **settings)
         if path in runs
         else {name: table.read(path) for name, table in TABLES.items() if table.holds(path)}
         for path in paths
@@ -189,18 +180,15 @@ def read_steps(
                 )
             own = saved.get(key, {})
             truth = states.get((row["problem_id"], tuple(row["response_ids"][:start])))
-            values.append(
-                {MC: np.mean(own["returns_K"]) if own.get("returns_K") else None}
-                | {CRITIC: own.get("critic_value")}
-                | {
-                    f"values/{name}" if name in OURS else name: of_name.get(key, {}).get("value")
-                    for name, of_name in further.items()
-                }
-                | {TRUTH: None if truth is None else truth.value}
-            )
+            known = {MC: np.mean(own["returns_K"]) if own.get("returns_K") else None}
+            known[CRITIC] = own.get("critic_value")
+            for name, of_name in further.items():
+                column = f"values/{name}" if name in OURS else name
+                known[column] = of_name.get(key, {}).get("value")
+            values.append(known | {TRUTH: None if truth is None else truth.value})
     # A critic that has diverged gives infinite values.
-    known = pd.DataFrame(values, dtype=float).replace([np.inf, -np.inf], np.nan)
-    return pd.DataFrame(steps), known.dropna(axis="columns", how="all")
+    finite = pd.DataFrame(values, dtype=float).replace([np.inf, -np.inf], np.nan)
+    return pd.DataFrame(steps), finite.dropna(axis="columns", how="all")
 
 
 def values_after(steps: pd.DataFrame, values_N: pd.Series) -> pd.Series:
@@ -224,8 +212,8 @@ def with_advantages(steps: pd.DataFrame, advantage_N: pd.Series, near_zero: floa
     num_largest_N = is_largest_N.groupby(steps["rollout"]).transform("sum")
     critical_N = is_largest_N / num_largest_N.where(num_largest_N > 0)
     even_N = (1 / steps["num_steps"]).where(critical_N.notna())
-    numbers = {"advantage": advantage_N, "size": size_N, "critical": critical_N, "even": even_N}
-    return steps.assign(**numbers).dropna(subset="advantage")
+    steps = steps.assign(advantage=advantage_N, size=size_N, critical=critical_N, even=even_N)
+    return steps.dropna(subset="advantage")
 
 
 def spread(steps: pd.DataFrame, near_zero: float) -> dict[str, Any]:

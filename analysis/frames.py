@@ -16,16 +16,9 @@ from vineppo.run_dir.older import with_added_keys
 
 # Of a task: how it is trained on, put and graded. The rest is which problems it has.
 NOT_THE_PROBLEMS = (
-    "train_path",
-    "num_train_problems",
-    "num_test_problems",
-    "demonstrations",
-    "solution_field",
-    "prompt",
-    "too_long",
-    "response_template",
-    "grading",
-)
+    "train_path", "num_train_problems", "num_test_problems", "demonstrations", "solution_field",
+    "prompt", "too_long", "response_template", "grading",
+)  # fmt: skip
 # Metrics of an iteration's phases, in its order: their names.
 PHASES = {
     "time/rollout_s": "rollouts",

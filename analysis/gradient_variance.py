@@ -85,18 +85,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "the first is what the others are compared with; all: that the run allows, rloo first",
     )  # fmt: skip
     parser.add_argument(
-        "--sample-values", type=int, default=0, metavar="K",
-        help="sample K continuations of every state and greedy responses with the engine, and "
-        "rollouts where too few of the checkpoint's own are saved; 0: what the run saved",
-    )  # fmt: skip
-    parser.add_argument(
-        "--projection", type=int, default=65_536, metavar="D",
-        help="coordinates of a random sketch of each gradient; 0: all, without a sketch",
-    )  # fmt: skip
-    parser.add_argument(
         "--whiten", action="store_true", help="whiten the advantages over all tokens, as updates do"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of what is sampled and of the sketch")
+    options.add_numbers(
+        parser,
+        sample_values=(
+            0,
+            "sample so many continuations of every state and greedy responses with the engine, and "
+            "rollouts where too few of the checkpoint's own are saved; 0: what the run saved",
+        ),
+        projection=(
+            65_536,
+            "coordinates of a random sketch of each gradient; 0: all, without a sketch",
+        ),
+        seed=(0, "of what is sampled and of the sketch"),
+    )
 
 
 def run(paths: list[Path], out: Path, checkpoints: str, **settings: Any) -> list[Path]:

@@ -136,21 +136,18 @@ def find_truth(
 
 def truth_tables(
     run_paths: Sequence[Path], given: Sequence[Path], out: Path
-) -> list[dict[int, Path]]:
+) -> dict[Path, dict[int, Path]]:
     """`find_truth` of every run, also in `out`; {} of a run without any.
 
     Raises `UserError` for a folder that is missing, and where those given hold none of any run.
     """
-    tables: list[dict[int, Path]] = []
-    errors: list[UserError] = []
+    tables: dict[Path, dict[int, Path]] = {path: {} for path in run_paths}
     for path in run_paths:
         try:
-            tables.append(find_truth(path, given, [out]))
-        except UserError as error:
-            tables.append({})
-            errors.append(error)
-    if given and not any(tables):
-        raise errors[0]
+            tables[path] = find_truth(path, given, [out])
+        except UserError:
+            if given and path == run_paths[-1] and not any(tables.values()):
+                raise
     return tables
 
 

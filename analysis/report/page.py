@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from analysis import options
+from analysis import ANALYSES, options
 from analysis.frames import (
     Run,
     check_same_evaluation,
@@ -36,38 +36,17 @@ from vineppo.run_dir.files import named_errors, write_atomic
 # One script: what a file names, those after it use.
 SCRIPTS = ("values.js", "chart.js", "tooltip.js", "viewer.js")
 MAX_OPEN_ROWS = 12  # a longer table is folded
-# By name on the command line: a heading, and what a reader may look for.
+# The headings of other analyses, by name on the command line.
 OTHERS = {
-    "learning-curves": (
-        "Learning curves over seeds",
-        "The seeds of a method as one curve with its interval, and how the methods compare.",
-    ),
-    "ground-truth": (
-        "Ground truth",
-        "The values of states by many fresh continuations: what the estimates are held against.",
-    ),
-    "value-accuracy": (
-        "Calibration: how good the values are",
-        "Values of the critic and of K continuations against the ground truth.",
-    ),
-    "action-ranking": (
-        "Ranking: which next step is best",
-        "Whether the values put alternative next steps in their true order.",
-    ),
-    "value-diagnostics": (
-        "The critic along the response",
-        "Its values, advantages and explained variance by part of the response.",
-    ),
-    "advantages": ("Advantages", "How they are spread, and where the critical steps are."),
-    "gradient-variance": (
-        "Gradient variance",
-        "The noise of each estimator's policy gradient on the same rollouts.",
-    ),
-    "kl-efficiency": (
-        "KL: what the distance from the starting policy bought",
-        "pass@1 against the KL divergence to the starting policy, along training.",
-    ),
-    "temperature": ("Temperature", "pass@1 by the temperature of training and of evaluation."),
+    "learning-curves": "Learning curves over seeds",
+    "ground-truth": "Ground truth",
+    "value-accuracy": "Calibration: how good the values are",
+    "action-ranking": "Ranking: which next step is best",
+    "value-diagnostics": "The critic along the response",
+    "advantages": "Advantages",
+    "gradient-variance": "Gradient variance",
+    "kl-efficiency": "KL: what the distance from the starting policy bought",
+    "temperature": "Temperature",
 }
 # Figures of an analysis whose names do not begin with its own.
 FURTHER_FIGURES = {"learning-curves": ("time_to_target", "phases")}
@@ -134,7 +113,7 @@ def run(
             "Costs: time and tokens",
             drawn.times_image(runs, names) + drawn.costs_table(runs),
         ),
-        *((name, OTHERS[name][0], html) for name, html in contents.items() if html),
+        *((name, OTHERS[name], html) for name, html in contents.items() if html),
         ("rollouts", "Rollouts", _viewer(data)),
         *([("more", "More analyses", missing_html(missing, paths, out))] if missing else []),
         ("environment", "Environment", "".join(map(_environment, runs, names))),
@@ -194,7 +173,7 @@ def other_html(name: str, folders: Sequence[Path], run_paths: Sequence[Path]) ->
     ]
     places = {path.resolve(): path for path in candidates}  # the same one once
     content = "".join(_content(name, path) for path in places.values())
-    return paragraph(OTHERS[name][1]) + content if content else ""
+    return paragraph(_about(name)) + content if content else ""
 
 
 def missing_html(missing: Sequence[str], run_paths: Sequence[Path], out: Path) -> str:
@@ -202,7 +181,7 @@ def missing_html(missing: Sequence[str], run_paths: Sequence[Path], out: Path) -
     runs = shlex.join(map(str, run_paths))
     command = f"python -m analysis NAME {runs} --out {shlex.quote(str(out))}"
     lines = "".join(
-        f"<li><code>{escape(name)}</code> not computed. {escape(OTHERS[name][1])}</li>"
+        f"<li><code>{escape(name)}</code> not computed. {escape(_about(name))}</li>"
         for name in missing
     )
     return (
@@ -224,6 +203,12 @@ def summary_rows(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, di
             items = value.items() if isinstance(value, dict) else enumerate(value, start=1)
             inner = {str(name): item for name, item in items}
             yield from summary_rows(inner, f"{path} / {key}" if path else key)
+
+
+def _about(name: str) -> str:
+    """The command's own line on an analysis, as a sentence."""
+    text = ANALYSES[name]
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _content(name: str, folder: Path) -> str:

@@ -319,8 +319,8 @@ def test_damage_is_one_clear_line(run_path, capsys, damage, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{run}", "--near-zero=0"], "--near-zero must be above 0 and --num-critical at least 0"),
-        (["{run}", "--near-zero=nan"], "--near-zero must be above 0 and --num-critical at least"),
+        (["{run}", "--near-zero=0"], "--near-zero must be above 0, got 0"),
+        (["{run}", "--near-zero=nan"], "--near-zero must be above 0, got nan"),
         (["{run}", "--iterations=5"], "has no rollouts of iteration 5 (only of 12)"),
         (["{run}", "--truth=nowhere"], "--truth nowhere is no directory"),
         (["{run}", "{run}"], "iteration 12 was given twice"),

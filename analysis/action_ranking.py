@@ -202,11 +202,9 @@ def predictor_terms(states: pd.DataFrame, continuations: Sequence[int]) -> dict[
     3, of which two are left over. The run's predictors that value every alternative follow.
     """
     terms = {f"mc_{k}": _mc_terms(states, k) for k in sorted(set(continuations))}
-    names = dict.fromkeys(name for values in states["predictions"] for name in values)
-    for name in names:
-        known = [values[name] for values in states["predictions"] if name in values]
-        if len(known) == len(states):
-            terms[name] = _terms(states, known)
+    for name in states["predictions"].iloc[0]:
+        if all(name in values for values in states["predictions"]):
+            terms[name] = _terms(states, [values[name] for values in states["predictions"]])
     return terms
 
 
@@ -390,13 +388,12 @@ def _chosen(terms: Terms, chosen_N: np.ndarray) -> Terms:
 
 def _estimates(terms: Terms, baseline: Terms, problem_N: np.ndarray) -> dict[str, Estimate]:
     def resampled(
-        function: Callable[..., dict[str, Estimate]], *terms: Terms
+        function: Callable[..., dict[str, Estimate]], *of_N: Terms
     ) -> dict[str, Estimate]:
         generator = np.random.default_rng(bootstrap.BOOTSTRAP_SEED)
-        options = {"num_resamples": NUM_RESAMPLES, "level": LEVEL}
-        return function(*terms, problem_N, STATISTICS, generator, **options)
+        given = *of_N, problem_N, STATISTICS, generator
+        return function(*given, num_resamples=NUM_RESAMPLES, level=LEVEL)
 
     differences = resampled(bootstrap.bootstrap_difference, terms, baseline)
-    return resampled(bootstrap.bootstrap_sums, terms) | {
-        f"{name}_difference": difference for name, difference in differences.items()
-    }
+    own = resampled(bootstrap.bootstrap_sums, terms)
+    return own | {f"{name}_difference": number for name, number in differences.items()}

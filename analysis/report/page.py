@@ -173,7 +173,7 @@ def other_html(name: str, folders: Sequence[Path], run_paths: Sequence[Path]) ->
     ]
     places = {path.resolve(): path for path in candidates}  # the same one once
     content = "".join(_content(name, path) for path in places.values())
-    return paragraph(_about(name)) + content if content else ""
+    return paragraph(f"{name}: {ANALYSES[name]}.") + content if content else ""
 
 
 def missing_html(missing: Sequence[str], run_paths: Sequence[Path], out: Path) -> str:
@@ -181,7 +181,7 @@ def missing_html(missing: Sequence[str], run_paths: Sequence[Path], out: Path) -
     runs = shlex.join(map(str, run_paths))
     command = f"python -m analysis NAME {runs} --out {shlex.quote(str(out))}"
     lines = "".join(
-        f"<li><code>{escape(name)}</code> not computed. {escape(_about(name))}</li>"
+        f"<li><code>{escape(name)}</code> not computed: {escape(ANALYSES[name])}.</li>"
         for name in missing
     )
     return (
@@ -203,12 +203,6 @@ def summary_rows(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, di
             items = value.items() if isinstance(value, dict) else enumerate(value, start=1)
             inner = {str(name): item for name, item in items}
             yield from summary_rows(inner, f"{path} / {key}" if path else key)
-
-
-def _about(name: str) -> str:
-    """The command's own line on an analysis, as a sentence."""
-    text = ANALYSES[name]
-    return f"{text[0].upper()}{text[1:]}."
 
 
 def _content(name: str, folder: Path) -> str:

@@ -1,51 +1,27 @@
 """Analyses of finished or running runs: they read run directories, and some sample with the engine.
 
 An analysis is a module with `run(paths: list[Path], out: Path, **options)`, which reads the
-run directories, writes its tables, figures and part of summary.json to `out` and prints their
-paths; its `add_options(parser)`, where it has one, names the options. A line here is all that
-`python -m analysis` needs.
+run directories, writes its tables, figures and part of summary.json to `out` and returns the lines
+to print, mostly what it wrote; its `add_options(parser)`, where it has one, names the options.
+`action-ranking` is in `action_ranking.py`; a line here is all that `python -m analysis` needs.
 """
 
-# name on the command line: (module, what it draws)
+# name on the command line: what it draws
 ANALYSES = {
-    "action-ranking": (
-        "analysis.action_ranking",
-        "alternative next steps, ranked by critic and continuations against the truth, sampled",
-    ),
-    "advantages": (
-        "analysis.advantages",
-        "how steps' advantages are spread, the share near zero, and the critical steps",
-    ),
-    "gradient-variance": (
-        "analysis.gradient_variance",
-        "the noise of each estimator's policy gradient on the same rollouts, and what it costs",
-    ),
-    "ground-truth": (
-        "analysis.ground_truth",
-        "the values of sampled states by 256 fresh continuations each, with the engine",
-    ),
-    "kl-efficiency": (
-        "analysis.kl_efficiency",
-        "pass@1 against the exact KL to the starting policy along training, by method",
-    ),
-    "learning-curves": (
-        "analysis.learning_curves",
-        "pass@1 by iteration, gradient step, time and tokens over seeds; cost of a target; phases",
-    ),
-    "report": (
-        "analysis.report",
-        "one HTML page: results, curves, costs, other analyses, and the rollouts step by step",
-    ),
-    "temperature": (
-        "analysis.temperature",
-        "final and best pass@1 by the temperatures of training and evaluation, per algorithm",
-    ),
-    "value-accuracy": (
-        "analysis.value_accuracy",
-        "critic, Monte-Carlo and group values against the ground truth: errors, calibration",
-    ),
-    "value-diagnostics": (
-        "analysis.value_diagnostics",
-        "a critic's values, advantages and explained variance along the response",
-    ),
+    "action-ranking": "alternative next steps, ranked by critic and continuations against the "
+    "truth, sampled",
+    "advantages": "how steps' advantages are spread, the share near zero, and the critical steps",
+    "gradient-variance": "the noise of each estimator's policy gradient on the same rollouts, and "
+    "what it costs",
+    "ground-truth": "the values of sampled states by 256 fresh continuations each, with the engine",
+    "kl-efficiency": "pass@1 against the exact KL to the starting policy along training, by method",
+    "learning-curves": "pass@1 by iteration, gradient step, time and tokens over seeds; cost of a "
+    "target; phases",
+    "report": "one HTML page: results, curves, costs, other analyses, and the rollouts step by "
+    "step",
+    "temperature": "final and best pass@1 by the temperatures of training and evaluation, per "
+    "algorithm",
+    "value-accuracy": "critic, Monte-Carlo and group values against the ground truth: errors, "
+    "calibration",
+    "value-diagnostics": "a critic's values, advantages and explained variance along the response",
 }

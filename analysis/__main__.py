@@ -4,7 +4,6 @@ import argparse
 import importlib
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import NoReturn
 
 from analysis import ANALYSES
@@ -18,16 +17,32 @@ class Parser(argparse.ArgumentParser):
         raise UserError(message)
 
 
+class Help(argparse.HelpFormatter):
+    """Names every default that there is."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        has_default = action.default not in (None, False, argparse.SUPPRESS)
+        return f"{action.help}; default: %(default)s" if has_default else action.help
+
+
 def main(arguments: list[str]) -> int:
     """Exit status: 0 done, 2 the user's mistake, told in one line on stderr."""
     try:
         if not arguments or arguments[0] not in ANALYSES:
             _overview().parse_args(arguments)
         name, *rest = arguments
-        module = importlib.import_module(ANALYSES[name][0])
-        given = vars(_parser(name, module).parse_args(rest))
+        module = importlib.import_module(f"analysis.{name.replace('-', '_')}")
+        parser = Parser(
+            f"python -m analysis {name}", description=ANALYSES[name], formatter_class=Help
+        )
+        parser.add_argument("run_dirs", nargs="+", type=Path, metavar="RUN_DIR")
+        parser.add_argument("--out", type=Path, help="without: analysis/NAME/ in the first RUN_DIR")
+        if hasattr(module, "add_options"):
+            module.add_options(parser)
+        given = vars(parser.parse_args(rest))
         paths, out = given.pop("run_dirs"), given.pop("out")
-        module.run(paths, out or paths[0] / "analysis" / name, **given)
+        for line in module.run(paths, out or paths[0] / "analysis" / name, **given):
+            print(line)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -36,7 +51,7 @@ def main(arguments: list[str]) -> int:
 
 def _overview() -> Parser:
     width = max(map(len, ANALYSES))
-    lines = [f"  {name:{width}}  {summary}" for name, (_, summary) in ANALYSES.items()]
+    lines = [f"  {name:{width}}  {summary}" for name, summary in ANALYSES.items()]
     parser = Parser(
         prog="python -m analysis",
         usage="python -m analysis NAME RUN_DIR... [--out DIR] [options of the analysis]",
@@ -44,16 +59,6 @@ def _overview() -> Parser:
         epilog="\n".join(["analyses (python -m analysis NAME --help):", *lines]),
     )
     parser.add_argument("name", choices=ANALYSES, metavar="NAME", help="one of those below")
-    return parser
-
-
-def _parser(name: str, module: ModuleType) -> Parser:
-    parser = Parser(prog=f"python -m analysis {name}", description=ANALYSES[name][1])
-    parser.add_argument("run_dirs", nargs="+", type=Path, metavar="RUN_DIR")
-    parser.add_argument("--out", type=Path, help=f"default: analysis/{name}/ in the first RUN_DIR")
-    add_options = getattr(module, "add_options", None)
-    if add_options is not None:
-        add_options(parser)
     return parser
 
 

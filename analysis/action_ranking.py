@@ -5,8 +5,7 @@ and beside them what they were made with; all else follows from them without tor
 """
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,11 @@ import pandas as pd
 import pyarrow as pa
 from matplotlib.axes import Axes
 
-from analysis import figures, run_tables
+from analysis import figures, options, run_tables
 from analysis.frames import check_same_configs, read_run
 from analysis.sampling.journal import read_settings, settings_path
-from analysis.stats import ranking
-from analysis.stats.bootstrap import (
-    BOOTSTRAP_SEED,
-    LEVEL,
-    Estimate,
-    Terms,
-    bootstrap_difference,
-    bootstrap_sums,
-    total,
-)
+from analysis.stats import bootstrap, ranking
+from analysis.stats.bootstrap import LEVEL, Estimate, Terms
 from analysis.stats.ranking import MIN_ALTERNATIVES
 from analysis.summary import write_summary
 from analysis.tables import Table, estimate
@@ -35,73 +26,41 @@ from analysis.truth import check_names
 from vineppo.errors import UserError
 
 ANALYSIS, FOLDER = "action-ranking", "action_ranking"
-LEAST = {"num_states": 1, "num_alternatives": MIN_ALTERNATIVES, "num_samples": 2}
 # One row per alternative; those of a state are next to each other, as the policy proposed them. The
 # state is one of the rollouts of `rollout_iteration`; `num_drawn_states` were looked at, some of
 # them left out for want of alternatives. Of `num_proposals` continuations `num_proposed` began with
 # this step. `num_correct` of `num_samples` returns after it were 1, the rest 0; `draws_D` are
 # returns of further continuations. A step that ends the response (`is_terminal`) has one return,
 # which all of them are. `predictions` are V of the state after the step by the run's predictors.
+STATE = ["problem_id", "rollout_index", "step_index"]
 SCHEMA = pa.schema(
-    {
-        "checkpoint": pa.int32(),
-        "rollout_iteration": pa.int32(),
-        "num_drawn_states": pa.int32(),
-        "problem_id": pa.string(),
-        "rollout_index": pa.int32(),
-        "step_index": pa.int32(),
-        "num_steps": pa.int32(),
-        "prefix_length": pa.int32(),
-        "response_length": pa.int32(),
-        "alternative_index": pa.int32(),
-        "step_ids": pa.list_(pa.int32()),
-        "step_text": pa.string(),
-        "num_proposed": pa.int32(),
-        "num_proposals": pa.int32(),
-        "is_terminal": pa.bool_(),
-        "num_samples": pa.int32(),
-        "num_correct": pa.int32(),
-        "num_truncated": pa.int32(),
-        "num_tokens": pa.int64(),
-        "draws_D": pa.list_(pa.int8()),
-        "predictions": pa.map_(pa.string(), pa.float32()),
-    }
+    dict.fromkeys(("checkpoint", "rollout_iteration", "num_drawn_states"), pa.int32())
+    | {"problem_id": pa.string()}
+    | dict.fromkeys(("rollout_index", "step_index", "num_steps"), pa.int32())
+    | dict.fromkeys(("prefix_length", "response_length", "alternative_index"), pa.int32())
+    | {"step_ids": pa.list_(pa.int32()), "step_text": pa.string()}
+    | {"num_proposed": pa.int32(), "num_proposals": pa.int32(), "is_terminal": pa.bool_()}
+    | dict.fromkeys(("num_samples", "num_correct", "num_truncated"), pa.int32())
+    | {"num_tokens": pa.int64(), "draws_D": pa.list_(pa.int8())}
+    | {"predictions": pa.map_(pa.string(), pa.float32())}
 )
 # One predictor at the states of a group. `seed` is that of the run, or "all" of the `num_seeds`
 # runs of a name together. The differences are to MC of the most continuations on the same
 # resamples of problems; `top1_chance` is what a random choice reaches, and a random order has a
 # pairwise accuracy of ½. `num_dropped_states` had fewer than three distinct next steps, queries
 # among them. At `num_over_states` of the group every step ended the response: these are left out.
+# What all predictors share at the states of a group, in tables and summary.json.
+OF_STATES: dict[str, type] = {"num_states": int, "num_dropped_states": int, "num_over_states": int}
+OF_STATES |= {"num_problems": int, "mean_alternatives": float, "num_pairs": int}
+OF_STATES |= {"num_resolved_pairs": int, "top1_chance": float}
+OF_PREDICTOR = ("top1", "pairwise", "top1_difference", "pairwise_difference")
 ACCURACIES = Table(
     "action_ranking.csv",
-    {
-        "name": str,
-        "seed": str,
-        "num_seeds": int,
-        "checkpoint": int,
-        "group": str,
-        "predictor": str,
-        "num_states": int,
-        "num_dropped_states": int,
-        "num_over_states": int,
-        "num_problems": int,
-        "mean_alternatives": float,
-        "num_pairs": int,
-        "num_resolved_pairs": int,
-        "top1_chance": float,
-        "top1": Estimate,
-        "pairwise": Estimate,
-        "top1_difference": Estimate,
-        "pairwise_difference": Estimate,
-    },
+    {"name": str, "seed": str, "num_seeds": int, "checkpoint": int, "group": str, "predictor": str}
+    | OF_STATES
+    | dict.fromkeys(OF_PREDICTOR, Estimate),
 )
 STATISTICS = {"top1": ranking.top1, "pairwise": ranking.pairwise}
-OF_PREDICTOR = (*STATISTICS, *(f"{name}_difference" for name in STATISTICS))
-# Of a checkpoint in summary.json, what all predictors share.
-OF_STATES = (
-    "seed", "num_seeds", "num_states", "num_dropped_states", "num_over_states", "num_problems",
-    "mean_alternatives", "num_pairs", "num_resolved_pairs", "top1_chance",
-)  # fmt: skip
 ALL_SEEDS = "all"
 BOUNDARIES, QUERY = "boundaries", "query"
 THIRDS = ("first third", "middle third", "last third")  # the boundaries by place in the response
@@ -113,39 +72,41 @@ TITLE_PAD = 10  # points, for the markers of a perfect accuracy
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--checkpoints", default="last", metavar="all|last|ends|spaced:N|N,N…", help="default: last"
+    options.add_checkpoints(parser)
+    options.add_numbers(
+        parser,
+        num_states=(128, "step boundaries a checkpoint"),
+        num_alternatives=(5, "distinct next steps of a state, at most"),
+        num_proposals=(64, "continuations to find them, at most"),
+        num_samples=(256, "continuations of a step"),
+        num_draws=(32, "further ones, for the predictions of MC(K)"),
+        seed=(0, "which states, which continuations"),
     )
-    for name, default, text in (
-        ("num-states", 128, "step boundaries a checkpoint"),
-        ("num-alternatives", 5, "distinct next steps of a state, at most"),
-        ("num-proposals", 64, "continuations to find them, at most"),
-        ("num-samples", 256, "continuations of a step"),
-        ("num-draws", 32, "further ones, for the predictions of MC(K)"),
-        ("seed", 0, "which states, which continuations"),
-    ):
-        parser.add_argument(
-            f"--{name}", type=int, default=default, help=f"{text}; default: {default}"
-        )
-    parser.add_argument(
-        "--continuations", default="1,3,9", metavar="K,K…", help="of MC(K); default: 1,3,9"
-    )
+    parser.add_argument("--continuations", default="1,3,9", metavar="K,K…", help="of MC(K)")
 
 
 def run(
     paths: list[Path], out: Path, checkpoints: str, continuations: str, **settings: int
-) -> None:
-    """Writes a table a run and checkpoint, accuracies, a figure, a summary; prints their paths.
+) -> list[Any]:
+    """Writes a table a run and checkpoint, accuracies, a figure, a summary.
 
     Of a run directory what is missing is sampled, and what a kill interrupted goes on. A directory
     without a run whose tables an earlier call wrote is only reported on.
     """
-    of_mc = _parse_continuations(continuations)
-    run_paths = [path for path in paths if not _holds_tables_only(path)]
+    of_mc = options.parse_continuations(continuations)
+    folders = [path for path in paths if run_tables.holds_tables_alone(path, FOLDER)]
+    run_paths = [path for path in paths if path not in folders]
     check_names(run_paths)
-    tables = [table for path in paths if path not in run_paths for table in find_tables(path)]
+    tables = [table for folder in folders for table in run_tables.find_tables(folder, FOLDER)]
     if run_paths:
-        _check_settings(settings, of_mc)
+        options.check_least(
+            settings,
+            num_states=1,
+            num_alternatives=MIN_ALTERNATIVES,
+            num_samples=2,
+            num_proposals=settings["num_alternatives"],
+            num_draws=max(of_mc),
+        )
         check_same_configs([read_run(path) for path in run_paths])
         from analysis.sampling.alternatives import ranking_rows
         from analysis.sampling.policies import choose_checkpoints, make_tables
@@ -154,19 +115,20 @@ def run(
             run_paths, checkpoints, out, FOLDER, settings, with_rollouts=True
         )
         tables = [*make_tables(chosen, SCHEMA, ranking_rows), *tables]
-    rows = accuracies(_ranked(tables), of_mc)
-    for path in [
+    states = [read_states(table) for table in tables]
+    rows = accuracies([of_table for of_table in states if is_rankable(of_table)], of_mc)
+    left_out = [
+        f"{table}: no state has {MIN_ALTERNATIVES} next steps to rank"
+        for table, of_table in zip(tables, states, strict=True)
+        if not is_rankable(of_table)
+    ]
+    return [
+        *left_out,
         *tables,
         *ACCURACIES.write(out, rows),
         *draw(rows, out),
         write_summary(out, ANALYSIS, summary(rows)),
-    ]:
-        print(path)
-
-
-def find_tables(folder: Path) -> list[Path]:
-    """The tables of alternatives under `folder`, by run and checkpoint."""
-    return run_tables.find_tables(folder, FOLDER)
+    ]
 
 
 def read_states(path: Path) -> pd.DataFrame:
@@ -188,39 +150,37 @@ def read_states(path: Path) -> pd.DataFrame:
             f"{path}: all rows must have one checkpoint, num_samples and draws_D's length"
         )
     states = []
-    for key, of_state in groupby(
-        rows, lambda row: (row["problem_id"], row["rollout_index"], row["step_index"])
-    ):
-        steps = list(of_state)
-        if [step["alternative_index"] for step in steps] != list(range(len(steps))):
+    for key, steps in pd.DataFrame(rows, columns=SCHEMA.names).groupby(STATE, sort=False):
+        if list(steps["alternative_index"]) != list(range(len(steps))):
             raise UserError(f"{path}: the alternatives of {'/'.join(map(str, key))} are not whole")
         states.append({"path": str(path), "name": name, "seed": seed, **_state(steps)})
     return pd.DataFrame(states)
 
 
+def is_rankable(states: pd.DataFrame) -> bool:
+    return not states.empty and not states["is_over"].all()
+
+
 def accuracies(tables: Sequence[pd.DataFrame], continuations: Sequence[int]) -> pd.DataFrame:
     """The `ACCURACIES` of each table's states, then of all seeds of its name.
 
-    Raises `UserError` for more continuations than a table has draws, and for tables of one name and
-    checkpoint that differ in their numbers of samples or draws.
+    Raises `UserError` for no table, for more continuations than a table has draws, for a run's
+    checkpoint given twice, and for tables of one name and checkpoint that differ in their numbers
+    of samples or draws.
     """
-    by_method: dict[tuple[str, int], list[pd.DataFrame]] = {}
-    for states in tables:
-        first = states.iloc[0]
-        if max(continuations) > first.num_draws:
-            raise UserError(
-                f"{first.path} has {first.num_draws} draws a step, too few for --continuations "
-                f"{max(continuations)}"
-            )
-        by_method.setdefault((first["name"], first.checkpoint), []).append(states)
+    if not tables:
+        raise UserError(
+            f"no state has {MIN_ALTERNATIVES} next steps to rank; give more --num-states or "
+            "--num-proposals"
+        )
     rows: list[dict[str, Any]] = []
-    for together in by_method.values():
-        together.sort(key=lambda states: states["seed"].iloc[0])
-        for states in together:
-            _check_alike(together[0].iloc[0], states.iloc[0])
-            rows += _rows([states], continuations)
-        if len(together) > 1:
-            rows += _rows(together, continuations)
+    for _, together in pd.concat(tables).groupby(["name", "checkpoint"], sort=False):
+        by_seed = [states for _, states in together.groupby("seed")]
+        for states in by_seed:
+            _check(states, by_seed[0].iloc[0], max(continuations))
+            rows += _rows(states, continuations)
+        if len(by_seed) > 1:
+            rows += _rows(together.sort_values("seed", kind="stable"), continuations)
     return ACCURACIES.frame(rows)
 
 
@@ -242,11 +202,9 @@ def predictor_terms(states: pd.DataFrame, continuations: Sequence[int]) -> dict[
     3, of which two are left over. The run's predictors that value every alternative follow.
     """
     terms = {f"mc_{k}": _mc_terms(states, k) for k in sorted(set(continuations))}
-    names = dict.fromkeys(name for values in states["predictions"] for name in values)
-    for name in names:
-        known = [values[name] for values in states["predictions"] if name in values]
-        if len(known) == len(states):
-            terms[name] = _terms(states, known)
+    for name in states["predictions"].iloc[0]:
+        if all(name in values for values in states["predictions"]):
+            terms[name] = _terms(states, [values[name] for values in states["predictions"]])
     return terms
 
 
@@ -255,7 +213,7 @@ def summary(rows: pd.DataFrame) -> dict[str, Any]:
     by_method: dict[str, Any] = {}
     for row in pooled(rows).query("group == @BOUNDARIES").to_dict("records"):
         checkpoint = by_method.setdefault(row["name"], {}).setdefault(str(row["checkpoint"]), {})
-        checkpoint |= {name: row[name] for name in OF_STATES}
+        checkpoint |= {name: row[name] for name in ("seed", "num_seeds", *OF_STATES)}
         of_predictor = {
             name: estimate(row, name) or dict.fromkeys(("value", "low", "high"))
             for name in OF_PREDICTOR
@@ -287,44 +245,40 @@ def draw_method(axes: Sequence[Axes], rows: pd.DataFrame, predictors: Sequence[s
     last = rows[(rows["checkpoint"] == checkpoints[-1]) & (rows["group"] != BOUNDARIES)]
     groups = [group for group in GROUPS if group in set(last["group"])]
     for axis, name in zip(axes[:2], STATISTICS, strict=True):
-        places = [checkpoints.index(checkpoint) for checkpoint in boundaries["checkpoint"]]
-        draw_points(axis, boundaries.assign(place=places), name, predictors)
+        draw_points(axis, boundaries, "checkpoint", checkpoints, name, predictors)
         axis.set_xticks(range(len(checkpoints)), map(str, checkpoints))
         axis.set_xlabel("iteration of the policy")
-        axis.set_xlim(-0.5, len(checkpoints) - 0.5)
-    places = [groups.index(group) for group in last["group"]]
-    draw_points(axes[2], last.assign(place=places), "pairwise", predictors)
+    draw_points(axes[2], last, "group", groups, "pairwise", predictors)
     num_states = dict(zip(last["group"], last["num_states"], strict=True))
     ticks = ["\n".join([*group.split(), f"({num_states[group]})"]) for group in groups]
     axes[2].set_xticks(range(len(groups)), ticks)
-    axes[2].set_xlim(-0.5, len(groups) - 0.5)
     axes[2].set_xlabel("place in the response (states)")
     first, num_seeds = rows.iloc[0], rows["num_seeds"].max()
     seeds = f"{num_seeds} seeds" if num_seeds > 1 else f"seed {first.seed}"
-    axes[0].set_ylabel("top-1 accuracy")
     axes[0].set_title(f"{first['name']}, {seeds}", pad=TITLE_PAD)
     axes[2].set_title(f"iteration {checkpoints[-1]}", pad=TITLE_PAD)
-    for axis in axes[1:]:
-        axis.set_ylabel("pairwise accuracy")
 
 
-def draw_points(axis: Axes, rows: pd.DataFrame, name: str, predictors: Sequence[str]) -> None:
-    """Points with their intervals, the predictors of one place beside each other; and chance."""
+def draw_points(
+    axis: Axes,
+    rows: pd.DataFrame,
+    column: str,
+    places: Sequence[Any],
+    name: str,
+    predictors: Sequence[str],
+) -> None:
+    """A statistic by the `places` that a column holds, the predictors side by side; and chance."""
+    rows = rows.assign(place=rows[column].map(places.index))
     for index, predictor in enumerate(predictors):
         shift = DODGE * (index - (len(predictors) - 1) / 2)
         shown = rows[(rows["predictor"] == predictor) & rows[name].notna()]
-        style: dict[str, Any] = {
-            "color": figures.COLORS[index % len(figures.COLORS)],
-            "clip_on": False,
-        }
-        bars = axis.vlines(
-            shown["place"] + shift, shown[f"{name}_low"], shown[f"{name}_high"], **style
-        )
+        x, color = shown["place"] + shift, figures.COLORS[index % len(figures.COLORS)]
+        bars = axis.vlines(x, shown[f"{name}_low"], shown[f"{name}_high"], color, clip_on=False)
         bars.set(linewidth=1, zorder=2)
-        label = predictor_label(predictor) if len(shown) else ""
-        for place, value in zip(shown["place"], shown[name], strict=True):
-            marker = figures.marker(index)
-            axis.plot([place + shift], [value], marker=marker, ls="", label=label, **style)
+        style = {"marker": figures.marker(index), "ls": "", "color": color, "clip_on": False}
+        label = figures.predictor_label(predictor)
+        for point in zip(x, shown[name], strict=True):
+            axis.plot(*([number] for number in point), label=label, **style)
             label = ""  # once in the legend
     label = "chance"
     for row in rows.drop_duplicates("place").itertuples():
@@ -332,45 +286,54 @@ def draw_points(axis: Axes, rows: pd.DataFrame, name: str, predictors: Sequence[
         ends = [row.place - 0.4, row.place + 0.4]
         axis.plot(ends, [level] * 2, color="0.6", linewidth=1, label=label)
         label = ""
-    axis.set_ylim(0, 1)
+    label = "top-1 accuracy" if name == "top1" else "pairwise accuracy"
+    axis.set(xlim=(-0.5, len(places) - 0.5), ylim=(0, 1), ylabel=label)
 
 
-def predictor_label(predictor: str) -> str:
-    """ "mc_9" as "MC, K = 9", "group_mean" as "group mean"."""
-    number = predictor.removeprefix("mc_")
-    return f"MC, K = {number}" if number != predictor else predictor.replace("_", " ")
-
-
-def _state(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    first = steps[0]
-    predictions = [dict(step["predictions"]) for step in steps]
+def _state(steps: pd.DataFrame) -> dict[str, Any]:
+    first = steps.iloc[0]
+    predictions = [dict(values) for values in steps["predictions"]]
     names = [name for name in predictions[0] if all(name in values for values in predictions)]
     return {
-        **{key: first[key] for key in ("checkpoint", "num_drawn_states", "num_samples")},
+        **first[["checkpoint", "num_drawn_states", "num_samples", "problem_id"]],
         "num_draws": len(first["draws_D"]),
-        "problem_id": first["problem_id"],
         "group": group_of(first["prefix_length"], first["response_length"]),
-        "is_over": all(step["is_terminal"] for step in steps),
-        "num_correct": np.array([step["num_correct"] for step in steps]),
-        "draws": np.array([step["draws_D"] for step in steps]),
+        "is_over": steps["is_terminal"].all(),
+        "num_correct": steps["num_correct"].to_numpy(),
+        "draws": np.array(list(steps["draws_D"])),
         "predictions": {name: np.array([values[name] for values in predictions]) for name in names},
     }
 
 
-def _rows(tables: Sequence[pd.DataFrame], continuations: Sequence[int]) -> list[dict[str, Any]]:
-    states = pd.concat(tables, ignore_index=True)
+def _check(states: pd.DataFrame, other: pd.Series, most: int) -> None:
+    """What a table cannot say of itself; `other` is a state of the first seed of its name."""
+    first = states.iloc[0]
+    if most > first.num_draws:
+        raise UserError(
+            f"{first.path} has {first.num_draws} draws a step, too few for --continuations {most}"
+        )
+    if len(paths := states["path"].unique()) > 1:
+        raise UserError(f"{paths[0]} and {paths[1]} are of one run and checkpoint")
+    for key in ("num_samples", "num_draws"):
+        if other[key] != first[key]:
+            raise UserError(
+                f"{other.path} and {first.path} are seeds of {first['name']}, but {key} is "
+                f"{other[key]} in the one and {first[key]} in the other"
+            )
+
+
+def _rows(states: pd.DataFrame, continuations: Sequence[int]) -> list[dict[str, Any]]:
+    """The rows of the states of one seed, or of several together."""
     ranked = states[~states["is_over"]]
     terms = predictor_terms(ranked, continuations)
     baseline = terms[f"mc_{max(continuations)}"]
-    first = states.iloc[0]
+    tables = states.drop_duplicates("path")
     of_tables = {
-        "name": first["name"],
-        "seed": ALL_SEEDS if len(tables) > 1 else str(first.seed),
+        "name": tables["name"].iloc[0],
+        "seed": ALL_SEEDS if len(tables) > 1 else str(tables["seed"].iloc[0]),
         "num_seeds": len(tables),
-        "checkpoint": first.checkpoint,
-        "num_dropped_states": sum(
-            table["num_drawn_states"].iloc[0] - len(table) for table in tables
-        ),
+        "checkpoint": tables["checkpoint"].iloc[0],
+        "num_dropped_states": tables["num_drawn_states"].sum() - len(states),
     }
     rows = []
     for group in GROUPS:
@@ -379,7 +342,7 @@ def _rows(tables: Sequence[pd.DataFrame], continuations: Sequence[int]) -> list[
             continue
         own = _chosen(baseline, chosen_N)
         of_group = of_tables | _of_group(ranked[chosen_N], group, own)
-        of_group["num_over_states"] = int((_in_group(states, group) & states["is_over"]).sum())
+        of_group["num_over_states"] = (_in_group(states, group) & states["is_over"]).sum()
         problem_N = ranked["problem_id"][chosen_N].to_numpy()
         for predictor, of_N in terms.items():
             estimates = _estimates(_chosen(of_N, chosen_N), own, problem_N)
@@ -402,7 +365,7 @@ def _of_group(states: pd.DataFrame, group: str, terms: Terms) -> dict[str, Any]:
         "mean_alternatives": sizes.mean(),
         "num_pairs": (sizes * (sizes - 1) // 2).sum(),
         "num_resolved_pairs": round(float(terms["pairs"].sum())),
-        "top1_chance": float(ranking.chance(total(terms))),
+        "top1_chance": float(ranking.chance(bootstrap.total(terms))),
     }
 
 
@@ -424,70 +387,13 @@ def _chosen(terms: Terms, chosen_N: np.ndarray) -> Terms:
 
 
 def _estimates(terms: Terms, baseline: Terms, problem_N: np.ndarray) -> dict[str, Estimate]:
-    def bootstrap(
-        function: Callable[..., dict[str, Estimate]], *terms: Terms
+    def resampled(
+        function: Callable[..., dict[str, Estimate]], *of_N: Terms
     ) -> dict[str, Estimate]:
-        generator = np.random.default_rng(BOOTSTRAP_SEED)
-        options = {"num_resamples": NUM_RESAMPLES, "level": LEVEL}
-        return function(*terms, problem_N, STATISTICS, generator, **options)
+        generator = np.random.default_rng(bootstrap.BOOTSTRAP_SEED)
+        given = *of_N, problem_N, STATISTICS, generator
+        return function(*given, num_resamples=NUM_RESAMPLES, level=LEVEL)
 
-    differences = bootstrap(bootstrap_difference, terms, baseline)
-    return bootstrap(bootstrap_sums, terms) | {
-        f"{name}_difference": difference for name, difference in differences.items()
-    }
-
-
-def _parse_continuations(text: str) -> list[int]:
-    try:
-        numbers = sorted({int(part) for part in text.split(",")})
-        if numbers[0] >= 1:
-            return numbers
-    except ValueError:
-        pass
-    raise UserError(f"--continuations must be numbers from 1 with commas, got {text!r}")
-
-
-def _check_settings(settings: dict[str, int], continuations: Sequence[int]) -> None:
-    least = LEAST | {
-        "num_proposals": settings["num_alternatives"],
-        "num_draws": continuations[-1],
-    }
-    for name, number in least.items():
-        if settings[name] < number:
-            option = "--" + name.replace("_", "-")
-            raise UserError(f"{option} must be at least {number}, got {settings[name]}")
-
-
-def _check_alike(there: pd.Series, here: pd.Series) -> None:
-    for key in ("num_samples", "num_draws"):
-        if there[key] != here[key]:
-            raise UserError(
-                f"{there.path} and {here.path} are seeds of {here['name']}, but {key} is "
-                f"{there[key]} in the one and {here[key]} in the other"
-            )
-
-
-def _holds_tables_only(path: Path) -> bool:
-    return not (path / "config.json").exists() and bool(find_tables(path))
-
-
-def _ranked(paths: Sequence[Path]) -> list[pd.DataFrame]:
-    """The states of those with states to rank; the others are named. Refuses a checkpoint twice."""
-    ranked = []
-    seen: dict[tuple[str, int, str], Path] = {}
-    for path in paths:
-        states = read_states(path)
-        if states.empty or states["is_over"].all():
-            print(f"{path}: no state has {MIN_ALTERNATIVES} next steps to rank")
-            continue
-        first = states.iloc[0]
-        other = seen.setdefault((first["name"], first.seed, path.stem), path)
-        if other != path:
-            raise UserError(f"{other} and {path} are of one run and checkpoint")
-        ranked.append(states)
-    if not ranked:
-        raise UserError(
-            f"no state has {MIN_ALTERNATIVES} next steps to rank; give more --num-states or "
-            "--num-proposals"
-        )
-    return ranked
+    differences = resampled(bootstrap.bootstrap_difference, terms, baseline)
+    own = resampled(bootstrap.bootstrap_sums, terms)
+    return own | {f"{name}_difference": number for name, number in differences.items()}

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis import figures, frames, rollout_files
-from analysis.frames import IDENTITY, Run
+from analysis import figures, frames, options, rollout_files
+from analysis.frames import OF_RUN, Run
 from analysis.rollout_files import ADVANTAGES
-from analysis.rollout_truths import truth_tables, truths_of_iteration
 from analysis.stats import bootstrap
 from analysis.stats.bootstrap import Estimate
-from analysis.summary import row_content, write_summary
+from analysis.summary import nested, write_summary
 from analysis.tables import Table
+from analysis.truth import truth_tables, truths_of_iteration
 from vineppo.errors import UserError
 
 # Where an advantage comes from: the credit estimator itself, or V(s_{i+1}) − V(s_i) with the reward
@@ -31,7 +31,7 @@ TIE = 0.01
 NUM_BINS = 5  # of the axis "relative"
 PROBABILITIES = tuple(i / 50 for i in range(51))
 
-OF_ITERATION = {**dict(zip(IDENTITY, (str, str, int), strict=True)), "iteration": int}
+OF_ITERATION = OF_RUN | {"iteration": int}
 # Which steps: of one source and one group of rollouts.
 OF_STEPS = OF_ITERATION | {"source": str, "group": str}
 # `near_zero` is the share of steps with |A| below `near_zero_below`, `zero` that of exact zeros.
@@ -72,53 +72,53 @@ CRITICAL = Table(
 TABLES = {"spread": SPREAD, "shares": SHARES, "places": PLACES, "critical": CRITICAL}
 
 Row = dict[str, Any]
-Arrays = Sequence[np.ndarray]  # one a rollout
 PANELS = 4
 LINE_OF_GROUP = {CORRECT: "-", INCORRECT: "--"}
 DOT = {"marker": "o"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    for option, kind, default, metavar, text in (
-        ("--iterations", str, "ends", "all|last|ends|spaced:N|N,N…", "of those with rollouts"),
-        ("--near-zero", float, 0.05, "A", "below it |A| is near zero"),
-        ("--num-critical", int, 20, "N", "critical steps of an iteration"),
-        ("--truth", Path, None, "DIR", "the --out of ground-truth; without: OUT, then the runs'"),
-    ):
-        help_text = text if default is None else f"{text}; default: {default}"
-        parser.add_argument(option, type=kind, default=default, metavar=metavar, help=help_text)
+    parser.add_argument(
+        "--iterations", default="ends", metavar=options.ITERATIONS, help="of those with rollouts"
+    )
+    options.add_numbers(
+        parser,
+        near_zero=(0.05, "below it |A| is near zero"),
+        num_critical=(20, "critical steps of an iteration"),
+    )
+    options.add_truth(parser)
 
 
-def run(paths: list[Path], out: Path, truth: Path | None, **options: Any) -> None:
-    """Writes four tables, a figure and a summary; prints their paths.
+def run(paths: list[Path], out: Path, truth: Path | None, **settings: Any) -> list[Path]:
+    """Writes four tables, a figure and a summary; returns their paths.
 
     Each path is a run directory, or a directory that an earlier call wrote its tables to.
     """
-    if not options["near_zero"] > 0 or options["num_critical"] < 0:
-        got = f"{options['near_zero']:g} and {options['num_critical']}"
-        raise UserError(f"--near-zero must be above 0 and --num-critical at least 0, got {got}")
+    options.check_least(settings, num_critical=0)
+    if not settings["near_zero"] > 0:
+        raise UserError(f"--near-zero must be above 0, got {settings['near_zero']:g}")
     runs = {path: Run(path, frames.read_config(path)) for path in paths if not SPREAD.holds(path)}
-    every, difference = list(runs.values()), "are of different tasks:"
-    frames.check_alike(every, lambda one_run: {"task": one_run.config.get("task", {})}, difference)
-    truths = dict(zip(runs, truth_tables(list(runs), [truth] if truth else [], out), strict=True))
+    frames.check_same_tasks(list(runs.values()))
+    truths = truth_tables(list(runs), [truth] if truth else [], out)
     parts = [
-        run_tables(runs[path], truths[path], **options)
+        run_tables(runs[path], truths[path], **settings)
         if path in runs
         else {name: table.read(path) for name, table in TABLES.items() if table.holds(path)}
         for path in paths
     ]
     tables = {
-        name: pd.concat(parts_of_name, ignore_index=True)
+        name: pd.concat([part[name] for part in parts if name in part], ignore_index=True)
         for name in TABLES
-        if (parts_of_name := [part[name] for part in parts if name in part])
+        if any(name in part for part in parts)
     }
     spread = tables["spread"]
     for row in spread[spread.duplicated(["run_dir", "iteration", "source", "group"])].itertuples():
         raise UserError(f"{row.run_dir}: iteration {row.iteration} was given twice")
-    written = [path for name, frame in tables.items() for path in TABLES[name].write(out, frame)]
-    written += draw(spread, tables["shares"], tables["places"], out / "advantages")
-    for path in [*written, write_summary(out, "advantages", summary_content(spread))]:
-        print(path)
+    return [
+        *(path for name, rows in tables.items() for path in TABLES[name].write(out, rows)),
+        *draw(spread, tables["shares"], tables["places"], out / "advantages"),
+        write_summary(out, "advantages", summary_content(spread)),
+    ]
 
 
 def run_tables(
@@ -133,99 +133,87 @@ def run_tables(
     for iteration in frames.choose_iterations(saved, iterations, "--iterations", missing):
         identity = run.identity | {"iteration": iteration}
         rollouts = rollout_files.read_rollouts(run.path, iteration, ("prompt_ids", ADVANTAGES))
-        values = read_values(run.path, iteration, rollouts, truths)
-        critical = critical_steps(rollouts, values, tokenizer, num_critical)
-        rows["critical"] += [identity | row for row in critical]
-        advantages = {TRAINED: [np.array(row[ADVANTAGES], dtype=float) for row in rollouts]}
-        advantages |= {source: list(map(np.diff, arrays)) for source, arrays in values.items()}
-        for source, arrays in advantages.items():
-            every = flatten(rollouts, arrays, near_zero)
+        steps, values = read_steps(run.path, iteration, rollouts, truths)
+        critical = critical_steps(steps, values, num_critical)
+        rows["critical"] += [identity | row for row in with_texts(critical, rollouts, tokenizer)]
+        advantages = {TRAINED: steps[TRAINED]}
+        advantages |= {name: values_after(steps, values[name]) - values[name] for name in values}
+        for source, advantage_N in advantages.items():
+            every = with_advantages(steps, advantage_N, near_zero)
             for group in GROUPS:
-                steps = every if group == ALL else every[every["is_correct"] == (group == CORRECT)]
-                if steps.empty:
+                chosen = every if group == ALL else every[every["is_correct"] == (group == CORRECT)]
+                if chosen.empty:
                     continue
                 key = identity | {"source": source, "group": group}
-                rows["spread"].append(key | spread(steps, near_zero))
-                at = np.quantile(steps["advantage"], PROBABILITIES, method="inverted_cdf")
+                rows["spread"].append(key | spread(chosen, near_zero))
+                at = np.quantile(chosen["advantage"], PROBABILITIES, method="inverted_cdf")
                 pairs = zip(PROBABILITIES, at, strict=True)
-                rows["shares"] += [key | {"probability": p, "advantage": of_p} for p, of_p in pairs]
-                rows["places"] += [key | row for row in places(steps, near_zero)]
-    return {name: TABLES[name].frame(identity) for name, identity in rows.items() if identity}
+                rows["shares"] += [key | {"probability": p, "advantage": a} for p, a in pairs]
+                rows["places"] += [key | row for row in places(chosen, near_zero)]
+    return {name: TABLES[name].frame(of_name) for name, of_name in rows.items() if of_name}
 
 
-def read_values(
+def read_steps(
     path: Path, iteration: int, rollouts: Sequence[Row], truths: Mapping[int, Path]
-) -> dict[str, list[np.ndarray]]:
-    """By source for each rollout the values of its S states and, as the last, its reward: S + 1
-    numbers, NaN where unknown. A source that knows nothing is not there.
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A row a step of the rollouts, and V of the state before it by every source that knows any.
 
-    Raises `UserError` naming the run for tables that are damaged, lack a column or do not fit.
+    `rollout` is the place among `rollouts`; values are NaN where unknown. Raises `UserError` naming
+    the run for tables that are damaged, lack a column or do not fit.
     """
     saved = rollout_files.values_by_state(path, iteration)
     further = rollout_files.predictions_by_state(path, iteration)
-    states = truths_of_iteration(dict(truths), iteration, list(rollouts))
-    values_by_source: dict[str, list[np.ndarray]] = {}
-    for row in rollouts:
-        ids, starts = tuple(row["response_ids"]), row["step_starts"]
-        keys = [(row["problem_id"], row["rollout_index"], step) for step in range(len(starts))]
-        for key in keys:
+    states = truths_of_iteration(truths, iteration, rollouts)
+    steps: list[Row] = []
+    values: list[Row] = []
+    for place, row in enumerate(rollouts):
+        about = {name: row[name] for name in ("problem_id", "rollout_index", "reward")}
+        about |= {"rollout": place, "num_steps": len(row["step_starts"])}
+        about["is_correct"] = row["reward"] > CORRECT_ABOVE
+        for step, start in enumerate(row["step_starts"]):
+            steps.append(about | {"step_index": step, TRAINED: row[ADVANTAGES][step]})
+            key = row["problem_id"], row["rollout_index"], step
             if saved and key not in saved:
-                place = f"{path}: iteration {iteration}"
-                raise UserError(f"{place}: its values lack the state {key} of its rollouts")
-        own = [saved.get(key, {}) for key in keys]
-        columns = {
-            MC: [
-                np.mean(values_S["returns_K"]) if values_S.get("returns_K") else None
-                for values_S in own
-            ],
-            CRITIC: [values_S.get("critic_value") for values_S in own],
-        }
-        for name, of_name in further.items():
-            values = [of_name.get(key, {}).get("value") for key in keys]
-            columns[f"values/{name}" if name in OURS else name] = values
-        passed = [states.get((row["problem_id"], ids[:start])) for start in starts]
-        columns[TRUTH] = [None if state is None else state.value for state in passed]
-        for source, values in columns.items():
-            numbers = np.array([*values, row["reward"]], dtype=float)
-            # A critic that has diverged gives infinite ones.
-            values_by_source.setdefault(source, []).append(
-                np.where(np.isfinite(numbers), numbers, np.nan)
-            )
-    known = {
-        name: [np.isfinite(values[:-1]).any() for values in values_S]
-        for name, values_S in values_by_source.items()
-    }
-    return {name: values_S for name, values_S in values_by_source.items() if any(known[name])}
+                raise UserError(
+                    f"{path}: iteration {iteration}: its values lack the state {key} of its "
+                    "rollouts"
+                )
+            own = saved.get(key, {})
+            truth = states.get((row["problem_id"], tuple(row["response_ids"][:start])))
+            known = {MC: np.mean(own["returns_K"]) if own.get("returns_K") else None}
+            known[CRITIC] = own.get("critic_value")
+            for name, of_name in further.items():
+                column = f"values/{name}" if name in OURS else name
+                known[column] = of_name.get(key, {}).get("value")
+            values.append(known | {TRUTH: None if truth is None else truth.value})
+    # A critic that has diverged gives infinite values.
+    finite = pd.DataFrame(values, dtype=float).replace([np.inf, -np.inf], np.nan)
+    return pd.DataFrame(steps), finite.dropna(axis="columns", how="all")
 
 
-def flatten(rollouts: Sequence[Row], advantages: Arrays, near_zero: float) -> pd.DataFrame:
-    """A row a step whose advantage is known, of rollouts with `advantages` of shape [S] each.
-
-    `critical` are the shares of a rollout's critical step, `even` 1/S; both are NaN in rollouts
-    with a step of unknown advantage, and in those without a critical step.
-    """
-    columns = ["problem", "rollout", "step", "num_steps", "is_correct", "advantage", "critical"]
-    rows = [
-        (row["problem_id"], number, step, len(of_S), row["reward"] > CORRECT_ABOVE, *numbers)
-        for number, (row, of_S) in enumerate(zip(rollouts, advantages, strict=True))
-        for step, numbers in enumerate(zip(of_S, critical_shares(of_S, near_zero), strict=True))
-    ]
-    steps = pd.DataFrame(rows, columns=columns).dropna(subset="advantage")
-    even = (1 / steps["num_steps"]).where(steps["critical"].notna())
-    return steps.assign(even=even, size=steps["advantage"].abs())
+def values_after(steps: pd.DataFrame, values_N: pd.Series) -> pd.Series:
+    """V of the state after each step: of the next step's, and after the last one the reward."""
+    is_last_N = steps["step_index"] == steps["num_steps"] - 1
+    return values_N.groupby(steps["rollout"]).shift(-1).mask(is_last_N, steps["reward"])
 
 
-def critical_shares(advantages_S: np.ndarray, near_zero: float) -> np.ndarray:
-    """1 for the step of the largest |A|, divided among those that tie; NaN where none is.
+def with_advantages(steps: pd.DataFrame, advantage_N: pd.Series, near_zero: float) -> pd.DataFrame:
+    """The steps whose advantage is known, with its `size` |A| and the shares of the critical step.
 
+    `critical` is 1 for the largest |A| of a rollout, divided among those that tie, `even` is 1/S.
+    Both are NaN in rollouts with a step of unknown advantage and in those without a critical step:
     (0.1, −0.4, 0.4) gives (0, ½, ½); (0, 0.01) of a limit of 0.05 and (0.1, NaN) give NaN.
     """
-    sizes_S = np.abs(advantages_S)
-    largest = sizes_S.max()  # NaN of a NaN
-    if not largest >= near_zero:
-        return np.full(len(sizes_S), np.nan)
-    is_largest_S = sizes_S >= (1 - TIE) * largest
-    return is_largest_S / is_largest_S.sum()
+    size_N = advantage_N.abs()
+    of_rollout = size_N.groupby(steps["rollout"])
+    is_known_N = of_rollout.transform("count") == steps["num_steps"]
+    largest_N = of_rollout.transform("max").where(is_known_N)
+    is_largest_N = (size_N >= (1 - TIE) * largest_N) & (largest_N >= near_zero)
+    num_largest_N = is_largest_N.groupby(steps["rollout"]).transform("sum")
+    critical_N = is_largest_N / num_largest_N.where(num_largest_N > 0)
+    even_N = (1 / steps["num_steps"]).where(critical_N.notna())
+    steps = steps.assign(advantage=advantage_N, size=size_N, critical=critical_N, even=even_N)
+    return steps.dropna(subset="advantage")
 
 
 def spread(steps: pd.DataFrame, near_zero: float) -> dict[str, Any]:
@@ -239,10 +227,10 @@ def spread(steps: pd.DataFrame, near_zero: float) -> dict[str, Any]:
         "std": steps["advantage"].std(ddof=0),
         "mean_abs": steps["size"].mean(),
         "near_zero_below": near_zero,
-        "near_zero": over_problems(steps["size"] < near_zero, steps["problem"]),
+        "near_zero": over_problems(steps["size"] < near_zero, steps["problem_id"]),
         "zero": (steps["size"] == 0).mean(),
         "num_critical_rollouts": len(shares),
-        "top_share": over_problems(shares, of_rollout["problem"].first()),
+        "top_share": over_problems(shares, of_rollout["problem_id"].first()),
         "even_share": of_rollout["even"].first().mean(),
     }
 
@@ -265,12 +253,13 @@ def places(steps: pd.DataFrame, near_zero: float) -> Iterator[Row]:
     """The rows of `PLACES`. Of S = 4 steps the bins are 0, 1, 3, 4 by `relative`."""
     num_critical = steps["critical"].sum()
     bins = {
-        "start": steps["step"],
-        "end": steps["num_steps"] - 1 - steps["step"],
-        "relative": (NUM_BINS * (steps["step"] + 0.5) / steps["num_steps"]).astype(int),
+        "start": steps["step_index"],
+        "end": steps["num_steps"] - 1 - steps["step_index"],
+        "relative": (NUM_BINS * (steps["step_index"] + 0.5) / steps["num_steps"]).astype(int),
     }
     for axis, bin_N in bins.items():
         for index, here in steps.groupby(bin_N):
+            shares = here[["critical", "even"]].sum() / (num_critical or np.nan)
             yield {
                 "axis": axis,
                 "bin": index,
@@ -278,71 +267,65 @@ def places(steps: pd.DataFrame, near_zero: float) -> Iterator[Row]:
                 "mean": here["advantage"].mean(),
                 "mean_abs": here["size"].mean(),
                 "near_zero": (here["size"] < near_zero).mean(),
-                **{
-                    kind: here[kind].sum() / (num_critical or np.nan)
-                    for kind in ("critical", "even")
-                },
+                **shares,
             }
 
 
-def critical_steps(
-    rollouts: Sequence[Row], values: Mapping[str, Arrays], tokenizer: Any, num_steps: int
-) -> list[Row]:
+def critical_steps(steps: pd.DataFrame, values: pd.DataFrame, num_steps: int) -> pd.DataFrame:
     """The largest changes of value of an iteration, at most one a problem, the largest first.
 
     None of a run without values. Of equal changes the first in the table of rollouts counts.
     """
+    if values.empty:
+        return steps.iloc[:0]
+    source = values.columns[0]
+    steps = steps.assign(
+        source=source, value_before=values[source], value_after=values_after(steps, values[source])
+    )
+    if TRUTH in values:
+        after_N = values_after(steps, values[TRUTH])
+        steps = steps.assign(true_before=values[TRUTH], true_after=after_N)
+    sizes_N = (steps["value_after"] - steps["value_before"]).abs()
+    changed = steps.loc[sizes_N[sizes_N > 0].sort_values(ascending=False, kind="stable").index]
+    return changed.drop_duplicates("problem_id").head(num_steps)
+
+
+def with_texts(steps: pd.DataFrame, rollouts: Sequence[Row], tokenizer: Any) -> Iterator[Row]:
+    """The rows of `CRITICAL`, with their texts where a tokenizer tells them."""
     from vineppo.segment.token_texts import backend_token_texts
 
-    if not values:
-        return []
-    source = next(iter(values))
-    sizes = [np.nan_to_num(np.abs(np.diff(values_S))) for values_S in values[source]]
-    largest = [(-float(size_S.max()), n, int(size_S.argmax())) for n, size_S in enumerate(sizes)]
-    chosen: dict[str, Row] = {}
-    for size, place, step in sorted(largest):
-        row = rollouts[place]
-        if size == 0 or len(chosen) == num_steps or row["problem_id"] in chosen:
-            continue
-        ends = values[source][place][step : step + 2]
-        truths = values[TRUTH][place][step : step + 2] if TRUTH in values else (None, None)
-        chosen[row["problem_id"]] = {
-            "source": source,
-            **{name: row[name] for name in ("problem_id", "rollout_index", "reward")},
-            "step_index": step,
-            "num_steps": len(row["step_starts"]),
-            **dict(zip(("value_before", "value_after"), ends, strict=True)),
-            **dict(zip(("true_before", "true_after"), truths, strict=True)),
-        }
+    for step in steps.to_dict("records"):
+        row = {name: value for name, value in step.items() if name in CRITICAL.columns}
         if tokenizer is not None:
-            pieces = backend_token_texts(tokenizer, row["response_ids"])
-            first, end = [*row["step_starts"], len(pieces)][step : step + 2]
-            prompt = tokenizer.decode(row["prompt_ids"], skip_special_tokens=False)
-            texts = {"prompt": prompt, "step_text": "".join(pieces[first:end])}
-            chosen[row["problem_id"]] |= texts
-    return list(chosen.values())
+            rollout = rollouts[step["rollout"]]
+            pieces = backend_token_texts(tokenizer, rollout["response_ids"])
+            first, end = [*rollout["step_starts"], len(pieces)][step["step_index"] :][:2]
+            row["prompt"] = tokenizer.decode(rollout["prompt_ids"], skip_special_tokens=False)
+            row["step_text"] = "".join(pieces[first:end])
+        yield row
 
 
 def summary_content(rows: pd.DataFrame) -> dict[str, Any]:
     """By run directory, iteration and source, over all rollouts."""
-    by_run: dict[str, Any] = {}
-    names = ("num_steps", "mean_abs", "zero", "near_zero", "top_share", "even_share")
-    for row in rows[rows["group"] == ALL].to_dict("records"):
-        content = {name: number for name, number in row_content(row).items() if name in names}
-        of_run = by_run.setdefault(row["run_dir"], {})
-        of_run.setdefault(f"iter_{row['iteration']:06d}", {})[row["source"]] = content
-    return by_run
+    by = ["run_dir", "iteration", "source"]
+    numbers = ["num_steps", "near_zero", "near_zero_low", "near_zero_high", "mean_abs", "zero"]
+    numbers += ["top_share", "top_share_low", "top_share_high", "even_share"]
+    return nested(
+        rows.loc[rows["group"] == ALL, [name for name in rows if name in by + numbers]],
+        *by,
+        label=lambda key: key if isinstance(key, str) else f"iter_{key:06d}",
+    )
 
 
 def draw(
     spread: pd.DataFrame, shares: pd.DataFrame, places: pd.DataFrame, path: Path
 ) -> list[Path]:
     """A row of panels a run: how advantages are spread, and where in the response."""
-    shown, looks = list(spread.groupby("run_dir", sort=False)), {}
-    for place, iteration in enumerate(sorted(spread["iteration"].unique())):
-        looks[iteration] = figures.line_style(place)
-    with figures.panels(len(shown), PANELS) as (figure, axes):
-        for index, (run_dir, of_run) in enumerate(shown):
+    runs = list(spread.groupby("run_dir", sort=False))
+    iterations = sorted(spread["iteration"].unique())
+    looks = {iteration: figures.line_style(i) for i, iteration in enumerate(iterations)}
+    with figures.panels(len(runs), PANELS) as (figure, axes):
+        for index, (run_dir, of_run) in enumerate(runs):
             panels = axes[PANELS * index : PANELS * (index + 1)]
             for iteration in of_run["iteration"].unique():
                 here = f"run_dir == {run_dir!r} and iteration == {iteration}"

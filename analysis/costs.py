@@ -4,6 +4,8 @@ A cost is a column of `learning_curves.csv`; the frames `rows` here are of that 
 """
 
 import math
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from analysis import figures
 from analysis.frames import common_iterations
@@ -24,15 +27,8 @@ from analysis.tables import Table
 # `difference` and `improvement` compare pass@1 with the first method's.
 EQUAL_COST = Table(
     "equal_cost.csv",
-    {
-        "method": str,
-        "cost": str,
-        "budget": float,
-        "pass@1": Estimate,
-        "mean_pass@1": Estimate,
-        "difference": Estimate,
-        "improvement": Estimate,
-    },
+    {"method": str, "cost": str, "budget": float}
+    | dict.fromkeys(["pass@1", "mean_pass@1", "difference", "improvement"], Estimate),
 )
 # The cost of first showing `target`. `median` is Kaplan–Meier's, empty where more than half of the
 # seeds had not reached when last seen. `restricted_mean` is the mean of min(cost, horizon);
@@ -40,17 +36,11 @@ EQUAL_COST = Table(
 # last seen, or where all have reached the cost of the last. So every seed is known up to it.
 TIME_TO_TARGET = Table(
     "time_to_target.csv",
-    {
-        "method": str,
-        "cost": str,
-        "target": float,
-        "num_seeds": int,
-        "num_reached": int,
-        "median": float | None,
-        "horizon": float,
-        "restricted_mean": Estimate,
-    },
+    {"method": str, "cost": str, "target": float, "num_seeds": int, "num_reached": int}
+    | {"median": float | None, "horizon": float, "restricted_mean": Estimate},
 )
+# The curve of a method against one cost.
+POINTS = Table("", {"cost": float, "pass@1": Estimate})
 
 
 @dataclass(frozen=True)
@@ -78,39 +68,34 @@ COSTS = {
         "sampled tokens", ((0, 1, ""), (1e4, 1e3, "thousands"), (1e6, 1e6, "millions"))
     ),
 }
+Curve = tuple[np.ndarray, np.ndarray]  # of a seed: costs and pass@1
 TIMES = "(Kaplan–Meier); grey: the horizon of the restricted means"
-MAX_COLUMNS = 3
+SCORE = "test pass@1 (95 % band)"
 
 
 def by_method(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {str(name): group for name, group in rows.groupby("method", sort=False)}
 
 
-def at_costs(rows: pd.DataFrame, cost: str) -> pd.DataFrame | None:
-    """A method's evaluations by iteration, columns ("cost", seed) and ("pass@1", seed).
+def seed_curves(rows: pd.DataFrame, cost: str) -> list[Curve]:
+    """Costs and pass@1 of every seed of a method, at the evaluations that all of them have.
 
-    Those that every seed has, where the cost is known of all. None where it is of none: the start
-    has cost nothing, which alone tells nothing.
+    None where the cost is unknown: the start has cost nothing, which alone tells nothing.
     """
     wide = rows.assign(cost=rows[cost].astype(float)).pivot(
         index="iteration", columns="seed", values=["cost", "pass@1"]
     )
     num_common = len(wide["pass@1"].dropna())
-    known = wide.dropna()
-    return None if len(known) < min(2, num_common) else known
-
-
-def all_at_costs(rows: pd.DataFrame, cost: str) -> dict[str, pd.DataFrame] | None:
-    """`at_costs` of every method; None where one of them does not know the cost."""
-    methods = by_method(rows)
-    tables = {name: at_costs(group, cost) for name, group in methods.items()}
-    known = {name: wide for name, wide in tables.items() if wide is not None}
-    return known if len(known) == len(methods) else None
-
-
-def seed_curves(wide: pd.DataFrame) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Costs and scores of every seed of `at_costs`."""
+    wide = wide.dropna()
+    if len(wide) < min(2, num_common):
+        return []
     return [(wide["cost", s].to_numpy(), wide["pass@1", s].to_numpy()) for s in wide["cost"]]
+
+
+def all_curves(rows: pd.DataFrame, cost: str) -> dict[str, list[Curve]]:
+    """`seed_curves` by method; empty where one of them does not know the cost."""
+    curves = {name: seed_curves(group, cost) for name, group in by_method(rows).items()}
+    return curves if all(curves.values()) else {}
 
 
 def cost_curve(rows: pd.DataFrame, cost: str) -> pd.DataFrame:
@@ -125,23 +110,20 @@ def cost_curve(rows: pd.DataFrame, cost: str) -> pd.DataFrame:
     Of a method with one seed it is that run, its intervals over problems. It has no row where the
     cost is not known, or a seed ends before another begins.
     """
-    wide = at_costs(rows, cost)
-    if wide is None:
-        return point_frame([])
-    if rows["seed"].nunique() == 1:
+    curves = seed_curves(rows, cost)
+    if not curves:
+        return POINTS.frame([])
+    if len(curves) == 1:
         return points_of(rows, cost)
-    curves = seed_curves(wide)
     columns = np.array([costs for costs, _ in curves])
     low, high = columns[:, 0].max(), columns[:, -1].min()
     means = columns.mean(axis=0)
     inner = means[(means > low) & (means < high)]
     places = np.unique([low, *inner, high]) if low <= high else np.array([])
     scores_NX = [np.interp(places, *curve) for curve in curves]
-    return point_frame(
-        [
-            {"cost": place, "pass@1": iqm(scores_N)}
-            for place, scores_N in zip(places, np.transpose(scores_NX), strict=True)
-        ]
+    return POINTS.frame(
+        {"cost": place, "pass@1": iqm(scores_N)}
+        for place, scores_N in zip(places, np.transpose(scores_NX), strict=True)
     )
 
 
@@ -149,11 +131,7 @@ def points_of(curve: pd.DataFrame, cost: str) -> pd.DataFrame:
     """The points of one run's learning curve whose cost is known, as `cost_curve` has them."""
     ends = {"low": "pass@1_low", "high": "pass@1_high"}
     curve = curve.assign(cost=curve[cost]).rename(columns=ends).dropna(subset="cost")
-    return point_frame(curve[["cost", "pass@1", *ends.values()]])
-
-
-def point_frame(rows: Any) -> pd.DataFrame:
-    return Table("", {"cost": float, "pass@1": Estimate}).frame(rows)
+    return POINTS.frame(curve[["cost", "pass@1", *ends.values()]])
 
 
 def compared(scores_N: Any, baseline_M: Any) -> dict[str, Estimate]:
@@ -174,11 +152,9 @@ def at_equal_cost(rows: pd.DataFrame) -> pd.DataFrame:
     """
     results: list[dict[str, Any]] = []
     for cost in COSTS:
-        wide = all_at_costs(rows, cost)
-        curves = {name: seed_curves(table) for name, table in (wide or {}).items()}
-        support = seeds.common_support(
-            [costs for pairs in curves.values() for costs, _ in pairs] or [[0]]
-        )
+        curves = all_curves(rows, cost)
+        reaches = [costs for pairs in curves.values() for costs, _ in pairs]
+        support = seeds.common_support(reaches or [[0]])
         if support is None:
             continue
         low, budget = support
@@ -214,8 +190,8 @@ def reached(rows: pd.DataFrame, target: float) -> pd.DataFrame:
         [
             (cost, name, *seeds.time_to_target(*curve, target))
             for cost in COSTS
-            for name, wide in (all_at_costs(rows, cost) or {}).items()
-            for curve in seed_curves(wide)
+            for name, curves in all_curves(rows, cost).items()
+            for curve in curves
         ],
         columns=["cost", "method", "time", "is_reached"],
     )
@@ -227,29 +203,45 @@ def reached(rows: pd.DataFrame, target: float) -> pd.DataFrame:
 def times_to_target(rows: pd.DataFrame, target: float) -> pd.DataFrame:
     """`TIME_TO_TARGET` by cost, then by method."""
     return TIME_TO_TARGET.frame(
-        [
-            {
-                "method": name,
-                "cost": cost,
-                "target": target,
-                "num_seeds": len(group),
-                "num_reached": group["is_reached"].sum(),
-                "median": seeds.median_time(
-                    *seeds.kaplan_meier(group["time"], group["is_reached"])
-                ),
-                "horizon": group["horizon"].iloc[0],
-                "restricted_mean": seeds.mean(group[["time", "horizon"]].min(axis=1)),
-            }
-            for (cost, name), group in reached(rows, target).groupby(["cost", "method"], sort=False)
-        ]
+        {
+            "method": name,
+            "cost": cost,
+            "target": target,
+            "num_seeds": len(group),
+            "num_reached": group["is_reached"].sum(),
+            "median": seeds.median_time(*seeds.kaplan_meier(group["time"], group["is_reached"])),
+            "horizon": group["horizon"].iloc[0],
+            "restricted_mean": seeds.mean(group[["time", "horizon"]].min(axis=1)),
+        }
+        for (cost, name), group in reached(rows, target).groupby(["cost", "method"], sort=False)
     )
+
+
+def panel_a_cost(num_costs: int) -> AbstractContextManager[tuple[Figure, list[Axes]]]:
+    """Up to three panels a row, four as two rows of two."""
+    return figures.grid(num_costs, 2 if num_costs == 4 else 3)
+
+
+def draw_panel(
+    axis: Axes, cost: str, curves: Mapping[str, pd.DataFrame], labels: Mapping[str, str]
+) -> None:
+    """Curves with their bands against one cost, by method as `cost_curve` has them."""
+    most = max((curve["cost"].max() for curve in curves.values() if len(curve)), default=0.0)
+    size, text = COSTS[cost].unit(most)
+    styles = figures.method_styles(list(curves))
+    for name, curve in curves.items():
+        style = styles[name] | {"label": labels[name]}
+        figures.curve(axis, curve, "cost", "pass@1", style, scale=size)
+    axis.set_xlabel(text)
+    axis.set_xlim(left=0)
+    if cost == "iteration":
+        figures.whole_iterations(axis)
 
 
 def draw_times(rows: pd.DataFrame, target: float, path: Path) -> list[Path]:
     """A panel a cost of the share of seeds that have reached the target by it."""
     times = reached(rows, target)
-    num_costs = times["cost"].nunique()
-    with figures.grid(num_costs, 2 if num_costs == 4 else MAX_COLUMNS) as (figure, axes):
+    with panel_a_cost(times["cost"].nunique()) as (figure, axes):
         for axis, (cost, group) in zip(axes, times.groupby("cost", sort=False), strict=True):
             draw_reached(axis, COSTS[str(cost)], group)
             axis.set_ylabel(f"seeds at {target:g} (Kaplan–Meier)")

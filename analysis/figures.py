@@ -150,6 +150,13 @@ def method_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     return styles
 
 
+def predictor_label(predictor: str) -> str:
+    """ "mc_9" as "MC, K = 9", "group_mean" as "group mean"."""
+    if match := re.fullmatch(r"mc(_train)?_(\d+)", predictor):
+        return f"MC, K = {match[2]}" + (", training" if match[1] else "")
+    return {"group_mean_others": "group mean, others"}.get(predictor, predictor.replace("_", " "))
+
+
 def phase_color(name: str, names: Sequence[str]) -> str:
     """The colour of one of `names`, the parts of an iteration; "other" is grey."""
     return "#BBBBBB" if name == "other" else COLORS[names.index(name) % len(COLORS)]
@@ -188,6 +195,13 @@ def curve(
 def whole_iterations(axis: Axes) -> None:
     axis.set_xlabel("iteration")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+
+
+def label_rows(axes: Sequence[Axes], text: str) -> None:
+    """Names the y axis at the first panel of every row."""
+    for axis in axes:
+        if axis.get_subplotspec().is_first_col():  # type: ignore[union-attr]
+            axis.set_ylabel(text)
 
 
 def same_ylim(axes: Sequence[Axes]) -> None:

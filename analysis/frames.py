@@ -1,6 +1,6 @@
 """Runs as data frames, read from the files of their directories. Needs no torch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,9 @@ from vineppo.run_dir import RunDir, first_difference
 
 # Of a task: how it is trained on, put and graded. The rest is which problems it has.
 NOT_THE_PROBLEMS = (
-    "train_path",
-    "num_train_problems",
-    "num_test_problems",
-    "demonstrations",
-    "solution_field",
-    "prompt",
-    "too_long",
-    "response_template",
-    "grading",
-)
+    "train_path", "num_train_problems", "num_test_problems", "demonstrations", "solution_field",
+    "prompt", "too_long", "response_template", "grading",
+)  # fmt: skip
 # Metrics of an iteration's phases, in its order: their names.
 PHASES = {
     "time/rollout_s": "rollouts",
@@ -37,7 +30,8 @@ PHASES = {
     "time/checkpoint_s": "checkpoint",
 }
 TOTAL = "time/total_s"
-IDENTITY = ["run_dir", "method", "seed"]
+# The columns that say of which run a row of a table is.
+OF_RUN = {"run_dir": str, "method": str, "seed": int}
 
 
 @dataclass(frozen=True)
@@ -60,16 +54,18 @@ class Run:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The columns `IDENTITY` of tables. Raises `UserError` for a run without a seed."""
+        """The columns `OF_RUN` of tables. Raises `UserError` for a run without a seed."""
         if not isinstance(self.seed, int):
             raise UserError(f"{self.path}: config.json has no seed")
-        return dict(zip(IDENTITY, (str(self.path), self.name, self.seed), strict=True))
+        return {"run_dir": str(self.path), "method": self.name, "seed": self.seed}
+
+    def logged(self, *metrics: str) -> pd.DataFrame:
+        """Metrics by iteration, empty where they were not logged."""
+        return self.metrics.set_index("iteration").reindex(columns=list(metrics)).astype(float)
 
     def series(self, metric: str) -> pd.Series:
         """A metric by iteration, where it was logged and finite."""
-        if metric not in self.metrics:
-            return pd.Series(dtype=float)
-        return self.metrics.set_index("iteration")[metric].dropna()
+        return self.logged(metric)[metric].dropna()
 
 
 def read_run(path: Path) -> Run:
@@ -112,28 +108,44 @@ def read_config(path: Path) -> dict[str, Any]:
 def read_all(
     paths: Sequence[Path], table: Table, of_run: Callable[[Run], pd.DataFrame], method: str
 ) -> tuple[list[Run], pd.DataFrame]:
-    """The runs among `paths`, and the rows of all: `of_run` of a run, or a folder's own `table`.
+    """The runs among `paths`, and the rows of all: `of_run` of a run, or a folder's own `table`."""
+    runs = {path: read_run(path) for path in paths if not table.holds(path)}
+    parts = [
+        (path, table.frame(of_run(runs[path])) if path in runs else table.read(path))
+        for path in paths
+    ]
+    return [runs[path] for path in paths if path in runs], concatenated(parts, runs, method)
+
+
+def concatenated(
+    parts: Sequence[tuple[Path, pd.DataFrame]], run_paths: Collection[Path], method: str
+) -> pd.DataFrame:
+    """The rows of `parts`, each of a run directory or of a folder with a table.
 
     `method` is the column that says which rows belong together. Raises `UserError` for a method of
     a table that stands elsewhere too: a table holds no config to compare.
     """
-    runs: list[Run] = []
-    frames: list[pd.DataFrame] = []
     sources: dict[str, Path | None] = {}  # by method: its table, None for run directories
-    for path in paths:
-        if table.holds(path):
-            source, frame = path, table.read(path)
-        else:
-            runs.append(read_run(path))
-            source, frame = None, table.frame(of_run(runs[-1]))
+    for path, frame in parts:
+        source = None if path in run_paths else path
         for name in frame[method].unique():
             if sources.setdefault(name, source) != source:
                 raise UserError(
                     f"{path} holds {name}, which stands in another table or run too; give either "
                     "its table or its run directories"
                 )
-        frames.append(frame)
-    return runs, pd.concat(frames, ignore_index=True)
+    return pd.concat([frame for _, frame in parts], ignore_index=True)
+
+
+def in_order(rows: pd.DataFrame, by: Sequence[str], **orders: Iterable[str]) -> pd.DataFrame:
+    """The rows by the columns `by`; those of `orders` are sorted as these list their values."""
+    places = {name: {value: i for i, value in enumerate(order)} for name, order in orders.items()}
+    return rows.sort_values(
+        list(by),
+        key=lambda column: column.map(places[column.name]) if column.name in places else column,
+        kind="stable",
+        ignore_index=True,
+    )
 
 
 def learning_curve(run: Run) -> pd.DataFrame:
@@ -175,7 +187,7 @@ def gradient_steps(run: Run) -> pd.Series:
             an_iteration = optimization["num_epochs"] * -(-sequences // optimization["batch_size"])
     except KeyError:
         return pd.Series(dtype=float)
-    metrics = _metrics(run, "policy/skipped_updates").fillna(0)
+    metrics = run.logged("policy/skipped_updates").fillna(0)
     num_warmup = (config.get("critic") or {}).get("warmup_iterations", 0)
     steps = np.where(metrics.index > num_warmup, an_iteration - metrics.iloc[:, 0], 0).cumsum()
     return pd.Series([0, *steps], index=[0, *metrics.index]).astype(int)
@@ -186,7 +198,7 @@ def phase_seconds(run: Run) -> pd.DataFrame:
 
     A column a name of `PHASES` and "other", what no phase accounts for.
     """
-    logged = _metrics(run, TOTAL, *PHASES).dropna(subset=[TOTAL]).fillna(0.0)
+    logged = run.logged(TOTAL, *PHASES).dropna(subset=[TOTAL]).fillna(0.0)
     phases = logged[list(PHASES)].rename(columns=PHASES)
     # Phases that overlap account for more than the clock shows.
     return phases.assign(other=(logged[TOTAL] - phases.sum(axis=1)).clip(lower=0))
@@ -203,6 +215,13 @@ def common_iterations(frame: pd.DataFrame, method: str = "method") -> pd.DataFra
         if name not in set(shared[method]):
             raise UserError(f"{name}: its seeds were evaluated at no common iteration")
     return shared
+
+
+def check_same_tasks(runs: Sequence[Run]) -> None:
+    """Refuses runs of different tasks (`UserError`)."""
+    check_alike(
+        runs, lambda run: {"task": run.config.get("task", {})}, "are runs of different tasks:"
+    )
 
 
 def check_same_problems(runs: Sequence[Run]) -> None:
@@ -228,12 +247,10 @@ def check_same_evaluation(runs: Sequence[Run]) -> None:
 def check_same_configs(runs: Sequence[Run]) -> None:
     """Refuses runs of one name whose configs differ in more than the seed (`UserError`)."""
     for name in dict.fromkeys(run.name for run in runs):
-        of_name = [run for run in runs if run.name == name]
-        complaint = f"are both named {name}, but"
         check_alike(
-            of_name,
+            [run for run in runs if run.name == name],
             lambda run: run.config | {"seed": None},
-            complaint,
+            f"are both named {name}, but",
             "; only the seed may differ",
         )
 
@@ -252,14 +269,14 @@ def check_alike(
             )
 
 
-def check_seeds_once(frame: pd.DataFrame, *keys: str, what: str = "method") -> None:
+def check_seeds_once(rows: pd.DataFrame, *keys: str) -> None:
     """Refuses two rows of a seed of one method at the same `keys` (`UserError`)."""
-    for _, rows in frame.groupby([what, "seed", *keys], sort=False):
-        if len(rows) > 1:
-            first, other = rows.iloc[0], rows.iloc[1]
-            raise UserError(
-                f"{first.run_dir} and {other.run_dir} are both seed {first.seed} of {first[what]}"
-            )
+    for (method, seed, *_), run_dirs in rows.groupby(["method", "seed", *keys], sort=False)[
+        "run_dir"
+    ]:
+        if len(run_dirs) > 1:
+            first, other, *_ = run_dirs
+            raise UserError(f"{first} and {other} are both seed {seed} of {method}")
 
 
 def choose_iterations(
@@ -294,14 +311,9 @@ def choose_iterations(
     return numbers
 
 
-def _metrics(run: Run, *names: str) -> pd.DataFrame:
-    """Metrics by iteration, empty where they were not logged."""
-    return run.metrics.set_index("iteration").reindex(columns=list(names)).astype(float)
-
-
 def _costs(run: Run) -> pd.DataFrame:
     """Cumulative, by iteration; the start has cost nothing."""
-    metrics = _metrics(run, "time/elapsed_s", "tokens/rollout", "tokens/values")
+    metrics = run.logged("time/elapsed_s", "tokens/rollout", "tokens/values")
     tokens = metrics["tokens/rollout"] + metrics["tokens/values"].fillna(0)
     costs = pd.DataFrame(
         {"elapsed_s": metrics["time/elapsed_s"], "tokens_sampled": tokens.cumsum()}
@@ -311,23 +323,11 @@ def _costs(run: Run) -> pd.DataFrame:
 
 
 def _check_evaluation(evaluation: dict[str, Any], place: str) -> None:
-    """Raises `UserError` for what `vineppo` cannot have written: missing, or out of its range."""
-
-    def is_whole(number: Any, least: int) -> bool:
-        return isinstance(number, int) and number >= least
-
-    for key in ("pass@1", "num_problems", "samples_per_problem"):
+    """Raises `UserError` for a number that is missing or cannot be."""
+    ranges = {"pass@1": (0, 1), "num_problems": (1, np.inf), "samples_per_problem": (1, np.inf)}
+    for key, (least, most) in ranges.items():
         if key not in evaluation:
             raise UserError(f"{place} has no {key!r}")
-    pass_at_1, num_samples = evaluation["pass@1"], evaluation["samples_per_problem"]
-    counts_P = evaluation.get("num_correct_P") or []
-    wrong = {
-        "pass@1": not isinstance(pass_at_1, int | float) or not 0 <= pass_at_1 <= 1,
-        "num_problems": not is_whole(evaluation["num_problems"], 1),
-        "samples_per_problem": not is_whole(num_samples, 1),
-        "num_correct_P": not isinstance(counts_P, list)
-        or not all(is_whole(count, 0) and count <= num_samples for count in counts_P),
-    }
-    for key, is_wrong in wrong.items():
-        if is_wrong:
-            raise UserError(f"{place}: {key} cannot be {evaluation[key]!r}")
+        number = evaluation[key]
+        if not isinstance(number, int | float) or not least <= number <= most:
+            raise UserError(f"{place}: {key} cannot be {number!r}")

@@ -27,7 +27,7 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from analysis import figures, run_tables
+from analysis import figures, options, run_tables
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, Estimate, bootstrap_weights
 from analysis.stats.gradient_noise import GradientNoise, noise_from_gram
 from analysis.summary import write_summary
@@ -39,28 +39,14 @@ ANALYSIS, FOLDER = "gradient-variance", "gradients"
 PRODUCTS = ("gram_N", "with_first_N")
 # One row per estimator and problem; the problems of every estimator are the same, in one order.
 GRADIENT_SCHEMA = pa.schema(
-    {
-        "run": pa.string(),
-        "method": pa.string(),
-        "seed": pa.int64(),
-        "checkpoint": pa.int32(),
-        "rollout_iteration": pa.int32(),
-        "estimator": pa.string(),
-        "problem_id": pa.string(),
-        "num_tokens": pa.float64(),
-        "time_s": pa.float64(),
-        "gram_N": pa.list_(pa.float32()),
-        "with_first_N": pa.list_(pa.float32()),
-    }
+    {"run": pa.string(), "method": pa.string(), "seed": pa.int64()}
+    | {"checkpoint": pa.int32(), "rollout_iteration": pa.int32()}
+    | {"estimator": pa.string(), "problem_id": pa.string()}
+    | {"num_tokens": pa.float64(), "time_s": pa.float64()}
+    | dict.fromkeys(PRODUCTS, pa.list_(pa.float32()))
 )
-OF_CHECKPOINT = {
-    "run": str,
-    "method": str,
-    "seed": int,
-    "checkpoint": int,
-    "rollout_iteration": int,
-    "num_problems": int,
-}
+OF_CHECKPOINT = {"run": str, "method": str, "seed": int, "checkpoint": int}
+OF_CHECKPOINT |= {"rollout_iteration": int, "num_problems": int}
 GROUP = ["run", "checkpoint"]
 # A number of one estimator with its 95 % interval over problems, empty where undefined.
 NOISE = Table(
@@ -91,56 +77,64 @@ SPREAD = 0.6  # of the room between two estimators, which the runs of one share
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--checkpoints", default="last", metavar="all|last|ends|spaced:N|N,N…", help="default: last"
-    )
-    parser.add_argument("--num-problems", type=int, help="default: those of an iteration")
+    options.add_checkpoints(parser)
+    parser.add_argument("--num-problems", type=int, help="without: those of an iteration")
     parser.add_argument(
         "--estimators", default="all", metavar="NAME,NAME…",
         help="rloo, grpo, reinforce_plus_plus, remax, gae, vine_1, vine_2, … and the run's own; "
-        "the first is what the others are compared with; default: all that the run allows, rloo "
-        "first",
-    )  # fmt: skip
-    parser.add_argument(
-        "--sample-values", type=int, default=0, metavar="K",
-        help="sample K continuations of every state and greedy responses with the engine, and "
-        "rollouts where too few of the checkpoint's own are saved; default: what the run saved",
-    )  # fmt: skip
-    parser.add_argument(
-        "--projection", type=int, default=65_536, metavar="D",
-        help="coordinates of a random sketch of each gradient; 0: all, without a sketch",
+        "the first is what the others are compared with; all: that the run allows, rloo first",
     )  # fmt: skip
     parser.add_argument(
         "--whiten", action="store_true", help="whiten the advantages over all tokens, as updates do"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of what is sampled and of the sketch")
+    options.add_numbers(
+        parser,
+        sample_values=(
+            0,
+            "sample so many continuations of every state and greedy responses with the engine, and "
+            "rollouts where too few of the checkpoint's own are saved; 0: what the run saved",
+        ),
+        projection=(
+            65_536,
+            "coordinates of a random sketch of each gradient; 0: all, without a sketch",
+        ),
+        seed=(0, "of what is sampled and of the sketch"),
+    )
 
 
-def run(paths: list[Path], out: Path, checkpoints: str, **settings: Any) -> None:
+def run(paths: list[Path], out: Path, checkpoints: str, **settings: Any) -> list[Path]:
     """Writes a table of inner products a checkpoint, gradient_variance.csv, .png, .svg, a summary.
 
     Each path is a run directory, or a directory whose tables (gradients/, else the CSV) are drawn
     again. What is there already is kept; sampling that a kill interrupted goes on.
     """
-    least = {"num_problems": 2, "sample_values": 0, "projection": 0}
-    for name, number in least.items():
-        if settings[name] is not None and settings[name] < number:
-            option = "--" + name.replace("_", "-")
-            raise UserError(f"{option} must be at least {number}, got {settings[name]}")
-    run_paths = [path for path in paths if not _is_drawn_again(path)]
+    options.check_least(settings, num_problems=2, sample_values=0, projection=0)
+    run_paths = [
+        path
+        for path in paths
+        if not NOISE.holds(path) and not run_tables.holds_tables_alone(path, FOLDER)
+    ]
     check_names(run_paths)
     made = make_gradients(run_paths, out, checkpoints, settings)
-    frames = [_old_rows(path) for path in paths if path not in run_paths]
-    rows = pd.concat([*frames, *(noise_rows(read_gradients(table)) for table in made)])
+    drawn_again = [path for path in paths if path not in run_paths]
+    rows = pd.concat([*map(old_rows, drawn_again), *map(noise_rows, map(read_gradients, made))])
     rows = rows.reset_index(drop=True)
-    _check_first(rows)
-    for path in [
+    firsts = rows.groupby(GROUP, sort=False)["estimator"].first().unique()
+    if len(firsts) > 1:
+        raise UserError(
+            f"tables must compare with one estimator, the first of each, got {', '.join(firsts)}"
+        )
+    return [
         *made,
         *NOISE.write(out, rows),
         *draw(rows, out / "gradient_variance"),
         write_summary(out, ANALYSIS, summary(rows)),
-    ]:
-        print(path)
+    ]
+
+
+def old_rows(folder: Path) -> pd.DataFrame:
+    tables = run_tables.find_tables(folder, FOLDER)
+    return pd.concat(map(noise_rows, map(read_gradients, tables))) if tables else NOISE.read(folder)
 
 
 def make_gradients(
@@ -154,17 +148,13 @@ def make_gradients(
 
     chosen = choose_checkpoints(run_paths, checkpoints, out, FOLDER, settings)
     # Only what is sampled needs runs of one model and task.
-    together = [chosen]
-    if not settings["sample_values"]:
-        together = [
-            [checkpoint for checkpoint in chosen if checkpoint.run_path == path]
-            for path in run_paths
-        ]
-    return [
-        path
-        for checkpoints in together
-        for path in make_tables(checkpoints, GRADIENT_SCHEMA, gradient_rows)
-    ]
+    if settings["sample_values"]:
+        return make_tables(chosen, GRADIENT_SCHEMA, gradient_rows)
+    tables: list[Path] = []
+    for run_path in run_paths:
+        own = [checkpoint for checkpoint in chosen if checkpoint.run_path == run_path]
+        tables += make_tables(own, GRADIENT_SCHEMA, gradient_rows)
+    return tables
 
 
 @dataclass(frozen=True)
@@ -230,10 +220,8 @@ def noise_rows(gradients: Gradients) -> pd.DataFrame:
     rows = []
     for name, value in estimates.items():
         estimator, _, quantity = name.partition("/")
-        rows.append(
-            gradients.about | {"estimator": estimator, "quantity": quantity, "value": value}
-        )
-    return NOISE.frame(rows)
+        rows.append({"estimator": estimator, "quantity": quantity, "value": value})
+    return NOISE.frame(gradients.about | row for row in rows)
 
 
 def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
@@ -257,12 +245,13 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
         | _against_first(gradients, e, own_E, weights_N)
         for e, (own, (num_tokens, time_s)) in enumerate(zip(own_E, costs_E, strict=True))
     ]
-    first = by_estimator[0]
-    by_name: dict[str, float] = {}
-    for name, of_one in zip(gradients.estimators, by_estimator, strict=True):
-        ratios = {f"{key}_ratio": _ratio(of_one[key], first[key]) for key in WITH_RATIO}
-        by_name |= {f"{name}/{key}": number for key, number in (of_one | ratios).items()}
-    return by_name
+    for own in by_estimator:
+        own |= {f"{key}_ratio": _ratio(own[key], by_estimator[0][key]) for key in WITH_RATIO}
+    return {
+        f"{name}/{key}": number
+        for name, own in zip(gradients.estimators, by_estimator, strict=True)
+        for key, number in own.items()
+    }
 
 
 def summary(rows: pd.DataFrame) -> dict[str, Any]:
@@ -374,23 +363,3 @@ def _against_first(
 
 def _ratio(number: float, first: float) -> float:
     return number / first if first > 0 else math.nan
-
-
-def _is_drawn_again(path: Path) -> bool:
-    has_table = (path / NOISE.name).exists() or bool(run_tables.find_tables(path, FOLDER))
-    return has_table and not (path / "config.json").exists()
-
-
-def _old_rows(path: Path) -> pd.DataFrame:
-    tables = run_tables.find_tables(path, FOLDER)
-    if not tables:
-        return NOISE.read(path)
-    return pd.concat([noise_rows(read_gradients(table)) for table in tables])
-
-
-def _check_first(rows: pd.DataFrame) -> None:
-    firsts = rows.groupby(GROUP, sort=False)["estimator"].first().unique()
-    if len(firsts) > 1:
-        raise UserError(
-            f"tables must compare with one estimator, the first of each, got {', '.join(firsts)}"
-        )

@@ -13,18 +13,8 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis import figures
-from analysis.frames import (
-    IDENTITY,
-    Run,
-    check_alike,
-    check_same_configs,
-    check_same_problems,
-    check_seeds_once,
-    common_iterations,
-    learning_curve,
-    read_run,
-)
+from analysis import figures, frames, options
+from analysis.frames import OF_RUN, Run
 from analysis.stats.bootstrap import Estimate
 from analysis.stats.seeds import common_support, crossing, iqm, iqm_difference
 from analysis.summary import nested, write_summary
@@ -42,19 +32,11 @@ CAPTION = "cross: 95 % bootstrap over seeds, of one seed over problems; dotted: 
 # numbers are from; `sample_pass@1` is of the responses of the KL, at the training temperature.
 POINTS = Table(
     "kl_efficiency.csv",
-    {
-        **dict(zip(IDENTITY, (str, str, int), strict=True)),
-        "iteration": int,
-        "kl_source": str,
-        "kl_per_token": Estimate,
-        "kl_per_sequence": Estimate,
-        "pass_source": str,
-        "pass@1": Estimate,
-        "sample_pass@1": Estimate,
-        "num_problems": int | None,
-        "samples_per_problem": int | None,
-        "response_length": float | None,
-    },
+    OF_RUN
+    | {"iteration": int, "kl_source": str, "kl_per_token": Estimate, "kl_per_sequence": Estimate}
+    | {"pass_source": str, "pass@1": Estimate, "sample_pass@1": Estimate}
+    | {"num_problems": int | None, "samples_per_problem": int | None}
+    | {"response_length": float | None},
 )
 # A method at an iteration: interquartile means over seeds.
 CURVES = Table("", {"method": str, "iteration": int} | dict.fromkeys([*KLS, "pass@1"], Estimate))
@@ -71,61 +53,47 @@ EFFICIENCIES = Table(
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--checkpoints", default="all", metavar="all|last|ends|spaced:N|N,N…",
-        help="of --source samples; default: all, with the starting policy",
-    )  # fmt: skip
-    parser.add_argument("--num-problems", type=int, default=64, help="of the test problems")
-    parser.add_argument("--num-samples", type=int, default=4, help="responses of a problem")
-    parser.add_argument(
         "--source", choices=["samples", "metrics"], default="samples",
         help="metrics: what the runs logged as kl/ref, an estimate on train problems, in place of "
-        "the exact KL of responses that the engine samples now; default: samples",
+        "the exact KL of responses that the engine samples now",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="which problems, which responses")
+    options.add_checkpoints(parser, default="all")
+    options.add_numbers(
+        parser,
+        num_problems=(64, "of the test problems"),
+        num_samples=(4, "responses of a problem"),
+        seed=(0, "which problems, which responses"),
+    )
 
 
-def run(
-    paths: list[Path],
-    out: Path,
-    checkpoints: str,
-    num_problems: int,
-    num_samples: int,
-    source: str,
-    seed: int,
-) -> None:
-    """Writes kl_efficiency.csv, .png, .svg and a summary, and the samples' tables; prints paths.
+def run(paths: list[Path], out: Path, source: str, checkpoints: str, **settings: int) -> list[Path]:
+    """Writes kl_efficiency.csv, .png, .svg and a summary, and the samples' tables.
 
     Each path is a run directory, or a directory whose kl_efficiency.csv is drawn again. What is
     sampled of a checkpoint is kept, so that after a kill only those without a table are sampled.
     """
-    if num_problems < 1 or num_samples < 1:
-        raise UserError(
-            f"--num-problems and --num-samples must be at least 1, got {num_problems} and "
-            f"{num_samples}"
-        )
+    options.check_least(settings, num_problems=1, num_samples=1)
     by_path = {path: POINTS.read(path) for path in paths if POINTS.holds(path)}
-    runs = [read_run(path) for path in paths if path not in by_path]
+    runs = [frames.read_run(path) for path in paths if path not in by_path]
     check_names([run.path for run in runs])
-    check_same_problems(runs)
+    frames.check_same_problems(runs)
     complaint = "start from different policies, so that their KL does not compare:"
-    check_alike(runs, lambda run: {"model.path": _start(run)}, complaint)
-    check_same_configs(runs)
+    frames.check_alike(runs, lambda run: {"model.path": _start(run)}, complaint)
+    frames.check_same_configs(runs)
     if source == "metrics":
         by_path |= {run.path: logged_points(run) for run in runs}
     elif runs:
         from analysis.sampling.kl import sample_cells
 
-        settings = {"num_problems": num_problems, "num_samples": num_samples, "seed": seed}
         sampled = sample_cells([run.path for run in runs], out, checkpoints, settings)
         by_path |= sampled_points(runs, sampled)
     rows = pd.concat([by_path[path] for path in paths], ignore_index=True)
     points = comparable(rows)
-    for path in [
+    return [
         *POINTS.write(out, rows),
         *draw(points, out / "kl_efficiency"),
         write_summary(out, "kl-efficiency", summary_content(points)),
-    ]:
-        print(path)
+    ]
 
 
 def sampled_points(
@@ -190,47 +158,40 @@ def comparable(rows: pd.DataFrame) -> pd.DataFrame:
                 f"{rows['run_dir'].iloc[0]} and {rows['run_dir'][place]} are measured differently: "
                 f"by {sources.iloc[0]} in the one and {sources[place]} in the other"
             )
-    check_seeds_once(rows, "iteration")
-    order = {name: place for place, name in enumerate(rows["method"].unique())}
-    return common_iterations(rows).sort_values(
-        ["method", "seed", "iteration"],
-        key=lambda column: column.map(order) if column.name == "method" else column,
-        ignore_index=True,
-    )
+    frames.check_seeds_once(rows, "iteration")
+    methods = rows["method"].unique()
+    common = frames.common_iterations(rows)
+    return frames.in_order(common, ["method", "seed", "iteration"], method=methods)
 
 
 def method_curves(points: pd.DataFrame) -> pd.DataFrame:
     """`CURVES`. Of a method with one seed it is that run, its intervals over problems."""
     return CURVES.frame(
-        [
-            {"method": name, "iteration": iteration}
-            | {
-                column: estimate(seeds.iloc[0], column) if len(seeds) == 1 else iqm(seeds[column])
-                for column in (*KLS, "pass@1")
-            }
-            for (name, iteration), seeds in points.groupby(["method", "iteration"], sort=False)
-        ]
+        {"method": name, "iteration": iteration}
+        | {
+            column: estimate(seeds.iloc[0], column) if len(seeds) == 1 else iqm(seeds[column])
+            for column in (*KLS, "pass@1")
+        }
+        for (name, iteration), seeds in points.groupby(["method", "iteration"], sort=False)
     )
 
 
 def efficiencies(points: pd.DataFrame) -> pd.DataFrame:
     """`EFFICIENCIES` by KL, then by method."""
+    columns = ("matched", "difference"), ("gain_per_nat", "gain_difference")
     rows = []
     for kl in KLS:
         level = matched_level(points, kl)
-        baseline: dict[tuple[str, str], list[float]] = {}
+        first: list[list[float]] = []  # what the first method's seeds have of each
         for name, curves in seed_curves(points, kl).items():
             matched = [] if level is None else [crossing(*curve, level) for curve in curves]
-            scores = {
-                ("matched", "difference"): matched,
-                ("gain_per_nat", "gain_difference"): _gains(curves),
-            }
+            scores = [matched, _gains(curves)]
+            first = first or scores
             row: dict[str, Any] = {"kl": kl, "method": name, "level": level}
-            for (column, difference), scores_N in scores.items():
-                row[column] = iqm(scores_N) if scores_N else None
-                if scores_N and (baseline_M := baseline.get((column, difference))):
-                    row[difference] = iqm_difference(scores_N, baseline_M)
-            baseline = baseline or scores
+            for (column, difference), own_N, first_M in zip(columns, scores, first, strict=True):
+                row[column] = iqm(own_N) if own_N else None
+                if own_N and first_M and scores is not first:
+                    row[difference] = iqm_difference(own_N, first_M)
             rows.append(row)
     return EFFICIENCIES.frame(rows)
 
@@ -306,7 +267,7 @@ def _gains(curves: Sequence[Curve]) -> list[float]:
 def _evaluations(run: Run) -> pd.DataFrame:
     """pass@1 by iteration, with intervals over problems."""
     ends = dict(zip(("pass@1", "low", "high"), estimate_columns("pass@1"), strict=True))
-    return learning_curve(run).set_index("iteration")[list(ends)].rename(columns=ends)
+    return frames.learning_curve(run).set_index("iteration")[list(ends)].rename(columns=ends)
 
 
 def _pass_source(run: Run) -> str:

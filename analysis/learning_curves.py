@@ -4,44 +4,18 @@ Runs of one name that differ in their seed alone are one curve, the interquartil
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 
-from analysis import figures
-from analysis.costs import (
-    COSTS,
-    EQUAL_COST,
-    MAX_COLUMNS,
-    TIME_TO_TARGET,
-    at_equal_cost,
-    by_method,
-    compared,
-    cost_curve,
-    default_target,
-    draw_times,
-    times_to_target,
-)
-from analysis.frames import (
-    IDENTITY,
-    PHASES,
-    Run,
-    check_same_configs,
-    check_same_evaluation,
-    check_same_problems,
-    check_seeds_once,
-    common_iterations,
-    learning_curve,
-    phase_seconds,
-    read_all,
-)
+from analysis import costs, figures, frames
+from analysis.costs import EQUAL_COST, TIME_TO_TARGET, by_method, cost_curve
+from analysis.frames import OF_RUN, PHASES, Run, common_iterations
 from analysis.learning_summary import summary_content, summary_markdown
-from analysis.stats import seeds
 from analysis.stats.bootstrap import Estimate
-from analysis.stats.seeds import NUM_SEED_RESAMPLES, iqm
+from analysis.stats.seeds import NUM_SEED_RESAMPLES, area_under_curve, iqm
 from analysis.summary import write_summary
 from analysis.tables import Table, estimate
 from vineppo.errors import UserError
@@ -50,48 +24,25 @@ from vineppo.run_dir.files import write_atomic
 # Every evaluation of every run; `low` and `high` are its 95 % bootstrap interval over problems.
 CURVES = Table(
     "learning_curves.csv",
-    {
-        **dict(zip(IDENTITY, (str, str, int), strict=True)),
-        "iteration": int,
-        "elapsed_s": float | None,
-        "tokens_sampled": int | None,
-        "pass@1": float,
-        "low": float | None,
-        "high": float | None,
-        "num_problems": int,
-        "samples_per_problem": int,
-        "gradient_steps": int | None,
-    },
+    OF_RUN
+    | {"iteration": int, "elapsed_s": float | None, "tokens_sampled": int | None}
+    | {"pass@1": float, "low": float | None, "high": float | None}
+    | {"num_problems": int, "samples_per_problem": int, "gradient_steps": int | None},
     added=("gradient_steps",),
 )
 # A phase of one run: mean seconds an iteration, and their share of its training time.
 RUN_PHASES = Table(
     "phases.csv",
-    {
-        **dict(zip(IDENTITY, (str, str, int), strict=True)),
-        "num_iterations": int,
-        "phase": str,
-        "seconds": float,
-        "share": float,
-    },
+    OF_RUN | {"num_iterations": int, "phase": str, "seconds": float, "share": float},
 )
 # A method in numbers: interquartile means of pass@1 over seeds at the first and last iteration and
 # over all of them (`area`); mean costs up to the last; the end compared with the first method's.
 SUMMARY = Table(
     "summary.csv",
-    {
-        "method": str,
-        "seeds": str,
-        "interval_over": str,
-        "last_iteration": int,
-        "start_pass@1": Estimate,
-        "end_pass@1": Estimate,
-        "area": Estimate,
-        "elapsed_s": float | None,
-        "tokens_sampled": float | None,
-        "difference": Estimate,
-        "improvement": Estimate,
-    },
+    {"method": str, "seeds": str, "interval_over": str, "last_iteration": int}
+    | {"start_pass@1": Estimate, "end_pass@1": Estimate, "area": Estimate}
+    | {"elapsed_s": float | None, "tokens_sampled": float | None}
+    | {"difference": Estimate, "improvement": Estimate},
 )
 # Evaluations measure the training and are no part of it; training time leaves them out too.
 PHASE_NAMES = [*(name for name in PHASES.values() if name != "evaluation"), "other"]
@@ -99,7 +50,6 @@ CAPTION = (
     "line: interquartile mean over seeds, at equal cost as far as every seed goes; band: 95 % "
     f"bootstrap over seeds ({NUM_SEED_RESAMPLES:,} resamples), of one seed over test problems"
 )
-SCORE = "test pass@1 (95 % band)"
 PHASES_WIDTH_IN = 1.4  # of the methods' names
 
 
@@ -111,8 +61,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(paths: list[Path], out: Path, target: float | None = None) -> None:
-    """Writes the tables, figures and summaries of several methods; prints their paths.
+def run(paths: list[Path], out: Path, target: float | None) -> list[Path]:
+    """Writes the tables, figures and summaries of several methods; returns their paths.
 
     Each path is a run directory, or a directory whose learning_curves.csv (and phases.csv) is drawn
     again.
@@ -120,14 +70,13 @@ def run(paths: list[Path], out: Path, target: float | None = None) -> None:
     if target is not None and not 0 < target <= 1:
         raise UserError(f"--target must be a pass@1 above 0 and up to 1, got {target:g}")
     rows, phases = read_methods(paths)
-    target = default_target(rows) if target is None else target
-    for path in [
+    target = costs.default_target(rows) if target is None else target
+    return [
         *draw_methods(rows, out / "learning_curves"),
-        *draw_times(rows, target, out / "time_to_target"),
+        *costs.draw_times(rows, target, out / "time_to_target"),
         *draw_phases(phases, out / "phases"),
         *write_tables(rows, phases, target, out),
-    ]:
-        print(path)
+    ]
 
 
 def read_methods(paths: Sequence[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -137,36 +86,27 @@ def read_methods(paths: Sequence[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
     the seed (naming the key), for runs of different tasks or evaluated differently, for a seed that
     is given twice, and for a method of a table that stands elsewhere too.
     """
-    runs, rows = read_all(
-        paths, CURVES, lambda run: learning_curve(run).assign(**run.identity), "method"
+    runs, rows = frames.read_all(
+        paths, CURVES, lambda run: frames.learning_curve(run).assign(**run.identity), "method"
     )
-    check_same_problems(runs)
-    check_same_evaluation(runs)
-    check_same_configs(runs)
-    check_seeds_once(rows, "iteration")
+    frames.check_same_problems(runs)
+    frames.check_same_evaluation(runs)
+    frames.check_same_configs(runs)
+    frames.check_seeds_once(rows, "iteration")
     common_iterations(rows)
     folders = [path for path in paths if CURVES.holds(path) and RUN_PHASES.holds(path)]
-    phases = RUN_PHASES.frame(
-        pd.concat([*map(RUN_PHASES.read, folders), *map(run_phases, runs)], ignore_index=True)
-        if folders or runs
-        else []
-    )
-    order = {name: place for place, name in enumerate(rows["method"].unique())}
-
-    def place(column: pd.Series) -> pd.Series:
-        if column.name == "phase":
-            return column.map(PHASE_NAMES.index)
-        return column.map(order) if column.name == "method" else column
-
+    of_all = [RUN_PHASES.frame([]), *map(RUN_PHASES.read, folders), *map(run_phases, runs)]
+    phases = RUN_PHASES.frame(pd.concat(of_all, ignore_index=True))
+    methods = rows["method"].unique()
     return (
-        rows.sort_values(["method", "seed", "iteration"], key=place, ignore_index=True),
-        phases.sort_values(["method", "seed", "phase"], key=place, ignore_index=True),
+        frames.in_order(rows, ["method", "seed", "iteration"], method=methods),
+        frames.in_order(phases, ["method", "seed", "phase"], method=methods, phase=PHASE_NAMES),
     )
 
 
 def run_phases(run: Run) -> pd.DataFrame:
     """`RUN_PHASES`: a row a phase that took any time, none where no iteration logged its time."""
-    seconds = phase_seconds(run)[PHASE_NAMES]
+    seconds = frames.phase_seconds(run)[PHASE_NAMES]
     means = seconds.mean()
     frame = pd.DataFrame({"phase": means.index, "seconds": means.values})
     frame = frame.assign(
@@ -183,10 +123,7 @@ def summarize(rows: pd.DataFrame) -> pd.DataFrame:
     for name, group in by_method(common).items():
         curve = cost_curve(group, "iteration")
         last = group[group["iteration"] == group["iteration"].max()]
-        areas = [
-            seeds.area_under_curve(seed["iteration"].to_numpy(), seed["pass@1"].to_numpy())
-            for _, seed in group.groupby("seed")
-        ]
+        areas = [area_under_curve(*seed) for seed in costs.seed_curves(group, "iteration")]
         results.append(
             {
                 "method": name,
@@ -198,7 +135,7 @@ def summarize(rows: pd.DataFrame) -> pd.DataFrame:
                 "area": iqm(areas),
                 "elapsed_s": last["elapsed_s"].mean(skipna=False),
                 "tokens_sampled": last["tokens_sampled"].astype(float).mean(skipna=False),
-                **compared(last["pass@1"], baseline),
+                **costs.compared(last["pass@1"], baseline),
             }
         )
         baseline = last["pass@1"] if baseline is None else baseline
@@ -215,7 +152,7 @@ def method_phases(phases: pd.DataFrame) -> pd.DataFrame:
 
 def write_tables(rows: pd.DataFrame, phases: pd.DataFrame, target: float, out: Path) -> list[Path]:
     """Writes the evaluations of every run, the phases, and what they come to; returns the paths."""
-    results = summarize(rows), at_equal_cost(rows), times_to_target(rows, target)
+    results = summarize(rows), costs.at_equal_cost(rows), costs.times_to_target(rows, target)
     seconds = method_phases(phases)
     written = [
         *CURVES.write(out, rows),
@@ -233,35 +170,18 @@ def draw_methods(rows: pd.DataFrame, path: Path) -> list[Path]:
     """A panel a cost that any of the methods knows."""
     methods, labels = by_method(rows), figures.seed_labels(rows)
     curves = {
-        cost: {name: cost_curve(group, cost) for name, group in methods.items()} for cost in COSTS
+        cost: {name: cost_curve(group, cost) for name, group in methods.items()}
+        for cost in costs.COSTS
     }
-    known = [cost for cost in COSTS if any(len(curve) for curve in curves[cost].values())]
-    num_columns = 2 if len(known) == 4 else MAX_COLUMNS
-    with figures.grid(len(known), num_columns) as (figure, axes):
+    known = [cost for cost in curves if any(len(curve) for curve in curves[cost].values())]
+    with costs.panel_a_cost(len(known)) as (figure, axes):
         for axis, cost in zip(axes, known, strict=True):
-            draw_panel(axis, cost, curves[cost], labels)
-        for first in axes[::num_columns]:
-            first.set_ylabel(SCORE)
+            costs.draw_panel(axis, cost, curves[cost], labels)
+        figures.label_rows(axes, costs.SCORE)
         figures.same_ylim(axes)
         figures.caption(figure, CAPTION)
         figures.shared_legend(figure, *axes)
         return figures.save(figure, path)
-
-
-def draw_panel(
-    axis: Axes, cost: str, curves: Mapping[str, pd.DataFrame], labels: Mapping[str, str]
-) -> None:
-    """Curves with their bands against one cost, by method as `cost_curve` has them."""
-    most = max((curve["cost"].max() for curve in curves.values() if len(curve)), default=0.0)
-    size, text = COSTS[cost].unit(most)
-    styles = figures.method_styles(list(curves))
-    for name, curve in curves.items():
-        style = styles[name] | {"label": labels[name]}
-        figures.curve(axis, curve, "cost", "pass@1", style, scale=size)
-    axis.set_xlabel(text)
-    axis.set_xlim(left=0)
-    if cost == "iteration":
-        figures.whole_iterations(axis)
 
 
 def draw_phases(phases: pd.DataFrame, path: Path) -> list[Path]:

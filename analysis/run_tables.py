@@ -20,6 +20,11 @@ def find_tables(folder: Path, kind: str) -> list[Path]:
     return sorted((folder / kind).glob("*/iter_*.parquet"))
 
 
+def holds_tables_alone(folder: Path, kind: str) -> bool:
+    """Whether `folder` is none of a run and has tables of a kind, to be drawn again."""
+    return bool(find_tables(folder, kind)) and not (folder / "config.json").exists()
+
+
 def read_rows(
     path: Path,
     schema: pa.Schema,

@@ -1,6 +1,5 @@
 """What an analysis found, in a few numbers: summary.json, and tables in Markdown."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,7 @@ import pandas as pd
 
 from analysis.stats.bootstrap import Estimate
 from analysis.tables import estimate, estimate_columns
-from vineppo.errors import UserError
-from vineppo.run_dir.files import strict_json, write_atomic
+from vineppo.run_dir.files import read_json, strict_json, write_atomic
 
 FILE_NAME = "summary.json"
 UNKNOWN = "–"
@@ -22,17 +20,13 @@ def write_summary(out: Path, name: str, content: dict[str, Any]) -> Path:
     An `Estimate` becomes {"value", "low", "high"}; a number that is not finite becomes null.
     """
     path = out / FILE_NAME
-    summary: dict[str, Any] = {}
-    if path.exists():
-        try:
-            summary = json.loads(path.read_bytes())
-        except ValueError as error:
-            raise UserError(f"{path} is no JSON file: {error}") from None
-        if not isinstance(summary, dict):
-            raise UserError(f"{path} is no summary of analyses: move it away")
-    summary[name] = _plain(content)
-    write_atomic(path, strict_json(summary, indent=2))
+    write_atomic(path, strict_json(read_summary(path) | {name: _plain(content)}, indent=2))
     return path
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """What analyses wrote to the file; empty where there is none. Raises `UserError`."""
+    return read_json(path) if path.exists() else {}
 
 
 def nested(

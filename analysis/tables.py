@@ -14,7 +14,8 @@ from analysis.stats.bootstrap import Estimate
 from vineppo.errors import UserError
 from vineppo.run_dir.files import named_errors, write_atomic
 
-_DTYPES = {str: "str", int: "int64", float: "float64"}
+_DTYPES = {str: "str", int: "int64", float: "float64", str | None: "str", int | None: "Int64"}
+_DTYPES |= {float | None: "float64"}
 _WANTED = {int: "a whole number", float: "a number", str: "a text"}
 
 
@@ -49,7 +50,7 @@ class Table:
         unknown = set(rows.columns).difference(self.types)
         assert not unknown, f"{self.name} declares no column {', '.join(sorted(unknown))}"
         frame = rows.reindex(columns=list(self.types)).replace([math.inf, -math.inf], math.nan)
-        return frame.astype({name: _dtype(kind) for name, kind in self.types.items()})
+        return frame.astype({name: _DTYPES[kind] for name, kind in self.types.items()})
 
     def write(self, folder: Path, rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> list[Path]:
         """Writes `folder/name` and returns its path; nothing of no rows.
@@ -108,38 +109,22 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
     cells: dict[str, Any] = {}
     for name, cell in row.items():
         if isinstance(cell, Estimate):
-            numbers = cell.value, cell.low, cell.high
-            cells |= zip(estimate_columns(name), numbers, strict=True)
+            cells |= zip(estimate_columns(name), (cell.value, cell.low, cell.high), strict=True)
         else:
             cells[name] = cell
     return cells
 
 
-def _split(kind: Any) -> tuple[type, bool]:
-    """The type of a column's cells, and whether they may be empty."""
-    options = typing.get_args(kind) or (kind,)
-    return options[0], type(None) in options
-
-
-def _dtype(kind: Any) -> str:
-    base, is_optional = _split(kind)
-    return "Int64" if base is int and is_optional else _DTYPES[base]
-
-
 def _parsed(texts: pd.Series, kind: Any, path: Path) -> list[Any]:
-    base, is_optional = _split(kind)
+    base, *is_optional = typing.get_args(kind) or (kind,)
     cells: list[Any] = []
     for line, text in enumerate(texts, start=2):
-        if text == "" and is_optional:
-            cells.append(None)
-            continue
         try:
-            cells.append(base(text))
-            is_fine = base is str or math.isfinite(cells[-1])
+            cells.append(None if is_optional and text == "" else base(text))
+            if base is not str and not math.isfinite(cells[-1] or 0):
+                raise ValueError
         except ValueError:
-            is_fine = False
-        if not is_fine:
             raise UserError(
                 f"{path}, line {line}: {texts.name} must be {_WANTED[base]}, got {text!r}"
-            )
+            ) from None
     return cells

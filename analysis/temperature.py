@@ -12,14 +12,8 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis import figures
-from analysis.frames import (
-    Run,
-    check_alike,
-    check_same_evaluation,
-    check_same_problems,
-    read_all,
-)
+from analysis import figures, frames
+from analysis.frames import Run
 from analysis.stats.bootstrap import Estimate
 from analysis.stats.seeds import iqm, iqm_difference
 from analysis.summary import nested, write_summary
@@ -32,21 +26,13 @@ TRAINING, AFTERWARDS = "training", "evaluate"
 # Every evaluation of every run, which was trained at `temperature`.
 EVALUATIONS = Table(
     "temperature_evaluations.csv",
-    {
-        "run_dir": str,
-        "algorithm": str,
-        "temperature": float,
-        "seed": int,
-        "iteration": int,
-        "source": str,
-        "evaluation_temperature": float,
-        "pass@1": float,
-        "truncated_frac": float | None,
-        "response_length_mean": float | None,
-        "num_problems": int,
-        "samples_per_problem": int,
-    },
+    {"run_dir": str, "algorithm": str, "temperature": float, "seed": int, "iteration": int}
+    | {"source": str, "evaluation_temperature": float, "pass@1": float}
+    | {"truncated_frac": float | None, "response_length_mean": float | None}
+    | {"num_problems": int, "samples_per_problem": int},
 )
+SIZES = ["num_problems", "samples_per_problem"]
+LENGTHS = ["truncated_frac", "response_length_mean"]
 # Interquartile means over the seeds of an algorithm at a temperature of training. `final` is pass@1
 # of the last policies under the runs' own evaluation, as are the last two. `best` is the highest of
 # a run's evaluations: picked by the very noise that it is made of, it is too high. `as_trained` is
@@ -54,33 +40,15 @@ EVALUATIONS = Table(
 # `difference` is of `final`, to the first algorithm at the same temperature.
 RESULTS = Table(
     "temperature.csv",
-    {
-        "algorithm": str,
-        "temperature": float,
-        "seeds": str,
-        "last_iteration": int,
-        "evaluation_temperature": float,
-        "num_evaluations": int,
-        "final": Estimate,
-        "best": Estimate,
-        "as_trained": Estimate,
-        "difference": Estimate,
-        "truncated_frac": Estimate,
-        "response_length_mean": Estimate,
-    },
+    {"algorithm": str, "temperature": float, "seeds": str, "last_iteration": int}
+    | {"evaluation_temperature": float, "num_evaluations": int}
+    | dict.fromkeys(["final", "best", "as_trained", "difference", *LENGTHS], Estimate),
 )
 # The same of the last policies, trained at one temperature and evaluated at another.
 BOTH = Table(
     "evaluation_temperature.csv",
-    {
-        "algorithm": str,
-        "temperature": float,
-        "evaluation_temperature": float,
-        "num_seeds": int,
-        "pass@1": Estimate,
-        "truncated_frac": Estimate,
-        "response_length_mean": Estimate,
-    },
+    {"algorithm": str, "temperature": float, "evaluation_temperature": float, "num_seeds": int}
+    | dict.fromkeys(["pass@1", *LENGTHS], Estimate),
 )
 TOP = {
     "final": "test pass@1",
@@ -95,21 +63,20 @@ CAPTION = (
 DODGE = 0.01  # of the axis between lines, so that their bars do not cover one another
 
 
-def run(paths: list[Path], out: Path) -> None:
+def run(paths: list[Path], out: Path) -> list[Path]:
     """Writes the evaluations and two tables of what they come to, the figure and the summary.
 
     Each path is a run directory, or a directory whose temperature_evaluations.csv is drawn again.
     """
     rows = read_rows(paths)
     results, both, start = by_training_temperature(rows), by_both_temperatures(rows), start_of(rows)
-    for path in [
+    return [
         *draw(results, both, start, out / "temperature"),
         *EVALUATIONS.write(out, rows),
         *RESULTS.write(out, results),
         *BOTH.write(out, both),
         write_summary(out, "temperature", summary_content(results, both, start)),
-    ]:
-        print(path)
+    ]
 
 
 def read_rows(paths: Sequence[Path]) -> pd.DataFrame:
@@ -120,27 +87,20 @@ def read_rows(paths: Sequence[Path]) -> pd.DataFrame:
     (naming the key) or that got to different iterations, a seed given twice, and an algorithm of a
     table that stands elsewhere too.
     """
-    runs, rows = read_all(paths, EVALUATIONS, evaluation_rows, "algorithm")
-    check_same_problems(runs)
-    check_same_evaluation(runs)
-    names = list(map(algorithm, runs))
-    for name in dict.fromkeys(names):
-        check_alike(
-            [run for run, other in zip(runs, names, strict=True) if other == name],
+    runs, rows = frames.read_all(paths, EVALUATIONS, evaluation_rows, "algorithm")
+    frames.check_same_problems(runs)
+    frames.check_same_evaluation(runs)
+    names = rows["algorithm"].unique()
+    for name in names:
+        frames.check_alike(
+            [run for run in runs if algorithm(run) == name],
             _without_what_varies,
             f"are both {name}, but",
             "; only name, seed and sampling.temperature may differ",
         )
     _check_ends(rows)
-    first_seen = {name: place for place, name in enumerate(rows["algorithm"].unique())}
-    keys = {
-        "algorithm": lambda column: column.map(first_seen),
-        "source": lambda column: column != TRAINING,
-    }
     order = ["algorithm", "temperature", "seed", "source", "iteration", "evaluation_temperature"]
-    return rows.sort_values(
-        order, key=lambda column: keys.get(column.name, lambda same: same)(column), kind="stable"
-    ).reset_index(drop=True)
+    return frames.in_order(rows, order, algorithm=names, source=[TRAINING, AFTERWARDS])
 
 
 def evaluation_rows(run: Run) -> pd.DataFrame:
@@ -151,18 +111,22 @@ def evaluation_rows(run: Run) -> pd.DataFrame:
     """
     last = max(run.evaluations)
     own = run.evaluations[last]
-    others = read_other_evaluations(run.path, last)
-    return EVALUATIONS.frame(
-        [
-            _row(run, i, TRAINING, evaluation, f"evaluation {i}")
-            for i, evaluation in run.evaluations.items()
-        ]
-        + [
-            _row(run, last, AFTERWARDS, evaluation, f"evaluations/{name}")
-            for name, evaluation in others.items()
-            if all(evaluation.get(key) == own.get(key) for key in ("top_p", "num_problems", "task"))
-        ]
-    )
+    evaluations = [(i, TRAINING, f"evaluation {i}", made) for i, made in run.evaluations.items()]
+    evaluations += [
+        (last, AFTERWARDS, f"evaluations/{name}", other)
+        for name, other in read_other_evaluations(run.path, last).items()
+        if all(other.get(key) == own.get(key) for key in ("top_p", "num_problems", "task"))
+    ]
+    about = run.identity | {"algorithm": algorithm(run)}
+    del about["method"]
+    about |= _required(run, "config.json", run.config.get("sampling", {}), "temperature")
+    rows = []
+    for iteration, source, place, evaluation in evaluations:
+        numbers = _required(run, place, evaluation, "temperature", "pass@1", *SIZES)
+        numbers |= {"evaluation_temperature": numbers.pop("temperature")}
+        numbers |= {name: evaluation.get(name) for name in LENGTHS}
+        rows.append(about | {"iteration": iteration, "source": source} | numbers)
+    return EVALUATIONS.frame(rows)
 
 
 def algorithm(run: Run) -> str:
@@ -170,10 +134,8 @@ def algorithm(run: Run) -> str:
 
     "VinePPO", "PPO"; "PPO, shared critic", "VinePPO, critic measured".
     """
-    try:
-        kind, critic = run.config["credit"]["kind"], run.config.get("critic")
-    except KeyError as error:
-        raise UserError(f"{run.path}: config.json has no {error}") from None
+    kind = _required(run, "config.json", run.config.get("credit", {}), "kind")["kind"]
+    critic = run.config.get("critic")
     name = figures.CREDITS.get(kind, kind)
     if critic is None:
         return name
@@ -324,36 +286,16 @@ def dodge(num_lines: int, places: pd.Series) -> list[float]:
     return [width * (index - (num_lines - 1) / 2) for index in range(num_lines)]
 
 
-def _row(
-    run: Run, iteration: int, source: str, evaluation: dict[str, Any], place: str
-) -> dict[str, Any]:
-    name, identity = algorithm(run), run.identity
-    try:
-        temperature = float(run.config["sampling"]["temperature"])
-    except KeyError as error:
-        raise UserError(f"{run.path}: config.json has no {error}") from None
-    try:
-        return {
-            "run_dir": identity["run_dir"],
-            "algorithm": name,
-            "temperature": temperature,
-            "seed": identity["seed"],
-            "iteration": iteration,
-            "source": source,
-            "evaluation_temperature": float(evaluation["temperature"]),
-            **{
-                name: evaluation[name] for name in ("pass@1", "num_problems", "samples_per_problem")
-            },
-            **{name: evaluation.get(name) for name in ("truncated_frac", "response_length_mean")},
-        }
-    except KeyError as error:
-        raise UserError(f"{run.path}: {place} has no {error}") from None
+def _required(run: Run, place: str, content: dict[str, Any], *keys: str) -> dict[str, Any]:
+    for key in keys:
+        if key not in content:
+            raise UserError(f"{run.path}: {place} has no {key!r}")
+    return {key: content[key] for key in keys}
 
 
 def _lengths(rows: pd.DataFrame) -> dict[str, Estimate | None]:
     """Interquartile means over seeds; None where a seed has no such number."""
-    columns = ("truncated_frac", "response_length_mean")
-    return {name: None if rows[name].hasnans else iqm(rows[name]) for name in columns}
+    return {name: None if rows[name].hasnans else iqm(rows[name]) for name in LENGTHS}
 
 
 def _without_what_varies(run: Run) -> dict[str, Any]:
@@ -365,17 +307,17 @@ def _without_what_varies(run: Run) -> dict[str, Any]:
 
 def _check_ends(rows: pd.DataFrame) -> None:
     """Every seed once, and all of an algorithm up to the same iteration."""
-    for (run_dir, *_), count in rows.value_counts(dropna=False).items():
-        if count > 1:
-            raise UserError(f"{run_dir} is given {count} times")
-    for (name, temperature, seed), group in rows.groupby(["algorithm", "temperature", "seed"]):
-        if len(run_dirs := group["run_dir"].unique()) > 1:
+    for run_dir in rows.loc[rows.duplicated(), "run_dir"]:
+        raise UserError(f"{run_dir} is given twice")
+    cell = ["algorithm", "temperature", "seed"]
+    for (name, temperature, seed), run_dirs in rows.groupby(cell)["run_dir"].unique().items():
+        if len(run_dirs) > 1:
             raise UserError(
                 f"{run_dirs[0]} and {run_dirs[1]} are both seed {seed} of {name} at "
                 f"temperature {temperature:g}"
             )
-    for run_dir, group in rows.groupby("run_dir", sort=False):
-        if TRAINING not in set(group["source"]):
+    for run_dir, sources in rows.groupby("run_dir", sort=False)["source"]:
+        if TRAINING not in set(sources):
             raise UserError(f"{run_dir} has no evaluation of its training")
     for _, group in rows.groupby("algorithm", sort=False):
         lasts = group.groupby("run_dir", sort=False)["iteration"].max()

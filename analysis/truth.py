@@ -5,11 +5,11 @@ was made with beside it, `iter_000010.json`. Reading needs no torch.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from analysis.run_tables import check_counts, read_rows, table_path
@@ -20,24 +20,15 @@ FOLDER = "ground_truth"
 ANALYSIS = "ground-truth"
 # One row per state.
 TRUTH_SCHEMA = pa.schema(
-    {
-        "checkpoint": pa.int32(),
-        "rollout_iteration": pa.int32(),
-        "problem_id": pa.string(),
-        "rollout_index": pa.int32(),
-        "step_index": pa.int32(),
-        "num_steps": pa.int32(),
-        "prefix_length": pa.int32(),
-        "response_length": pa.int32(),
-        "reward": pa.float32(),
-        "num_samples": pa.int32(),
-        "num_correct": pa.int32(),
-        "num_truncated": pa.int32(),
-        "num_tokens": pa.int64(),
-        "draws_D": pa.list_(pa.int8()),
-        "predictions": pa.map_(pa.string(), pa.float32()),
-    }
+    {"checkpoint": pa.int32(), "rollout_iteration": pa.int32(), "problem_id": pa.string()}
+    | dict.fromkeys(("rollout_index", "step_index", "num_steps"), pa.int32())
+    | {"prefix_length": pa.int32(), "response_length": pa.int32(), "reward": pa.float32()}
+    | dict.fromkeys(("num_samples", "num_correct", "num_truncated"), pa.int32())
+    | {"num_tokens": pa.int64(), "draws_D": pa.list_(pa.int8())}
+    | {"predictions": pa.map_(pa.string(), pa.float32())}
 )
+# A state: the problem, and the tokens of a response up to a step.
+Prefix = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -111,13 +102,10 @@ def read_truth(path: Path) -> list[TruthState]:
     """The states of a table. Raises `UserError` naming the file, and the row where there is one."""
     rows = read_rows(path, TRUTH_SCHEMA, "state", added=["predictions"])
     check_counts(rows, path)
-    return [
-        TruthState(
-            **row
-            | {"draws_D": tuple(row["draws_D"]), "predictions": dict(row["predictions"] or ())}
-        )
-        for row in rows
-    ]
+    for row in rows:
+        row["draws_D"] = tuple(row["draws_D"])
+        row["predictions"] = dict(row["predictions"] or ())
+    return [TruthState(**row) for row in rows]
 
 
 def find_truth(
@@ -146,9 +134,59 @@ def find_truth(
     )
 
 
-def counts(states: Sequence[TruthState]) -> tuple[np.ndarray, np.ndarray]:
-    """num_correct_N and num_samples_N."""
-    return (
-        np.array([state.num_correct for state in states]),
-        np.array([state.num_samples for state in states]),
-    )
+def truth_tables(
+    run_paths: Sequence[Path], given: Sequence[Path], out: Path
+) -> dict[Path, dict[int, Path]]:
+    """`find_truth` of every run, also in `out`; {} of a run without any.
+
+    Raises `UserError` for a folder that is missing, and where those given hold none of any run.
+    """
+    tables: dict[Path, dict[int, Path]] = {path: {} for path in run_paths}
+    for path in run_paths:
+        try:
+            tables[path] = find_truth(path, given, [out])
+        except UserError:
+            if given and path == run_paths[-1] and not any(tables.values()):
+                raise
+    return tables
+
+
+def truths_of_iteration(
+    tables: Mapping[int, Path], iteration: int, rollouts: Sequence[Mapping[str, Any]]
+) -> dict[Prefix, TruthState]:
+    """The truth of states of the iteration's `rollouts`, by prefix.
+
+    A prefix that several rollouts of a problem share is one state. Where two policies continued a
+    state, the one that had sampled the rollouts counts: checkpoint `iteration` − 1. Raises
+    `UserError` naming the table for a damaged one and for states that the rollouts do not have.
+    """
+    truths: dict[Prefix, TruthState] = {}
+    for table in (tables[i] for i in (iteration - 1, iteration) if i in tables):
+        states = [state for state in read_truth(table) if state.rollout_iteration == iteration]
+        check_rollouts(states, rollouts, table)
+        row_of = {(row["problem_id"], row["rollout_index"]): row for row in rollouts}
+        for state in states:
+            row = row_of[state.problem_id, state.rollout_index]
+            prefix = tuple(row["response_ids"][: state.prefix_length])
+            truths.setdefault((state.problem_id, prefix), state)
+    return truths
+
+
+def check_rollouts(
+    states: Sequence[TruthState], rollouts: Sequence[Mapping[str, Any]], table: Path
+) -> None:
+    """Refuses states of a table that are none of their iteration's `rollouts` (`UserError`)."""
+    lengths = {
+        (row["problem_id"], row["rollout_index"], step): (
+            (len(row["step_starts"]), start, len(row["response_ids"]), row["reward"])
+        )
+        for row in rollouts
+        for step, start in enumerate(row["step_starts"])
+    }
+    for state in states:
+        own = state.num_steps, state.prefix_length, state.response_length, state.reward
+        if lengths.get(state.key) != own:
+            raise UserError(
+                f"{table} is of another run: its state {state.key} is none of the rollouts of "
+                f"iteration {state.rollout_iteration}"
+            )

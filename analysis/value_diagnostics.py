@@ -24,24 +24,14 @@ PLACES = ("first", "middle", "last")  # of the iterations shown; runs may differ
 # tokens are empty, the explained variance also where all returns are equal.
 BINS = Table(
     "value_diagnostics.csv",
-    {
-        "run_dir": str,
-        "name": str,
-        "seed": int | None,
-        "iteration": int,
-        "bin": int,
-        "group": str,
-        "num_tokens": int,
-        "value_mean": float | None,
-        "return_mean": float | None,
-        "advantage_mean": float | None,
-        "explained_variance": float | None,
-    },
+    {"run_dir": str, "name": str, "seed": int | None, "iteration": int, "bin": int, "group": str}
+    | {"num_tokens": int, "value_mean": float | None, "return_mean": float | None}
+    | {"advantage_mean": float | None, "explained_variance": float | None},
 )
 
 
-def run(paths: list[Path], out: Path) -> None:
-    """Writes value_diagnostics.csv, .png and .svg; prints their paths.
+def run(paths: list[Path], out: Path) -> list[Path]:
+    """Writes value_diagnostics.csv, .png and .svg; returns their paths.
 
     Each path is the run directory of a critic run, of which the first, the middle and the last
     iteration with diagnostics are shown, or a directory whose value_diagnostics.csv is drawn again.
@@ -52,9 +42,7 @@ def run(paths: list[Path], out: Path) -> None:
         for index, bins in enumerate(runs):
             draw_run(axes[3 * index : 3 * index + 3], bins)
         figures.shared_legend(figure, *axes[::3])
-        written = figures.save(figure, out / "value_diagnostics")
-    for path in [*written, *BINS.write(out, rows)]:
-        print(path)
+        return [*figures.save(figure, out / "value_diagnostics"), *BINS.write(out, rows)]
 
 
 def bin_rows(path: Path) -> pd.DataFrame:

@@ -13,12 +13,12 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm, to_hex
 from matplotlib.figure import Figure
 
-from analysis import figures, value_accuracy
-from analysis.value_accuracy import BIN, CURVE, EXACT, MC_TRAIN, STRATA, num_draws, order, shown
+from analysis import figures
+from analysis.value_states import BOUNDARIES, CRITIC, FREE, MC_TRAIN, STRATA, num_draws, order
 
-_COLORS = dict(
-    zip((value_accuracy.CRITIC, *value_accuracy.FREE), (*figures.COLORS[1:4], "0.45"), strict=True)
-)
+# The kinds of rows in value_accuracy_reliability.csv.
+CURVE, EXACT, BIN = "curve", "exact", "bin"
+_COLORS = dict(zip((CRITIC, *FREE), (*figures.COLORS[1:4], "0.45"), strict=True))
 _FURTHER = (figures.COLORS[4], *figures.COLORS[6:])  # of the run's own predictors
 LIGHTEST, DARKEST = 0.45, 1.0  # of the blues of MC, the darker the more draws
 # metric: (its floor or ceiling, name of the axis)
@@ -46,13 +46,6 @@ BEYOND = 0.5  # how far below 0 and above 1 predictions are shown; those beyond 
 LARGEST_DOT = 60.0  # area in points², of a bin that holds every state
 
 Styles = Mapping[str, dict[str, Any]]
-
-
-def label(predictor: str) -> str:
-    """ "mc_9" as "MC, K = 9", "group_mean" as "group mean"."""
-    if (num := num_draws(predictor)) is not None:
-        return f"MC, K = {num}" + (", training" if predictor.startswith(MC_TRAIN) else "")
-    return {"group_mean_others": "group mean, others"}.get(predictor, predictor.replace("_", " "))
 
 
 def styles(predictors: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -96,7 +89,7 @@ def draw_overview(scores: pd.DataFrame, path: Path) -> list[Path]:
         axes[0].set_ylim(bottom=0)
         axes[0].plot([], [], **LIMIT)
 
-    rows = shown(scores[scores["stratum"] == value_accuracy.BOUNDARIES])
+    rows = shown(scores[scores["stratum"] == BOUNDARIES])
     return draw_methods(rows, path, len(OVERVIEW), draw)
 
 
@@ -126,7 +119,7 @@ def draw_methods(
             of_row[0].set_title(title(of_method), loc="left")
             draw(of_row, of_method, looks)
         for predictor, look in looks.items():
-            axes[0].plot([], [], label=label(predictor), **look)
+            axes[0].plot([], [], label=figures.predictor_label(predictor), **look)
         legend_below(figure, axes[0])
         return figures.save(figure, path)
 
@@ -257,6 +250,13 @@ def draw_curve(axis: Axes, rows: pd.DataFrame) -> None:
     axis.set_xlim(-0.02, 1.02)
 
 
+def shown(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of all seeds of a method together, which leave no seed out."""
+    count = rows["seeds"].str.split().str.len()
+    most = count.groupby([rows["method"], rows["checkpoint"], rows["predictor"]]).transform("max")
+    return rows[count == most]
+
+
 def at_last(rows: pd.DataFrame) -> pd.DataFrame:
     """Of each method one checkpoint: the last whose policy sampled the rollouts, or the last."""
     own = rows["checkpoint"].where(rows["is_own_policy"].astype(bool))
@@ -276,9 +276,9 @@ def title(rows: pd.DataFrame) -> str:
 
 def name_panels(axes: Sequence[Axes], predictors: Sequence[str], y: str) -> None:
     for axis, predictor in zip(axes, predictors, strict=True):
-        axis.set(title=label(predictor), ylim=(-0.03, 1.03), xlabel="prediction")
-        if axis.get_subplotspec().is_first_col():  # type: ignore[union-attr]
-            axis.set_ylabel(y)
+        name = figures.predictor_label(predictor)
+        axis.set(title=name, ylim=(-0.03, 1.03), xlabel="prediction")
+    figures.label_rows(axes, y)
 
 
 def legend_below(figure: Figure, axis: Axes) -> None:

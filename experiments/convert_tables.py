@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.action_ranking import SCHEMA, find_tables
-from analysis.value_accuracy import STATES, STATES_NAME, write_states
+from analysis.action_ranking import FOLDER, SCHEMA
+from analysis.run_tables import find_tables
+from analysis.value_states import STATES, STATES_NAME, write_states
 from vineppo.run_dir.tables import read_parquet, write_parquet
 
 # The tables that one long table has taken the place of.
@@ -41,5 +42,5 @@ if __name__ == "__main__":
     for folder in map(Path, sys.argv[1:]):
         if (folder / STATES_NAME).exists():
             convert_states(folder)
-        for table in find_tables(folder):
+        for table in find_tables(folder, FOLDER):
             convert_alternatives(table)

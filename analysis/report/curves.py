@@ -13,9 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import figures
-from analysis.costs import points_of
+from analysis.costs import SCORE, draw_panel, points_of
 from analysis.frames import PHASES, Run, phase_seconds
-from analysis.learning_curves import SCORE, draw_panel
 from analysis.summary import UNKNOWN, number
 
 # By metric: the label of its axis. A critic's are drawn where any of the runs logged them.
@@ -45,7 +44,7 @@ def results_table(runs: Sequence[Run], names: Sequence[str], curves: Sequence[pd
             "credit": str(run.config.get("credit", {}).get("kind", UNKNOWN)),
             "seed": UNKNOWN if run.seed is None else str(run.seed),
             "iterations": str(run.metrics["iteration"].iloc[-1]),
-            "training time": number(_logged(run, "time/elapsed_s").iloc[-1, 0], ",.0f", " s"),
+            "training time": number(run.logged("time/elapsed_s").iloc[-1, 0], ",.0f", " s"),
             "test pass@1 (95 % interval), start → end": (
                 f"{_accuracy(curve.iloc[0])} → {_accuracy(curve.iloc[-1])}"
             ),
@@ -66,7 +65,7 @@ def costs_table(runs: Sequence[Run]) -> str:
     tokens = ["tokens/rollout", "tokens/values", "tokens/prompt", "tokens/prefix_cached"]
     costs = []
     for run in runs:
-        logged = _logged(run, *tokens, "time/elapsed_s", "memory/peak_gib")
+        logged = run.logged(*tokens, "time/elapsed_s", "memory/peak_gib")
         cost = {"method": run.name, "iterations": run.metrics["iteration"].iloc[-1]}
         cost |= logged[tokens].sum(skipna=False)  # of some iterations only, it is unknown
         cost["elapsed_s"] = logged["time/elapsed_s"].iloc[-1]
@@ -118,10 +117,11 @@ def metrics_image(runs: Sequence[Run], names: Sequence[str]) -> str:
 
 
 def shown_metrics(runs: Sequence[Run]) -> list[str]:
-    def is_logged(metric: str) -> bool:
-        return any(len(run.series(metric)) for run in runs)
-
-    return [name for name in METRICS if not name.startswith("critic/") or is_logged(name)]
+    return [
+        metric
+        for metric in METRICS
+        if not metric.startswith("critic/") or any(len(run.series(metric)) for run in runs)
+    ]
 
 
 def draw_metric(axis: Axes, runs: Sequence[Run], names: Sequence[str], metric: str) -> None:
@@ -204,11 +204,6 @@ def paragraph(text: str) -> str:
 
 def _image(figure: Figure, description: str) -> str:
     return svg_image(figures.render(figure, "svg"), description)
-
-
-def _logged(run: Run, *metrics: str) -> pd.DataFrame:
-    """Metrics of every iteration, empty where they were not logged."""
-    return run.metrics.reindex(columns=list(metrics)).astype(float)
 
 
 def _accuracy(point: pd.Series) -> str:

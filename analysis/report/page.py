@@ -16,6 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from analysis import ANALYSES, options
 from analysis.frames import (
     Run,
     check_same_evaluation,
@@ -23,58 +24,29 @@ from analysis.frames import (
     learning_curve,
     read_run,
 )
-from analysis.report.curves import (
-    accuracy_image,
-    costs_table,
-    metrics_image,
-    paragraph,
-    results_table,
-    svg_image,
-    table,
-    times_image,
-)
+from analysis.report import curves as drawn
+from analysis.report.curves import paragraph, svg_image, table
 from analysis.report.rollouts import Data, Extent, viewer_data
-from analysis.rollout_truths import truth_tables
 from analysis.stats.bootstrap import Estimate
-from analysis.summary import FILE_NAME, UNKNOWN, interval
+from analysis.summary import FILE_NAME, UNKNOWN, interval, read_summary
+from analysis.truth import truth_tables
 from vineppo.errors import UserError
 from vineppo.run_dir.files import named_errors, write_atomic
 
 # One script: what a file names, those after it use.
 SCRIPTS = ("values.js", "chart.js", "tooltip.js", "viewer.js")
 MAX_OPEN_ROWS = 12  # a longer table is folded
-# By name on the command line: a heading, and what a reader may look for.
+# The headings of other analyses, by name on the command line.
 OTHERS = {
-    "learning-curves": (
-        "Learning curves over seeds",
-        "The seeds of a method as one curve with its interval, and how the methods compare.",
-    ),
-    "ground-truth": (
-        "Ground truth",
-        "The values of states by many fresh continuations: what the estimates are held against.",
-    ),
-    "value-accuracy": (
-        "Calibration: how good the values are",
-        "Values of the critic and of K continuations against the ground truth.",
-    ),
-    "action-ranking": (
-        "Ranking: which next step is best",
-        "Whether the values put alternative next steps in their true order.",
-    ),
-    "value-diagnostics": (
-        "The critic along the response",
-        "Its values, advantages and explained variance by part of the response.",
-    ),
-    "advantages": ("Advantages", "How they are spread, and where the critical steps are."),
-    "gradient-variance": (
-        "Gradient variance",
-        "The noise of each estimator's policy gradient on the same rollouts.",
-    ),
-    "kl-efficiency": (
-        "KL: what the distance from the starting policy bought",
-        "pass@1 against the KL divergence to the starting policy, along training.",
-    ),
-    "temperature": ("Temperature", "pass@1 by the temperature of training and of evaluation."),
+    "learning-curves": "Learning curves over seeds",
+    "ground-truth": "Ground truth",
+    "value-accuracy": "Calibration: how good the values are",
+    "action-ranking": "Ranking: which next step is best",
+    "value-diagnostics": "The critic along the response",
+    "advantages": "Advantages",
+    "gradient-variance": "Gradient variance",
+    "kl-efficiency": "KL: what the distance from the starting policy bought",
+    "temperature": "Temperature",
 }
 # Figures of an analysis whose names do not begin with its own.
 FURTHER_FIGURES = {"learning-curves": ("time_to_target", "phases")}
@@ -86,20 +58,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--iterations",
         default="ends",
-        metavar="all|last|ends|spaced:N|N,N…",
-        help="whose rollouts the page carries; default: ends, the first, the middle and the last",
+        metavar=options.ITERATIONS,
+        help="whose rollouts the page carries; ends: the first, the middle and the last",
     )
-    parser.add_argument("--problems", type=int, default=16, help="shown of an iteration")
-    parser.add_argument("--responses", type=int, default=8, help="shown of a problem")
+    options.add_numbers(
+        parser, problems=(16, "shown of an iteration"), responses=(8, "shown of a problem")
+    )
     folders: dict[str, Any] = {"nargs": "+", "action": "extend", "type": Path, "metavar": "DIR"}
     parser.add_argument(
         "--truth",
-        help="the --out of ground-truth, for the viewer; default: --out, then each run's own",
+        default=[],
+        help="the --out of ground-truth, for the viewer; without: --out, then each run's own",
         **folders,
     )
     parser.add_argument(
         "--with",
         dest="others",
+        default=[],
         help="the --out of other analyses, to show; besides --out and the runs' own",
         **folders,
     )
@@ -109,47 +84,50 @@ def run(
     paths: list[Path],
     out: Path,
     iterations: str,
-    problems: int,
-    responses: int,
-    truth: list[Path] | None,
-    others: list[Path] | None,
-) -> None:
-    """Writes report.html. Prints a line a run and the path of the page."""
-    if problems < 1 or responses < 1:
-        raise UserError(
-            f"--problems and --responses must be at least 1, got {problems} and {responses}"
-        )
-    for folder in others or []:
+    truth: list[Path],
+    others: list[Path],
+    **shown: int,
+) -> list[str]:
+    """Writes report.html; returns a line a run and the path of the page."""
+    options.check_least(shown, problems=1, responses=1)
+    for folder in others:
         if not folder.is_dir():
             raise UserError(f"--with {folder} is no directory")
-    tables = truth_tables(paths, truth or [], out)
+    tables = truth_tables(paths, truth, out)
     runs = [read_run(path) for path in paths]
     check_same_problems(runs)
     check_same_evaluation(runs)
     names = labels(runs)
     curves = [learning_curve(run) for run in runs]
-    data = viewer_data(runs, names, Extent(iterations, problems, responses), tables)
-    contents = {name: other_html(name, [out, *(others or [])], paths) for name in OTHERS}
-    shown = [(name, OTHERS[name][0], html) for name, html in contents.items() if html]
+    data = viewer_data(
+        runs, names, Extent(iterations, shown["problems"], shown["responses"]), tables
+    )
+    contents = {name: other_html(name, [out, *others], paths) for name in OTHERS}
     missing = [name for name, html in contents.items() if not html]
-    more = [("more", "More analyses", missing_html(missing, paths, out))] if missing else []
     sections = [
-        ("results", "Results", results_table(runs, names, curves)),
-        ("accuracy", "Accuracy on the test problems", accuracy_image(names, curves)),
-        ("training", "Training", metrics_image(runs, names)),
-        ("costs", "Costs: time and tokens", times_image(runs, names) + costs_table(runs)),
-        *shown,
+        ("results", "Results", drawn.results_table(runs, names, curves)),
+        ("accuracy", "Accuracy on the test problems", drawn.accuracy_image(names, curves)),
+        ("training", "Training", drawn.metrics_image(runs, names)),
+        (
+            "costs",
+            "Costs: time and tokens",
+            drawn.times_image(runs, names) + drawn.costs_table(runs),
+        ),
+        *((name, OTHERS[name], html) for name, html in contents.items() if html),
         ("rollouts", "Rollouts", _viewer(data)),
-        *more,
+        *([("more", "More analyses", missing_html(missing, paths, out))] if missing else []),
         ("environment", "Environment", "".join(map(_environment, runs, names))),
     ]
     title = "Runs: " + ", ".join(dict.fromkeys(run.name for run in runs))
-    target = out / "report.html"
-    write_atomic(target, page(title, sections).encode())
-    for path, curve in zip(paths, curves, strict=True):
-        start, end = curve["pass@1"].iloc[0], curve["pass@1"].iloc[-1]
-        print(f"RUN {path} pass@1 {start:.3f} -> {end:.3f}")
-    print(f"REPORT {target}")
+    write_atomic(out / "report.html", page(title, sections).encode())
+    ends = [curve["pass@1"].iloc[[0, -1]] for curve in curves]
+    return [
+        *(
+            f"RUN {path} pass@1 {start:.3f} -> {end:.3f}"
+            for path, (start, end) in zip(paths, ends, strict=True)
+        ),
+        f"REPORT {out / 'report.html'}",
+    ]
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
@@ -195,7 +173,7 @@ def other_html(name: str, folders: Sequence[Path], run_paths: Sequence[Path]) ->
     ]
     places = {path.resolve(): path for path in candidates}  # the same one once
     content = "".join(_content(name, path) for path in places.values())
-    return paragraph(OTHERS[name][1]) + content if content else ""
+    return paragraph(f"{name}: {ANALYSES[name]}.") + content if content else ""
 
 
 def missing_html(missing: Sequence[str], run_paths: Sequence[Path], out: Path) -> str:
@@ -203,7 +181,7 @@ def missing_html(missing: Sequence[str], run_paths: Sequence[Path], out: Path) -
     runs = shlex.join(map(str, run_paths))
     command = f"python -m analysis NAME {runs} --out {shlex.quote(str(out))}"
     lines = "".join(
-        f"<li><code>{escape(name)}</code> not computed. {escape(OTHERS[name][1])}</li>"
+        f"<li><code>{escape(name)}</code> not computed: {escape(ANALYSES[name])}.</li>"
         for name in missing
     )
     return (
@@ -231,7 +209,7 @@ def _content(name: str, folder: Path) -> str:
     drawn = sorted(folder.glob(f"{name.replace('-', '_')}*.svg"))
     further = (folder / f"{figure}.svg" for figure in FURTHER_FIGURES.get(name, ()))
     drawn += [path for path in further if path.exists()]
-    summary = _summary(name, folder / FILE_NAME)
+    summary = read_summary(folder / FILE_NAME).get(name, {})
     if not drawn and not summary:
         return ""
     images = []
@@ -239,18 +217,6 @@ def _content(name: str, folder: Path) -> str:
         with named_errors("read", path):
             images.append(svg_image(path.read_bytes(), path.stem.replace("_", " ")))
     return f"<p class=source>{escape(str(folder))}</p>{''.join(images)}{_summary_tables(summary)}"
-
-
-def _summary(name: str, path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    with named_errors("read", path):
-        content = path.read_bytes()
-    try:
-        summary = json.loads(content).get(name, {})
-    except (ValueError, AttributeError) as error:
-        raise UserError(f"{path} is no summary of analyses: {error}") from None
-    return summary if isinstance(summary, dict) else {"value": summary}
 
 
 def _summary_tables(summary: dict[str, Any]) -> str:

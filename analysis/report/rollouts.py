@@ -14,7 +14,7 @@ response apart, its `text` is whole, and null elsewhere. A step has only what is
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,9 +24,8 @@ from tokenizers import Tokenizer
 
 from analysis.frames import Run, choose_iterations
 from analysis.rollout_files import ADVANTAGES, find_tokenizer, read_rollouts, values_by_state
-from analysis.rollout_truths import Prefix, truths_of_iteration
 from analysis.stats.errors import jeffreys_interval
-from analysis.truth import TruthState
+from analysis.truth import Prefix, TruthState, truths_of_iteration
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 
@@ -62,21 +61,20 @@ def viewer_data(
     runs: Sequence[Run],
     names: Sequence[str],
     extent: Extent,
-    truths: Sequence[dict[int, Path]],
+    truths: Mapping[Path, dict[int, Path]],
 ) -> Data:
-    """`truths` are each run's ground-truth tables by checkpoint (`rollout_truths.truth_tables`)."""
+    """`truths` are each run's ground-truth tables by checkpoint (`truth.truth_tables`)."""
     tasks = [json.dumps(run.config.get("task") or {}, sort_keys=True) for run in runs]
     answers = {task: right_answers(task) for task in set(tasks)}  # a shared task is read once
-    return {
-        "runs": [
-            {
-                "name": name,
-                "path": str(run.path),
-                "tables": _tables(run, extent, of_run, answers[task]),
-            }
-            for run, name, of_run, task in zip(runs, names, truths, tasks, strict=True)
-        ]
-    }
+    shown = [
+        {
+            "name": name,
+            "path": str(run.path),
+            "tables": _tables(run, extent, truths[run.path], answers[task]),
+        }
+        for run, name, task in zip(runs, names, tasks, strict=True)
+    ]
+    return {"runs": shown}
 
 
 def right_answers(task: str) -> Answers:

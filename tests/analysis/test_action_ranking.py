@@ -16,11 +16,10 @@ from analysis.action_ranking import (
     SCHEMA,
     accuracies,
     draw_method,
-    find_tables,
     group_of,
     read_states,
 )
-from analysis.run_tables import table_path
+from analysis.run_tables import find_tables, table_path
 from analysis.sampling.journal import settings_path, write_settings
 from vineppo.run_dir.tables import write_parquet
 
@@ -189,7 +188,7 @@ def test_the_tables_alone_give_the_same_files_and_need_no_torch(tmp_path):
         command = [sys.executable, "-c", code, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        tables = [str(path) for path in find_tables(tmp_path / "a")]
+        tables = [str(path) for path in find_tables(tmp_path / "a", FOLDER)]
         assert done.stdout.split() == [*tables, *(str(out / name) for name in FILES)]
         found.append({name: (out / name).read_bytes() for name in FILES})
     assert found[0] == found[1]
@@ -288,8 +287,8 @@ def test_a_table_that_is_given_twice_is_refused(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["{tables}", "--continuations=5"], "has 4 draws a step, too few for --continuations 5"),
-        (["{tables}", "--continuations=0,1"], "must be numbers from 1 with commas, got '0,1'"),
-        (["{tables}", "--continuations=some"], "must be numbers from 1 with commas, got 'some'"),
+        (["{tables}", "--continuations=0,1"], "whole numbers from 1 with commas, got '0,1'"),
+        (["{tables}", "--continuations=some"], "whole numbers from 1 with commas, got 'some'"),
         (["{empty}"], "holds no run (no config.json)"),
         (["{empty}", "--num-draws=8"], "--num-draws must be at least 9, got 8"),
         (["{empty}", "--num-alternatives=2"], "--num-alternatives must be at least 3, got 2"),
@@ -317,4 +316,4 @@ def test_a_table_comes_back(tmp_path):
         values = [step["predictions"]["critic"] for step in steps]
         assert found["predictions"]["critic"].tolist() == values
     assert (set(states["name"]), set(states["seed"])) == ({"ppo"}, {1})
-    assert find_tables(tmp_path) == [path]
+    assert find_tables(tmp_path, FOLDER) == [path]

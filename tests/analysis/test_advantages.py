@@ -7,12 +7,13 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
 from analysis import figures
 from analysis.__main__ import main
-from analysis.advantages import TABLES, critical_shares, draw_iteration, flatten
+from analysis.advantages import TABLES, draw_iteration, with_advantages
 from analysis.truth import TruthState, truth_path, write_truth
 from vineppo.run_dir import RunDir
 
@@ -215,21 +216,18 @@ def test_advantages_near_zero_throughout_have_no_critical_step(run_path, tmp_pat
     ],
 )
 def test_shares_of_the_critical_step(advantages, shares):
-    found = critical_shares(np.array(advantages), 0.05)
-    expected = [np.nan] * len(advantages) if shares is None else shares
-    np.testing.assert_array_equal(found, expected)
+    steps = pd.DataFrame({"rollout": 0, "num_steps": len(advantages)}, index=range(len(advantages)))
+    known = with_advantages(steps, pd.Series(advantages), 0.05)
+    expected = [np.nan] * len(known) if shares is None else shares
+    np.testing.assert_array_equal(known["critical"], expected)
 
 
-def test_steps_of_unknown_advantage_are_left_out_of_all_arrays():
-    rows = [
-        {"problem_id": "a", "reward": 1.0},
-        {"problem_id": "b", "reward": 0.0},
-    ]
-    steps = flatten(rows, [np.array([np.nan, 0.5]), np.array([-0.25])], 0.05)
-    columns = ["problem", "advantage", "step", "num_steps", "is_correct"]
-    assert steps[columns].values.tolist() == [["a", 0.5, 1, 2, True], ["b", -0.25, 0, 1, False]]
-    np.testing.assert_array_equal(steps["critical"], [np.nan, 1])
-    np.testing.assert_array_equal(steps["even"], [np.nan, 1])
+def test_steps_of_unknown_advantage_are_left_out():
+    steps = pd.DataFrame({"rollout": [0, 0, 1], "num_steps": [2, 2, 1]})
+    known = with_advantages(steps, pd.Series([np.nan, 0.5, -0.25]), 0.05)
+    assert known["advantage"].tolist() == [0.5, -0.25]
+    np.testing.assert_array_equal(known["critical"], [np.nan, 1])
+    np.testing.assert_array_equal(known["even"], [np.nan, 1])
 
 
 def test_the_tables_alone_give_the_same_files_and_need_no_torch(run_path, tmp_path, capsys):
@@ -321,12 +319,12 @@ def test_damage_is_one_clear_line(run_path, capsys, damage, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{run}", "--near-zero=0"], "--near-zero must be above 0 and --num-critical at least 0"),
-        (["{run}", "--near-zero=nan"], "--near-zero must be above 0 and --num-critical at least"),
+        (["{run}", "--near-zero=0"], "--near-zero must be above 0, got 0"),
+        (["{run}", "--near-zero=nan"], "--near-zero must be above 0, got nan"),
         (["{run}", "--iterations=5"], "has no rollouts of iteration 5 (only of 12)"),
         (["{run}", "--truth=nowhere"], "--truth nowhere is no directory"),
         (["{run}", "{run}"], "iteration 12 was given twice"),
-        (["{run}", "{other}"], "are of different tasks: task.kind is "),
+        (["{run}", "{other}"], "are runs of different tasks: task.kind is "),
         (["nowhere"], "nowhere is no directory"),
     ],
 )

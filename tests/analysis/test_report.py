@@ -150,7 +150,7 @@ def test_a_group_method_without_values_beside_a_critic_run(two_run_paths, tmp_pa
             ["--iterations", "some"],
             "--iterations must be all, last, ends, spaced:N or numbers with commas",
         ),
-        (["--problems", "0"], "--problems and --responses must be at least 1, got 0 and 8"),
+        (["--problems", "0"], "--problems must be at least 1, got 0"),
         (["--with", "nowhere"], "--with nowhere is no directory"),
     ],
 )
@@ -212,7 +212,7 @@ def test_other_analyses_are_found_in_a_folder_and_under_their_name(place, tmp_pa
 
 def test_a_damaged_summary_is_one_line(tmp_path):
     (tmp_path / "summary.json").write_text('{"temperature": ')
-    with pytest.raises(UserError, match=r"summary.json is no summary of analyses"):
+    with pytest.raises(UserError, match=r"summary.json is no JSON file"):
         other_html("temperature", [tmp_path], [])
 
 

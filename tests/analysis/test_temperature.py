@@ -253,7 +253,7 @@ def test_runs_that_do_not_compare_are_one_clear_line(paths, tmp_path, capsys):
     assert refusal(capsys, vine, again) == (
         f"{vine} and {again} are both seed 2 of VinePPO at temperature 1"
     )
-    assert refusal(capsys, vine, vine) == f"{vine} is given 2 times"
+    assert refusal(capsys, vine, vine) == f"{vine} is given twice"
     (paths[1] / "evaluations/iter_000008.json").unlink()
     assert refusal(capsys, *paths[:2]) == (
         f"{vine} was evaluated up to iteration 8 and {paths[1]} up to 4; finish the one or leave "

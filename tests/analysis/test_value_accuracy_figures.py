@@ -4,8 +4,9 @@ import pandas as pd
 import pytest
 
 from analysis import figures
-from analysis.value_accuracy import OF_STATES, SCORES, STRATA, shown
-from analysis.value_figures import at_last, draw_kind, draw_panel, label, styles, title
+from analysis.value_accuracy import OF_STATES, SCORES
+from analysis.value_figures import at_last, draw_kind, draw_panel, shown, styles, title
+from analysis.value_states import STRATA
 
 
 def table_of(*rows):
@@ -88,4 +89,5 @@ def test_every_predictor_has_a_name_and_a_look_of_its_own():
     assert list(looks) == ["critic", "tuned", "values/group_mean", "mc_train_3", "mc_3", "mc_9",
                            "constant"]  # fmt: skip
     assert len({tuple(look.values()) for look in looks.values()}) == len(names)
-    assert (label("mc_3"), label("mc_train_3")) == ("MC, K = 3", "MC, K = 3, training")
+    labels = [figures.predictor_label(name) for name in ("mc_3", "mc_train_3")]
+    assert labels == ["MC, K = 3", "MC, K = 3, training"]

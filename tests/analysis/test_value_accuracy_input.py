@@ -9,7 +9,7 @@ from support.accuracy_runs import TINY, changed, states_of, table_of, write_tiny
 
 from analysis.__main__ import main
 from analysis.truth import find_truth, read_truth, write_truth
-from analysis.value_accuracy import STATES_NAME, Wanted, predictions, read_table, write_states
+from analysis.value_states import STATES_NAME, Wanted, predictions, read_table, write_states
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 
@@ -83,7 +83,7 @@ def no_config(path):
     (path / "config.json").unlink()
 
 
-STRANGER = "{table}: state 1 of rollout {rollout} of {problem} is none of {path}'s rollouts of"
+STRANGER = "{table} is of another run: its state ('{problem}', {rollout}, 1) is none of the"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ from support.accuracy_runs import (
 )
 
 from analysis.stats.value_scores import Settings, scores
-from analysis.value_accuracy import baseline_of, make_cells, reliability, score_states
+from analysis.value_accuracy import make_cells, reliability, score_states
+from analysis.value_states import baseline_of
 
 
 def test_known_errors_are_recovered_within_the_intervals(tmp_path):

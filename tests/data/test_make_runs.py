@@ -8,7 +8,7 @@ from pandas.testing import assert_frame_equal
 
 from analysis.frames import learning_curve, read_run
 from analysis.truth import read_truth
-from analysis.value_accuracy import Wanted, read_states
+from analysis.value_states import Wanted, read_states
 from vineppo.run_dir import RunDir
 
 RUN = make_runs.RUNS / "demo_ppo_seed1"

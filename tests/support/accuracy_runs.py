@@ -7,7 +7,8 @@ import numpy as np
 
 from analysis.stats.value_scores import Settings
 from analysis.truth import TruthState, truth_path, write_truth
-from analysis.value_accuracy import BOUNDARIES, Wanted, make_cells, read_states, strata
+from analysis.value_accuracy import make_cells
+from analysis.value_states import BOUNDARIES, Wanted, read_states, strata
 from vineppo.run_dir import RunDir
 
 STEP = 10  # tokens of a step

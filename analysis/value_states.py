@@ -1,0 +1,298 @@
+"""The states that `value-accuracy` scores: what fresh continuations and each predictor say of them.
+
+A state stands in its table once for every predictor, with the measured truth beside each.
+"""
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from analysis import frames
+from analysis.frames import Run
+from analysis.rollout_files import predictions_by_state, read_rollouts, values_by_state
+from analysis.run_tables import check_counts, read_rows
+from analysis.stats.value_scores import Cell
+from analysis.truth import ANALYSIS, TruthState, check_names, check_rollouts, find_truth, read_truth
+from vineppo.errors import UserError
+from vineppo.run_dir.files import strict_json
+from vineppo.run_dir.tables import write_parquet
+
+# What a predictor says of a state of a run, and what `num_samples` fresh returns say. `task` is a
+# digest of the run's. `checkpoint` is the policy of the truth, `rollout_iteration` the iteration of
+# the rollout, whose own `reward` is given. `position` is the share of the response before the
+# state, 0 of the query. `num_returns` is how many returns the prediction averages, empty for none.
+STATES_NAME = "value_accuracy_states.parquet"
+STATES = pa.schema(
+    dict.fromkeys(("run_dir", "method", "task", "problem_id", "predictor"), pa.string())
+    | dict.fromkeys(("seed", "checkpoint", "rollout_iteration"), pa.int32())
+    | dict.fromkeys(("rollout_index", "step_index", "num_steps"), pa.int32())
+    | dict.fromkeys(("num_samples", "num_correct", "num_returns"), pa.int32())
+    | dict.fromkeys(("position", "reward", "prediction"), pa.float64())
+)
+STATE = ["seed", "problem_id", "rollout_index", "step_index"]
+CRITIC, MC, MC_TRAIN = "critic", "mc", "mc_train"
+FREE = ("group_mean", "group_mean_others", "constant")  # from the rewards of the iteration
+
+BOUNDARIES, QUERY = "boundaries", "query"
+# Of the strata by true value 0 and 1 are apart, where a state is decided as far as m returns tell.
+# They are made by t, the very number that errors are taken from: among states of a high t its noise
+# was upwards more often than not, so that even exact values look too low there and too high where t
+# is low, by about that noise, √(p(1 − p)/m). Position and outcome have no such flaw.
+FIFTHS = (0.2, 0.4, 0.6, 0.8)
+VALUE_EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)
+STRATA = {
+    "position": [f"[{low:g}, {high:g})" for low, high in pairwise((0, *FIFTHS, 1))],
+    "outcome": ["incorrect", "correct"],
+    "value": [
+        "0",
+        *(f"({low:g}, {high:g}{']' if high < 1 else ')'}" for low, high in pairwise(VALUE_EDGES)),
+        "1",
+    ],
+}
+Prediction = tuple[float | None, int | None]  # a value, and how many returns it averages
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to predict with: `predictors` by name, or None for all that a run has.
+
+    `continuations` are then the K of MC, to which that of the run's training is added.
+    """
+
+    predictors: tuple[str, ...] | None = None
+    continuations: tuple[int, ...] = (1, 3, 9)
+
+
+def read_states(
+    paths: Sequence[Path], out: Path, truth: Path | None, wanted: Wanted
+) -> pd.DataFrame:
+    """The `STATES` of all paths. The truth of a run is looked for in `truth`, if that is given;
+    else in `out`, then where `ground-truth` puts that of the other runs, then in the run itself.
+
+    Raises `UserError` for what is neither run nor table, for a run that has no truth there, for
+    runs of different tasks, for a method with two configs or from two sources, and for a seed of a
+    method that is given twice.
+    """
+    given = [] if truth is None else [truth]
+    tables = [p for p in paths if (p / STATES_NAME).exists() and not (p / "config.json").exists()]
+    run_paths = [path for path in paths if path not in tables]
+    check_names(run_paths)
+    runs = {path: Run(path, frames.read_config(path)) for path in run_paths}
+    frames.check_same_tasks(list(runs.values()))
+    frames.check_same_configs(list(runs.values()))
+    parts: list[tuple[Path, pd.DataFrame]] = []
+    for path in paths:
+        if path in tables:
+            parts.append((path, read_table(path, wanted.predictors)))
+            continue
+        others = [other / "analysis" / ANALYSIS for other in run_paths if other != path]
+        truths = find_truth(path, given, [out, *others])
+        parts += [(path, truth_rows(runs[path], table, wanted)) for table in truths.values()]
+    states = frames.concatenated(parts, run_paths, "method")
+    _check(states)
+    return states
+
+
+def read_table(folder: Path, predictors: Sequence[str] | None = None) -> pd.DataFrame:
+    """The states of a table, of some predictors only where these are named.
+
+    Raises `UserError` naming the file, and the row where there is one.
+    """
+    path = folder / STATES_NAME
+    rows = read_rows(path, STATES, "state", ("num_returns",))
+    check_counts(rows, path)
+    for number, row in enumerate(rows, start=1):
+        if not math.isfinite(row["prediction"]):
+            raise UserError(f"{path}, row {number}: prediction must be finite")
+    held = {row["predictor"] for row in rows}
+    for name in set(predictors or held) - held:
+        raise UserError(f"{path} has no predictor {name}")
+    return _state_frame([row for row in rows if row["predictor"] in (predictors or held)])
+
+
+def write_states(path: Path, states: pd.DataFrame) -> None:
+    known = states.astype(object).where(states.notna(), None)
+    write_parquet(path, known.to_dict("records"), STATES)
+
+
+def truth_rows(run: Run, table: Path, wanted: Wanted) -> pd.DataFrame:
+    """The states of a truth table of a run, a row for each predictor that says something of it.
+
+    Raises `UserError` for a truth of other rollouts than the run's, and for a wanted predictor that
+    the run does not have.
+    """
+    states = read_truth(table)
+    known = predictions(run.path, table, states, wanted)
+    task = hashlib.blake2b(strict_json(run.config.get("task")), digest_size=8).hexdigest()
+    about = [
+        {name: getattr(state, name) for name in STATES.names if hasattr(state, name)}
+        | {"task": task, "position": state.prefix_length / state.response_length}
+        | run.identity
+        for state in states
+    ]
+    return _state_frame(
+        [
+            row | {"predictor": name, "prediction": value, "num_returns": num_returns}
+            for name, of_name in known.items()
+            for row, (value, num_returns) in zip(about, of_name, strict=True)
+            if value is not None and math.isfinite(value)
+        ]
+    )
+
+
+def predictions(
+    path: Path, table: Path, states: Sequence[TruthState], wanted: Wanted
+) -> dict[str, list[Prediction]]:
+    """What the chosen predictors say of every state, by name in their order.
+
+    Raises `UserError` for one that there is not.
+    """
+    by_name = _from_rewards(path, table, states) | _of_run(path, states)
+    trained = max(num_draws(name) or 0 for name in by_name)  # 0 without continuations
+    for k in range(1, min(len(state.draws_D) for state in states) + 1):
+        by_name[f"{MC}_{k}"] = [_mean(state.draws_D[:k]) for state in states]
+    chosen = wanted.predictors
+    if chosen is None:
+        asked = [f"{MC}_{k}" for k in wanted.continuations]
+        of_training = [f"{MC_TRAIN}_{k}" for k in (*wanted.continuations, trained)]
+        held = [name for name in (f"{MC}_{trained}", *of_training) if name in by_name]
+        chosen = (*(name for name in by_name if num_draws(name) is None), *asked, *held)
+    for name in chosen:
+        if name not in by_name:
+            held = sorted(by_name, key=order)
+            raise UserError(
+                f"{path} has no predictor {name} at the states of {table}, only {', '.join(held)}"
+            )
+    return {name: by_name[name] for name in sorted(set(chosen), key=order)}
+
+
+def _of_run(path: Path, states: Sequence[TruthState]) -> dict[str, list[Prediction]]:
+    """What the run's own predictors say: by the values that training saved, or else by the truth's
+    own columns.
+
+    Those of its `values.predictors` have their name there, after `values/` where it is one of ours.
+    """
+    iteration = states[0].rollout_iteration
+    values = values_by_state(path, iteration)
+    rows = [values.get(state.key, {}) for state in states]
+    columns: dict[str, list[Prediction]] = {CRITIC: [(r.get("critic_value"), None) for r in rows]}
+    for name, of_name in predictions_by_state(path, iteration).items():
+        own = [of_name.get(state.key, {}) for state in states]
+        columns[name] = [(r.get("value"), len(r.get("returns_K") or ()) or None) for r in own]
+    for name in {name for state in states for name in state.predictions}:
+        if not _says_anything(columns.get(name, ())):
+            columns[name] = [(state.predictions.get(name), None) for state in states]
+    by_name = {
+        f"values/{name}" if name in FREE or num_draws(name) is not None else name: column
+        for name, column in columns.items()
+        if _says_anything(column)
+    }
+    returns = [row.get("returns_K") or [] for row in rows]
+    for k in range(1, max(map(len, returns)) + 1):
+        by_name[f"{MC_TRAIN}_{k}"] = [
+            _mean(values_S[:k] if len(values_S) >= k else ()) for values_S in returns
+        ]
+    return by_name
+
+
+def _says_anything(column: Sequence[Prediction]) -> bool:
+    return any(value is not None for value, _ in column)
+
+
+def _from_rewards(
+    path: Path, table: Path, states: Sequence[TruthState]
+) -> dict[str, list[Prediction]]:
+    """The `FREE` predictors."""
+    rollouts = read_rollouts(path, states[0].rollout_iteration)
+    check_rollouts(states, rollouts, table)
+    every = [row["reward"] for row in rollouts]
+    rewards: dict[str, dict[int, float]] = {}  # by problem, then rollout
+    for row in rollouts:
+        rewards.setdefault(row["problem_id"], {})[row["rollout_index"]] = row["reward"]
+    by_name: dict[str, list[Prediction]] = {name: [] for name in FREE}
+    for state in states:
+        group = rewards[state.problem_id]
+        others = [reward for i, reward in group.items() if i != state.rollout_index]
+        for name, of_name in zip(FREE, (list(group.values()), others, every), strict=True):
+            by_name[name].append(_mean(of_name))
+    return by_name
+
+
+def _mean(returns: Sequence[float]) -> Prediction:
+    return (sum(returns) / len(returns), len(returns)) if returns else (None, None)
+
+
+def _state_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=STATES.names)
+    return frame.astype({"num_returns": "Int64", "prediction": float})
+
+
+def _check(states: pd.DataFrame) -> None:
+    """What several runs, or a table, which holds no config, can still have wrong."""
+    if states.empty:
+        raise UserError("no predictor says anything of the states of the truth")
+    first = states.iloc[0]
+    runs = states[["run_dir", "method", "seed", "task"]].drop_duplicates()
+    for run_dir in runs.loc[runs["task"] != first["task"], "run_dir"]:
+        raise UserError(f"{first['run_dir']} and {run_dir} are runs of different tasks")
+    frames.check_seeds_once(runs)
+    for (method, checkpoint), sizes in states.groupby(["method", "checkpoint"])["num_samples"]:
+        if sizes.nunique() > 1:
+            raise UserError(
+                f"{method}, checkpoint {checkpoint}: its truth must be of one number of samples, "
+                f"got {' and '.join(map(str, sorted(sizes.unique())))}"
+            )
+
+
+def num_draws(predictor: str) -> int | None:
+    """K of a Monte-Carlo estimate of the state itself: 9 of mc_9 and mc_train_9."""
+    match = re.fullmatch(rf"(?:{MC}|{MC_TRAIN})_([1-9]\d*)", predictor)
+    return int(match[1]) if match else None
+
+
+def order(predictor: str) -> tuple[int, int, str]:
+    """Where a predictor stands in tables and figures: critic, the run's others, MC, the rest."""
+    if (num := num_draws(predictor)) is not None:
+        return 2 + (not predictor.startswith(MC_TRAIN)), num, ""
+    place = 0 if predictor == CRITIC else 4 if predictor in FREE else 1
+    return place, FREE.index(predictor) if predictor in FREE else 0, predictor
+
+
+def baseline_of(predictors: Sequence[str]) -> str | None:
+    """What the others are compared with: mc_K of the K that the run trained with, or the largest.
+
+    The training's K is the largest among `mc_train_K`: of (mc_1, mc_9, mc_27, mc_train_9) it is
+    mc_9, of (critic, mc_1, mc_9) mc_9. None where there is no mc_K.
+    """
+    draws = {name: num for name in predictors if (num := num_draws(name)) is not None}
+    fresh = {num for name, num in draws.items() if not name.startswith(MC_TRAIN)}
+    trained = {num for name, num in draws.items() if name.startswith(MC_TRAIN) and num in fresh}
+    return f"{MC}_{max(trained or fresh)}" if fresh else None
+
+
+def strata(cell: Cell) -> dict[str, np.ndarray]:
+    """By stratum the states of it, [N] booleans: "query", "boundaries", "position [0, 0.2)".
+
+    Position 0.2 is in the second fifth; a true value of 0.25 in "(0, 0.25]".
+    """
+    is_query_N, truth_N = cell["position"] == 0, cell.truths
+    inner_N = 1 + np.searchsorted(VALUE_EDGES[1:-1], truth_N)
+    places = {
+        "position": np.searchsorted(FIFTHS, cell["position"], side="right"),
+        "outcome": (cell["reward"] > 0.5).astype(int),
+        "value": np.where(truth_N == 0, 0, np.where(truth_N == 1, len(VALUE_EDGES), inner_N)),
+    }
+    masks = {BOUNDARIES: ~is_query_N, QUERY: is_query_N}
+    for axis, place_N in places.items():
+        for place, name in enumerate(STRATA[axis]):
+            masks[f"{axis} {name}"] = ~is_query_N & (place_N == place)
+    return masks

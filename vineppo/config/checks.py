@@ -87,8 +87,9 @@ def check_sft(config: SftConfig) -> None:
         "num_key_value_heads",
     )
     require(
-        model.architecture is None or config.task.kind == "arithmetic",
-        'model.architecture needs a task with a tokenizer of its own (task.kind "arithmetic"), '
+        model.architecture is None or config.task.kind in ("arithmetic", "worded"),
+        "model.architecture needs a task with a tokenizer of its own (task.kind 'arithmetic' or "
+        "'worded'), "
         f"got task.kind {config.task.kind!r}",
     )
     require_micro_batches("optimization", optimization.batch_size, optimization.micro_batch_size)

@@ -24,23 +24,25 @@ from vineppo.progress import Progress
 from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts
 from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import token_texts
-from vineppo.token_scores import ForwardOptions, Reference
+from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, StateValue, TrainBatch
 from vineppo.values import ValuePredictor, feeding_predictor
-from vineppo.values.monte_carlo import WorkSharing
+from vineppo.values.policy_pass import read_policy
 from vineppo.values.predictor import StateKey, ValueStream
+from vineppo.values.sampled import WorkSharing
 
 
 @dataclass(frozen=True)
 class Experience:
     """The rollouts of an iteration in the order of prompts, and what sampling them took besides.
 
-    `continuations` by predictor and `greedy_tokens` (of greedy responses, which the estimator asked
-    for) count over all replicas.
+    `continuations` (or other samples) by predictor, their tokens and `greedy_tokens` (of greedy
+    responses, which the estimator asked for) count over all replicas.
     """
 
     rollouts: list[Rollout]
     continuations: dict[str, int]
+    value_tokens: int
     greedy_tokens: int
 
     @property
@@ -70,8 +72,8 @@ def sample(
 ) -> Experience:
     """Rollouts and continuations of all prompts, on every rank; the replicas share the work.
 
-    Sets the steps, the Monte-Carlo returns and values, the greedy rewards, and "ref_logprobs" where
-    a `ReferencePass` is given.
+    Sets the steps, the values that are sampled, the greedy rewards, and "ref_logprobs" where a
+    `ReferencePass` is given.
     """
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
@@ -96,12 +98,14 @@ def sample(
             rollout.greedy_reward = greedy[rollout.problem.id].reward
         if reference_pass is not None:
             rollout.tokens_T["ref_logprobs"] = ref_logprobs[rollout.key]
+    values = {
+        name: [value for share in shares for value in share.values[name].values()]
+        for name in stream.streams
+    }
     return Experience(
         rollouts,
-        continuations={
-            name: sum(len(v.returns_K) for share in shares for v in share.values[name].values())
-            for name in stream.streams
-        },
+        continuations={n: sum(len(value.returns_K) for value in of) for n, of in values.items()},
+        value_tokens=sum(value.num_tokens for of in values.values() for value in of),
         greedy_tokens=sum(len(rollout.response_ids) for rollout in greedy.values()),
     )
 
@@ -211,31 +215,22 @@ def add_logprobs(
     size, temperature = config.optimization.logprobs_micro_batch_size, config.sampling.temperature
     is_exact = config.reference.kl_estimator == "full"
     options = ForwardOptions(temperature, reference=reference if is_exact else None)
-    readers: list[ValuePredictor] = []
 
-    def of_policy(batch: TrainBatch) -> list[torch.Tensor]:
+    def columns_of(scores: TokenScores) -> list[torch.Tensor]:
         """Only what these options fill: every further tensor is brought to the host for nothing."""
-        scores = policy.scores(batch, options)
-        columns = [scores.logprobs_BT]
-        if is_exact:
-            columns += [scores.kl_BT, scores.ref_logprobs_BT]
-        readers.clear()
-        for predictor in predictors:
-            if (values_BT := predictor.from_policy(scores)) is not None:
-                readers.append(predictor)
-                columns.append(values_BT)
-        return columns
+        exact = [scores.kl_BT, scores.ref_logprobs_BT] if is_exact else []
+        return [scores.logprobs_BT, *exact]
 
     def of_reference(batch: TrainBatch) -> tuple[torch.Tensor]:
         return (reference.logprobs(batch, temperature),)
 
-    trainer, *others = token_columns(of_policy, rollouts, size, policy.device)
+    trainer, *exact = read_policy(
+        rollouts, predictors, policy.scores, options, columns_of, size, policy.device
+    )
     _set(rollouts, "trainer_logprobs", trainer)
-    for predictor, values in zip(readers, others[2 * is_exact :], strict=True):
-        predictor.set_values(rollouts, values)
     if is_exact:
-        _set(rollouts, "kl", others[0])
-        _set(rollouts, "ref_logprobs", others[1])
+        _set(rollouts, "kl", exact[0])
+        _set(rollouts, "ref_logprobs", exact[1])
         return
     if any("ref_logprobs" not in rollout.tokens_T for rollout in rollouts):
         (logprobs,) = token_columns(of_reference, rollouts, size, policy.device)
@@ -252,9 +247,9 @@ def _set(rollouts: Sequence[Rollout], column: str, rows: Rows) -> None:
 
 
 def add_values(rollouts: Sequence[Rollout], predictors: Sequence[ValuePredictor]) -> None:
-    """Sets the values of those predictors that need no continuations: critics, group means, ….
+    """Sets the values of those predictors that neither sample nor ride on the policy's pass.
 
-    Those of continuations came with `sample`, those of a head on the policy with `add_logprobs`.
+    The sampled ones came with `sample`, those of a head on the policy with `add_logprobs`.
     """
     for predictor in predictors:
         predictor.estimate(rollouts)
@@ -302,8 +297,7 @@ def explained_variances(
                 [returns_T[span.start] for span in rollout.spans_S]
                 for rollout, returns_T in zip(rollouts, returns, strict=True)
             ]
-        group = predictor.name if predictor.name == "critic" else f"values/{predictor.name}"
-        metrics[f"{group}/explained_variance"] = explained_variance(
+        metrics[f"{predictor.metrics_group}/explained_variance"] = explained_variance(
             [*chain(*values)], [*chain(*targets)]
         )
     return metrics

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import torch
 
@@ -12,6 +13,8 @@ from vineppo.types import Rollout, TokenSequence, TrainBatch
 
 Rows = list[tuple[float, ...]]  # one tuple a sequence, one number a response token
 RolloutKey = tuple[str, int]  # problem id, rollout index
+S = TypeVar("S", bound=TokenSequence)
+T = TypeVar("T")
 
 # Micro-batches' worth of finished rollouts that are cut by length together, against padding.
 POOL = 4
@@ -23,18 +26,33 @@ def token_columns(
     micro_batch_size: int,
     device: torch.device,
 ) -> list[Rows]:
-    """What `forward` says of every response token, without gradient; one `Rows` a tensor.
+    """What `forward` says of every response token, without gradient; one `Rows` a tensor."""
+
+    def read(batch: TrainBatch, _: Sequence[TokenSequence]) -> list[tuple[tuple[float, ...], ...]]:
+        return response_rows(forward(batch), batch)
+
+    rows_B = read_sequences(read, sequences, micro_batch_size, device)
+    return [list(column) for column in zip(*rows_B, strict=True)]
+
+
+def read_sequences(
+    read: Callable[[TrainBatch, Sequence[S]], Sequence[T]],
+    sequences: Sequence[S],
+    micro_batch_size: int,
+    device: torch.device,
+) -> list[T]:
+    """What `read` finds of every sequence, in a micro-batch with others, without gradient.
 
     Every rank passes its share, and has all of them in the end.
     """
-    mine: list[tuple[int, tuple[tuple[float, ...], ...]]] = []
+    mine: list[tuple[int, T]] = []
     for share in ranks_share([len(s) for s in sequences], micro_batch_size, rank(), num_ranks()):
-        batch = collate([sequences[i] for i in share], device)
+        chosen = [sequences[i] for i in share]
+        batch = collate(chosen, device)
         with torch.no_grad():
-            outputs = forward(batch)
-        mine += zip(share, response_rows(outputs, batch), strict=False)  # an empty share has a row
-    rows_B = [rows for _, rows in sorted(gather_lists(mine), key=lambda item: item[0])]
-    return [list(column) for column in zip(*rows_B, strict=True)]
+            found = read(batch, chosen)
+        mine += zip(share, found, strict=False)  # an empty share has a row
+    return [found for _, found in sorted(gather_lists(mine), key=lambda item: item[0])]
 
 
 class ReferencePass:

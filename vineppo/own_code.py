@@ -53,15 +53,16 @@ class OwnSegmenter:
 
 @dataclass(frozen=True)
 class OwnClass:
-    """The class `Predictor` of the file at `path`, which must have a method `values`."""
+    """The class `Predictor` of the file at `path`, with a method `values`, or `ask` and `read`."""
 
     path: str
 
     def load(self) -> Callable[..., Any]:
         """Raises `UserError` for a file that cannot be run, or has no such class."""
         predictor = getattr(_module(self.path), "Predictor", None)
-        if not isinstance(predictor, type) or not callable(getattr(predictor, "values", None)):
-            raise UserError(f"{self.path}: no class Predictor with a method values")
+        has = [callable(getattr(predictor, name, None)) for name in ("values", "ask", "read")]
+        if not isinstance(predictor, type) or not (has[0] or all(has[1:])):
+            raise UserError(f"{self.path}: no class Predictor with a method values, or ask and read")
         return predictor
 
 

@@ -7,8 +7,8 @@ steps are all sampled here (docs/continuations.md).
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 from vineppo.config.schema import SamplingConfig
@@ -89,6 +89,33 @@ class Continuation:
     text: str | None
 
 
+def submit_samples(
+    sampler: Sampler,
+    prompt_ids: tuple[int, ...],
+    sampling: SamplingConfig,
+    numbers: range,
+    stream: tuple[int | str, ...],
+    done: Callable[[int, Completion], None],
+    with_logprobs: bool = False,
+) -> None:
+    """Queues samples after any token ids; `done` gets the number of each as it finishes.
+
+    Number k has the seed derive_seed(run seed, *stream, k).
+    """
+    for number in numbers:
+        sampler.engine.submit(
+            SampleRequest(
+                prefix_ids=prompt_ids,
+                max_tokens=sampling.max_tokens,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                seed=derive_seed(sampler.seed, *stream, number),
+                with_logprobs=with_logprobs,
+            ),
+            partial(done, number),
+        )
+
+
 def submit_continuations(
     sampler: Sampler,
     request: StateRequest,
@@ -101,27 +128,23 @@ def submit_continuations(
     text only where the grader reads it.
     """
     prompt, prefix_ids, sampling = request.state.prompt, request.state.prefix_ids, sampler.sampling
-    state_ids = (*prompt.token_ids, *prefix_ids)  # one tuple for all requests
-    for index in range(request.first, request.first + request.num_samples):
 
-        def finish(completion: Completion, index: int = index) -> None:
-            text = None
-            if sampler.grader.reads(completion.finish_reason):
-                text = sampler.text((*prefix_ids, *completion.token_ids))
-            reward = sampler.grader.submit(prompt.problem, text or "", completion.finish_reason)
-            done(Continuation(index, completion, reward, text))
+    def finish(index: int, completion: Completion) -> None:
+        text = None
+        if sampler.grader.reads(completion.finish_reason):
+            text = sampler.text((*prefix_ids, *completion.token_ids))
+        reward = sampler.grader.submit(prompt.problem, text or "", completion.finish_reason)
+        done(Continuation(index, completion, reward, text))
 
-        sampler.engine.submit(
-            SampleRequest(
-                prefix_ids=state_ids,
-                max_tokens=sampling.max_tokens - len(prefix_ids),
-                temperature=sampling.temperature,
-                top_p=sampling.top_p,
-                seed=derive_seed(sampler.seed, *request.stream, index),
-                with_logprobs=with_logprobs,
-            ),
-            finish,
-        )
+    submit_samples(
+        sampler,
+        (*prompt.token_ids, *prefix_ids),
+        replace(sampling, max_tokens=sampling.max_tokens - len(prefix_ids)),
+        range(request.first, request.first + request.num_samples),
+        request.stream,
+        finish,
+        with_logprobs,
+    )
 
 
 def sample_continuations(

@@ -20,13 +20,14 @@ from vineppo.vocabulary import Softmax, chunk_rows, token_statistics
 class ForwardOptions:
     """What a pass of the policy is to compute besides log-probabilities.
 
-    `reference`: the exact KL to it, and its log-probabilities; `only_values`: nothing but the value
-    head's outputs, from hidden states without a gradient.
+    `reference`: the exact KL to it, and its log-probabilities; `has_hidden`: the hidden states;
+    `only_values`: nothing but the value head's outputs, from hidden states without a gradient.
     """
 
     temperature: float
     reference: "Reference | None" = None
     has_entropy: bool = False
+    has_hidden: bool = False
     only_values: bool = False
 
 
@@ -37,7 +38,8 @@ class TokenScores:
     `logprobs_BT` and `entropy_BT` (nats; 0 unless asked for) are those of the tempered policy,
     `kl_BT` is the exact KL to the reference and `ref_logprobs_BT` its log-probabilities (nats; 0
     without one), `value_outputs_BT` the value head's output for the state before the token, which
-    knows no temperature (0 without a head).
+    knows no temperature (0 without a head). `hidden_BTH` are the last layer's hidden states before
+    the tokens, which have no gradient (None unless asked for).
     """
 
     logprobs_BT: torch.Tensor
@@ -45,6 +47,7 @@ class TokenScores:
     kl_BT: torch.Tensor
     ref_logprobs_BT: torch.Tensor
     value_outputs_BT: torch.Tensor
+    hidden_BTH: torch.Tensor | None = None
 
 
 class TokenLogprobs(nn.Module):
@@ -82,6 +85,8 @@ class TokenLogprobs(nn.Module):
         else:
             scores_N = list(self._project(hidden_NH, batch, options))
         scores_N.append(self._values(hidden_NH))
+        if options.has_hidden:
+            scores_N.append(hidden_NH.detach())
         return tuple(spread(x_N, batch) for x_N in scores_N)
 
     def logits(self, hidden_NH: torch.Tensor) -> torch.Tensor:
@@ -184,6 +189,7 @@ def last_hidden(backbone: Any, token_ids_BT: torch.Tensor) -> torch.Tensor:
 
 
 def spread(x_N: torch.Tensor, batch: TrainBatch) -> torch.Tensor:
-    """Numbers of the response tokens at their places in [B, T], 0 elsewhere."""
-    zeros_M = torch.zeros(batch.token_ids_BT.numel(), dtype=x_N.dtype, device=x_N.device)
-    return zeros_M.index_copy(0, batch.response_index_N, x_N).view(batch.token_ids_BT.shape)
+    """Numbers of the response tokens at their places in [B, T], 0 elsewhere; or rows of them."""
+    shape, *more = batch.token_ids_BT.shape, *x_N.shape[1:]
+    zeros_M = torch.zeros(shape.numel(), *more, dtype=x_N.dtype, device=x_N.device)
+    return zeros_M.index_copy(0, batch.response_index_N, x_N).view(*shape, *more)

@@ -179,11 +179,10 @@ def experience_metrics(
         "tokens/rollout": sum(len(rollout.response_ids) for rollout in rollouts)
         + experience.greedy_tokens,
     }
-    returns = [value for r in rollouts for values_S in r.returns_S.values() for value in values_S]
     if MONTE_CARLO in rollouts[0].returns_S:
         values = [value for rollout in rollouts for value in rollout.returns_S[MONTE_CARLO]]
         metrics |= value_metrics(values, experience.continuations[MONTE_CARLO])
-    metrics["tokens/values"] = sum(value.num_tokens for value in returns)
+    metrics["tokens/values"] = experience.value_tokens
     return metrics
 
 

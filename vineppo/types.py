@@ -10,6 +10,7 @@ Every tensor and every parallel list carries its dimensions as a suffix:
     G  rollouts per prompt              B  sequences
     S  steps of a rollout               T  tokens (of a response for a list, of a row for a tensor)
     V  vocabulary                       N  selected token positions of a batch
+    H  hidden size
 
 `num_*` counts, `is_*` is a boolean, a unit ends a name (`time_s`, `max_tokens`), `logprobs` are
 natural logarithms, `old_` is the behaviour policy and `ref_` the reference policy.
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 import torch
 
 FinishReason = Literal["stop", "length"]
@@ -105,10 +107,12 @@ class Rollout(TokenSequence):
                    "values/NAME"                            predictor NAME, where it values tokens
                    "rewards" "advantages"                   credit, before whitening
         steps_S    "values/NAME"                            predictor NAME, where it values steps
+                   "tokens/NAME"                            what the engine wrote for them
         returns_S  NAME                                     raw returns of Monte-Carlo predictors
 
     `values_from` names the predictor whose values the credit estimator takes, None where it takes
-    none; `greedy_reward` is that of the problem's greedy response (remax).
+    none; `greedy_reward` is that of the problem's greedy response (remax). `hidden_SH` are the
+    policy's hidden states before the steps (float32), where a predictor reads them.
     """
 
     problem: Problem
@@ -122,6 +126,7 @@ class Rollout(TokenSequence):
     returns_S: dict[str, Sequence[StateValue]] = field(default_factory=dict)
     values_from: str | None = None
     greedy_reward: float | None = None
+    hidden_SH: np.ndarray | None = field(default=None, repr=False, compare=False)
 
     @property
     def key(self) -> tuple[str, int]:

@@ -3,7 +3,6 @@
 from vineppo.config.schema import (
     AdamConfig,
     AdaptiveKl,
-    CrossEntropy,
     GaeCredit,
     MaskedImportance,
     SftConfig,
@@ -156,10 +155,11 @@ def _check_values(config: TrainConfig) -> None:
     if credit.kind == "gae":
         require(
             config.critic is not None or feeding is not None,
-            "critic must be a value model for credit.kind 'gae', got null",
+            "critic must be a value model for credit.kind 'gae' where values.credit is null, got "
+            "null",
         )
         require(
-            feeding in (None, CRITIC) or credit.level == "step",
+            feeding in (None, CRITIC) or credit.level == "step" or _gives_tokens(config, feeding),
             f"credit.level must be 'step' with values.credit {feeding} (it values steps), got "
             "'token'",
         )
@@ -170,7 +170,20 @@ def _check_values(config: TrainConfig) -> None:
     )
 
 
+def _gives_tokens(config: TrainConfig, name: str) -> bool:
+    own = config.values.predictors.get(name)
+    return own is not None and own.gives == "tokens"
+
+
 def check_critic(config: TrainConfig) -> None:
+    for key, model in config.value_models.items():
+        require_minibatches(key, model, config)
+        require(
+            key == CRITIC or model.warmup_iterations == 0,
+            f"{key}.warmup_iterations must be 0 (the policy's warm-up is critic's), got "
+            f"{model.warmup_iterations}",
+        )
+        _check_bounds(key, model.loss.bounds, config)
     critic = config.critic
     if critic is None:
         return
@@ -191,32 +204,29 @@ def check_critic(config: TrainConfig) -> None:
             "critic.kind must be 'separate' for a credit.kind other than 'gae' (a shared one would "
             "change the policy that it only measures), got 'shared'",
         )
-    else:
-        require_minibatches("critic", critic.own_model, config)
-    if isinstance(critic.loss, CrossEntropy):
-        _check_bounds(critic.loss, config)
+        _check_bounds("critic", critic.loss.bounds, config)
 
 
-def _check_bounds(loss: CrossEntropy, config: TrainConfig) -> None:
+def _check_bounds(key: str, bounds: tuple[float, float] | None, config: TrainConfig) -> None:
     """A distribution over values must have room for every return."""
+    if bounds is None:
+        return
+    low, high = bounds
     require(
         config.task.grading.reward_path is None,
-        "critic.loss.kind must be 'squared_error' with task.grading.reward_path (rewards of "
+        f"{key}.loss.kind must be 'squared_error' with task.grading.reward_path (rewards of "
         "one's own have no known bounds), got 'cross_entropy'",
     )
-    require(
-        loss.low < loss.high,
-        f"critic.loss.low must be below critic.loss.high = {loss.high}, got {loss.low}",
-    )
+    require(low < high, f"{key}.loss.low must be below {key}.loss.high = {high}, got {low}")
     truncated = config.task.grading.truncated_reward or 0.0
     require(
-        loss.low <= min(0.0, truncated) and loss.high >= max(1.0, truncated),
-        "critic.loss.low and .high must enclose every reward (0, 1 and "
-        f"task.grading.truncated_reward), got {loss.low} and {loss.high}",
+        low <= min(0.0, truncated) and high >= max(1.0, truncated),
+        f"{key}.loss.low and .high must enclose every reward (0, 1 and "
+        f"task.grading.truncated_reward), got {low} and {high}",
     )
     require(
         config.reference.kl_in == "loss",
-        "critic.loss.kind must be 'squared_error' when reference.kl_in is 'reward' (the KL has "
+        f"{key}.loss.kind must be 'squared_error' when reference.kl_in is 'reward' (the KL has "
         "no bound), got 'cross_entropy'",
     )
 
@@ -251,17 +261,17 @@ def check_precision(config: TrainConfig | SftConfig) -> None:
         'optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" (DeepSpeed\'s '
         "stage 0 keeps no float32 master weights, and small updates vanish), got 0",
     )
-    critic = config.separate_critic if isinstance(config, TrainConfig) else None
-    require(
-        critic is None or config.model.dtype == "float32" or critic.zero_stage >= 1,
-        'critic.zero_stage must be at least 1 when model.dtype is "bfloat16", got 0',
-    )
+    for key, model in config.value_models.items() if isinstance(config, TrainConfig) else ():
+        require(
+            config.model.dtype == "float32" or model.zero_stage >= 1,
+            f'{key}.zero_stage must be at least 1 when model.dtype is "bfloat16", got 0',
+        )
 
 
 def check_offload(config: TrainConfig | SftConfig) -> None:
     tables: dict[str, AdamConfig] = {"optimization": config.optimization}
-    if isinstance(config, TrainConfig) and config.separate_critic is not None:
-        tables["critic"] = config.separate_critic
+    if isinstance(config, TrainConfig):
+        tables |= config.value_models
     for name, table in tables.items():
         require(
             table.offload == "nothing" or table.zero_stage >= 1,

@@ -157,7 +157,7 @@ def _dotted(location: tuple[str | int, ...], resolved: dict[str, Any]) -> str:
     node: Any = resolved
     for i, part in enumerate(location):
         is_last = i == len(location) - 1
-        if isinstance(node, dict) and part not in node and not is_last:
+        if part == "[key]" or (isinstance(node, dict) and part not in node and not is_last):
             continue
         parts.append(str(part))
         node = node.get(part) if isinstance(node, dict) else None

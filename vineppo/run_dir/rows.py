@@ -65,11 +65,13 @@ def value_rows(rollouts: Sequence[Rollout], predictors: Sequence[str]) -> list[d
             rows.append(state | row | {"predictor": None, "value": None})
             for name in further:
                 own = rollout.returns_S.get(name)
+                tokens_S = rollout.steps_S.get(f"tokens/{name}")
+                num_tokens = tokens_S[step_index] if tokens_S else 0
                 rows.append(
                     state
                     | {
                         "returns_K": own[step_index].returns_K if own else (),
-                        "num_tokens": own[step_index].num_tokens if own else 0,
+                        "num_tokens": own[step_index].num_tokens if own else num_tokens,
                         "critic_value": None,
                         "predictor": name,
                         "value": rollout.values_S(name)[step_index],

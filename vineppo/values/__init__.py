@@ -1,54 +1,34 @@
 """The values room: everything that says what a state is worth, behind one interface.
 
-A predictor is a file here and a line in `PREDICTORS`, for training and for every analysis alike.
+A predictor is a file here and its table in `config/schema/values.py`, which names it, for training
+and for every analysis alike.
 """
 
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from vineppo.config.schema import (
-    GroupMeanValues,
-    MonteCarloValues,
-    PythonValues,
-    SeparateCritic,
-    SharedCritic,
-    TrainConfig,
-)
+from vineppo.config.schema import TrainConfig, Values
 from vineppo.models import LoadedModel
 from vineppo.types import CRITIC, MONTE_CARLO
-from vineppo.values.group_mean import GroupMean
-from vineppo.values.monte_carlo import MonteCarlo
-from vineppo.values.own import OwnPredictor
 from vineppo.values.predictor import ValuePredictor
-from vineppo.values.separate import SeparateValueModel
-from vineppo.values.shared import SharedValueHead
 
 __all__ = ["ValuePredictor", "build_predictors", "feeding_predictor", "predictors_at"]
-
-# Made of (name, the run's config, the predictor's config, the starting policy).
-PREDICTORS: dict[type, type[ValuePredictor]] = {
-    MonteCarloValues: MonteCarlo,
-    SeparateCritic: SeparateValueModel,
-    SharedCritic: SharedValueHead,
-    GroupMeanValues: GroupMean,
-    PythonValues: OwnPredictor,
-}
 
 
 def build_predictors(config: TrainConfig, loaded: LoadedModel) -> list[ValuePredictor]:
     """All that the run has: the estimator's continuations, the critic, and `values.predictors`."""
     return [
-        PREDICTORS[type(own)](name, config, own, loaded) for name, own in _configs(config).items()
+        _implementation(own)(name, config, own, loaded) for name, own in _configs(config).items()
     ]
 
 
 def predictors_at(config: TrainConfig, directory: Path | None) -> list[ValuePredictor]:
     """The same as the checkpoint at `directory` has them, None: as training starts.
 
-    They `estimate`, and train no more. One that was not saved is left out.
+    They are asked for values, and train no more. One that was not saved is left out.
     """
     loaded = [
-        PREDICTORS[type(own)].at_checkpoint(name, config, own, directory)
+        _implementation(own).at_checkpoint(name, config, own, directory)
         for name, own in _configs(config).items()
     ]
     return [predictor for predictor in loaded if predictor is not None]
@@ -64,8 +44,14 @@ def feeding_predictor(config: TrainConfig) -> str | None:
     return own
 
 
-def _configs(config: TrainConfig) -> dict[str, Any]:
-    wanted = {
+def _implementation(own: Values) -> type[ValuePredictor]:
+    module, name = own.implementation.split(":")
+    found: type[ValuePredictor] = getattr(import_module(f"vineppo.values.{module}"), name)
+    return found
+
+
+def _configs(config: TrainConfig) -> dict[str, Values]:
+    wanted: dict[str, Values | None] = {
         MONTE_CARLO: config.credit.monte_carlo,
         CRITIC: config.critic,
         **config.values.predictors,

@@ -4,7 +4,7 @@ A value model is an HF sequence classifier with one label.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,23 +35,40 @@ HEAD = "score"  # the name of the head in every decoder's *ForSequenceClassifica
 
 
 def values_of(outputs: torch.Tensor, loss: ValueLoss) -> torch.Tensor:
-    """V = the head's output; for the cross-entropy V = low + (high − low) · sigmoid(output).
+    """V = the head's output; for a loss with bounds V = low + (high − low) · sigmoid(output).
 
     Low 0, high 1 and an output of 0 give V = 0.5.
     """
-    if isinstance(loss, SquaredError):
+    if loss.bounds is None:
         return outputs
-    return loss.low + (loss.high - loss.low) * torch.sigmoid(outputs)
+    low, high = loss.bounds
+    return low + (high - low) * torch.sigmoid(outputs)
 
 
 def value_loss(
     outputs: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, loss: ValueLoss
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The loss of every token, and where the clip took its gradient away; all of one shape."""
-    if isinstance(loss, SquaredError):
-        return squared_error(outputs, old_values, returns, loss.clip)
+    return VALUE_LOSSES[loss.kind](outputs, old_values, returns, loss)
+
+
+def _squared_error(
+    outputs: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, loss: SquaredError
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return squared_error(outputs, old_values, returns, loss.clip)
+
+
+def _cross_entropy(
+    outputs: torch.Tensor, _: torch.Tensor, returns: torch.Tensor, loss: CrossEntropy
+) -> tuple[torch.Tensor, torch.Tensor]:
     losses = cross_entropy(outputs, returns, loss.low, loss.high)
     return losses, torch.zeros_like(losses, dtype=torch.bool)
+
+
+VALUE_LOSSES: dict[str, Callable[..., tuple[torch.Tensor, torch.Tensor]]] = {
+    "squared_error": _squared_error,
+    "cross_entropy": _cross_entropy,
+}
 
 
 def value_objective(
@@ -224,7 +241,7 @@ def save_value_model(
 
 
 def _value_range(loss: ValueLoss) -> list[float] | None:
-    return [loss.low, loss.high] if isinstance(loss, CrossEntropy) else None
+    return None if loss.bounds is None else list(loss.bounds)
 
 
 def _check_value_range(config: Any, path: str, loss: ValueLoss) -> None:

@@ -3,17 +3,24 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from vineppo.config.schema import PythonValues, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.errors import UserError
 from vineppo.own_code import OwnClass
+from vineppo.rollouts import Sampler
 from vineppo.types import Rollout
-from vineppo.values.predictor import ValuePredictor
+from vineppo.values.generated import GeneratedValues
+from vineppo.values.predictor import ValueStream
 
 
-class OwnPredictor(ValuePredictor):
-    """`Predictor(options)` of the file, whose `values(rollouts)` are one number a step.
+class OwnPredictor(GeneratedValues):
+    """`Predictor(options)` of the file.
+
+    It has `values(rollouts)`, one number a step, and reads the policy's hidden states where its
+    `reads_hidden` is true; or, to have the policy write the values, `ask(state_ids, tokenizer)`,
+    `read(text)` and `answer_tokens`, perhaps with `num_samples` and `temperature`.
 
     Optional: `update(rollouts) -> dict` trains, after the rollouts have been valued, and returns
     metrics; `save(directory)` and `load(directory)` keep what it learned over a resume, and for
@@ -28,9 +35,26 @@ class OwnPredictor(ValuePredictor):
             self._own = predictor(own.options)
         except TypeError as error:
             raise UserError(f"{own.path}: Predictor must take the options: {error}") from error
+        for means in ("reads_hidden", "answer_tokens", "num_samples", "temperature"):
+            if hasattr(self._own, means):
+                setattr(self, means, getattr(self._own, means))
+        self.is_sampled = hasattr(self._own, "ask")
+
+    def open_stream(self, sampler: Sampler, iteration: int) -> ValueStream | None:
+        return super().open_stream(sampler, iteration) if self.is_sampled else None
+
+    def ask(self, state_ids: tuple[int, ...], tokenizer: Any) -> Sequence[int]:
+        asked_ids: Sequence[int] = self._own.ask(state_ids, tokenizer)
+        return asked_ids
+
+    def read(self, text: str) -> float:
+        number: float = self._own.read(text)
+        return number
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         """Raises `UserError` where the numbers of values and steps differ, or one is not finite."""
+        if self.is_sampled:
+            return
         values = [list(map(float, values_S)) for values_S in self._own.values(rollouts)]
         if len(values) != len(rollouts):
             raise UserError(
@@ -53,7 +77,7 @@ class OwnPredictor(ValuePredictor):
         if not hasattr(self._own, "update"):
             return {}
         metrics: dict[str, float] = self._own.update(rollouts) or {}
-        return {f"values/{self.name}/{key}": float(value) for key, value in metrics.items()}
+        return {f"{self.metrics_group}/{key}": float(value) for key, value in metrics.items()}
 
     @classmethod
     def at_checkpoint(

@@ -9,7 +9,7 @@ from torch import nn
 
 from vineppo.config.schema import TrainConfig
 from vineppo.minibatches import UpdateSizes
-from vineppo.types import Rollout, StateValue, TrainBatch
+from vineppo.types import CRITIC, Rollout, StateValue, TrainBatch
 
 if TYPE_CHECKING:
     from vineppo.deepspeed_module import Summand
@@ -21,15 +21,15 @@ StateKey = tuple[str, ...]  # what keeps two states apart, the problem's id firs
 
 
 class ValueStream(Protocol):
-    """The continuations of an iteration's states, which join the engine while rollouts run."""
+    """What is sampled for an iteration's states, which joins the engine while rollouts run."""
 
-    budget_left: int  # tokens that the unfinished continuations may have at most
+    budget_left: int  # tokens that the unfinished samples may have at most
 
     def budget(self, rollout: Rollout, first: int = 0) -> int:
-        """Tokens that the continuations of its states from `first` on may have at most."""
+        """Tokens that the samples for its states from `first` on may have at most."""
 
     def submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> None:
-        """Queues the continuations of the states s_first … s_{end−1}, by default of all."""
+        """Queues the samples for the states s_first … s_{end−1}, by default for all."""
 
     def settle(self) -> dict[StateKey, StateValue]:
         """The value of every state, once the engine has finished; waits for graders."""
@@ -40,18 +40,23 @@ class ValuePredictor:
 
     A predictor overrides what it needs and leaves the rest, which does nothing:
 
-        sampled continuations   `open_stream`, `merge`
+        sampled continuations   `is_sampled`, `open_stream`, `merge`: see `SampledValues`
+        text generation         the same: see `GeneratedValues`
         a pass of its own       `estimate`
         the policy's pass       `head` (trained with the policy), `from_policy`
+        its hidden states       `reads_hidden`: `scores.hidden_BTH` there, and `rollout.hidden_SH`
         training                `update`, or with a head `policy_loss`; `save_state`, `load_state`
 
     `estimate` writes the values into the rollouts' columns, by `set_values`. For an unbiased
     gradient a baseline must not depend on the action after its state: see each predictor's file.
+    One head trains with a policy; any number of predictors may read its hidden states.
     """
 
     gives: Literal["tokens", "steps"] = "steps"
     num_continuations = 0  # of every state, which the values are the mean return of; 0: others
     num_weights = 0  # of a model of its own
+    is_sampled = False  # the engine is asked, by `open_stream`
+    reads_hidden = False  # a pass of the policy sets `hidden_SH` and "trainer_logprobs"
     head: nn.Module | None = None  # on the policy's backbone, in the policy's module and optimizer
     head_learning_rate = 0.0
     leaves_while_sampling = False
@@ -79,6 +84,11 @@ class ValuePredictor:
     def column(self) -> str:
         return f"values/{self.name}"
 
+    @property
+    def metrics_group(self) -> str:
+        """What the names of its metrics begin with."""
+        return CRITIC if self.name == CRITIC else f"values/{self.name}"
+
     def set_values(self, rollouts: Sequence[Rollout], values: Sequence[Sequence[float]]) -> None:
         """`values[i]` are those of rollout i, one a step or one a token, as `gives` says."""
         for rollout, values_i in zip(rollouts, values, strict=True):
@@ -95,7 +105,7 @@ class ValuePredictor:
     # While rollouts are sampled.
 
     def open_stream(self, sampler: "Sampler", iteration: int) -> ValueStream | None:  # noqa: ARG002
-        """Where the values need continuations; None where they do not."""
+        """Where the engine samples for the values; None where it does not."""
         return None
 
     def merge(
@@ -103,7 +113,7 @@ class ValuePredictor:
         rollouts: Sequence[Rollout],
         found_R: Sequence[dict[StateKey, StateValue]],
     ) -> None:
-        """Sets `returns_S` and values of all rollouts from what the replicas' streams found."""
+        """Sets the values of all rollouts from what the replicas' streams found."""
 
     # After it, without a gradient.
 

@@ -79,7 +79,7 @@ class SeparateValueModel(ValuePredictor):
         set_targets(rollouts, self.name, self.config)
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
-        """The value model's own epochs over its own minibatches; `critic/*` metrics."""
+        """The value model's own epochs over its own minibatches; `critic/*` metrics or alike."""
         columns = (self.column, f"targets/{self.name}")
         updates: list[Update] = []
         rate = 0.0
@@ -90,7 +90,7 @@ class SeparateValueModel(ValuePredictor):
             loss = partial(value_objective, self._critic.loss, self.name, part.sizes)
             rate = part.learning_rate
             updates.append(self.step(part.micro_batches, loss, rate))
-        return summarize(updates, self.name, VALUE_NUMBERS, rate)
+        return summarize(updates, self.metrics_group, VALUE_NUMBERS, rate)
 
     def step(
         self,

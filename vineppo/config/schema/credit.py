@@ -8,11 +8,11 @@ from pydantic import Field
 from vineppo.config.schema.scalars import (
     Count,
     CountOrZero,
-    FileName,
     Fraction,
     Name,
     Positive,
 )
+from vineppo.config.schema.values import IdenticalPrefixes, MonteCarloValues
 
 
 @dataclass(frozen=True)
@@ -49,35 +49,6 @@ class PythonSegmenter:
 SegmenterConfig = Annotated[
     LinesSegmenter | MathSegmenter | TokensSegmenter | PythonSegmenter, Field(discriminator="kind")
 ]
-
-
-# States of an iteration with the same token ids (the prompt of G rollouts, say):
-# "share"    K continuations are sampled once and serve every rollout that passes the state;
-# "union"    every rollout's K are sampled, and each of them gets the returns of all;
-# "separate" every rollout's K are sampled and kept apart.
-IdenticalPrefixes = Literal["share", "union", "separate"]
-
-
-class Values:
-    """What every predictor's config says."""
-
-    @property
-    def monte_carlo(self) -> "MonteCarloValues | None":
-        """Itself, where it samples continuations."""
-        return None
-
-
-@dataclass(frozen=True)
-class MonteCarloValues(Values):
-    """The mean return of fresh continuations; with 256 of them, the oracle that others face."""
-
-    kind: Literal["monte_carlo"]
-    num_continuations: Count
-    identical_prefixes: IdenticalPrefixes
-
-    @property
-    def monte_carlo(self) -> "MonteCarloValues":
-        return self
 
 
 class Credit:
@@ -202,35 +173,3 @@ CreditConfig = Annotated[
     | PythonCredit,
     Field(discriminator="kind"),
 ]
-
-
-@dataclass(frozen=True)
-class GroupMeanValues(Values):
-    """The mean reward of the problem's other rollouts, at every state."""
-
-    kind: Literal["group_mean"]
-
-
-@dataclass(frozen=True)
-class PythonValues(Values):
-    """A file with a class `Predictor` (docs/extending.md)."""
-
-    kind: Literal["python"]
-    path: Name
-    options: dict[str, Any]  # handed to `Predictor`
-
-
-PredictorConfig = Annotated[
-    GroupMeanValues | MonteCarloValues | PythonValues, Field(discriminator="kind")
-]
-
-
-@dataclass(frozen=True)
-class ValuesConfig:
-    """Value predictors besides the estimator's own, which are "monte_carlo" and "critic".
-
-    All are measured; `credit` names the one whose values the estimator takes, null its own.
-    """
-
-    credit: Name | None
-    predictors: dict[FileName, PredictorConfig]

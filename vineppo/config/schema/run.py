@@ -1,14 +1,12 @@
-"""Whole configs: the updates, the critic, and what surrounds a run."""
+"""Whole configs: the updates, and what surrounds a run."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vineppo.config.schema.credit import (
-    CreditConfig,
-    ValuesConfig,
-)
+from vineppo.config.schema.adam import AdamConfig
+from vineppo.config.schema.credit import CreditConfig
 from vineppo.config.schema.model import (
     EngineConfig,
     ModelConfig,
@@ -20,7 +18,6 @@ from vineppo.config.schema.model import (
 from vineppo.config.schema.scalars import (
     Count,
     CountOrZero,
-    Decay,
     FileName,
     Fraction,
     Name,
@@ -28,6 +25,7 @@ from vineppo.config.schema.scalars import (
     Positive,
     Seed,
 )
+from vineppo.config.schema.values import CriticConfig, SeparateCritic, ValuesConfig
 
 
 @dataclass(frozen=True)
@@ -61,27 +59,6 @@ class ReferenceConfig:
     kl_gradient: Literal["own", "k2"]  # in the loss: "k2" keeps the value, with k2's gradient
     kl_aggregation: LossAggregation  # in the loss; see `optimization.loss_aggregation`
     kl_control: Annotated[FixedKl | AdaptiveKl, Field(discriminator="kind")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdamConfig:
-    """AdamW, and how an update is laid out on the machine."""
-
-    learning_rate: Positive
-    schedule: Literal["constant", "linear"]  # after the warm-up; linear ends at 0
-    warmup_fraction: Fraction  # of all updates
-    adam_beta1: Decay
-    adam_beta2: Decay
-    adam_eps: Positive
-    weight_decay: NonNegative
-    max_grad_norm: Positive
-    num_epochs: Count  # passes over an iteration's rollouts, or over the demonstrations
-    batch_size: Count  # sequences of one update, over all ranks
-    micro_batch_size: Count  # sequences of one forward-backward on one rank
-    zero_stage: Literal[0, 1, 2, 3]
-    # What a GPU need not hold: nothing; the optimizer, whose step the CPU then makes; or, while the
-    # engine is awake, full-precision weights and moments (it sleeps during updates).
-    offload: Literal["nothing", "optimizer", "while_sampling"]
 
 
 @dataclass(frozen=True)
@@ -143,63 +120,6 @@ class SftOptimizationConfig(AdamConfig):
 
 
 @dataclass(frozen=True)
-class SquaredError:
-    """½ (V − target)², the larger of it and of V kept within `clip` of its old value."""
-
-    kind: Literal["squared_error"]
-    clip: Positive | None
-
-
-@dataclass(frozen=True)
-class CrossEntropy:
-    """V = low + (high − low) · sigmoid(head), trained by binary cross-entropy."""
-
-    kind: Literal["cross_entropy"]
-    low: Annotated[float, Field(allow_inf_nan=False)]
-    high: Annotated[float, Field(allow_inf_nan=False)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CriticCommon:
-    loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
-    # The first iterations, which train the critic alone; as many as there are: only that.
-    warmup_iterations: CountOrZero
-
-    @property
-    def own_model(self) -> "SeparateCritic | None":
-        """Where it is a model of its own, with an optimizer of its own."""
-        return None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeparateCritic(AdamConfig, CriticCommon):
-    """A value model of its own, with its own update; `path` null: from the starting policy.
-
-    A reward model (`*ForSequenceClassification`, one label) keeps its head; a causal LM gets a
-    new one.
-    """
-
-    kind: Literal["separate"]
-    path: Name | None
-
-    @property
-    def own_model(self) -> "SeparateCritic | None":
-        return self
-
-
-@dataclass(frozen=True, kw_only=True)
-class SharedCritic(CriticCommon):
-    """A scalar head on the policy's backbone, trained in the policy's update."""
-
-    kind: Literal["shared"]
-    coef: Positive  # of the value loss beside the policy's
-    head_learning_rate: Positive
-
-
-CriticConfig = Annotated[SeparateCritic | SharedCritic, Field(discriminator="kind")]
-
-
-@dataclass(frozen=True)
 class EvaluationConfig:
     every: CountOrZero  # iterations; 0: only at the end
     num_samples: Count
@@ -242,6 +162,13 @@ class TrainConfig:
     @property
     def separate_critic(self) -> SeparateCritic | None:
         return self.critic.own_model if self.critic is not None else None
+
+    @property
+    def value_models(self) -> dict[str, SeparateCritic]:
+        """The predictors that are models of their own, by the key of their tables."""
+        tables = {f"values.predictors.{name}": x for name, x in self.values.predictors.items()}
+        models = {"critic": self.separate_critic, **{k: x.own_model for k, x in tables.items()}}
+        return {key: model for key, model in models.items() if model is not None}
 
     @property
     def has_shared_critic(self) -> bool:

@@ -1,0 +1,33 @@
+"""What every optimizer is told."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vineppo.config.schema.scalars import (
+    Count,
+    Decay,
+    Fraction,
+    NonNegative,
+    Positive,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamConfig:
+    """AdamW, and how an update is laid out on the machine."""
+
+    learning_rate: Positive
+    schedule: Literal["constant", "linear"]  # after the warm-up; linear ends at 0
+    warmup_fraction: Fraction  # of all updates
+    adam_beta1: Decay
+    adam_beta2: Decay
+    adam_eps: Positive
+    weight_decay: NonNegative
+    max_grad_norm: Positive
+    num_epochs: Count  # passes over an iteration's rollouts, or over the demonstrations
+    batch_size: Count  # sequences of one update, over all ranks
+    micro_batch_size: Count  # sequences of one forward-backward on one rank
+    zero_stage: Literal[0, 1, 2, 3]
+    # What a GPU need not hold: nothing; the optimizer, whose step the CPU then makes; or, while the
+    # engine is awake, full-precision weights and moments (it sleeps during updates).
+    offload: Literal["nothing", "optimizer", "while_sampling"]

@@ -1,0 +1,157 @@
+"""Value predictors: what each is told, and where it is.
+
+A new predictor is a file in `vineppo/values/`, its table here with the keys that it has, and its
+name in `PredictorConfig`.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from vineppo.config.schema.adam import AdamConfig
+from vineppo.config.schema.scalars import Count, CountOrZero, FileName, Name, Positive
+
+# States of an iteration with the same token ids (the prompt of G rollouts, say):
+# "share"    K continuations are sampled once and serve every rollout that passes the state;
+# "union"    every rollout's K are sampled, and each of them gets the returns of all;
+# "separate" every rollout's K are sampled and kept apart.
+IdenticalPrefixes = Literal["share", "union", "separate"]
+
+
+class Values:
+    """What every predictor's config says.
+
+    `implementation` is module:class in `vineppo.values`, by name: reading a config loads no model.
+    """
+
+    implementation: ClassVar[str]
+    gives: ClassVar[Literal["tokens", "steps"]] = "steps"
+
+    @property
+    def monte_carlo(self) -> "MonteCarloValues | None":
+        """Itself, where it samples continuations."""
+        return None
+
+    @property
+    def own_model(self) -> "SeparateCritic | None":
+        """Itself, where it is a model of its own, with an optimizer of its own."""
+        return None
+
+
+@dataclass(frozen=True)
+class MonteCarloValues(Values):
+    """The mean return of fresh continuations; with 256 of them, the oracle that others face."""
+
+    implementation = "monte_carlo:MonteCarlo"
+
+    kind: Literal["monte_carlo"]
+    num_continuations: Count
+    identical_prefixes: IdenticalPrefixes
+
+    @property
+    def monte_carlo(self) -> "MonteCarloValues":
+        return self
+
+
+@dataclass(frozen=True)
+class GroupMeanValues(Values):
+    """The mean reward of the problem's other rollouts, at every state."""
+
+    implementation = "group_mean:GroupMean"
+
+    kind: Literal["group_mean"]
+
+
+@dataclass(frozen=True)
+class PythonValues(Values):
+    """A file with a class `Predictor` (docs/extending.md)."""
+
+    implementation = "own:OwnPredictor"
+
+    kind: Literal["python"]
+    path: Name
+    options: dict[str, Any]  # handed to `Predictor`
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """½ (V − target)², the larger of it and of V kept within `clip` of its old value."""
+
+    kind: Literal["squared_error"]
+    clip: Positive | None
+
+    @property
+    def bounds(self) -> None:
+        """The head's output is the value, which has none."""
+        return None
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """V = low + (high − low) · sigmoid(head), trained by binary cross-entropy."""
+
+    kind: Literal["cross_entropy"]
+    low: Annotated[float, Field(allow_inf_nan=False)]
+    high: Annotated[float, Field(allow_inf_nan=False)]
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.low, self.high
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticCommon(Values):
+    gives = "tokens"
+
+    loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
+    # The first iterations, which train the critic alone; as many as there are: only that.
+    warmup_iterations: CountOrZero
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeparateCritic(AdamConfig, CriticCommon):
+    """A value model of its own, with its own update; `path` null: from the starting policy.
+
+    A reward model (`*ForSequenceClassification`, one label) keeps its head; a causal LM gets a
+    new one.
+    """
+
+    implementation = "separate:SeparateValueModel"
+
+    kind: Literal["separate"]
+    path: Name | None
+
+    @property
+    def own_model(self) -> "SeparateCritic":
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCritic(CriticCommon):
+    """A scalar head on the policy's backbone, trained in the policy's update."""
+
+    implementation = "shared:SharedValueHead"
+
+    kind: Literal["shared"]
+    coef: Positive  # of the value loss beside the policy's
+    head_learning_rate: Positive
+
+
+CriticConfig = Annotated[SeparateCritic | SharedCritic, Field(discriminator="kind")]
+
+PredictorConfig = Annotated[
+    MonteCarloValues | GroupMeanValues | SeparateCritic | PythonValues,
+    Field(discriminator="kind"),
+]
+
+
+@dataclass(frozen=True)
+class ValuesConfig:
+    """Value predictors besides the estimator's own, which are "monte_carlo" and "critic".
+
+    All are measured; `credit` names the one whose values the estimator takes, null its own.
+    """
+
+    credit: Name | None
+    predictors: dict[FileName, PredictorConfig]

@@ -1,4 +1,5 @@
 import math
+import re
 from collections import Counter, defaultdict
 
 import pytest
@@ -75,27 +76,24 @@ def test_only_hard_facts_are_demonstrated_wrongly_and_always_in_one_way() -> Non
             result = stated
 
 
-def _states(solution: str) -> list[list[str]]:
-    lines = solution.split("\n")
-    return [lines[:end] for end in range(len(lines) + 1)]
-
-
 @pytest.mark.parametrize("repair", [0.0, 0.4])
 def test_values_are_the_means_of_the_returns_that_follow(repair: float) -> None:
-    """Of the states that share a value and a place, with a tolerance of 4.5 standard errors."""
+    """At every token, of the states that share a value, to within 4.5 standard errors."""
     config = worded_config(num_hard_steps=3, wrong_probability=0.4, repair_probability=repair)
     demonstrator = Demonstrator(config)
+    pieces = re.compile(r"####|[a-z]+ ?|[\s\S]")  # the tokenizer's
     outcomes = defaultdict(list)
-    for chain in demonstrator.chains("train", 4):
-        for sample in range(1500):
-            states = _states(demonstrator.solution(chain, sample=sample))
-            reward = demonstrator.value(chain, states[-1])
-            for place, lines in enumerate(states):
-                value = demonstrator.value(chain, lines)
-                is_repaired = any(line.startswith(REPAIR) for line in lines)
-                outcomes[value, place, is_repaired].append(reward)
-    assert len({value for value, _, _ in outcomes}) >= 4 + 2 * (repair > 0)
-    for (value, *_), rewards in outcomes.items():
+    for chain in demonstrator.chains("train", 3):
+        answer = f"####{demonstrator.answer(chain)}"
+        for sample in range(500):
+            text, so_far = demonstrator.solution(chain, sample=sample), ""
+            for place, piece in enumerate(pieces.findall(text)):
+                value = demonstrator.value(chain, so_far)
+                outcomes[value, place].append(text.endswith(answer))
+                so_far += piece
+            assert demonstrator.value(chain, text) == text.endswith(answer)
+    assert len({value for value, _ in outcomes}) >= 5 + 3 * (repair > 0)
+    for (value, _), rewards in outcomes.items():
         error = sum(rewards) / len(rewards) - value
         assert abs(error) <= 4.5 * math.sqrt(value * (1 - value) / len(rewards)) + 1e-12
 
@@ -103,17 +101,29 @@ def test_values_are_the_means_of_the_returns_that_follow(repair: float) -> None:
 def test_what_is_off_the_track_has_no_value() -> None:
     chain = Chain((4, 6, 3), ("+", "*"))
     demonstrator = Demonstrator(worded_config(num_operations=2, repair_probability=0.5))
-    wrong = ["so 4+6=1"]
-    assert demonstrator.value(chain, [*wrong, "well that"]) == 0
-    assert demonstrator.value(chain, [*wrong, "then 1*3=3"]) == 0
-    assert demonstrator.value(chain, wrong) == pytest.approx(
-        0.5 * demonstrator.value(chain, ["so 4+6=0"])
-    )
-    assert demonstrator.value(chain, [*wrong, "no 4+6=0"]) == demonstrator.value(
-        chain, ["so 4+6=0", "well that"]
-    )
-    assert demonstrator.value(chain, ["so 4+6=0", "so 0*3=0", "####400"]) == 1
-    assert demonstrator.value(chain, ["so 4+6=0", "so 0*3=0", "####401"]) == 0
+
+    def value(text: str) -> float:
+        return demonstrator.value(chain, text)
+
+    right = value("so 4+6=0\n")
+    assert right > 0
+    assert value("so 4+6=1") == value("so 4+6=1\n") == pytest.approx(0.5 * right)
+    assert value("so 4+6=1\nno 4+") == value("so 4+6=1\nno 4+6=0\nwell that\n") == right
+    assert value("so 4+6=0\nthen 0*3=0\n####400") == 1
+    for text in (
+        "so 4+6=1\nwell that", "so 4+6=1\nthen 1", "so 4+6=1\nno 4+6=2", "so 4+6=0\nno 4+6=0",
+        "so 4+5", "so 4+6=0\nso 0*3=0\nso 0", "so 4+6=0\nso 0*3=0\n####401", "so 4+6=0\n####40",
+        "so 4+6=00", "so 4+6=0 ", "then 0*3=0",
+    ):  # fmt: skip
+        assert value(text) == 0, text
+
+
+def test_values_of_another_skill() -> None:
+    demonstrator = Demonstrator(worded_config(num_hard_steps=2))
+    chain = next(demonstrator.chains("train", 1))
+    hard = [fact for fact in demonstrator.facts(chain) if fact in demonstrator.wrong_results]
+    assert demonstrator.value(chain, "", {hard[0]: 0.9, hard[1]: 0.2}) == pytest.approx(0.18)
+    assert demonstrator.value(chain, "") == 0.25
 
 
 def test_no_repair_where_there_is_none() -> None:

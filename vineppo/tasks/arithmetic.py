@@ -34,6 +34,11 @@ class Chain:
     operands: tuple[int, ...]
     operations: tuple[str, ...]
 
+    @classmethod
+    def of_question(cls, question: str) -> "Chain":
+        """The chain that asks it, of operands of one digit."""
+        return cls(tuple(map(int, question[:-1:2])), tuple(question[1:-1:2]))
+
     @property
     def question(self) -> str:
         first, *others = self.operands

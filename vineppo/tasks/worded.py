@@ -1,7 +1,7 @@
 """Worded chains of + - * modulo m: most lines decide nothing, few decide everything.
 
     question   "4+6*3-5?"          evaluated from left to right, modulo 10
-    solution   "so 4+6=0\\nwell that\\n" "then 0*3=0\\nhm one\\n" "now 0-5=5\\nok here\\n" "####4005"
+    solution   "so 4+6=0\\nwell that\\nthen 0*3=0\\nhm one\\nnow 0-5=5\\nok it\\n####4005"
     answer     "4005"              the first operand and every result
 
 A line of an operation begins with one of `num_openers` words and is followed by `num_remarks` lines
@@ -16,9 +16,10 @@ The demonstrator is a policy whose values are known, `Demonstrator.value`.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from vineppo.config.schema import WordedTaskConfig
 from vineppo.errors import UserError
@@ -108,6 +109,10 @@ class Demonstrator:
             results.append(evaluate((operation, results[-1], right), self.config.modulus))
         return results
 
+    def facts(self, chain: Chain) -> tuple[Fact, ...]:
+        """What the right way meets, an operation each."""
+        return tuple(zip(chain.operations, self.results(chain), chain.operands[1:], strict=False))
+
     def answer(self, chain: Chain) -> str:
         return "".join(map(str, self.results(chain)))
 
@@ -133,39 +138,55 @@ class Demonstrator:
             answer += str(result)
         return "\n".join([*lines, f"####{answer}"])
 
-    def value(self, chain: Chain, lines: list[str]) -> float:
-        """The probability that the demonstrator, after these whole lines, ends with the answer.
+    def steps_left(self, chain: Chain, text: str) -> tuple[tuple[Fact, ...], bool] | None:
+        """The facts still ahead of a response that begins with `text`, and what it may take back.
 
-        With every result right so far V = p^(hard steps left), where p = 1 − w + w·r, w the
-        probability of a wrong result and r that of its repair. A wrong result that has just been
-        stated has r times the value of its right one, and an older one 0.
+        The second is whether the last result is wrong and has only just been stated. None off the
+        track: where a result that was not taken back at once, or anything else that the answer
+        needs, is not right.
         """
-        config = self.config
-        results = self.results(chain)
-        stated: list[int] = []
-        for line in lines:
+        results, facts = self.results(chain), self.facts(chain)
+        done, is_wrong = 0, False
+        for line in text.split("\n"):
             if line.startswith("####"):
-                return float(line == f"####{self.answer(chain)}")
-            if line.startswith(f"{REPAIR} "):
-                stated.pop()
-            if "=" in line:
-                stated.append(int(line.split("=")[1]))
-        done = len(stated)
-        last_right = stated[-1:] == results[done : done + 1]
-        if stated[:-1] != results[1:done]:
+                is_right = done == len(facts) and self.answer(chain).startswith(line[4:])
+                return ((), False) if is_right and not is_wrong else None
+            first, _, stated = line.partition(" ")
+            is_repair = first == REPAIR
+            if is_wrong and line and not is_repair:
+                return None
+            if not stated[:1].isdigit() and not is_repair:  # a remark
+                continue
+            if is_repair != is_wrong or done - is_repair == len(facts):
+                return None
+            operation, left, right = facts[done - is_repair]
+            equation = f"{left}{operation}{right}="
+            if equation.startswith(stated):  # the line is not written to its end
+                return facts[done:], False
+            done += not is_repair
+            is_wrong = stated != f"{equation}{results[done]}"
+            if is_wrong and (is_repair or stated[:-1] != equation):
+                return None
+        return facts[done:], is_wrong
+
+    def value(
+        self, chain: Chain, text: str, right_probabilities: Mapping[Fact, float] | None = None
+    ) -> float:
+        """The probability that the demonstrator, having begun with `text`, ends with the answer.
+
+        V = Π p_f over the hard facts f still ahead, with p = 1 − w + w·r for the probabilities w of
+        a wrong result and r of its repair; off the track 0; r times as much where the last result
+        is wrong. `right_probabilities` are another policy's p.
+        """
+        left = self.steps_left(chain, text)
+        if left is None:
             return 0.0
-        is_hard = [
-            (operation, left, right) in self.wrong_results
-            for operation, left, right in zip(
-                chain.operations, results, chain.operands[1:], strict=False
-            )
-        ]
+        facts, is_wrong = left
+        config = self.config
         p = 1 - config.wrong_probability * (1 - config.repair_probability)
-        value = p ** sum(is_hard[done:])
-        if not done or last_right:
-            return value
-        is_pending = "=" in lines[-1] and not lines[-1].startswith(f"{REPAIR} ")
-        return value * config.repair_probability if is_pending else 0.0
+        skill = dict.fromkeys(self.wrong_results, p) | dict(right_probabilities or {})
+        ahead = prod(skill[fact] for fact in facts if fact in self.wrong_results)
+        return ahead * (config.repair_probability if is_wrong else 1.0)
 
     def _draw(self, stream: random.Random) -> Chain:
         """A chain whose right way meets exactly `num_hard_steps` hard facts, at places drawn."""

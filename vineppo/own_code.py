@@ -62,7 +62,9 @@ class OwnClass:
         predictor = getattr(_module(self.path), "Predictor", None)
         has = [callable(getattr(predictor, name, None)) for name in ("values", "ask", "read")]
         if not isinstance(predictor, type) or not (has[0] or all(has[1:])):
-            raise UserError(f"{self.path}: no class Predictor with a method values, or ask and read")
+            raise UserError(
+                f"{self.path}: no class Predictor with a method values, or ask and read"
+            )
         return predictor
 
 

@@ -152,6 +152,10 @@ def _check_values(config: TrainConfig) -> None:
         f"values.credit must be null for credit.kind {credit.kind!r}, which takes no values, got "
         f"{feeding}",
     )
+    require(
+        credit.kind != "vine" or credit.num_continuations > 0 or feeding is not None,
+        "credit.num_continuations must be at least 1 where values.credit is null, got 0",
+    )
     if credit.kind == "gae":
         require(
             config.critic is not None or feeding is not None,

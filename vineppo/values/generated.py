@@ -61,9 +61,7 @@ class GeneratedValues(SampledValues, ABC):
             for index in numbers:
                 finish(index, Completion((), (), "length"))
             return
-        submit_samples(
-            sampler, asked_ids, self.sampling(sampler.sampling), numbers, stream, finish
-        )
+        submit_samples(sampler, asked_ids, self.sampling(sampler.sampling), numbers, stream, finish)
 
     def _number(self, text: str) -> float:
         number = float(self.read(text))

@@ -61,6 +61,8 @@ def hidden_before_steps(
         return [None] * len(rollouts)
     return [
         hidden_TH[[len(rollout.prompt_ids) + span.start for span in rollout.spans_S]]
-        .float().cpu().numpy()
+        .float()
+        .cpu()
+        .numpy()
         for hidden_TH, rollout in zip(scores.hidden_BTH, rollouts, strict=False)
     ]

@@ -146,17 +146,13 @@ def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
     run = open_run_dir(config, directory)
     initial = run.path / "initial"
     if not from_main(initial.exists):
-        write_new_model(
-            model.architecture,
-            config.task.kind,
-            initial,
-            derive_seed(config.seed, "initial weights"),
-        )
+        seed = derive_seed(config.seed, "initial weights")
+        write_new_model(model.architecture, initial, seed, config.task.kind)
     return run, load_model(str(initial), model.dtype, model.attention)
 
 
 def write_new_model(
-    architecture: LlamaArchitecture, task_kind: str, directory: Path, seed: int
+    architecture: LlamaArchitecture, directory: Path, seed: int, task_kind: str = "arithmetic"
 ) -> None:
     """A Llama with tied embeddings, HF's initialisation, and the task's own tokenizer."""
     from transformers import LlamaForCausalLM

@@ -10,7 +10,6 @@ from vineppo.config.schema import LinesSegmenter, OracleValues
 from vineppo.errors import UserError
 from vineppo.segment import build_segmenter
 from vineppo.segment.token_texts import token_texts
-from vineppo.tasks.arithmetic import Chain
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.worded import Demonstrator
 from vineppo.types import Problem, Rollout

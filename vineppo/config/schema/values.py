@@ -115,6 +115,7 @@ class CriticCommon(Values):
     gives = "tokens"
 
     loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
+    head_init: Literal["normal", "zero", "mean"]  # of a new head (`values/heads.py`)
     # The first iterations, which train the critic alone; as many as there are: only that.
     warmup_iterations: CountOrZero
 

@@ -195,7 +195,8 @@ def save_model(
 ) -> None:
     """HF format with the tokenizer: `weights` in place of the model's own, which may be shards.
 
-    `left_out` is a buffer that HF's class does not have. Every rank takes them one at a time; the main one copies each to the host's memory, and writes.
+    Every rank takes them one at a time; the main one copies each to the host's memory, and writes.
+    `left_out` is a buffer that HF's class does not have.
     """
     tensors = model.state_dict(keep_vars=True)
     tensors.pop(left_out, None)

@@ -6,4 +6,5 @@ base + {
   name: 'sft_credit_short',
   task: task.credit_short { num_train_problems: 64000 },
   sampling+: { max_tokens: 80 },
+  optimization+: { num_epochs: 2 },
 }

@@ -221,7 +221,7 @@ def test_bounded_values_by_cross_entropy():
 def test_a_shared_critics_loss_joins_the_policys(config):
     """The numbers keep them apart: `loss` is the whole, `critic/loss` the value loss alone."""
     critic = SharedCritic(kind="shared", coef=0.5, head_learning_rate=1.0, warmup_iterations=0,
-                          loss=CLIPPED)  # fmt: skip
+                          head_init="normal", loss=CLIPPED)  # fmt: skip
     loaded = load_model(config.model.path, "float32", "sdpa")
     head = SharedValueHead("critic", config, critic, loaded)
     surrogate = evaluate(config, sequences())[0]

@@ -18,7 +18,7 @@ from vineppo.values.shared import SharedValueHead
 
 SHARED = SharedCritic(
     kind="shared", coef=0.5, head_learning_rate=1e-3, warmup_iterations=0,
-    loss=SquaredError("squared_error", 0.2),
+    head_init="normal", loss=SquaredError("squared_error", 0.2),
 )  # fmt: skip
 EXTRAS = {"entropy_coef": 0.1, "positive_examples": PositiveExamples(0.1, 0.5), "dual_clip": 3.0}
 

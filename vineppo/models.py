@@ -178,13 +178,19 @@ def named_weights(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
 
 
 def save_model(
-    model: Any, tokenizer: Any, weights: Iterable[tuple[str, torch.Tensor]], directory: Path
+    model: Any,
+    tokenizer: Any,
+    weights: Iterable[tuple[str, torch.Tensor]],
+    directory: Path,
+    left_out: str | None = None,
 ) -> None:
     """HF format with the tokenizer: `weights` in place of the model's own, which may be shards.
 
     Every rank takes them one at a time; the main one copies each to the host's memory, and writes.
+    `left_out` is a buffer that HF's class does not have.
     """
     tensors = model.state_dict(keep_vars=True)
+    tensors.pop(left_out, None)
     first_names: dict[int, str] = {}
     # A tied matrix has two names and must stay one tensor: transformers then writes it once.
     twins = {name: first_names.setdefault(id(x), name) for name, x in tensors.items()}

@@ -134,15 +134,18 @@ def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
     run = open_run_dir(config, directory)
     initial = run.path / "initial"
     if not from_main(initial.exists):
-        write_new_model(model.architecture, initial, derive_seed(config.seed, "initial weights"))
+        seed = derive_seed(config.seed, "initial weights")
+        write_new_model(model.architecture, initial, seed, config.task.kind)
     return run, load_model(str(initial), model.dtype, model.attention)
 
 
-def write_new_model(architecture: LlamaArchitecture, directory: Path, seed: int) -> None:
-    """A Llama with tied embeddings, HF's initialisation, and the arithmetic task's tokenizer."""
+def write_new_model(
+    architecture: LlamaArchitecture, directory: Path, seed: int, task_kind: str = "arithmetic"
+) -> None:
+    """A Llama with tied embeddings, HF's initialisation, and the task's own tokenizer."""
     from transformers import LlamaForCausalLM
 
-    tokenizer = build_tokenizer()
+    tokenizer = build_tokenizer(task_kind)
     torch.manual_seed(seed)
     model = LlamaForCausalLM(llama_config(architecture, tokenizer))
 

@@ -75,6 +75,7 @@ local common = {
       num_epochs: policy.num_epochs,
       batch_size: policy.batch_size,
       warmup_iterations: 0,
+      head_init: 'normal',
       loss: { kind: 'squared_error', clip: 0.2 },
     },
   },
@@ -83,7 +84,7 @@ local common = {
   // λ = 1 for the critic and a length-adaptive one for the policy, clip-higher, a loss by tokens.
   modern_ppo: self.ppo {
     credit+: { policy_lambda: null, length_adaptive_alpha: 0.05 },
-    critic+: { learning_rate: 2e-6, warmup_iterations: 50, loss+: { clip: null } },
+    critic+: { learning_rate: 2e-6, warmup_iterations: 50, head_init: 'zero', loss+: { clip: null } },
     optimization+: { clip_high: 0.28 },
   },
 

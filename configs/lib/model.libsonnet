@@ -9,9 +9,11 @@ local policy = {
 local embedded = policy { dtype: 'float32', gradient_checkpointing: false };
 
 {
-  // Ships with the package; made by configs/sft_arithmetic.jsonnet and sft_arithmetic_long.jsonnet.
+  // Ship with the package; vineppo/assets/README.md names the configs that made them.
   arithmetic_short: embedded { path: 'embedded:arithmetic_short' },
   arithmetic_long: embedded { path: 'embedded:arithmetic_long' },
+  credit_short: embedded { path: 'embedded:credit_short' },
+  credit_long: embedded { path: 'embedded:credit_long' },
 
   // A new Llama of 0.8 M parameters, one token a character.
   arithmetic_scratch: embedded {

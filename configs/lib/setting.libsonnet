@@ -27,4 +27,22 @@ local task = import 'task.libsonnet';
     sampling+: { max_tokens: 112 },
     engine+: { max_model_len: 160 },
   },
+
+  // Free wordings and few deciding steps, where step credit can be seen: 13 and 25 steps.
+  credit_short: self.short + {
+    num_iterations: 60,
+    model: model.credit_short,
+    task: task.credit_short,
+    sampling+: { max_tokens: 80 },
+    rollouts: { num_prompts: 8, num_samples: 8 },
+    reference+: { kl_coef: 0 },
+    evaluation+: { every: 10 },
+    checkpoint: { every: 20, keep: 1 },
+  },
+  credit_long: self.credit_short + {
+    model: model.credit_long,
+    task: task.credit_long,
+    engine+: { max_model_len: 192 },
+    sampling+: { max_tokens: 160 },
+  },
 }

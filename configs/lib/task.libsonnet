@@ -53,12 +53,31 @@ local arithmetic = {
   },
 };
 
+local worded = {
+  kind: 'worded',
+  num_operations: error 'num_operations',
+  num_hard_steps: 2,
+  num_hard_facts: 15,
+  wrong_probability: 0.5,
+  repair_probability: 0,
+  num_openers: 8,
+  num_remarks: 2,
+} + {
+  [key]: arithmetic[key]
+  for key in std.objectFields(arithmetic)
+  if !std.member(['kind', 'min_operations', 'max_operations', 'demonstrations'], key)
+};
+
 {
   // 4 to 6 operations: the demo and the tests.
   arithmetic_short: arithmetic { min_operations: 4, max_operations: 6 },
 
   // 9 to 12 operations: long enough for step credit to matter; the experiments.
   arithmetic_long: arithmetic { min_operations: 9, max_operations: 12 },
+
+  // Chains with free wordings, of which few steps decide: what step credit can be seen on.
+  credit_short: worded { num_operations: 4 },
+  credit_long: worded { num_operations: 8 },
 
   // GSM8K: lines of reasoning and `#### answer`.
   gsm8k: data.gsm8k + paper { grading+: { extraction: 'hash' } },

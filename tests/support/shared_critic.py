@@ -11,6 +11,7 @@ def shared_critic(head_learning_rate: float = 1e-3, **changes: Any) -> dict[str,
         "coef": 0.5,
         "head_learning_rate": head_learning_rate,
         "warmup_iterations": 0,
+        "head_init": "normal",
         "loss": SQUARED,
     }
     return plain | changes

@@ -10,6 +10,7 @@ from vineppo.config.schema import (
     JsonlTaskConfig,
     PublishedTaskConfig,
     TemplatePrompt,
+    WordedTaskConfig,
 )
 
 GRADING = GradingConfig(
@@ -41,6 +42,26 @@ def arithmetic_config(**changes: Any) -> ArithmeticTaskConfig:
         "demonstrations": MISTAKES,
     }
     return ArithmeticTaskConfig(**{**_COMMON, **values, **changes})
+
+
+def worded_config(**changes: Any) -> WordedTaskConfig:
+    values: dict[str, Any] = {
+        "kind": "worded",
+        "train_path": None,
+        "test_path": None,
+        "num_train_problems": 300,
+        "num_test_problems": 50,
+        "num_operations": 4,
+        "num_hard_steps": 2,
+        "num_hard_facts": 15,
+        "wrong_probability": 0.5,
+        "repair_probability": 0.0,
+        "num_openers": 8,
+        "num_remarks": 2,
+        "modulus": 10,
+        "data_seed": 7,
+    }
+    return WordedTaskConfig(**{**_COMMON, **values, **changes})
 
 
 def published_config(**values: Any) -> PublishedTaskConfig:

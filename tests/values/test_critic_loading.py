@@ -14,7 +14,7 @@ from vineppo.config.schema import LlamaArchitecture
 from vineppo.errors import UserError
 from vineppo.models import check_tokenizers, load_model, resolve_model_path
 from vineppo.sft import write_new_model
-from vineppo.values.heads import check_size, load_value_model, new_head
+from vineppo.values.heads import ValueHead, check_size, load_value_model
 
 POLICY = "embedded:arithmetic_short"
 OTHER_SIZE = LlamaArchitecture(
@@ -58,7 +58,7 @@ def message_of(configs, path) -> str:
 
 def test_a_new_head_is_normal_with_the_papers_deviation():
     """4,096 weights of N(0, 1/√4097): mean and deviation within 4 standard errors, normal tails."""
-    weight = new_head(4096, torch.float32, 3).weight
+    weight = ValueHead(4096, torch.float32, "normal", 3).weight
     deviation = 1 / math.sqrt(4097)
     assert weight.shape == (1, 4096)
     assert abs(weight.mean().item()) < 4 * deviation / math.sqrt(4096)
@@ -75,7 +75,7 @@ def test_the_head_depends_on_the_runs_seed_alone(configs):
     torch.rand(17)
     again = load(configs, seed=5).score.weight
     assert torch.equal(one, again)
-    assert torch.equal(one, new_head(128, torch.float32, 5).weight)
+    assert torch.equal(one, ValueHead(128, torch.float32, "normal", 5).weight)
     other = load(configs, seed=6).score.weight
     assert abs(torch.corrcoef(torch.cat([one, other]))[0, 1].item()) < 0.4
 
@@ -95,7 +95,7 @@ def test_a_causal_model_of_another_size_gets_a_new_head(configs, tmp_path):
     written = load_model(str(tmp_path / "model"), "float32", "sdpa").model.model.state_dict()
     backbone = model.model.state_dict()
     assert all(torch.equal(backbone[name], written[name]) for name in written)
-    assert torch.equal(model.score.weight, new_head(48, torch.float32, 4).weight)
+    assert torch.equal(model.score.weight, ValueHead(48, torch.float32, "normal", 4).weight)
     values_BT = values(start(config), collate(sequences(3), CPU))
     assert values_BT.std() > 0
 
@@ -103,7 +103,8 @@ def test_a_causal_model_of_another_size_gets_a_new_head(configs, tmp_path):
 def test_a_reward_model_keeps_backbone_and_head(configs, tmp_path):
     written = write_classifier(tmp_path).state_dict()
     loaded = load(configs, critic__path=str(tmp_path)).state_dict()
-    assert loaded.keys() == written.keys()
+    assert loaded.keys() == written.keys() | {"score.offset"}
+    assert loaded["score.offset"] == 0
     assert all(torch.equal(loaded[name], written[name]) for name in written)
 
 

@@ -13,12 +13,13 @@ from support.critics import (
     train,
     values,
 )
-from support.rollouts import CPU
+from support.rollouts import CPU, rollout, terminal
 from support.shared_critic import SQUARED
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from vineppo.batching import collate
 from vineppo.errors import UserError
+from vineppo.types import Rollout
 from vineppo.values.heads import load_value_model
 
 BOUNDED = {"kind": "cross_entropy", "low": 0.0, "high": 1.0}
@@ -169,3 +170,41 @@ def test_one_matrix_is_gathered_at_a_time(configs, tmp_path, monkeypatch, kind):
     models.save_hf(tmp_path)
     assert set(counts) == {1}
     assert len(counts) >= len(parameters)
+
+
+def rewarded(count: int, reward: float) -> list[Rollout]:
+    return [rollout(terminal(reward, 3), values_T=(0.0,) * 3) for _ in range(count)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("loss", [SQUARED, BOUNDED], ids=["squared error", "cross-entropy"])
+def test_a_head_of_the_mean_starts_at_the_rewards_mean(configs, tmp_path, kind, loss):
+    """Not before the first iteration is valued: its rewards are not in its own baseline."""
+    config = build_config(configs, kind, critic__loss=loss, critic__head_init="mean")
+    models, batch = start(config), collate(sequences(4), CPU)
+    mask_BT = batch.response_mask_BT
+    before = values(models, batch)[mask_BT]
+    assert torch.equal(before, torch.full_like(before, 0.5 if loss is BOUNDED else 0.0))
+    critic = critic_of(models)
+    for iteration_rewards in ((0.0, 0.25), (1.0, 1.0)):  # the first sets it once for all
+        rollouts = [one for reward in iteration_rewards for one in rewarded(2, reward)]
+        for one in rollouts:
+            one.tokens_T["values/critic"] = (0.0,) * 3
+        critic.prepare_update(rollouts)
+        torch.testing.assert_close(values(models, batch)[mask_BT], torch.full_like(before, 0.125))
+    critic.save_hf(tmp_path)
+    again = start(build_config(configs, "separate", critic__loss=loss, critic__path=str(tmp_path)))
+    torch.testing.assert_close(values(again, batch), values(models, batch))
+    models.save_state(tmp_path / "trainer")
+    resumed = start(config)
+    resumed.load_state(tmp_path / "trainer")
+    torch.testing.assert_close(values(resumed, batch), values(models, batch))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_of_zeros_learns(configs, kind):
+    models = start(build_config(configs, kind, critic__head_init="zero"))
+    batch = collate(sequences(8), CPU)
+    assert torch.count_nonzero(values(models, batch)) == 0
+    train(critic_of(models).config, models, sequences(8), 1)
+    assert torch.count_nonzero(values(models, batch)) > 0

@@ -7,7 +7,7 @@ from support.rollouts import CPU
 
 from vineppo.batching import collate
 from vineppo.models import load_model
-from vineppo.values.heads import new_head
+from vineppo.values.heads import ValueHead
 
 KINDS = ("separate", "shared")
 SEED = 7
@@ -35,7 +35,7 @@ def rows(models, found):
 
 def test_values_are_of_the_states_before_the_tokens(models, policy_model):
     """The head on the last state of every bare prefix, each passed alone through HF's model."""
-    head = new_head(policy_model.config.hidden_size, torch.float32, SEED)
+    head = ValueHead(policy_model.config.hidden_size, torch.float32, "normal", SEED)
     found = sequences(3)
     for sequence, values_T in zip(found, rows(models, found), strict=True):
         ids = [*sequence.prompt_ids, *sequence.response_ids]

@@ -82,9 +82,9 @@ def check_sft(config: SftConfig) -> None:
             "num_key_value_heads",
         )
         require(
-            config.task.kind == "arithmetic",
-            'model.architecture needs a task with a tokenizer of its own (task.kind "arithmetic"), '
-            f"got task.kind {config.task.kind!r}",
+            config.task.kind in ("arithmetic", "worded"),
+            "model.architecture needs a task with a tokenizer of its own (task.kind 'arithmetic' "
+            f"or 'worded'), got task.kind {config.task.kind!r}",
         )
         require(
             config.model.lora is None,
@@ -137,6 +137,10 @@ def _check_values(config: TrainConfig) -> None:
         feeding is None or credit.own_values is not None,
         f"values.credit must be null for credit.kind {credit.kind!r}, which takes no values, got "
         f"{feeding}",
+    )
+    require(
+        credit.kind != "vine" or credit.num_continuations > 0 or feeding is not None,
+        "credit.num_continuations must be at least 1 where values.credit is null, got 0",
     )
     if credit.kind == "gae":
         require(

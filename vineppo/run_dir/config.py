@@ -21,6 +21,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("optimization.offload", "nothing", "zero_stage"),
     ("values", {"credit": None, "predictors": {}}, "rollouts"),
     ("critic.offload", "nothing", "zero_stage"),
+    ("critic.head_init", "normal", "loss"),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading")
 MISSING = object()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # The module of each task kind; it has `load(config, split) -> list[Problem]`.
 TASK_MODULES: Mapping[str, str] = {
     "arithmetic": "vineppo.tasks.arithmetic",
+    "worded": "vineppo.tasks.worded",
     "gsm8k": "vineppo.tasks.published",
     "math": "vineppo.tasks.published",
     "svamp": "vineppo.tasks.published",

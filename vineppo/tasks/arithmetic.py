@@ -22,7 +22,7 @@ from vineppo.types import Problem, Split
 Fact = tuple[str, int, int]  # ("+", 4, 6)
 Step = Callable[[Fact], int]  # the result that a worked solution gives to a fact
 
-_OPERATIONS = ("+", "-", "*")
+OPERATIONS = ("+", "-", "*")
 # One question in this many is a test question, by a hash that depends on nothing but the question.
 _TEST_ONE_IN = 10
 
@@ -33,6 +33,11 @@ class Chain:
 
     operands: tuple[int, ...]
     operations: tuple[str, ...]
+
+    @classmethod
+    def of_question(cls, question: str) -> "Chain":
+        """The chain that asks it, of operands of one digit."""
+        return cls(tuple(map(int, question[:-1:2])), tuple(question[1:-1:2]))
 
     @property
     def question(self) -> str:
@@ -96,7 +101,7 @@ def draw_wrong_results(
     `systematic_fraction=0.2` of the 3·10² facts modulo 10 are 60.
     """
     stream = random.Random(derive_seed(data_seed, "arithmetic", "wrong results"))
-    facts = [(op, a, b) for op in _OPERATIONS for a in range(modulus) for b in range(modulus)]
+    facts = [(op, a, b) for op in OPERATIONS for a in range(modulus) for b in range(modulus)]
     num_wrong = round(demonstrations.systematic_fraction * len(facts))
     return {fact: _wrong(fact, modulus, stream) for fact in stream.sample(facts, num_wrong)}
 
@@ -160,5 +165,5 @@ def _chains(config: ArithmeticTaskConfig, split: Split, count: int) -> Iterator[
 def _draw_chain(config: ArithmeticTaskConfig, stream: random.Random) -> Chain:
     num_operations = stream.randint(config.min_operations, config.max_operations)
     operands = tuple(stream.randrange(config.modulus) for _ in range(num_operations + 1))
-    operations = tuple(stream.choice(_OPERATIONS) for _ in range(num_operations))
+    operations = tuple(stream.choice(OPERATIONS) for _ in range(num_operations))
     return Chain(operands, operations)

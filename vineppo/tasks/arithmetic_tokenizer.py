@@ -1,4 +1,4 @@
-"""The tokenizer of the arithmetic task: one token a character."""
+"""The tokenizer of the generated tasks: one token a character, or a word with its space."""
 
 from tokenizers import Regex, Tokenizer, decoders
 from tokenizers.models import WordLevel
@@ -6,21 +6,28 @@ from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
+from vineppo.tasks.worded import WORDS
+
 _SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>", "<unk>")
 _TOKENS = (*"0123456789+-*=?\n", "####")
+_WORDS: dict[str, tuple[str, ...]] = {"arithmetic": (), "worded": WORDS}
 
 
-def build_tokenizer() -> PreTrainedTokenizerFast:
-    """21 tokens: the task's characters, "####", and <pad> <bos> <eos> <unk>.
+def build_tokenizer(task_kind: str = "arithmetic") -> PreTrainedTokenizerFast:
+    """21 tokens: the tasks' characters, "####", and <pad> <bos> <eos> <unk>; then a task's words.
 
     With special tokens, a text begins with <bos>; nothing is put behind it. Decoding gives back
     the very text. Any other character becomes <unk>, so that a foreign text shows as such.
 
     `tokenizer("4+6?")["input_ids"]` has the 5 tokens <bos> 4 + 6 ?.
     """
-    vocabulary = {token: index for index, token in enumerate((*_SPECIAL_TOKENS, *_TOKENS))}
+    words = _WORDS[task_kind]
+    tokens = (*_SPECIAL_TOKENS, *_TOKENS, *words)
+    vocabulary = {token: index for index, token in enumerate(tokens)}
     backend = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
-    backend.pre_tokenizer = Split(Regex(r"####|[\s\S]"), behavior="isolated")
+    backend.pre_tokenizer = Split(
+        Regex(r"####|[a-z]+ ?|[\s\S]" if words else r"####|[\s\S]"), behavior="isolated"
+    )
     backend.decoder = decoders.Fuse()
     backend.post_processor = TemplateProcessing(
         single="<bos> $A", special_tokens=[("<bos>", vocabulary["<bos>"])]

@@ -91,6 +91,40 @@ def value_objective(
 VALUE_NUMBERS = ("loss", "clip_frac", "value_mean")
 
 
+class ValueHead(nn.Linear):
+    """h → wᵀh + offset, with the weights of an HF classifier's head of one label.
+
+    They start by `critic.head_init`. "normal" is N(0, 1/√(H + 1)), VinePPO's code's, from a stream
+    of its own, the same on every rank: behind a norm its values have a standard deviation near 1,
+    which drowns a 0/1 reward until it is unlearned. "zero" and "mean" are zeros; "mean" sets the
+    offset, before the first update, so that V is the mean reward of that iteration.
+    """
+
+    offset: torch.Tensor  # NaN until it is measured, when it counts as 0
+
+    def __init__(self, hidden_size: int, dtype: torch.dtype, head_init: str, seed: int) -> None:
+        super().__init__(hidden_size, 1, bias=False, dtype=dtype)
+        self.register_buffer("offset", torch.tensor(math.nan if head_init == "mean" else 0.0))
+        start = torch.zeros(self.weight.shape)
+        if head_init == "normal":
+            generator = torch.Generator().manual_seed(derive_seed(seed, "critic head"))
+            start = torch.randn(start.shape, generator=generator) / math.sqrt(hidden_size + 1)
+        with torch.no_grad():
+            self.weight.copy_(start)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return super().forward(hidden) + self.offset.nan_to_num(0.0).to(hidden.dtype)
+
+    def measure_offset(self, rollouts: Sequence[Rollout], loss: ValueLoss) -> None:
+        """Makes V the mean reward where all weights are 0; nothing where the offset is known."""
+        if self.offset.isnan():
+            mean = sum(rollout.reward for rollout in rollouts) / len(rollouts)
+            if loss.bounds is not None:
+                low, high = loss.bounds
+                mean = math.log(max(mean - low, 1e-3) / max(high - mean, 1e-3))
+            self.offset.fill_(mean)
+
+
 def set_targets(rollouts: Sequence[Rollout], name: str, config: TrainConfig) -> None:
     """The column "targets/NAME": what the values of predictor `name` are trained towards."""
     for rollout in rollouts:
@@ -182,8 +216,11 @@ def load_value_model(
     missing = sorted(k for k in report["missing_keys"] if has_head or not k.startswith(HEAD))
     if missing or not hasattr(model, HEAD):
         raise UserError(f"critic.path {path} lacks the weights {', '.join(missing) or HEAD}")
-    if not has_head:
-        initialise_head(model.score, run_seed)
+    head = ValueHead(model.score.in_features, model.dtype, critic.head_init, run_seed)
+    if has_head:
+        head.load_state_dict({"weight": model.score.weight}, strict=False)
+        head.offset.fill_(getattr(config, "value_offset", 0.0))
+    setattr(model, HEAD, head)
     disable_dropout(model)
     return model
 
@@ -204,24 +241,6 @@ def check_size(model: Any, num_token_ids: int, max_model_len: int) -> None:
         )
 
 
-def new_head(hidden_size: int, dtype: torch.dtype, run_seed: int) -> nn.Linear:
-    """A head for the policy's backbone, of the shape that classifiers have."""
-    head = nn.Linear(hidden_size, 1, bias=False, dtype=dtype)
-    initialise_head(head, run_seed)
-    return head
-
-
-@torch.no_grad()
-def initialise_head(head: nn.Linear, run_seed: int) -> None:
-    """N(0, 1/√(H + 1)), as in VinePPO's code, from a stream of its own: the same on every rank."""
-    hidden_size = head.in_features
-    generator = torch.Generator().manual_seed(derive_seed(run_seed, "critic head"))
-    weight = torch.randn(head.weight.shape, generator=generator) / math.sqrt(hidden_size + 1)
-    head.weight.copy_(weight)
-    if head.bias is not None:
-        head.bias.zero_()
-
-
 def save_value_model(
     model: Any,
     tokenizer: Any,
@@ -229,15 +248,17 @@ def save_value_model(
     loss: ValueLoss,
     directory: Path,
 ) -> None:
-    """`save_model`; `value_range` in its config.json says how outputs are read.
+    """`save_model`; its config.json says how the head's `output` is read.
 
-    [low, high]: V = low + (high − low) · sigmoid(output); null: V is the output.
+    `value_range` [low, high]: V = low + (high − low) · sigmoid(output + `value_offset`); null: V is
+    the sum.
     """
     model.config.value_range = _value_range(loss)
+    model.config.value_offset = float(model.score.offset.nan_to_num(0.0))
     if model.config.pad_token_id is None:  # else transformers refuses batches
         padding = tokenizer.pad_token_id
         model.config.pad_token_id = tokenizer.eos_token_id if padding is None else padding
-    save_model(model, tokenizer, weights, directory)
+    save_model(model, tokenizer, weights, directory, left_out=f"{HEAD}.offset")
 
 
 def _value_range(loss: ValueLoss) -> list[float] | None:

@@ -76,6 +76,7 @@ class SeparateValueModel(ValuePredictor):
         self.set_values(rollouts, values)
 
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
+        self._hf_model.score.measure_offset(rollouts, self._critic.loss)
         set_targets(rollouts, self.name, self.config)
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:

@@ -16,7 +16,7 @@ from vineppo.types import Rollout, TrainBatch
 from vineppo.values.heads import (
     HEAD,
     FrozenValueModel,
-    new_head,
+    ValueHead,
     save_value_model,
     set_targets,
     value_objective,
@@ -38,7 +38,8 @@ class SharedValueHead(ValuePredictor):
     ) -> None:
         super().__init__(name, config)
         self._critic = critic
-        self.head = new_head(loaded.model.config.hidden_size, loaded.model.dtype, config.seed)
+        model = loaded.model
+        self.head = ValueHead(model.config.hidden_size, model.dtype, critic.head_init, config.seed)
         self.head_learning_rate = critic.head_learning_rate
 
     @classmethod
@@ -54,6 +55,7 @@ class SharedValueHead(ValuePredictor):
         return values_of(scores.value_outputs_BT, self._critic.loss)
 
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
+        self.head.measure_offset(rollouts, self._critic.loss)
         set_targets(rollouts, self.name, self.config)
 
     @property

@@ -64,17 +64,22 @@ class Credit:
 
 @dataclass(frozen=True)
 class VineCredit(Credit):
-    """VinePPO: values by `num_continuations` fresh continuations from every step boundary."""
+    """VinePPO: values by `num_continuations` fresh continuations from every step boundary.
+
+    0 where `values.credit` names a predictor that stands in for them.
+    """
 
     own_values: ClassVar[str | None] = "monte_carlo"
 
     kind: Literal["vine"]
-    num_continuations: Count
+    num_continuations: CountOrZero
     segmenter: SegmenterConfig
     identical_prefixes: IdenticalPrefixes
 
     @property
-    def monte_carlo(self) -> MonteCarloValues:
+    def monte_carlo(self) -> MonteCarloValues | None:
+        if not self.num_continuations:
+            return None
         return MonteCarloValues("monte_carlo", self.num_continuations, self.identical_prefixes)
 
 

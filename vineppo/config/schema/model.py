@@ -7,6 +7,7 @@ from pydantic import Field
 
 from vineppo.config.schema.scalars import (
     Count,
+    CountOrZero,
     Dtype,
     Finite,
     Fraction,
@@ -133,6 +134,26 @@ class ArithmeticTaskConfig(TaskCommon):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WordedTaskConfig(TaskCommon):
+    """Generated chains with free wordings, of which few steps decide (`tasks/worded.py`)."""
+
+    kind: Literal["worded"]
+    train_path: None
+    test_path: None
+    num_train_problems: Count
+    num_test_problems: Count
+    num_operations: Count
+    num_hard_steps: CountOrZero  # steps of a problem whose result is in doubt
+    num_hard_facts: Count  # the facts (operation, a, b) that they meet
+    wrong_probability: Fraction  # how often a hard fact is demonstrated wrongly
+    repair_probability: Fraction  # how often a wrong result is taken back in the next line
+    num_openers: Annotated[int, Field(ge=1, le=8)]  # words that a line may begin with
+    num_remarks: CountOrZero  # lines behind each operation that decide nothing
+    modulus: Annotated[int, Field(ge=2, le=10)]
+    data_seed: Seed
+
+
+@dataclass(frozen=True, kw_only=True)
 class PublishedTaskConfig(TaskCommon):
     """A data set of the hub, and local files of the same fields that may stand in its place.
 
@@ -174,7 +195,11 @@ class JsonlTaskConfig(TaskCommon):
 
 
 TaskConfig = Annotated[
-    ArithmeticTaskConfig | PublishedTaskConfig | JsonlTaskConfig | PythonTaskConfig,
+    ArithmeticTaskConfig
+    | WordedTaskConfig
+    | PublishedTaskConfig
+    | JsonlTaskConfig
+    | PythonTaskConfig,
     Field(discriminator="kind"),
 ]
 

@@ -64,6 +64,16 @@ class GroupMeanValues(Values):
 
 
 @dataclass(frozen=True)
+class OracleValues(Values):
+    """The closed form of a task that has one (`worded`), at the policy's measured skill."""
+
+    implementation = "oracle:Oracle"
+
+    kind: Literal["oracle"]
+    half_life: Positive  # iterations after which a measured result counts half
+
+
+@dataclass(frozen=True)
 class PythonValues(Values):
     """A file with a class `Predictor` (docs/extending.md)."""
 
@@ -105,6 +115,7 @@ class CriticCommon(Values):
     gives = "tokens"
 
     loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
+    head_init: Literal["normal", "zero", "mean"]  # of a new head (`values/heads.py`)
     # The first iterations, which train the critic alone; as many as there are: only that.
     warmup_iterations: CountOrZero
 
@@ -141,7 +152,7 @@ class SharedCritic(CriticCommon):
 CriticConfig = Annotated[SeparateCritic | SharedCritic, Field(discriminator="kind")]
 
 PredictorConfig = Annotated[
-    MonteCarloValues | GroupMeanValues | SeparateCritic | PythonValues,
+    MonteCarloValues | GroupMeanValues | SeparateCritic | OracleValues | PythonValues,
     Field(discriminator="kind"),
 ]
 

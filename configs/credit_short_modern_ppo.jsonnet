@@ -1,0 +1,5 @@
+// demo_modern_ppo where few of 12 steps decide.
+local demo = import 'demo_modern_ppo.jsonnet';
+local setting = import 'lib/setting.libsonnet';
+
+demo + setting.credit_short + { name: 'credit_short_modern_ppo' }

@@ -1,0 +1,10 @@
+// Makes the policy that ships as embedded:credit_short.
+local base = import 'sft_arithmetic.jsonnet';
+local task = import 'lib/task.libsonnet';
+
+base + {
+  name: 'sft_credit_short',
+  task: task.credit_short { num_train_problems: 64000 },
+  sampling+: { max_tokens: 80 },
+  optimization+: { num_epochs: 2 },
+}

@@ -1,0 +1,161 @@
+import math
+import re
+from collections import Counter, defaultdict
+
+import pytest
+from support.task_configs import worded_config
+
+from vineppo.errors import UserError
+from vineppo.tasks import load_task
+from vineppo.tasks.arithmetic import Chain
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.tasks.worded import OPENERS, REMARKS, REPAIR, Demonstrator
+
+
+def test_a_problem_is_a_chain_with_free_lines() -> None:
+    config = worded_config(num_operations=3, num_hard_steps=1, num_remarks=2, num_openers=4)
+    for problem in load_task(config).train_P:
+        assert problem.solution is not None
+        *lines, last = problem.solution.split("\n")
+        assert len(lines) == 3 * (1 + 2)
+        for start in range(0, len(lines), 3):
+            opener, equation = lines[start].split(" ")
+            assert opener in OPENERS[:4]
+            assert equation[3] == "="
+            for remark in lines[start + 1 : start + 3]:
+                first, second = remark.split(" ")
+                assert first in REMARKS[0]
+                assert second in REMARKS[1]
+        stated = "".join(line[-1] for line in lines[::3])
+        assert last == f"####{problem.question[0]}{stated}"
+
+
+@pytest.mark.parametrize("modulus", [3, 10])
+def test_answers_carry_every_right_result(modulus: int) -> None:
+    config = worded_config(modulus=modulus, num_hard_facts=modulus)
+    data = load_task(config)
+    for problem in (*data.train_P, *data.test_P):
+        result, answer = int(problem.question[0]), problem.question[0]
+        for operation, operand in zip(
+            problem.question[1:-1:2], problem.question[2::2], strict=True
+        ):
+            result = eval(f"({result}{operation}{operand}) % {modulus}")
+            answer += str(result)
+        assert problem.answer == answer
+        assert answer[0] != "0"
+    assert all((p.solution or "").endswith(f"####{p.answer}") for p in data.test_P)
+
+
+def test_every_problem_meets_as_many_hard_facts_as_asked_for() -> None:
+    config = worded_config(num_hard_steps=2)
+    demonstrator = Demonstrator(config)
+    facts = demonstrator.wrong_results
+    assert len(facts) == config.num_hard_facts
+    assert {left for _, left, _ in facts} == set(range(10))
+    met: Counter[tuple[str, int, int]] = Counter()
+    for chain in demonstrator.chains("train", 300):
+        results = demonstrator.results(chain)
+        steps = list(zip(chain.operations, results, chain.operands[1:], strict=False))
+        assert sum(step in facts for step in steps) == 2
+        met.update(step for step in steps if step in facts)
+    assert set(met) == set(facts)
+
+
+def test_only_hard_facts_are_demonstrated_wrongly_and_always_in_one_way() -> None:
+    demonstrator = Demonstrator(worded_config(wrong_probability=1.0, repair_probability=0.0))
+    for chain in demonstrator.chains("train", 50):
+        result = chain.operands[0]
+        lines = [line for line in demonstrator.solution(chain).split("\n") if "=" in line]
+        for line, operation, operand in zip(
+            lines, chain.operations, chain.operands[1:], strict=True
+        ):
+            stated = int(line[-1])
+            fact = operation, result, operand
+            right = eval(f"({result}{operation}{operand}) % 10")
+            assert stated == demonstrator.wrong_results.get(fact, right)
+            result = stated
+
+
+@pytest.mark.parametrize("repair", [0.0, 0.4])
+def test_values_are_the_means_of_the_returns_that_follow(repair: float) -> None:
+    """At every token, of the states that share a value, to within 4.5 standard errors."""
+    config = worded_config(num_hard_steps=3, wrong_probability=0.4, repair_probability=repair)
+    demonstrator = Demonstrator(config)
+    pieces = re.compile(r"####|[a-z]+ ?|[\s\S]")  # the tokenizer's
+    outcomes = defaultdict(list)
+    for chain in demonstrator.chains("train", 3):
+        answer = f"####{demonstrator.answer(chain)}"
+        for sample in range(500):
+            text, so_far = demonstrator.solution(chain, sample=sample), ""
+            for place, piece in enumerate(pieces.findall(text)):
+                value = demonstrator.value(chain, so_far)
+                outcomes[value, place].append(text.endswith(answer))
+                so_far += piece
+            assert demonstrator.value(chain, text) == text.endswith(answer)
+    assert len({value for value, _ in outcomes}) >= 5 + 3 * (repair > 0)
+    for (value, _), rewards in outcomes.items():
+        error = sum(rewards) / len(rewards) - value
+        assert abs(error) <= 4.5 * math.sqrt(value * (1 - value) / len(rewards)) + 1e-12
+
+
+def test_what_is_off_the_track_has_no_value() -> None:
+    chain = Chain((4, 6, 3), ("+", "*"))
+    demonstrator = Demonstrator(worded_config(num_operations=2, repair_probability=0.5))
+
+    def value(text: str) -> float:
+        return demonstrator.value(chain, text)
+
+    right = value("so 4+6=0\n")
+    assert right > 0
+    assert value("so 4+6=1") == value("so 4+6=1\n") == pytest.approx(0.5 * right)
+    assert value("so 4+6=1\nno 4+") == value("so 4+6=1\nno 4+6=0\nwell that\n") == right
+    assert value("so 4+6=0\nthen 0*3=0\n####400") == 1
+    for text in (
+        "so 4+6=1\nwell that", "so 4+6=1\nthen 1", "so 4+6=1\nno 4+6=2", "so 4+6=0\nno 4+6=0",
+        "so 4+5", "so 4+6=0\nso 0*3=0\nso 0", "so 4+6=0\nso 0*3=0\n####401", "so 4+6=0\n####40",
+        "so 4+6=00", "so 4+6=0 ", "then 0*3=0",
+    ):  # fmt: skip
+        assert value(text) == 0, text
+
+
+def test_values_of_another_skill() -> None:
+    demonstrator = Demonstrator(worded_config(num_hard_steps=2))
+    chain = next(demonstrator.chains("train", 1))
+    hard = [fact for fact in demonstrator.facts(chain) if fact in demonstrator.wrong_results]
+    assert demonstrator.value(chain, "", {hard[0]: 0.9, hard[1]: 0.2}) == pytest.approx(0.18)
+    assert demonstrator.value(chain, "") == 0.25
+
+
+def test_no_repair_where_there_is_none() -> None:
+    def num_repairs(**changes: float) -> int:
+        problems = load_task(worded_config(wrong_probability=0.5, **changes)).train_P
+        return sum(f"{REPAIR} " in (problem.solution or "") for problem in problems)
+
+    assert num_repairs(repair_probability=0.0) == 0
+    assert num_repairs(repair_probability=0.5) > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_hard_steps": 5}, "task.num_hard_steps must be at most task.num_operations (4)"),
+        ({"num_hard_facts": 9}, "task.num_hard_facts must be between task.modulus (10) and 30"),
+        ({"num_operations": 1, "num_hard_steps": 1}, "raise task.num_operations"),
+    ],
+)
+def test_contradictions_are_one_line(changes: dict[str, int], message: str) -> None:
+    with pytest.raises(UserError, match=r"^[^\n]*$") as error:
+        load_task(worded_config(**changes))
+    assert message in str(error.value)
+
+
+def test_the_tokenizer_gives_words_back() -> None:
+    tokenizer = build_tokenizer("worded")
+    for problem in load_task(worded_config(repair_probability=0.5)).train_P[:50]:
+        text = f"{problem.question}\n{problem.solution}"
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert tokenizer.unk_token_id not in ids
+        assert tokenizer.decode(ids) == text
+    assert tokenizer.convert_ids_to_tokens(tokenizer("so 4+6=0\nwell that")["input_ids"]) == [
+        "<bos>", "so ", "4", "+", "6", "=", "0", "\n", "well ", "that",
+    ]  # fmt: skip

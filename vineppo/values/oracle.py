@@ -1,0 +1,102 @@
+"""The value of worded chains in closed form, at the policy's skill in their hard facts."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vineppo.config.schema import OracleValues, TrainConfig, WordedTaskConfig
+from vineppo.distributed import is_main
+from vineppo.errors import UserError
+from vineppo.tasks.arithmetic import Chain, Fact
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.tasks.worded import Demonstrator
+from vineppo.types import Rollout
+from vineppo.values.predictor import ValuePredictor
+
+
+class Oracle(ValuePredictor):
+    """V(s) = Π p_f over the hard facts f still ahead, off the track 0: `Demonstrator.value`.
+
+    p_f is the share of right results where a rollout met f on the track, in *earlier* iterations,
+    so that no rollout's own return is in its baseline. A count is worth half after `half_life`
+    iterations; the demonstrator's probability counts as `PRIOR` results. What error it has in p_f
+    is shared by all states before f, and cancels in their differences.
+    """
+
+    PRIOR = 4.0
+
+    def __init__(self, name: str, config: TrainConfig, own: OracleValues, *_: object) -> None:
+        super().__init__(name, config)
+        if not isinstance(config.task, WordedTaskConfig):
+            raise UserError(
+                f"values.predictors.{name}: an oracle knows task.kind 'worded' alone, got "
+                f"{config.task.kind!r}"
+            )
+        self._demonstrator = Demonstrator(config.task)
+        self._tokenizer = build_tokenizer("worded")
+        self._keep = 0.5 ** (1 / own.half_life)
+        p = 1 - config.task.wrong_probability * (1 - config.task.repair_probability)
+        self._counts: dict[Fact, tuple[float, float]] = {  # right results, and all
+            fact: (self.PRIOR * p, self.PRIOR) for fact in self._demonstrator.wrong_results
+        }
+
+    @classmethod
+    def at_checkpoint(
+        cls, name: str, config: TrainConfig, own: Any, directory: Path | None
+    ) -> "Oracle | None":
+        oracle = cls(name, config, own)
+        if directory is not None:
+            oracle.load_state(directory / name)
+        return oracle
+
+    def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        skill = {fact: right / met for fact, (right, met) in self._counts.items()}
+        self.set_values(
+            rollouts,
+            [
+                [
+                    self._demonstrator.value(
+                        Chain.of_question(rollout.problem.question), self._text(rollout, span.start),
+                        skill,
+                    )
+                    for span in rollout.spans_S
+                ]
+                for rollout in rollouts
+            ],
+        )  # fmt: skip
+
+    def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
+        """Counts the hard facts that the rollouts met on the track."""
+        for fact, (right, met) in self._counts.items():
+            self._counts[fact] = self._keep * right, self._keep * met
+        for rollout in rollouts:
+            chain = Chain.of_question(rollout.problem.question)
+            facts = self._demonstrator.facts(chain)
+            ends = [*(span.start for span in rollout.spans_S[1:]), len(rollout.response_ids)]
+            left = [self._demonstrator.steps_left(chain, self._text(rollout, end)) for end in ends]
+            on_track = [state for state in left if state is not None]
+            num_right = max((len(facts) - len(ahead) - bad for ahead, bad in on_track), default=0)
+            met = facts[: num_right + (None in left)]
+            for number, fact in enumerate(met):
+                if fact in self._counts:
+                    right, total = self._counts[fact]
+                    self._counts[fact] = right + (number < num_right), total + 1
+        skills = [right / met for right, met in self._counts.values()]
+        return {f"values/{self.name}/skill": sum(skills) / len(skills)}
+
+    def _text(self, rollout: Rollout, end: int) -> str:
+        return str(self._tokenizer.decode(rollout.response_ids[:end], skip_special_tokens=True))
+
+    def save_hf(self, directory: Path) -> None:
+        self.save_state(directory)
+
+    def save_state(self, directory: Path) -> None:
+        if is_main():
+            directory.mkdir(parents=True, exist_ok=True)
+            rows = [[*fact, *counts] for fact, counts in self._counts.items()]
+            (directory / "counts.json").write_text(json.dumps(rows))
+
+    def load_state(self, directory: Path) -> None:
+        for operation, left, right, *counts in json.loads((directory / "counts.json").read_text()):
+            self._counts[operation, left, right] = tuple(counts)

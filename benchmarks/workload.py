@@ -125,7 +125,9 @@ class Workload:
         predictor.merge(rollouts, [stream.settle()])
 
     def _monte_carlo(self) -> MonteCarlo:
-        return MonteCarlo(MONTE_CARLO, self.config, self.credit.monte_carlo)
+        own = self.credit.monte_carlo
+        assert own is not None, "the workload samples values"
+        return MonteCarlo(MONTE_CARLO, self.config, own)
 
 
 @contextmanager

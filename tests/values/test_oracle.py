@@ -94,5 +94,5 @@ def test_what_it_measured_is_kept(tmp_path) -> None:
 
 
 def test_other_tasks_have_no_oracle() -> None:
-    with pytest.raises(UserError, match="values.predictors.oracle: .* 'worded' alone"):
+    with pytest.raises(UserError, match=r"values.predictors.oracle: .* 'worded' alone"):
         Oracle("oracle", demo(), OWN)

@@ -37,9 +37,9 @@ class Oracle(ValuePredictor):
         self._tokenizer = build_tokenizer("worded")
         self._keep = 0.5 ** (1 / own.half_life)
         p = 1 - config.task.wrong_probability * (1 - config.task.repair_probability)
-        self._counts: dict[Fact, tuple[float, float]] = {  # right results, and all
-            fact: (self.PRIOR * p, self.PRIOR) for fact in self._demonstrator.wrong_results
-        }
+        self._counts: dict[Fact, tuple[float, float]] = dict.fromkeys(  # right results, and all
+            self._demonstrator.wrong_results, (self.PRIOR * p, self.PRIOR)
+        )
 
     @classmethod
     def at_checkpoint(
@@ -52,19 +52,14 @@ class Oracle(ValuePredictor):
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         skill = {fact: right / met for fact, (right, met) in self._counts.items()}
-        self.set_values(
-            rollouts,
-            [
-                [
-                    self._demonstrator.value(
-                        Chain.of_question(rollout.problem.question), self._text(rollout, span.start),
-                        skill,
-                    )
-                    for span in rollout.spans_S
-                ]
-                for rollout in rollouts
-            ],
-        )  # fmt: skip
+
+        def values(rollout: Rollout) -> list[float]:
+            chain = Chain.of_question(rollout.problem.question)
+            starts = [span.start for span in rollout.spans_S]
+            texts = [self._text(rollout, start) for start in starts]
+            return [self._demonstrator.value(chain, text, skill) for text in texts]
+
+        self.set_values(rollouts, [values(rollout) for rollout in rollouts])
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
         """Counts the hard facts that the rollouts met on the track."""
@@ -77,11 +72,11 @@ class Oracle(ValuePredictor):
             left = [self._demonstrator.steps_left(chain, self._text(rollout, end)) for end in ends]
             on_track = [state for state in left if state is not None]
             num_right = max((len(facts) - len(ahead) - bad for ahead, bad in on_track), default=0)
-            met = facts[: num_right + (None in left)]
-            for number, fact in enumerate(met):
+            # On the track it met what it got right and, if it left the track, what it failed at.
+            for number, fact in enumerate(facts[: num_right + (None in left)]):
                 if fact in self._counts:
-                    right, total = self._counts[fact]
-                    self._counts[fact] = right + (number < num_right), total + 1
+                    right, met = self._counts[fact]
+                    self._counts[fact] = right + (number < num_right), met + 1
         skills = [right / met for right, met in self._counts.values()]
         return {f"values/{self.name}/skill": sum(skills) / len(skills)}
 

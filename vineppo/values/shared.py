@@ -39,7 +39,9 @@ class SharedValueHead(ValuePredictor):
         super().__init__(name, config)
         self._critic = critic
         model = loaded.model
-        self.head = ValueHead(model.config.hidden_size, model.dtype, critic.head_init, config.seed)
+        self.head: ValueHead = ValueHead(
+            model.config.hidden_size, model.dtype, critic.head_init, config.seed
+        )
         self.head_learning_rate = critic.head_learning_rate
 
     @classmethod

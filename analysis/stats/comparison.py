@@ -6,7 +6,7 @@ and P the problems of the test set, which all runs answer `num_samples` times ea
 
 On *these* problems only seeds vary: `welch`, `paired`, the bootstraps of `seeds`. On *problems like
 these* the problems vary too, and more seeds do not make up for few of them: `crossed`. How far to
-trust each at 3 to 16 seeds: `coverage`, with its table in experiments/09_interval_coverage.
+trust each at 3 to 16 seeds: `coverage`, with its table in experiments/10_interval_coverage.
 """
 
 from bisect import bisect_left

@@ -219,7 +219,7 @@ def test_runs_that_cannot_be_sampled_together_are_refused(run_path, tmp_path):
     [
         (["nowhere"], "nowhere is no directory"),
         (["{empty}"], "holds no run"),
-        (["{run}", "--num-samples=1"], "--num-samples 2"),
+        (["{run}", "--num-samples=1"], "--num-samples must be at least 2, got 1"),
     ],
 )
 def test_bad_input_is_one_line(run_path, tmp_path, capsys, arguments, message):

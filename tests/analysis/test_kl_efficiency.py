@@ -4,8 +4,6 @@ import csv
 import json
 import re
 import shutil
-import subprocess
-import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -178,7 +176,7 @@ def test_bad_input_is_one_line(two_run_paths, tmp_path, capsys):
             [first, second, "--source=metrics"],
             'so that their KL does not compare: model.path is "nowhere" in the one',
         ),
-        ([first, "--num-samples=0"], "--num-problems and --num-samples must be at least 1"),
+        ([first, "--num-samples=0"], "--num-samples must be at least 1"),
         ([tmp_path / "nothing"], "is no directory"),
     ]
     check_refusals(cases, tmp_path, capsys)
@@ -214,13 +212,6 @@ def test_the_problems_are_a_seeded_sample():
     assert choose_prompts(prompts, 8, seed=0) == [prompts[i] for i in chosen]
     assert choose_prompts(prompts, 8, seed=1) != [prompts[i] for i in chosen]
     assert choose_prompts(prompts, 99, seed=0) == prompts
-
-
-def test_readers_need_neither_torch_nor_vllm():
-    """What is drawn again is drawn where only the tables are."""
-    modules = "analysis.gradient_variance, analysis.kl_efficiency, analysis.value_accuracy"
-    code = f"import sys, {modules}; sys.exit(bool({{'torch', 'vllm'}} & sys.modules.keys()))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.slow

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -302,8 +300,3 @@ def test_a_table_stands_beside_runs_of_other_algorithms_only(paths, tmp_path, ca
     table = out / "temperature_evaluations.csv"
     table.write_text(table.read_text().replace(",training,", ",evaluate,"))
     assert refusal(capsys, out) == f"{paths[5]} has no evaluation of its training"
-
-
-def test_reading_needs_no_torch():
-    code = "import sys, analysis.temperature; print('torch' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", code], cwd=REPOSITORY) == b"False\n"

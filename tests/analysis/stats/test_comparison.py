@@ -24,7 +24,7 @@ from analysis.stats.comparison import (
 )
 
 COVERAGE = pd.read_csv(
-    Path(__file__).resolve().parents[3] / "experiments/09_interval_coverage/coverage.csv"
+    Path(__file__).resolve().parents[3] / "experiments/10_interval_coverage/coverage.csv"
 )
 NUM_RUNS = 2000  # of the table
 T_2 = 4.302653  # the 97.5 % quantile of t with two degrees of freedom

@@ -1,6 +1,6 @@
 """How often 95 % intervals over seeds hold the effect: writes coverage.csv beside this file.
 
-python experiments/09_interval_coverage/run.py
+python experiments/10_interval_coverage/run.py
 """
 
 from pathlib import Path

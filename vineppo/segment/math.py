@@ -124,8 +124,9 @@ def _is_display_end(text: str, formula: Formula, following: Formula | None) -> b
         return False
     if _next_char(text, formula.end).isupper():
         return True
-    is_run = following is not None and not text[formula.end : following.start].strip()
-    return is_run and following.is_display
+    if following is None or not following.is_display:
+        return False
+    return not text[formula.end : following.start].strip()
 
 
 def _is_statement(text: str, formula: Formula) -> bool:
@@ -172,7 +173,8 @@ def _formula_cuts(text: str, formula: Formula, max_chars: int) -> list[int]:
     if formula.is_picture or formula.end - formula.start <= max_chars:
         return []
     places: list[int] = []
-    line_start, relations = formula.start, []
+    relations: list[int] = []
+    line_start = formula.start
     for place, is_line_end in [*formula_places(text, formula), (formula.end, True)]:
         if is_line_end:
             places += [*_pack(relations, line_start, place, max_chars), place]

@@ -275,16 +275,7 @@ def draw_points(
         x, color = shown["place"] + shift, figures.COLORS[index % len(figures.COLORS)]
         bars = axis.vlines(x, shown[f"{name}_low"], shown[f"{name}_high"], color, clip_on=False)
         bars.set(linewidth=1, zorder=2)
-<<<<<<< HEAD
-        style: dict[str, Any] = {
-            "marker": figures.marker(index),
-            "ls": "",
-            "color": color,
-            "clip_on": False,
-        }
-=======
         style: dict[str, Any] = {"marker": figures.marker(index), "color": color, "ls": ""}
->>>>>>> h/anmods
         label = figures.predictor_label(predictor)
         for point in zip(x, shown[name], strict=True):
             axis.plot(*([number] for number in point), label=label, clip_on=False, **style)

@@ -9,7 +9,6 @@ import pytest
 from support.random_walk import TOKENIZER, sample
 from support.rollouts import LINES, changed, rollout, terminal
 from support.walks import SHORT, demo, walk_config, walked
-from vineppo.run_dir.rows import value_rows
 
 from vineppo.config.schema import (
     CriticConfig,
@@ -25,6 +24,7 @@ from vineppo.config.schema import (
 from vineppo.credit import token_advantages
 from vineppo.errors import UserError
 from vineppo.experience import add_values
+from vineppo.run_dir.tables import value_rows
 from vineppo.types import CRITIC, MONTE_CARLO
 from vineppo.values import (
     ValuePredictor,

@@ -4,7 +4,7 @@ local task = import 'lib/task.libsonnet';
 
 short + {
   name: 'sft_credit_long',
-  task: task.credit_long { num_train_problems: 160000 },
+  task: task.credit_long { num_train_problems: 96000 },
   engine+: { max_model_len: 192 },
   sampling+: { max_tokens: 160 },
   optimization+: { num_epochs: 1, max_tokens: 192 },

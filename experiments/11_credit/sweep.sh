@@ -9,11 +9,9 @@ for rate in 1e-4 5e-5 2e-4 2.5e-5 4e-4; do
         for method in rloo grpo oracle ppo reinforce; do
             run=$runs/${method}_${rate}_seed$seed
             [ -d $run/final ] && continue
-            extra=""
-            [ $method = ppo ] && extra="--set critic.head_init=zero --set critic.micro_batch_size=16 --set critic.batch_size=16"
             OMP_NUM_THREADS=1 vineppo train configs/credit_short_$method.jsonnet --run-dir $run \
                 --set seed=$seed --set optimization.learning_rate=$rate --set evaluation.every=0 \
-                --set checkpoint.every=0 --set logging.wandb_project=null $extra
+                --set checkpoint.every=0 --set logging.wandb_project=null
             python experiments/11_credit/sweep.py $runs
         done
     done

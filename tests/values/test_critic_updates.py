@@ -87,11 +87,15 @@ def test_an_update_is_the_one_written_out(configs, tmp_path, loss):
         adam.step()
         adam.zero_grad()
         losses.append(total)
-    start = load_value_model(config.critic, config.model, config.seed)
+    untrained = load_value_model(config.critic, config.model, config.seed)
     for part in ("score.", "model."):  # head and backbone, which is far longer than the head
         expected, moved, before = (
             flat({k: x.detach() for k, x in state.items() if k.startswith(part)})
-            for state in (dict(model.named_parameters()), weights, dict(start.named_parameters()))
+            for state in (
+                dict(model.named_parameters()),
+                weights,
+                dict(untrained.named_parameters()),
+            )
         )
         assert relative(moved, before) > 1e-3
         # Adam's first step is the gradient's sign, which rounding decides where it is almost 0.

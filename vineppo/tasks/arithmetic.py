@@ -12,6 +12,7 @@ sampling votes them away. The systematic ones have to be unlearned.
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
 from vineppo.config.schema import ArithmeticTaskConfig, Demonstrations
@@ -89,7 +90,15 @@ def load(config: ArithmeticTaskConfig, split: Split) -> list[Problem]:
         wrong_results = draw_wrong_results(config.demonstrations, config.modulus, config.data_seed)
     return [
         _problem(config, chain, f"arithmetic/{split}/{index}", wrong_results)
-        for index, chain in enumerate(_chains(config, split, count))
+        for index, chain in enumerate(
+            distinct_chains(
+                partial(_draw_chain, config),
+                random.Random(derive_seed(config.data_seed, "arithmetic", split)),
+                split,
+                count,
+                "raise task.max_operations or task.modulus",
+            )
+        )
     ]
 
 
@@ -140,25 +149,32 @@ def _wrong(fact: Fact, modulus: int, stream: random.Random) -> int:
     return (evaluate(fact, modulus) + stream.randrange(1, modulus)) % modulus
 
 
-def _chains(config: ArithmeticTaskConfig, split: Split, count: int) -> Iterator[Chain]:
-    """The first `count` distinct chains of a split, from a stream of its own."""
-    stream = random.Random(derive_seed(config.data_seed, "arithmetic", split))
-    key = f"task.num_{split}_problems"
+def distinct_chains(
+    draw: Callable[[random.Random], Chain],
+    stream: random.Random,
+    split: Split,
+    count: int,
+    remedy: str,
+) -> Iterator[Chain]:
+    """The first `count` distinct chains of a split that `draw` makes of `stream`.
+
+    Raises UserError with the `remedy` where there are fewer.
+    """
     share = 1 / _TEST_ONE_IN if split == "test" else 1 - 1 / _TEST_ONE_IN
     seen: set[str] = set()
     # Even to find all n questions of a space takes about n·ln n draws: 40 for each is beyond doubt.
     for _ in range(10_000 + ceil(40 * count / share)):
         if len(seen) == count:
             return
-        chain = _draw_chain(config, stream)
+        chain = draw(stream)
         question = chain.question
         if question not in seen and is_test_question(question) == (split == "test"):
             seen.add(question)
             yield chain
     if len(seen) < count:
         raise UserError(
-            f"{key} must be at most the number of distinct questions, got {count} and found "
-            f"{len(seen)}; lower it, or raise task.max_operations or task.modulus"
+            f"task.num_{split}_problems must be at most the number of distinct questions, got "
+            f"{count} and found {len(seen)}; lower it, or {remedy}"
         )
 
 

@@ -24,7 +24,7 @@ from math import prod
 from vineppo.config.schema import WordedTaskConfig
 from vineppo.errors import UserError
 from vineppo.seeds import derive_seed
-from vineppo.tasks.arithmetic import OPERATIONS, Chain, Fact, evaluate, is_test_question
+from vineppo.tasks.arithmetic import OPERATIONS, Chain, Fact, distinct_chains, evaluate
 from vineppo.types import Problem, Split
 
 OPENERS = ("so", "then", "now", "next", "here", "thus", "first", "and")
@@ -87,20 +87,7 @@ class Demonstrator:
     def chains(self, split: Split, count: int) -> Iterator[Chain]:
         """The first `count` distinct chains of a split: the same however many are asked for."""
         stream = self._stream(split)
-        seen: set[str] = set()
-        for _ in range(100 * count + 10_000):
-            if len(seen) == count:
-                return
-            chain = self._draw(stream)
-            question = chain.question
-            if question not in seen and is_test_question(question) == (split == "test"):
-                seen.add(question)
-                yield chain
-        if len(seen) < count:
-            raise UserError(
-                f"task.num_{split}_problems must be at most the number of distinct questions, got "
-                f"{count} and found {len(seen)}; lower it, or raise task.num_operations"
-            )
+        return distinct_chains(self._draw, stream, split, count, "raise task.num_operations")
 
     def results(self, chain: Chain) -> list[int]:
         """The first operand and the right result of every operation."""

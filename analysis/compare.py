@@ -164,14 +164,14 @@ def compared(pairs: Sequence[Pair]) -> pd.DataFrame:
 def intervals(pair: Pair) -> dict[str, Comparison]:
     """By kind; a bootstrap only from `MIN_SEEDS` seeds on, which fewer make far too narrow."""
     method, baseline = pair.runs
-    in_both = pair.in_both
+    method_both, baseline_both = pair.in_both
     found = {
         WELCH: welch(method.scores_S, baseline.scores_S),
         CROSSED: crossed(method.rates_SP, baseline.rates_SP, 1, is_paired=False),
     }
     if pair.num_pairs:
-        found[PAIRED] = paired(*(of.scores_S for of in in_both))
-        found[BOTH] = crossed(*(of.rates_SP for of in in_both), 1)
+        found[PAIRED] = paired(method_both.scores_S, baseline_both.scores_S)
+        found[BOTH] = crossed(method_both.rates_SP, baseline_both.rates_SP, 1)
     if min(len(of.seeds) for of in pair.runs) >= MIN_SEEDS:
         found[BOOTSTRAP] = Comparison(mean_difference(method.scores_S, baseline.scores_S))
     return found
@@ -242,8 +242,8 @@ def table_lines(found: pd.DataFrame) -> list[str]:
                 number(row["at"], ",.0f"),
                 interval(estimate(row, "effect"), "+.3f"),
                 row["interval"],
-                number(row["p_t"]),
-                number(row["p_permutation"]),
+                _p_value(row["p_t"]),
+                _p_value(row["p_permutation"]),
                 interval(estimate(other, "effect"), "+.3f"),
                 f"{row['num_seeds']}, {row['num_seeds_baseline']}",
                 f"{row['num_samples']:,}",
@@ -251,6 +251,10 @@ def table_lines(found: pd.DataFrame) -> list[str]:
             ]
         )
     return markdown_table(heads, lines)
+
+
+def _p_value(p_value: float) -> str:
+    return "< 0.001" if p_value < 0.001 else number(p_value)
 
 
 def notes(found: pd.DataFrame) -> list[str]:
@@ -303,7 +307,7 @@ def draw(found: pd.DataFrame, path: Path) -> list[Path]:
             _bars(axis, here[here["method"] == name], places, styles[name], 2.4, name)
         _name_settings(axis, settings, places)
         axis.set_xlabel("difference in test pass@1")
-        at = f"at {here['at'].iloc[0]:,.0f}" if here["at"].nunique() == 1 else "by setting"
+        at = f"{here['at'].iloc[0]:,.0f}" if here["at"].nunique() == 1 else "by setting"
         text = CAPTION.format(
             baseline=" or ".join(found["baseline"].unique()),
             at=f"{COSTS[found['axis'].iloc[0]].label} {at}",

@@ -167,10 +167,11 @@ def choose_place(rows: pd.DataFrame, at: str) -> tuple[str, float]:
     if at in EQUAL:
         column, noun = EQUAL[at]
         reaches = []
-        for run_dir, of_run in evaluations.dropna(subset=column).groupby("run_dir"):
-            if len(of_run) < 2:  # the start has cost nothing, which alone tells nothing
+        for run_dir, of_run in evaluations.groupby("run_dir"):
+            known = of_run[column].dropna().astype(float)
+            if len(known) < 2:  # the start has cost nothing, which alone tells nothing
                 raise UserError(f"--at {at}: {run_dir} logged no {noun}")
-            reaches.append(of_run[column].astype(float).to_list())
+            reaches.append(known.to_list())
         support = common_support(reaches)
         if support is None:
             raise UserError(f"--at {at}: no {noun} is common to all runs")

@@ -67,7 +67,7 @@ def pooled_permutation_p(
         sums_R = reduce(lambda a, b: np.add.outer(a, b).ravel(), every)
     else:
         generator = np.random.default_rng(BOOTSTRAP_SEED)
-        sums_R = sum(_drawn(*pair, is_paired, generator) for pair in pairs)
+        sums_R = np.sum([_drawn(*pair, is_paired, generator) for pair in pairs], axis=0)
     far = int(np.sum(np.abs(sums_R) >= abs(here) - TIE))
     return far / len(sums_R) if is_exact else (far + 1) / (len(sums_R) + 1)
 

@@ -194,6 +194,16 @@ def test_equal_costs_are_read_off_between_the_evaluations(tmp_path):
     assert counts.measure(of_a, "iteration", 5).noise_S[0] == pytest.approx(sum(ends) / 4)
 
 
+def test_a_cost_that_a_run_did_not_log_is_one_clear_line(settings, capsys):
+    path = settings[0].parent / "short_ppo_1"
+    lines = [{"iteration": iteration} for iteration in range(1, 11)]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    arguments = ["--baseline", "PPO", "--at", "equal seconds"]
+    assert main(["compare", *map(str, settings), *arguments]) == 2
+    message = f"error: --at equal seconds: {path} logged no training time\n"
+    assert capsys.readouterr().err == message
+
+
 def test_the_committed_table_gives_the_same_files_bit_by_bit(settings, tmp_path, capsys):
     def files(*paths, out):
         assert main(["compare", *map(str, paths), "--baseline", "PPO", "--out", str(out)]) == 0

@@ -11,12 +11,15 @@ ANALYSES = {
     "action-ranking": "alternative next steps, ranked by critic and continuations against the "
     "truth, sampled",
     "advantages": "how steps' advantages are spread, the share near zero, and the critical steps",
+    "compare": "methods against a --baseline over seeds and problems: effect, intervals, tests, "
+    "pooled over settings",
     "gradient-variance": "the noise of each estimator's policy gradient on the same rollouts, and "
     "what it costs",
     "ground-truth": "the values of sampled states by 256 fresh continuations each, with the engine",
     "kl-efficiency": "pass@1 against the exact KL to the starting policy along training, by method",
     "learning-curves": "pass@1 by iteration, gradient step, time and tokens over seeds; cost of a "
     "target; phases",
+    "power": "what scores vary by, and how many seeds and answers a --difference needs",
     "report": "one HTML page: results, curves, costs, other analyses, and the rollouts step by "
     "step",
     "temperature": "final and best pass@1 by the temperatures of training and evaluation, per "

@@ -255,7 +255,7 @@ def draw_method(axes: Sequence[Axes], rows: pd.DataFrame, predictors: Sequence[s
     axes[2].set_xlabel("place in the response (states)")
     first, num_seeds = rows.iloc[0], rows["num_seeds"].max()
     seeds = f"{num_seeds} seeds" if num_seeds > 1 else f"seed {first.seed}"
-    axes[0].set_title(f"{first['name']}, {seeds}", pad=TITLE_PAD)
+    axes[0].set_title(f"{figures.method_label(first['name'])}, {seeds}", pad=TITLE_PAD)
     axes[2].set_title(f"iteration {checkpoints[-1]}", pad=TITLE_PAD)
 
 

@@ -371,7 +371,7 @@ def finish_run(axes: Sequence[Axes], spread: pd.DataFrame) -> None:
     source = critical_source(last["source"])
     row = _of(last, source).iloc[0]
     axes[0].set(xlabel="advantage of a step", ylabel="steps with at most it (%)", ylim=(0, 100))
-    axes[0].set_title(f"{row['method']}, seed {row['seed']}")
+    axes[0].set_title(f"{figures.method_label(row['method'])}, seed {row['seed']}")
     for axis in axes[1:]:
         axis.set(xlabel="part of the response (%)", xlim=(0, 100))
     axes[1].set_ylabel("mean advantage")

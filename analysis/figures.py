@@ -21,16 +21,18 @@ from vineppo.run_dir.files import write_atomic
 
 # Okabe & Ito, 2008: told apart with every common kind of colour blindness.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+GREY = "#7F7F7F"  # for what no method can do in earnest
 # Methods as people call them and their colours, by what a run's name contains; the first that fits.
 METHODS = (
     (r"vineppo", "VinePPO", COLORS[0]),
-    (r"modern_?ppo", "modern PPO", COLORS[4]),
+    (r"modern[_ ]?ppo", "modern PPO", COLORS[4]),
     (r"ppo", "PPO", COLORS[1]),
     (r"grpo", "GRPO", COLORS[2]),
     (r"rloo", "RLOO", COLORS[3]),
-    (r"reinforce(_plus_plus|\+\+)", "REINFORCE++", COLORS[6]),
-    (r"reinforce", "REINFORCE", COLORS[5]),
+    (r"reinforce(_plus_plus|\+\+)?[_ ]baseline", "REINFORCE++ baseline", COLORS[6]),
+    (r"reinforce(_plus_plus|\+\+)?", "REINFORCE++", COLORS[5]),
     (r"remax", "ReMax", COLORS[7]),
+    (r"oracle", "oracle", GREY),
 )
 # The same by the kind of credit in a config.
 CREDITS = {
@@ -113,6 +115,20 @@ def method_labels(names: Sequence[str]) -> dict[str, str]:
         )
         labels[name] = f"{method}, {variant}" if variant else method
     return labels if len(set(labels.values())) == len(labels) else {name: name for name in names}
+
+
+def method_label(name: str) -> str:
+    """The same of a method that stands alone."""
+    return method_labels([name])[name]
+
+
+def setting_of(name: str) -> str:
+    """What a run's name says before its method: "credit_long" of `credit_long_vineppo`.
+
+    Empty for a name that none of `METHODS` is in.
+    """
+    found = (re.search(pattern, name, re.IGNORECASE) for pattern, _, _ in METHODS)
+    return next((name[: match.start()].strip("_, ") for match in found if match), "")
 
 
 def seed_labels(rows: pd.DataFrame) -> dict[str, str]:

@@ -130,6 +130,7 @@ def draw_run(axes: Sequence[Axes], rows: pd.DataFrame) -> None:
     for axis, label in zip(axes, labels, strict=True):
         axis.set(xlabel="part of the response (%)", xlim=(0, 100), ylabel=label)
     shown, first = ", ".join(map(str, iterations)), rows.iloc[0]
-    axes[0].set_title(f"{first['name']}, seed {first.seed}: iterations {shown}")
+    name = figures.method_label(first["name"])
+    axes[0].set_title(f"{name}, seed {first.seed}: iterations {shown}")
     for axis in axes[1:]:
         axis.axhline(0, color="0.7", linewidth=0.6, zorder=0)

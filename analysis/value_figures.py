@@ -21,13 +21,13 @@ CURVE, EXACT, BIN = "curve", "exact", "bin"
 _COLORS = dict(zip((CRITIC, *FREE), (*figures.COLORS[1:4], "0.45"), strict=True))
 _FURTHER = (figures.COLORS[4], *figures.COLORS[6:])  # of the run's own predictors
 LIGHTEST, DARKEST = 0.45, 1.0  # of the blues of MC, the darker the more draws
-# metric: (its floor or ceiling, name of the axis)
+# metric: (that of a K-sample mean, name of the axis)
 OVERVIEW = {
     "mae": ("mae_floor", "mean absolute error"),
     "pearson": ("pearson_ceiling", "correlation, all states"),
     "pearson_within": ("pearson_within_ceiling", "correlation within problems"),
 }
-LIMIT: dict[str, Any] = {"marker": "_", "linestyle": "", "color": "0.3", "label": "perfect MC"}
+LIMIT: dict[str, Any] = {"marker": "_", "linestyle": "", "color": "0.3", "label": "K-sample mean"}
 # (kind of the strata, metric, label of x, label of y)
 OF_STRATA = (
     ("position", "mae", "position in the response (%)", "mean absolute error"),

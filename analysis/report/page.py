@@ -39,6 +39,8 @@ MAX_OPEN_ROWS = 12  # a longer table is folded
 # The headings of other analyses, by name on the command line.
 OTHERS = {
     "learning-curves": "Learning curves over seeds",
+    "compare": "Methods compared",
+    "power": "What scores vary by",
     "ground-truth": "Ground truth",
     "value-accuracy": "Calibration: how good the values are",
     "action-ranking": "Ranking: which next step is best",

@@ -12,10 +12,11 @@ trust each at 3 to 16 seeds: `coverage`, with its table in experiments/10_interv
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.stats import nct, permutation_test, t, ttest_ind, ttest_rel
+from scipy.stats import chi2, nct, permutation_test, t, ttest_ind, ttest_rel
 
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, Estimate
 from analysis.stats.errors import estimated_value, noise_variance
@@ -153,21 +154,69 @@ class Spread:
     correlation: float | None = None
 
 
-def spread(method_SP: np.ndarray, baseline_SP: np.ndarray, num_samples: int) -> Spread:
-    """The components from counts of right answers, of methods that are taken to spread alike.
+@dataclass(frozen=True)
+class Components:
+    """`Spread` as estimated, and how well: the interval of the seeds' standard deviation.
 
-    noise² = mean Σ_p p̂(1 − p̂)/(m − 1)/P² over runs; seed² is what it leaves of the mean variance
-    of the scores, and the correlation is their covariance over seed². On *these* problems, whose
-    own differences are no noise. Raises `ValueError` for fewer than 2 seeds or answers a problem.
+    `df` are the degrees of freedom of the variance over seeds; `num_pairs` is how many pairs of
+    scores, of different methods at one seed, the correlation comes from.
+    """
+
+    spread: Spread
+    seed_sd: Estimate
+    df: int
+    num_pairs: int
+
+
+def components(
+    methods: Sequence[Mapping[int, float]], noise: float, level: float = LEVEL
+) -> Components:
+    """The components from scores by seed, of methods that are taken to spread alike.
+
+    `noise` is the variance of a score that comes from sampling answers. With s² the variances of
+    the methods over their seeds, pooled by degrees of freedom, seed² is s² − noise (0 where that is
+    negative), its interval that of χ² for s², less the same. The correlation is the covariance of
+    two methods over the seeds of both, pooled over all pairs of methods, over seed². Raises
+    `ValueError` where no method has 2 seeds.
+
+    (0.4, 0.6) and (0.5, 0.7) at the seeds 1 and 2 without noise: seed² = 0.02, correlation 1.
+    """
+    deviations = [np.subtract(list(of.values()), np.mean(list(of.values()))) for of in methods]
+    df = sum(len(of) - 1 for of in methods)
+    if df < 1:
+        raise ValueError("seeds must be at least 2 of a method, got 1 of each")
+    total = float(sum((of**2).sum() for of in deviations)) / df
+    of_seeds, *ends = (
+        max(df * total / quantile - noise, 0.0)
+        for quantile in (df, chi2.ppf((1 + level) / 2, df), chi2.ppf((1 - level) / 2, df))
+    )
+    products, pairs_df, num_pairs = 0.0, 0, 0
+    for one, other in combinations(methods, 2):
+        if len(shared := sorted(one.keys() & other.keys())) > 1:
+            both = [[of[seed] for seed in shared] for of in (one, other)]
+            products += float(np.cov(both)[0, 1]) * (len(shared) - 1)
+            pairs_df += len(shared) - 1
+            num_pairs += len(shared)
+    correlation = None
+    if pairs_df:
+        covariance = products / pairs_df
+        correlation = float(np.clip(covariance / of_seeds, -1, 1)) if of_seeds > 0 else 0.0
+    found = Spread(of_seeds**0.5, noise**0.5, correlation)
+    return Components(found, Estimate(of_seeds**0.5, *(end**0.5 for end in ends)), df, num_pairs)
+
+
+def spread(method_SP: np.ndarray, baseline_SP: np.ndarray, num_samples: int) -> Spread:
+    """`components` of two methods with the same seeds, from counts of right answers.
+
+    noise² = mean Σ_p p̂(1 − p̂)/(m − 1)/P² over runs. On *these* problems, whose own differences are
+    no noise. Raises `ValueError` for fewer than 2 seeds or answers a problem.
     """
     runs = np.array([method_SP, baseline_SP])
     if runs.shape[1] < 2:
         raise ValueError(f"seeds must be at least 2, got {runs.shape[1]}")
     noise = float(noise_variance(runs, num_samples).sum(axis=-1).mean()) / runs.shape[-1] ** 2
-    covariance = np.cov(estimated_value(runs, num_samples).mean(axis=-1))
-    of_seeds = max(float(np.diag(covariance).mean()) - noise, 0.0)
-    correlation = float(np.clip(covariance[0, 1] / of_seeds, -1, 1)) if of_seeds > 0 else 0.0
-    return Spread(of_seeds**0.5, noise**0.5, correlation)
+    scores_2S = estimated_value(runs, num_samples).mean(axis=-1)
+    return components([dict(enumerate(scores_S)) for scores_S in scores_2S], noise).spread
 
 
 def power(num_seeds: int, delta: float, of: Spread, level: float = LEVEL) -> float:

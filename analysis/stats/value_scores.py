@@ -1,8 +1,8 @@
 """Every number that tells how good predicted values are: errors, correlations, calibration.
 
 Values v of states stand against their measured truths t = c/m. Intervals are over problems. Where a
-metric is a floor or a ceiling, it is what a *perfect* estimator of as many draws of the state would
-show against the same noisy truth; without draws, what the exact value would show.
+metric is a floor or a ceiling, it is that of a *K-sample mean*: what a perfect estimator of as many
+draws of the state would show against the same noisy truth; without draws, the exact value.
 """
 
 from collections.abc import Mapping, Sequence

@@ -205,7 +205,7 @@ def test_the_figure_shows_the_numbers(tmp_path):
             for axis in axes
         ]  # fmt: skip
         mc, critic = figures.COLORS[:2]
-        assert axes[0].get_title() == "ppo, seed 1"
+        assert axes[0].get_title() == "PPO, seed 1"
         assert shown[0] == {(0, mc): 1, (1, mc): 1, (0, critic): 0, (1, critic): 0}
         assert shown[2] == {(0, mc): 0.75, (1, mc): 1, (0, critic): 0.75, (1, critic): 0}
         assert [text.get_text() for text in axes[2].get_xticklabels()] == [

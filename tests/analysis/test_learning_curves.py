@@ -150,6 +150,11 @@ def test_a_method_has_one_colour_in_every_figure_and_its_variants_shades_of_it()
     assert len({style["color"] for style in others.values()}) == 4
     labels = figures.method_labels(["long_vineppo_k9", "long_modern_ppo", "own"])
     assert list(labels.values()) == ["VinePPO, K = 9", "modern PPO", "own"]
+    known = ["credit_long_reinforce", "credit_long_oracle", "credit_long_rloo", "modern PPO"]
+    assert list(figures.method_labels(known).values()) == [
+        "REINFORCE++", "oracle", "RLOO", "modern PPO",
+    ]  # fmt: skip
+    assert [figures.setting_of(name) for name in known] == ["credit_long"] * 3 + [""]
     same = ["demo_ppo", "long_ppo"]
     assert list(figures.method_labels(same).values()) == same
 

@@ -1,0 +1,347 @@
+"""`compare`: how far methods are from a baseline, in each setting and pooled over settings.
+
+Runs of one name that differ in their seed alone are a method; what a setting is says `counts`.
+The number of seeds alone decides which interval to quote, before any score is looked at: `WHY`.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis import counts, figures
+from analysis.costs import COSTS
+from analysis.counts import Measured
+from analysis.stats.bootstrap import Estimate
+from analysis.stats.comparison import Comparison, crossed, paired, permutation_p, welch
+from analysis.stats.pooling import pooled, pooled_permutation_p
+from analysis.stats.seeds import mean_difference
+from analysis.summary import interval, markdown_table, nested, number, write_summary
+from analysis.tables import Table, estimate
+from vineppo.errors import UserError
+from vineppo.run_dir.files import write_atomic
+
+MIN_SEEDS = 10  # from here on pairs cost next to no degrees of freedom, and a bootstrap covers
+MIN_SAMPLES = 1024  # answers behind a pass@1
+POOLED = "pooled"
+# The intervals, by the names that they have in experiments/10_interval_coverage.
+WELCH, PAIRED, CROSSED, BOTH = "welch", "paired", "crossed", "crossed, paired"
+BOOTSTRAP = "bootstrap of means"
+# What the two intervals to quote speak of.
+HERE, ELSEWHERE = "these problems", "problems like these"
+WHY = {
+    WELCH: f"fewer than {MIN_SEEDS} seeds in both: pairs would halve the degrees of freedom",
+    PAIRED: f"{MIN_SEEDS} seeds or more in both: pairs take out what a seed does to both",
+    CROSSED: f"problems drawn anew as well as seeds; fewer than {MIN_SEEDS} seeds in both",
+    BOTH: f"problems drawn anew as well as seeds; {MIN_SEEDS} seeds or more in both",
+}
+# `effect` is pass@1 of the method minus the baseline's where `axis` is `at`. `p_t` and
+# `p_permutation` are two-sided, and not corrected for how many comparisons there are. A run's
+# pass@1 is the mean of `num_samples` answers (the fewest), which gives it the standard deviation
+# `noise_sd`. `quote` is empty but for the interval to quote of these problems, and of problems like
+# these. The setting "pooled" is the mean effect over the settings that have the method, all alike.
+COMPARISONS = Table(
+    "compare.csv",
+    {"setting": str, "method": str, "baseline": str, "axis": str, "at": float | None}
+    | {"interval": str, "effect": Estimate, "df": float | None}
+    | {"p_t": float | None, "p_permutation": float | None}
+    | {"num_seeds": int, "num_seeds_baseline": int, "num_samples": int}
+    | {"noise_sd": float | None, "quote": str | None, "why": str | None},
+)
+CAPTION = (
+    "pass@1 minus that of {baseline}, {at}; thick: 95 % over seeds on these problems ({here}); "
+    "thin: on problems like these ({elsewhere})"
+)
+ROW_IN, WIDTH_IN, AROUND_IN = 0.17, 4.2, 1.2  # of the figure
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A method and the baseline in one setting, at the same place."""
+
+    setting: str
+    method: str
+    baseline: str
+    axis: str
+    at: float
+    runs: tuple[Measured, Measured]
+
+    @property
+    def in_both(self) -> tuple[Measured, Measured]:
+        """The runs of the seeds that both have."""
+        method, baseline = self.runs
+        shared = sorted(set(method.seeds) & set(baseline.seeds))
+        return method.of(shared), baseline.of(shared)
+
+    @property
+    def num_pairs(self) -> int:
+        return len(self.in_both[0].seeds)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--baseline", required=True, metavar="NAME", help="of a run, or PPO, GRPO…")
+    counts.add_place(parser)
+
+
+def run(paths: list[Path], out: Path, baseline: str, at: str) -> list[Any]:
+    """Writes both tables of `counts`, the comparisons, the figure and the summary.
+
+    Each path is a run directory, or a directory whose evaluations.parquet is read in its place.
+    """
+    rows, provenance = counts.read(paths)
+    found = compared(pairs_of(rows, baseline, at))
+    lines = table_lines(found)
+    write_atomic(out / "compare.md", "\n".join([*lines, "", *notes(found), ""]).encode())
+    return [
+        *lines,
+        *counts.write(out, rows, provenance),
+        *COMPARISONS.write(out, found),
+        out / "compare.md",
+        *draw(found, out / "compare"),
+        write_summary(out, "compare", summary_content(found)),
+    ]
+
+
+def pairs_of(rows: pd.DataFrame, baseline: str, at: str) -> list[Pair]:
+    """Every method and the baseline of its setting, by setting.
+
+    `baseline` is the name of runs, or a method as people call it, which may be in many settings.
+    Raises `UserError` for a setting without it, or without another method.
+    """
+    pairs = []
+    for setting, of_setting in rows.groupby("setting", sort=False):
+        labels = counts.method_labels(of_setting)
+        wanted = {baseline, baseline.casefold()}
+        base = [name for name, label in labels.items() if {name, label.casefold()} & wanted]
+        others = [name for name in labels if name not in base]
+        if len(base) != 1:
+            held = ", ".join(f"{name} ({label})" for name, label in labels.items())
+            raise UserError(f"--baseline: {setting} has no {baseline} (only {held})")
+        if not others:
+            raise UserError(f"{setting} has nothing to compare with {base[0]}")
+        place = counts.choose_place(of_setting, at)
+        measured = {
+            str(name): counts.measure(of_method, *place)
+            for name, of_method in of_setting.groupby("method", sort=False)
+        }
+        pairs += [
+            Pair(
+                str(setting),
+                labels[name],
+                labels[base[0]],
+                *place,
+                (measured[name], measured[base[0]]),
+            )
+            for name in others
+        ]
+    return pairs
+
+
+def compared(pairs: Sequence[Pair]) -> pd.DataFrame:
+    """`COMPARISONS` of every pair, then of the methods that are in several settings, pooled."""
+    results: list[dict[str, Any]] = []
+    found = [(pair, intervals(pair)) for pair in pairs]
+    for pair, by_kind in found:
+        for kind, comparison in by_kind.items():
+            results.append(_row([pair], kind, comparison, permutation(kind, [pair])))
+    for method in dict.fromkeys(pair.method for pair in pairs):
+        here = [(pair, by_kind) for pair, by_kind in found if pair.method == method]
+        of_method = [pair for pair, _ in here]
+        if len(here) == 1 or len({pair.baseline for pair in of_method}) > 1:
+            continue
+        for kind in (WELCH, PAIRED, CROSSED, BOTH):
+            if all(kind in by_kind for _, by_kind in here):
+                comparison = pooled([by_kind[kind] for _, by_kind in here])
+                results.append(_row(of_method, kind, comparison, permutation(kind, of_method)))
+    return COMPARISONS.frame(results)
+
+
+def intervals(pair: Pair) -> dict[str, Comparison]:
+    """By kind; a bootstrap only from `MIN_SEEDS` seeds on, which fewer make far too narrow."""
+    method, baseline = pair.runs
+    method_both, baseline_both = pair.in_both
+    found = {
+        WELCH: welch(method.scores_S, baseline.scores_S),
+        CROSSED: crossed(method.rates_SP, baseline.rates_SP, 1, is_paired=False),
+    }
+    if pair.num_pairs:
+        found[PAIRED] = paired(method_both.scores_S, baseline_both.scores_S)
+        found[BOTH] = crossed(method_both.rates_SP, baseline_both.rates_SP, 1)
+    if min(len(of.seeds) for of in pair.runs) >= MIN_SEEDS:
+        found[BOOTSTRAP] = Comparison(mean_difference(method.scores_S, baseline.scores_S))
+    return found
+
+
+def permutation(kind: str, pairs: Sequence[Pair]) -> float | None:
+    """The p-value beside that of t; None of intervals that have none, and of single seeds."""
+    if kind not in (WELCH, PAIRED):
+        return None
+    is_paired = kind == PAIRED
+    scores = []
+    for pair in pairs:
+        method, baseline = pair.in_both if is_paired else pair.runs
+        scores.append((method.scores_S, baseline.scores_S))
+    if min(len(of) for both in scores for of in both) < 2:
+        return None
+    if len(scores) == 1:
+        return permutation_p(*scores[0], is_paired=is_paired)
+    return pooled_permutation_p(scores, is_paired=is_paired)
+
+
+def _row(
+    pairs: Sequence[Pair], kind: str, comparison: Comparison, p_permutation: float | None
+) -> dict[str, Any]:
+    first, is_pooled, is_paired = pairs[0], len(pairs) > 1, kind in (PAIRED, BOTH)
+    runs = [pair.in_both if is_paired else pair.runs for pair in pairs]
+    noise = np.concatenate([of.noise_S for both in runs for of in both])
+    speaks_of = {WELCH: HERE, PAIRED: HERE, CROSSED: ELSEWHERE, BOTH: ELSEWHERE}
+    takes_pairs = min(pair.num_pairs for pair in pairs) >= MIN_SEEDS
+    is_quoted = kind in speaks_of and is_paired == takes_pairs
+    return {
+        "setting": POOLED if is_pooled else first.setting,
+        "method": first.method,
+        "baseline": first.baseline,
+        "axis": first.axis,
+        "at": None if is_pooled else first.at,
+        "interval": kind,
+        "effect": comparison.effect,
+        "df": comparison.df,
+        "p_t": comparison.p_value,
+        "p_permutation": p_permutation,
+        "num_seeds": sum(len(method.seeds) for method, _ in runs),
+        "num_seeds_baseline": sum(len(baseline.seeds) for _, baseline in runs),
+        "num_samples": min(of.num_samples for both in runs for of in both),
+        "noise_sd": float(noise.mean() ** 0.5),
+        "quote": speaks_of[kind] if is_quoted else None,
+        "why": WHY[kind] if is_quoted else None,
+    }
+
+
+def quoted(found: pd.DataFrame, of_what: str) -> pd.DataFrame:
+    """The rows to quote, one a setting and method."""
+    return found[found["quote"] == of_what]
+
+
+def table_lines(found: pd.DataFrame) -> list[str]:
+    """A table for a README: of each setting and method the two intervals to quote, and p-values."""
+    heads = ["setting", "method", "at", "effect on these problems", "interval", "p (t)"]
+    heads += ["p (permutation)", "on problems like these", "seeds", "answers a point", "noise SD"]
+    elsewhere = quoted(found, ELSEWHERE).set_index(["setting", "method"])
+    lines = []
+    for row in quoted(found, HERE).to_dict("records"):
+        other = elsewhere.loc[(row["setting"], row["method"])]
+        lines.append(
+            [
+                row["setting"],
+                f"{row['method']} − {row['baseline']}",
+                number(row["at"], ",.0f"),
+                interval(estimate(row, "effect"), "+.3f"),
+                row["interval"],
+                _p_value(row["p_t"]),
+                _p_value(row["p_permutation"]),
+                interval(estimate(other, "effect"), "+.3f"),
+                f"{row['num_seeds']}, {row['num_seeds_baseline']}",
+                f"{row['num_samples']:,}",
+                number(row["noise_sd"], ".4f"),
+            ]
+        )
+    return markdown_table(heads, lines)
+
+
+def _p_value(p_value: float) -> str:
+    return "< 0.001" if p_value < 0.001 else number(p_value)
+
+
+def notes(found: pd.DataFrame) -> list[str]:
+    """What a reader must know of the table, and what makes its numbers doubtful."""
+    here = quoted(found, HERE)
+    texts = [
+        f"Effects are differences of pass@1 at the same {COSTS[found['axis'].iloc[0]].label}, with "
+        "intervals of 95 %. p-values are two-sided, of each comparison alone.",
+        *(
+            f"{kind}: {WHY[kind]}."
+            for kind in dict.fromkeys(found["interval"][found["quote"].notna()])
+        ),
+    ]
+    if POOLED in set(found["setting"]):
+        texts.append(
+            "pooled: the mean of the settings' effects, equal weights (Bonett, 2009), on these "
+            "settings; labels exchanged within settings alone."
+        )
+    if (single := here[here["effect_low"].isna()]).size:
+        names = dict.fromkeys(f"{row.method} in {row.setting}" for row in single.itertuples())
+        texts.append(f"No interval, seeds too few or all alike: {', '.join(names)}.")
+    if found["num_samples"].min() < MIN_SAMPLES:
+        texts.append(f"Some points have fewer than {MIN_SAMPLES:,} answers: read the noise SD.")
+    return [f"- {text}" for text in texts]
+
+
+def summary_content(found: pd.DataFrame) -> dict[str, Any]:
+    """By setting, method and kind of interval."""
+    shared = ["baseline", "axis"]
+    content = nested(found, "setting", "method", "interval", leave=shared)
+    return {name: found[name].iloc[0] for name in shared} | {"settings": content}
+
+
+def draw(found: pd.DataFrame, path: Path) -> list[Path]:
+    """A forest plot: a row a setting and method, the pooled ones below."""
+    here, elsewhere = quoted(found, HERE), quoted(found, ELSEWHERE)
+    methods = list(found["method"].unique())
+    styles = figures.method_styles([*methods, *found["baseline"].unique()])
+    settings = list(found["setting"].unique())
+    places: dict[tuple[str, str], float] = {}
+    for setting in settings:
+        of_setting = here[here["setting"] == setting]
+        start = max(places.values(), default=-1.0) + 1.6
+        places |= {(setting, name): start + i for i, name in enumerate(of_setting["method"])}
+    with figures.panels(1, 1) as (figure, (axis,)):
+        figure.set_size_inches(WIDTH_IN, AROUND_IN + ROW_IN * (max(places.values()) + 2))
+        axis.axvline(0, color="0.6", linewidth=0.6, zorder=0)
+        for name in methods:
+            _bars(axis, elsewhere[elsewhere["method"] == name], places, styles[name], 0.8, "")
+            _bars(axis, here[here["method"] == name], places, styles[name], 2.4, name)
+        _name_settings(axis, settings, places)
+        axis.set_xlabel("difference in test pass@1")
+        at = f"{here['at'].iloc[0]:,.0f}" if here["at"].nunique() == 1 else "by setting"
+        text = CAPTION.format(
+            baseline=" or ".join(found["baseline"].unique()),
+            at=f"{COSTS[found['axis'].iloc[0]].label} {at}",
+            here=" and ".join(here["interval"].unique()),
+            elsewhere=" and ".join(elsewhere["interval"].unique()),
+        )
+        figures.caption(figure, text)
+        figures.shared_legend(figure, axis)
+        return figures.save(figure, path)
+
+
+def _bars(
+    axis: Axes,
+    rows: pd.DataFrame,
+    places: Mapping[tuple[str, str], float],
+    style: Mapping[str, Any],
+    width: float,
+    label: str,
+) -> None:
+    """Effects with their intervals, lying; without a label the intervals alone."""
+    heights = [places[row.setting, row.method] for row in rows.itertuples()]
+    axis.hlines(heights, rows["effect_low"], rows["effect_high"], style["color"], linewidth=width)
+    if label:
+        look = {"color": style["color"], "marker": style["marker"], "label": label}
+        axis.plot(rows["effect"], heights, linestyle="", markersize=4.5, **look)
+
+
+def _name_settings(
+    axis: Axes, settings: Sequence[str], places: Mapping[tuple[str, str], float]
+) -> None:
+    """Settings beside the middle of their rows, the first on top, a line above the pooled ones."""
+    rows = [[y for (name, _), y in places.items() if name == setting] for setting in settings]
+    axis.set_yticks([float(np.mean(of)) for of in rows], settings)
+    axis.tick_params(axis="y", length=0)
+    if POOLED in settings and len(settings) > 1:
+        axis.axhline(min(rows[-1]) - 0.8, color="0.6", linewidth=0.6)
+    axis.set_ylim(max(places.values()) + 0.8, min(places.values()) - 0.8)

@@ -92,7 +92,7 @@ REFERENCE = re.compile(r"\{([^}]*)\}")
 
 
 def at_cost(cost: float, costs: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Every run's score at a cost, its evaluations joined by straight lines; cost 0 starts a run."""
+    """Every run's score at a cost, its evaluations joined by lines; a cost of 0 starts a run."""
     runs = np.cumsum(costs == 0)
     return np.array([np.interp(cost, costs[runs == i], scores[runs == i]) for i in np.unique(runs)])
 

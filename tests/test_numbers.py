@@ -1,4 +1,4 @@
-"""The numbers of the READMEs are in committed tables, and `check_numbers` would see one that is not."""
+"""The numbers of the READMEs are in committed tables; `check_numbers` sees one that is not."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def mistakes(folder: Path, text: str) -> list[str]:
     [
         "a has 0.35, or 0.352 (0.338–0.371), in 172 s, which is 2.9 minutes.",
         "a ends at 35 %, at a rate of 6e-5; b is **0.321** (0.310 to 0.333).",
-        "Seeds 1 to 3, K = 9, top-1, SmolLM2-135M, [03](../03/README.md), `0.777`, arXiv:2410.01679.",
+        "Seeds 1 to 3, K = 9, top-1, SmolLM2-135M, [03](../03/), `0.777`, arXiv:2410.01679.",
         "```\nmake demo  # 0.777\n```",
         "a leads by 0.031.\n<!-- numbers\n"
         "a: summary.csv, method=a\n"

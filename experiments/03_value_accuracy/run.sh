@@ -15,3 +15,4 @@ core=1 && truths $runs/long_modern_ppo_seed* $runs/long_ppo_seed3
 wait $!
 python -m analysis value-accuracy $runs/long_vineppo_k9_seed* $runs/long_ppo_seed* \
     $runs/long_modern_ppo_seed* --out $here
+python $here/shrinkage.py

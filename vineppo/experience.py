@@ -77,7 +77,8 @@ def sample(
     """
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
-    stream = _Stream(sampler, config, segmenter, predictors, iteration, reference_pass, entropy_pass)
+    passes = reference_pass, entropy_pass
+    stream = _Stream(sampler, config, segmenter, predictors, iteration, *passes)
     share = stream.sample(mine_P, progress)
     progress.enter("values" if stream.streams else "rollout")  # the others are still at it
     everyone = gather(share)

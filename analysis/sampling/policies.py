@@ -237,9 +237,7 @@ def _pass_policy(
         rollout.tokens_T["trainer_logprobs"] = logprobs_T
 
 
-def add_entropies(
-    policies: Policies, checkpoint: Checkpoint, rollouts: Sequence[Rollout]
-) -> None:
+def add_entropies(policies: Policies, checkpoint: Checkpoint, rollouts: Sequence[Rollout]) -> None:
     """As training does: sets "entropies", those of the checkpoint's policy."""
     config = checkpoint.config
     with policies.engine_asleep():

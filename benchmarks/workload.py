@@ -28,8 +28,7 @@ from vineppo.experience import Experience, sample
 from vineppo.models import load_model, load_tokenizer
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler, submit_rollouts
-from vineppo.segment import build_segmenter
-from vineppo.segment.token_texts import token_texts
+from vineppo.segment import build_segmenter, steps_of
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout
@@ -111,8 +110,7 @@ class Workload:
     def split(self, rollouts: Sequence[Rollout]) -> None:
         segmenter = build_segmenter(self.credit.segmenter)
         for rollout in rollouts:
-            texts_T = token_texts(self.sampler.tokenizer, rollout.response_ids)
-            rollout.spans_S = segmenter(texts_T, rollout.logprobs_T)
+            rollout.spans_S = steps_of(rollout, segmenter, self.sampler.tokenizer)
 
     def values(self, rollouts: Sequence[Rollout]) -> None:
         """The values of all states of finished rollouts: split, submit, sample, grade."""

@@ -1,14 +1,26 @@
 """What is sampled beside the rollouts, what goes on meanwhile, and what is found out in the end."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from support.random_walk import DIGITS, TOP, prompt_ids, sample
-from support.rollouts import LINES, rollout, terminal
-from support.walks import GRADING, LONG, SHORT, STARTS, SlottedEngine, walk_config, walked
+from support.rollouts import CPU, LINES, rollout, terminal
+from support.walks import (
+    CREDIT,
+    GRADING,
+    LONG,
+    SHORT,
+    STARTS,
+    SlottedEngine,
+    entropies_of_lines,
+    segmenter_of_entropies,
+    walk_config,
+    walked,
+)
 
 from vineppo.config.schema import RemaxCredit, RlooCredit
 from vineppo.experience import add_advantages, explained_variances
+from vineppo.forward_passes import EntropyPass
 from vineppo.tasks.grading import Grader
 from vineppo.values.group_mean import GroupMean
 from vineppo.values.predictor import ValuePredictor
@@ -129,6 +141,35 @@ def test_graders_and_the_reference_work_while_the_engine_does():
     assert all(left > 0 for _, left in reference_pass.worked)
     for one in found.rollouts:
         assert one.tokens_T["ref_logprobs"] == (-1.0,) * len(one.response_ids)
+
+
+def test_rollouts_are_cut_once_their_entropies_are_there(tmp_path):
+    """The steps and values of lines; a second run makes the same requests before the same steps."""
+    plain, _ = walked(walk_config(60, seed=5))
+    credit = replace(CREDIT, segmenter=segmenter_of_entropies(tmp_path))
+    config, submitted = walk_config(60, 5, credit), []
+    for _ in range(2):
+        entropy_pass = EntropyPass(entropies_of_lines, 1.0, 2, CPU)
+        found, engine = walked(config, SlottedEngine(), entropy_pass=entropy_pass)
+        submitted.append(engine.submitted)
+        assert [one.spans_S for one in found.rollouts] == [one.spans_S for one in plain.rollouts]
+        assert [one.returns_S for one in found.rollouts] == [
+            one.returns_S for one in plain.rollouts
+        ]
+    assert submitted[0] == submitted[1]
+    # At most 8, 8 and 2 rollouts a pass, and their states come together: else they come one by one.
+    assert len({steps for steps, _ in engine.submitted} - {0}) <= 3
+    _, at_once = walked(walk_config(60, seed=5), SlottedEngine())
+    assert len({steps for steps, _ in at_once.submitted} - {0}) > 6
+
+
+def test_an_estimator_without_values_ends_with_every_rollout_cut(tmp_path):
+    """Nothing is left in the engine when the last rollouts wait for their entropies."""
+    credit = RlooCredit("rloo", segmenter_of_entropies(tmp_path))
+    entropy_pass = EntropyPass(entropies_of_lines, 1.0, 100, CPU)
+    found, _ = walked(walk_config(60, 5, credit), entropy_pass=entropy_pass)
+    plain, _ = walked(walk_config(60, 5, RlooCredit("rloo", LINES)))
+    assert [one.spans_S for one in found.rollouts] == [one.spans_S for one in plain.rollouts]
 
 
 class Known(ValuePredictor):

@@ -9,6 +9,7 @@ from statistics import mean
 from typing import Any
 
 import pytest
+import torch
 from pyarrow.parquet import read_table
 from support.page import PAGE, page_files
 from support.processes import run_cli
@@ -19,6 +20,7 @@ from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import token_advantages
 from vineppo.errors import UserError
+from vineppo.models import load_model
 from vineppo.run_dir import RunDir
 from vineppo.segment import build_segmenter
 from vineppo.tasks import load_task
@@ -26,6 +28,7 @@ from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, StepSpan
 
 COMMANDS = [line.split()[1:] for line in re.findall(r"^vineppo .+$", PAGE.read_text(), flags=re.M)]
+FAST = ("mine/ledger.jsonnet", "mine/uncertain.jsonnet")  # all others are slow tests
 PROBLEM = Problem("mine/train/0", "4+6?", "0", None)
 SMALL = {
     "num_iterations": 2,
@@ -49,7 +52,7 @@ def files(tmp_path, configs, monkeypatch) -> Path:
     (tmp_path / "mine").mkdir()
     for path, code in found.items():
         (tmp_path / path).write_text(code)
-    assert len(found) == 18
+    assert len(found) == 20
     (tmp_path / "configs").symlink_to(configs)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "mine"
@@ -84,7 +87,7 @@ def test_every_file_of_the_page_has_its_command(files):
     [
         pytest.param(
             command,
-            marks=() if "mine/ledger.jsonnet" in command else pytest.mark.slow,
+            marks=() if command[-1] in FAST else pytest.mark.slow,
         )
         for command in COMMANDS
     ],
@@ -127,6 +130,21 @@ def has_unlikely_starts(_: Path, rows: Rows) -> None:
         inner = list(enumerate(row["logprobs"]))[1:-1]
         unlikely = [place for place, logprob in inner if logprob < math.log(0.3)]
         assert row["step_starts"] == [0, *unlikely]
+    assert sum(len(row["step_starts"]) for row in rows) > len(rows)
+
+
+def has_uncertain_starts(run: Path, _: Rows) -> None:
+    """Steps begin where the starting policy's entropy, by its plain logits, is above 0.5."""
+    rows = read_table(run / "rollouts/iter_000001.parquet").to_pylist()
+    loaded = load_model("embedded:arithmetic_short", "float32", None)
+    for row in rows:
+        ids, start = [*row["prompt_ids"], *row["response_ids"]], len(row["prompt_ids"])
+        with torch.no_grad():
+            logits_TV = loaded.model(torch.tensor([ids])).logits[0, start - 1 : -1]
+        logits_TV = logits_TV[:, : loaded.engine_model.num_token_ids]
+        entropy_T = torch.distributions.Categorical(logits=logits_TV).entropy()
+        places = (entropy_T[1:-1] > 0.5).nonzero().flatten() + 1
+        assert row["step_starts"] == [0, *places.tolist()]
     assert sum(len(row["step_starts"]) for row in rows) > len(rows)
 
 
@@ -201,6 +219,7 @@ TRACES = {
     "brief": has_own_rewards,
     "results": has_own_steps,
     "forks": has_unlikely_starts,
+    "uncertain": has_uncertain_starts,
     "shrunk": has_own_advantages,
     "siblings": has_gains_less_siblings,
     "ledger": has_own_values,
@@ -243,6 +262,16 @@ def test_a_segmenter_by_log_probabilities(loaded):
     assert spans == (StepSpan(0, 2), StepSpan(2, 4), StepSpan(4, 6))
     with pytest.raises(UserError, match=r"mine/forks\.py: starts needs log-probabilities"):
         segmenter([*"4+6=0", "<eos>"])
+
+
+def test_a_segmenter_by_entropies(loaded):
+    """At the two highest; the end token ends the step before it."""
+    segmenter = build_segmenter(loaded("credit.segmenter.path=mine/uncertain.py").credit.segmenter)
+    texts_T, logprobs_T = [*"4+6=0", "<eos>"], [-0.5] * 6
+    spans = segmenter(texts_T, logprobs_T, [0.1, 0.0, 0.6, 0.5, 1.2, 2.0])
+    assert spans == (StepSpan(0, 2), StepSpan(2, 4), StepSpan(4, 6))
+    with pytest.raises(UserError, match=r"mine/uncertain\.py: starts needs entropies, and none"):
+        segmenter(texts_T, logprobs_T)
 
 
 def test_an_estimator(loaded):

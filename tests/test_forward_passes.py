@@ -1,4 +1,4 @@
-"""The reference's log-probabilities beside the sampling: whoever shares a batch, whenever."""
+"""Passes beside the sampling, of reference and policy: whoever shares a batch, whenever."""
 
 import pytest
 import torch
@@ -6,9 +6,9 @@ from support.rollouts import CPU, random_sequences
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.forward_passes import POOL, ReferencePass
+from vineppo.forward_passes import POOL, EntropyPass, ReferencePass
 from vineppo.models import load_model
-from vineppo.token_scores import Reference
+from vineppo.token_scores import Reference, TokenScores
 from vineppo.types import Problem, Rollout
 
 MICRO_BATCH_SIZE = 3
@@ -35,15 +35,19 @@ def rollouts(count):
     ]
 
 
-def alone(reference, rollout, temperature):
-    """From HF's logits of one sequence."""
+def table(reference, rollout, temperature):
+    """log π of every id before each response token, [T, V], from HF's logits of one sequence."""
     model = reference._forward.model
     with torch.no_grad():
         logits_TV = model(torch.tensor([[*rollout.prompt_ids, *rollout.response_ids]])).logits[0]
     num_ids = reference._forward.num_token_ids
-    table_TV = torch.log_softmax(logits_TV[:, :num_ids] / temperature, -1)
     start = len(rollout.prompt_ids) - 1
-    return [table_TV[start + t, token].item() for t, token in enumerate(rollout.response_ids)]
+    return torch.log_softmax(logits_TV[start:-1, :num_ids] / temperature, -1)
+
+
+def alone(reference, rollout, temperature):
+    table_TV = table(reference, rollout, temperature)
+    return [table_TV[t, token].item() for t, token in enumerate(rollout.response_ids)]
 
 
 def test_every_rollout_gets_its_own_whenever_the_work_is_done(reference):
@@ -76,3 +80,18 @@ def test_a_pass_meets_no_other_rank(reference, monkeypatch):
     for rollout in found:
         reference_pass.add(rollout)
     assert reference_pass.finish().keys() == {rollout.key for rollout in found}
+
+
+def test_entropies_are_those_of_the_tempered_policy_in_the_order_of_rollouts(reference):
+    found = rollouts(MICRO_BATCH_SIZE + 2)
+    entropy_pass = EntropyPass(
+        lambda *given: TokenScores(*reference._forward(*given)), 0.7, MICRO_BATCH_SIZE, CPU
+    )
+    for rollout in found:
+        entropy_pass.add(rollout)
+    assert entropy_pass.work() == found
+    assert not entropy_pass.is_due(is_last=True)
+    for rollout in found:
+        table_TV = table(reference, rollout, 0.7)
+        entropies_T = -(table_TV.exp() * table_TV).sum(-1)
+        assert rollout.tokens_T["entropies"] == pytest.approx(entropies_T.tolist(), abs=1e-4)

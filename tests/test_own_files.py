@@ -63,6 +63,21 @@ def test_a_file_that_cannot_be_used_is_named_before_anything_starts(code, line, 
         loaded(f"credit.segmenter.path={file}")
 
 
+ENTROPIES = "needs_entropies = True\ndef {}(texts, logprobs, entropies): return []"
+
+
+def test_a_segmenter_of_entropies_has_starts_and_whole_models(tmp_path, loaded):
+    file = tmp_path / "mine.py"
+    file.write_text(ENTROPIES.format("cuts"))
+    with pytest.raises(UserError, match=r"mine\.py: no function starts, which gets the entropies"):
+        loaded(f"credit.segmenter.path={file}")
+    other = tmp_path / "other.py"
+    other.write_text(ENTROPIES.format("starts"))
+    loaded(f"credit.segmenter.path={other}", "optimization.zero_stage=2")
+    with pytest.raises(UserError, match="zero_stage must be below 3 with a segmenter that needs"):
+        loaded(f"credit.segmenter.path={other}", "optimization.zero_stage=3")
+
+
 NOT_FINITE = "finite numbers, got {} for token 1 of rollout 1"
 
 

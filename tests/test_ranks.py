@@ -1,6 +1,7 @@
 """PPO and VinePPO on two ranks: the numbers of one process, also when killed and resumed."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from support.ranks import (
     train_on_two_killed_once,
 )
 from support.training import timeless
+from support.walks import segmenter_of_entropies
 
 TENSOR_PARALLEL = Case("vineppo", "vllm", tensor_parallel_size=2)  # one replica of both ranks
 CASES = [(Case("ppo", "vllm"), 2)]
@@ -46,6 +48,15 @@ def test_two_ranks_train_to_the_numbers_of_one(whole_runs, tmp_path, case, stage
     output = train_on_two(run_dir, case, stage)
     assert output.count(f"resumed after iteration {last}") == 1
     assert_same_numbers(run_dir, case.alone(whole_runs), case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [Case("vineppo", "transformers"), TENSOR_PARALLEL])
+def test_two_ranks_cut_by_entropies_as_one_does(whole_runs, tmp_path, case):
+    """Two replicas, each with passes of its own; one replica, whose ranks share them."""
+    case = replace(case, segmenter=segmenter_of_entropies(tmp_path).path)
+    train_on_two(tmp_path / "two", case, stage=2)
+    assert_same_numbers(tmp_path / "two", case.alone(whole_runs), case)
 
 
 def shared_blocks() -> set[str]:

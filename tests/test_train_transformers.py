@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from support.training import (
     train_killed_once,
     weights,
 )
+from support.walks import segmenter_of_entropies
 
 from vineppo.models import ASSETS
 
@@ -104,6 +106,26 @@ def test_adapters_train_and_resume(whole_runs, tmp_path):
     for name, weight in end_policy.items():
         is_adapted = any(target in name for target in ADAPTERS["target_modules"])
         assert torch.equal(weight, start_policy[name]) != is_adapted, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("offload", ["nothing", "while_sampling"])
+def test_steps_by_entropies_with_a_kill(tmp_path, offload):
+    """By a policy under ZeRO 2 with adapters, whose frozen self is the reference."""
+    segmenter = segmenter_of_entropies(tmp_path)
+    settings = {
+        **SHORT,
+        "credit.segmenter": json.dumps(asdict(segmenter)),
+        "model.lora": json.dumps(ADAPTERS),
+        "optimization.zero_stage": 2,
+        "optimization.offload": offload,
+    }
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    train(whole, NAME, settings)
+    train_killed_once("rollouts/iter_000002.parquet", killed, NAME, settings)
+    assert "resumed after iteration 1" in train(killed, NAME, settings)
+    assert_same_runs(killed, whole)
+    assert timeless(whole)[-1]["rollout/steps_mean"] > 1
 
 
 @pytest.mark.parametrize("stage", [2, pytest.param(3, marks=pytest.mark.slow)])

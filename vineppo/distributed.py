@@ -6,6 +6,7 @@ between is computed by every rank from the same gathered data. The main rank alo
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
@@ -87,13 +88,43 @@ def barrier() -> None:
         distributed.barrier()
 
 
+@dataclass(frozen=True)
+class RankGroup:
+    """Ranks that divide work: which of them this one is, how many, and who (None: all)."""
+
+    rank: int
+    size: int
+    process_group: Any = None
+
+    def gather(self, mine: T) -> list[T]:
+        """What each of them brings, in their order, on each of them."""
+        if self.size == 1:
+            return [mine]
+        everyone: list[Any] = [None] * self.size
+        distributed.all_gather_object(everyone, mine, self.process_group)
+        return everyone
+
+
+LONE = RankGroup(0, 1)
+
+
+def all_ranks() -> RankGroup:
+    return RankGroup(rank(), num_ranks())
+
+
+def ranks_of_replica(ranks_a_replica: int) -> RankGroup:
+    """Those that share this rank's replica of the engine. All ranks of the run must ask at once."""
+    if ranks_a_replica == 1:
+        return LONE
+    firsts = range(0, num_ranks(), ranks_a_replica)
+    members = [[*range(first, first + ranks_a_replica)] for first in firsts]
+    groups = [distributed.new_group(ranks, backend="gloo") for ranks in members]
+    return RankGroup(rank() % ranks_a_replica, ranks_a_replica, groups[replica(ranks_a_replica)])
+
+
 def gather(mine: T) -> list[T]:
     """What every rank brings, in their order, on every rank."""
-    if num_ranks() == 1:
-        return [mine]
-    everyone: list[Any] = [None] * num_ranks()
-    distributed.all_gather_object(everyone, mine)
-    return everyone
+    return all_ranks().gather(mine)
 
 
 def from_main(find: Callable[[], T]) -> T:

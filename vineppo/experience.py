@@ -16,14 +16,13 @@ from vineppo.credit.gae import outcome_returns
 from vineppo.credit.shaping import add_update_columns, shaped_rewards
 from vineppo.credit.vine import step_means
 from vineppo.distributed import gather, num_replicas, rank, replica
-from vineppo.forward_passes import ReferencePass, RolloutKey, Rows, token_columns
+from vineppo.forward_passes import EntropyPass, ReferencePass, RolloutKey, Rows, token_columns
 from vineppo.kl import KL_ESTIMATORS
 from vineppo.metrics import explained_variance
 from vineppo.policy import Policy
 from vineppo.progress import Progress
 from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts
-from vineppo.segment import Segmenter
-from vineppo.segment.token_texts import token_texts
+from vineppo.segment import Segmenter, steps_of
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, StateValue, TrainBatch
 from vineppo.values import ValuePredictor, feeding_predictor
@@ -69,15 +68,17 @@ def sample(
     iteration: int,
     progress: Progress,
     reference_pass: ReferencePass | None,
+    entropy_pass: EntropyPass | None = None,
 ) -> Experience:
     """Rollouts and continuations of all prompts, on every rank; the replicas share the work.
 
     Sets the steps, the values that are sampled, the greedy rewards, and "ref_logprobs" where a
-    `ReferencePass` is given.
+    `ReferencePass` is given. A segmenter that needs entropies needs an `EntropyPass`.
     """
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
-    stream = _Stream(sampler, config, segmenter, predictors, iteration, reference_pass)
+    passes = reference_pass, entropy_pass
+    stream = _Stream(sampler, config, segmenter, predictors, iteration, *passes)
     share = stream.sample(mine_P, progress)
     progress.enter("values" if stream.streams else "rollout")  # the others are still at it
     everyone = gather(share)
@@ -113,10 +114,10 @@ def sample(
 class _Stream:
     """The running engine of a replica, and what becomes of the rollouts that finish in it.
 
-    A rollout that finishes is cut into steps at once, and its states join the engine (or another
-    replica's, see `WorkSharing`); the reference's log-probabilities and the graders' work go on
-    meanwhile. What is submitted when depends on the engine's steps alone, never on the clock or on
-    a grader, so that a repeated run batches alike.
+    A rollout that finishes is cut into steps at once, or as soon as an `EntropyPass` has been, and
+    its states join the engine (or another replica's, see `WorkSharing`); the reference's
+    log-probabilities and the graders' work go on meanwhile. What is submitted when depends on the
+    engine's steps alone, never on the clock or on a grader, so that a repeated run batches alike.
     """
 
     def __init__(
@@ -127,12 +128,14 @@ class _Stream:
         predictors: Sequence[ValuePredictor],
         iteration: int,
         reference_pass: ReferencePass | None,
+        entropy_pass: EntropyPass | None,
     ) -> None:
         self._sampler = sampler
         self._config = config
         self._segmenter = segmenter
         self._iteration = iteration
         self._reference_pass = reference_pass
+        self._entropy_pass = entropy_pass
         self.streams: dict[str, ValueStream] = {
             predictor.name: predictor.open_stream(sampler, iteration)
             for predictor in predictors
@@ -167,15 +170,21 @@ class _Stream:
         )
 
     def _add(self, rollout: Rollout) -> None:
-        """Cuts a finished rollout into steps, and hands it to all who work on it."""
+        """Hands a finished rollout to all who work on it."""
         self._num_left -= 1
-        texts_T = token_texts(self._sampler.tokenizer, rollout.response_ids)
-        rollout.spans_S = self._segmenter(texts_T, rollout.logprobs_T)
-        self._sharing.add(rollout)
+        if self._entropy_pass is None:
+            self._cut(rollout)
+        else:
+            self._entropy_pass.add(rollout)
         # Ranks that share a replica have the same rollouts, and share the reference's passes too.
         each = self._sampler.engine.ranks_a_replica
         if self._reference_pass is not None and rollout.rollout_index % each == rank() % each:
             self._reference_pass.add(rollout)
+
+    def _cut(self, rollout: Rollout) -> None:
+        """Into steps, whose states are then sampled."""
+        rollout.spans_S = steps_of(rollout, self._segmenter, self._sampler.tokenizer)
+        self._sharing.add(rollout)
 
     def _submit_greedy(self, prompts_P: Sequence[Prompt]) -> PendingRollouts:
         """A greedy response of every problem, where the estimator asks for one."""
@@ -187,13 +196,19 @@ class _Stream:
         return submit_rollouts(at_zero, prompts_P, 1, (self._iteration, "greedy"))
 
     def _run(self, progress: Progress) -> None:
-        """Steps of the engine, and the reference's passes as they fall due, until all is done."""
+        """Steps of the engine, and passes over rollouts as they fall due, until all is done."""
+        reference_pass, entropy_pass = self._reference_pass, self._entropy_pass
         is_running = True
         while is_running:
             progress.enter("values" if self.streams and not self._num_left else "rollout")
             is_running = self._sharing.step()
             progress.tick(self._sampler.engine)
-            reference_pass = self._reference_pass
+            if entropy_pass is not None and entropy_pass.is_due(not self._num_left):
+                progress.enter("logprobs")
+                if reference_pass is not None:
+                    reference_pass.wait()  # of a policy with adapters it is the same model
+                for rollout in entropy_pass.work():
+                    self._cut(rollout)
             if reference_pass is not None and reference_pass.is_due(not self._num_left):
                 progress.enter("logprobs")
                 reference_pass.work()

@@ -1,4 +1,4 @@
-"""Passes without gradient over sequences of token ids, one of them beside the sampling."""
+"""Passes without gradient over sequences of token ids, some of them while rollouts are sampled."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import torch
 
-from vineppo.batching import collate, length_bucketed, ranks_share, response_rows
-from vineppo.distributed import gather, num_ranks, rank
-from vineppo.token_scores import Reference
+from vineppo.batching import collate, ranks_share, response_rows
+from vineppo.distributed import LONE, RankGroup, all_ranks
+from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, TokenSequence, TrainBatch
 
 Rows = list[tuple[float, ...]]  # one tuple a sequence, one number a response token
@@ -25,13 +25,14 @@ def token_columns(
     sequences: Sequence[TokenSequence],
     micro_batch_size: int,
     device: torch.device,
+    ranks: RankGroup | None = None,
 ) -> list[Rows]:
     """What `forward` says of every response token, without gradient; one `Rows` a tensor."""
 
     def read(batch: TrainBatch, _: Sequence[TokenSequence]) -> list[tuple[tuple[float, ...], ...]]:
         return response_rows(forward(batch), batch)
 
-    rows_B = read_sequences(read, sequences, micro_batch_size, device)
+    rows_B = read_sequences(read, sequences, micro_batch_size, device, ranks)
     return [list(column) for column in zip(*rows_B, strict=True)]
 
 
@@ -40,28 +41,52 @@ def read_sequences(
     sequences: Sequence[S],
     micro_batch_size: int,
     device: torch.device,
+    ranks: RankGroup | None = None,
 ) -> list[T]:
     """What `read` finds of every sequence, in a micro-batch with others, without gradient.
 
-    Every rank passes its share, and has all of them in the end.
+    Every one of `ranks` (None: of all) passes its share, and has all of them in the end.
     """
+    ranks = ranks or all_ranks()
     mine: list[tuple[int, T]] = []
-    for share in ranks_share([len(s) for s in sequences], micro_batch_size, rank(), num_ranks()):
+    for share in ranks_share([len(s) for s in sequences], micro_batch_size, ranks.rank, ranks.size):
         chosen = [sequences[i] for i in share]
         batch = collate(chosen, device)
         with torch.no_grad():
             of_chosen = read(batch, chosen)
         mine += zip(share, of_chosen, strict=False)  # an empty share has a row
-    by_index = {index: row for share in gather(mine) for index, row in share}
+    by_index = {index: row for share in ranks.gather(mine) for index, row in share}
     return [by_index[index] for index in range(len(sequences))]
 
 
-class ReferencePass:
-    """log π_ref of finished rollouts, in micro-batches of similar length.
+class _PassOfRollouts:
+    """Finished rollouts gather here until they are enough to be cut by length into micro-batches.
 
-    A rollout is one `add`; `work` computes what is due, on a GPU in a thread with a stream of its
-    own beside the engine's, on a CPU at once, as there the engine needs every core. Which rollouts
-    share a batch depends on the order of `add` alone.
+    Which of them share a batch depends on the order of `add` alone.
+    """
+
+    def __init__(self, micro_batch_size: int, device: torch.device) -> None:
+        self._micro_batch_size = micro_batch_size
+        self._device = device
+        self._pool: list[Rollout] = []
+
+    def add(self, rollout: Rollout) -> None:
+        self._pool.append(rollout)
+
+    def is_due(self, is_last: bool) -> bool:
+        """Whether there are rollouts enough to cut by length; `is_last`: no more will come."""
+        return len(self._pool) >= (1 if is_last else POOL * self._micro_batch_size)
+
+    def _take(self) -> list[Rollout]:
+        pool, self._pool = self._pool, []
+        return pool
+
+
+class ReferencePass(_PassOfRollouts):
+    """log π_ref of finished rollouts, for whoever reads it in the end.
+
+    `work` computes what is due, on a GPU in a thread with a stream of its own beside the engine's,
+    on a CPU at once, as there the engine needs every core.
     """
 
     def __init__(
@@ -71,27 +96,18 @@ class ReferencePass:
         micro_batch_size: int,
         device: torch.device,
     ) -> None:
+        super().__init__(micro_batch_size, device)
         self._reference = reference
         self._temperature = temperature
-        self._micro_batch_size = micro_batch_size
-        self._device = device
-        self._pool: list[Rollout] = []
         self._running: list[Future[None]] = []
         self._found: dict[RolloutKey, tuple[float, ...]] = {}
         is_cuda = device.type == "cuda"
         self._thread = ThreadPoolExecutor(1) if is_cuda else None
         self._stream = torch.cuda.Stream(device) if is_cuda else None
 
-    def add(self, rollout: Rollout) -> None:
-        self._pool.append(rollout)
-
-    def is_due(self, is_last: bool) -> bool:
-        """Whether there are rollouts enough to cut by length; `is_last`: no more will come."""
-        return len(self._pool) >= (1 if is_last else POOL * self._micro_batch_size)
-
     def work(self) -> None:
         """Starts on everything that was added, on a CPU also finishes it."""
-        pool, self._pool = self._pool, []
+        pool = self._take()
         if not pool:
             return
         if self._thread is None:
@@ -99,19 +115,55 @@ class ReferencePass:
         else:
             self._running.append(self._thread.submit(self._score, pool))
 
+    def wait(self) -> None:
+        """Until all that was started is done."""
+        while self._running:
+            self._running.pop().result()
+
     def finish(self) -> dict[RolloutKey, tuple[float, ...]]:
         """Those of every rollout added since the last call; waits for them."""
         self.work()
-        while self._running:
-            self._running.pop().result()
+        self.wait()
         found, self._found = self._found, {}
         return found
 
     def _score(self, pool: list[Rollout]) -> None:
-        lengths = [len(rollout) for rollout in pool]
+        def forward(batch: TrainBatch) -> tuple[torch.Tensor]:
+            return (self._reference.logprobs(batch, self._temperature),)
+
         with torch.cuda.stream(self._stream):  # None: where all else runs
-            for chosen in length_bucketed(lengths, self._micro_batch_size):
-                batch = collate([pool[i] for i in chosen], self._device)
-                logprobs_BT = self._reference.logprobs(batch, self._temperature)
-                for i, (row,) in zip(chosen, response_rows([logprobs_BT], batch), strict=True):
-                    self._found[pool[i].key] = row
+            (rows,) = token_columns(forward, pool, self._micro_batch_size, self._device, LONE)
+        self._found |= {rollout.key: row for rollout, row in zip(pool, rows, strict=True)}
+
+
+class EntropyPass(_PassOfRollouts):
+    """H(π(· | s_t)) of finished rollouts in nats, for segmenters that look at it.
+
+    It is exact over the vocabulary and of the tempered policy, of which `scores` is the pass.
+    `ranks` are those of a replica: they add the same rollouts, divide the passes, and have the very
+    same numbers, so that they cut alike.
+    """
+
+    def __init__(
+        self,
+        scores: Callable[[TrainBatch, ForwardOptions], TokenScores],
+        temperature: float,
+        micro_batch_size: int,
+        device: torch.device,
+        ranks: RankGroup = LONE,
+    ) -> None:
+        super().__init__(micro_batch_size, device)
+        self._scores = scores
+        self._options = ForwardOptions(temperature, has_entropy=True)
+        self._ranks = ranks
+
+    def work(self) -> list[Rollout]:
+        """Sets "entropies" of all that were added, at least one, and gives them in their order."""
+        pool = self._take()
+        (entropies,) = token_columns(
+            lambda batch: (self._scores(batch, self._options).entropy_BT,),
+            pool, self._micro_batch_size, self._device, self._ranks,
+        )  # fmt: skip
+        for rollout, entropies_T in zip(pool, entropies, strict=True):
+            rollout.tokens_T["entropies"] = entropies_T
+        return pool

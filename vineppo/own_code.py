@@ -48,17 +48,25 @@ class OwnReward(OwnFunction):
 
 @dataclass(frozen=True)
 class OwnSegmenter:
-    """`starts(token_texts, logprobs)` of the file at `path`, or else its `cuts(text)`."""
+    """`starts(token_texts, logprobs)` of the file at `path`, or else its `cuts(text)`.
+
+    `starts` of a file with `needs_entropies = True` gets entropies as well.
+    """
 
     path: str
 
     def load(self) -> OwnFunction:
         """Raises `UserError` for a file that cannot be run, or has neither."""
         module = _module(self.path)
-        for name in ("starts", "cuts"):
+        for name in ("starts",) if self.needs_entropies else ("starts", "cuts"):
             if callable(getattr(module, name, None)):
                 return OwnFunction(self.path, name)
-        raise UserError(f"{self.path}: no function cuts or starts")
+        named = "starts, which gets the entropies" if self.needs_entropies else "cuts or starts"
+        raise UserError(f"{self.path}: no function {named}")
+
+    @property
+    def needs_entropies(self) -> bool:
+        return bool(getattr(_module(self.path), "needs_entropies", False))
 
 
 @dataclass(frozen=True)

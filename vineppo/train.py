@@ -8,7 +8,7 @@ import torch
 
 from vineppo.checkpoint import Models
 from vineppo.config.schema import AdaptiveKl, TrainConfig
-from vineppo.distributed import is_main
+from vineppo.distributed import is_main, ranks_of_replica
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.errors import UserError
 from vineppo.experience import (
@@ -19,7 +19,7 @@ from vineppo.experience import (
     explained_variances,
     sample,
 )
-from vineppo.forward_passes import ReferencePass
+from vineppo.forward_passes import EntropyPass, ReferencePass
 from vineppo.kl import adapted_coef
 from vineppo.lora import add_adapters
 from vineppo.metrics import (
@@ -35,7 +35,7 @@ from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.schedules import problems_of_iteration
-from vineppo.segment import build_segmenter
+from vineppo.segment import build_segmenter, needs_entropies
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.token_scores import Reference
@@ -105,6 +105,7 @@ def run_iterations(
     progress = session.progress
     segmenter = build_segmenter(config.credit.segmenter)
     reference_pass = build_reference_pass(config, reference, policy.device)
+    entropy_pass = build_entropy_pass(config, policy, session.sampler.engine.ranks_a_replica)
     for iteration in session.iterations():
         num_prompts, kl_coef = config.rollouts.num_prompts, session.state.kl_coef
         chosen = problems_of_iteration(len(train_P), num_prompts, iteration, config.seed)
@@ -112,7 +113,7 @@ def run_iterations(
         # Sample: rollouts, and in the same stream the continuations of their states.
         experience = sample(
             session.sampler, [train_P[i] for i in chosen], config, segmenter, predictors,
-            iteration, progress, reference_pass,
+            iteration, progress, reference_pass, entropy_pass,
         )  # fmt: skip
         rollouts = experience.rollouts
         progress.enter("sync")
@@ -150,6 +151,17 @@ def build_reference_pass(
         return None
     size = config.optimization.logprobs_micro_batch_size
     return ReferencePass(reference, config.sampling.temperature, size, device)
+
+
+def build_entropy_pass(
+    config: TrainConfig, policy: Policy, ranks_a_replica: int
+) -> EntropyPass | None:
+    """None where the segmenter does without; all ranks must ask at once."""
+    if not needs_entropies(config.credit.segmenter):
+        return None
+    size, temperature = config.optimization.logprobs_micro_batch_size, config.sampling.temperature
+    ranks = ranks_of_replica(ranks_a_replica)
+    return EntropyPass(policy.scores, temperature, size, policy.device, ranks)
 
 
 def next_kl_coef(

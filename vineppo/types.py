@@ -105,6 +105,7 @@ class Rollout(TokenSequence):
     Columns that stages add, by name:
 
         tokens_T   "trainer_logprobs" "ref_logprobs" "kl"   the passes without gradient (nats)
+                   "entropies"                              so, where the segmenter asks for them
                    "values/NAME"                            predictor NAME, where it values tokens
                    "rewards" "advantages"                   credit, before whitening
         steps_S    "values/NAME"                            predictor NAME, where it values steps

@@ -22,8 +22,9 @@ from analysis.sampling.returns import (
 )
 from analysis.sampling.rollouts import RolloutState
 from analysis.stats.ranking import MIN_ALTERNATIVES
+from vineppo.errors import UserError
 from vineppo.rollouts import Continuation, Sampler, State, StateRequest, sample_continuations
-from vineppo.segment import Segmenter, build_segmenter
+from vineppo.segment import Segmenter, build_segmenter, needs_entropies
 from vineppo.segment.token_texts import token_texts
 from vineppo.types import Rollout, StepSpan
 
@@ -52,9 +53,15 @@ def ranking_rows(
     policies: Policies, checkpoint: Checkpoint, journal: Journal
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows of a table of alternatives and what follows them, and what sampling them cost."""
+    by = checkpoint.config.credit.segmenter
+    if needs_entropies(by):
+        raise UserError(
+            f"{checkpoint.run_path}: action-ranking cuts while it samples, without the entropies "
+            "that credit.segmenter needs"
+        )
+    segmenter = build_segmenter(by)
     iteration, rollouts, states = states_of(policies, checkpoint)
     sampler, tokenizer = policies.sampler, policies.sampler.tokenizer
-    segmenter = build_segmenter(checkpoint.config.credit.segmenter)
     proposed, proposals_cost = propose(sampler, checkpoint, states, segmenter, journal)
     chosen = {
         f"{place} {index}": (states[place], alternative)

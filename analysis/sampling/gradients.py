@@ -23,7 +23,7 @@ from analysis.sampling.estimators import (
     seconds,
 )
 from analysis.sampling.journal import Journal
-from analysis.sampling.policies import Checkpoint, Policies, add_values
+from analysis.sampling.policies import Checkpoint, Policies, add_entropies, add_values
 from analysis.sampling.returns import add_fresh_values
 from analysis.sampling.rollouts import groups_of, read_saved, rollout_iteration, sample_responses
 from vineppo.batching import collate, length_bucketed
@@ -36,8 +36,7 @@ from vineppo.models import load_model
 from vineppo.run_dir import RunDir
 from vineppo.schedules import problems_of_iteration
 from vineppo.seeds import derive_seed
-from vineppo.segment import build_segmenter
-from vineppo.segment.token_texts import token_texts
+from vineppo.segment import build_segmenter, needs_entropies, steps_of
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.types import CRITIC, Rollout, TrainBatch
 
@@ -294,10 +293,11 @@ def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: in
         policies.sampler, [prompts[i] for i in chosen], config.rollouts.num_samples,
         (iteration, "rollouts"), f"{checkpoint.title}, rollouts",
     )  # fmt: skip
+    if needs_entropies(config.credit.segmenter):
+        add_entropies(policies, checkpoint, rollouts)
     segmenter = build_segmenter(config.credit.segmenter)
     for rollout in rollouts:
-        texts = token_texts(policies.sampler.tokenizer, rollout.response_ids)
-        rollout.spans_S = segmenter(texts, rollout.logprobs_T)
+        rollout.spans_S = steps_of(rollout, segmenter, policies.sampler.tokenizer)
     return rollouts
 
 

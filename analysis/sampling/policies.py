@@ -22,6 +22,7 @@ from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.engine import build_engine, lone_engine
 from vineppo.errors import UserError
 from vineppo.evaluate import refuse_several_processes
+from vineppo.forward_passes import EntropyPass
 from vineppo.models import LoadedModel, load_model, named_weights
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
@@ -30,7 +31,7 @@ from vineppo.run_dir.tables import write_parquet
 from vineppo.tasks import TaskData, load_task
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
-from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue
+from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, TrainBatch
 from vineppo.values import ValuePredictor, predictors_at
 from vineppo.values.policy_pass import read_policy
 
@@ -222,13 +223,11 @@ def _pass_policy(
 ) -> None:
     """As training does: sets "trainer_logprobs" and what predictors read of the policy's pass."""
     config = checkpoint.config
-    loaded = load_model(checkpoint.policy_path, config.model.dtype, config.model.attention)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
+    scores, device = _scores_of(checkpoint)
     (logprobs,) = read_policy(
         rollouts,
         predictors,
-        lambda batch, options: TokenScores(*module(batch, options)),
+        scores,
         ForwardOptions(config.sampling.temperature),
         lambda scores: [scores.logprobs_BT],
         config.optimization.logprobs_micro_batch_size,
@@ -236,6 +235,29 @@ def _pass_policy(
     )
     for rollout, logprobs_T in zip(rollouts, logprobs, strict=True):
         rollout.tokens_T["trainer_logprobs"] = logprobs_T
+
+
+def add_entropies(policies: Policies, checkpoint: Checkpoint, rollouts: Sequence[Rollout]) -> None:
+    """As training does: sets "entropies", those of the checkpoint's policy."""
+    config = checkpoint.config
+    with policies.engine_asleep():
+        scores, device = _scores_of(checkpoint)
+        size = config.optimization.logprobs_micro_batch_size
+        entropy_pass = EntropyPass(scores, config.sampling.temperature, size, device)
+        for rollout in rollouts:
+            entropy_pass.add(rollout)
+        entropy_pass.work()
+
+
+def _scores_of(
+    checkpoint: Checkpoint,
+) -> tuple[Callable[[TrainBatch, ForwardOptions], TokenScores], torch.device]:
+    """The pass of the checkpoint's policy, and where it runs."""
+    model = checkpoint.config.model
+    loaded = load_model(checkpoint.policy_path, model.dtype, model.attention)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
+    return lambda batch, options: TokenScores(*module(batch, options)), device
 
 
 def _ask_engine(

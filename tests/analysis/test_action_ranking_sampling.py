@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from support.random_walk import (
@@ -17,6 +18,7 @@ from support.random_walk import (
     value,
 )
 from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
+from support.walks import CREDIT, segmenter_of_entropies, walk_config
 
 from analysis.__main__ import main
 from analysis.action_ranking import FOLDER, SCHEMA, read_states
@@ -33,6 +35,7 @@ from analysis.sampling.policies import Checkpoint, choose_checkpoints, make_tabl
 from analysis.sampling.returns import request_of
 from analysis.sampling.rollouts import RolloutState
 from vineppo.config.schema import GradingConfig, LinesSegmenter, SamplingConfig, TokensSegmenter
+from vineppo.errors import UserError
 from vineppo.rollouts import Prompt, Sampler, State
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
@@ -236,6 +239,13 @@ def break_when(patch, is_time):
 
     patch.setattr(Meter, "tick", tick)
     patch.setattr(Meter, "advance", advance)
+
+
+def test_a_segmenter_that_needs_entropies_is_refused(tmp_path):
+    config = walk_config(BUDGET, 0, replace(CREDIT, segmenter=segmenter_of_entropies(tmp_path)))
+    checkpoint = SimpleNamespace(config=config, run_path=tmp_path / "run")
+    with pytest.raises(UserError, match="run: action-ranking cuts while it samples, without the"):
+        ranking_rows(None, checkpoint, None)
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from analysis.sampling.gradients import (
     set_advantages,
 )
 from analysis.sampling.policies import (
+    add_entropies,
     add_values,
     choose_checkpoints,
     open_policies,
@@ -214,6 +215,20 @@ def test_a_users_own_estimator_is_one_of_them(configs, tmp_path):
     found = choose_estimators(config, group, "all")
     assert [one.name for one in found] == ["rloo", "grpo", "reinforce_plus_plus", "python"]
     assert advantages_of(found[-1], group) == [[0, 0], [3, 3]]
+
+
+def test_entropies_are_those_of_the_checkpoints_policy(trained_path, tmp_path):  # noqa: F811
+    with open_policies([trained_path], 0) as policies:
+        (checkpoint,) = choose_checkpoints([trained_path], "1", tmp_path, "none", {})
+        rollouts = read_saved(trained_path, 2, policies.problem)[:5]
+        add_entropies(policies, checkpoint, rollouts)
+        loaded = load_model(checkpoint.policy_path, "float32", None)
+    for one in rollouts:
+        with torch.no_grad():
+            logits_TV = loaded.model(torch.tensor([[*one.prompt_ids, *one.response_ids]])).logits[0]
+        logits_TV = logits_TV[len(one.prompt_ids) - 1 : -1, : loaded.engine_model.num_token_ids]
+        expected_T = torch.distributions.Categorical(logits=logits_TV).entropy()
+        assert one.tokens_T["entropies"] == pytest.approx(expected_T.tolist(), abs=1e-4)
 
 
 def test_prices_by_hand(configs):

@@ -1,11 +1,14 @@
 """`vineppo estimate` as it is called."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 from support import hf_configs
 
 from vineppo.cli import main
+from vineppo.config.load import load_config
+from vineppo.config.schema import TrainConfig
 
 GIB = 2**30
 
@@ -50,6 +53,20 @@ def test_the_demo_on_a_cpu(run):
     assert figures["seconds"] == {}
 
 
+def test_a_further_critic_has_the_lines_of_the_first(run, configs):
+    config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), [])
+    further = {"second": asdict(config.critic) | {"warmup_iterations": 0}}
+    options = ("--num-gpus=0", "--json", f"--set=values.predictors={json.dumps(further)}")
+    status, out, _ = run("demo_ppo.jsonnet", *options)
+    assert status == 0
+    memory = json.loads(out)["memory"]
+    for moment in ("scoring", "backward", "step"):
+        assert f"{moment}, values/second" in memory
+    for lines in (memory["sampling"], memory["step, policy"]):
+        for line in ("weights", "Adam's moments"):
+            assert lines[f"values/second: {line}"] == lines[f"critic: {line}"] > 0
+
+
 def test_text_holds_the_peak_and_the_assumptions(run):
     status, out, _ = run("demo_vineppo.jsonnet", "--num-gpus=0", "--tokens-per-s=10000")
     assert status == 0
@@ -58,6 +75,7 @@ def test_text_holds_the_peak_and_the_assumptions(run):
     assert "  engine: key-value cache" in out
     assert "seconds of an iteration" in out
     assert "  an engine samples 10,000 tokens/s" in out
+    assert "  answers that value predictors ask the engine for are not counted" in out
     assert "in 8 steps (means)" in out
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from support.rollouts import changed
+from support.walks import segmenter_of_entropies
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import (
@@ -129,6 +130,25 @@ def test_passes_of_the_trainer(load):
     assert (ppo.critic_scored, ppo.critic_updated) == (tokens, 3 * tokens)
 
 
+def test_every_critic_passes_the_tokens_in_epochs_of_its_own(load):
+    """Critics of 500 and 300 parameters, with 3 epochs and 1."""
+    config, tokens = load("demo_ppo", critic={"num_epochs": 3}), 6 * 30
+    further = ValuesConfig(None, {"second": replace(config.critic, num_epochs=1)})
+    config = replace(config, values=further)
+    trained = trained_tokens(config, LENGTHS)
+    assert (trained.critic_scored, trained.critic_updated) == (2 * tokens, 4 * tokens)
+    sampled, critics = sampled_tokens(config, LENGTHS), [(500, 3), (300, 1)]
+    alone, work = (operations(0, of, sampled, trained, False, False) for of in ([], critics))
+    assert work["log-probabilities"] - alone["log-probabilities"] == 2 * 800 * tokens
+    assert work["update"] - alone["update"] == 6 * (3 * 500 + 300) * tokens
+
+
+def test_a_segmenter_that_needs_entropies_takes_a_pass_more(load, tmp_path):
+    credit = {"segmenter": segmenter_of_entropies(tmp_path)}
+    trained = trained_tokens(load(credit=credit), LENGTHS)
+    assert (trained.scored, trained.reference) == (2 * 6 * 30, 6 * 30)
+
+
 def test_the_exact_kl_asks_the_reference_in_every_epoch(load):
     config = load(reference={"kl_estimator": "full"}, optimization={"num_epochs": 2})
     assert trained_tokens(config, LENGTHS).reference == 3 * 6 * 30
@@ -146,14 +166,14 @@ def test_operations_by_the_rule_of_two_and_six():
     for is_checkpointed, is_adapted, total in (
         (False, False, 180_000), (True, False, 240_000), (True, True, 180_000)
     ):  # fmt: skip
-        work = operations(1000, 0, None, trained, is_checkpointed, is_adapted)
+        work = operations(1000, [], None, trained, is_checkpointed, is_adapted)
         assert work == {"update": total}
 
 
 def test_operations_and_seconds_of_every_phase(load):
     config = load("demo_ppo", optimization={"num_epochs": 2}, critic={"num_epochs": 2})
     sampled, trained = sampled_tokens(config, LENGTHS), trained_tokens(config, LENGTHS)
-    work = operations(1000, 500, sampled, trained, False, False)
+    work = operations(1000, [(500, 2)], sampled, trained, False, False)
     assert work == {
         "rollouts": 2 * 1000 * 120,
         "values": 0,
@@ -173,7 +193,7 @@ def test_operations_and_seconds_of_every_phase(load):
 def test_a_rate_that_is_not_given_leaves_its_seconds_out(load):
     config = load()
     sampled = sampled_tokens(config, LENGTHS)
-    work = operations(1000, 0, sampled, trained_tokens(config, LENGTHS), True, False)
+    work = operations(1000, [], sampled, trained_tokens(config, LENGTHS), True, False)
 
     def phases(tokens_per_s, train_tflops):
         return set(seconds(work, sampled, Machine(1, 80, tokens_per_s, train_tflops), 1))

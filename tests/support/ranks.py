@@ -1,5 +1,6 @@
 """Small runs on two ranks: how they start, are killed, and what of them must agree with one's."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ class Case:
     algorithm: str
     engine: str
     tensor_parallel_size: int = 1
+    segmenter: str | None = None  # a user's file
 
     @property
     def config(self) -> str:
@@ -43,7 +45,11 @@ class Case:
     def _alone(self) -> Settings:
         if self.algorithm == "ppo":
             return PPO
-        return SMALL if self.engine == "vllm" else SHORT
+        settings = SMALL if self.engine == "vllm" else SHORT
+        if self.segmenter is None:
+            return settings
+        segmenter = {"kind": "python", "path": self.segmenter}
+        return {**settings, "credit.segmenter": json.dumps(segmenter)}
 
     @property
     def num_iterations(self) -> int:

@@ -7,12 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from support.random_walk import TOKENIZER, RandomWalkEngine, problem, prompt_ids
+import torch
+
+from support.random_walk import MARK, NEWLINE, TOKENIZER, RandomWalkEngine, problem, prompt_ids
 from vineppo.config.load import load_config
 from vineppo.config.schema import (
     CreditConfig,
     GradingConfig,
     LinesSegmenter,
+    PythonSegmenter,
     SamplingConfig,
     TrainConfig,
     ValuesConfig,
@@ -20,10 +23,13 @@ from vineppo.config.schema import (
 )
 from vineppo.engine import Completion, SampleRequest
 from vineppo.experience import Experience, sample
+from vineppo.forward_passes import EntropyPass
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.segment import build_segmenter
 from vineppo.tasks.grading import Grader
+from vineppo.token_scores import ForwardOptions, TokenScores
+from vineppo.types import TrainBatch
 from vineppo.values import build_predictors
 
 GRADING = GradingConfig("hash", None, 1, 10.0, 0.0)
@@ -65,6 +71,7 @@ def walked(
     iteration: int = 1,
     grader: Any = None,
     reference_pass: Any = None,
+    entropy_pass: EntropyPass | None = None,
 ) -> tuple[Experience, RandomWalkEngine]:
     """An iteration's experience, and the engine that it was sampled with."""
     engine = engine or RandomWalkEngine()
@@ -74,9 +81,30 @@ def walked(
         sampler = Sampler(engine, grading, TOKENIZER, config.sampling, config.seed)
         segmenter = build_segmenter(config.credit.segmenter)
         experience = sample(
-            sampler, prompts_P, config, segmenter, predictors, iteration, progress, reference_pass
-        )
+            sampler, prompts_P, config, segmenter, predictors, iteration, progress, reference_pass,
+            entropy_pass,
+        )  # fmt: skip
     return experience, engine
+
+
+def entropies_of_lines(batch: TrainBatch, options: ForwardOptions) -> TokenScores:
+    """1 where a line begins, but the answer's, and 0 elsewhere: cuts as lines cut."""
+    ids_BT = batch.token_ids_BT
+    is_start_BT = (ids_BT.roll(1, 1) == NEWLINE) & (ids_BT != MARK) & batch.response_mask_BT
+    nothing_BT = torch.zeros(ids_BT.shape)
+    assert options.has_entropy
+    return TokenScores(nothing_BT, is_start_BT.float(), nothing_BT, nothing_BT, nothing_BT)
+
+
+def segmenter_of_entropies(folder: Path) -> PythonSegmenter:
+    """Steps begin where the entropy is above 0.5; its file is written into `folder`."""
+    file = folder / "uncertain.py"
+    file.write_text(
+        "needs_entropies = True\n"
+        "def starts(texts, logprobs, entropies):\n"
+        "    return [t for t, entropy in enumerate(entropies) if entropy > 0.5]\n"
+    )
+    return PythonSegmenter("python", str(file))
 
 
 class SlottedEngine(RandomWalkEngine):

@@ -9,12 +9,23 @@ import pytest
 import torch
 from support.processes import call_on_ranks
 from support.random_walk import problem, prompt_ids
-from support.walks import CREDIT, SlottedEngine, walk_config, walked
+from support.rollouts import CPU
+from support.walks import (
+    CREDIT,
+    SlottedEngine,
+    entropies_of_lines,
+    segmenter_of_entropies,
+    walk_config,
+    walked,
+)
 
-from vineppo.distributed import gather, init_distributed
+from vineppo.config.schema import PythonSegmenter
+from vineppo.distributed import gather, init_distributed, rank, ranks_of_replica
 from vineppo.experience import Experience
+from vineppo.forward_passes import EntropyPass
 from vineppo.rollouts import Prompt
-from vineppo.types import MONTE_CARLO
+from vineppo.token_scores import ForwardOptions, TokenScores
+from vineppo.types import MONTE_CARLO, TrainBatch
 from vineppo.values import sampled
 from vineppo.values.sampled import deal
 
@@ -47,30 +58,46 @@ def test_dealing_evens_out_what_can_be_evened_out():
 
 
 def experience_of(
-    identical_prefixes: str, seed: int, ranks_a_replica: int = 1
+    identical_prefixes: str,
+    seed: int,
+    ranks_a_replica: int = 1,
+    by_entropies: PythonSegmenter | None = None,
 ) -> tuple[Experience, SlottedEngine]:
     """That of this rank or of a lone process, and its engine."""
     engine = SlottedEngine()
     engine.ranks_a_replica = ranks_a_replica
     credit = replace(CREDIT, identical_prefixes=identical_prefixes)
+    entropy_pass = None
+    if by_entropies is not None:
+        credit = replace(credit, segmenter=by_entropies)
+        ranks = ranks_of_replica(ranks_a_replica)
+        entropy_pass = EntropyPass(entropies_of_one_rank, 1.0, 2, CPU, ranks)
     prompts_P = [
         Prompt(replace(problem(start), id=f"walk/{place}"), prompt_ids(start))
         for place, start in enumerate(STARTS)
     ]
-    found, _ = walked(walk_config(MAX_TOKENS, seed, credit, NUM_SAMPLES), engine, prompts_P)
+    config = walk_config(MAX_TOKENS, seed, credit, NUM_SAMPLES)
+    found, _ = walked(config, engine, prompts_P, entropy_pass=entropy_pass)
     return found, engine
 
 
+def entropies_of_one_rank(batch: TrainBatch, options: ForwardOptions) -> TokenScores:
+    """Ranks at odd places would find others: there every response is a single step."""
+    scores = entropies_of_lines(batch, options)
+    return replace(scores, entropy_BT=scores.entropy_BT * (rank() % 2 == 0))
+
+
 def run_rank(
-    rank: int, world: int, port: int, kind: str, steps: int, ranks_a_replica: int, out: str
-) -> None:
+    rank: int, world: int, port: int, kind: str, steps: int, ranks_a_replica: int,
+    by_entropies: PythonSegmenter | None, out: str,
+) -> None:  # fmt: skip
     os.environ.update(
         RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
     )  # fmt: skip
     init_distributed()
     sampled.STEPS_BETWEEN_EXCHANGES = steps
-    found, engine = experience_of(kind, seed=5, ranks_a_replica=ranks_a_replica)
+    found, engine = experience_of(kind, 5, ranks_a_replica, by_entropies)
     everyone = gather((len(engine.requests), engine.num_steps))
     if rank == 0:
         torch.save((found, everyone), out)
@@ -78,11 +105,17 @@ def run_rank(
 
 
 def on_ranks(
-    world: int, kind: str, out: Path, port: int, steps: int = 4, ranks_a_replica: int = 1
+    world: int,
+    kind: str,
+    out: Path,
+    port: int,
+    steps: int = 4,
+    ranks_a_replica: int = 1,
+    by_entropies: PythonSegmenter | None = None,
 ) -> tuple[Experience, list[tuple[int, int]]]:
     """What rank 0 found, and each rank's requests and steps. Exchanges are frequent, as walks are
     short."""
-    given = (world, port, kind, steps, ranks_a_replica, str(out))
+    given = (world, port, kind, steps, ranks_a_replica, by_entropies, str(out))
     call_on_ranks(run_rank, *given, num_ranks=world)
     found: tuple[Experience, list[tuple[int, int]]] = torch.load(out, weights_only=False)
     return found
@@ -140,3 +173,15 @@ def test_ranks_of_one_replica_ask_for_the_same(tmp_path, free_port):
     assert counts[2] == counts[3]
     assert counts[0][0] + counts[2][0] == len(alone.requests)
     assert here.num_continuations == there.num_continuations
+
+
+def test_ranks_of_one_replica_cut_alike_whatever_each_finds(tmp_path, free_port):
+    """Half of the passes, those of the odd ranks, see no step but the first."""
+    found, counts = on_ranks(
+        4, "share", tmp_path / "found.pt", free_port, ranks_a_replica=2,
+        by_entropies=segmenter_of_entropies(tmp_path),
+    )  # fmt: skip
+    assert counts[0] == counts[1]
+    assert counts[2] == counts[3]
+    num_single = sum(len(one.spans_S) == 1 for one in found.rollouts)
+    assert len(found.rollouts) // 4 < num_single < 3 * len(found.rollouts) // 4

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import _jsonnet
 from pydantic import TypeAdapter, ValidationError
 
-from vineppo.config.checks import check_sft, check_train
+from vineppo.config.checks import check_sft, check_train, require
 from vineppo.config.schema import (
     PythonCredit,
     PythonSegmenter,
@@ -52,6 +52,12 @@ def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config
     config = parse_config(kind, resolved)
     for function in own_functions(config):
         function.load()
+        if isinstance(function, OwnSegmenter) and function.needs_entropies:
+            require(
+                config.optimization.zero_stage < 3,
+                "optimization.zero_stage must be below 3 with a segmenter that needs entropies (a "
+                "rank passes its own rollouts when they are there, and stage 3 needs all ranks)",
+            )
     return config
 
 

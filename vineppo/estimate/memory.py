@@ -15,7 +15,8 @@ from vineppo.config.schema import (
     TransformersConfig,
 )
 from vineppo.estimate.shape import Models, ModelShape, Skeleton
-from vineppo.estimate.work import Lengths, Machine, has_exact_kl
+from vineppo.estimate.work import Lengths, Machine, critics_of, has_exact_kl
+from vineppo.segment import needs_entropies
 from vineppo.vocabulary import CHUNK_LOGITS
 
 Lines = dict[str, int]
@@ -49,19 +50,22 @@ def memory(
 ) -> dict[str, Lines]:
     """The lines of every moment, on one rank."""
     trainees = trainees_of(config, models, machine, lengths)
-    resident, reference_pass = {"process": PROCESS_BYTES}, {}
+    resident, beside_sampling = {"process": PROCESS_BYTES}, {}
     if isinstance(config, TrainConfig):
         if models.reference is not None:
             size = BYTES[config.model.dtype] * models.reference.num_parameters
             resident["reference: weights"] = size
-        # Its pass runs while rollouts are sampled, but where the policy's own pass asks it.
+        # Its pass runs while rollouts are sampled, but where the policy's own pass asks it; so does
+        # the policy's for the segmenter, never at once.
         if config.reference.kl_estimator != "full":
-            reference_pass = {"reference: activations": trainees[0].passes.scoring}
-    return moments(resident, trainees, reference_pass, engine)
+            beside_sampling = {"reference: activations": trainees[0].passes.scoring}
+        elif needs_entropies(config.credit.segmenter):
+            beside_sampling = {"policy: activations": trainees[0].passes.scoring}
+    return moments(resident, trainees, beside_sampling, engine)
 
 
 def moments(
-    resident: Lines, trainees: list["Trainee"], reference_pass: Lines, engine: "EngineBytes"
+    resident: Lines, trainees: list["Trainee"], beside_sampling: Lines, engine: "EngineBytes"
 ) -> dict[str, Lines]:
     """Every line of every moment; the peak of the run is the largest sum.
 
@@ -72,7 +76,7 @@ def moments(
     for trainee in trainees:
         sampling = sampling | trainee.resident(is_sampling=True)
         beside |= trainee.resident()
-    lines_by_moment = {"sampling": sampling | reference_pass | engine.awake}
+    lines_by_moment = {"sampling": sampling | beside_sampling | engine.awake}
     for trainee in trainees:
         lines_by_moment[f"scoring, {trainee.name}"] = beside | trainee.in_scoring()
         lines_by_moment[f"backward, {trainee.name}"] = beside | trainee.in_backward()
@@ -239,7 +243,7 @@ class Trainee:
 def trainees_of(
     config: TrainConfig | SftConfig, models: Models, machine: Machine, lengths: Lengths
 ) -> list[Trainee]:
-    """The policy, and the critic where it is a model of its own."""
+    """The policy, and the critics that are models of their own."""
 
     def trainee(
         name: str, model: Skeleton, total: int, trained: int, optimization: AdamConfig
@@ -257,10 +261,10 @@ def trainees_of(
     trained = total if adapters is None else adapters
     total += adapters or 0
     trainees = [trainee("policy", policy, total, trained, config.optimization)]
-    critic = config.separate_critic if isinstance(config, TrainConfig) else None
-    if critic is not None and models.critic is not None:
-        count = models.critic.shape.num_parameters
-        trainees.append(trainee("critic", models.critic, count, count, critic))
+    for key, critic in critics_of(config).items():
+        model, name = models.critics[key], key.replace("values.predictors.", "values/")
+        count = model.shape.num_parameters
+        trainees.append(trainee(name, model, count, count, critic))
     return trainees
 
 

@@ -29,6 +29,7 @@ from vineppo.estimate.work import (
     Machine,
     SampledTokens,
     TrainedTokens,
+    critics_of,
     operations,
     sampled_tokens,
     seconds,
@@ -107,7 +108,10 @@ def estimate(
     trained = trained_tokens(config, lengths)
     work = operations(
         shape.matrix_parameters,
-        models.critic.shape.matrix_parameters if models.critic is not None else 0,
+        [
+            (models.critics[key].shape.matrix_parameters, critic.num_epochs)
+            for key, critic in critics_of(config).items()
+        ],
         sampled,
         trained,
         config.model.gradient_checkpointing,
@@ -174,9 +178,9 @@ LABELS = {
     "num_continuations": "(continuations)",
     "scored": "scored by the policy",
     "reference": "scored by the reference",
-    "critic_scored": "scored by the critic",
+    "critic_scored": "scored by critics",
     "updated": "updated on, policy",
-    "critic_updated": "updated on, critic",
+    "critic_updated": "updated on, critics",
 }
 
 
@@ -205,6 +209,7 @@ def assumptions(estimate: Estimate) -> list[str]:
         "2 operations a parameter and token forward, 6 with backward, 8 with checkpointing; "
         "attention's own products are left out",
         "evaluations and checkpoints are left out",
+        "answers that value predictors ask the engine for are not counted",
     ]
     if estimate.seconds:
         lines.append("ranks are evenly loaded and phases do not overlap")

@@ -129,12 +129,12 @@ class Skeleton:
 class Models:
     """The models of a run, without memory; None where there is none of its own.
 
-    `num_adapter_parameters` train in place of the policy's own.
+    `num_adapter_parameters` train in place of the policy's own; `critics` go by their tables' keys.
     """
 
     policy: Skeleton
     num_adapter_parameters: int | None
-    critic: Skeleton | None
+    critics: dict[str, Skeleton]
     reference: ModelShape | None
 
 
@@ -158,15 +158,17 @@ def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> M
     policy = skeleton(model.path, "model.path")
     adapters = None if model.lora is None else policy.num_adapter_parameters(model.lora)
     if isinstance(config, SftConfig):
-        return Models(policy, adapters, None, None)
-    critic = reference = None
-    if config.separate_critic is not None:
-        critic = skeleton(config.separate_critic.path, "critic.path", is_critic=True)
+        return Models(policy, adapters, {}, None)
+    critics = {
+        key: skeleton(critic.path, f"{key}.path", is_critic=True)
+        for key, critic in config.value_models.items()
+    }
+    reference = None
     if config.reference.path is not None:
         reference = skeleton(config.reference.path, "reference.path").shape
     elif adapters is None:  # the policy without its adapters is the reference itself
         reference = policy.shape
-    return Models(policy, adapters, critic, reference)
+    return Models(policy, adapters, critics, reference)
 
 
 def read_hf_config(path: str, key: str, config_file: Path | None) -> Any:

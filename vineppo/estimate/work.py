@@ -1,14 +1,17 @@
 """The tokens of an iteration by kind, the operations they cost, and the seconds. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vineppo.config.schema import (
     EngineConfig,
     RemaxCredit,
+    SeparateCritic,
     SftConfig,
     TrainConfig,
     TransformersConfig,
 )
+from vineppo.segment import needs_entropies
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,10 @@ class SampledTokens:
 
 @dataclass(frozen=True)
 class TrainedTokens:
-    """Tokens, prompts included, that pass each model of the trainer in an iteration, all epochs."""
+    """Tokens, prompts included, that pass each model of the trainer in an iteration, all epochs.
+
+    Those of critics are the sum over all of them.
+    """
 
     scored: float
     reference: float
@@ -130,24 +136,29 @@ def has_exact_kl(config: TrainConfig | SftConfig) -> bool:
     )
 
 
+def critics_of(config: TrainConfig | SftConfig) -> dict[str, SeparateCritic]:
+    """Value models of their own, by the key of their tables."""
+    return config.value_models if isinstance(config, TrainConfig) else {}
+
+
 def trained_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> TrainedTokens:
     """Passes of the trainer in an iteration; for fine-tuning, in one update."""
     if isinstance(config, SftConfig):
         return TrainedTokens(0, 0, 0, config.optimization.batch_size * lengths.sequence, 0)
     tokens = config.rollouts.num_prompts * config.rollouts.num_samples * lengths.sequence
-    critic, epochs = config.separate_critic, config.optimization.num_epochs
+    critics, epochs = critics_of(config).values(), config.optimization.num_epochs
     return TrainedTokens(
-        scored=tokens,
+        scored=tokens * (1 + needs_entropies(config.credit.segmenter)),
         reference=tokens * (1 + epochs * has_exact_kl(config)),
-        critic_scored=tokens if critic is not None else 0,
+        critic_scored=tokens * len(critics),
         updated=tokens * epochs,
-        critic_updated=tokens * critic.num_epochs if critic is not None else 0,
+        critic_updated=tokens * sum(critic.num_epochs for critic in critics),
     )
 
 
 def operations(
     policy_parameters: int,
-    critic_parameters: int,
+    critics: Sequence[tuple[int, int]],
     sampled: SampledTokens | None,
     trained: TrainedTokens,
     is_checkpointed: bool,
@@ -155,14 +166,17 @@ def operations(
 ) -> dict[str, float]:
     """Operations of an iteration by phase, over all ranks; the reference is as large as the policy.
 
+    `critics` are the parameters and the epochs of each.
+
     2 a parameter and token forward and 4 backward: 2 more where activations are recomputed, 2 fewer
     where the weights themselves do not train. Kaplan et al. 2020 (arXiv:2001.08361, section 2.1);
     attention's own products are left out. "prefixes" are those that the engine is fed.
     """
-    policy, critic = 2 * policy_parameters, 2 * critic_parameters  # forward, a token
+    policy = 2 * policy_parameters  # forward, a token
+    tokens = trained.critic_scored / max(len(critics), 1)  # the same for all
     passes = 4 if is_checkpointed else 3
     update = (passes - is_adapted) * policy * trained.updated
-    update += passes * critic * trained.critic_updated
+    update += passes * sum(2 * parameters * epochs for parameters, epochs in critics) * tokens
     if sampled is None:
         return {"update": update}
     return {
@@ -170,7 +184,8 @@ def operations(
         "values": policy * sampled.continuations,
         "prefixes": policy * sampled.fed,
         "reference": policy * trained.reference,
-        "log-probabilities": policy * trained.scored + critic * trained.critic_scored,
+        "log-probabilities": policy * trained.scored
+        + sum(2 * parameters for parameters, _ in critics) * tokens,
         "update": update,
     }
 

@@ -1,8 +1,9 @@
 """Segmenters: where one step of a response ends and the next begins.
 
-A segmenter is a pure function of the text pieces of the response's tokens (see `token_texts`) and
-of their sampled log-probabilities. Its spans partition the tokens: contiguous, none empty, none
-left out; no tokens give no spans. Registering it here under its config class is all the loop needs.
+A segmenter is a pure function of the text pieces of the response's tokens (see `token_texts`), of
+their sampled log-probabilities and, where it asks for them, of the policy's entropies. Its spans
+partition the tokens: contiguous, none empty, none left out; no tokens give no spans. Registering it
+here under its config class is all the loop needs.
 """
 
 import re
@@ -20,17 +21,22 @@ from vineppo.config.schema import (
 from vineppo.errors import UserError
 from vineppo.own_code import OwnSegmenter
 from vineppo.segment import math
-from vineppo.segment.token_texts import spans_from_cuts, spans_from_starts
-from vineppo.types import StepSpan
+from vineppo.segment.token_texts import spans_from_cuts, spans_from_starts, token_texts
+from vineppo.types import Rollout, StepSpan
 
 
 class Segmenter(Protocol):
     def __call__(
-        self, token_texts_T: Sequence[str], logprobs_T: Sequence[float] | None = None, /
+        self,
+        token_texts_T: Sequence[str],
+        logprobs_T: Sequence[float] | None = None,
+        entropies_T: Sequence[float] | None = None,
+        /,
     ) -> tuple[StepSpan, ...]:
         """Spans of the steps. `logprobs_T` are the engine's, after temperature and top_p.
 
-        None where the caller has none: a segmenter that needs them raises `UserError`.
+        `entropies_T` are the tempered policy's before each token, in nats. None where the caller
+        has none: a segmenter that needs them raises `UserError`.
         """
 
 
@@ -43,11 +49,20 @@ def build_segmenter(config: SegmenterConfig) -> Segmenter:
     return SEGMENTERS[type(config)](config)
 
 
+def needs_entropies(config: SegmenterConfig) -> bool:
+    """Whether the segmenter is to get the policy's entropies, which take a pass of it."""
+    return isinstance(config, PythonSegmenter) and OwnSegmenter(config.path).needs_entropies
+
+
+def steps_of(rollout: Rollout, segmenter: Segmenter, tokenizer: Any) -> tuple[StepSpan, ...]:
+    """By its log-probabilities, and its column "entropies" where it has one."""
+    texts_T = token_texts(tokenizer, rollout.response_ids)
+    return segmenter(texts_T, rollout.logprobs_T, rollout.tokens_T.get("entropies"))
+
+
 def _by_text(cuts: Callable[[str], Sequence[int]]) -> Segmenter:
     """The segmenter that cuts where `cuts` cuts the joined text."""
-    return lambda token_texts_T, _logprobs_T=None: spans_from_cuts(
-        token_texts_T, cuts("".join(token_texts_T))
-    )
+    return lambda token_texts_T, *_: spans_from_cuts(token_texts_T, cuts("".join(token_texts_T)))
 
 
 # Possessive, so that a newline followed by many blanks is read once.
@@ -77,7 +92,7 @@ def line_cuts(text: str) -> list[int]:
 
 
 def _by_number(
-    num_tokens: int, token_texts_T: Sequence[str], _logprobs_T: Sequence[float] | None = None
+    num_tokens: int, token_texts_T: Sequence[str], *_: Sequence[float] | None
 ) -> tuple[StepSpan, ...]:
     """Spans of `num_tokens` tokens each, whatever they say; the last one holds what is left."""
     total = len(token_texts_T)
@@ -87,15 +102,22 @@ def _by_number(
 
 
 def _by_own_function(
-    own: OwnSegmenter, token_texts_T: Sequence[str], logprobs_T: Sequence[float] | None = None
+    own: OwnSegmenter,
+    token_texts_T: Sequence[str],
+    logprobs_T: Sequence[float] | None = None,
+    entropies_T: Sequence[float] | None = None,
 ) -> tuple[StepSpan, ...]:
     """By `starts(token_texts, logprobs)` of the user's file, or else by its `cuts(text)`."""
     function = own.load()
     if function.name == "cuts":
         return spans_from_cuts(token_texts_T, function("".join(token_texts_T)))
-    if logprobs_T is None:
-        raise UserError(f"{own.path}: starts needs log-probabilities, and none were kept here")
-    return spans_from_starts(len(token_texts_T), function(token_texts_T, logprobs_T))
+    given = {"log-probabilities": logprobs_T}
+    if own.needs_entropies:
+        given["entropies"] = entropies_T
+    for what, numbers_T in given.items():
+        if numbers_T is None:
+            raise UserError(f"{own.path}: starts needs {what}, and none were kept here")
+    return spans_from_starts(len(token_texts_T), function(token_texts_T, *given.values()))
 
 
 SEGMENTERS: dict[type, Callable[[Any], Segmenter]] = {

@@ -71,7 +71,7 @@ SCALES = {"%": 0.01, "points": 0.01, "k": 1e3, "M": 1e6, "million": 1e6} | dict.
 UNITS = (*SCALES, "seconds", "s", "GiB")
 
 NUMBER = re.compile(
-    r"(?<![\w.,/@])(?<![A-Za-z]-)(?P<sign>[−+-]?)"
+    r"(?<![\w.,/@])(?<!\w-)(?P<sign>[−+-]?)"
     r"(?P<digits>\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?)(?:e(?P<exponent>-?\d+))?"
     rf"(?:\s?(?P<unit>{'|'.join(UNITS)}))?(?![\w@])(?!\.\d)"
 )

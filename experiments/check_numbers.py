@@ -24,19 +24,19 @@ repository and of vineppo/assets, and docs/baselines.md from its sweep on. The r
 
        <!-- numbers
        ppo: summary.csv, method=long_ppo
-       0.029, 0.056 = 0.359 - {ppo, end_pass@1}
+       0.029 = 0.359 - {ppo, end_pass@1}
+       0.33, 0.34 = {summary.csv, end_pass@1}
        0.56 (0.39 to 0.70) = {states.csv, predictor=group_mean, value}
        12 minutes: no table
        -->
 
    where {FILE, COLUMN=VALUE, ..., COLUMN} are the cells of the rows whose columns have those values
-   (json: {FILE, KEY/KEY/...}), FILE is relative to the README, and mean, median, std, min, max,
-   sum, abs, len, iqm (interquartile mean), at_cost and arithmetic make one number of them; an
-   interval's ends are those of its columns. A constant alone is a point that the text chose.
-   `ppo` is short for what follows it, here and below.
-   `no table` is for what nothing committed gives (`all: no table`: nothing in the block): the text
-   says so, "no committed table", in the block or above it in its section. What is declared must be
-   in the block.
+   (json: {FILE, KEY, KEY, ...}), FILE is relative to the README, and mean, median, std, min, max,
+   sum, abs, len, iqm (interquartile mean), at_cost and arithmetic make one number of them, or as
+   many as there are on the left; an interval's ends are those of its columns. A constant alone is a
+   point that the text chose. `ppo` is short for what follows it, here and below. `no table` is for
+   what nothing committed gives (`all: no table`: nothing in the block): the text says so, "no
+   committed table", in the block or above it in its section. What is declared must be in the block.
 """
 
 import csv
@@ -237,7 +237,7 @@ def settings_files(readme: Path, text: str) -> set[Path]:
     return {path for path in files if path.is_file()}
 
 
-def evaluate(expression: str, folder: Path, ending: str = "") -> float:
+def evaluate(expression: str, folder: Path, ending: str = "") -> np.ndarray:
     """A declaration's right side; of the columns with this ending where there is one."""
     found: dict[str, object] = {}
 
@@ -246,14 +246,14 @@ def evaluate(expression: str, folder: Path, ending: str = "") -> float:
         return f"cells_{len(found) - 1}"
 
     source = REFERENCE.sub(name_of_cells, expression)
-    return float(eval(source, {"__builtins__": {}}, FUNCTIONS | found))
+    return np.array(eval(source, {"__builtins__": {}}, FUNCTIONS | found), float)
 
 
 def cells_of(reference: str, folder: Path, ending: str) -> float | np.ndarray:
     file, *where, column = next(csv.reader([reference], skipinitialspace=True))
     if file.endswith(".json"):
         node = json.loads((folder / file).read_text())
-        for key in column.split("/"):
+        for key in [*where, column]:
             node = node[key]
         return np.array(node, float)
     table = read_table(folder / file)
@@ -303,18 +303,24 @@ class Block:
             endings = ["", "_low", "_high"] if is_interval(left, numbers) else [""] * len(numbers)
             if not numbers or right == "":
                 mistakes.append(f"{line!r} declares nothing")
-            for number, ending in zip(numbers, endings, strict=True):
+            for i, (number, ending) in enumerate(zip(numbers, endings, strict=True)):
                 if number.name not in stated:
                     mistakes.append(f"{number.text} is declared but not stated")
-                mistake = self.mistake_of(number, right, folder, ending)
+                mistake = self.mistake_of(number, right, folder, ending, (i, len(numbers)))
                 declared[number.name] = declared.get(number.name) or mistake
         return declared, mistakes
 
-    def mistake_of(self, number: Number, right: str | None, folder: Path, ending: str) -> str:
+    def mistake_of(
+        self, number: Number, right: str | None, folder: Path, ending: str, place: tuple[int, int]
+    ) -> str:
+        """`place`: which of how many numbers of its declaration this is."""
         if right is None:
             return "" if self.says_so else 'is in no table, and no text says "no committed table"'
         try:
-            value = evaluate(right, folder, ending)
+            values = evaluate(right, folder, ending)
+            if values.ndim and len(values) != place[1]:
+                raise ValueError(f"{len(values)} cells for {place[1]} numbers")
+            value = float(values[place[0]] if values.ndim else values)
         except Exception as error:  # a declaration may be wrong in any way
             return f"cannot be computed: {error!r}:{right}"
         return "" if number.rounds(np.array(value)) else f"is declared as {value:.6g}:{right}"

@@ -49,6 +49,7 @@ def mistakes(folder: Path, text: str) -> list[str]:
         "a leads by 0.031.\n<!-- numbers\n"
         "a: summary.csv, method=a\n"
         "0.031 = {a, score} - {summary.csv, method=b, score}\n-->",
+        "They end at 0.35 and 0.32.\n<!-- numbers\n0.35, 0.32 = {summary.csv, score}\n-->",
         "At 5 both have 0.38.\n<!-- numbers\n"
         "0.38 = mean(at_cost(5, {of_runs.csv, cost}, {of_runs.csv, score}))\n-->",
         "It took 99 s, which is in no committed table.\n<!-- numbers\n99 s: no table\n-->",
@@ -86,6 +87,11 @@ def test_what_is_found(folder: Path, text: str) -> None:
 )
 def test_what_is_not_found(folder: Path, text: str, mistake: str) -> None:
     assert mistake in [line.partition("README.md")[2] for line in mistakes(folder, text)]
+
+
+def test_a_declaration_of_several_numbers_has_as_many_cells(folder: Path) -> None:
+    text = "They have 0.35, 0.32, 0.31.\n<!-- numbers\n0.35, 0.32, 0.31 = {summary.csv, score}\n-->"
+    assert "2 cells for 3 numbers" in mistakes(folder, text)[0]
 
 
 def test_a_declaration_that_cannot_be_computed_says_why(folder: Path) -> None:

@@ -2,4 +2,4 @@
 local demo = import 'demo_modern_ppo.jsonnet';
 local setting = import 'lib/setting.libsonnet';
 
-demo + setting.credit_long + { name: 'credit_long_modern_ppo' }
+demo + setting.credit_long + { name: 'credit_long_modern_ppo', critic+: { head_init: 'zero' } }

@@ -2,4 +2,4 @@
 local demo = import 'demo_modern_ppo.jsonnet';
 local setting = import 'lib/setting.libsonnet';
 
-demo + setting.credit_short + { name: 'credit_short_modern_ppo' }
+demo + setting.credit_short + { name: 'credit_short_modern_ppo', critic+: { head_init: 'zero' } }

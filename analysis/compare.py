@@ -94,16 +94,16 @@ def run(paths: list[Path], out: Path, baseline: str, at: str) -> list[Any]:
     Each path is a run directory, or a directory whose evaluations.parquet is read in its place.
     """
     rows, provenance = counts.read(paths)
-    found = compared(pairs_of(rows, baseline, at))
-    lines = table_lines(found)
-    write_atomic(out / "compare.md", "\n".join([*lines, "", *notes(found), ""]).encode())
+    comparisons = compared(pairs_of(rows, baseline, at))
+    lines = table_lines(comparisons)
+    write_atomic(out / "compare.md", "\n".join([*lines, "", *notes(comparisons), ""]).encode())
     return [
         *lines,
         *counts.write(out, rows, provenance),
-        *COMPARISONS.write(out, found),
+        *COMPARISONS.write(out, comparisons),
         out / "compare.md",
-        *draw(found, out / "compare"),
-        write_summary(out, "compare", summary_content(found)),
+        *draw(comparisons, out / "compare"),
+        write_summary(out, "compare", summary_content(comparisons)),
     ]
 
 
@@ -145,12 +145,12 @@ def pairs_of(rows: pd.DataFrame, baseline: str, at: str) -> list[Pair]:
 def compared(pairs: Sequence[Pair]) -> pd.DataFrame:
     """`COMPARISONS` of every pair, then of the methods that are in several settings, pooled."""
     results: list[dict[str, Any]] = []
-    found = [(pair, intervals(pair)) for pair in pairs]
-    for pair, by_kind in found:
+    with_intervals = [(pair, intervals(pair)) for pair in pairs]
+    for pair, by_kind in with_intervals:
         for kind, comparison in by_kind.items():
             results.append(_row([pair], kind, comparison, permutation(kind, [pair])))
     for method in dict.fromkeys(pair.method for pair in pairs):
-        here = [(pair, by_kind) for pair, by_kind in found if pair.method == method]
+        here = [(pair, by_kind) for pair, by_kind in with_intervals if pair.method == method]
         of_method = [pair for pair, _ in here]
         if len(here) == 1 or len({pair.baseline for pair in of_method}) > 1:
             continue
@@ -165,16 +165,16 @@ def intervals(pair: Pair) -> dict[str, Comparison]:
     """By kind; a bootstrap only from `MIN_SEEDS` seeds on, which fewer make far too narrow."""
     method, baseline = pair.runs
     method_both, baseline_both = pair.in_both
-    found = {
+    kinds = {
         WELCH: welch(method.scores_S, baseline.scores_S),
         CROSSED: crossed(method.rates_SP, baseline.rates_SP, 1, is_paired=False),
     }
     if pair.num_pairs:
-        found[PAIRED] = paired(method_both.scores_S, baseline_both.scores_S)
-        found[BOTH] = crossed(method_both.rates_SP, baseline_both.rates_SP, 1)
-    if min(len(of.seeds) for of in pair.runs) >= MIN_SEEDS:
-        found[BOOTSTRAP] = Comparison(mean_difference(method.scores_S, baseline.scores_S))
-    return found
+        kinds[PAIRED] = paired(method_both.scores_S, baseline_both.scores_S)
+        kinds[BOTH] = crossed(method_both.rates_SP, baseline_both.rates_SP, 1)
+    if min(len(scored.seeds) for scored in pair.runs) >= MIN_SEEDS:
+        kinds[BOOTSTRAP] = Comparison(mean_difference(method.scores_S, baseline.scores_S))
+    return kinds
 
 
 def permutation(kind: str, pairs: Sequence[Pair]) -> float | None:
@@ -186,7 +186,7 @@ def permutation(kind: str, pairs: Sequence[Pair]) -> float | None:
     for pair in pairs:
         method, baseline = pair.in_both if is_paired else pair.runs
         scores.append((method.scores_S, baseline.scores_S))
-    if min(len(of) for both in scores for of in both) < 2:
+    if min(len(scored) for both in scores for scored in both) < 2:
         return None
     if len(scores) == 1:
         return permutation_p(*scores[0], is_paired=is_paired)
@@ -198,7 +198,7 @@ def _row(
 ) -> dict[str, Any]:
     first, is_pooled, is_paired = pairs[0], len(pairs) > 1, kind in (PAIRED, BOTH)
     runs = [pair.in_both if is_paired else pair.runs for pair in pairs]
-    noise = np.concatenate([of.noise_S for both in runs for of in both])
+    noise = np.concatenate([scored.noise_S for both in runs for scored in both])
     speaks_of = {WELCH: HERE, PAIRED: HERE, CROSSED: ELSEWHERE, BOTH: ELSEWHERE}
     takes_pairs = min(pair.num_pairs for pair in pairs) >= MIN_SEEDS
     is_quoted = kind in speaks_of and is_paired == takes_pairs
@@ -215,25 +215,25 @@ def _row(
         "p_permutation": p_permutation,
         "num_seeds": sum(len(method.seeds) for method, _ in runs),
         "num_seeds_baseline": sum(len(baseline.seeds) for _, baseline in runs),
-        "num_samples": min(of.num_samples for both in runs for of in both),
+        "num_samples": min(scored.num_samples for both in runs for scored in both),
         "noise_sd": float(noise.mean() ** 0.5),
         "quote": speaks_of[kind] if is_quoted else None,
         "why": WHY[kind] if is_quoted else None,
     }
 
 
-def quoted(found: pd.DataFrame, of_what: str) -> pd.DataFrame:
+def quoted(comparisons: pd.DataFrame, of_what: str) -> pd.DataFrame:
     """The rows to quote, one a setting and method."""
-    return found[found["quote"] == of_what]
+    return comparisons[comparisons["quote"] == of_what]
 
 
-def table_lines(found: pd.DataFrame) -> list[str]:
+def table_lines(comparisons: pd.DataFrame) -> list[str]:
     """A table for a README: of each setting and method the two intervals to quote, and p-values."""
     heads = ["setting", "method", "at", "effect on these problems", "interval", "p (t)"]
     heads += ["p (permutation)", "on problems like these", "seeds", "answers a point", "noise SD"]
-    elsewhere = quoted(found, ELSEWHERE).set_index(["setting", "method"])
+    elsewhere = quoted(comparisons, ELSEWHERE).set_index(["setting", "method"])
     lines = []
-    for row in quoted(found, HERE).to_dict("records"):
+    for row in quoted(comparisons, HERE).to_dict("records"):
         other = elsewhere.loc[(row["setting"], row["method"])]
         lines.append(
             [
@@ -257,18 +257,18 @@ def _p_value(p_value: float) -> str:
     return "< 0.001" if p_value < 0.001 else number(p_value)
 
 
-def notes(found: pd.DataFrame) -> list[str]:
+def notes(comparisons: pd.DataFrame) -> list[str]:
     """What a reader must know of the table, and what makes its numbers doubtful."""
-    here = quoted(found, HERE)
+    here, axis = quoted(comparisons, HERE), comparisons["axis"].iloc[0]
     texts = [
-        f"Effects are differences of pass@1 at the same {COSTS[found['axis'].iloc[0]].label}, with "
+        f"Effects are differences of pass@1 at the same {COSTS[axis].label}, with "
         "intervals of 95 %. p-values are two-sided, of each comparison alone.",
         *(
             f"{kind}: {WHY[kind]}."
-            for kind in dict.fromkeys(found["interval"][found["quote"].notna()])
+            for kind in dict.fromkeys(comparisons["interval"][comparisons["quote"].notna()])
         ),
     ]
-    if POOLED in set(found["setting"]):
+    if POOLED in set(comparisons["setting"]):
         texts.append(
             "pooled: the mean of the settings' effects, equal weights (Bonett, 2009), on these "
             "settings; labels exchanged within settings alone."
@@ -276,24 +276,24 @@ def notes(found: pd.DataFrame) -> list[str]:
     if (single := here[here["effect_low"].isna()]).size:
         names = dict.fromkeys(f"{row.method} in {row.setting}" for row in single.itertuples())
         texts.append(f"No interval, seeds too few or all alike: {', '.join(names)}.")
-    if found["num_samples"].min() < MIN_SAMPLES:
+    if comparisons["num_samples"].min() < MIN_SAMPLES:
         texts.append(f"Some points have fewer than {MIN_SAMPLES:,} answers: read the noise SD.")
     return [f"- {text}" for text in texts]
 
 
-def summary_content(found: pd.DataFrame) -> dict[str, Any]:
+def summary_content(comparisons: pd.DataFrame) -> dict[str, Any]:
     """By setting, method and kind of interval."""
     shared = ["baseline", "axis"]
-    content = nested(found, "setting", "method", "interval", leave=shared)
-    return {name: found[name].iloc[0] for name in shared} | {"settings": content}
+    content = nested(comparisons, "setting", "method", "interval", leave=shared)
+    return {name: comparisons[name].iloc[0] for name in shared} | {"settings": content}
 
 
-def draw(found: pd.DataFrame, path: Path) -> list[Path]:
+def draw(comparisons: pd.DataFrame, path: Path) -> list[Path]:
     """A forest plot: a row a setting and method, the pooled ones below."""
-    here, elsewhere = quoted(found, HERE), quoted(found, ELSEWHERE)
-    methods = list(found["method"].unique())
-    styles = figures.method_styles([*methods, *found["baseline"].unique()])
-    settings = list(found["setting"].unique())
+    here, elsewhere = quoted(comparisons, HERE), quoted(comparisons, ELSEWHERE)
+    methods = list(comparisons["method"].unique())
+    styles = figures.method_styles([*methods, *comparisons["baseline"].unique()])
+    settings = list(comparisons["setting"].unique())
     places: dict[tuple[str, str], float] = {}
     for setting in settings:
         of_setting = here[here["setting"] == setting]
@@ -309,8 +309,8 @@ def draw(found: pd.DataFrame, path: Path) -> list[Path]:
         axis.set_xlabel("difference in test pass@1")
         at = f"{here['at'].iloc[0]:,.0f}" if here["at"].nunique() == 1 else "by setting"
         text = CAPTION.format(
-            baseline=" or ".join(found["baseline"].unique()),
-            at=f"{COSTS[found['axis'].iloc[0]].label} {at}",
+            baseline=" or ".join(comparisons["baseline"].unique()),
+            at=f"{COSTS[comparisons['axis'].iloc[0]].label} {at}",
             here=" and ".join(here["interval"].unique()),
             elsewhere=" and ".join(elsewhere["interval"].unique()),
         )
@@ -340,7 +340,7 @@ def _name_settings(
 ) -> None:
     """Settings beside the middle of their rows, the first on top, a line above the pooled ones."""
     rows = [[y for (name, _), y in places.items() if name == setting] for setting in settings]
-    axis.set_yticks([float(np.mean(of)) for of in rows], settings)
+    axis.set_yticks([float(np.mean(heights)) for heights in rows], settings)
     axis.tick_params(axis="y", length=0)
     if POOLED in settings and len(settings) > 1:
         axis.axhline(min(rows[-1]) - 0.8, color="0.6", linewidth=0.6)

@@ -209,7 +209,7 @@ def _at(of_run: pd.DataFrame, column: str, amount: float) -> tuple[np.ndarray, f
     known = of_run.dropna(subset=column)
     costs, wide = zip(*known.groupby(column), strict=True)  # of an evaluation each, ascending
     correct, samples = (
-        np.array([of[name].to_numpy(float) for of in wide])
+        np.array([evaluation[name].to_numpy(float) for evaluation in wide])
         for name in ("num_correct", "num_samples")
     )
     weights_X = np.array([np.interp(amount, costs, unit) for unit in np.eye(len(costs))])
@@ -251,7 +251,7 @@ def _read_table(folder: Path) -> pd.DataFrame:
 
 def _typed(rows: pd.DataFrame) -> pd.DataFrame:
     kinds = {"string": "str", "int64": "int64", "double": "float64"}
-    dtypes = {of.name: kinds[str(of.type)] for of in SCHEMA} | {"tokens_sampled": "Int64"}
+    dtypes = {field.name: kinds[str(field.type)] for field in SCHEMA} | {"tokens_sampled": "Int64"}
     return rows[SCHEMA.names].astype(dtypes)
 
 
@@ -319,7 +319,7 @@ def _merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "runs": sorted(runs, key=lambda run: tuple(map(str, run.values()))),
         **{
-            kind: dict(sorted(of for part in parts for of in part.get(kind, {}).items()))
+            kind: dict(sorted(entry for part in parts for entry in part.get(kind, {}).items()))
             for kind in ("configs", "environments")
         },
     }

@@ -127,8 +127,8 @@ def setting_of(name: str) -> str:
 
     Empty for a name that none of `METHODS` is in.
     """
-    found = (re.search(pattern, name, re.IGNORECASE) for pattern, _, _ in METHODS)
-    return next((name[: match.start()].strip("_, ") for match in found if match), "")
+    matches = (re.search(pattern, name, re.IGNORECASE) for pattern, _, _ in METHODS)
+    return next((name[: match.start()].strip("_, ") for match in matches if match), "")
 
 
 def seed_labels(rows: pd.DataFrame) -> dict[str, str]:

@@ -68,9 +68,9 @@ def run(paths: list[Path], out: Path, difference: float, power: float, at: str) 
     rows, _ = counts.read(paths)
     components, needed, chances = [], [], []
     for setting, of_setting in rows.groupby("setting", sort=False):
-        about, found = components_of(of_setting, at)
+        about, measured = components_of(of_setting, at)
         components.append({"setting": setting} | about)
-        for test, num_samples, spread in designs(found, about["num_samples"]):
+        for test, num_samples, spread in designs(measured, about["num_samples"]):
             design = {"setting": setting, "test": test, "num_samples": num_samples}
             design |= {"difference": difference}
             seeds = seeds_needed(difference, spread, power)
@@ -96,13 +96,13 @@ def components_of(rows: pd.DataFrame, at: str) -> tuple[dict[str, Any], Componen
     Raises `UserError` where no method has two seeds, or a problem one answer.
     """
     setting, place = rows["setting"].iloc[0], counts.choose_place(rows, at)
-    methods = [counts.measure(of, *place) for _, of in rows.groupby("method", sort=False)]
-    noise_N = np.concatenate([of.noise_S for of in methods])
+    methods = [counts.measure(group, *place) for _, group in rows.groupby("method", sort=False)]
+    noise_N = np.concatenate([scored.noise_S for scored in methods])
     if np.isnan(noise_N).any():
         raise UserError(f"{setting}: one answer a problem does not tell the evaluation's noise")
-    scores = [dict(zip(of.seeds, of.scores_S.tolist(), strict=True)) for of in methods]
+    scores = [dict(zip(scored.seeds, scored.scores_S.tolist(), strict=True)) for scored in methods]
     try:
-        found = comparison.components(scores, float(noise_N.mean()))
+        parts = comparison.components(scores, float(noise_N.mean()))
     except ValueError as error:
         raise UserError(f"{setting}: {error}") from None
     about = {
@@ -110,22 +110,22 @@ def components_of(rows: pd.DataFrame, at: str) -> tuple[dict[str, Any], Componen
         "at": place[1],
         "num_methods": len(methods),
         "num_runs": len(noise_N),
-        "df": found.df,
-        "seed_sd": found.seed_sd,
-        "noise_sd": found.spread.noise_sd,
-        "num_samples": min(of.num_samples for of in methods),
-        "correlation": found.spread.correlation,
-        "num_pairs": found.num_pairs,
+        "df": parts.df,
+        "seed_sd": parts.seed_sd,
+        "noise_sd": parts.spread.noise_sd,
+        "num_samples": min(scored.num_samples for scored in methods),
+        "correlation": parts.spread.correlation,
+        "num_pairs": parts.num_pairs,
     }
-    return about, found
+    return about, parts
 
 
-def designs(found: Components, num_samples: int) -> list[tuple[str, int | None, Spread]]:
+def designs(parts: Components, num_samples: int) -> list[tuple[str, int | None, Spread]]:
     """Tests and numbers of answers, and what scores would then vary by: noise² falls as 1/answers.
 
     No pairs where no two methods share two seeds.
     """
-    spread = found.spread
+    spread = parts.spread
     tests = {WELCH: replace(spread, correlation=None), PAIRED: spread}
     return [
         (

@@ -141,10 +141,10 @@ def from_main(find: Callable[[], T]) -> T:
             mine = find()
         except UserError as error:
             mine = error
-    found = gather(mine)[0]
-    if isinstance(found, UserError):
-        raise found
-    return cast(T, found)
+    outcome = gather(mine)[0]
+    if isinstance(outcome, UserError):
+        raise outcome
+    return cast(T, outcome)
 
 
 def gather_replicas(mine: T, ranks_a_replica: int) -> list[T]:

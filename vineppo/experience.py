@@ -105,8 +105,10 @@ def sample(
     }
     return Experience(
         rollouts,
-        continuations={n: sum(len(value.returns_K) for value in of) for n, of in values.items()},
-        value_tokens=sum(value.num_tokens for of in values.values() for value in of),
+        continuations={
+            n: sum(len(value.returns_K) for value in states) for n, states in values.items()
+        },
+        value_tokens=sum(value.num_tokens for states in values.values() for value in states),
         greedy_tokens=sum(len(rollout.response_ids) for rollout in greedy.values()),
     )
 

@@ -124,8 +124,8 @@ class ReferencePass(_PassOfRollouts):
         """Those of every rollout added since the last call; waits for them."""
         self.work()
         self.wait()
-        found, self._found = self._found, {}
-        return found
+        done, self._found = self._found, {}
+        return done
 
     def _score(self, pool: list[Rollout]) -> None:
         def forward(batch: TrainBatch) -> tuple[torch.Tensor]:

@@ -54,8 +54,8 @@ def check_targets(model: Any, targets: tuple[str, ...]) -> None:
     head = model.get_output_embeddings()
     linear = {name: part for name, part in model.named_modules() if isinstance(part, nn.Linear)}
     for target in targets:
-        found = [part for name, part in linear.items() if f".{name}".endswith(f".{target}")]
-        if not found or any(part is head for part in found):
+        matching = [part for name, part in linear.items() if f".{name}".endswith(f".{target}")]
+        if not matching or any(part is head for part in matching):
             ends = {name.rpartition(".")[2] for name, part in linear.items() if part is not head}
             raise UserError(
                 f"config: model.lora.target_modules must be among {', '.join(sorted(ends))}, "

@@ -107,7 +107,7 @@ def propose(
     journal: Journal,
 ) -> tuple[list[list[Alternative]], dict[str, float]]:
     """The first distinct next steps at every state."""
-    found = {
+    proposed = {
         line["state"]: [
             Alternative(**entry | {"step_ids": tuple(entry["step_ids"])})
             for entry in line["alternatives"]
@@ -115,24 +115,24 @@ def propose(
         for line in journal.lines
         if "alternatives" in line
     }
-    number, limit = (checkpoint.settings[f"num_{of}"] for of in ("proposals", "alternatives"))
+    number, limit = (checkpoint.settings[f"num_{what}"] for what in ("proposals", "alternatives"))
     stream = (checkpoint.iteration, STREAM, "proposals")
     requests = [
         request_of(state.after(), number, stream, place)
         for place, state in enumerate(states)
-        if place not in found
+        if place not in proposed
     ]
     logprobs = {place: state.rollout.logprobs_T for place, state in enumerate(states)}
     title = f"{checkpoint.title}, next steps"
-    with Meter(title, len(states), len(found), sampler.engine) as meter:
+    with Meter(title, len(states), len(proposed), sampler.engine) as meter:
         for request, alternatives in sample_alternatives(
             sampler, segmenter, requests, limit, meter, logprobs
         ):
-            found[request.tag] = alternatives
+            proposed[request.tag] = alternatives
             listed = [asdict(alternative) for alternative in alternatives]
             journal.append({"state": request.tag, "alternatives": listed})
             meter.advance()
-        return [found[place] for place in range(len(states))], meter.cost
+        return [proposed[place] for place in range(len(states))], meter.cost
 
 
 def sample_alternatives(

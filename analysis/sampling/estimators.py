@@ -170,12 +170,15 @@ def sampled_tokens(
     greedy_tokens: Mapping[str, int],
 ) -> np.ndarray:
     """Of every estimator and problem, [E, N]: the rollouts, and what was sampled besides."""
-    rollouts_N = np.array([sum(len(one.response_ids) for one in group) for group in groups], float)
+    rollouts_N = np.array(
+        [sum(len(rollout.response_ids) for rollout in group) for group in groups], float
+    )
     greedy_N = np.array([greedy_tokens.get(group[0].problem.id, 0) for group in groups])
     values_EN = np.array(
-        [[sum(map(one.tokens_of, group)) for group in groups] for one in estimators], float
+        [[sum(map(estimator.tokens_of, group)) for group in groups] for estimator in estimators],
+        float,
     )
-    takes_greedy_E = np.array([one.credit.kind == "remax" for one in estimators])
+    takes_greedy_E = np.array([estimator.credit.kind == "remax" for estimator in estimators])
     return rollouts_N + values_EN + takes_greedy_E[:, None] * greedy_N
 
 

@@ -268,7 +268,7 @@ def _ask_engine(
 ) -> None:
     """The values for which the engine writes text."""
     sampler = policies.sampler
-    streams = [one.open_stream(sampler, checkpoint.iteration) for one in predictors]
+    streams = [predictor.open_stream(sampler, checkpoint.iteration) for predictor in predictors]
     for rollout in rollouts:
         for stream in streams:
             stream.submit(rollout)

@@ -186,7 +186,8 @@ def add_fresh_values(
     returns, _ = sample_returns(sampler, requests, journal, f"{title}, values")
     drawn = {key: returns[" ".join(key)] for key in states}
     values_by_key = {
-        key: StateValue(tuple(map(float, of.returns_K)), of.num_tokens) for key, of in drawn.items()
+        key: StateValue(tuple(map(float, state.returns_K)), state.num_tokens)
+        for key, state in drawn.items()
     }
     predictor.merge(rollouts, [values_by_key])
     greedy = replace(sampler, sampling=replace(sampler.sampling, temperature=0.0, top_p=1.0))

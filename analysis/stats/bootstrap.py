@@ -216,7 +216,9 @@ def bootstrap_weights(
     values = statistic(np.ones(len(index_N), dtype=int))
     resampled_R = [statistic(counts_C[index_N]) for counts_C in counts_RC]
     return {
-        name: _estimate(value, np.array([of[name] for of in resampled_R]), num_clusters, level)
+        name: _estimate(
+            value, np.array([means[name] for means in resampled_R]), num_clusters, level
+        )
         for name, value in values.items()
     }
 

@@ -118,7 +118,9 @@ def crossed(
     is_alike = shape == other_shape if is_paired else shape[1:] == other_shape[1:]
     if len(shape) != 2 or not is_alike:
         raise ValueError(f"counts must be [S, P] of the same, got {shape} and {other_shape}")
-    rates_SP, others_SP = (estimated_value(of, num_samples) for of in (method_SP, baseline_SP))
+    rates_SP, others_SP = (
+        estimated_value(counts_SP, num_samples) for counts_SP in (method_SP, baseline_SP)
+    )
     tables = [rates_SP - others_SP] if is_paired else [rates_SP, -others_SP]
     effect_P = np.sum([table_SP.mean(axis=0) for table_SP in tables], axis=0)
     value, num_problems = float(effect_P.mean()), len(effect_P)
@@ -181,19 +183,21 @@ def components(
 
     (0.4, 0.6) and (0.5, 0.7) at the seeds 1 and 2 without noise: seed² = 0.02, correlation 1.
     """
-    deviations = [np.subtract(list(of.values()), np.mean(list(of.values()))) for of in methods]
-    df = sum(len(of) - 1 for of in methods)
+    deviations = [
+        np.subtract(list(scores.values()), np.mean(list(scores.values()))) for scores in methods
+    ]
+    df = sum(len(scores) - 1 for scores in methods)
     if df < 1:
         raise ValueError("seeds must be at least 2 of a method, got 1 of each")
-    total = float(sum((of**2).sum() for of in deviations)) / df
+    total = float(sum((scores**2).sum() for scores in deviations)) / df
     of_seeds, *ends = (
         max(df * total / quantile - noise, 0.0)
         for quantile in (df, chi2.ppf((1 + level) / 2, df), chi2.ppf((1 - level) / 2, df))
     )
     products, pairs_df, num_pairs = 0.0, 0, 0
-    for one, other in combinations(methods, 2):
-        if len(shared := sorted(one.keys() & other.keys())) > 1:
-            both = [[of[seed] for seed in shared] for of in (one, other)]
+    for first, other in combinations(methods, 2):
+        if len(shared := sorted(first.keys() & other.keys())) > 1:
+            both = [[scores[seed] for seed in shared] for scores in (first, other)]
             products += float(np.cov(both)[0, 1]) * (len(shared) - 1)
             pairs_df += len(shared) - 1
             num_pairs += len(shared)
@@ -201,8 +205,10 @@ def components(
     if pairs_df:
         covariance = products / pairs_df
         correlation = float(np.clip(covariance / of_seeds, -1, 1)) if of_seeds > 0 else 0.0
-    found = Spread(of_seeds**0.5, noise**0.5, correlation)
-    return Components(found, Estimate(of_seeds**0.5, *(end**0.5 for end in ends)), df, num_pairs)
+    seed_spread = Spread(of_seeds**0.5, noise**0.5, correlation)
+    return Components(
+        seed_spread, Estimate(of_seeds**0.5, *(end**0.5 for end in ends)), df, num_pairs
+    )
 
 
 def spread(method_SP: np.ndarray, baseline_SP: np.ndarray, num_samples: int) -> Spread:
@@ -219,7 +225,7 @@ def spread(method_SP: np.ndarray, baseline_SP: np.ndarray, num_samples: int) -> 
     return components([dict(enumerate(scores_S)) for scores_S in scores_2S], noise).spread
 
 
-def power(num_seeds: int, delta: float, of: Spread, level: float = LEVEL) -> float:
+def power(num_seeds: int, delta: float, components: Spread, level: float = LEVEL) -> float:
     """Chance that the two-sided t-test at 1 − `level` finds a true effect `delta`.
 
     P(|T| > t_crit) of the noncentral t with noncentrality δ/√(v/n): for independent seeds
@@ -228,24 +234,26 @@ def power(num_seeds: int, delta: float, of: Spread, level: float = LEVEL) -> flo
 
     One standard deviation, 17 independent seeds: 0.807. `ValueError` where nothing varies.
     """
-    shared = 0.0 if of.correlation is None else of.correlation
-    variance = 2 * (of.seed_sd**2 * (1 - shared) + of.noise_sd**2)
+    shared = 0.0 if components.correlation is None else components.correlation
+    variance = 2 * (components.seed_sd**2 * (1 - shared) + components.noise_sd**2)
     if variance <= 0:
         raise ValueError("the difference of two seeds must vary, got a variance of 0")
-    df = (num_seeds - 1) * (2 if of.correlation is None else 1)
+    df = (num_seeds - 1) * (2 if components.correlation is None else 1)
     critical, shift = t.ppf((1 + level) / 2, df), abs(delta) / (variance / num_seeds) ** 0.5
     # The lower tail as the upper one of the other sign: scipy's cdf is NaN far from 0.
     return float(nct.sf(critical, df, shift) + nct.sf(critical, df, -shift))
 
 
-def seeds_needed(delta: float, of: Spread, wanted: float = 0.8, level: float = LEVEL) -> int:
+def seeds_needed(
+    delta: float, components: Spread, wanted: float = 0.8, level: float = LEVEL
+) -> int:
     """The fewest seeds of each method at which `power` is at least `wanted`.
 
     One standard deviation at 80 %: 17 independent seeds; with pairs that correlate 0.9, 4. Raises
     `ValueError` where 10,000 are not enough, as for an effect of 0.
     """
     numbers = range(2, MAX_SEEDS + 1)
-    place = bisect_left(numbers, wanted, key=lambda n: power(n, delta, of, level))
+    place = bisect_left(numbers, wanted, key=lambda n: power(n, delta, components, level))
     if place == len(numbers):
         raise ValueError(f"an effect of {delta} needs more than {MAX_SEEDS} seeds")
     return numbers[place]

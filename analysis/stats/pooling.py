@@ -29,13 +29,17 @@ def pooled(comparisons: Sequence[Comparison], level: float = LEVEL) -> Compariso
     0.1 ± 4.303 · 0.03 and 0.3 ± 4.303 · 0.03, each with two degrees of freedom: 0.2, four degrees
     of freedom and ± 2.776 · 0.0212.
     """
-    value = float(np.mean([of.effect.value for of in comparisons]))
+    value = float(np.mean([comparison.effect.value for comparison in comparisons]))
     parts = []
-    for of in comparisons:
-        if of.effect.low is None or of.effect.high is None or of.df is None:
+    for comparison in comparisons:
+        if comparison.effect.low is None or comparison.effect.high is None or comparison.df is None:
             return Comparison(Estimate(value, None, None))
-        error = (of.effect.high - of.effect.low) / 2 / t.ppf((1 + level) / 2, of.df)
-        parts.append((float(error / len(comparisons)) ** 2, of.df))
+        error = (
+            (comparison.effect.high - comparison.effect.low)
+            / 2
+            / t.ppf((1 + level) / 2, comparison.df)
+        )
+        parts.append((float(error / len(comparisons)) ** 2, comparison.df))
     variance = sum(part for part, _ in parts)
     df = variance**2 / sum(part**2 / of_part for part, of_part in parts)
     error = variance**0.5

@@ -58,7 +58,7 @@ class SlotCache(Cache):
 
     def exchange(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Swaps the contents of the slots of every pair."""
-        both = [*pairs, *((other, one) for one, other in pairs)]
+        both = [*pairs, *((second, first) for first, second in pairs)]
         self.copy([(source, target, int(self._num_held_R[source])) for source, target in both])
 
     def enter(

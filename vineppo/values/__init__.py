@@ -46,8 +46,8 @@ def feeding_predictor(config: TrainConfig) -> str | None:
 
 def _implementation(own: Values) -> type[ValuePredictor]:
     module, name = own.implementation.split(":")
-    found: type[ValuePredictor] = getattr(import_module(f"vineppo.values.{module}"), name)
-    return found
+    implementation: type[ValuePredictor] = getattr(import_module(f"vineppo.values.{module}"), name)
+    return implementation
 
 
 def _configs(config: TrainConfig) -> dict[str, Values]:

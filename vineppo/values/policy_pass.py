@@ -43,8 +43,8 @@ def read_policy(
         rows = zip(response_rows(columns, batch), hidden_before_steps(scores, share), strict=False)
         return [(*row, hidden_SH) for row, hidden_SH in rows]
 
-    found = read_sequences(read, rollouts, micro_batch_size, device)
-    *columns, hidden = map(list, zip(*found, strict=True))
+    rows_B = read_sequences(read, rollouts, micro_batch_size, device)
+    *columns, hidden = map(list, zip(*rows_B, strict=True))
     for rollout, hidden_SH in zip(rollouts, hidden, strict=True):
         rollout.hidden_SH = hidden_SH
     num_own = len(columns) - len(readers)

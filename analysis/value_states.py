@@ -170,7 +170,8 @@ def predictions(
         if name not in by_name:
             held = sorted(by_name, key=order)
             raise UserError(
-                f"{path} has no predictor {name} at the states of {table}, only {', '.join(held)}"
+                f"{path} has no predictor {name} at the states of {table}, only {', '.join(held)} "
+                "(--continuations and --predictors choose among them)"
             )
     return {name: by_name[name] for name in sorted(set(chosen), key=order)}
 

@@ -39,13 +39,23 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
-def recipe(programs: Path) -> str:
+def recipe(programs: Path, seed: str = "") -> str:
     """What `make demo` would run after the setup."""
-    command = ["make", "--no-print-directory", "-n", "demo", "SEED=", f"BIN={programs}"]
+    command = ["make", "--no-print-directory", "-n", "demo", f"SEED={seed}", f"BIN={programs}"]
     env = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     setup, _, rest = subprocess.check_output(command, cwd=ROOT, env=env, text=True).partition("\n")
     assert setup.startswith("requirements/setup.sh")
     return rest
+
+
+def test_a_seed_has_run_directories_of_its_own(programs):
+    commands = recipe(programs, seed="2")
+    assert "--run-dir runs/demo_${name}_seed2" in commands
+    assert "--set seed=2" in commands
+    assert (
+        "report runs/demo_vineppo_seed2 runs/demo_ppo_seed2 --out runs/demo_report_seed2"
+        in commands
+    )
 
 
 @pytest.mark.slow

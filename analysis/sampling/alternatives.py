@@ -41,6 +41,7 @@ class Alternative:
     """
 
     step_ids: tuple[int, ...]
+    step_logprobs: tuple[float, ...]  # the engine's, of those tokens
     num_proposed: int
     num_proposals: int
     final_return: int | None
@@ -70,7 +71,7 @@ def ranking_rows(
         for index, alternative in enumerate(alternatives)
     }
     counts_of, cost = follow(sampler, checkpoint, chosen, journal)
-    branches = {key: branch(state, one.step_ids, tokenizer) for key, (state, one) in chosen.items()}
+    branches = {key: branch(*of_key, tokenizer) for key, of_key in chosen.items()}
     names = add_values(policies, checkpoint, rollouts, list(branches.values()))
     rows = []
     for key, (state, alternative) in chosen.items():
@@ -109,7 +110,9 @@ def propose(
     """The first distinct next steps at every state."""
     proposed = {
         line["state"]: [
-            Alternative(**entry | {"step_ids": tuple(entry["step_ids"])})
+            Alternative(
+                **entry | {name: tuple(entry[name]) for name in ("step_ids", "step_logprobs")}
+            )
             for entry in line["alternatives"]
         ]
         for line in journal.lines
@@ -204,12 +207,13 @@ def follow(
     return counts_of, cost
 
 
-def branch(state: RolloutState, step_ids: tuple[int, ...], tokenizer: Any) -> Rollout:
+def branch(state: RolloutState, alternative: Alternative, tokenizer: Any) -> Rollout:
     """The rollout with another step at a state: its last step begins after that one.
 
     That step is a single token, which no value of the state before it sees.
     """
     rollout, begins = state.rollout, len(state.prefix_ids)
+    step_ids, step_logprobs = alternative.step_ids, alternative.step_logprobs
     ends = begins + len(step_ids)
     ids = (*state.prefix_ids, *step_ids)
     return Rollout(
@@ -217,7 +221,7 @@ def branch(state: RolloutState, step_ids: tuple[int, ...], tokenizer: Any) -> Ro
         rollout_index=rollout.rollout_index,
         prompt_ids=rollout.prompt_ids,
         response_ids=(*ids, step_ids[-1]),
-        logprobs_T=(0.0,) * (ends + 1),
+        logprobs_T=(*rollout.logprobs_T[:begins], *step_logprobs, step_logprobs[-1]),
         finish_reason="length",
         text="".join(token_texts(tokenizer, ids)),
         spans_S=(
@@ -251,5 +255,8 @@ def _distinct(
     for step_ids, (first, *others) in begun.items():
         is_end = len(step_ids) == len(first.completion.token_ids)
         final = checked_return(state.prompt.problem.id, first) if is_end else None
-        alternatives.append(Alternative(step_ids, 1 + len(others), len(proposals), final))
+        step_logprobs = first.completion.logprobs_T[: len(step_ids)]
+        alternatives.append(
+            Alternative(step_ids, step_logprobs, 1 + len(others), len(proposals), final)
+        )
     return alternatives

@@ -24,6 +24,7 @@ from analysis.__main__ import main
 from analysis.action_ranking import FOLDER, SCHEMA, read_states
 from analysis.sampling.alternatives import (
     ROUND,
+    branch,
     follow,
     next_step_length,
     propose,
@@ -172,6 +173,14 @@ def test_what_follows_a_step_has_the_value_of_the_state_after_it(walker, tmp_pat
         for place, alternatives in enumerate(proposed)
         for one in alternatives
     }
+    for state, one in chosen.values():
+        branched = branch(state, one, walker.tokenizer)
+        begins = len(state.prefix_ids)
+        assert len(branched.logprobs_T) == len(branched.response_ids)
+        assert branched.logprobs_T[:begins] == state.rollout.logprobs_T[:begins]
+        assert branched.logprobs_T[begins:-1] == one.step_logprobs
+        assert len(one.step_logprobs) == len(one.step_ids)
+        assert all(logprob < 0 for logprob in one.step_logprobs)
     counts_of, _ = follow(walker, checkpoint, chosen, journal)
     for place, position, used in ((0, 1, 6), (0, 3, 6), (1, 2, 8)):
         counted = counts_of[f"{place} {DIGITS[position]}"]

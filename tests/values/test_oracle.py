@@ -6,6 +6,7 @@ import pytest
 from support.task_configs import worded_config
 from support.walks import demo
 
+from vineppo.config.checks import check_train
 from vineppo.config.schema import LinesSegmenter, OracleValues
 from vineppo.errors import UserError
 from vineppo.segment import build_segmenter
@@ -94,5 +95,6 @@ def test_what_it_measured_is_kept(tmp_path) -> None:
 
 
 def test_other_tasks_have_no_oracle() -> None:
-    with pytest.raises(UserError, match=r"values.predictors.oracle: .* 'worded' alone"):
-        Oracle("oracle", demo(), OWN)
+    values = replace(demo().values, predictors={"oracle": OWN})
+    with pytest.raises(UserError, match=r"task.kind must be 'worded' for values.predictors.oracle"):
+        check_train(replace(demo(), values=values))

@@ -127,6 +127,12 @@ def _check_values(config: TrainConfig) -> None:
             f"values.predictors must not be named {MONTE_CARLO}, {CRITIC}, policy, trainer or "
             f"state.json, got {name}",
         )
+    for name, own in config.values.predictors.items():
+        require(
+            own.kind != "oracle" or config.task.kind == "worded",
+            f"task.kind must be 'worded' for values.predictors.{name} (an oracle knows no other), "
+            f"got {config.task.kind!r}",
+        )
     feeding = config.values.credit
     require(
         feeding is None or feeding in (*held, *further),

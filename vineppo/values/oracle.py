@@ -7,7 +7,6 @@ from typing import Any
 
 from vineppo.config.schema import OracleValues, TrainConfig, WordedTaskConfig
 from vineppo.distributed import is_main
-from vineppo.errors import UserError
 from vineppo.tasks.arithmetic import Chain, Fact
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.worded import Demonstrator
@@ -28,11 +27,7 @@ class Oracle(ValuePredictor):
 
     def __init__(self, name: str, config: TrainConfig, own: OracleValues, *_: object) -> None:
         super().__init__(name, config)
-        if not isinstance(config.task, WordedTaskConfig):
-            raise UserError(
-                f"values.predictors.{name}: an oracle knows task.kind 'worded' alone, got "
-                f"{config.task.kind!r}"
-            )
+        assert isinstance(config.task, WordedTaskConfig), "checked with the config"
         self._demonstrator = Demonstrator(config.task)
         self._tokenizer = build_tokenizer("worded")
         self._keep = 0.5 ** (1 / own.half_life)

@@ -1,4 +1,4 @@
-"""The tokens of an iteration by kind, the operations they cost, and the seconds. Pure."""
+"""The tokens of an iteration by kind, the operations they cost, and the seconds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -25,7 +25,8 @@ from vineppo.tasks.notation import (
 # No true answer of the published sets has 200 characters.
 _MAX_CHARS = 1000
 _PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)")
-_EQUALS = re.compile(r"(?<![<>!:])=|\\approx(?![A-Za-z])")
+# "4!=24" is a factorial, "x!=3" is not.
+_EQUALS = re.compile(r"(?<![<>:])(?<!(?<![0-9])!)=|\\approx(?![A-Za-z])")
 _SIMPLE_NAME = re.compile(r"\s*[A-Za-z]+(?:_\w|_\{\w+\})?'?(?:\([A-Za-z]\))?\s*")
 # Commands that a computation is made of; \theta, \angle and the like name something.
 _OF_A_COMPUTATION = re.compile(

@@ -59,6 +59,10 @@ from vineppo.tasks.equivalence import compare_at_once, is_copied, is_equivalent
         ("24", "x = 24"),
         ("24", "4! = 24"),
         ("24", "4!=24"),
+        *(
+            ("6", f"6 {unit}")
+            for unit in ("cm", "kg", "mph", "dollars", "hours", "months", "roots", "logs", "cc")
+        ),
         ("1234567x", "1 234 567x"),
         ("-6", "$-6"),
         ("24", r"24 \text{ cm}^2"),
@@ -118,6 +122,10 @@ def test_the_same_mathematics(answer: str, extracted: str) -> None:
         ("1234", "12 34"),
         ("6", "--6"),
         ("24", "5!=24"),
+        *(
+            ("6", f"6 {word}")
+            for word in ("pi", "sqrt", "log", "sin", "fifths", "eighths", "root two", "xy", "zero")
+        ),
         ("24", "x!=24"),
         (r"7\pi", r"3 4\pi"),
         ("4", "5=4"),
@@ -151,6 +159,24 @@ def test_what_is_decided_at_once() -> None:
         ("x^2+2x+1", "(x + 1)^2", True),
         ("x^2+2x+1", r"\left(x+1\right)^{2}", True),
         ("7", "f(x)+3 = 7", True),
+        *(
+            ("x^2+2x+1", wrapped, True)
+            for wrapped in (
+                "y = (x+1)^2",
+                "((x+1)^2)",
+                "[(x+1)^2.]",
+                "(x+1)^2 + 0",
+                "0 + (x+1)^2",
+                r"1\cdot((x+1)^2)",
+                r"(x+1)^2 \times 1",
+                "1*f(x) + 3 = 7",
+                "g(x) = 1*((x+1)^2+0) = (x+1)^2",
+            )
+        ),
+        ("x^2+2x+1", "(x+1)^2 = x^2+2x+1", False),
+        ("(x+1)^2", "y = (x+1)^2", False),
+        ("y = (x+1)^2", "(x+1)^2", True),
+        ("y = 1 + f(x)", "y = f(x)+1", False),
         ("x^2+2x+1", "x^2+2x+1", False),  # not there
         ("(x+1)^2", "(x+1)^2", False),  # the true answer to the letter
         ("x", "x", False),

@@ -189,6 +189,15 @@ _UNIT = re.compile(
 _NO_UNIT = re.compile(
     r"(?i:factorial|squared|cubed|hundred|thousand|[mbtr]+illion|dozen|plus|minus|times|mod|choose"
     r"|over|by|to|not|half|halves|thirds?|quarters?)(?![a-z])"
+    # Functions and constants; "roots" are counted.
+    r"|(?i:(?<![a-z])(?:pi|e(?!-)|exp|sqrt|cbrt|root(?= ?[a-z])|(?:square|cube) root|log|ln|lg"
+    r"|(?:arc)?(?:sin|cos|tan|cot|csc)h?|gcd|lcm|zero|infinity)(?![a-z]))"
+    # Fractions: fifths, hundredths, but not months.
+    r"|(?i:(?<![a-z])(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|[a-z]*(?:teen|tie)|hundred"
+    r"|thousand|[mbtr]+illion)ths?(?![a-z]))"
+    # Products of variables: xy, abc, XY, pq.
+    r"|(?<![A-Za-z'.-])(?!cab|cc)(?:[abcxyz]{2,3}|[XYZ]{2,3}|mn|nk|kn|pq|qp|pqr|rt|uv|vw"
+    r"|[abcknpqrstuv][xyz])(?![A-Za-z'.-])"
 )
 
 

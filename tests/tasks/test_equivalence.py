@@ -58,6 +58,13 @@ from vineppo.tasks.equivalence import compare_at_once, is_copied, is_equivalent
         # A number may be written with a name, a unit, and what it was computed from.
         ("24", "x = 24"),
         ("24", "4! = 24"),
+        ("24", "4!=24"),
+        *(
+            ("6", f"6 {unit}")
+            for unit in ("cm", "kg", "mph", "dollars", "hours", "months", "roots", "logs", "cc")
+        ),
+        ("1234567x", "1 234 567x"),
+        ("-6", "$-6"),
         ("24", r"24 \text{ cm}^2"),
         ("24", "24 square inches"),
         ("15000", r"1.5 \times 10^4"),
@@ -109,6 +116,17 @@ def test_the_same_mathematics(answer: str, extracted: str) -> None:
         (r"\frac{7}{5} + \frac{1}{5} i.", "7"),
         (r"2007 + \frac\pi 2", "2007"),
         ("7", "3 4"),
+        ("34", "3 4"),
+        ("34", r"3\,4"),
+        ("123", "1 2 3"),
+        ("1234", "12 34"),
+        ("6", "--6"),
+        ("24", "5!=24"),
+        *(
+            ("6", f"6 {word}")
+            for word in ("pi", "sqrt", "log", "sin", "fifths", "eighths", "root two", "xy", "zero")
+        ),
+        ("24", "x!=24"),
         (r"7\pi", r"3 4\pi"),
         ("4", "5=4"),
         ("x+1", "2=x+1"),
@@ -141,6 +159,24 @@ def test_what_is_decided_at_once() -> None:
         ("x^2+2x+1", "(x + 1)^2", True),
         ("x^2+2x+1", r"\left(x+1\right)^{2}", True),
         ("7", "f(x)+3 = 7", True),
+        *(
+            ("x^2+2x+1", wrapped, True)
+            for wrapped in (
+                "y = (x+1)^2",
+                "((x+1)^2)",
+                "[(x+1)^2.]",
+                "(x+1)^2 + 0",
+                "0 + (x+1)^2",
+                r"1\cdot((x+1)^2)",
+                r"(x+1)^2 \times 1",
+                "1*f(x) + 3 = 7",
+                "g(x) = 1*((x+1)^2+0) = (x+1)^2",
+            )
+        ),
+        ("x^2+2x+1", "(x+1)^2 = x^2+2x+1", False),
+        ("(x+1)^2", "y = (x+1)^2", False),
+        ("y = (x+1)^2", "(x+1)^2", True),
+        ("y = 1 + f(x)", "y = f(x)+1", False),
         ("x^2+2x+1", "x^2+2x+1", False),  # not there
         ("(x+1)^2", "(x+1)^2", False),  # the true answer to the letter
         ("x", "x", False),

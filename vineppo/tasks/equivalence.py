@@ -25,7 +25,8 @@ from vineppo.tasks.notation import (
 # No true answer of the published sets has 200 characters.
 _MAX_CHARS = 1000
 _PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)")
-_EQUALS = re.compile(r"(?<![<>!:])=|\\approx(?![A-Za-z])")
+# "4!=24" is a factorial, "x!=3" is not.
+_EQUALS = re.compile(r"(?<![<>:])(?<!(?<![0-9])!)=|\\approx(?![A-Za-z])")
 _SIMPLE_NAME = re.compile(r"\s*[A-Za-z]+(?:_\w|_\{\w+\})?'?(?:\([A-Za-z]\))?\s*")
 # Commands that a computation is made of; \theta, \angle and the like name something.
 _OF_A_COMPUTATION = re.compile(
@@ -39,6 +40,15 @@ _WORDS = re.compile(r"\(?[A-Z]\)?|[A-Z]{2,}|[A-Za-z]{4,}(?:[ -][A-Za-z0-9]+)*|[0
 _NEIGHBOURS = re.compile(r"[0-9.] +[0-9.]")
 _OPERATION = re.compile(
     r"[+*/^!=]|[\w)}]\s*-|\\(?:frac|sqrt|cdot|times|div|binom|sum|prod|int|lim|log|ln|sin|cos|tan)"
+)
+# What is added or multiplied to no effect, but in 0.5, 10, 0x, 1^2 or 0!.
+_IDLE = re.compile(
+    r"""(?<=[\w)}\].])\s*[-+]\s*0(?![\w.!^(\\*/])
+      | ^0\s*\+
+      | (?<![\w.^/])1\s*(?:\\(?:cdot|times)(?![A-Za-z])|[*×])
+      | ^1\s*(?=\()
+      | (?:(?:\\cdot|\\times|[*×/])\s*1|\^1|\^\{1\})$""",
+    re.VERBOSE,
 )
 
 
@@ -78,6 +88,8 @@ def is_equivalent(answer: str, extracted: str) -> bool:
 def is_copied(question: str, answer: str, extracted: str) -> bool:
     """Whether an answer is an expression of the question: nothing was worked out.
 
+    Nor was it in `y = (x+1)^2`, `((x+1)^2)` or `(x+1)^2 + 0`; a side that is new was worked out.
+
     A number, `x = 4`, or a word of the question may well be its answer, and so may what is the true
     answer to the letter. `is_copied("Expand $(x+1)^2$.", "x^2+2x+1", "(x + 1)^2")` holds.
     """
@@ -87,8 +99,41 @@ def is_copied(question: str, answer: str, extracted: str) -> bool:
     *names, last = split(text, _EQUALS)
     if literal(last.strip()) and all(map(_SIMPLE_NAME.fullmatch, names)):
         return False
-    text = squeeze(text)
-    return text != squeeze(normalize(answer)) and text in squeeze(normalize(question))
+    gold, asked = normalize(answer), squeeze(normalize(question))
+    if squeeze(text) == squeeze(gold):
+        return False
+    gold_sides = [_without_idle_marks(side) for side in split(gold, _EQUALS)]
+    own = {squeeze(_without_idle_marks(gold)), *map(squeeze, gold_sides)}
+
+    def stands_there(part: str) -> bool:
+        if not _OPERATION.search(part) or literal(part):
+            return False
+        return squeeze(part) not in own and squeeze(part) in asked
+
+    bare = _without_idle_marks(text)
+    if squeeze(text) in asked or stands_there(bare):
+        return True
+    if len(gold_sides) > 1:  # the sides are compared with those of the true answer
+        return False
+    sides = [_without_idle_marks(side) for side in split(bare, _EQUALS)]
+    worked = [side for side in sides if not _SIMPLE_NAME.fullmatch(side)]
+    return worked != [] and all(map(stands_there, worked))
+
+
+def _without_idle_marks(text: str) -> str:
+    r"""The text without what leaves its value: outer brackets, + 0, times 1 and the like.
+
+    `_without_idle_marks(r"1\cdot((x+1)+0)") == "x+1"`.
+    """
+    for _ in range(8):  # deeper brackets are no answer, and cost time
+        bare = text
+        text = _IDLE.sub("", text.strip()).rstrip(".,:? ")
+        inside = bracketed_items(text)
+        if inside is not None and len(inside[1]) == 1:
+            text = inside[1][0].strip()
+        if text == bare:
+            break
+    return text
 
 
 def _compare_notations(gold: str, given: str) -> bool | None:

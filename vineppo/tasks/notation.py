@@ -51,6 +51,8 @@ _TWO_ARGUMENTS = re.compile(r"\\(?:frac|binom)(?=\{)")
 _ARGUMENT = re.compile(r" ?(\\[A-Za-z]+|[0-9A-Za-z])")
 _WHOLE_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}|\{([^{}]*)\}")
 _TEXT = re.compile(r"\\text\{([^{}]*)\}")
+_DIGIT_GROUPS = re.compile(r"(?<![0-9.,])(?<![0-9] )[0-9]{1,3}(?: [0-9]{3})+(?! ?[0-9])")
+_BLANK = re.compile(r"(?<![0-9.])\s|\s(?![0-9.])")  # not between two numbers: 3 4 is not 34
 _BRACED_SCRIPT = re.compile(r"(?<=[_^])\{(\w+)\}")
 _ESCAPE_OR_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
@@ -89,8 +91,12 @@ def normalize(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def squeeze(text: str) -> str:
-    """The text without blanks, text marks and needless braces, to be compared with another."""
-    return _BRACED_SCRIPT.sub(r"\1", _TEXT.sub(r"\1", re.sub(r"\s", "", text)))
+    """The text without blanks, text marks and needless braces, to be compared with another.
+
+    A blank between two numbers goes only where it parts groups of digits, as in 1 234 567.
+    """
+    text = _DIGIT_GROUPS.sub(lambda groups: groups[0].replace(" ", ""), _TEXT.sub(r"\1", text))
+    return _BRACED_SCRIPT.sub(r"\1", _BLANK.sub("", text))
 
 
 def _with_braced_arguments(text: str) -> str:
@@ -155,7 +161,7 @@ class Literal:
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})++|[0-9]{1,3}(?:[ ][0-9]{3})++|[0-9]++)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.[0-9]*+)?|\.[0-9]++)"
 _LITERAL = re.compile(
-    rf"""(?P<sign>[-+]?)\s*\$?\s*(?P<sign_behind_currency>-?)(?:
+    rf"""(?P<sign>[-+]?)\s*(?:\$\s*(?P<sign_behind_currency>-?))?(?:
         (?P<whole>{_DIGITS})\ ?(?:\\frac\{{(?P<part>[0-9]+)\}}\{{(?P<parts>[0-9]+)\}}
                              |(?<=\ )(?P<part_>[0-9]+)/(?P<parts_>[0-9]+))
       | (?P<mantissa>[1-9](?:\.[0-9]+)?)\s*(?:\\times|\\cdot|×)\s*10\^
@@ -183,6 +189,15 @@ _UNIT = re.compile(
 _NO_UNIT = re.compile(
     r"(?i:factorial|squared|cubed|hundred|thousand|[mbtr]+illion|dozen|plus|minus|times|mod|choose"
     r"|over|by|to|not|half|halves|thirds?|quarters?)(?![a-z])"
+    # Functions and constants; "roots" are counted.
+    r"|(?i:(?<![a-z])(?:pi|e(?!-)|exp|sqrt|cbrt|root(?= ?[a-z])|(?:square|cube) root|log|ln|lg"
+    r"|(?:arc)?(?:sin|cos|tan|cot|csc)h?|gcd|lcm|zero|infinity)(?![a-z]))"
+    # Fractions: fifths, hundredths, but not months.
+    r"|(?i:(?<![a-z])(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|[a-z]*(?:teen|tie)|hundred"
+    r"|thousand|[mbtr]+illion)ths?(?![a-z]))"
+    # Products of variables: xy, abc, XY, pq.
+    r"|(?<![A-Za-z'.-])(?!cab|cc)(?:[abcxyz]{2,3}|[XYZ]{2,3}|mn|nk|kn|pq|qp|pqr|rt|uv|vw"
+    r"|[abcknpqrstuv][xyz])(?![A-Za-z'.-])"
 )
 
 

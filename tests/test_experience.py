@@ -1,5 +1,6 @@
 """What is sampled beside the rollouts, what goes on meanwhile, and what is found out in the end."""
 
+import math
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -19,7 +20,7 @@ from support.walks import (
 )
 
 from vineppo.config.schema import RemaxCredit, RlooCredit
-from vineppo.experience import add_advantages, explained_variances
+from vineppo.experience import add_advantages, value_quality
 from vineppo.forward_passes import EntropyPass
 from vineppo.tasks.grading import Grader
 from vineppo.values.group_mean import GroupMean
@@ -178,7 +179,7 @@ class Known(ValuePredictor):
     gives = "tokens"
 
 
-def test_explained_variances_are_of_what_each_predictor_values():
+def test_value_quality_is_of_what_each_predictor_values():
     """Against returns of 1 and 0: the tokens' errors vary less; a constant explains nothing."""
     rollouts = [rollout(terminal(1.0, 3), lengths_S=[1, 2]), rollout(terminal(0.0, 1))]
     config = walk_config(SHORT, 0)
@@ -186,14 +187,19 @@ def test_explained_variances_are_of_what_each_predictor_values():
     critic.set_values(rollouts, [(0.75, 0.75, 0.75), (0.25,)])
     other.set_values(rollouts, [(0.5, 0.5, 0.5), (0.5,)])
     mean.estimate(rollouts)
-    found = explained_variances(rollouts, [critic, other, mean], config)
+    found = value_quality(rollouts, [critic, other, mean], config)
     # Errors halve; none; of three states, 1 − 0 twice and 0 − 1: errors ±1 are twice the returns'.
-    assert found == {
-        "critic/explained_variance": pytest.approx(0.75),
-        "values/other/explained_variance": pytest.approx(0.0),
-        "values/mean/explained_variance": pytest.approx(-3.0),
+    names = ["explained_variance", "within_problem_correlation", "calibration_error"]
+    names += ["value_std", "return_std"]
+    expected = {
+        "critic": (0.75, 1.0, 0.25, math.sqrt(3) / 8, math.sqrt(3) / 4),
+        "values/other": (0.0, math.nan, abs(0.5 - 0.75), 0.0, math.sqrt(3) / 4),
+        "values/mean": (-3.0, -1.0, 1.0, math.sqrt(2) / 3, math.sqrt(2) / 3),
     }
+    assert list(found) == [f"{group}/{name}" for group in expected for name in names]
+    numbers = [number for row in expected.values() for number in row]
+    assert [*found.values()] == pytest.approx(numbers, nan_ok=True)
     rollouts[0].returns_S["other"] = ()
-    assert "values/other/explained_variance" not in explained_variances(
+    assert "values/other/explained_variance" not in value_quality(
         rollouts, [critic, other, mean], config
     )

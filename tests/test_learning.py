@@ -15,8 +15,8 @@ from vineppo.experience import (
     add_advantages,
     add_logprobs,
     add_values,
-    explained_variances,
     sample,
+    value_quality,
 )
 from vineppo.models import load_model
 from vineppo.progress import Progress
@@ -110,7 +110,7 @@ def run(config, engine, goal=math.inf):
             add_advantages(rollouts, predictors, config, 0.0)
             update(rollouts, models.policy, predictors, reference, config, iteration, 0.0)
             rewards.append(sum(r.reward for r in rollouts) / len(rollouts))
-            found = explained_variances(rollouts, predictors, config)
+            found = value_quality(rollouts, predictors, config)
             explained.append(found["critic/explained_variance"])
             if rewards[-1] > goal:
                 break

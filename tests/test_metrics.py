@@ -4,6 +4,7 @@ from itertools import combinations
 import pytest
 
 from vineppo.metrics import (
+    calibration_error,
     evaluation_summary,
     explained_variance,
     kl_metrics,
@@ -12,6 +13,7 @@ from vineppo.metrics import (
     pass_at_k,
     reward_metrics,
     value_metrics,
+    within_problem_correlation,
 )
 from vineppo.types import Problem, Rollout, StateValue
 
@@ -74,6 +76,27 @@ def test_explained_variance_by_hand():
     assert explained_variance([1.0, 0.0], [0.0, 1.0]) == pytest.approx(-3.0)  # errors ∓1
     assert explained_variance([3.0, 4.0], [0.0, 1.0]) == 1.0  # an offset is no error of it
     assert math.isnan(explained_variance([0.1, 0.9], [1.0, 1.0]))
+
+
+def test_within_problem_correlation_by_hand():
+    """Deviations ∓½, ∓1 and ∓½, ±½: (½ − 1)/√(2.5 · 1), wherever the problems' means are."""
+    returns_PN = [[0.0, 1.0], [1.0, 0.0]]
+    expected = pytest.approx(-0.5 / math.sqrt(2.5))
+    assert within_problem_correlation([[0.0, 1.0], [5.0, 7.0]], returns_PN) == expected
+    assert within_problem_correlation([[3.0, 4.0], [-1.0, 1.0]], returns_PN) == expected
+    assert within_problem_correlation([[0.2, 0.3], [0.9, 0.8]], returns_PN) == pytest.approx(1)
+    assert math.isnan(within_problem_correlation([[0.1] * 3, [0.7]], [[0.0, 1.0, 1.0], [1.0]]))
+    assert math.isnan(within_problem_correlation([[0.2, 0.3], [0.9]], [[0.0, 0.0], [1.0]]))
+    assert math.isnan(within_problem_correlation([[math.nan, 0.5]], [[0.0, 1.0]]))
+
+
+def test_calibration_error_by_hand():
+    """|0.53 − 1|/3 + |0.8 − 1|/3; 0.3 begins a tenth, −1 and 4 are in the outermost."""
+    assert calibration_error([0.25, 0.28, 0.8], [0.0, 1.0, 1.0]) == pytest.approx(0.67 / 3)
+    assert calibration_error([0.29, 0.3], [0.0, 1.0]) == pytest.approx((0.29 + 0.7) / 2)
+    assert calibration_error([0.5, 0.5], [0.0, 1.0]) == 0.0
+    assert calibration_error([-1.0, 0.0, 4.0], [0.0, 1.0, 1.0]) == pytest.approx((2 + 3) / 3)
+    assert math.isnan(calibration_error([math.nan, 0.5], [0.0, 1.0]))
 
 
 def test_gradings_of_ranks_merge_by_how_much_each_graded():

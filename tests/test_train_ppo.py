@@ -21,7 +21,10 @@ from support.training import (
 from vineppo.config.load import evaluate_jsonnet
 from vineppo.models import resolve_model_path
 
-CRITIC_METRICS = ["loss", "clip_frac", "explained_variance", "value_mean", "grad_norm", "lr"]
+CRITIC_METRICS = [
+    "loss", "clip_frac", "value_mean", "grad_norm", "lr", "explained_variance",
+    "calibration_error", "value_std", "return_std",
+]  # fmt: skip
 pytestmark = pytest.mark.parametrize("settings", [PPO, SHARED_PPO], ids=["separate", "shared"])
 
 
@@ -58,6 +61,8 @@ def test_warm_up_trains_the_critic_alone(whole, configs):
     assert ["policy/loss" in row for row in rows] == [False, False, True, True]
     for row in rows:
         assert all(isinstance(row[f"critic/{name}"], float) for name in CRITIC_METRICS)
+    # Undefined where, as in the second iteration, every problem's rollouts have one reward.
+    assert isinstance(rows[0]["critic/within_problem_correlation"], float)
 
 
 def test_the_kl_coefficient_adapts_after_the_warm_up(whole):

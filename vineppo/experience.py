@@ -4,13 +4,13 @@
 columns to the rollouts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import groupby
 
 import torch
 
-from vineppo.config.schema import RemaxCredit, SamplingConfig, TrainConfig
+from vineppo.config.schema import CreditConfig, RemaxCredit, SamplingConfig, TrainConfig
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import outcome_returns
 from vineppo.credit.shaping import add_update_columns, shaped_rewards
@@ -18,7 +18,7 @@ from vineppo.credit.vine import step_means
 from vineppo.distributed import gather, num_replicas, rank, replica
 from vineppo.forward_passes import EntropyPass, ReferencePass, RolloutKey, Rows, token_columns
 from vineppo.kl import KL_ESTIMATORS
-from vineppo.metrics import explained_variance
+from vineppo.metrics import predictor_metrics
 from vineppo.policy import Policy
 from vineppo.progress import Progress
 from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts
@@ -292,28 +292,38 @@ def add_advantages(
         predictor.prepare_update(rollouts)
 
 
-def explained_variances(
+def value_quality(
     rollouts: Sequence[Rollout], predictors: Sequence[ValuePredictor], config: TrainConfig
 ) -> dict[str, float]:
-    """`NAME/explained_variance` of the actual rewards to go, for all but the continuations.
+    """`NAME/…` of `predictor_metrics` on the actual rewards to go, for all but the continuations.
 
     Of tokens, or of steps where a predictor values those.
     """
-    returns = [outcome_returns(config.credit, rollout) for rollout in rollouts]
     metrics = {}
     for predictor in predictors:
         if predictor.name in rollouts[0].returns_S:
             continue
-        if predictor.gives == "tokens":
-            values = [rollout.values_T(predictor.name) for rollout in rollouts]
-            targets = returns
-        else:
-            values = [rollout.values_S(predictor.name) for rollout in rollouts]
-            targets = [
-                [returns_T[span.start] for span in rollout.spans_S]
-                for rollout, returns_T in zip(rollouts, returns, strict=True)
-            ]
-        metrics[f"{predictor.metrics_group}/explained_variance"] = explained_variance(
-            [*chain(*values)], [*chain(*targets)]
-        )
+        by_problem = [
+            _values_and_returns(predictor, config.credit, group)
+            for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id)
+        ]
+        for name, number in predictor_metrics(*zip(*by_problem, strict=True)).items():
+            metrics[f"{predictor.metrics_group}/{name}"] = number
     return metrics
+
+
+def _values_and_returns(
+    predictor: ValuePredictor, credit: CreditConfig, rollouts: Iterable[Rollout]
+) -> tuple[list[float], list[float]]:
+    """Of the states that the predictor values."""
+    values: list[float] = []
+    returns: list[float] = []
+    for rollout in rollouts:
+        returns_T = outcome_returns(credit, rollout)
+        if predictor.gives == "tokens":
+            values += rollout.values_T(predictor.name)
+            returns += returns_T
+        else:
+            values += rollout.values_S(predictor.name)
+            returns += [returns_T[span.start] for span in rollout.spans_S]
+    return values, returns

@@ -1,15 +1,17 @@
 """The numbers of an iteration as a flat dict of slash-separated names. Pure."""
 
 import math
+from bisect import bisect
 from collections.abc import Sequence
 from itertools import chain, groupby
-from statistics import fmean
+from statistics import StatisticsError, correlation, fmean
 
 import torch
 
 from vineppo.types import Rollout, StateValue
 
 NEAR_ZERO = 1e-6
+NUM_CALIBRATION_BINS = 10
 
 
 def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
@@ -97,6 +99,20 @@ def merged_grading(by_rank: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: merged(name) for name in by_rank[0]}
 
 
+def predictor_metrics(
+    values_PN: Sequence[Sequence[float]], returns_PN: Sequence[Sequence[float]]
+) -> dict[str, float]:
+    """How good a predictor's values are, from those and the returns of each problem's states."""
+    values_N, returns_N = [*chain(*values_PN)], [*chain(*returns_PN)]
+    return {
+        "explained_variance": explained_variance(values_N, returns_N),
+        "within_problem_correlation": within_problem_correlation(values_PN, returns_PN),
+        "calibration_error": calibration_error(values_N, returns_N),
+        "value_std": mean_std(values_N)[1],
+        "return_std": mean_std(returns_N)[1],
+    }
+
+
 def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float:
     """1 − Var(return − value)/Var(return); NaN where the returns do not vary.
 
@@ -106,6 +122,39 @@ def explained_variance(values: Sequence[float], returns: Sequence[float]) -> flo
     errors = [target - value for value, target in zip(values, returns, strict=True)]
     _, errors_std = mean_std(errors)
     return 1.0 - (errors_std / returns_std) ** 2 if returns_std > 0 else math.nan
+
+
+def within_problem_correlation(
+    values_PN: Sequence[Sequence[float]], returns_PN: Sequence[Sequence[float]]
+) -> float:
+    """Σ dV·dR / √(Σ dV² · Σ dR²), d from the mean of the problem; NaN where dV or dR is 0 all over.
+
+    To know which problem is hard earns nothing here. Values [0, 1], [5, 7] of returns [0, 1],
+    [1, 0]: dV = ∓½, ∓1 and dR = ∓½, ±½ give (½ − 1)/√(2.5 · 1) = −0.316.
+    """
+
+    def deviations(rows: Sequence[Sequence[float]]) -> list[float]:
+        # From the first number first: those of a constant are then exactly 0.
+        shifted = [[number - row[0] for number in row] for row in rows]
+        return [number - mean for row in shifted for mean in [fmean(row)] for number in row]
+
+    try:
+        return correlation(deviations(values_PN), deviations(returns_PN))
+    except StatisticsError:
+        return math.nan
+
+
+def calibration_error(values: Sequence[float], returns: Sequence[float]) -> float:
+    """Σ_b n_b/n · |mean value − mean return| over tenths of [0, 1] (arXiv:1706.04599, eq. 3).
+
+    Values outside of [0, 1] are in the outermost tenths. Values [0.25, 0.28, 0.8] of returns
+    [0, 1, 1]: |0.53 − 1|/3 + |0.8 − 1|/3 = 0.223.
+    """
+    edges = [part / NUM_CALIBRATION_BINS for part in range(1, NUM_CALIBRATION_BINS)]
+    sums = [0.0] * NUM_CALIBRATION_BINS
+    for value, target in zip(values, returns, strict=True):
+        sums[bisect(edges, value)] += value - target
+    return sum(map(abs, sums)) / len(values)
 
 
 def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:

@@ -16,8 +16,8 @@ from vineppo.experience import (
     add_advantages,
     add_logprobs,
     add_values,
-    explained_variances,
     sample,
+    value_quality,
 )
 from vineppo.forward_passes import EntropyPass, ReferencePass
 from vineppo.kl import adapted_coef
@@ -187,7 +187,7 @@ def experience_metrics(
         **advantage_metrics([rollout.steps_S["advantages"] for rollout in rollouts]),
         **logprob_gap_metrics(rollouts),
         **kl_metrics([rollout.tokens_T["kl"] for rollout in rollouts], kl_coef),
-        **explained_variances(rollouts, predictors, config),
+        **value_quality(rollouts, predictors, config),
         "tokens/rollout": sum(len(rollout.response_ids) for rollout in rollouts)
         + experience.greedy_tokens,
     }

@@ -5,7 +5,8 @@ Texts of a run go through `escape`.
 
 import base64
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 
 import pandas as pd
@@ -17,14 +18,22 @@ from analysis.costs import SCORE, draw_panel, points_of
 from analysis.frames import PHASES, Run, phase_seconds
 from analysis.summary import UNKNOWN, number
 
-# By metric: the label of its axis. A critic's are drawn where any of the runs logged them.
-METRICS = {
+# By metric: the label of its axis.
+TRAINING = {
     "reward/mean": "mean reward of rollouts",
     "kl/ref": "KL to reference (nats/token)",
     "rollout/response_length_mean": "response length (tokens)",
-    "critic/explained_variance": "critic's explained variance",
-    "critic/loss": "critic's loss",
 }
+CRITIC = {
+    "critic/explained_variance": "explained variance",
+    "critic/within_problem_correlation": "correlation within problems",
+    "critic/calibration_error": "calibration error",
+    "critic/value_std": "SD of values",
+    "critic/return_std": "SD of returns",
+    "critic/loss": "loss",
+}
+METRICS = TRAINING | CRITIC
+SPREADS = ("critic/value_std", "critic/return_std")
 LEGEND_WIDTH_IN = 1.0
 NUM_COLUMNS = 3
 # Of the page to an inch of a figure: its 8 pt text is then about as large as the page's.
@@ -107,21 +116,27 @@ def accuracy_image(names: Sequence[str], curves: Sequence[pd.DataFrame]) -> str:
         return _image(figure, "pass@1 by iteration, training time and sampled tokens")
 
 
-def metrics_image(runs: Sequence[Run], names: Sequence[str]) -> str:
-    metrics = shown_metrics(runs)
-    with figures.grid(len(metrics), NUM_COLUMNS) as (figure, axes):
-        for axis, metric in zip(axes, metrics, strict=True):
-            draw_metric(axis, runs, names, metric)
-        figures.shared_legend(figure, axes[0])
+def metrics_image(runs: Sequence[Run], names: Sequence[str], metrics: Sequence[str]) -> str:
+    with metrics_figure(runs, names, metrics) as figure:
         return _image(figure, f"{', '.join(METRICS[metric] for metric in metrics)} by iteration")
 
 
-def shown_metrics(runs: Sequence[Run]) -> list[str]:
-    return [
-        metric
-        for metric in METRICS
-        if not metric.startswith("critic/") or any(len(run.series(metric)) for run in runs)
-    ]
+@contextmanager
+def metrics_figure(
+    runs: Sequence[Run], names: Sequence[str], metrics: Sequence[str]
+) -> Iterator[Figure]:
+    """A panel a metric; standard deviations share their axis."""
+    with figures.grid(len(metrics), NUM_COLUMNS) as (figure, axes):
+        for axis, metric in zip(axes, metrics, strict=True):
+            draw_metric(axis, runs, names, metric)
+        figures.same_ylim([axes[metrics.index(of)] for of in SPREADS if of in metrics])
+        figures.shared_legend(figure, axes[0])
+        yield figure
+
+
+def critic_metrics(runs: Sequence[Run]) -> list[str]:
+    """Those of `CRITIC` that any of the runs logged."""
+    return [metric for metric in CRITIC if any(len(run.series(metric)) for run in runs)]
 
 
 def draw_metric(axis: Axes, runs: Sequence[Run], names: Sequence[str], metric: str) -> None:

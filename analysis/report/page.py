@@ -106,10 +106,16 @@ def run(
     )
     contents = {name: other_html(name, [out, *others], paths) for name in OTHERS}
     missing = [name for name, html in contents.items() if not html]
+    critic = drawn.critic_metrics(runs)
     sections = [
         ("results", "Results", drawn.results_table(runs, names, curves)),
         ("accuracy", "Accuracy on the test problems", drawn.accuracy_image(names, curves)),
-        ("training", "Training", drawn.metrics_image(runs, names)),
+        ("training", "Training", drawn.metrics_image(runs, names, list(drawn.TRAINING))),
+        *(
+            [("critic", "Critic health", drawn.metrics_image(runs, names, critic))]
+            if critic
+            else []
+        ),
         (
             "costs",
             "Costs: time and tokens",

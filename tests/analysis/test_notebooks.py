@@ -31,7 +31,7 @@ TABLES = {
 FIGURES = {
     "kl_efficiency": {"curves": 1, "logged": 1},
     "temperature": {"figure": 1},
-    "value_accuracy": {"overview": 1, "reliability": 2, "strata": 1},
+    "value_accuracy": {"overview": 1, "health": 1, "reliability": 2, "strata": 1},
     "wall_clock": {"curves": 1, "phases": 1, "target": 1},
 }
 # Numbers of a notebook by what they are of, for a cell that the test adds.

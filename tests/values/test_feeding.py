@@ -11,7 +11,7 @@ from vineppo.batching import collate
 from vineppo.config.load import evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig, ValuesConfig
 from vineppo.errors import UserError
-from vineppo.experience import add_advantages, add_logprobs, add_values, explained_variances
+from vineppo.experience import add_advantages, add_logprobs, add_values, value_quality
 from vineppo.models import load_model
 from vineppo.token_scores import Reference
 from vineppo.values import feeding_predictor
@@ -54,8 +54,8 @@ def test_a_critic_beside_vine_is_measured_and_changes_nothing(config, models):
     assert column("advantages", beside) == [[-0.5, -0.5, 1.0], [-0.5, -0.5, -0.5]]
     for name in ("advantages", "loss_advantages"):
         assert column(name, alone) == column(name, beside)
-    assert "critic/explained_variance" in explained_variances(beside, [critic], config)
-    assert explained_variances(alone, [], config) == {}
+    assert "critic/explained_variance" in value_quality(beside, [critic], config)
+    assert value_quality(alone, [], config) == {}
 
 
 def test_its_targets_are_the_rewards_to_go_and_its_values_its_own(config, models):

@@ -19,6 +19,7 @@ from analysis.stats.calibration import (
     isotonic_fit,
     log_score,
 )
+from vineppo.metrics import calibration_error
 
 
 def max_min(values, weights):
@@ -248,6 +249,14 @@ def test_bins_hold_every_state_once_and_what_lies_outside_in_the_outermost():
     assert sum(one.truth * one.num_states for one in bins) == pytest.approx(21 / 8)
     # 0.29 · 100 is less than 29 in floating point.
     assert len(binned(np.array([0.285, 0.29]), np.array([1, 1]), 4, 100)) == 2
+
+
+def test_the_calibration_error_that_training_logs_is_of_these_bins():
+    draw = np.random.default_rng(0)
+    predictions, outcomes = draw.uniform(-0.2, 1.2, 200).round(1), draw.integers(0, 2, 200)
+    bins = binned(predictions, outcomes, 1, 10)
+    expected = sum(one.num_states * abs(one.prediction - one.truth) for one in bins) / 200
+    assert calibration_error(predictions, outcomes) == pytest.approx(expected)
 
 
 def test_the_consistency_band_holds_the_curve_of_predictions_that_are_the_values():

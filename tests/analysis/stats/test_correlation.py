@@ -22,6 +22,7 @@ from analysis.stats.correlation import (
     within_terms,
 )
 from analysis.stats.errors import truth_terms
+from vineppo.metrics import within_problem_correlation
 
 
 def pooled(x, y):
@@ -113,6 +114,14 @@ def test_the_average_over_problems_is_that_of_their_correlations():
 
 def reliability_of(counts, num_samples):
     return float(reliability(total(truth_terms(np.array(counts), num_samples))))
+
+
+def test_the_one_that_training_logs_is_the_same():
+    x, y = np.random.default_rng(7).random((2, 30))
+    problems = np.arange(30) // 7
+    by_problem = [[of[problems == p] for p in range(5)] for of in (x, y)]
+    found = within_problem_correlation(*by_problem)
+    assert found == pytest.approx(within_problems(x, y, problems))
 
 
 def within_reliability_of(counts, num_samples, problems):

@@ -42,7 +42,7 @@ GRADIENT_SCHEMA = pa.schema(
     {"run": pa.string(), "method": pa.string(), "seed": pa.int64()}
     | {"checkpoint": pa.int32(), "rollout_iteration": pa.int32()}
     | {"estimator": pa.string(), "problem_id": pa.string()}
-    | {"num_tokens": pa.float64(), "time_s": pa.float64()}
+    | {"num_tokens": pa.float64(), "time_s": pa.float64(), "adam_gain_without": pa.float64()}
     | dict.fromkeys(PRODUCTS, pa.list_(pa.float32()))
 )
 OF_CHECKPOINT = {"run": str, "method": str, "seed": int, "checkpoint": int}
@@ -56,7 +56,7 @@ NUM_RESAMPLES = 2000
 WITH_RATIO = ("trace", "trace_tokens", "trace_time", "signal", "signal_per_token", "signal_per_s")
 IN_SUMMARY = (
     "trace", "trace_ratio", "trace_tokens_ratio", "trace_time_ratio", "signal_to_noise",
-    "signal_per_token", "signal_per_s", "cosine", "difference_to_noise",
+    "signal_per_token", "signal_per_s", "cosine", "difference_to_noise", "adam_gain_ratio",
 )  # fmt: skip
 RATIOS = (
     ("trace_ratio", "variance of a problem's gradient"),
@@ -173,13 +173,16 @@ class Gradients:
     problem_ids: tuple[str, ...]
     num_tokens_EN: np.ndarray
     time_s_EN: np.ndarray
+    adam_gains_EN: np.ndarray
     gram_ENN: np.ndarray
     with_first_ENN: np.ndarray
 
 
 def read_gradients(path: Path) -> Gradients:
     """Raises `UserError` naming the file where it is damaged, incomplete or of other columns."""
-    rows = run_tables.read_rows(path, GRADIENT_SCHEMA, "gradient", ("seed", "time_s", *PRODUCTS))
+    rows = run_tables.read_rows(
+        path, GRADIENT_SCHEMA, "gradient", ("seed", "time_s", "adam_gain_without", *PRODUCTS)
+    )
     estimators = tuple(dict.fromkeys(row["estimator"] for row in rows))
     problem_ids = tuple(dict.fromkeys(row["problem_id"] for row in rows))
     shape = len(estimators), len(problem_ids)
@@ -203,6 +206,7 @@ def read_gradients(path: Path) -> Gradients:
         problem_ids=problem_ids,
         num_tokens_EN=array("num_tokens"),
         time_s_EN=array("time_s"),
+        adam_gains_EN=array("adam_gain_without"),
         gram_ENN=array("gram_N", shape[1]),
         with_first_ENN=array("with_first_N", shape[1]),
     )
@@ -217,11 +221,28 @@ def noise_rows(gradients: Gradients) -> pd.DataFrame:
         num_resamples=NUM_RESAMPLES,
         level=LEVEL,
     )
+    for name, gains_N in zip(gradients.estimators, gradients.adam_gains_EN, strict=True):
+        estimates[f"{name}/adam_gain"] = jackknife(gains_N)
+        with np.errstate(invalid="ignore", divide="ignore"):  # no signal: no ratio
+            ratios_N = gains_N / gradients.adam_gains_EN[0]
+        estimates[f"{name}/adam_gain_ratio"] = jackknife(ratios_N)
     rows = []
     for name, value in estimates.items():
         estimator, _, quantity = name.partition("/")
         rows.append({"estimator": estimator, "quantity": quantity, "value": value})
     return NOISE.frame(gradients.about | row for row in rows)
+
+
+def jackknife(without_N: np.ndarray) -> Estimate:
+    """The mean of what is estimated without each of N units, ± 1.96 standard errors.
+
+    SE² = (N − 1)/N Σ (θ_(−n) − mean)². Source: Efron and Stein, 1981.
+    """
+    mean, num_units = float(np.mean(without_N)), len(without_N)
+    if not math.isfinite(mean):
+        return Estimate(math.nan, None, None)
+    half = 1.96 * math.sqrt((num_units - 1) * float(np.var(without_N)))
+    return Estimate(mean, mean - half, mean + half)
 
 
 def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
@@ -236,6 +257,8 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
     …_ratio                 to that of the first estimator
     cosine                  of E g and that of the first estimator
     difference_to_noise     signal_to_noise of g − g₁, about 0 where both have one mean
+
+    What Adam gains is no function of inner products: `stats.gradient_noise.adam_gains`.
     """
     own_E = [noise_from_gram(gram_NN, weights_N) for gram_NN in gradients.gram_ENN]
     share_N = weights_N / weights_N.sum()

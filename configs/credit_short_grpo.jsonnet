@@ -1,4 +1,4 @@
-// demo_grpo where few of 12 steps decide.
+// demo_grpo where few of 16 steps decide.
 local demo = import 'demo_grpo.jsonnet';
 local setting = import 'lib/setting.libsonnet';
 

@@ -1,4 +1,4 @@
-// demo_modern_ppo where few of 12 steps decide.
+// demo_modern_ppo where few of 16 steps decide.
 local demo = import 'demo_modern_ppo.jsonnet';
 local setting = import 'lib/setting.libsonnet';
 

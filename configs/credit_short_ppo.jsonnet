@@ -1,4 +1,4 @@
-// demo_ppo where few of 12 steps decide.
+// demo_ppo where few of 16 steps decide.
 local demo = import 'demo_ppo.jsonnet';
 local setting = import 'lib/setting.libsonnet';
 

@@ -1,4 +1,4 @@
-// demo_reinforce where few of 12 steps decide.
+// demo_reinforce where few of 16 steps decide.
 local demo = import 'demo_reinforce.jsonnet';
 local setting = import 'lib/setting.libsonnet';
 

@@ -1,4 +1,4 @@
-// demo_rloo where few of 12 steps decide.
+// demo_rloo where few of 16 steps decide.
 local demo = import 'demo_rloo.jsonnet';
 local setting = import 'lib/setting.libsonnet';
 

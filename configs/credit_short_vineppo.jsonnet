@@ -1,4 +1,4 @@
-// demo_vineppo where few of 12 steps decide.
+// demo_vineppo where few of 16 steps decide.
 local demo = import 'demo_vineppo.jsonnet';
 local setting = import 'lib/setting.libsonnet';
 

@@ -4,7 +4,7 @@ local task = import 'lib/task.libsonnet';
 
 base + {
   name: 'sft_credit_short',
-  task: task.credit_short { num_train_problems: 64000 },
-  sampling+: { max_tokens: 80 },
+  task: task.credit_short { num_train_problems: 51200 },
+  sampling+: { max_tokens: 96 },
   optimization+: { num_epochs: 2 },
 }

@@ -4,7 +4,7 @@ The gradients of all estimators are of the same rollouts and the same policy: th
 loss, by the trainer's own forward pass, in float32 at the training temperature.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -26,8 +26,9 @@ from analysis.sampling.journal import Journal
 from analysis.sampling.policies import Checkpoint, Policies, add_entropies, add_values
 from analysis.sampling.returns import add_fresh_values
 from analysis.sampling.rollouts import groups_of, read_saved, rollout_iteration, sample_responses
+from analysis.stats.gradient_noise import adam_gains, noise_from_gram
 from vineppo.batching import collate, length_bucketed
-from vineppo.config.schema import TrainConfig
+from vineppo.config.schema import GrpoCredit, TrainConfig, VineCredit
 from vineppo.credit.shaping import trained_tokens, whiten_advantages
 from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
@@ -42,6 +43,7 @@ from vineppo.types import CRITIC, Rollout, TrainBatch
 
 COLUMNS = ("old_logprobs", "loss_advantages", "is_trained")
 CHUNK = 2**13  # columns whose double copies are held at once
+NUM_COORDINATES = 2**18  # of the weights, drawn where there are more, for what Adam gains
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def gradient_rows(
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
         num_weights = _num_weights(module)
-        products = inner_products_of(module, checkpoint, source.groups, estimators)
+        products, gains = inner_products_of(module, checkpoint, source.groups, estimators)
         del module
     share = critic_share(config, num_weights, critic_weights or num_weights)
     run = RunDir(checkpoint.run_path)
@@ -107,6 +109,7 @@ def gradient_rows(
             "time_s": None if np.isnan(time_s_EN[e, n]) else time_s_EN[e, n],
             "gram_N": products[e][0][n],
             "with_first_N": products[e][1][n],
+            "adam_gain_without": gains[e][n],
         }
         for e, estimator in enumerate(estimators)
         for n, group in enumerate(source.groups)
@@ -119,14 +122,20 @@ def inner_products_of(
     checkpoint: Checkpoint,
     groups: Sequence[Sequence[Rollout]],
     estimators: Sequence[Estimator],
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of every estimator's gradients, with each other and with the first estimator's, [N, N]."""
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
+    """Of every estimator's gradients, with each other and with the first estimator's, [N, N].
+
+    And what Adam gains by it without each problem, [N]: `adam_gains` with the signal of the least
+    noisy vine, else of the first estimator; NaN of two problems.
+    """
     config, settings = checkpoint.config, checkpoint.settings
     seed = derive_seed(settings["seed"], "projection")
     device = next(module.parameters()).device
-    sketch = CountSketch(_num_weights(module), settings["projection"], seed, device)
+    num_weights = _num_weights(module)
+    sketch = CountSketch(num_weights, settings["projection"], seed, device)
+    chosen_C = chosen_coordinates(num_weights, NUM_COORDINATES, seed)
     first_ND: np.ndarray | None = None
-    products = []
+    products, coordinates = [], []
     with Progress(transient=True) as bar:
         task = bar.add_task(f"{checkpoint.title}: gradients", total=len(estimators) * len(groups))
         for estimator in estimators:
@@ -134,10 +143,37 @@ def inner_products_of(
                 groups, [advantages_of(estimator, group) for group in groups], config,
                 settings["whiten"],
             )  # fmt: skip
-            rows_ND = problem_gradients(module, config, groups, sketch, lambda: bar.advance(task))
+            rows_ND, rows_NC = problem_gradients(
+                module, config, groups, sketch, chosen_C, lambda: bar.advance(task)
+            )
             first_ND = rows_ND if first_ND is None else first_ND
             products.append((inner_products(rows_ND, rows_ND), inner_products(rows_ND, first_ND)))
-    return products
+            coordinates.append(rows_NC)
+    if len(groups) < 3:
+        return products, [np.full(len(groups), np.nan)] * len(estimators)
+    ones_N = np.ones(len(groups))
+    traces = {
+        e: noise_from_gram(products[e][0], ones_N).trace
+        for e, estimator in enumerate(estimators)
+        if isinstance(estimator.credit, VineCredit)
+    }
+    signal_NC = coordinates[min(traces, key=lambda e: traces[e], default=0)]
+    scale = num_weights / len(chosen_C)
+    return products, [
+        scale
+        * adam_gains(
+            rows_NC, signal_NC, config.rollouts.num_prompts,
+            is_scaled=isinstance(estimator.credit, GrpoCredit),
+        )
+        for estimator, rows_NC in zip(estimators, coordinates, strict=True)
+    ]  # fmt: skip
+
+
+def chosen_coordinates(num_weights: int, most: int, seed: int) -> np.ndarray:
+    """`most` of the weights' numbers, ascending, or all where there are no more."""
+    if num_weights <= most:
+        return np.arange(num_weights)
+    return np.sort(np.random.default_rng(seed).choice(num_weights, most, replace=False))
 
 
 def set_advantages(
@@ -161,9 +197,12 @@ def problem_gradients(
     config: TrainConfig,
     groups: Sequence[Sequence[Rollout]],
     sketch: "CountSketch",
+    chosen_C: np.ndarray,
     advance: Callable[[], None],
-) -> np.ndarray:
-    """The sketched policy gradient of every problem by its rollouts' "loss_advantages", [N, d].
+) -> tuple[np.ndarray, np.ndarray]:
+    """The policy gradient of every problem by its rollouts' "loss_advantages".
+
+    Sketched, [N, d], and at the coordinates `chosen_C`, [N, C].
 
     g_n = N · ∇ agg(r_t A_t) over the rollouts of problem n, so that the mean of the g_n is the
     ascent direction of one update on all of them, before clipping, KL and bonuses. `agg` is
@@ -174,12 +213,15 @@ def problem_gradients(
     device = next(module.parameters()).device
     totals = UpdateSizes.of([*chain.from_iterable(groups)], config.sampling.max_tokens).trained
     rows_ND = np.zeros((len(groups), sketch.size), np.float32)
+    rows_NC = np.zeros((len(groups), len(chosen_C)), np.float32)
+    chosen = torch.as_tensor(chosen_C, device=device)
     for n, group in enumerate(groups):
         cuts = length_bucketed(list(map(len, group)), config.optimization.micro_batch_size)
         batches = [collate([group[i] for i in cut], device, COLUMNS) for cut in cuts]
-        rows_ND[n] = len(groups) * _gradient(module, config, batches, totals, sketch).cpu()
+        gradient_D = len(groups) * _gradient(module, config, batches, totals)
+        rows_ND[n], rows_NC[n] = sketch(gradient_D).cpu(), gradient_D[chosen].cpu()
         advance()
-    return rows_ND
+    return rows_ND, rows_NC
 
 
 class CountSketch:
@@ -203,9 +245,8 @@ class CountSketch:
             places_D = torch.randint(2 * size, shape, generator=generator, dtype=torch.int32)
             self._places_D = places_D.to(device)
 
-    def __call__(self, gradients: Iterable[torch.Tensor]) -> torch.Tensor:
-        """[d] of the gradients of a model's weights, in their order."""
-        flat_D = torch.cat([gradient.flatten() for gradient in gradients])
+    def __call__(self, flat_D: torch.Tensor) -> torch.Tensor:
+        """[d] of the gradient of a model's weights."""
         if self._places_D is None:
             return flat_D
         signed = flat_D.new_zeros(2 * self.size).index_add_(0, self._places_D, flat_D)
@@ -229,9 +270,8 @@ def _gradient(
     config: TrainConfig,
     batches: Sequence[TrainBatch],
     totals: Totals,
-    sketch: CountSketch,
 ) -> torch.Tensor:
-    """The sketch of Σ over the micro-batches."""
+    """Σ over the micro-batches, of the weights in their order, [D]."""
     module.zero_grad()
     for batch in batches:
         is_trained_BT = batch["is_trained"]
@@ -239,10 +279,12 @@ def _gradient(
         ratio_BT = torch.exp((logprobs_BT - batch["old_logprobs"]) * is_trained_BT)
         gain_BT, kind = ratio_BT * batch["loss_advantages"], config.optimization.loss_aggregation
         aggregate(gain_BT, is_trained_BT, kind, totals).backward()
-    return sketch(
-        torch.zeros_like(weight) if weight.grad is None else weight.grad
-        for weight in module.parameters()
-        if weight.requires_grad
+    return torch.cat(
+        [
+            (torch.zeros_like(weight) if weight.grad is None else weight.grad).flatten()
+            for weight in module.parameters()
+            if weight.requires_grad
+        ]
     )
 
 

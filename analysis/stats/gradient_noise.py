@@ -1,4 +1,5 @@
-"""The noise of a policy gradient: how far its mean over independent units scatters.
+"""The noise of a policy gradient: how far its mean over independent units scatters, and what of it
+an Adam step feels.
 
 A unit is what was drawn independently: a problem, with the mean gradient of all its rollouts, which
 share a prompt and often a baseline. G_ij = ⟨g_i, g_j⟩ is the Gram matrix of the units' gradients.
@@ -64,3 +65,43 @@ def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise
     pairs = total**2 - weights_N @ weights_N
     trace = ((weights_N * (total - weights_N)) @ own_N - between) / pairs
     return GradientNoise(float(trace), float(between / pairs), total)
+
+
+def adam_gains(
+    rows_NC: np.ndarray, signal_NC: np.ndarray, num_units: int, *, is_scaled: bool = False
+) -> np.ndarray:
+    """What a step of Adam gains to first order, without unit n, [N]; for the jackknife.
+
+    Adam divides every coordinate's mean by its root mean square, so that noise slows the step down
+    only on coordinates that bear signal; noise elsewhere leaves the trace large and costs nothing
+    to first order. Of a step of unit rate on a batch of B = `num_units` units, with the signal s
+    and this estimator's variance σ² of a unit, the objective gains
+
+        Σ_c c·s_c² / √(c²·s_c² + σ_c²/B)
+
+    s_c² = mean² − variance/N, unbiased, of `signal_NC`: an estimator of the same mean, the less
+    noisy the better. c is 1 or, where `is_scaled`, Σ mean_c·s_c / Σ s_c² of an estimator whose mean
+    is another multiple of it. Raises `ValueError` of fewer than three units.
+    """
+    num_rows = len(rows_NC)
+    if num_rows < 3:
+        raise ValueError(f"units must be at least 3, got {num_rows}")
+    n = num_rows - 1
+    sums = [rows_NC.sum(0), np.square(rows_NC).sum(0)]
+    signal_sums = [signal_NC.sum(0), np.square(signal_NC).sum(0)]
+    gains = []
+    for row_C, signal_C in zip(rows_NC, signal_NC, strict=True):
+        mean_C, variance_C = _moments(sums, row_C, n)
+        signal_mean_C, signal_variance_C = _moments(signal_sums, signal_C, n)
+        square_C = signal_mean_C**2 - signal_variance_C / n
+        total = float(square_C.sum())
+        scale = float(mean_C @ signal_mean_C) / total if is_scaled and total > 0 else 1.0
+        size_C = np.sqrt(scale**2 * np.maximum(square_C, 0) + variance_C / num_units)
+        gains.append(scale * float((square_C / np.where(size_C > 0, size_C, np.inf)).sum()))
+    return np.array(gains)
+
+
+def _moments(sums: list[np.ndarray], row_C: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and unbiased variance of the n units that are left without `row_C`."""
+    mean_C = (sums[0] - row_C) / n
+    return mean_C, np.maximum((sums[1] - row_C**2) / n - mean_C**2, 0) * n / (n - 1)

@@ -28,16 +28,16 @@ local task = import 'task.libsonnet';
     engine+: { max_model_len: 160 },
   },
 
-  // Free wordings and few deciding steps, where step credit can be seen: 13 and 25 steps.
+  // Free wordings and few deciding steps, where step credit can be seen: 16 and 24 lines.
   credit_short: self.short + {
     num_iterations: 60,
     model: model.credit_short,
     task: task.credit_short,
-    sampling+: { max_tokens: 80 },
+    sampling+: { max_tokens: 96 },
     rollouts: { num_prompts: 4, num_samples: 4 },  // so few that the gradient's noise matters
     reference+: { kl_coef: 0 },
     optimization+: { batch_size: 16, micro_batch_size: 16 },
-    evaluation+: { every: 10 },
+    evaluation+: { every: 15 },
     checkpoint: { every: 20, keep: 1 },
   },
   credit_long: self.credit_short + {

@@ -57,7 +57,7 @@ local worded = {
   kind: 'worded',
   num_operations: error 'num_operations',
   num_hard_steps: 2,
-  num_hard_facts: 15,
+  num_hard_facts: 60,
   wrong_probability: 0.5,
   repair_probability: 0,
   num_openers: 8,
@@ -76,7 +76,7 @@ local worded = {
   arithmetic_long: arithmetic { min_operations: 9, max_operations: 12 },
 
   // Chains with free wordings, of which few steps decide: what step credit can be seen on.
-  credit_short: worded { num_operations: 4 },
+  credit_short: worded { num_operations: 4, num_remarks: 3 },
   credit_long: worded { num_operations: 8 },
 
   // GSM8K: lines of reasoning and `#### answer`.

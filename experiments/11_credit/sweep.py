@@ -1,28 +1,47 @@
-"""The sweep's table: the mean training reward of the last 20 iterations, a row a run."""
+"""The sweep's table: mean training reward by run, and the rate of each method that has most of it.
+
+    python experiments/11_credit/sweep.py RUNS_DIR
+
+Rows of runs that are not in RUNS_DIR stay as they are.
+"""
 
 import csv
 import json
 import sys
 from pathlib import Path
 
-COLUMNS = ("method", "learning_rate", "seed", "reward_first_20", "reward_last_20", "num_iterations")
+TABLE = Path(__file__).with_suffix(".csv")
+KEY = ("method", "learning_rate", "seed")
+COLUMNS = (*KEY, "reward", "reward_last_20", "num_iterations")
 
 
 def main(runs: Path) -> None:
-    rows = []
+    rows = {}
+    if TABLE.exists():
+        with TABLE.open(newline="") as file:
+            rows = {tuple(row[key] for key in KEY): row for row in csv.DictReader(file)}
     for run in sorted(runs.iterdir()):
         if not (run / "final").is_dir():
             continue
         config = json.loads((run / "config.json").read_text())
         lines = (run / "metrics.jsonl").read_text().splitlines()
         rewards = [json.loads(line)["reward/mean"] for line in lines]
-        method = config["name"].removeprefix("credit_short_")
-        rate = config["optimization"]["learning_rate"]
-        first, last = (round(sum(part) / 20, 4) for part in (rewards[:20], rewards[-20:]))
-        rows.append((method, rate, config["seed"], first, last, len(rewards)))
-    with (Path(__file__).parent / "sweep.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([COLUMNS, *sorted(rows)])
+        method = config["name"].removeprefix("credit_short_").rpartition("_")[0]
+        key = method, str(config["optimization"]["learning_rate"]), str(config["seed"])
+        means = f"{sum(rewards) / len(rewards):.4f}", f"{sum(rewards[-20:]) / 20:.4f}"
+        rows[key] = dict(zip(COLUMNS, [*key, *means, len(rewards)], strict=True))
+    with TABLE.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows[key] for key in sorted(rows))
+    for method in dict.fromkeys(key[0] for key in sorted(rows)):
+        by_rate: dict[str, list[float]] = {}
+        for key, row in rows.items():
+            if key[0] == method:
+                by_rate.setdefault(key[1], []).append(float(row["reward"]))
+        means = {rate: sum(own) / len(own) for rate, own in by_rate.items()}
+        best = max(means, key=lambda rate: means[rate])
+        print(method, best, {rate: f"{mean:.3f}" for rate, mean in sorted(means.items())})
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def test_no_repair_where_there_is_none() -> None:
     ("changes", "message"),
     [
         ({"num_hard_steps": 5}, "task.num_hard_steps must be at most task.num_operations (4)"),
-        ({"num_hard_facts": 9}, "task.num_hard_facts must be between task.modulus (10) and 30"),
+        ({"num_hard_facts": 9}, "task.num_hard_facts must be between task.modulus (10) and 290"),
         ({"num_operations": 1, "num_hard_steps": 1}, "raise task.num_operations"),
     ],
 )

@@ -46,10 +46,12 @@ def load(config: WordedTaskConfig, split: Split) -> list[Problem]:
             f"task.num_hard_steps must be at most task.num_operations ({config.num_operations}), "
             f"got {config.num_hard_steps}"
         )
-    if not config.modulus <= config.num_hard_facts <= len(OPERATIONS) * config.modulus:
+    # Of every left operand one fact is hard and one is not.
+    most = config.modulus * (len(OPERATIONS) * config.modulus - 1)
+    if not config.modulus <= config.num_hard_facts <= most:
         raise UserError(
-            f"task.num_hard_facts must be between task.modulus ({config.modulus}) and "
-            f"{len(OPERATIONS) * config.modulus}, got {config.num_hard_facts}"
+            f"task.num_hard_facts must be between task.modulus ({config.modulus}) and {most}, "
+            f"got {config.num_hard_facts}"
         )
     is_train = split == "train"
     count = config.num_train_problems if is_train else config.num_test_problems

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.stats.bootstrap import bootstrap_weights
-from analysis.stats.gradient_noise import GradientNoise, noise_from_gram
+from analysis.stats.gradient_noise import GradientNoise, adam_gains, noise_from_gram
 
 
 def gram(gradients_ND):
@@ -89,3 +89,29 @@ def test_what_cannot_be_known_is_undefined_or_refused():
     assert math.isnan(equal.signal_to_noise)
     with pytest.raises(ValueError, match="must be at least 2, got 1"):
         noise_from_gram(np.eye(1), [1])
+
+
+def test_what_adam_gains_by_hand():
+    rows_NC = np.array([[1.0, 0], [3, 2], [2, 4]])  # without the last: means 2, 1; variances 2, 2
+    squares = 4 - 2 / 2, 1 - 2 / 2
+    by_hand = sum(square / math.sqrt(square + 2 / 5) for square in squares)
+    assert adam_gains(rows_NC, rows_NC, 5)[-1] == pytest.approx(by_hand)
+    # Another's noise slows a step down; a scaled copy of the signal gains as much as the signal.
+    noisy_NC = rows_NC + np.array([[6.0, 0], [-6, 0], [0, 0]])
+    slowed = squares[0] / math.sqrt(squares[0] + 50 / 5)
+    assert adam_gains(noisy_NC, rows_NC, 5)[-1] == pytest.approx(slowed)
+    signal_NC = np.random.default_rng(0).normal(size=(9, 50)) + 3
+    scaled_N = adam_gains(4 * signal_NC, signal_NC, 5, is_scaled=True)
+    np.testing.assert_allclose(scaled_N, adam_gains(signal_NC, signal_NC, 5), rtol=0.02)
+    with pytest.raises(ValueError, match="units must be at least 3, got 2"):
+        adam_gains(rows_NC[:2], rows_NC[:2], 5)
+
+
+def test_noise_without_signal_costs_adam_nothing_but_all_of_the_trace():
+    generator = np.random.default_rng(1)
+    signal_NC = np.repeat([1.0, 0.0], 200) + 0.1 * generator.normal(size=(64, 400))
+    noisy_NC = signal_NC + 3 * generator.normal(size=(64, 400)) * np.repeat([0, 1], 200)
+    traces = [noise_from_gram(gram(rows), np.ones(64)).trace for rows in (signal_NC, noisy_NC)]
+    assert traces[1] > 100 * traces[0]
+    gains = [adam_gains(rows, signal_NC, 4).mean() for rows in (signal_NC, noisy_NC)]
+    assert gains[1] == pytest.approx(gains[0], rel=0.02)

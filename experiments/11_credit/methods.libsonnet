@@ -1,0 +1,18 @@
+// The methods that are swept and compared on credit_short, over configs/credit_short_*.jsonnet.
+local continuations(k) = { config: 'vineppo', set: { 'credit.num_continuations': k } };
+local plain(config) = { config: config, set: {} };
+{
+  vineppo_k3: continuations(3),
+  vineppo_k9: continuations(9),
+  oracle: plain('oracle'),
+  rloo: plain('rloo'),
+  grpo: plain('grpo'),
+  reinforce: plain('reinforce'),
+  ppo: plain('ppo'),
+  // Step-level GAE below λ = 1, and a critic that has learned before the policy moves.
+  ppo_step: {
+    config: 'ppo',
+    set: { 'credit.level': 'step', 'credit.policy_lambda': 0.9, 'critic.warmup_iterations': 5 },
+  },
+  modern_ppo: plain('modern_ppo'),
+}

@@ -1,0 +1,21 @@
+// Every method at the same rates, on seeds that no comparison uses; VinePPO's is found with K = 3.
+local methods = import 'methods.libsonnet';
+{
+  runs: [
+    {
+      name: 'credit_short_%s_%s' % [method, rate],
+      seed: seed,
+      config: '../../configs/credit_short_%s.jsonnet' % methods[method].config,
+      set: methods[method].set {
+        'optimization.learning_rate': std.parseJson(rate),
+        'evaluation.every': 0,
+        'checkpoint.every': 0,
+        'logging.wandb_project': null,
+      },
+    }
+    for seed in [101, 102]
+    for rate in ['1e-4', '2e-4', '5e-5']
+    for method in ['rloo', 'oracle', 'vineppo_k3', 'ppo', 'grpo', 'ppo_step', 'modern_ppo', 'reinforce']
+  ],
+  evaluations: [],
+}

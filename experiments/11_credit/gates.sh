@@ -1,14 +1,31 @@
 #!/bin/sh
-# What the credit settings must show before methods are compared on them; ten minutes of one core.
+# What credit_short must show before methods are compared on it; a quarter of an hour of one core.
 set -e
+export OMP_NUM_THREADS=1
 runs=${RUNS:-runs/11_credit_gates}
 out=experiments/11_credit/gates
-for setting in short long; do
-    [ -d $runs/start_$setting/final ] || OMP_NUM_THREADS=1 vineppo train configs/credit_${setting}_rloo.jsonnet \
-        --run-dir $runs/start_$setting --set num_iterations=1 --set rollouts.num_prompts=64 \
-        --set evaluation.every=0 --set logging.wandb_project=null
+train() {  # NAME CONFIG [--set …]: the run $runs/NAME without evaluations
+    name=$1 config=$2
+    shift 2
+    [ -d $runs/$name/final ] || vineppo train configs/$config.jsonnet --run-dir $runs/$name \
+        --set evaluation.every=0 --set logging.wandb_project=null "$@"
+}
+train start credit_short_oracle --set num_iterations=1 --set rollouts.num_prompts=64
+python experiments/11_credit/first_mistakes.py $runs/start
+# An iteration's rollouts and exact values; 27 continuations of each of their states; 64 problems.
+train noise credit_short_oracle --set num_iterations=1
+python -m analysis gradient-variance $runs/noise --checkpoints 0 --num-problems 64 --sample-values 27 --out $out
+# A critic that learns from 64 x 8 rollouts an iteration of a policy that stands still, against 256
+# continuations of 128 states.
+train critic credit_short_ppo --set num_iterations=30 --set critic.warmup_iterations=30 \
+    --set rollouts.num_prompts=64 --set rollouts.num_samples=8
+python -m analysis ground-truth $runs/critic --num-states 128 --num-draws 9
+python -m analysis value-accuracy $runs/critic
+cp $runs/critic/analysis/value-accuracy/value_accuracy.csv $out/critic.csv
+# The share of hard steps as a knob: exact values and RLOO on an iteration of 64 problems.
+for hard in 1 2 3 4; do
+    train hard_$hard credit_short_oracle --set num_iterations=1 --set rollouts.num_prompts=64 \
+        --set task.num_hard_steps=$hard
+    python -m analysis gradient-variance $runs/hard_$hard --checkpoints 0 --out $runs/hard_$hard/gradients
 done
-python experiments/11_credit/first_mistakes.py $runs/start_short $runs/start_long
-[ -d $runs/gv_short/final ] || OMP_NUM_THREADS=1 vineppo train configs/credit_short_oracle.jsonnet \
-    --run-dir $runs/gv_short --set num_iterations=1 --set evaluation.every=0 --set logging.wandb_project=null
-python -m analysis gradient-variance $runs/gv_short --checkpoints 0 --num-problems 32 --sample-values 27 --out $out
+python experiments/11_credit/decisive.py $runs/hard_1 $runs/hard_2 $runs/hard_3 $runs/hard_4

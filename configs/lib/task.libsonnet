@@ -77,7 +77,7 @@ local worded = {
 
   // Chains with free wordings, of which few steps decide: what step credit can be seen on.
   credit_short: worded { num_operations: 4, num_remarks: 3 },
-  credit_long: worded { num_operations: 8 },
+  credit_long: worded { num_operations: 8, num_hard_facts: 15 },
 
   // GSM8K: lines of reasoning and `#### answer`.
   gsm8k: data.gsm8k + paper { grading+: { extraction: 'hash' } },

@@ -15,6 +15,9 @@ python experiments/11_credit/first_mistakes.py $runs/start
 # An iteration's rollouts and exact values; 27 continuations of each of their states; 64 problems.
 train noise credit_short_oracle --set num_iterations=1
 python -m analysis gradient-variance $runs/noise --checkpoints 0 --num-problems 64 --sample-values 27 --out $out
+# The long chains (15 hard facts): exact values and RLOO on the same rollouts, nothing else sampled.
+train noise_long credit_long_oracle --set num_iterations=1 --set rollouts.num_prompts=64
+python -m analysis gradient-variance $runs/noise_long --checkpoints 0 --out $out/long
 # A critic that learns from 64 x 8 rollouts an iteration of a policy that stands still, against 256
 # continuations of 128 states.
 train critic credit_short_ppo --set num_iterations=30 --set critic.warmup_iterations=30 \

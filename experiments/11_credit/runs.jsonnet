@@ -19,7 +19,9 @@ local rates = {
       config: '../../configs/credit_short_%s.jsonnet' % methods[method].config,
       set: methods[method].set {
         'optimization.learning_rate': rates[method],
-        'checkpoint.every': 0,
+        'evaluation.every': 20,
+        'checkpoint.every': 20,
+        'checkpoint.keep': 3,
         'logging.wandb_project': null,
       },
     }

@@ -1,0 +1,12 @@
+#!/bin/sh
+# The comparison on credit_short, after sweep.sh; from the repository's root, in the project's
+# environment, two cores. A run takes two to six minutes of one core (VinePPO with K = 9 fifteen), and
+# a finished one is not repeated.
+set -e
+here=experiments/11_credit
+runs=${RUNS:-runs/11_credit}
+experiments/sweep_two.sh $here/runs.jsonnet $runs
+python -m analysis learning-curves $runs/credit_short_* --out $here/short
+python -m analysis compare $runs/credit_short_* --baseline RLOO --out $here/short
+python -m analysis compare $here/short --baseline RLOO --at "equal tokens" --out $here/equal_tokens
+python -m analysis compare $here/short --baseline RLOO --at "equal seconds" --out $here/equal_seconds

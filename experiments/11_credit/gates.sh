@@ -12,9 +12,9 @@ train() {  # NAME CONFIG [--set …]: the run $runs/NAME without evaluations
 }
 train start credit_short_oracle --set num_iterations=1 --set rollouts.num_prompts=64
 python experiments/11_credit/first_mistakes.py $runs/start
-# An iteration's rollouts and exact values; 27 continuations of each of their states; 64 problems.
+# An iteration's rollouts and exact values; 9 continuations of each of their states; 64 problems.
 train noise credit_short_oracle --set num_iterations=1
-python -m analysis gradient-variance $runs/noise --checkpoints 0 --num-problems 64 --sample-values 27 --out $out
+python -m analysis gradient-variance $runs/noise --checkpoints 0 --num-problems 64 --sample-values 9 --out $out
 # The long chains (15 hard facts): exact values and RLOO on the same rollouts, nothing else sampled.
 train noise_long credit_long_oracle --set num_iterations=1 --set rollouts.num_prompts=64
 python -m analysis gradient-variance $runs/noise_long --checkpoints 0 --out $out/long

@@ -1,6 +1,6 @@
 """Predicted and measured noise of exact values, by the share of steps that decide.
 
-    python experiments/11_credit/decisive.py [FOLDER of gradient-variance …]
+    python experiments/11_credit/decisive.py [RUN_DIR …]      none: draws again from decisive.csv
 
 Predicted is the trace of a problem's gradient covariance, exact values over RLOO, where every word
 and every result has logits of its own. G rollouts of a problem; R = 1 where all H hard facts come
@@ -23,7 +23,10 @@ import numpy as np
 from analysis import figures
 
 HERE = Path(__file__).parent
-COLUMNS = ("setting", "hard_steps", "steps", "share", "predicted", "measured", "low", "high")
+MEASURED = {"measured": "trace_ratio", "adam": "adam_gain_ratio"}
+ENDS = ("", "_low", "_high")
+MEASURED_COLUMNS = [f"{name}{end}" for name in MEASURED for end in ENDS]
+COLUMNS = ("setting", "hard_steps", "steps", "share", "predicted", *MEASURED_COLUMNS)
 NUM_PROBLEMS = 200_000
 
 
@@ -49,51 +52,63 @@ def predicted(task: dict, num_samples: int, rng: np.random.Generator) -> float:
     return traces[0] / (traces[1] + (rloo_NG**2).sum(1).mean() / num_samples**2 * words)
 
 
-def main(folders: list[Path]) -> None:
-    rows = []
-    if not folders:  # draws again what is there
-        with (HERE / "decisive.csv").open(newline="") as file:
-            rows = [{key: row[key] if key == "setting" else float(row[key]) for key in COLUMNS}
-                    for row in csv.DictReader(file)]  # fmt: skip
-    for folder in folders:
-        config = json.loads((folder / "config.json").read_text())
-        task = config["task"]
-        steps = task["num_operations"] * (1 + task["num_remarks"])
-        with (folder / "gradients" / "gradient_variance.csv").open(newline="") as file:
-            ratio = next(
-                row for row in csv.DictReader(file)
-                if (row["estimator"], row["quantity"]) == ("vine_oracle", "trace_ratio")
-            )  # fmt: skip
-        share = task["num_hard_steps"] / steps
-        numbers = predicted(task, config["rollouts"]["num_samples"], np.random.default_rng(0))
-        numbers = [share, numbers, *(float(ratio[f"value{end}"]) for end in ("", "_low", "_high"))]
-        setting = config["name"].removesuffix("_oracle")
-        rows.append(
-            dict(zip(COLUMNS, [setting, task["num_hard_steps"], steps, *numbers], strict=True))
-        )
-    with (HERE / "decisive.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({key: f"{value:.4g}" if key not in ("setting",) else value
-                          for key, value in row.items()} for row in rows)  # fmt: skip
-    with figures.panels(1, 1, margin_in=1) as (figure, (axis,)):
-        for index, setting in enumerate(dict.fromkeys(row["setting"] for row in rows)):
-            own = sorted((row for row in rows if row["setting"] == setting),
-                         key=lambda row: row["share"])  # fmt: skip
-            x, style = [row["share"] for row in own], figures.line_style(index)
-            axis.plot(x, [row["predicted"] for row in own], **style, label=f"{setting}, predicted")
-            bars = np.array([[row["measured"] - row["low"], row["high"] - row["measured"]]
-                             for row in own]).T  # fmt: skip
-            axis.errorbar(
-                x, [row["measured"] for row in own], bars, fmt=figures.marker(index),
-                color=style["color"], label=f"{setting}, measured",
-            )  # fmt: skip
-        axis.axhline(1, color="0.7", linewidth=0.6)
-        axis.set_yscale("log")
-        axis.set_xlabel("share of steps that decide")
-        axis.set_ylabel("trace over RLOO's, exact values")
-        axis.legend()
+def row_of(folder: Path) -> dict:
+    """Of a run's config and the table that gradient-variance wrote to its folder `gradients`."""
+    config = json.loads((folder / "config.json").read_text())
+    task = config["task"]
+    steps = task["num_operations"] * (1 + task["num_remarks"])
+    with (folder / "gradients" / "gradient_variance.csv").open(newline="") as file:
+        exact = {
+            row["quantity"]: row
+            for row in csv.DictReader(file)
+            if row["estimator"] == "vine_oracle"
+        }
+    row = {
+        "setting": config["name"].removesuffix("_oracle"),
+        "hard_steps": task["num_hard_steps"],
+        "steps": steps,
+        "share": task["num_hard_steps"] / steps,
+        "predicted": predicted(task, config["rollouts"]["num_samples"], np.random.default_rng(0)),
+    }
+    for name, quantity in MEASURED.items():
+        for end in ENDS:
+            row[f"{name}{end}"] = float(exact[quantity][f"value{end}"])
+    return row
+
+
+def draw(rows: list[dict]) -> None:
+    x = [row["share"] for row in rows]
+    with figures.panels(1, 2) as (figure, (trace, gain)):
+        trace.plot(x, [row["predicted"] for row in rows], color="0.4", label="predicted")
+        for axis, name in ((trace, "measured"), (gain, "adam")):
+            bars = [
+                [row[name] - row[f"{name}_low"] for row in rows],
+                [row[f"{name}_high"] - row[name] for row in rows],
+            ]
+            y = [row[name] for row in rows]
+            axis.errorbar(x, y, bars, fmt="o", color=figures.COLORS[0], label="measured")
+            axis.axhline(1, color="0.7", linewidth=0.6)
+            axis.set_xlabel("share of steps that decide")
+        trace.set_yscale("log")
+        trace.set_title("trace, exact values over RLOO")
+        gain.set_title("what Adam gains, exact values over RLOO")
+        trace.legend()
         figures.save(figure, HERE / "decisive")
+
+
+def main(folders: list[Path]) -> None:
+    rows = [row_of(folder) for folder in folders]
+    if rows:
+        with (HERE / "decisive.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            for row in rows:
+                writer.writerow(
+                    {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()}
+                )
+    with (HERE / "decisive.csv").open(newline="") as file:
+        draw([{k: v if k == "setting" else float(v) for k, v in row.items()}
+              for row in csv.DictReader(file)])  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 // The comparison on credit_short: every method at the rate that the sweep chose (sweep.csv), 8 seeds.
 local methods = import 'methods.libsonnet';
 local rates = {
-  vineppo_k3: 1e-4,
-  vineppo_k9: 1e-4,
-  oracle: 1e-4,
-  rloo: 1e-4,
-  grpo: 1e-4,
-  reinforce: 1e-4,
-  ppo: 1e-4,
-  ppo_step: 1e-4,
-  modern_ppo: 1e-4,
+  vineppo_k3: 5e-5,
+  vineppo_k9: 5e-5,
+  oracle: 5e-5,
+  rloo: 5e-5,
+  grpo: 5e-5,
+  reinforce: 5e-5,
+  ppo: 5e-5,
+  ppo_step: 5e-5,
+  modern_ppo: 5e-5,
 };
 {
   runs: [

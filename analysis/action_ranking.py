@@ -273,8 +273,8 @@ def draw_points(
         shift = DODGE * (index - (len(looks) - 1) / 2)
         shown = rows[(rows["predictor"] == predictor) & rows[name].notna()]
         x, style = shown["place"] + shift, look | {"linestyle": ""}
-        ends = shown[f"{name}_low"], shown[f"{name}_high"]
-        bars = axis.vlines(x, *ends, look["color"], clip_on=False)
+        low, high = shown[f"{name}_low"], shown[f"{name}_high"]
+        bars = axis.vlines(x, low, high, look["color"], clip_on=False)
         bars.set(linewidth=1, zorder=2)
         label = figures.predictor_label(predictor)
         for point in zip(x, shown[name], strict=True):

@@ -325,7 +325,9 @@ def draw(
     runs = list(spread.groupby("run_dir", sort=False))
     iterations = sorted(spread["iteration"].unique())
     colors = figures.in_order(len(iterations))
-    looks = {name: {"color": color} for name, color in zip(iterations, colors, strict=True)}
+    looks: dict[int, dict[str, Any]] = {
+        name: {"color": color} for name, color in zip(iterations, colors, strict=True)
+    }
     num_panels = PANELS if places["critical"].notna().any() else PANELS - 1
     with figures.panels(len(runs), num_panels) as (figure, axes):
         for index, (run_dir, of_run) in enumerate(runs):

@@ -240,8 +240,8 @@ def draw(points: pd.DataFrame, path: Path) -> list[Path]:
                 draw_curve(axis, curve, kl, styles[name] | {"label": labels[name]})
             level = matched_level(points, kl)
             if level is not None:
-                look = {"color": "0.5", "linestyle": ":", "linewidth": 0.8, "zorder": 0}
-                axis.axvline(level, label="matched KL", **look)
+                line = axis.axvline(level, color="0.5", linestyle=":", label="matched KL")
+                line.set(linewidth=0.8, zorder=0)
             axis.set(xlabel=KLS[kl], xlim=(0, None))
         axes[0].set_ylabel("test pass@1")
         figures.shared_legend(figure, axes[0])

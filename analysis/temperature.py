@@ -241,7 +241,7 @@ def draw(
                 axis.set_ylim(bottom=0)
         top[0].plot([], [], "--", color="0.4", linewidth=0.8, label=f"best of {count} evaluations")
         if start is not None:
-            look = {"color": "0.6", "linestyle": ":", "linewidth": 0.8, "zorder": 0}
+            look: dict[str, Any] = {"color": "0.6", "linestyle": ":", "linewidth": 0.8, "zorder": 0}
             top[0].axhline(start.value, label="start", **look)
         for axis, name in zip(lower, lower_names, strict=True):
             draw_algorithm(axis, both[both["algorithm"] == name])

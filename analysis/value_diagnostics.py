@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -123,7 +124,7 @@ def draw_run(axes: Sequence[Axes], rows: pd.DataFrame, columns: Sequence[str]) -
     for iteration, name in zip(iterations, names, strict=False):  # there may be only one
         color = figures.in_order(len(PLACES))[PLACES.index(name)]
         for group, bins in rows[rows["iteration"] == iteration].groupby("group"):
-            style = {"color": color, "linestyle": LINE_OF_GROUP.get(group, "-")}
+            style: dict[str, Any] = {"color": color, "linestyle": LINE_OF_GROUP.get(group, "-")}
             if group != ALL:
                 style["label"] = f"{name} iteration, {group}"
             for axis, column in zip(axes, columns, strict=True):

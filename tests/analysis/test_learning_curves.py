@@ -157,8 +157,16 @@ def test_a_method_has_one_colour_in_every_figure_and_its_variants_shades_of_it()
         "REINFORCE++", "oracle", "RLOO", "modern PPO",
     ]  # fmt: skip
     assert [figures.setting_of(name) for name in known] == ["credit_long"] * 3 + [""]
+    run = "runs/long_vineppo_k9_seed1, iteration 3"
+    assert figures.method_label(run) == "VinePPO, K = 9, seed 1, iteration 3"
     same = ["demo_ppo", "long_ppo"]
     assert list(figures.method_labels(same).values()) == same
+
+
+def test_estimators_are_called_what_their_credit_is():
+    names = ("rloo", "gae", "vine_9", "vine_oracle", "own")
+    labels = figures.method_labels([figures.of_credit(name) for name in names])
+    assert list(labels.values()) == ["RLOO", "PPO", "VinePPO, K = 9", "VinePPO, oracle", "own"]
 
 
 def test_each_row_of_panels_says_what_it_shows(run_path, tmp_path):

@@ -23,6 +23,7 @@ from analysis.stats.ranking import MIN_ALTERNATIVES
 from analysis.summary import write_summary
 from analysis.tables import Table, estimate
 from analysis.truth import check_names
+from analysis.value_figures import Styles, styles
 from vineppo.errors import UserError
 
 ANALYSIS, FOLDER = "action-ranking", "action_ranking"
@@ -226,29 +227,28 @@ def draw(rows: pd.DataFrame, out: Path) -> list[Path]:
     """Writes action_ranking.png and .svg: a row a method."""
     rows = pooled(rows)
     names = list(rows["name"].unique())
-    # Methods without a critic may come first.
-    predictors = sorted(rows["predictor"].unique(), key=lambda name: not name.startswith("mc_"))
+    looks = styles(rows["predictor"])
     with figures.panels(len(names), PANELS) as (figure, axes):
         for index, name in enumerate(names):
             of_name = rows[rows["name"] == name]
-            draw_method(axes[PANELS * index : PANELS * (index + 1)], of_name, predictors)
+            draw_method(axes[PANELS * index : PANELS * (index + 1)], of_name, looks)
         # A method without a critic lacks its line.
         fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[1]))
         figures.shared_legend(figure, fullest)
         return figures.save(figure, out / "action_ranking")
 
 
-def draw_method(axes: Sequence[Axes], rows: pd.DataFrame, predictors: Sequence[str]) -> None:
+def draw_method(axes: Sequence[Axes], rows: pd.DataFrame, looks: Styles) -> None:
     """At the step boundaries by checkpoint, top-1 and pairwise; pairwise by place at the last."""
     checkpoints = sorted(rows["checkpoint"].unique())
     boundaries = rows[rows["group"] == BOUNDARIES]
     last = rows[(rows["checkpoint"] == checkpoints[-1]) & (rows["group"] != BOUNDARIES)]
     groups = [group for group in GROUPS if group in set(last["group"])]
     for axis, name in zip(axes[:2], STATISTICS, strict=True):
-        draw_points(axis, boundaries, "checkpoint", checkpoints, name, predictors)
+        draw_points(axis, boundaries, "checkpoint", checkpoints, name, looks)
         axis.set_xticks(range(len(checkpoints)), map(str, checkpoints))
         axis.set_xlabel("iteration of the policy")
-    draw_points(axes[2], last, "group", groups, "pairwise", predictors)
+    draw_points(axes[2], last, "group", groups, "pairwise", looks)
     num_states = dict(zip(last["group"], last["num_states"], strict=True))
     ticks = ["\n".join([*group.split(), f"({num_states[group]})"]) for group in groups]
     axes[2].set_xticks(range(len(groups)), ticks)
@@ -265,17 +265,17 @@ def draw_points(
     column: str,
     places: Sequence[Any],
     name: str,
-    predictors: Sequence[str],
+    looks: Styles,
 ) -> None:
     """A statistic by the `places` that a column holds, the predictors side by side; and chance."""
     rows = rows.assign(place=rows[column].map(places.index))
-    for index, predictor in enumerate(predictors):
-        shift = DODGE * (index - (len(predictors) - 1) / 2)
+    for index, (predictor, look) in enumerate(looks.items()):
+        shift = DODGE * (index - (len(looks) - 1) / 2)
         shown = rows[(rows["predictor"] == predictor) & rows[name].notna()]
-        x, color = shown["place"] + shift, figures.COLORS[index % len(figures.COLORS)]
-        bars = axis.vlines(x, shown[f"{name}_low"], shown[f"{name}_high"], color, clip_on=False)
+        x, style = shown["place"] + shift, look | {"linestyle": ""}
+        low, high = shown[f"{name}_low"], shown[f"{name}_high"]
+        bars = axis.vlines(x, low, high, look["color"], clip_on=False)
         bars.set(linewidth=1, zorder=2)
-        style: dict[str, Any] = {"marker": figures.marker(index), "color": color, "ls": ""}
         label = figures.predictor_label(predictor)
         for point in zip(x, shown[name], strict=True):
             axis.plot(*([number] for number in point), label=label, clip_on=False, **style)

@@ -73,6 +73,7 @@ TABLES = {"spread": SPREAD, "shares": SHARES, "places": PLACES, "critical": CRIT
 
 Row = dict[str, Any]
 PANELS = 4
+SOURCES = {TRAINED: "advantages", MC: "MC returns", TRUTH: "true values"}  # in titles
 LINE_OF_GROUP = {CORRECT: "-", INCORRECT: "--"}
 DOT = {"marker": "o"}
 
@@ -323,10 +324,14 @@ def draw(
     """A row of panels a run: how advantages are spread, and where in the response."""
     runs = list(spread.groupby("run_dir", sort=False))
     iterations = sorted(spread["iteration"].unique())
-    looks = {iteration: figures.line_style(i) for i, iteration in enumerate(iterations)}
-    with figures.panels(len(runs), PANELS) as (figure, axes):
+    colors = figures.in_order(len(iterations))
+    looks: dict[int, dict[str, Any]] = {
+        name: {"color": color} for name, color in zip(iterations, colors, strict=True)
+    }
+    num_panels = PANELS if places["critical"].notna().any() else PANELS - 1
+    with figures.panels(len(runs), num_panels) as (figure, axes):
         for index, (run_dir, of_run) in enumerate(runs):
-            panels = axes[PANELS * index : PANELS * (index + 1)]
+            panels = axes[num_panels * index : num_panels * (index + 1)]
             for iteration in of_run["iteration"].unique():
                 here = f"run_dir == {run_dir!r} and iteration == {iteration}"
                 draw_iteration(panels, shares.query(here), places.query(here), looks[iteration])
@@ -345,7 +350,7 @@ def draw(
 def draw_iteration(
     axes: Sequence[Axes], shares: pd.DataFrame, places: pd.DataFrame, style: dict[str, Any]
 ) -> None:
-    """One colour: cumulative shares, means by outcome, shares near zero, critical steps."""
+    """One colour: cumulative shares, means by outcome, shares near zero, critical steps if any."""
     trained = _of(shares, TRAINED)
     axes[0].step(trained["advantage"], 100 * trained["probability"], where="post", **style)
     places = places[places["axis"] == "relative"]
@@ -359,14 +364,15 @@ def draw_iteration(
         line(axes[1], "mean", DOT | {"linestyle": dashes}, TRAINED, group)
     line(axes[2], "near_zero", DOT, TRAINED)
     source = critical_source(places["source"])
-    line(axes[3], "critical", DOT, source)
-    if source != TRUTH:
-        line(axes[3], "critical", DOT | {"linestyle": "-."}, TRUTH)
-    line(axes[3], "even", {"linestyle": ":", "linewidth": 0.8}, source)
+    for axis in axes[3:]:
+        line(axis, "critical", DOT, source)
+        if source != TRUTH:
+            line(axis, "critical", DOT | {"linestyle": "-."}, TRUTH)
+        line(axis, "even", {"linestyle": ":", "linewidth": 0.8}, source)
 
 
 def finish_run(axes: Sequence[Axes], spread: pd.DataFrame) -> None:
-    """What does not depend on the iteration, and the numbers of the last one in the titles."""
+    """What does not depend on the iteration."""
     last = spread[spread["iteration"] == spread["iteration"].iloc[-1]]
     source = critical_source(last["source"])
     row = _of(last, source).iloc[0]
@@ -377,11 +383,9 @@ def finish_run(axes: Sequence[Axes], spread: pd.DataFrame) -> None:
     axes[1].set_ylabel("mean advantage")
     axes[1].axhline(0, color="0.7", linewidth=0.6, zorder=0)
     axes[2].set(ylabel=f"|A| < {row['near_zero_below']:g} (% of steps)", ylim=(0, 100))
-    axes[3].set(ylabel="critical steps (%)", ylim=(0, None))
-    if not pd.isna(row["top_share"]):
-        top, even = 100 * row["top_share"], 100 * row["even_share"]
-        text = f"{top:.0f} % of a rollout's sum (alike: {even:.0f} %)"
-        axes[3].set_title(f"by {source}: the largest carries\n{text}")
+    for axis in axes[3:]:
+        title = f"by {SOURCES.get(source, figures.predictor_label(source))}"
+        axis.set(ylabel="critical steps (%)", ylim=(0, None), title=title)
 
 
 def critical_source(sources: pd.Series) -> str:

@@ -4,8 +4,8 @@ A cost is a column of `learning_curves.csv`; the frames `rows` here are of that 
 """
 
 import math
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from analysis import figures
 from analysis.frames import common_iterations
@@ -48,28 +49,30 @@ class Cost:
     """How an axis names a column of `learning_curves.csv` that counts a cost.
 
     `units` are (the least, that much is one, its name): an axis that ends at `least` or beyond
-    counts in them.
+    counts in them. A log axis has no place for the start, which has cost nothing.
     """
 
     label: str
     units: tuple[tuple[float, float, str], ...] = ((0, 1, ""),)
+    is_log: bool = False
 
     def unit(self, most: float) -> tuple[float, str]:
         """The size of an axis' unit and the axis' label, for costs of up to `most`."""
         size, name = [(size, name) for least, size, name in self.units if most >= least][-1]
         return size, f"{self.label} ({name})" if name else self.label
 
+    def shown(self, curve: pd.DataFrame) -> pd.DataFrame:
+        """The points of a curve that the axis has a place for."""
+        return curve[curve["cost"] > 0] if self.is_log else curve
+
 
 COSTS = {
     "iteration": Cost("iteration"),
     "gradient_steps": Cost("gradient steps", ((0, 1, ""), (1e4, 1e3, "thousands"))),
     "elapsed_s": Cost("training time", ((0, 1, "s"), (300, 60, "min"), (10_800, 3600, "h"))),
-    "tokens_sampled": Cost(
-        "sampled tokens", ((0, 1, ""), (1e4, 1e3, "thousands"), (1e6, 1e6, "millions"))
-    ),
+    "tokens_sampled": Cost("sampled tokens", is_log=True),
 }
 Curve = tuple[np.ndarray, np.ndarray]  # of a seed: costs and pass@1
-TIMES = "(Kaplan–Meier); grey: the horizon of the restricted means"
 SCORE = "test pass@1 (95 % band)"
 
 
@@ -222,37 +225,64 @@ def panel_a_cost(num_costs: int) -> AbstractContextManager[tuple[Figure, list[Ax
     return figures.grid(num_costs, 2 if num_costs == 4 else 3)
 
 
+@contextmanager
+def cost_panels(
+    curves: Mapping[str, Mapping[str, pd.DataFrame]], labels: Mapping[str, str]
+) -> Iterator[Figure]:
+    """A figure of curves by cost and method: a panel a cost that any of them knows."""
+    known = [
+        cost for cost in curves if any(len(COSTS[cost].shown(c)) for c in curves[cost].values())
+    ]
+    with panel_a_cost(len(known)) as (figure, axes):
+        for axis, cost in zip(axes, known, strict=True):
+            draw_panel(axis, cost, curves[cost], labels)
+        figures.label_rows(axes, SCORE)
+        figures.same_ylim(axes)
+        figures.shared_legend(figure, *axes)
+        yield figure
+
+
 def draw_panel(
     axis: Axes, cost: str, curves: Mapping[str, pd.DataFrame], labels: Mapping[str, str]
 ) -> None:
     """Curves with their bands against one cost, by method as `cost_curve` has them."""
-    most = max((curve["cost"].max() for curve in curves.values() if len(curve)), default=0.0)
-    size, text = COSTS[cost].unit(most)
+    shown = {name: COSTS[cost].shown(curve) for name, curve in curves.items()}
+    reach = pd.concat([curve["cost"] for curve in shown.values()])
+    size, _ = COSTS[cost].unit(max(reach, default=0.0))
     styles = figures.method_styles(list(curves))
-    for name, curve in curves.items():
+    for name, curve in shown.items():
         style = styles[name] | {"label": labels[name]}
         figures.curve(axis, curve, "cost", "pass@1", style, scale=size)
-    axis.set_xlabel(text)
-    axis.set_xlim(left=0)
+    finish_axis(axis, COSTS[cost], reach)
     if cost == "iteration":
         figures.whole_iterations(axis)
 
 
+def finish_axis(axis: Axes, cost: Cost, reach: pd.Series) -> None:
+    """Names and scales the axis of a cost around what is drawn on it, which lies at `reach`."""
+    axis.set_xlabel(cost.unit(max(reach, default=0.0))[1])
+    if cost.is_log and len(reach):
+        figures.logarithmic(axis, 0.8 * reach.min(), 1.25 * reach.max(), EngFormatter(sep=" "))
+    else:
+        axis.set_xlim(left=0)
+
+
 def draw_times(rows: pd.DataFrame, target: float, path: Path) -> list[Path]:
-    """A panel a cost of the share of seeds that have reached the target by it."""
+    """A panel a cost of the share of seeds that have reached the target by it; none of one seed."""
     times = reached(rows, target)
+    if rows.groupby("method")["seed"].nunique().max() == 1:
+        return []
     with panel_a_cost(times["cost"].nunique()) as (figure, axes):
         for axis, (cost, group) in zip(axes, times.groupby("cost", sort=False), strict=True):
             draw_reached(axis, COSTS[str(cost)], group)
             axis.set_ylabel(f"seeds at {target:g} (Kaplan–Meier)")
-        figures.caption(figure, f"seeds that have reached pass@1 {target:g} {TIMES}")
         figures.shared_legend(figure, axes[0])
         return figures.save(figure, path)
 
 
 def draw_reached(axis: Axes, cost: Cost, times: pd.DataFrame) -> None:
     """A line a method of `reached` against one cost, up to where its last seed was seen."""
-    size, text = cost.unit(times["time"].max())
+    size, _ = cost.unit(times["time"].max())
     names = list(times["method"].unique())
     styles, labels = figures.method_styles(names), figures.method_labels(names)
     for index, name in enumerate(names):
@@ -262,6 +292,5 @@ def draw_reached(axis: Axes, cost: Cost, times: pd.DataFrame) -> None:
         style = styles[name] | {"linewidth": width, "marker": "", "label": labels[name]}
         axis.step([0, *(places / size)], [0, *(1 - shares)], where="post", **style)
     axis.axvline(times["horizon"].iloc[0] / size, color="0.7", linewidth=0.6, zorder=0)
-    axis.set_xlabel(text)
-    axis.set_xlim(left=0)
+    finish_axis(axis, cost, times["time"])
     axis.set_ylim(-0.02, 1.02)

@@ -2,7 +2,6 @@
 
 import io
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
@@ -15,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import Formatter, LogLocator, MaxNLocator, NullFormatter
 
 from vineppo.run_dir.files import write_atomic
 
@@ -44,6 +43,12 @@ CREDITS = {
     "reinforce_plus_plus_baseline": "REINFORCE++ baseline",
     "remax": "ReMax",
 }
+# Estimators of gradient-variance as runs are named: "vine_9" is "vineppo_k9".
+ESTIMATORS = (
+    (r"^vine_(\d+)$", r"vineppo_k\1"),
+    (r"^vine(?=_|$)", "vineppo"),
+    (r"^gae(?=_|$)", "ppo"),
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINE_STYLES = ("-", "--", "-.", ":")
 PANEL_WIDTH_IN, PANEL_HEIGHT_IN = 2.6, 2.4
@@ -90,12 +95,10 @@ def grid(
         yield figure, axes[:count]
 
 
-def line_style(index: int) -> dict[str, Any]:
-    """Colour and dashes of the line number `index`; they repeat only after 32 lines."""
-    return {
-        "color": COLORS[index % len(COLORS)],
-        "linestyle": LINE_STYLES[index // len(COLORS) % len(LINE_STYLES)],
-    }
+def in_order(count: int) -> list[str]:
+    """Colours from dark to light, of what has an order: temperatures, iterations. No method's."""
+    shares = 0.85 * np.arange(count) / max(count - 1, 1)
+    return [to_hex(color) for color in mpl.colormaps["plasma"](shares)]
 
 
 def marker(index: int) -> str:
@@ -110,8 +113,9 @@ def method_labels(names: Sequence[str]) -> dict[str, str]:
     labels = {}
     for name in names:
         method, _, variant = _method(name)
+        variant = re.sub(r"[_ ,]*seed[_ ]?(\d+)", r", seed \1", variant).strip(", ")
         variant = re.sub(
-            r"^([kt])([\d.]+)$", lambda match: f"{match[1].upper()} = {match[2]}", variant
+            r"^([kt])([\d.]+)(?=,|$)", lambda match: f"{match[1].upper()} = {match[2]}", variant
         )
         labels[name] = f"{method}, {variant}" if variant else method
     return labels if len(set(labels.values())) == len(labels) else {name: name for name in names}
@@ -166,6 +170,13 @@ def method_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     return styles
 
 
+def of_credit(estimator: str) -> str:
+    """The method whose credit an estimator is: "vineppo_k9" of "vine_9"; others as they are."""
+    for pattern, name in ESTIMATORS:
+        estimator = re.sub(pattern, name, estimator)
+    return estimator
+
+
 def predictor_label(predictor: str) -> str:
     """ "mc_9" as "MC, K = 9", "group_mean" as "group mean"."""
     if match := re.fullmatch(r"mc(_train)?_(\d+)", predictor):
@@ -213,6 +224,16 @@ def whole_iterations(axis: Axes) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 
+def logarithmic(axis: Axes, low: float, high: float, numbers: Formatter) -> None:
+    """A log axis from `low` to `high` with `numbers` at a few of its ticks."""
+    axis.set_xscale("log", nonpositive="clip")
+    axis.set_xlim(low, high)
+    steps = (1, 2, 5) if high / low < 30 else (1, 3) if high / low < 1000 else (1,)
+    axis.xaxis.set_major_locator(LogLocator(subs=steps))
+    axis.xaxis.set_major_formatter(numbers)
+    axis.xaxis.set_minor_formatter(NullFormatter())
+
+
 def label_rows(axes: Sequence[Axes], text: str) -> None:
     """Names the y axis at the first panel of every row."""
     for axis in axes:
@@ -240,12 +261,6 @@ def shared_legend(figure: Figure, *axes: Axes) -> None:
     figure.legend(named.values(), named, loc="outside lower center", ncols=columns)
 
 
-def caption(figure: Figure, text: str) -> None:
-    """A line over all panels, or as many as it takes."""
-    letters_a_line = int(LETTERS_PER_IN * figure.get_size_inches()[0])
-    figure.suptitle("\n".join(textwrap.wrap(text, letters_a_line)), fontsize=8)
-
-
 def save(figure: Figure, path: Path) -> list[Path]:
     """Writes `path`.png (300 dpi) and `path`.svg."""
     written = []
@@ -265,9 +280,10 @@ def render(figure: Figure, suffix: str) -> bytes:
 
 def _method(name: str) -> tuple[str, str | None, str]:
     """The method that a name says, its colour, and what else the name says after it."""
+    own = name.rpartition("/")[2]  # of a run directory, not what it lies in
     for pattern, label, color in METHODS:
-        if match := re.search(pattern, name, re.IGNORECASE):
-            return label, color, name[match.end() :].strip("_, ")
+        if match := re.search(pattern, own, re.IGNORECASE):
+            return label, color, own[match.end() :].strip("_, ")
     return name, None, ""
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from analysis import figures, options, run_tables
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, Estimate, bootstrap_weights
@@ -58,20 +58,17 @@ IN_SUMMARY = (
     "trace", "trace_ratio", "trace_tokens_ratio", "trace_time_ratio", "signal_to_noise",
     "signal_per_token", "signal_per_s", "cosine", "difference_to_noise", "adam_gain_ratio",
 )  # fmt: skip
+# A panel each: the quantity, what it is multiplied by, its title.
 RATIOS = (
-    ("trace_ratio", "variance of a problem's gradient"),
-    ("trace_tokens_ratio", "variance at equal sampled tokens"),
-    ("trace_time_ratio", "variance at equal time"),
+    ("trace_ratio", 1, "variance of a problem's gradient"),
+    ("trace_tokens_ratio", 1, "variance at equal sampled tokens"),
+    ("trace_time_ratio", 1, "variance at equal time"),
+    ("adam_gain_ratio", 1, "first-order gain of Adam's step"),
 )
-# What a quantity is multiplied by, beside its title.
 SIGNALS = (
     ("signal", 1, "signal to noise of a problem"),
     ("signal_per_token", 1000, "signal to noise of 1,000 sampled tokens"),
     ("signal_per_s", 1, "signal to noise of a second"),
-)
-CAPTION = (
-    "dot: estimate, bar: 95 % bootstrap over problems; variances compare estimators of one mean, "
-    "which grpo is not"
 )
 SPREAD = 0.6  # of the room between two estimators, which the runs of one share
 
@@ -296,23 +293,31 @@ def summary(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
-    """A dot a run and checkpoint with its interval: ratios to the first above, signals below."""
+    """A panel a quantity that any estimator has: a dot a run and checkpoint with its interval.
+
+    Ratios compare variances of estimators of one mean, which GRPO is not.
+    """
     names = estimator_names(rows)
-    with figures.panels(2, 3, margin_in=0.8) as (figure, axes):
-        for axis, (quantity, title) in zip(axes[:3], RATIOS, strict=True):
+    known = set(rows["quantity"][rows["value"].notna()])
+    panels = [panel for panel in (*RATIOS, *SIGNALS) if panel[0] in known]
+    if not panels:
+        return []
+    credits = [figures.of_credit(name) for name in names]
+    labels = [figures.method_labels(credits)[name] for name in credits]
+    with figures.grid(len(panels), 3, margin_in=0.8) as (figure, axes):
+        for axis, (quantity, scale, title) in zip(axes, panels, strict=True):
             chosen = rows[rows["quantity"] == quantity]
-            draw_dots(axis, chosen, names, 1)
-            _logarithmic(axis, chosen["value"])
-            axis.set_title(f"{title} ({names[0]}: 1)")
-        for axis, (quantity, scale, title) in zip(axes[3:], SIGNALS, strict=True):
-            draw_dots(axis, rows[rows["quantity"] == quantity], names, scale)
-            axis.axvline(0, color="0.7", linewidth=0.6, zorder=0)
-            axis.xaxis.set_major_locator(MaxNLocator(5))
+            draw_dots(axis, chosen, names, scale)
+            if (quantity, scale, title) in RATIOS:
+                title += f" ({labels[0]}: 1)"
+                _logarithmic(axis, chosen["value"])
+            else:
+                axis.axvline(0, color="0.7", linewidth=0.6, zorder=0)
+                axis.xaxis.set_major_locator(MaxNLocator(5))
             axis.set_title(title)
-        for place, axis in enumerate(axes):
-            axis.set_yticks(range(len(names)), names if place % 3 == 0 else [""] * len(names))
+            is_first = axis.get_subplotspec().is_first_col()  # type: ignore[union-attr]
+            axis.set_yticks(range(len(names)), labels if is_first else [""] * len(names))
             axis.set_ylim(len(names) - 0.5, -0.5)
-        figures.caption(figure, CAPTION)
         figures.shared_legend(figure, axes[0])
         return figures.save(figure, path)
 
@@ -324,30 +329,29 @@ def estimator_names(rows: pd.DataFrame) -> list[str]:
 
 
 def draw_dots(axis: Axes, rows: pd.DataFrame, names: Sequence[str], scale: float) -> None:
-    """One colour a run and checkpoint, below one another; what is undefined is left out."""
+    """One colour a method, one marker a run and checkpoint; what is undefined is left out."""
+    credits = {name: figures.of_credit(name) for name in names}
+    styles = figures.method_styles(list(credits.values()))
     groups = list(rows.groupby(GROUP, sort=False))
     for index, (_, group) in enumerate(groups):
         shift = SPREAD * ((index + 0.5) / len(groups) - 0.5)
-        first, color = group.iloc[0], figures.line_style(index)["color"]
-        group = group[group["value"].notna()]
-        places = [names.index(name) + shift for name in group["estimator"]]
-        label = f"{first.method}, seed {first.seed}, checkpoint {first.checkpoint}"
-        marker = figures.marker(index)
-        axis.plot(scale * group["value"], places, ls="", color=color, marker=marker, label=label)
-        for place, row in zip(places, group.to_dict("records"), strict=True):
+        marker, first = figures.marker(index), group.iloc[0]
+        for row in group[group["value"].notna()].to_dict("records"):
+            place = names.index(row["estimator"]) + shift
+            color = styles[credits[row["estimator"]]]["color"]
             bar = scale * row["value_low"], scale * row["value_high"]
+            axis.plot(scale * row["value"], place, color=color, marker=marker)
             axis.plot(bar, [place, place], color=color, linewidth=0.9)
+        of_run = f"seed {first.seed}, checkpoint {first.checkpoint}"
+        label = f"{figures.method_label(first.method)}, {of_run}"
+        axis.plot([], [], ls="", color="0.4", marker=marker, label=label)
 
 
 def _logarithmic(axis: Axes, dots: pd.Series) -> None:
     """Around the dots, and 1, with room for the bars, which may run on."""
     positive = dots[dots > 0]
     low, high = min([1.0, *positive]) / 2, max([1.0, *positive]) * 2
-    axis.set_xscale("log", nonpositive="clip")
-    axis.set_xlim(low, high)
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 100 else (1,)))
-    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axis.xaxis.set_minor_formatter(NullFormatter())
+    figures.logarithmic(axis, low, high, StrMethodFormatter("{x:g}"))
     axis.axvline(1, color="0.7", linewidth=0.6, zorder=0)
 
 

@@ -42,10 +42,11 @@ def run(paths: list[Path], out: Path, checkpoints: str, **settings: int) -> list
 def _figure(out: Path, tables: dict[Path, list[TruthState]]) -> list[Path]:
     """How the true values are spread, and where in the response they are which."""
     with figures.panels(1, 2) as (figure, axes):
-        for index, (path, states) in enumerate(tables.items()):
+        names = [f"{p.parent.name}, iteration {s[0].checkpoint}" for p, s in tables.items()]
+        styles, labels = figures.method_styles(names), figures.method_labels(names)
+        for name, states in zip(names, tables.values(), strict=True):
             inner = [state for state in states if not state.is_query]
-            style = figures.line_style(index)
-            label = f"{path.parent.name}, iteration {states[0].checkpoint}"
+            style, label = styles[name] | {"marker": ""}, labels[name]
             values_N = np.array([state.value for state in inner])
             share, edges = np.histogram(values_N, NUM_BINS, (0, 1))
             axes[0].stairs(share / len(inner), edges, label=label, **style)

@@ -27,7 +27,6 @@ KLS = {
     "kl_per_sequence": "KL to the start (nats per response)",
 }
 Curve = tuple[list[float], list[float]]  # of a seed: KL and pass@1
-CAPTION = "cross: 95 % bootstrap over seeds, of one seed over problems; dotted: the matched KL"
 # A checkpoint of one run, with intervals over problems. `kl_source` and `pass_source` say where the
 # numbers are from; `sample_pass@1` is of the responses of the KL, at the training temperature.
 POINTS = Table(
@@ -241,10 +240,10 @@ def draw(points: pd.DataFrame, path: Path) -> list[Path]:
                 draw_curve(axis, curve, kl, styles[name] | {"label": labels[name]})
             level = matched_level(points, kl)
             if level is not None:
-                axis.axvline(level, color="0.5", linestyle=":", linewidth=0.8, zorder=0)
+                line = axis.axvline(level, color="0.5", linestyle=":", label="matched KL")
+                line.set(linewidth=0.8, zorder=0)
             axis.set(xlabel=KLS[kl], xlim=(0, None))
         axes[0].set_ylabel("test pass@1")
-        figures.caption(figure, CAPTION)
         figures.shared_legend(figure, axes[0])
         return figures.save(figure, path)
 

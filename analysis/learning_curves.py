@@ -15,7 +15,7 @@ from analysis.costs import EQUAL_COST, TIME_TO_TARGET, by_method, cost_curve
 from analysis.frames import OF_RUN, PHASES, Run, common_iterations
 from analysis.learning_summary import summary_content, summary_markdown
 from analysis.stats.bootstrap import Estimate
-from analysis.stats.seeds import NUM_SEED_RESAMPLES, area_under_curve, iqm
+from analysis.stats.seeds import area_under_curve, iqm
 from analysis.summary import write_summary
 from analysis.tables import Table, estimate
 from vineppo.errors import UserError
@@ -46,10 +46,6 @@ SUMMARY = Table(
 )
 # Evaluations measure the training and are no part of it; training time leaves them out too.
 PHASE_NAMES = [*(name for name in PHASES.values() if name != "evaluation"), "other"]
-CAPTION = (
-    "line: interquartile mean over seeds, at equal cost as far as every seed goes; band: 95 % "
-    f"bootstrap over seeds ({NUM_SEED_RESAMPLES:,} resamples), of one seed over test problems"
-)
 PHASES_WIDTH_IN = 1.4  # of the methods' names
 
 
@@ -173,14 +169,7 @@ def draw_methods(rows: pd.DataFrame, path: Path) -> list[Path]:
         cost: {name: cost_curve(group, cost) for name, group in methods.items()}
         for cost in costs.COSTS
     }
-    known = [cost for cost in curves if any(len(curve) for curve in curves[cost].values())]
-    with costs.panel_a_cost(len(known)) as (figure, axes):
-        for axis, cost in zip(axes, known, strict=True):
-            costs.draw_panel(axis, cost, curves[cost], labels)
-        figures.label_rows(axes, costs.SCORE)
-        figures.same_ylim(axes)
-        figures.caption(figure, CAPTION)
-        figures.shared_legend(figure, *axes)
+    with costs.cost_panels(curves, labels) as figure:
         return figures.save(figure, path)
 
 

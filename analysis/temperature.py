@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -51,15 +50,10 @@ BOTH = Table(
     | dict.fromkeys(["pass@1", *LENGTHS], Estimate),
 )
 TOP = {
-    "final": "test pass@1",
+    "final": "test pass@1 at temperature {at:g}",
     "truncated_frac": "truncated (share)",
     "response_length_mean": "response length (tokens)",
 }
-CAPTION = (
-    "interquartile mean and 95 % bootstrap over seeds (too narrow for a handful), last policies; "
-    "above evaluated at temperature {at:g}; dashed: best of {count} evaluations, too high by the "
-    "noise that it is picked by; dotted: start; rings: evaluated as trained"
-)
 DODGE = 0.01  # of the axis between lines, so that their bars do not cover one another
 
 
@@ -231,25 +225,29 @@ def draw(
 ) -> list[Path]:
     """Writes `path`.png and .svg.
 
-    Above three panels by the temperature of training, below one an algorithm by that of evaluation.
+    Above up to three panels by the temperature of training, below one an algorithm by that of
+    evaluation. Where nothing was cut off, there is no panel of that.
     """
     names = list(results["algorithm"].unique())
     lower_names = names if both["evaluation_temperature"].nunique() > 1 else []
-    with figures.grid(len(TOP) + len(lower_names), len(TOP)) as (figure, axes):
-        top, lower = axes[: len(TOP)], axes[len(TOP) :]
-        for axis, (column, label) in zip(top, TOP.items(), strict=True):
+    columns = [name for name in TOP if name == "final" or results[name].fillna(0).any()]
+    with figures.grid(len(columns) + len(lower_names), len(columns)) as (figure, axes):
+        top, lower = axes[: len(columns)], axes[len(columns) :]
+        at, count = results["evaluation_temperature"].iloc[0], results["num_evaluations"].iloc[0]
+        for axis, column in zip(top, columns, strict=True):
             draw_top(axis, results, column)
-            axis.set(xlabel="temperature of training", ylabel=label)
-        top[1].set_ylim(bottom=0)
+            axis.set(xlabel="temperature of training", ylabel=TOP[column].format(at=at))
+            if column == "truncated_frac":
+                axis.set_ylim(bottom=0)
+        top[0].plot([], [], "--", color="0.4", linewidth=0.8, label=f"best of {count} evaluations")
         if start is not None:
-            top[0].axhline(start.value, color="0.6", linestyle=":", linewidth=0.8, zorder=0)
+            look: dict[str, Any] = {"color": "0.6", "linestyle": ":", "linewidth": 0.8, "zorder": 0}
+            top[0].axhline(start.value, label="start", **look)
         for axis, name in zip(lower, lower_names, strict=True):
             draw_algorithm(axis, both[both["algorithm"] == name])
             axis.set(xlabel="temperature of evaluation", ylabel="test pass@1", title=name)
         figures.same_ylim(lower)
         figures.shared_legend(figure, top[0], *lower)
-        at, count = results["evaluation_temperature"].iloc[0], results["num_evaluations"].iloc[0]
-        figures.caption(figure, CAPTION.format(at=at, count=count))
         return figures.save(figure, path)
 
 
@@ -271,8 +269,8 @@ def draw_algorithm(axis: Axes, both: pd.DataFrame) -> None:
     """A line a training temperature, cold to hot."""
     groups = list(both.groupby("temperature"))
     shifts = dodge(len(groups), both["evaluation_temperature"])
-    for index, ((temperature, points), shift) in enumerate(zip(groups, shifts, strict=True)):
-        color = mpl.colormaps["plasma"](0.85 * index / max(len(groups) - 1, 1))
+    colors = figures.in_order(len(groups))
+    for (temperature, points), shift, color in zip(groups, shifts, colors, strict=True):
         style = {"color": color, "label": f"trained at {temperature:g}", "marker": "o"}
         x, y = "evaluation_temperature", "pass@1"
         figures.curve(axis, points, x, y, style, shift=shift, ends="bars")

@@ -19,6 +19,11 @@ NUMBERS = ["values", "returns", "advantages"]  # of each token of a bin, in a cr
 NUM_BINS = 20  # of the axis "percentile"
 LINE_OF_GROUP = {"correct": "-", "incorrect": "--"}
 ALL = "all"
+PANELS = {
+    "value_mean": "mean value",
+    "advantage_mean": "mean advantage",
+    "explained_variance": "explained variance",
+}
 PLACES = ("first", "middle", "last")  # of the iterations shown; runs may differ in their numbers
 # The tokens of a bin, of all responses or of the correct or the incorrect ones. The means of no
 # tokens are empty, the explained variance also where all returns are equal.
@@ -38,10 +43,11 @@ def run(paths: list[Path], out: Path) -> list[Path]:
     """
     rows = pd.concat(BINS.read(path) if BINS.holds(path) else bin_rows(path) for path in paths)
     runs = [bins for _, bins in rows.groupby("run_dir", sort=False)]
-    with figures.panels(len(runs), 3) as (figure, axes):
+    columns = [name for name in PANELS if rows[name].notna().any()]
+    with figures.panels(len(runs), len(columns)) as (figure, axes):
         for index, bins in enumerate(runs):
-            draw_run(axes[3 * index : 3 * index + 3], bins)
-        figures.shared_legend(figure, *axes[::3])
+            draw_run(axes[len(columns) * index : len(columns) * (index + 1)], bins, columns)
+        figures.shared_legend(figure, *axes[:: len(columns)])
         return [*figures.save(figure, out / "value_diagnostics"), *BINS.write(out, rows)]
 
 
@@ -107,28 +113,25 @@ def statistics(tokens: pd.DataFrame) -> pd.DataFrame:
     return numbers.reindex(places).fillna({"num_tokens": 0}).reset_index()
 
 
-def draw_run(axes: Sequence[Axes], rows: pd.DataFrame) -> None:
-    """Mean value and mean advantage by group, and explained variance: a colour an iteration.
+def draw_run(axes: Sequence[Axes], rows: pd.DataFrame, columns: Sequence[str]) -> None:
+    """A panel a column: means by group, the explained variance of all; a colour an iteration.
 
     A line has a gap where a number is unknown.
     """
 
-    def draw(axis: Axes, bins: pd.DataFrame, column: str, **style: Any) -> None:
-        axis.plot(100 * (bins["bin"] + 0.5) / NUM_BINS, bins[column], **style)
-
     iterations = list(rows["iteration"].unique())
     names = PLACES if len(iterations) == len(PLACES) else (PLACES[0], PLACES[-1])
     for iteration, name in zip(iterations, names, strict=False):  # there may be only one
-        style = figures.line_style(PLACES.index(name))
-        groups = dict(list(rows[rows["iteration"] == iteration].groupby("group")))
-        for group, line in LINE_OF_GROUP.items():
-            own = style | {"linestyle": line, "label": f"{name} iteration, {group}"}
-            draw(axes[0], groups[group], "value_mean", **own)
-            draw(axes[1], groups[group], "advantage_mean", **own)
-        draw(axes[2], groups[ALL], "explained_variance", **style)
-    labels = ("mean value", "mean advantage", "explained variance")
-    for axis, label in zip(axes, labels, strict=True):
-        axis.set(xlabel="part of the response (%)", xlim=(0, 100), ylabel=label)
+        color = figures.in_order(len(PLACES))[PLACES.index(name)]
+        for group, bins in rows[rows["iteration"] == iteration].groupby("group"):
+            style: dict[str, Any] = {"color": color, "linestyle": LINE_OF_GROUP.get(group, "-")}
+            if group != ALL:
+                style["label"] = f"{name} iteration, {group}"
+            for axis, column in zip(axes, columns, strict=True):
+                if (group == ALL) == (column == "explained_variance"):
+                    axis.plot(100 * (bins["bin"] + 0.5) / NUM_BINS, bins[column], **style)
+    for axis, column in zip(axes, columns, strict=True):
+        axis.set(xlabel="part of the response (%)", xlim=(0, 100), ylabel=PANELS[column])
     shown, first = ", ".join(map(str, iterations)), rows.iloc[0]
     name = figures.method_label(first["name"])
     axes[0].set_title(f"{name}, seed {first.seed}: iterations {shown}")

@@ -80,17 +80,20 @@ def styles(predictors: Sequence[str]) -> dict[str, dict[str, Any]]:
 def draw_overview(scores: pd.DataFrame, path: Path) -> list[Path]:
     """Errors and correlations along the checkpoints."""
 
+    rows = shown(scores[scores["stratum"] == BOUNDARIES])
+    metrics = [metric for metric in OVERVIEW if metric in set(rows["metric"])]
+
     def draw(axes: Sequence[Axes], of_method: pd.DataFrame, looks: Styles) -> None:
         checkpoints = sorted(of_method["checkpoint"].unique())
-        for axis, (metric, (limit, text)) in zip(axes, OVERVIEW.items(), strict=False):
+        for axis, metric in zip(axes, metrics, strict=False):
+            limit, text = OVERVIEW[metric]
             draw_panel(axis, of_method, "checkpoint", checkpoints, metric, looks, limit)
             axis.set(xlabel="iteration of the policy", ylabel=text)
             axis.set_xticks(range(len(checkpoints)), list(map(str, checkpoints)))
         axes[0].set_ylim(bottom=0)
         axes[0].plot([], [], **LIMIT)
 
-    rows = shown(scores[scores["stratum"] == BOUNDARIES])
-    return draw_methods(rows, path, len(OVERVIEW), draw)
+    return draw_methods(rows, path, len(metrics), draw)
 
 
 def draw_strata(scores: pd.DataFrame, path: Path) -> list[Path]:

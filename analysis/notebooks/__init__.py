@@ -1,9 +1,11 @@
 """What the notebooks share: paths from the repository on, and figures to show under a cell.
 
-They read runs and the tables of analyses, and need neither torch nor vLLM. What they show is made
-by the functions that the analyses are made of, so that a number can be followed to its docstring.
+They read the tables of analyses, those of the experiments unless told otherwise, and need neither
+torch nor vLLM. What they show is made by the functions that the analyses are made of, so that a
+number can be followed to its docstring.
 """
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from matplotlib.figure import Figure
+from PIL import Image
 
 from analysis import figures
 
@@ -19,21 +22,27 @@ REPOSITORY = next(
     (folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").exists()),
     Path.cwd(),
 )
-DOTS_PER_IN = 300, 96  # of the files that `figures.save` writes, of a screen
-WIDTH_IN_PNG = slice(16, 20)  # big-endian, in the first chunk
+PRINTED, STORED, SHOWN = 300, 144, 96  # dots an inch: of `figures.save`, in a notebook, of a screen
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG with 300 dots an inch, which a notebook shows at the size that it has in print."""
+    """A PNG of a figure, small enough to be stored, which a notebook shows at its size in print."""
 
     png: bytes = field(repr=False)  # the text beside the picture in a saved notebook
+    width: int = field(repr=False)  # in pixels of a screen
 
-    @property
-    def width(self) -> int:
-        """In pixels of a screen: 750 dots in the file are 240."""
-        printed, shown = DOTS_PER_IN
-        return round(int.from_bytes(self.png[WIDTH_IN_PNG]) * shown / printed)
+    @classmethod
+    def of_print(cls, png: bytes) -> "Picture":
+        """Of a PNG with 300 dots an inch: 750 dots in the file are 240 on a screen."""
+        printed = Image.open(io.BytesIO(png)).convert("RGB")
+        size = [round(dots * STORED / PRINTED) for dots in printed.size]
+        stored = io.BytesIO()
+        # 64 colours are enough for a diagram, and a quarter of the bytes.
+        printed.resize(size, Image.Resampling.LANCZOS).quantize(64).save(
+            stored, "PNG", optimize=True
+        )
+        return cls(stored.getvalue(), round(printed.width * SHOWN / PRINTED))
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         """What IPython asks for."""
@@ -49,9 +58,9 @@ def drawn(draw: Callable[..., list[Path]], *arguments: Any) -> list[Picture]:
     """The figures that `draw(*arguments, path)` writes, of which nothing is kept on the disk."""
     with TemporaryDirectory() as folder:
         written = draw(*arguments, Path(folder) / "figure")
-        return [Picture(path.read_bytes()) for path in written if path.suffix == ".png"]
+        return [Picture.of_print(path.read_bytes()) for path in written if path.suffix == ".png"]
 
 
 def picture(figure: Figure) -> Picture:
     """A figure of `figures.panels`, to be called while that is open: it holds the style."""
-    return Picture(figures.render(figure, "png"))
+    return Picture.of_print(figures.render(figure, "png"))

@@ -5,8 +5,7 @@ Texts of a run go through `escape`.
 
 import base64
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
 import pandas as pd
@@ -14,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import figures
-from analysis.costs import SCORE, draw_panel, points_of
+from analysis.costs import cost_panels, points_of
 from analysis.frames import PHASES, Run, phase_seconds
 from analysis.summary import UNKNOWN, number
 
@@ -105,52 +104,42 @@ def costs_table(runs: Sequence[Run]) -> str:
 
 def accuracy_image(names: Sequence[str], curves: Sequence[pd.DataFrame]) -> str:
     """Single runs with their bands over problems, a panel a cost."""
-    with figures.panels(1, NUM_COLUMNS) as (figure, axes):
-        for axis, cost in zip(axes, ("iteration", "elapsed_s", "tokens_sampled"), strict=True):
-            points = {
-                name: points_of(curve, cost) for name, curve in zip(names, curves, strict=True)
-            }
-            draw_panel(axis, cost, points, {name: name for name in names})
-        axes[0].set_ylabel(SCORE)
-        figures.shared_legend(figure, *axes)
+    points = {
+        cost: {name: points_of(curve, cost) for name, curve in zip(names, curves, strict=True)}
+        for cost in ("iteration", "elapsed_s", "tokens_sampled")
+    }
+    with cost_panels(points, figures.method_labels(names)) as figure:
         return _image(figure, "pass@1 by iteration, training time and sampled tokens")
 
 
-def metrics_image(runs: Sequence[Run], names: Sequence[str], metrics: Sequence[str]) -> str:
-    with metrics_figure(runs, names, metrics) as figure:
-        return _image(figure, f"{', '.join(METRICS[metric] for metric in metrics)} by iteration")
-
-
-@contextmanager
-def metrics_figure(
-    runs: Sequence[Run], names: Sequence[str], metrics: Sequence[str]
-) -> Iterator[Figure]:
-    """A panel a metric; standard deviations share their axis."""
+def metrics_image(runs: Sequence[Run], names: Sequence[str], wanted: Sequence[str]) -> str:
+    """A panel a wanted metric that any of the runs logged; standard deviations share their axis."""
+    if not (metrics := logged(runs, wanted)):
+        return ""
     with figures.grid(len(metrics), NUM_COLUMNS) as (figure, axes):
         for axis, metric in zip(axes, metrics, strict=True):
             draw_metric(axis, runs, names, metric)
         figures.same_ylim([axes[metrics.index(of)] for of in SPREADS if of in metrics])
         figures.shared_legend(figure, axes[0])
-        yield figure
+        return _image(figure, f"{', '.join(METRICS[metric] for metric in metrics)} by iteration")
 
 
-def critic_metrics(runs: Sequence[Run]) -> list[str]:
-    """Those of `CRITIC` that any of the runs logged."""
-    return [metric for metric in CRITIC if any(len(run.series(metric)) for run in runs)]
+def logged(runs: Sequence[Run], metrics: Sequence[str]) -> list[str]:
+    """Those that any of the runs has."""
+    return [metric for metric in metrics if any(len(run.series(metric)) for run in runs)]
 
 
 def draw_metric(axis: Axes, runs: Sequence[Run], names: Sequence[str], metric: str) -> None:
     """A metric by iteration, a line a run; long runs as a running mean over a pale raw line."""
-    for index, (run, name) in enumerate(zip(runs, names, strict=True)):
-        series, style = run.series(metric), figures.line_style(index)
+    styles, labels = figures.method_styles(names), figures.method_labels(names)
+    for run, name in zip(runs, names, strict=True):
+        series, style = run.series(metric), styles[name] | {"marker": ""}
         reach = len(series) // 50
         if reach:
             axis.plot(series, color=style["color"], alpha=0.2, linewidth=0.6)
-        axis.plot(running_mean(series, reach), label=name, **style)
+        axis.plot(running_mean(series, reach), label=labels[name], **style)
     figures.whole_iterations(axis)
     axis.set_ylabel(METRICS[metric])
-    if not any(len(run.series(metric)) for run in runs):
-        axis.text(0.5, 0.5, "not logged", transform=axis.transAxes, ha="center", color="0.5")
 
 
 def running_mean(series: pd.Series, reach: int) -> pd.Series:
@@ -159,22 +148,24 @@ def running_mean(series: pd.Series, reach: int) -> pd.Series:
 
 
 def times_image(runs: Sequence[Run], names: Sequence[str]) -> str:
-    """Stacked shares of an iteration's time by phase, a panel a run; empty phases are left out."""
-    all_shares = [phase_shares(run) for run in runs]
+    """Stacked shares of an iteration's time by phase, a panel a run that logged them."""
+    labels = figures.method_labels(names).values()
+    logged = {label: phase_shares(run) for run, label in zip(runs, labels, strict=True)}
+    logged = {label: shares for label, shares in logged.items() if shares.any(axis=None)}
+    if not logged:
+        return ""
     phases = [*PHASES.values(), "other"]
-    taken = [phase for phase in phases if any(shares[phase].any() for shares in all_shares)]
-    with figures.grid(len(runs), NUM_COLUMNS, LEGEND_WIDTH_IN) as (figure, axes):
+    taken = [phase for phase in phases if any(shares[phase].any() for shares in logged.values())]
+    with figures.grid(len(logged), NUM_COLUMNS, LEGEND_WIDTH_IN) as (figure, axes):
         entries = {}
-        for axis, shares, name in zip(axes, all_shares, names, strict=True):
+        for axis, (label, shares) in zip(axes, logged.items(), strict=True):
             base = pd.Series(0.0, shares.index)
             edges = [*(shares.index - 0.5), *(shares.index[-1:] + 0.5)]
-            for phase in taken if len(shares) else ():
+            for phase in taken:
                 color, top = figures.phase_color(phase, phases), base + shares[phase]
                 entries[phase] = axis.stairs(top, edges, baseline=base, fill=True, color=color)
                 base = top
-            if edges:
-                axis.set_xlim(edges[0], edges[-1])
-            axis.set(ylim=(0, 1), title=name, ylabel="share of time")
+            axis.set(xlim=(edges[0], edges[-1]), ylim=(0, 1), title=label, ylabel="share of time")
             figures.whole_iterations(axis)
         names_down, areas = list(entries)[::-1], list(entries.values())[::-1]
         figure.legend(areas, names_down, loc="outside right center")

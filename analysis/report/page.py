@@ -106,16 +106,11 @@ def run(
     )
     contents = {name: other_html(name, [out, *others], paths) for name in OTHERS}
     missing = [name for name, html in contents.items() if not html]
-    critic = drawn.critic_metrics(runs)
     sections = [
         ("results", "Results", drawn.results_table(runs, names, curves)),
         ("accuracy", "Accuracy on the test problems", drawn.accuracy_image(names, curves)),
-        ("training", "Training", drawn.metrics_image(runs, names, list(drawn.TRAINING))),
-        *(
-            [("critic", "Critic health", drawn.metrics_image(runs, names, critic))]
-            if critic
-            else []
-        ),
+        ("training", "Training", drawn.metrics_image(runs, names, [*drawn.TRAINING])),
+        ("critic", "Critic health", drawn.metrics_image(runs, names, [*drawn.CRITIC])),
         (
             "costs",
             "Costs: time and tokens",
@@ -127,7 +122,8 @@ def run(
         ("environment", "Environment", "".join(map(_environment, runs, names))),
     ]
     title = "Runs: " + ", ".join(dict.fromkeys(run.name for run in runs))
-    write_atomic(out / "report.html", page(title, sections).encode())
+    shown_sections = [section for section in sections if section[2]]
+    write_atomic(out / "report.html", page(title, shown_sections).encode())
     ends = [curve["pass@1"].iloc[[0, -1]] for curve in curves]
     return [
         *(

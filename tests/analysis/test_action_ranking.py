@@ -21,6 +21,7 @@ from analysis.action_ranking import (
 )
 from analysis.run_tables import find_tables, table_path
 from analysis.sampling.journal import settings_path, write_settings
+from analysis.value_figures import styles
 from vineppo.run_dir.tables import write_parquet
 
 FILES = ("action_ranking.csv", "action_ranking.png", "action_ranking.svg", "summary.json")
@@ -198,13 +199,14 @@ def test_the_figure_shows_the_numbers(tmp_path):
     tables = [write_table(tmp_path, checkpoint=checkpoint) for checkpoint in (0, 4)]
     rows = accuracies([read_states(path) for path in tables], [1])
     with figures.panels(1, 3) as (_, axes):
-        draw_method(axes, rows, ["mc_1", "critic"])
+        looks = styles(["mc_1", "critic"])
+        draw_method(axes, rows, looks)
         shown = [
             {(round(line.get_xdata()[0]), line.get_color()): line.get_ydata()[0]
              for line in axis.get_lines() if line.get_marker() != "None"}
             for axis in axes
         ]  # fmt: skip
-        mc, critic = figures.COLORS[:2]
+        mc, critic = looks["mc_1"]["color"], looks["critic"]["color"]
         assert axes[0].get_title() == "PPO, seed 1"
         assert shown[0] == {(0, mc): 1, (1, mc): 1, (0, critic): 0, (1, critic): 0}
         assert shown[2] == {(0, mc): 0.75, (1, mc): 1, (0, critic): 0.75, (1, critic): 0}

@@ -28,9 +28,10 @@ from analysis import figures
 from analysis.__main__ import main
 from analysis.frames import read_run
 from analysis.report.curves import (
+    CRITIC,
     costs_table,
-    critic_metrics,
     draw_metric,
+    logged,
     phase_shares,
     running_mean,
 )
@@ -235,10 +236,10 @@ def test_an_installed_package_has_the_page_s_files():
 
 def test_the_critic_is_drawn_where_a_run_has_one(two_run_paths):
     runs = [read_run(path) for path in two_run_paths]
-    assert critic_metrics(runs) == []
+    assert logged(runs, [*CRITIC]) == []
     add_metrics(two_run_paths[1], **{"critic/loss": 0.125})
     runs = [read_run(path) for path in two_run_paths]
-    assert critic_metrics(runs) == ["critic/loss"]
+    assert logged(runs, [*CRITIC]) == ["critic/loss"]
     with figures.panels(1, 1) as (_, axes):
         draw_metric(axes[0], runs, ["vine", "gae"], "critic/loss")
         vine, gae = axes[0].get_lines()

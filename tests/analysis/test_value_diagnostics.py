@@ -10,7 +10,7 @@ from support.rollouts import LINES, rollout, terminal
 
 from analysis import figures
 from analysis.__main__ import main
-from analysis.value_diagnostics import bin_rows, draw_run, read_tokens
+from analysis.value_diagnostics import PANELS, bin_rows, draw_run, read_tokens
 from vineppo.config.schema import GrpoCredit
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
@@ -99,7 +99,7 @@ def test_tokens_without_a_finite_value_and_empty_bins_are_left_out(run_path):
 
 def test_the_figure_shows_the_numbers_of_the_table(critic_path):
     with figures.panels(1, 3) as (_, axes):
-        draw_run(axes, bin_rows(critic_path))
+        draw_run(axes, bin_rows(critic_path), list(PANELS))
         assert axes[0].get_title() == "vine, seed 0: iterations 0, 8, 16"
         values, advantages, explained = ([*axis.get_lines()] for axis in axes)
         assert [line.get_label() for line in values] == [
@@ -121,7 +121,7 @@ def test_a_young_run_shows_the_iterations_that_it_has(critic_path, kept, places)
     for table in sorted((critic_path / "value_diagnostics").iterdir())[kept:]:
         table.unlink()
     with figures.panels(1, 3) as (_, axes):
-        draw_run(axes, bin_rows(critic_path))
+        draw_run(axes, bin_rows(critic_path), list(PANELS))
         labels = [line.get_label() for line in axes[0].get_lines()[::2]]
     assert labels == [f"{place} iteration, correct" for place in places]
 

@@ -1,0 +1,74 @@
+"""The commands in the experiments' READMEs draw their figures again as they are committed."""
+
+import re
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+
+from analysis import value_figures
+from analysis.__main__ import main
+from analysis.notebooks import REPOSITORY
+from analysis.value_accuracy import RELIABILITY, SCORES, STEM
+from analysis.value_states import read_table
+
+COMMAND = re.compile(r"`python -m analysis (\S+) (experiments/\S+) --out \2`")
+COMMANDS = {
+    (name, folder)
+    for path in REPOSITORY.glob("experiments/*/README.md")
+    for name, folder in COMMAND.findall(path.read_text())
+} | {
+    ("learning-curves", f"experiments/{two}") for two in ("02_baselines/long", "07_wall_clock/demo")
+}
+# Scoring again takes minutes; what it draws is drawn below.
+SLOW = {("value-accuracy", "experiments/03_value_accuracy")}
+FIGURES, TABLES = {".png", ".svg"}, {".csv", ".md"}
+
+
+def numbers(path: Path) -> list[float]:
+    text = path.read_text()
+    text = text.partition("</metadata>")[2] or text
+    return [float(digits) for digits in re.findall(r"(?<![\w#.])-?\d+\.\d+", text)]
+
+
+def check_same(drawn: Path, committed: Path) -> None:
+    """Figures bit by bit, if this matplotlib drew them; else the numbers, as far as they round."""
+    assert committed.exists(), committed
+    version = f"Matplotlib v{mpl.__version__},"
+    if drawn.suffix in FIGURES and version in committed.with_suffix(".svg").read_text():
+        assert drawn.read_bytes() == committed.read_bytes(), committed
+    elif drawn.suffix != ".png":
+        assert numbers(drawn) == pytest.approx(numbers(committed), abs=1e-3), committed
+
+
+def test_the_readmes_name_the_commands():
+    assert len(COMMANDS) >= 10
+    drawn = {folder for _, folder in COMMANDS}
+    figures = REPOSITORY.glob("experiments/**/*.svg")
+    assert {str(path.parent.relative_to(REPOSITORY)) for path in figures} - drawn <= {
+        "experiments/11_credit/gates"
+    }
+
+
+@pytest.mark.parametrize(("name", "folder"), sorted(COMMANDS - SLOW))
+def test_the_committed_files_are_what_the_command_makes(name, folder, tmp_path):
+    committed = REPOSITORY / folder
+    assert main([name, str(committed), "--out", str(tmp_path)]) == 0
+    drawn = {path.name for path in tmp_path.iterdir() if path.suffix in FIGURES}
+    assert drawn == {path.name for path in committed.iterdir() if path.suffix in FIGURES}
+    for path in tmp_path.iterdir():
+        if path.suffix in FIGURES | TABLES:
+            check_same(path, committed / path.name)
+
+
+@pytest.mark.slow
+def test_the_figures_of_value_accuracy_are_those_of_its_tables(tmp_path):
+    folder = REPOSITORY / "experiments" / "03_value_accuracy"
+    scores = SCORES.read(folder)
+    for path in (
+        *value_figures.draw_overview(scores, tmp_path / STEM),
+        *value_figures.draw_strata(scores, tmp_path / f"{STEM}_strata"),
+        *value_figures.draw_reliability(RELIABILITY.read(folder), tmp_path / f"{STEM}_reliability"),
+        *value_figures.draw_scatter(read_table(folder), tmp_path / f"{STEM}_scatter"),
+    ):
+        check_same(path, folder / path.name)

@@ -80,8 +80,9 @@ def adam_gains(
         Σ_c c·s_c² / √(c²·s_c² + σ_c²/B)
 
     s_c² = mean² − variance/N, unbiased, of `signal_NC`: an estimator of the same mean, the less
-    noisy the better. c is 1 or, where `is_scaled`, Σ mean_c·s_c / Σ s_c² of an estimator whose mean
-    is another multiple of it. Raises `ValueError` of fewer than three units.
+    noisy the better. c is 1 or, where `is_scaled`, ⟨E g, s⟩/|s|² of an estimator whose mean is
+    another multiple of it, from the products of different units. Raises `ValueError` of fewer than
+    three units.
     """
     num_rows = len(rows_NC)
     if num_rows < 3:
@@ -89,13 +90,18 @@ def adam_gains(
     n = num_rows - 1
     sums = [rows_NC.sum(0), np.square(rows_NC).sum(0)]
     signal_sums = [signal_NC.sum(0), np.square(signal_NC).sum(0)]
+    # Σ_c of the products of different units' rows, for which no noise is shared.
+    products_NN = rows_NC @ signal_NC.T
     gains = []
-    for row_C, signal_C in zip(rows_NC, signal_NC, strict=True):
-        mean_C, variance_C = _moments(sums, row_C, n)
+    for unit, (row_C, signal_C) in enumerate(zip(rows_NC, signal_NC, strict=True)):
+        variance_C = _moments(sums, row_C, n)[1]
         signal_mean_C, signal_variance_C = _moments(signal_sums, signal_C, n)
         square_C = signal_mean_C**2 - signal_variance_C / n
-        total = float(square_C.sum())
-        scale = float(mean_C @ signal_mean_C) / total if is_scaled and total > 0 else 1.0
+        total, scale = float(square_C.sum()), 1.0
+        if is_scaled and total > 0:
+            others_NN = np.delete(np.delete(products_NN, unit, 0), unit, 1)
+            product = (others_NN.sum() - np.trace(others_NN)) / (n * (n - 1))
+            scale = float(product) / total
         size_C = np.sqrt(scale**2 * np.maximum(square_C, 0) + variance_C / num_units)
         gains.append(scale * float((square_C / np.where(size_C > 0, size_C, np.inf)).sum()))
     return np.array(gains)

@@ -28,7 +28,7 @@ cp $runs/critic/analysis/value-accuracy/value_accuracy.csv $out/critic.csv
 # The share of hard steps as a knob: exact values and RLOO on an iteration of 64 problems.
 for hard in 1 2 3 4; do
     train hard_$hard credit_short_oracle --set num_iterations=1 --set rollouts.num_prompts=64 \
-        --set task.num_hard_steps=$hard
+        --set task.num_hard_steps=$hard --set task.num_train_problems=8000  # of 4 there are few
     python -m analysis gradient-variance $runs/hard_$hard --checkpoints 0 --out $runs/hard_$hard/gradients
 done
 python experiments/11_credit/decisive.py $runs/hard_1 $runs/hard_2 $runs/hard_3 $runs/hard_4

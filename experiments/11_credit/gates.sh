@@ -15,9 +15,10 @@ python experiments/11_credit/first_mistakes.py $runs/start
 # An iteration's rollouts and exact values; 9 continuations of each of their states; 64 problems.
 train noise credit_short_oracle --set num_iterations=1
 python -m analysis gradient-variance $runs/noise --checkpoints 0 --num-problems 64 --sample-values 9 --out $out
-# The long chains (15 hard facts): exact values and RLOO on the same rollouts, nothing else sampled.
-train noise_long credit_long_oracle --set num_iterations=1 --set rollouts.num_prompts=64
-python -m analysis gradient-variance $runs/noise_long --checkpoints 0 --out $out/long
+# The long chains (15 hard facts), exact values and RLOO alone.
+train noise_long credit_long_oracle --set num_iterations=1
+python -m analysis gradient-variance $runs/noise_long --checkpoints 0 --num-problems 64 --sample-values 1 \
+    --estimators rloo,vine_oracle --out $out/long
 # A critic that learns from 64 x 8 rollouts an iteration of a policy that stands still, against 256
 # continuations of 128 states.
 train critic credit_short_ppo --set num_iterations=30 --set critic.warmup_iterations=30 \
@@ -25,10 +26,11 @@ train critic credit_short_ppo --set num_iterations=30 --set critic.warmup_iterat
 python -m analysis ground-truth $runs/critic --num-states 128 --num-draws 9
 python -m analysis value-accuracy $runs/critic
 cp $runs/critic/analysis/value-accuracy/value_accuracy.csv $out/critic.csv
-# The share of hard steps as a knob: exact values and RLOO on an iteration of 64 problems.
+# The share of hard steps as a knob (of problems with 4 there are few).
 for hard in 1 2 3 4; do
-    train hard_$hard credit_short_oracle --set num_iterations=1 --set rollouts.num_prompts=64 \
-        --set task.num_hard_steps=$hard --set task.num_train_problems=8000  # of 4 there are few
-    python -m analysis gradient-variance $runs/hard_$hard --checkpoints 0 --out $runs/hard_$hard/gradients
+    train hard_$hard credit_short_oracle --set num_iterations=1 --set task.num_hard_steps=$hard \
+        --set task.num_train_problems=8000
+    python -m analysis gradient-variance $runs/hard_$hard --checkpoints 0 --num-problems 64 \
+        --sample-values 1 --estimators rloo,vine_oracle --out $runs/hard_$hard/gradients
 done
 python experiments/11_credit/decisive.py $runs/hard_1 $runs/hard_2 $runs/hard_3 $runs/hard_4

@@ -109,7 +109,7 @@ def draw(rows: list[dict]) -> None:
         trace.set_yscale("log")
         trace.set_title("trace, exact values over RLOO")
         gain.set_title("Adam's gain, exact values over RLOO")
-        trace.legend()
+        figures.shared_legend(figure, trace)
         figures.save(figure, HERE / "decisive")
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What credit_short must show before methods are compared on it; a quarter of an hour of one core.
+# What credit_short must show before methods are compared on it; half an hour of one core.
 set -e
 export OMP_NUM_THREADS=1
 runs=${RUNS:-runs/11_credit_gates}
@@ -11,7 +11,8 @@ train() {  # NAME CONFIG [--set …]: the run $runs/NAME without evaluations
         --set evaluation.every=0 --set logging.wandb_project=null "$@"
 }
 train start credit_short_oracle --set num_iterations=1 --set rollouts.num_prompts=64
-python experiments/11_credit/first_mistakes.py $runs/start
+train start_long credit_long_oracle --set num_iterations=1 --set rollouts.num_prompts=64
+python experiments/11_credit/first_mistakes.py $runs/start $runs/start_long
 # An iteration's rollouts and exact values; 9 continuations of each of their states; 64 problems.
 train noise credit_short_oracle --set num_iterations=1
 python -m analysis gradient-variance $runs/noise --checkpoints 0 --num-problems 64 --sample-values 9 --out $out

@@ -6,7 +6,8 @@ set -e
 here=experiments/11_credit
 runs=${RUNS:-runs/11_credit}
 experiments/sweep_two.sh $here/runs.jsonnet $runs
-python -m analysis learning-curves $runs/credit_short_* --out $here/short
-python -m analysis compare $runs/credit_short_* --baseline RLOO --out $here/short
-python -m analysis compare $here/short --baseline RLOO --at "equal tokens" --out $here/equal_tokens
-python -m analysis compare $here/short --baseline RLOO --at "equal seconds" --out $here/equal_seconds
+python -m analysis learning-curves $runs/credit_short_* --out $here/curves
+python -m analysis compare $runs/credit_short_* --baseline RLOO --out $here/compare
+for cost in tokens seconds; do
+    python -m analysis compare $here/compare --baseline RLOO --at "equal $cost" --out $here/equal_$cost
+done

@@ -36,12 +36,13 @@ local task = import 'task.libsonnet';
     sampling+: { max_tokens: 96 },
     rollouts: { num_prompts: 4, num_samples: 4 },  // so few that the gradient's noise matters
     reference+: { kl_coef: 0 },
-    optimization+: { batch_size: 16, micro_batch_size: 16 },
+    optimization+: { batch_size: 16, micro_batch_size: 16, learning_rate: 5e-5 },  // experiments/11_credit
     evaluation+: { every: 15 },
     checkpoint: { every: 20, keep: 1 },
   },
   credit_long: self.credit_short + {
     model: model.credit_long,
+    optimization+: { learning_rate: 2.5e-5 },
     task: task.credit_long,
     engine+: { max_model_len: 192 },
     sampling+: { max_tokens: 160 },

@@ -11,3 +11,6 @@ python -m analysis compare $runs/credit_short_* --baseline RLOO --out $here/comp
 for cost in tokens seconds; do
     python -m analysis compare $here/compare --baseline RLOO --at "equal $cost" --out $here/equal_$cost
 done
+python -m analysis power $here/compare --difference 0.05 --out $here/power
+# What the README does not quote would let a wrong number pass by chance.
+rm -f $here/power/power*.csv $here/*/summary.json

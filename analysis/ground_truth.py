@@ -46,10 +46,10 @@ def _figure(out: Path, tables: dict[Path, list[TruthState]]) -> list[Path]:
         styles, labels = figures.method_styles(names), figures.method_labels(names)
         for name, states in zip(names, tables.values(), strict=True):
             inner = [state for state in states if not state.is_query]
-            style, label = styles[name] | {"marker": ""}, labels[name]
+            style = {key: value for key, value in styles[name].items() if key != "marker"}
             values_N = np.array([state.value for state in inner])
             share, edges = np.histogram(values_N, NUM_BINS, (0, 1))
-            axes[0].stairs(share / len(inner), edges, label=label, **style)
+            axes[0].stairs(share / len(inner), edges, label=labels[name], **style)
             position_N = np.array([state.prefix_length / state.response_length for state in inner])
             tenth_N = np.minimum((position_N * 10).astype(int), 9)
             tenths = np.unique(tenth_N)

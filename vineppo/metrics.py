@@ -4,7 +4,7 @@ import math
 from bisect import bisect
 from collections.abc import Sequence
 from itertools import chain, groupby
-from statistics import StatisticsError, correlation, fmean
+from statistics import correlation, fmean
 
 import torch
 
@@ -127,7 +127,8 @@ def explained_variance(values: Sequence[float], returns: Sequence[float]) -> flo
 def within_problem_correlation(
     values_PN: Sequence[Sequence[float]], returns_PN: Sequence[Sequence[float]]
 ) -> float:
-    """Σ dV·dR / √(Σ dV² · Σ dR²), d from the mean of the problem; NaN where dV or dR is 0 all over.
+    """Σ dV·dR / √(Σ dV² · Σ dR²), d from the mean of the problem; NaN where dV or dR is all
+    but 0 (`NEAR_ZERO`).
 
     To know which problem is hard earns nothing here. Values [0, 1], [5, 7] of returns [0, 1],
     [1, 0]: dV = ∓½, ∓1 and dR = ∓½, ±½ give (½ − 1)/√(2.5 · 1) = −0.316.
@@ -138,10 +139,10 @@ def within_problem_correlation(
         shifted = [[number - row[0] for number in row] for row in rows]
         return [number - mean for row in shifted for mean in [fmean(row)] for number in row]
 
-    try:
-        return correlation(deviations(values_PN), deviations(returns_PN))
-    except StatisticsError:
+    both = deviations(values_PN), deviations(returns_PN)
+    if any(max(map(abs, some), default=0.0) < NEAR_ZERO for some in both):
         return math.nan
+    return correlation(*both)
 
 
 def calibration_error(values: Sequence[float], returns: Sequence[float]) -> float:

@@ -88,6 +88,7 @@ def test_within_problem_correlation_by_hand():
     assert math.isnan(within_problem_correlation([[0.1] * 3, [0.7]], [[0.0, 1.0, 1.0], [1.0]]))
     assert math.isnan(within_problem_correlation([[0.2, 0.3], [0.9]], [[0.0, 0.0], [1.0]]))
     assert math.isnan(within_problem_correlation([[math.nan, 0.5]], [[0.0, 1.0]]))
+    assert math.isnan(within_problem_correlation([[0.2, 0.3]], [[0.5, 0.5 + 1e-9]]))  # rounding
 
 
 def test_calibration_error_by_hand():

@@ -135,10 +135,9 @@ def within_problem_correlation(
     """
 
     def deviations(rows: Sequence[Sequence[float]]) -> list[float]:
-        # From the first number first: those of a constant are then exactly 0.
-        shifted = [[number - row[0] for number in row] for row in rows]
-        return [number - mean for row in shifted for mean in [fmean(row)] for number in row]
+        return [number - mean for row in rows for mean in [fmean(row)] for number in row]
 
+    # What is equal on one rank may differ by rounding on two: that is no deviation.
     both = deviations(values_PN), deviations(returns_PN)
     if any(max(map(abs, some), default=0.0) < NEAR_ZERO for some in both):
         return math.nan

@@ -1,5 +1,4 @@
-"""The noise of a policy gradient: how far its mean over independent units scatters, and what of it
-an Adam step feels.
+"""The noise of a policy gradient over independent units, and what of it a step of Adam feels.
 
 A unit is what was drawn independently: a problem, with the mean gradient of all its rollouts, which
 share a prompt and often a baseline. G_ij = ⟨g_i, g_j⟩ is the Gram matrix of the units' gradients.

@@ -21,13 +21,15 @@ class ForwardOptions:
     """What a pass of the policy is to compute besides log-probabilities.
 
     `reference`: the exact KL to it, and its log-probabilities; `has_hidden`: the hidden states;
-    `only_values`: nothing but the value head's outputs, from hidden states without a gradient.
+    `num_candidates`: so many of the likeliest tokens, in a pass without a gradient; `only_values`:
+    nothing but the value head's outputs, from hidden states without a gradient.
     """
 
     temperature: float
     reference: "Reference | None" = None
     has_entropy: bool = False
     has_hidden: bool = False
+    num_candidates: int = 0
     only_values: bool = False
 
 
@@ -39,7 +41,8 @@ class TokenScores:
     `kl_BT` is the exact KL to the reference and `ref_logprobs_BT` its log-probabilities (nats; 0
     without one), `value_outputs_BT` the value head's output for the state before the token, which
     knows no temperature (0 without a head). `hidden_BTH` are the last layer's hidden states before
-    the tokens, which have no gradient (None unless asked for).
+    the tokens, which have no gradient, `candidate_ids_BTK` the likeliest tokens, in falling order of
+    their log-probabilities `candidate_logprobs_BTK` (None unless asked for).
     """
 
     logprobs_BT: torch.Tensor
@@ -48,6 +51,8 @@ class TokenScores:
     ref_logprobs_BT: torch.Tensor
     value_outputs_BT: torch.Tensor
     hidden_BTH: torch.Tensor | None = None
+    candidate_ids_BTK: torch.Tensor | None = None
+    candidate_logprobs_BTK: torch.Tensor | None = None
 
 
 class TokenLogprobs(nn.Module):
@@ -84,9 +89,9 @@ class TokenLogprobs(nn.Module):
             scores_N = [nothing_N] * 4
         else:
             scores_N = list(self._project(hidden_NH, batch, options))
-        scores_N.append(self._values(hidden_NH))
-        if options.has_hidden:
-            scores_N.append(hidden_NH.detach())
+        scores_N.insert(4, self._values(hidden_NH))
+        if options.has_hidden or options.num_candidates:
+            scores_N.insert(5, hidden_NH.detach())
         return tuple(spread(x_N, batch) for x_N in scores_N)
 
     def logits(self, hidden_NH: torch.Tensor) -> torch.Tensor:
@@ -114,9 +119,14 @@ class TokenLogprobs(nn.Module):
                 else reference.logits(ref_hidden_NH[rows])
             )
             logits_NV = self.logits(hidden_NH[rows])
-            return token_statistics(
+            found_N = token_statistics(
                 logits_NV, targets_N[rows], softmax, options.has_entropy, ref_logits_NV
             )
+            if not options.num_candidates:
+                return found_N
+            num_candidates = min(options.num_candidates, self.num_token_ids)
+            likeliest_NK = softmax.log(logits_NV).topk(num_candidates)
+            return *found_N, likeliest_NK.indices, likeliest_NK.values
 
         if torch.is_grad_enabled():
             return statistics(slice(None))

@@ -76,6 +76,24 @@ class StateValue:
         return sum(self.returns_K) / len(self.returns_K)
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What the policy chose from at the U tokens of a response at which it was in doubt.
+
+    The others it was sure of. `positions_U` are the tokens' places in the response, `ids_UK` the
+    likeliest token ids there, with the tempered policy's log-probabilities `logprobs_UK` (nats);
+    `chosen_U` is the place of the sampled token among them, −1 where it is none of them.
+    `hidden_UH` are the last layer's hidden states before the tokens, `root_H` before the response.
+    """
+
+    positions_U: "np.ndarray"
+    ids_UK: "np.ndarray"
+    logprobs_UK: "np.ndarray"
+    chosen_U: "np.ndarray"
+    hidden_UH: "np.ndarray"
+    root_H: "np.ndarray"
+
+
 @dataclass
 class TokenSequence:
     """A prompt and a response as token ids, with named numbers of the response's tokens.
@@ -107,6 +125,7 @@ class Rollout(TokenSequence):
         tokens_T   "trainer_logprobs" "ref_logprobs" "kl"   the passes without gradient (nats)
                    "entropies"                              so, where the segmenter asks for them
                    "values/NAME"                            predictor NAME, where it values tokens
+                   "differences/NAME"                       what the token changed, of a martingale
                    "rewards" "advantages"                   credit, before whitening
         steps_S    "values/NAME"                            predictor NAME, where it values steps
                    "tokens/NAME"                            what the engine wrote for them
@@ -114,7 +133,8 @@ class Rollout(TokenSequence):
 
     `values_from` names the predictor whose values the credit estimator takes, None where it takes
     none; `greedy_reward` is that of the problem's greedy response (remax). `hidden_SH` are the
-    policy's hidden states before the steps (float32), where a predictor reads them.
+    policy's hidden states before the steps (float32), and `choices` what it chose from, where a
+    predictor reads them.
     """
 
     problem: Problem
@@ -129,6 +149,7 @@ class Rollout(TokenSequence):
     values_from: str | None = None
     greedy_reward: float | None = None
     hidden_SH: "np.ndarray | None" = field(default=None, repr=False, compare=False)
+    choices: Choices | None = field(default=None, repr=False, compare=False)
 
     @property
     def key(self) -> tuple[str, int]:
@@ -151,6 +172,11 @@ class Rollout(TokenSequence):
         """The values that feed credit, of the states before the tokens."""
         assert self.values_from is not None, "this estimator takes no values"
         return self.values_T(self.values_from)
+
+    @property
+    def differences_T(self) -> Sequence[float]:
+        """What each token changed, by the martingale that feeds credit."""
+        return self.tokens_T[f"differences/{self.values_from}"]
 
     def values_S(self, predictor: str) -> Sequence[float]:
         """A predictor's values of the states before the steps."""

@@ -54,6 +54,27 @@ local common = {
     credit+: { kind: 'vine', num_continuations: 9, identical_prefixes: 'share' },
   },
 
+  // Step credit without continuations: the reward less a martingale, made of the ratios of the policy
+  // to a small model of what it chooses when it succeeds (docs/values.md).
+  vine_efficient: common {
+    credit+: { kind: 'martingale' },
+    values: {
+      credit: 'posterior',
+      predictors: {
+        posterior: {
+          kind: 'posterior',
+          num_candidates: 32,
+          size: 128,
+          learning_rate: 3e-3,
+          weight_decay: 0.05,
+          num_steps: 16,
+          batch_size: 32,
+          replay_iterations: 64,
+        },
+      },
+    },
+  },
+
   // The paper's PPO: a critic from the starting policy, trained as a leaf trains the policy (--set
   // changes either alone); GAE with λ = 1.
   ppo: common {

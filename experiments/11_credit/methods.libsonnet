@@ -4,6 +4,7 @@ local plain(config) = { config: config, set: {} };
 {
   vineppo_k3: continuations(3),
   vineppo_k9: continuations(9),
+  vine_efficient: plain('vine_efficient'),
   oracle: plain('oracle'),
   rloo: plain('rloo'),
   grpo: plain('grpo'),

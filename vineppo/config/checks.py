@@ -18,7 +18,7 @@ from vineppo.types import CRITIC, MONTE_CARLO
 
 ORDERS = {"at most": operator.le, "at least": operator.ge, "below": operator.lt}
 NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
-GROUP_ESTIMATORS = ("grpo", "rloo", "reinforce_plus_plus_baseline")
+GROUP_ESTIMATORS = ("grpo", "rloo", "martingale", "reinforce_plus_plus_baseline")
 
 
 def require(holds: bool, message: str) -> None:
@@ -148,6 +148,13 @@ def _check_values(config: TrainConfig) -> None:
         credit.kind != "vine" or credit.num_continuations > 0 or feeding is not None,
         "credit.num_continuations must be at least 1 where values.credit is null, got 0",
     )
+    if credit.kind == "martingale":
+        own = further.get(feeding or credit.own_values)
+        require(
+            own is not None and own.is_martingale,
+            "values.credit must be a martingale, such as one of kind 'posterior', for credit.kind "
+            f"'martingale', got {feeding or 'null'}",
+        )
     if credit.kind == "gae":
         require(
             config.critic is not None or feeding is not None,

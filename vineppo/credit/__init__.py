@@ -12,6 +12,7 @@ from vineppo.config.schema import (
     CreditConfig,
     GaeCredit,
     GrpoCredit,
+    MartingaleCredit,
     PythonCredit,
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
@@ -27,6 +28,7 @@ from vineppo.credit.groups import (
     remax_credit,
     rloo_credit,
 )
+from vineppo.credit.martingale import martingale_credit
 from vineppo.credit.vine import vine_credit
 from vineppo.errors import UserError
 from vineppo.own_code import OwnFunction
@@ -65,6 +67,7 @@ ESTIMATORS: dict[type, CreditEstimator] = {
     GaeCredit: gae_credit,
     GrpoCredit: grpo_credit,
     RlooCredit: rloo_credit,
+    MartingaleCredit: martingale_credit,
     ReinforcePlusPlusCredit: reinforce_plus_plus_credit,
     ReinforcePlusPlusBaselineCredit: reinforce_plus_plus_baseline_credit,
     RemaxCredit: remax_credit,

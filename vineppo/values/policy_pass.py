@@ -1,7 +1,9 @@
 """What predictors read of a pass of the policy, while training and of a checkpoint alike."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,10 @@ import torch
 from vineppo.batching import response_rows
 from vineppo.forward_passes import Rows, read_sequences
 from vineppo.token_scores import ForwardOptions, TokenScores
-from vineppo.types import Rollout, TrainBatch
+from vineppo.types import Choices, Rollout, TrainBatch
 from vineppo.values.predictor import ValuePredictor
+
+SURE = 0.99  # the probability from which on a token counts as no choice
 
 
 def read_policy(
@@ -25,11 +29,14 @@ def read_policy(
 ) -> list[Rows]:
     """`columns_of` the scores of every response token, one `Rows` a tensor.
 
-    Sets what the predictors take from the same pass: their values, and `hidden_SH` where one of
-    them reads the hidden states.
+    Sets what the predictors take from the same pass: their values, `hidden_SH` where one of them
+    reads the hidden states, and `choices` where one asks for candidates.
     """
-    has_hidden = any(predictor.reads_hidden for predictor in predictors)
-    options = replace(options, has_hidden=has_hidden)
+    options = replace(
+        options,
+        has_hidden=any(predictor.reads_hidden for predictor in predictors),
+        num_candidates=max((predictor.num_candidates for predictor in predictors), default=0),
+    )
     readers: list[ValuePredictor] = []
 
     def read(batch: TrainBatch, share: Sequence[Rollout]) -> list[tuple[Any, ...]]:
@@ -40,25 +47,24 @@ def read_policy(
             if (values_BT := predictor.from_policy(scores)) is not None:
                 readers.append(predictor)
                 columns.append(values_BT)
-        rows = zip(response_rows(columns, batch), hidden_before_steps(scores, share), strict=False)
-        return [(*row, hidden_SH) for row, hidden_SH in rows]
+        hidden = hidden_before_steps(scores, share) if options.has_hidden else repeat(None)
+        choices = choices_of(scores, share) if options.num_candidates else repeat(None)
+        rows = zip(response_rows(columns, batch), hidden, choices, strict=False)
+        return [(*row, hidden_SH, choices_U) for row, hidden_SH, choices_U in rows]
 
     rows_B = read_sequences(read, rollouts, micro_batch_size, device)
-    *columns, hidden = map(list, zip(*rows_B, strict=True))
-    for rollout, hidden_SH in zip(rollouts, hidden, strict=True):
-        rollout.hidden_SH = hidden_SH
+    *columns, hidden, choices = map(list, zip(*rows_B, strict=True))
+    for rollout, hidden_SH, choices_U in zip(rollouts, hidden, choices, strict=True):
+        rollout.hidden_SH, rollout.choices = hidden_SH, choices_U
     num_own = len(columns) - len(readers)
     for predictor, values in zip(readers, columns[num_own:], strict=True):
         predictor.set_values(rollouts, values)
     return columns[:num_own]
 
 
-def hidden_before_steps(
-    scores: TokenScores, rollouts: Sequence[Rollout]
-) -> list[np.ndarray | None]:
-    """[S, H] of every rollout of a batch, in float32; None where the pass has none."""
-    if scores.hidden_BTH is None:
-        return [None] * len(rollouts)
+def hidden_before_steps(scores: TokenScores, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
+    """[S, H] of every rollout of a batch, in float32."""
+    assert scores.hidden_BTH is not None, "asked for"
     return [
         hidden_TH[[len(rollout.prompt_ids) + span.start for span in rollout.spans_S]]
         .float()
@@ -66,3 +72,30 @@ def hidden_before_steps(
         .numpy()
         for hidden_TH, rollout in zip(scores.hidden_BTH, rollouts, strict=False)
     ]
+
+
+def choices_of(scores: TokenScores, rollouts: Sequence[Rollout]) -> list[Choices]:
+    """Of every rollout of a batch: the tokens whose likeliest candidate had less than `SURE`."""
+    assert scores.hidden_BTH is not None, "asked for"
+    assert scores.candidate_ids_BTK is not None, "asked for"
+    assert scores.candidate_logprobs_BTK is not None, "asked for"
+    found = []
+    for b, rollout in enumerate(rollouts):
+        response = slice(len(rollout.prompt_ids), len(rollout))
+        logprobs_TK = scores.candidate_logprobs_BTK[b, response]
+        places_U = (logprobs_TK[:, 0] < math.log(SURE)).nonzero()[:, 0]
+        ids_UK = scores.candidate_ids_BTK[b, response][places_U].cpu().numpy()
+        positions_U = places_U.cpu().numpy()
+        is_chosen_UK = ids_UK == np.array(rollout.response_ids, np.int64)[positions_U, None]
+        hidden_TH = scores.hidden_BTH[b, response]
+        found.append(
+            Choices(
+                positions_U=positions_U,
+                ids_UK=ids_UK.astype(np.int32),
+                logprobs_UK=logprobs_TK[places_U].float().cpu().numpy(),
+                chosen_U=np.where(is_chosen_UK.any(1), is_chosen_UK.argmax(1), -1),
+                hidden_UH=hidden_TH[places_U].half().cpu().numpy(),
+                root_H=hidden_TH[0].half().cpu().numpy(),
+            )
+        )
+    return found

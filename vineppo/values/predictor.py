@@ -45,6 +45,7 @@ class ValuePredictor:
         a pass of its own       `estimate`
         the policy's pass       `head` (trained with the policy), `from_policy`
         its hidden states       `reads_hidden`: `scores.hidden_BTH` there, and `rollout.hidden_SH`
+        its distributions       `num_candidates`: `rollout.choices`
         training                `update`, or with a head `policy_loss`; `save_state`, `load_state`
 
     `estimate` writes the values into the rollouts' columns, by `set_values`. For an unbiased
@@ -57,6 +58,7 @@ class ValuePredictor:
     num_weights = 0  # of a model of its own
     is_sampled = False  # the engine is asked, by `open_stream`
     reads_hidden = False  # a pass of the policy sets `hidden_SH` and "trainer_logprobs"
+    num_candidates = 0  # above 0 it sets `rollout.choices` as well, of so many tokens
     head: nn.Module | None = None  # on the policy's backbone, in the policy's module and optimizer
     head_learning_rate = 0.0
     leaves_while_sampling = False

@@ -119,6 +119,16 @@ class RlooCredit(Credit):
 
 
 @dataclass(frozen=True)
+class MartingaleCredit(Credit):
+    """Reward minus what a martingale says of the other tokens, which `values.credit` names."""
+
+    own_values: ClassVar[str | None] = "posterior"
+
+    kind: Literal["martingale"]
+    segmenter: SegmenterConfig
+
+
+@dataclass(frozen=True)
 class ReinforcePlusPlusCredit(Credit):
     """The reward to go; whitened over the batch by `optimization.whiten_advantages`."""
 
@@ -172,6 +182,7 @@ CreditConfig = Annotated[
     | GaeCredit
     | GrpoCredit
     | RlooCredit
+    | MartingaleCredit
     | ReinforcePlusPlusCredit
     | ReinforcePlusPlusBaselineCredit
     | RemaxCredit

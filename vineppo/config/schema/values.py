@@ -10,7 +10,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from vineppo.config.schema.adam import AdamConfig
-from vineppo.config.schema.scalars import Count, CountOrZero, FileName, Name, Positive
+from vineppo.config.schema.scalars import (
+    Count,
+    CountOrZero,
+    FileName,
+    Name,
+    NonNegative,
+    Positive,
+)
 
 # States of an iteration with the same token ids (the prompt of G rollouts, say):
 # "share"    K continuations are sampled once and serve every rollout that passes the state;
@@ -27,6 +34,7 @@ class Values:
 
     implementation: ClassVar[str]
     gives: ClassVar[Literal["tokens", "steps"]] = "steps"
+    is_martingale: ClassVar[bool] = False  # under the policy, with the differences of its tokens
 
     @property
     def monte_carlo(self) -> "MonteCarloValues | None":
@@ -71,6 +79,24 @@ class OracleValues(Values):
 
     kind: Literal["oracle"]
     half_life: Positive  # iterations after which a measured result counts half
+
+
+@dataclass(frozen=True)
+class PosteriorValues(Values):
+    """Ratios of the policy to a model of what it chooses when it succeeds."""
+
+    implementation = "posterior:Posterior"
+    gives = "tokens"
+    is_martingale = True
+
+    kind: Literal["posterior"]
+    num_candidates: Count  # tokens a place, the likeliest; all others share one ratio
+    size: Count  # of the model's one hidden layer
+    learning_rate: Positive
+    weight_decay: NonNegative
+    num_steps: Count  # of Adam, an iteration
+    batch_size: Count  # rollouts a step
+    replay_iterations: Count  # whose rollouts it learns from
 
 
 @dataclass(frozen=True)
@@ -152,7 +178,12 @@ class SharedCritic(CriticCommon):
 CriticConfig = Annotated[SeparateCritic | SharedCritic, Field(discriminator="kind")]
 
 PredictorConfig = Annotated[
-    MonteCarloValues | GroupMeanValues | SeparateCritic | OracleValues | PythonValues,
+    MonteCarloValues
+    | GroupMeanValues
+    | SeparateCritic
+    | OracleValues
+    | PosteriorValues
+    | PythonValues,
     Field(discriminator="kind"),
 ]
 

@@ -1,0 +1,5 @@
+// Step credit without continuations, where few of 16 steps decide.
+local algorithm = import 'lib/algorithm.libsonnet';
+local setting = import 'lib/setting.libsonnet';
+
+algorithm.vine_efficient + setting.credit_short + { name: 'credit_short_vine_efficient' }

@@ -5,6 +5,7 @@ local own(config, set={}) = { config: config + '.jsonnet', set: set };
 local variants = {
   // {critic, K = 3, exact} x {difference of values, return minus value}; λ between the two.
   ppo_vine: plain('ppo_vine'),
+  group_mean: own('group_mean'),
   vineppo_gae_k3: plain('vineppo_gae', { 'values.predictors.sampled.num_continuations': 3 }),
   oracle_gae: own('oracle_gae'),
   oracle_gae_095: own('oracle_gae', { 'credit.policy_lambda': 0.95 }),

@@ -41,8 +41,8 @@ class TokenScores:
     `kl_BT` is the exact KL to the reference and `ref_logprobs_BT` its log-probabilities (nats; 0
     without one), `value_outputs_BT` the value head's output for the state before the token, which
     knows no temperature (0 without a head). `hidden_BTH` are the last layer's hidden states before
-    the tokens, which have no gradient, `candidate_ids_BTK` the likeliest tokens, in falling order of
-    their log-probabilities `candidate_logprobs_BTK` (None unless asked for).
+    the tokens, which have no gradient, `candidate_ids_BTK` the likeliest tokens, in falling order
+    of their log-probabilities `candidate_logprobs_BTK` (None unless asked for).
     """
 
     logprobs_BT: torch.Tensor

@@ -196,7 +196,7 @@ def add_values(
     num_weights, asking = {}, []
     with policies.engine_asleep():
         predictors = predictors_at(checkpoint.config, checkpoint.directory)
-        if any(predictor.reads_hidden for predictor in predictors):
+        if any(predictor.reads_hidden or predictor.num_candidates for predictor in predictors):
             _pass_policy(checkpoint, predictors, [*rollouts, *branches])
         while predictors:
             predictor = predictors.pop(0)  # its memory is the next one's, or the engine's

@@ -149,9 +149,9 @@ def _check_values(config: TrainConfig) -> None:
         "credit.num_continuations must be at least 1 where values.credit is null, got 0",
     )
     if credit.kind == "martingale":
-        own = further.get(feeding or credit.own_values)
+        taken = further.get(feeding or "posterior")
         require(
-            own is not None and own.is_martingale,
+            taken is not None and taken.is_martingale,
             "values.credit must be a martingale, such as one of kind 'posterior', for credit.kind "
             f"'martingale', got {feeding or 'null'}",
         )

@@ -5,9 +5,9 @@ By Bayes' rule the value of a 0/1 reward grows with every token by one factor,
     V(s_{t+1}) / V(s_t) = π(a_t | s_t, success) / π(a_t | s_t) = ρ_t
 
 so that a small model of the *posterior policy* π(· | s, success) is a value of every state. It is
-fitted to nothing but the rewards of earlier rollouts, and where the policy is sure of a token it can
-say nothing: values change only where something was decided. And as Σ_a π(a) ρ(a) = 1, they are a
-martingale under the policy, however badly they are fitted: what `credit/martingale.py` asks for.
+fitted to nothing but the rewards of earlier rollouts, and where the policy is sure of a token it
+can say nothing: values change only where something was decided. And as Σ_a π(a) ρ(a) = 1, they are
+a martingale under the policy, however badly they are fitted: what `credit/martingale.py` asks for.
 """
 
 import math
@@ -43,12 +43,14 @@ class Tilt(nn.Module):
     e starts at 0: no token says anything, and the value is the mean reward everywhere.
     """
 
+    scale_H: torch.Tensor  # of the hidden states, 0 until it is measured
+
     def __init__(self, hidden_size: int, num_token_ids: int, size: int, seed: int) -> None:
         super().__init__()
         self.inner = nn.Linear(hidden_size, size)
         self.tokens = nn.Embedding(num_token_ids, size)
         self.root = nn.Linear(hidden_size, 1, bias=False)
-        self.register_buffer("scale_H", torch.zeros(hidden_size))  # 0 until it is measured
+        self.register_buffer("scale_H", torch.zeros(hidden_size))
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             bound = hidden_size**-0.5
@@ -106,7 +108,7 @@ class _Batch:
         is_there_BU = np.arange(shape[1]) < np.array(counts_B)[:, None]
 
         def placed(name: str, *more: int, dtype: type = np.float32) -> torch.Tensor:
-            full = np.zeros((*shape, *more), dtype)
+            full: np.ndarray = np.zeros((*shape, *more), dtype)
             full[is_there_BU] = np.concatenate([getattr(c, name) for c in choices_B])
             return torch.from_numpy(full).to(device)
 
@@ -137,13 +139,16 @@ class Posterior(ValuePredictor):
     """V(s_t) = V(s_0) + Σ_{u<t} Δ_u, Δ_u = q(a_u) − Σ_a π(a|s_u) q(a), q(a) = min(1, V(s_u) ρ(a)).
 
     Without the bound these are the products of ratios; with it, too, E[Δ_u | s_u] = 0. The values
-    of an iteration's rollouts are those before it learns from them, so that a baseline never holds a
-    rollout's own return. Rewards must lie in [0, 1]; exact where `sampling.top_p` is 1.
+    of an iteration's rollouts are those before it learns from them, so that a baseline never holds
+    a rollout's own return. Rewards must lie in [0, 1]; exact where `sampling.top_p` is 1.
 
     It learns by the cross-entropy between V after every choice and the reward, of the rollouts of
     the last `replay_iterations` iterations, each with the distributions that it was sampled from.
-    Sources: implicit process rewards (arXiv:2412.01981) have a reward's log-ratio in place of the
-    value's; the martingale, and its use, are ours.
+    Of each rollout it keeps the choices (`SURE`) with their hidden states: U·(H + 2K) numbers.
+
+    Source: implicit process rewards (arXiv:2412.01981) read a reward as a sum of log-ratios of
+    whole models; here the ratios are of values, their model is a layer on the policy's own states,
+    and the differences are used as a control variate.
     """
 
     gives = "tokens"
@@ -172,10 +177,10 @@ class Posterior(ValuePredictor):
 
     @property
     def _coefficient(self) -> float:
-        """c = Cov(ΣΔ, R)/Var(ΣΔ) of earlier iterations, which had not been learnt from, in [0.1, 1].
+        """c = Cov(ΣΔ, R)/Var(ΣΔ) in earlier iterations, before these were learnt from.
 
-        The control variate's best coefficient (Glasserman 2003, section 4.1); c·M is a martingale
-        too. It never falls to 0, where nothing would be heard of the differences any more.
+        The best coefficient of a control variate (Glasserman 2003, section 4.1), within [0.1, 1]:
+        at 0 nothing would be heard of the differences any more. c·M is a martingale too.
         """
         covariance, variance = self._evidence
         return min(max(covariance / variance, 0.1), 1.0)
@@ -205,7 +210,7 @@ class Posterior(ValuePredictor):
         if self._tilt is None:  # as training starts
             roots_B, differences_BU = batch.rewards_B, torch.zeros_like(batch.hidden_BUH[..., 0])
         else:
-            tilt = self._averaged.module
+            tilt: Any = self._averaged.module
             roots_B = tilt.log_roots(batch).exp()
             differences_BU = self._coefficient * bounded_differences(
                 roots_B, tilt.log_ratios(batch), batch.logprobs_BUL, batch.chosen_BU

@@ -1,0 +1,114 @@
+"""Credit by a martingale: exact expectations over all rollouts of a small tree."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from support.rollouts import LINES, rollout, terminal
+
+from vineppo.config.schema import MartingaleCredit, RlooCredit
+from vineppo.credit import token_advantages
+from vineppo.values.posterior import bounded_differences
+
+CREDIT = MartingaleCredit("martingale", LINES)
+DEPTH = 3
+
+
+def fed(reward, differences_T):
+    found = rollout(terminal(reward, len(differences_T)))
+    found.tokens_T["differences/fed"] = tuple(differences_T)
+    found.values_from = "fed"
+    return found
+
+
+def test_the_documented_example():
+    found = token_advantages(CREDIT, [fed(1.0, [0.5, 0.0]), fed(0.0, [-0.25, 0.0])])
+    assert found == [pytest.approx([0.75, 0.25]), pytest.approx([-0.5, -0.25])]
+
+
+def test_without_differences_it_is_rloo():
+    rollouts_G = [fed(reward, [0.0] * length) for reward, length in ((1.0, 2), (0.0, 3), (0.5, 1))]
+    assert token_advantages(CREDIT, rollouts_G) == token_advantages(
+        RlooCredit("rloo", LINES), rollouts_G
+    )
+
+
+class Tree:
+    """A policy of DEPTH binary choices, a reward of its leaves, and ratios that know nothing."""
+
+    def __init__(self, seed):
+        draw = np.random.default_rng(seed)
+        self.first = {
+            p: draw.uniform(0.1, 0.9) for n in range(DEPTH) for p in product((0, 1), repeat=n)
+        }
+        self.tilt = {p: draw.uniform(0.0, 1.0) for p in self.first}
+        self.reward = {leaf: draw.uniform() for leaf in product((0, 1), repeat=DEPTH)}
+        self.root = draw.uniform()
+
+    def probs(self, prefix):
+        return np.array([self.first[prefix], 1 - self.first[prefix]])
+
+    def probability(self, leaf):
+        return np.prod([self.probs(leaf[:t])[a] for t, a in enumerate(leaf)])
+
+    def score(self, leaf, t):
+        """∂ log π(a_t)/∂ logit of the first choice at its state."""
+        return (1 - self.first[leaf[:t]]) if leaf[t] == 0 else -self.first[leaf[:t]]
+
+    def rollout(self, leaf, drift=0.0):
+        """Its differences by the tree's arbitrary ratios; a drift makes them no martingale."""
+        probs = np.array([self.probs(leaf[:t]) for t in range(DEPTH)])
+        tilted = np.array([[self.tilt[leaf[:t]], 1 - self.tilt[leaf[:t]]] for t in range(DEPTH)])
+        ratios, probs = torch.tensor(tilted / probs)[None].log(), torch.tensor(probs)[None].log()
+        root = torch.tensor([self.root], dtype=torch.float64)
+        differences = bounded_differences(root, ratios, probs, torch.tensor([leaf]))[0].tolist()
+        drifts = [drift * (choice == 0) for choice in leaf]
+        return fed(self.reward[leaf], [sum(pair) for pair in zip(differences, drifts, strict=True)])
+
+    def gradients(self, advantages_of, group_size):
+        """E of Σ_t A_t ∂ log π(a_t) over all groups: a number a state."""
+        expected = dict.fromkeys(self.first, 0.0)
+        for leaves in product(self.reward, repeat=group_size):
+            weight = np.prod([self.probability(leaf) for leaf in leaves]) / group_size
+            for leaf, advantages_T in zip(leaves, advantages_of(leaves), strict=True):
+                for t in range(DEPTH):
+                    expected[leaf[:t]] += weight * advantages_T[t] * self.score(leaf, t)
+        return np.array([*expected.values()])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gradient_is_unbiased_whatever_the_ratios_say(seed):
+    """By enumeration, without a draw: the reward's own gradient to rounding. A drift is a bias."""
+    tree = Tree(seed)
+    truth = tree.gradients(lambda leaves: [[tree.reward[leaf]] * DEPTH for leaf in leaves], 1)
+    by_drift = {
+        drift: tree.gradients(
+            lambda leaves, drift=drift: token_advantages(
+                CREDIT, [tree.rollout(leaf, drift) for leaf in leaves]
+            ),
+            2,
+        )
+        for drift in (0.0, 0.2)
+    }
+    assert np.abs(by_drift[0.0] - truth).max() < 1e-12
+    assert np.abs(by_drift[0.2] - truth).max() > 1e-3
+    assert np.abs(truth).max() > 1e-2
+
+
+def test_exact_values_leave_no_noise_but_the_choices_own():
+    """Ratios of the true values: the advantage is Q − V, whatever the rollout went on to do."""
+    tree = Tree(0)
+
+    def value(prefix):
+        if len(prefix) == DEPTH:
+            return tree.reward[prefix]
+        return float(tree.probs(prefix) @ [value((*prefix, a)) for a in (0, 1)])
+
+    for leaf in tree.reward:
+        values = [value(leaf[:t]) for t in range(DEPTH + 1)]
+        found = fed(values[-1], np.diff(values).tolist())
+        other = fed(values[0], [0.0] * DEPTH)  # whose residual is the root's value
+        assert token_advantages(CREDIT, [found, other])[0] == pytest.approx(
+            np.diff(values).tolist()
+        )

@@ -24,6 +24,7 @@ GREY = "#7F7F7F"  # for what no method can do in earnest
 # Methods as people call them and their colours, by what a run's name contains; the first that fits.
 METHODS = (
     (r"vineppo", "VinePPO", COLORS[0]),
+    (r"vine_efficient|martingale", "martingale", "#882255"),
     (r"modern[_ ]?ppo", "modern PPO", COLORS[4]),
     (r"ppo", "PPO", COLORS[1]),
     (r"grpo", "GRPO", COLORS[2]),
@@ -36,6 +37,7 @@ METHODS = (
 # The same by the kind of credit in a config.
 CREDITS = {
     "vine": "VinePPO",
+    "martingale": "martingale",
     "gae": "PPO",
     "grpo": "GRPO",
     "rloo": "RLOO",

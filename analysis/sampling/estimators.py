@@ -26,6 +26,7 @@ from vineppo.config.schema import (
     CreditConfig,
     GaeCredit,
     GrpoCredit,
+    MartingaleCredit,
     ReinforcePlusPlusCredit,
     RemaxCredit,
     RlooCredit,
@@ -235,7 +236,7 @@ def _num_draws(rollouts: Sequence[Rollout]) -> int:
 
 
 def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
-    """What stands in every comparison, and the run's own with the predictor that feeds it."""
+    """What stands in every comparison, each further predictor's, and the run's own."""
     segmenter = config.credit.segmenter
     # A_t = R − V(s_t): λ = γ = 1, as in the VinePPO paper's PPO.
     gae = GaeCredit(
@@ -258,9 +259,16 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
         Estimator("remax", RemaxCredit("remax", segmenter)),
         Estimator("gae", gae, CRITIC),
     ]
+    for name, table in config.values.predictors.items():
+        if table.monte_carlo is None:
+            vine = VineCredit("vine", 0, segmenter, "share")
+            estimators.append(Estimator(f"{VINE}{name}", vine, name))
+        if table.is_martingale:
+            credit = MartingaleCredit("martingale", segmenter)
+            estimators.append(Estimator(f"martingale_{name}", credit, name))
     own, feeding = config.credit, feeding_predictor(config)
     if (own.kind, feeding) != ("vine", MONTE_CARLO):  # that is vine_K
-        is_usual = config.values.credit in (None, own.own_values)
+        is_usual = config.values.credit in (None, own.own_values) and own.kind != "martingale"
         name = own.kind if is_usual else f"{own.kind}_{feeding}"
         estimators.append(Estimator(name, own, feeding))
     return {estimator.name: estimator for estimator in estimators}

@@ -29,7 +29,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from analysis import figures, options, run_tables
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, Estimate, bootstrap_weights
-from analysis.stats.gradient_noise import GradientNoise, noise_from_gram
+from analysis.stats.gradient_noise import GradientNoise, gain_estimates, noise_from_gram
 from analysis.summary import write_summary
 from analysis.tables import Table, estimate
 from analysis.truth import check_names
@@ -42,7 +42,8 @@ GRADIENT_SCHEMA = pa.schema(
     {"run": pa.string(), "method": pa.string(), "seed": pa.int64()}
     | {"checkpoint": pa.int32(), "rollout_iteration": pa.int32()}
     | {"estimator": pa.string(), "problem_id": pa.string()}
-    | {"num_tokens": pa.float64(), "time_s": pa.float64(), "adam_gain_without": pa.float64()}
+    | {"num_tokens": pa.float64(), "time_s": pa.float64()}
+    | dict.fromkeys(("adam_gain", "adam_gain_without"), pa.float64())
     | dict.fromkeys(PRODUCTS, pa.list_(pa.float32()))
 )
 OF_CHECKPOINT = {"run": str, "method": str, "seed": int, "checkpoint": int}
@@ -160,9 +161,10 @@ class Gradients:
 
     `gram_ENN[e, i, j]` is the inner product of problem i's and j's gradients by estimator e, and
     `with_first_ENN[e, i, j]` that of i's by e and j's by the first. `num_tokens_EN` were sampled
-    for the estimate, `time_s_EN` is what it takes (NaN where the run logged no times). `about` are
-    the columns `OF_CHECKPOINT`; rollout_iteration is checkpoint + 1 where the checkpoint itself had
-    sampled the rollouts.
+    for the estimate, `time_s_EN` is what it takes (NaN where the run logged no times).
+    `adam_gains_EM`, with M = 1 + N, are what Adam gains by all problems (NaN in tables from before
+    it was kept) and without each of them. `about` are the columns `OF_CHECKPOINT`;
+    rollout_iteration is checkpoint + 1 where the checkpoint itself had sampled the rollouts.
     """
 
     about: dict[str, Any]
@@ -170,7 +172,7 @@ class Gradients:
     problem_ids: tuple[str, ...]
     num_tokens_EN: np.ndarray
     time_s_EN: np.ndarray
-    adam_gains_EN: np.ndarray
+    adam_gains_EM: np.ndarray
     gram_ENN: np.ndarray
     with_first_ENN: np.ndarray
 
@@ -178,7 +180,11 @@ class Gradients:
 def read_gradients(path: Path) -> Gradients:
     """Raises `UserError` naming the file where it is damaged, incomplete or of other columns."""
     rows = run_tables.read_rows(
-        path, GRADIENT_SCHEMA, "gradient", ("seed", "time_s", "adam_gain_without", *PRODUCTS)
+        path,
+        GRADIENT_SCHEMA,
+        "gradient",
+        optional=("seed", "time_s", "adam_gain_without", *PRODUCTS),
+        added=("adam_gain",),
     )
     estimators = tuple(dict.fromkeys(row["estimator"] for row in rows))
     problem_ids = tuple(dict.fromkeys(row["problem_id"] for row in rows))
@@ -203,7 +209,7 @@ def read_gradients(path: Path) -> Gradients:
         problem_ids=problem_ids,
         num_tokens_EN=array("num_tokens"),
         time_s_EN=array("time_s"),
-        adam_gains_EN=array("adam_gain_without"),
+        adam_gains_EM=np.hstack([array("adam_gain")[:, :1], array("adam_gain_without")]),
         gram_ENN=array("gram_N", shape[1]),
         with_first_ENN=array("with_first_N", shape[1]),
     )
@@ -218,28 +224,14 @@ def noise_rows(gradients: Gradients) -> pd.DataFrame:
         num_resamples=NUM_RESAMPLES,
         level=LEVEL,
     )
-    for name, gains_N in zip(gradients.estimators, gradients.adam_gains_EN, strict=True):
-        estimates[f"{name}/adam_gain"] = jackknife(gains_N)
-        with np.errstate(invalid="ignore", divide="ignore"):  # no signal: no ratio
-            ratios_N = gains_N / gradients.adam_gains_EN[0]
-        estimates[f"{name}/adam_gain_ratio"] = jackknife(ratios_N)
+    gains = gain_estimates(gradients.adam_gains_EM)
+    for name, (gain, ratio) in zip(gradients.estimators, gains, strict=True):
+        estimates |= {f"{name}/adam_gain": gain, f"{name}/adam_gain_ratio": ratio}
     rows = []
     for name, value in estimates.items():
         estimator, _, quantity = name.partition("/")
         rows.append({"estimator": estimator, "quantity": quantity, "value": value})
     return NOISE.frame(gradients.about | row for row in rows)
-
-
-def jackknife(without_N: np.ndarray) -> Estimate:
-    """The mean of what is estimated without each of N units, ± 1.96 standard errors.
-
-    SE² = (N − 1)/N Σ (θ_(−n) − mean)². Source: Efron and Stein, 1981.
-    """
-    mean, num_units = float(np.mean(without_N)), len(without_N)
-    if not math.isfinite(mean):
-        return Estimate(math.nan, None, None)
-    half = 1.96 * math.sqrt((num_units - 1) * float(np.var(without_N)))
-    return Estimate(mean, mean - half, mean + half)
 
 
 def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:

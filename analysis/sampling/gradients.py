@@ -109,7 +109,8 @@ def gradient_rows(
             "time_s": None if np.isnan(time_s_EN[e, n]) else time_s_EN[e, n],
             "gram_N": products[e][0][n],
             "with_first_N": products[e][1][n],
-            "adam_gain_without": gains[e][n],
+            "adam_gain": gains[e][0],
+            "adam_gain_without": gains[e][1 + n],
         }
         for e, estimator in enumerate(estimators)
         for n, group in enumerate(source.groups)
@@ -125,8 +126,8 @@ def inner_products_of(
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
     """Of every estimator's gradients, with each other and with the first estimator's, [N, N].
 
-    And what Adam gains by it without each problem, [N]: `adam_gains` with the signal of the least
-    noisy vine, else of the first estimator; NaN of two problems.
+    And what Adam gains by it, of all problems and without each, [1 + N]: `adam_gains` with the
+    signal of the least noisy vine, else of the first estimator; NaN of two problems.
     """
     config, settings = checkpoint.config, checkpoint.settings
     seed = derive_seed(settings["seed"], "projection")
@@ -150,7 +151,7 @@ def inner_products_of(
             products.append((inner_products(rows_ND, rows_ND), inner_products(rows_ND, first_ND)))
             coordinates.append(rows_NC)
     if len(groups) < 3:
-        return products, [np.full(len(groups), np.nan)] * len(estimators)
+        return products, [np.full(1 + len(groups), np.nan)] * len(estimators)
     ones_N = np.ones(len(groups))
     traces = {
         e: noise_from_gram(products[e][0], ones_N).trace

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from support.sampled_runs import write_solved_run
 from support.trained_runs import (
@@ -20,7 +21,6 @@ from analysis.__main__ import main
 from analysis.gradient_variance import (
     GRADIENT_SCHEMA,
     Gradients,
-    jackknife,
     noise_rows,
     numbers,
     read_gradients,
@@ -42,7 +42,7 @@ def make_table(rows_END, num_tokens_EN, time_s_EN=None, **about):
         problem_ids=tuple(f"p{i}" for i in range(rows.shape[1])),
         num_tokens_EN=tokens_EN,
         time_s_EN=tokens_EN / 10 if time_s_EN is None else np.asarray(time_s_EN, float),
-        adam_gains_EN=np.arange(1.0, 1 + tokens_EN.size).reshape(tokens_EN.shape),
+        adam_gains_EM=np.arange(1.0, 1 + len(rows) * (1 + rows.shape[1])).reshape(len(rows), -1),
         gram_ENN=np.einsum("eid,ejd->eij", rows, rows),
         with_first_ENN=np.einsum("eid,jd->eij", rows, rows[0]),
     )
@@ -57,7 +57,8 @@ def write_gradients(path, table):
             "problem_id": problem,
             "num_tokens": table.num_tokens_EN[e, n],
             "time_s": None if np.isnan(table.time_s_EN[e, n]) else table.time_s_EN[e, n],
-            "adam_gain_without": table.adam_gains_EN[e, n],
+            "adam_gain": table.adam_gains_EM[e, 0],
+            "adam_gain_without": table.adam_gains_EM[e, 1 + n],
             "gram_N": table.gram_ENN[e, n],
             "with_first_N": table.with_first_ENN[e, n],
         }
@@ -112,14 +113,19 @@ def test_a_gradient_that_is_a_multiple_differs_in_scale_alone():
     assert math.isnan(rows_of["e0", "difference_to_noise"].value)
 
 
-def test_the_jackknife_of_a_mean_is_its_standard_error():
-    x_N = np.array([1.0, 4, 2, 9])
-    interval = jackknife((x_N.sum() - x_N) / 3)
-    error = 1.96 * np.std(x_N, ddof=1) / 2
-    assert (interval.value, interval.high - interval.value) == pytest.approx((4, error))
-    rows = by_quantity(make_table([[[1, 0], [1, 2]]] * 2, [[100, 300], [400, 400]]))
-    assert rows["e0", "adam_gain"].value == 1.5
-    assert rows["e1", "adam_gain_ratio"].value == (3 / 1 + 4 / 2) / 2
+def test_gains_are_those_of_tables_from_before_the_gain_of_all_problems_too(tmp_path):
+    table = make_table([[[1, 0], [1, 2]]] * 2, [[100, 300], [400, 400]])
+    path = tmp_path / "iter_000004.parquet"
+    write_gradients(path, table)
+    rows = by_quantity(read_gradients(path))
+    # Of all problems 1 and 4, without one 2, 3 and 5, 6.
+    gains = (4 * 1 - 2.5) / 3, (4 * 4 - 5.5) / 3
+    assert rows["e0", "adam_gain"].value == pytest.approx(gains[0])
+    assert rows["e1", "adam_gain_ratio"].value == pytest.approx(gains[1] / gains[0])
+    pq.write_table(pq.read_table(path).drop_columns("adam_gain"), path)
+    rows = by_quantity(read_gradients(path))
+    assert rows["e0", "adam_gain"].value == 2.5
+    assert rows["e1", "adam_gain_ratio"].value == 5.5 / 2.5
 
 
 def test_estimators_of_one_mean_do_not_differ_and_others_do():
@@ -147,7 +153,7 @@ def test_a_table_survives_and_a_damaged_one_is_refused(tmp_path):
     path = tmp_path / "gradients/run/iter_000004.parquet"
     write_gradients(path, table)
     again = read_gradients(path)
-    for field in ("num_tokens_EN", "time_s_EN", "adam_gains_EN", "gram_ENN", "with_first_ENN"):
+    for field in ("num_tokens_EN", "time_s_EN", "adam_gains_EM", "gram_ENN", "with_first_ENN"):
         np.testing.assert_array_equal(getattr(again, field), getattr(table, field))
     assert again.problem_ids == ("p0", "p1")
     assert again.about == table.about

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from analysis.stats.bootstrap import bootstrap_weights
-from analysis.stats.gradient_noise import GradientNoise, adam_gains, noise_from_gram
+from analysis.stats.gradient_noise import (
+    GradientNoise,
+    adam_gains,
+    gain_estimates,
+    jackknife,
+    noise_from_gram,
+)
 
 
 def gram(gradients_ND):
@@ -101,8 +107,13 @@ def test_what_adam_gains_by_hand():
     slowed = squares[0] / math.sqrt(squares[0] + 50 / 5)
     assert adam_gains(noisy_NC, rows_NC, 5)[-1] == pytest.approx(slowed)
     signal_NC = np.random.default_rng(0).normal(size=(9, 50)) + 3
-    scaled_N = adam_gains(4 * signal_NC, signal_NC, 5, is_scaled=True)
-    np.testing.assert_allclose(scaled_N, adam_gains(signal_NC, signal_NC, 5), rtol=0.02)
+    scaled_M = adam_gains(4 * signal_NC, signal_NC, 5, is_scaled=True)
+    gains_M = adam_gains(signal_NC, signal_NC, 5)
+    np.testing.assert_allclose(scaled_M, gains_M, rtol=0.02)
+    # The first is that of all units: what a tenth leaves behind.
+    ten_NC = np.vstack([signal_NC, np.ones((1, 50))])
+    assert adam_gains(ten_NC, ten_NC, 5)[-1] == pytest.approx(gains_M[0])
+    assert adam_gains(ten_NC, ten_NC, 5).shape == (11,)
     with pytest.raises(ValueError, match="units must be at least 3, got 2"):
         adam_gains(rows_NC[:2], rows_NC[:2], 5)
 
@@ -113,5 +124,30 @@ def test_noise_without_signal_costs_adam_nothing_but_all_of_the_trace():
     noisy_NC = signal_NC + 3 * generator.normal(size=(64, 400)) * np.repeat([0, 1], 200)
     traces = [noise_from_gram(gram(rows), np.ones(64)).trace for rows in (signal_NC, noisy_NC)]
     assert traces[1] > 100 * traces[0]
-    gains = [adam_gains(rows, signal_NC, 4).mean() for rows in (signal_NC, noisy_NC)]
+    gains = [adam_gains(rows, signal_NC, 4)[0] for rows in (signal_NC, noisy_NC)]
     assert gains[1] == pytest.approx(gains[0], rel=0.02)
+
+
+def test_the_jackknife_of_a_mean_is_that_of_students_t():
+    x_N = np.array([1.0, 4, 2, 9])
+    interval = jackknife(4, (x_N.sum() - x_N) / 3)
+    error = 3.182446 * np.std(x_N, ddof=1) / 2
+    assert (interval.value, interval.high - interval.value) == pytest.approx((4, error))
+    assert jackknife(math.nan, x_N).low is None
+
+
+def test_a_gain_loses_its_bias_and_a_ratio_has_the_error_of_its_linear_part():
+    assert gain_estimates(np.array([[3.0, 2, 3]]))[0][0].value == pytest.approx(9.5 / 3)
+    # A bias of 7/N² is gone.
+    biased = np.array([[5 - 7 / 81] + [5 - 7 / 64] * 9])
+    assert gain_estimates(biased)[0][0].value == pytest.approx(5)
+    gains_EM = np.array([[2.0, 1.9, 2.0, 2.1], [3.0, 2.7, 3.0, 3.3]])
+    (first, one), (_, ratio) = gain_estimates(gains_EM)
+    assert (one.value, one.low, one.high) == (1, 1, 1)
+    assert ratio.value == pytest.approx(1.5)
+    error = math.sqrt(2 * np.var([2.7 - 1.5 * 1.9, 0, 3.3 - 1.5 * 2.1])) / first.value
+    assert ratio.high - ratio.value == pytest.approx(4.302653 * error)
+    # Without the gain of all units: the means, with their bias. No signal: no ratio.
+    gains_EM[:, 0] = math.nan
+    assert gain_estimates(gains_EM)[1][1].value == pytest.approx(1.5)
+    assert math.isnan(gain_estimates(-gains_EM)[1][1].value)

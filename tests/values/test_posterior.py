@@ -200,5 +200,5 @@ def test_no_other_predictor_is_taken_for_a_martingale():
         critic=None,
         credit=MartingaleCredit("martingale", LinesSegmenter("lines")),
     )
-    with pytest.raises(UserError, match="values.credit must be a martingale.*got mean"):
+    with pytest.raises(UserError, match=r"values\.credit must be a martingale.*got mean"):
         check_train(config)

@@ -127,7 +127,8 @@ def inner_products_of(
     """Of every estimator's gradients, with each other and with the first estimator's, [N, N].
 
     And what Adam gains by it, of all problems and without each, [1 + N]: `adam_gains` with the
-    signal of the least noisy vine, else of the first estimator; NaN of two problems.
+    signal of the least noisy vine of unbiased values, else of the first estimator; NaN of two
+    problems.
     """
     config, settings = checkpoint.config, checkpoint.settings
     seed = derive_seed(settings["seed"], "projection")
@@ -156,7 +157,7 @@ def inner_products_of(
     traces = {
         e: noise_from_gram(products[e][0], ones_N).trace
         for e, estimator in enumerate(estimators)
-        if isinstance(estimator.credit, VineCredit)
+        if isinstance(estimator.credit, VineCredit) and is_unbiased(config, estimator)
     }
     signal_NC = coordinates[min(traces, key=lambda e: traces[e], default=0)]
     scale = num_weights / len(chosen_C)
@@ -168,6 +169,12 @@ def inner_products_of(
         )
         for estimator, rows_NC in zip(estimators, coordinates, strict=True)
     ]  # fmt: skip
+
+
+def is_unbiased(config: TrainConfig, estimator: Estimator) -> bool:
+    """Whether the mean of a difference of its values is that of the policy's own values."""
+    table = config.values.predictors.get(estimator.values_from or "")
+    return estimator.num_draws > 0 or (table is not None and table.is_unbiased)
 
 
 def chosen_coordinates(num_weights: int, most: int, seed: int) -> np.ndarray:

@@ -53,6 +53,27 @@ def test_a_kill_changes_nothing(whole_run, tmp_path):
     assert_same_runs(run_dir, whole_run)
 
 
+POSTERIOR = {
+    "kind": "posterior", "num_candidates": 8, "size": 16, "learning_rate": 3e-3,
+    "weight_decay": 0.05, "num_steps": 2, "batch_size": 4, "replay_iterations": 2,
+}  # fmt: skip
+EFFICIENT = {
+    **{key: value for key, value in SHORT.items() if not key.startswith("credit.")},
+    "credit": json.dumps({"kind": "martingale", "segmenter": {"kind": "lines"}}),
+    "values": json.dumps({"credit": "posterior", "predictors": {"posterior": POSTERIOR}}),
+}
+
+
+def test_a_kill_changes_nothing_for_a_predictor_that_learns_from_earlier_rollouts(
+    whole_runs, tmp_path
+):
+    whole, run_dir = whole_runs(NAME, EFFICIENT), tmp_path / "killed"
+    train_killed_once("rollouts/iter_000003.parquet", run_dir, NAME, EFFICIENT)
+    assert "resumed after iteration 2" in train(run_dir, NAME, EFFICIENT)
+    assert_same_runs(run_dir, whole)
+    assert (run_dir / "final/posterior/model.safetensors").exists()
+
+
 # A machine where vllm is not installed.
 BLOCKED = "import sys; sys.modules['vllm'] = None; from vineppo.cli import main; sys.exit(main({}))"
 

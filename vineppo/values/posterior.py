@@ -10,6 +10,7 @@ can say nothing: values change only where something was decided. And as Σ_a π(
 a martingale under the policy, however badly they are fitted: what `credit/martingale.py` asks for.
 """
 
+import json
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
@@ -28,6 +31,7 @@ from vineppo.seeds import derive_seed
 from vineppo.types import Choices, Rollout
 from vineppo.values.predictor import ValuePredictor
 
+WEIGHTS = "model.safetensors"
 MOST_DENSE = 4096  # tokens, up to which all are scored and not the candidates alone
 MOST = 0.98  # the largest value in the loss, where 1 would be lost at once
 AVERAGE = 0.98  # of the weights over the steps of Adam, whose average values the states
@@ -193,7 +197,7 @@ class Posterior(ValuePredictor):
         if directory is not None:
             if not (directory / name).is_dir():
                 return None
-            predictor._load(directory / name / "posterior.pt")
+            predictor._load_hf(directory / name)
         return predictor
 
     def start(self, policy: Any) -> None:
@@ -282,44 +286,45 @@ class Posterior(ValuePredictor):
         return losses_BU[:, -1].mean() + 0.5 * losses_BU.mean()
 
     def save_hf(self, directory: Path) -> None:
-        """What it takes to value states."""
+        """What it takes to value states: model.safetensors, with the running numbers beside."""
         if is_main():
             directory.mkdir(parents=True, exist_ok=True)
-            torch.save(self._learned(), directory / "posterior.pt")
+            weights = self._averaged.module.state_dict()
+            metadata = {"running": json.dumps([self._mean_reward, *self._evidence])}
+            save_file(weights, directory / WEIGHTS, metadata)
 
-    def _learned(self) -> dict[str, Any]:
-        assert self._tilt is not None, "made with the model"
-        return {
-            "tilt": self._tilt.state_dict(),
-            "averaged": self._averaged.state_dict(),
-            "mean_reward": self._mean_reward,
-            "evidence": list(self._evidence),
-        }
+    def _load_hf(self, directory: Path) -> None:
+        with safe_open(directory / WEIGHTS, "pt") as file:
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            self._mean_reward, *evidence = json.loads(file.metadata()["running"])
+        self._evidence = evidence[0], evidence[1]
+        self._build(weights["inner.weight"].shape[1], weights["tokens.weight"].shape[0])
+        self._averaged.module.load_state_dict(weights)
 
     def save_state(self, directory: Path) -> None:
-        """The optimizer and the replay besides."""
+        """All that learning goes on with, the replay included."""
+        assert self._tilt is not None, "made with the model"
         if is_main():
             directory.mkdir(parents=True, exist_ok=True)
-            replay = [[_tensors(sample) for sample in samples] for samples in self._replay]
-            state = self._learned() | {"adam": self._adam.state_dict(), "replay": replay}
+            state = {
+                "tilt": self._tilt.state_dict(),
+                "averaged": self._averaged.state_dict(),
+                "adam": self._adam.state_dict(),
+                "running": [self._mean_reward, *self._evidence],
+                "replay": [[_tensors(sample) for sample in samples] for samples in self._replay],
+            }
             torch.save(state, directory / "posterior.pt")
 
     def load_state(self, directory: Path) -> None:
-        state = self._load(directory / "posterior.pt")
-        self._adam.load_state_dict(state["adam"])
-        self._replay.extend([_sample(*row) for row in rows] for rows in state["replay"])
-
-    def _load(self, path: Path) -> dict[str, Any]:
-        state: dict[str, Any] = torch.load(path, map_location=self._device, weights_only=True)
-        weights = state["tilt"]
-        if self._tilt is None:
-            self._build(weights["inner.weight"].shape[1], weights["tokens.weight"].shape[0])
-        assert self._tilt is not None, "just made"
-        self._tilt.load_state_dict(weights)
+        assert self._tilt is not None, "made with the model"
+        path = directory / "posterior.pt"
+        state = torch.load(path, map_location=self._device, weights_only=True)
+        self._tilt.load_state_dict(state["tilt"])
         self._averaged.load_state_dict(state["averaged"])
-        self._evidence = tuple(state["evidence"])
-        self._mean_reward = state["mean_reward"]
-        return state
+        self._adam.load_state_dict(state["adam"])
+        self._mean_reward, covariance, variance = state["running"]
+        self._evidence = covariance, variance
+        self._replay.extend([_sample(*row) for row in rows] for rows in state["replay"])
 
 
 def bounded_differences(

@@ -8,7 +8,7 @@ from vineppo.credit import token_advantages
 from vineppo.credit.vine import vine_advantages
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
-CONFIG = VineCredit("vine", 9, LinesSegmenter("lines"), "share")
+CONFIG = VineCredit("vine", 9, LinesSegmenter("lines"), "share", None, False)
 
 
 def test_docstring_example():

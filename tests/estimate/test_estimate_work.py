@@ -92,7 +92,7 @@ def test_the_transformers_engine_feeds_what_no_slot_holds(load):
 
 def test_a_further_predictor_samples_its_own(load):
     credit = {"num_continuations": 5, "identical_prefixes": "share"}
-    oracle = MonteCarloValues("monte_carlo", 2, "separate")
+    oracle = MonteCarloValues("monte_carlo", 2, "separate", None)
     alone = sampled_tokens(load(credit=credit), LENGTHS)
     both = load(credit=credit, values=ValuesConfig(None, {"oracle": oracle}))
     states, continued, *_ = counted(2, 3, 2, False, False, 8, LENGTHS)

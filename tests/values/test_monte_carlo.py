@@ -200,7 +200,7 @@ def test_a_late_grader_changes_neither_order_nor_values():
     assert late == at_once
 
 
-ORACLE = MonteCarloValues("monte_carlo", 2, "separate")
+ORACLE = MonteCarloValues("monte_carlo", 2, "separate", None)
 
 
 def test_a_second_predictor_has_random_numbers_of_its_own():
@@ -226,7 +226,7 @@ def test_a_second_predictor_has_random_numbers_of_its_own():
 def test_256_continuations_are_an_oracle_beside_vineppo():
     """Its mean squared error is V(1 − V)/256, and VinePPO's own values stay as they are."""
     vine = replace(CREDIT, num_continuations=3)
-    oracle = {"oracle": MonteCarloValues("monte_carlo", 256, "share")}
+    oracle = {"oracle": MonteCarloValues("monte_carlo", 256, "share", None)}
     alone, _ = gather(SHORT, 3, vine)
     beside, _ = walked(walk_config(SHORT, 3, vine, values=ValuesConfig(None, oracle)))
     errors = {}

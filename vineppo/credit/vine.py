@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 from vineppo.config.schema import VineCredit
-from vineppo.credit.groups import group_returns
 from vineppo.types import Rollout, StateValue, StepSpan
 
 
@@ -52,7 +51,7 @@ def vine_credit(config: VineCredit, rollouts_G: Sequence[Rollout]) -> list[list[
     [0.5, 0.25] before steps of 2 and 1 tokens, reward 1 → [−0.25, −0.25, 0.75]. Of continuations
     it is `piece_advantages`; the root of those without s_0 is the mean reward of the others.
     """
-    returns_G = group_returns(rollouts_G)
+    returns_G = [sum(rollout.rewards_T) for rollout in rollouts_G]
     advantages_G = []
     for index, (rollout, reward) in enumerate(zip(rollouts_G, returns_G, strict=True)):
         states_S = rollout.returns_S.get(rollout.values_from or "")

@@ -92,8 +92,9 @@ def value_rows(rollouts: Sequence[Rollout], predictors: Sequence[str]) -> list[d
 
     State i of a rollout is the prompt and the first `prefix_length` tokens of the response, those
     before step i, so state 0 has `prefix_length` 0. `returns_K` is empty without Monte-Carlo
-    values and of states that they left out, and `critic_value`, the critic's value of that state, null without a critic. Every other
-    predictor has a further row a state, with its name and value (`PREDICTION_SCHEMA`).
+    values and of states that they left out, and `critic_value`, the critic's value of that state,
+    null without a critic. Every other predictor has a further row a state, with its name and value
+    (`PREDICTION_SCHEMA`), which is null of states left out.
     """
     further = [name for name in predictors if name not in (MONTE_CARLO, CRITIC)]
     no_prediction = {"predictor": None, "value": None} if further else {}

@@ -23,8 +23,8 @@ def cuts_of(states: StatesConfig, rollout: Rollout, seed: int) -> Collection[int
         uncertain   after the M steps whose least likely token had the lowest probability
         surprisal   the nearest to m/(M + 1) of −Σ log p over the response, m = 1 … M
 
-    Of steps of one token with log p = −1, −3, −1, −1 "uncertain" first cuts after the second, before
-    step 2, and one cut by "surprisal" would ideally lie 3 nats in: step 2, 4 nats in.
+    Steps of one token with log p = −1, −3, −1, −1, M = 1: "uncertain" cuts after the second, before
+    step 2; "surprisal" would best cut 3 nats in, and takes step 2, 4 nats in.
     """
     boundaries = range(1, len(rollout.spans_S))
     if isinstance(states, CoinCuts):

@@ -323,28 +323,3 @@ def test_a_state_of_another_rollout_serves_all_that_pass_it():
             found[rollout.problem.id, rollout.prefix_ids(step)].add(state.returns_K)
     assert {len(returns) for returns in found.values()} == {1}
     assert {len(next(iter(returns))) for returns in found.values()} == {0, 4}
-
-
-@pytest.mark.parametrize("is_coin", [True, False])
-def test_values_at_coins_are_of_their_states(is_coin):
-    """Outcomes of rollouts at cuts: 4 standard errors; `random` knows how long a walk will be."""
-    states = CoinCuts("coin", 0.3) if is_coin else Cuts("random", 1)
-    credit = replace(CREDIT, states=states, num_continuations=1, identical_prefixes="separate")
-    errors = []
-    for seed in range(150):
-        experience, _ = gather(LONG, seed, credit)
-        errors.append(
-            sum(
-                rollout.reward - truth
-                for rollout in experience.rollouts
-                for state, truth in zip(
-                    returns_of(rollout), true_values(rollout, LONG)[:-1], strict=True
-                )
-                if state.returns_K
-            )
-        )
-    mean = sum(errors) / len(errors)
-    variance = sum((x - mean) ** 2 for x in errors) / (len(errors) - 1)
-    is_unbiased = abs(mean) < 4 * math.sqrt(variance / len(errors))
-    assert is_unbiased or not is_coin
-    print(is_coin, mean, math.sqrt(variance / len(errors)))

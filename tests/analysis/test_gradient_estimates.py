@@ -37,6 +37,7 @@ from vineppo.credit.vine import step_means
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.run_dir import RunDir
+from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.token_scores import TokenLogprobs
 from vineppo.types import Problem, Rollout, StateValue, StepSpan
 

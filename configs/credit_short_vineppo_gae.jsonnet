@@ -12,6 +12,7 @@ vineppo + {
         kind: 'monte_carlo',
         num_continuations: vineppo.credit.num_continuations,
         identical_prefixes: vineppo.credit.identical_prefixes,
+        states: null,
       },
     },
   },

@@ -26,6 +26,21 @@ def test_an_older_config_is_that_of_today(configs):
         assert parse_config(TrainConfig, with_added_keys(older)) == config
 
 
+def test_continuations_were_of_all_states(configs):
+    for leaf in ("credit_short_vineppo", "credit_short_vineppo_gae"):
+        config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), [])
+        older = json.loads(json.dumps(to_dict(config)))
+        for table in (older["credit"], *older["values"]["predictors"].values()):
+            table.pop("states", None)
+            table.pop("own_return", None)
+        assert parse_config(TrainConfig, with_added_keys(older)) == config
+
+
+def test_a_users_own_credit_gets_no_key():
+    credit = {"kind": "python", "num_continuations": 3, "identical_prefixes": "share"}
+    assert with_added_keys({"credit": dict(credit)}) == {"credit": credit}
+
+
 def test_a_config_of_today_stays_as_it_is(configs):
     config = load_config(
         TrainConfig, str(configs / "demo_ppo.jsonnet"),

@@ -255,6 +255,17 @@ def test_further_predictors_have_rows_of_their_own(tmp_path):
     assert places == [(0, 0)] * 3 + [(1, 2)] * 3
 
 
+def test_a_state_that_was_not_sampled_has_neither_returns_nor_value(tmp_path):
+    some = (StateValue((), 0), StateValue((0.0, 1.0), 20))
+    rollout = make_rollout(
+        returns_S={MONTE_CARLO: some, "some": some}, steps_S={"values/some": (math.nan, 0.5)}
+    )
+    opened = RunDir.open(tmp_path, CONFIG)
+    opened.write_values(1, value_rows([rollout], [MONTE_CARLO, "some"]))
+    found = [(row["returns_K"], row["num_tokens"], row["value"]) for row in opened.read_values(1)]
+    assert found == [([], 0, None), ([], 0, None), ([0, 1], 20, None), ([0, 1], 20, 0.5)]
+
+
 def test_rows_of_other_columns_or_lengths_are_our_mistake(tmp_path):
     rows = rollout_rows([make_rollout()])
     with pytest.raises(ValueError, match="columns must be"):

@@ -192,8 +192,9 @@ def experience_metrics(
         + experience.greedy_tokens,
     }
     if MONTE_CARLO in rollouts[0].returns_S:
-        values = [value for rollout in rollouts for value in rollout.returns_S[MONTE_CARLO]]
-        metrics |= value_metrics(values, experience.continuations[MONTE_CARLO])
+        values = [v for rollout in rollouts for v in rollout.returns_S[MONTE_CARLO] if v.returns_K]
+        if values:
+            metrics |= value_metrics(values, experience.continuations[MONTE_CARLO])
     metrics["tokens/values"] = experience.value_tokens
     return metrics
 

@@ -64,7 +64,8 @@ class StateValue:
     """The Monte-Carlo value of one state: the raw returns of its K continuations.
 
     `StateValue(returns_K=(1.0, 0.0, 1.0), num_tokens=41)` has the value 2/3. `num_tokens` counts
-    the tokens that were sampled for this state, 0 when it shares another state's continuations.
+    the tokens that were sampled for this state, 0 when it shares another state's continuations. A
+    state that was not sampled has no returns.
     """
 
     returns_K: tuple[float, ...]
@@ -72,8 +73,8 @@ class StateValue:
 
     @property
     def mean(self) -> float:
-        """V̂(s) = (1/K) Σ_k R_k."""
-        return sum(self.returns_K) / len(self.returns_K)
+        """V̂(s) = (1/K) Σ_k R_k; NaN of no returns."""
+        return sum(self.returns_K) / len(self.returns_K) if self.returns_K else math.nan
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ class Rollout(TokenSequence):
                    "values/NAME"                            predictor NAME, where it values tokens
                    "differences/NAME"                       what the token changed, of a martingale
                    "rewards" "advantages"                   credit, before whitening
-        steps_S    "values/NAME"                            predictor NAME, where it values steps
+        steps_S    "values/NAME"                            predictor NAME, where it values steps;
+                                                            NaN before those it did not sample
                    "tokens/NAME"                            what the engine wrote for them
         returns_S  NAME                                     raw returns of Monte-Carlo predictors
 

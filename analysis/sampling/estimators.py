@@ -118,6 +118,11 @@ def is_possible(estimator: Estimator, rollouts: Sequence[Rollout]) -> bool:
         return any(rollout.key == (first.problem.id, 1) for rollout in rollouts)
     if credit.kind == "remax":
         return first.greedy_reward is not None
+    values = credit.monte_carlo
+    if values is not None and values.states is not None:  # as it was trained: never with s_0
+        held = first.returns_S.get(estimator.values_from or MONTE_CARLO)
+        if held is not None and held[0].returns_K:
+            return False
     if estimator.values_from is None:  # a user's own may look at continuations
         return credit.monte_carlo is None or MONTE_CARLO in first.returns_S
     columns = dict(first.tokens_T)
@@ -261,13 +266,14 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
     ]
     for name, table in config.values.predictors.items():
         if table.monte_carlo is None:
-            vine = VineCredit("vine", 0, segmenter, "share")
+            vine = VineCredit("vine", 0, segmenter, "share", None, False)
             estimators.append(Estimator(f"{VINE}{name}", vine, name))
         if table.is_martingale:
             credit = MartingaleCredit("martingale", segmenter)
             estimators.append(Estimator(f"martingale_{name}", credit, name))
     own, feeding = config.credit, feeding_predictor(config)
-    if (own.kind, feeding) != ("vine", MONTE_CARLO):  # that is vine_K
+    is_plain = isinstance(own, VineCredit) and own.states is None and not own.own_return
+    if not (is_plain and feeding == MONTE_CARLO):  # that is vine_K
         is_usual = config.values.credit in (None, own.own_values) and own.kind != "martingale"
         name = own.kind if is_usual else f"{own.kind}_{feeding}"
         estimators.append(Estimator(name, own, feeding))
@@ -275,7 +281,7 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
 
 
 def _vine(config: TrainConfig, number: int) -> Estimator:
-    credit = VineCredit("vine", number, config.credit.segmenter, "share")
+    credit = VineCredit("vine", number, config.credit.segmenter, "share", None, False)
     return Estimator(f"{VINE}{number}", credit, f"{MC}{number}")
 
 

@@ -170,7 +170,7 @@ def add_fresh_values(
     Resumable: what the journal holds is not sampled again.
     """
     number = checkpoint.settings["sample_values"]
-    values = MonteCarloValues("monte_carlo", number, "share")
+    values = MonteCarloValues("monte_carlo", number, "share", None)
     predictor = MonteCarlo(MONTE_CARLO, checkpoint.config, values)
     states = {
         predictor.state_key(rollout, step): RolloutState(rollout, step).after()

@@ -173,8 +173,14 @@ def _set_values(
     column: str,
     place: str,
 ) -> None:
-    """A predictor's, where the rows hold any: of all states, or the table is not whole."""
+    """A predictor's, where the rows hold any: of all states, or the table is not whole.
+
+    Continuations may leave states out, whose rows have no returns.
+    """
     saved = {key: row for key, row in rows.items() if row[column] not in (None, [])}
+    has_returns = name != CRITIC and any(row["returns_K"] for row in saved.values())
+    if has_returns:
+        saved = rows
     for rollout in rollouts if saved else ():
         keys_S = [(*rollout.key, step) for step in range(len(rollout.spans_S))]
         if not saved.keys() >= set(keys_S):
@@ -183,7 +189,7 @@ def _set_values(
                 f"problem {rollout.problem.id}"
             )
         saved_S = [saved[key] for key in keys_S]
-        if saved_S[0]["returns_K"] and name != CRITIC:
+        if has_returns:
             rollout.returns_S[name] = tuple(
                 StateValue(tuple(row["returns_K"]), row["num_tokens"]) for row in saved_S
             )

@@ -51,7 +51,13 @@ local common = {
 
 {
   vineppo: common {
-    credit+: { kind: 'vine', num_continuations: 9, identical_prefixes: 'share' },
+    credit+: {
+      kind: 'vine',
+      num_continuations: 9,
+      identical_prefixes: 'share',
+      states: null,
+      own_return: false,
+    },
   },
 
   // Step credit without continuations: the reward less a martingale, made of the ratios of the policy

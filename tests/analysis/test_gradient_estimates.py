@@ -37,6 +37,7 @@ from vineppo.credit.vine import step_means
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.run_dir import RunDir
+from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.token_scores import TokenLogprobs
 from vineppo.types import Problem, Rollout, StateValue, StepSpan
 
@@ -200,6 +201,33 @@ def test_the_runs_own_estimator_takes_the_values_that_feed_it(configs):
         one.steps_S["values/others"] = [1 - one.reward] * 2
     (own,) = choose_estimators(config, group, "vine_others")
     assert advantages_of(own, group) == [[0, 0, -1], [0, 0, 1]]
+
+
+def test_continuations_of_some_states_are_read_back(configs, tmp_path):
+    """As the run's own estimator takes them; vine_K and the values of all states are others."""
+    path, some = str(configs / "demo_vineppo.jsonnet"), 'credit.states={"kind":"random","cuts":1}'
+    config = load_config(TrainConfig, path, [some])
+    returns = StateValue((), 0), StateValue((1.0, 0.0), 9)
+    group = [saved_rollout("a", i, (7, 4, 5), float(i), returns) for i in range(2)]
+    for one in group:
+        one.steps_S["advantages"] = (0.0, 0.0)
+    saved, rows = RunDir(tmp_path), value_rows(group, ["monte_carlo"])
+    saved.write_rollouts(1, rollout_rows(group))
+    saved.write_values(1, rows)
+    found = read_saved(tmp_path, 1, lambda name: Problem(name, "", ""))
+    assert [one.returns_S["monte_carlo"] for one in found] == [returns] * 2
+    chosen = choose_estimators(config, found, "all")
+    assert [one.name for one in chosen] == ["rloo", "grpo", "reinforce_plus_plus", "vine"]
+    # The root is the other's reward: 0.5 − 1 and 0 − 0.5; 0.5 − 0 and 1 − 0.5.
+    assert advantages_of(chosen[-1], found) == [[-0.5, -0.5, -0.5], [0.5, 0.5, 0.5]]
+    for one in found:
+        one.returns_S["monte_carlo"] = (returns[1],) * 2
+    names = [one.name for one in choose_estimators(config, found, "all")]
+    assert "vine" not in names
+    assert "vine_2" in names
+    saved.write_values(1, rows[1:])
+    with pytest.raises(UserError, match="the values of monte_carlo lack a state of rollout 0"):
+        read_saved(tmp_path, 1, lambda name: Problem(name, "", ""))
 
 
 def test_a_users_own_estimator_is_one_of_them(configs, tmp_path):

@@ -41,6 +41,12 @@ def predictors(**configs):
     return f"values.predictors={json.dumps(configs)}"
 
 
+def some(kind, **keys):
+    return f"credit.states={json.dumps({'kind': kind, **keys})}"
+
+
+GAE_OF_VINE = "credit_short_vineppo_gae"
+MEAN = [predictors(mean={"kind": "group_mean"}), "values.credit=mean"]
 REFUSED = [
     # What an update is laid out like.
     (VINEPPO, ["optimization.batch_size=257"],
@@ -98,6 +104,26 @@ REFUSED = [
            SHARED],
      "critic.kind must be 'separate' where values.credit names another predictor (a shared one "
      "would change the policy that it only measures), got 'shared'"),
+    # Values of some states.
+    (VINEPPO, [some("random", cuts=0)],
+     "credit.states.cuts must be greater than or equal to 1, got 0"),
+    (VINEPPO, [some("coin", probability=0)],
+     "credit.states.probability must be greater than 0, got 0"),
+    (VINEPPO, [some("random", probability=0.5)],
+     'unknown key credit.states.probability (credit.states.kind is "random")'),
+    (VINEPPO, [some("all", cuts=1)],
+     'credit.states.kind must be one of "random", "uncertain", "surprisal", "coin", got \'all\''),
+    (VINEPPO, [some("random", cuts=1), "rollouts.num_samples=1", "rollouts.num_prompts=256"],
+     "rollouts.num_samples must be at least 2 for values of some states (the others' mean reward "
+     "is the baseline before the first of them), got 1"),
+    (VINEPPO, [some("random", cuts=1), "credit.num_continuations=0", *MEAN],
+     "credit.states must be null where credit.num_continuations is 0, got 'random'"),
+    (VINEPPO, ["credit.own_return=true", *MEAN],
+     "credit.own_return must be false where values.credit names a predictor without continuations "
+     "(there are no returns to join), got true with mean"),
+    (GAE_OF_VINE, ['values.predictors.sampled.states={"kind": "uncertain", "cuts": 2}'],
+     "values.predictors.sampled.states must be null for credit.kind 'gae' (it takes the values of "
+     "all states), got 'uncertain'"),
     # The critic.
     (PPO, ["critic.warmup_iterations=21"],
      "critic.warmup_iterations must be at most num_iterations = 20, got 21"),

@@ -1,3 +1,8 @@
+from dataclasses import replace
+from functools import cache
+from itertools import combinations, product
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,10 +10,11 @@ from support.rollouts import rollout, terminal
 
 from vineppo.config.schema import LinesSegmenter, VineCredit
 from vineppo.credit import token_advantages
-from vineppo.credit.vine import vine_advantages
+from vineppo.credit.vine import piece_advantages, vine_advantages
+from vineppo.types import StateValue
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
-CONFIG = VineCredit("vine", 9, LinesSegmenter("lines"), "share")
+CONFIG = VineCredit("vine", 9, LinesSegmenter("lines"), "share", None, False)
 
 
 def test_docstring_example():
@@ -38,3 +44,167 @@ def test_the_reward_is_the_sum_over_tokens():
 def test_missing_values_are_our_mistake():
     with pytest.raises(AssertionError, match="takes no values"):
         token_advantages(CONFIG, [rollout([1.0])])
+
+
+def states(*returns):
+    return [StateValue(returns_K, 0) for returns_K in returns]
+
+
+def test_the_documented_pieces():
+    some = states((), (), (1.0, 0.0), ())
+    assert piece_advantages(some, 1.0, 0.25, own_return=False) == [0.25, 0.25, 0.5, 0.5]
+    joined = (2 * 0.5 + 1) / 3 - 0.25
+    assert piece_advantages(some, 1.0, 0.25, own_return=True) == [joined, joined, 0.5, 0.5]
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=5), min_size=1), st.floats(0, 1))
+def test_with_all_states_pieces_are_steps(returns_SK, reward):
+    all_states = states(*map(tuple, returns_SK))
+    steps = vine_advantages([state.mean for state in all_states], reward)
+    assert piece_advantages(all_states, reward, 0.7, own_return=False) == steps
+
+
+def sampled(returns_S, reward):
+    """Steps of one token, with the returns of their states."""
+    found = rollout(terminal(reward, len(returns_S)), lengths_S=[1] * len(returns_S))
+    found.returns_S["fed"], found.values_from = states(*returns_S), "fed"
+    return found
+
+
+def test_the_root_is_the_mean_reward_of_the_others():
+    group = [sampled([(), (1.0,)], 0.0), sampled([()], 1.0), sampled([(0.25,)], 0.5)]
+    # (1 + 0.5)/2 = 0.75 and (0 + 0.5)/2 = 0.25; the third has a root of its own.
+    assert token_advantages(CONFIG, group) == [[0.25, -1.0], [0.75], [0.25]]
+
+
+class Tree:
+    """Binary choices of one token each, a reward of 0 or 1 for every leaf."""
+
+    def __init__(self, seed, leaves):
+        draw = np.random.default_rng(seed)
+        self.leaves = leaves
+        prefixes = sorted({leaf[:t] for leaf in leaves for t in range(len(leaf))})
+        self.first = {prefix: draw.uniform(0.2, 0.8) for prefix in prefixes}
+        self.reward = dict(zip(leaves, draw.permutation(len(leaves)) % 2, strict=True))
+
+    @cache  # noqa: B019 (as long as a test)
+    def value(self, prefix):
+        if prefix in self.reward:
+            return float(self.reward[prefix])
+        first = self.first[prefix]
+        return first * self.value((*prefix, 0)) + (1 - first) * self.value((*prefix, 1))
+
+    def probability(self, leaf):
+        return np.prod([abs(a - self.first[leaf[:t]]) for t, a in enumerate(leaf)])
+
+    def gradient(self, advantages_of, cuts_of, draws_of):
+        """E of Σ_t A_t ∂ log π(a_t)/∂ logit over rollouts, cuts and returns: a number a state.
+
+        `cuts_of` the number of steps gives [(probability, steps)], `draws_of` V [(probability,
+        returns)].
+        """
+        expected = dict.fromkeys(self.first, 0.0)
+        for leaf, reward in self.reward.items():
+            for chance, cuts in cuts_of(len(leaf)):
+                draws_S = [
+                    draws_of(self.value(leaf[:t])) if t in cuts else [(1.0, ())]
+                    for t in range(len(leaf))
+                ]
+                for drawn_S in product(*draws_S):
+                    weight = self.probability(leaf) * chance * np.prod([p for p, _ in drawn_S])
+                    advantages = advantages_of([returns for _, returns in drawn_S], float(reward))
+                    for t, (a, advantage) in enumerate(zip(leaf, advantages, strict=True)):
+                        score = 1 - self.first[leaf[:t]] if a == 0 else -self.first[leaf[:t]]
+                        expected[leaf[:t]] += weight * score * advantage
+        return np.array([*expected.values()])
+
+    def true_gradient(self):
+        return self.gradient(lambda returns, reward: [reward] * len(returns), no_cut, one_draw)
+
+    def vine_gradient(self, cuts_of, own_return=False, draws_of=None):
+        """By the estimator, beside another rollout of every kind."""
+        config = replace(CONFIG, own_return=own_return)
+        mean = self.value(())
+
+        def advantages(returns_S, reward):
+            found = [
+                token_advantages(config, [sampled(returns_S, reward), sampled([()], other)])[0]
+                for other in (0.0, 1.0)
+            ]
+            return (1 - mean) * np.array(found[0]) + mean * np.array(found[1])
+
+        return self.gradient(advantages, cuts_of, draws_of or one_draw)
+
+
+EVEN = list(product((0, 1), repeat=3))
+# A rollout ends with the first 1 after the first choice: of 2, 3 or 4 steps.
+UNEVEN = [(0, 1), (1, 1), (0, 0, 1), (1, 0, 1), *((a, 0, 0, b) for a in (0, 1) for b in (0, 1))]
+
+
+def one_draw(value):
+    return [(value, (1.0,)), (1 - value, (0.0,))]
+
+
+def no_cut(_):
+    return [(1.0, ())]
+
+
+def all_states(num_steps):
+    return [(1.0, range(num_steps))]
+
+
+def random_cut(num_steps):
+    return [(1 / (num_steps - 1), (step,)) for step in range(1, num_steps)]
+
+
+def coins(num_steps, p=0.3):
+    inner = range(1, num_steps)
+    subsets = [cuts for n in range(num_steps) for cuts in combinations(inner, n)]
+    return [(p ** len(cuts) * (1 - p) ** (len(inner) - len(cuts)), cuts) for cuts in subsets]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("own_return", [False, True])
+def test_pieces_are_unbiased(seed, own_return):
+    """By enumeration, without a draw, to rounding; K = 1."""
+    for leaves, all_cuts in ((EVEN, (random_cut, coins, all_states)), (UNEVEN, (coins,))):
+        tree = Tree(seed, leaves)
+        truth = tree.true_gradient()
+        assert np.abs(truth).max() > 1e-2
+        for cuts_of in all_cuts:
+            found = tree.vine_gradient(cuts_of, own_return)
+            assert found == pytest.approx(truth, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cut_that_knows_the_length_is_biased(seed):
+    """Where the number of steps goes with the reward, one cut of all steps does too."""
+    tree = Tree(seed, UNEVEN)
+    truth = tree.true_gradient()
+    bias = tree.vine_gradient(random_cut) - truth
+    assert np.linalg.norm(bias) > 0.1 * np.linalg.norm(truth)
+
+
+def test_the_own_return_in_the_baseline_as_well_shrinks_the_gradient():
+    """To K/(K + 1): the K = 1 returns of a state are (V̂ + R)/2 on both sides."""
+    tree = Tree(1, UNEVEN)
+
+    def both_joined(returns_S, reward):
+        return vine_advantages([(returns[0] + reward) / 2 for returns in returns_S], reward)
+
+    found = tree.gradient(both_joined, all_states, one_draw)
+    assert found == pytest.approx(tree.true_gradient() / 2, abs=1e-12)
+
+
+def test_stopping_at_the_first_success_is_biased():
+    """Two continuations, or one where it succeeds: the mean is V + V (1 − V)/2."""
+    tree = Tree(1, EVEN)
+
+    def stopped(value):
+        failing = 1 - value
+        both = [(failing * value, (0.0, 1.0)), (failing**2, (0.0, 0.0))]
+        return [(value, (1.0,)), *both]
+
+    assert sum(p * np.mean(returns) for p, returns in stopped(0.5)) == 0.5 + 0.125
+    truth = tree.true_gradient()
+    assert np.abs(tree.vine_gradient(all_states, draws_of=stopped) - truth).max() > 1e-3

@@ -8,6 +8,8 @@ from support.walks import segmenter_of_entropies
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import (
+    CoinCuts,
+    Cuts,
     MonteCarloValues,
     RemaxCredit,
     SftConfig,
@@ -92,7 +94,7 @@ def test_the_transformers_engine_feeds_what_no_slot_holds(load):
 
 def test_a_further_predictor_samples_its_own(load):
     credit = {"num_continuations": 5, "identical_prefixes": "share"}
-    oracle = MonteCarloValues("monte_carlo", 2, "separate")
+    oracle = MonteCarloValues("monte_carlo", 2, "separate", None)
     alone = sampled_tokens(load(credit=credit), LENGTHS)
     both = load(credit=credit, values=ValuesConfig(None, {"oracle": oracle}))
     states, continued, *_ = counted(2, 3, 2, False, False, 8, LENGTHS)
@@ -100,6 +102,18 @@ def test_a_further_predictor_samples_its_own(load):
     assert sampled.num_states == alone.num_states + states
     assert sampled.num_continuations == alone.num_continuations + 2 * states
     assert sampled.continuations == pytest.approx(alone.continuations + continued)
+
+
+@pytest.mark.parametrize(
+    ("states", "each"),
+    [(Cuts("random", 2), 2), (Cuts("uncertain", 9), 3), (CoinCuts("coin", 0.5), 1.5)],
+)
+def test_some_states_are_counted_without_the_first(load, states, each):
+    """Of 3 later ones a rollout, half the response behind them on average."""
+    sampled = sampled_tokens(load(credit={"num_continuations": 5, "states": states}), LENGTHS)
+    assert (sampled.num_states, sampled.num_continuations) == (6 * each, 5 * 6 * each)
+    assert sampled.continuations == 5 * 6 * each * 10
+    assert sampled.prefixes == (6 + 5 * 6 * each) * 10 + 5 * 6 * each * 10
 
 
 def test_without_continuations_only_rollouts_are_sampled(load):

@@ -12,7 +12,7 @@ from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan, T
 from vineppo.update import POLICY_COLUMNS
 
 LINES = LinesSegmenter("lines")
-VINE = VineCredit("vine", 2, LINES, "share")
+VINE = VineCredit("vine", 2, LINES, "share", None, False)
 CPU = torch.device("cpu")
 CRITIC_COLUMNS = ("values/critic", "targets/critic")
 

@@ -17,12 +17,14 @@ from support.random_walk import (
     sample,
     value,
 )
+from support.rollouts import rollout as plain_rollout
 from support.walks import CREDIT, GRADING, LONG, SHORT, walk_config, walked
 
-from vineppo.config.schema import GroupMeanValues, MonteCarloValues, ValuesConfig
+from vineppo.config.schema import CoinCuts, Cuts, GroupMeanValues, MonteCarloValues, ValuesConfig
 from vineppo.credit.vine import vine_advantages
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout
+from vineppo.values.cuts import cuts_of
 
 
 def gather(max_tokens, seed, credit=CREDIT, **others):
@@ -200,7 +202,7 @@ def test_a_late_grader_changes_neither_order_nor_values():
     assert late == at_once
 
 
-ORACLE = MonteCarloValues("monte_carlo", 2, "separate")
+ORACLE = MonteCarloValues("monte_carlo", 2, "separate", None)
 
 
 def test_a_second_predictor_has_random_numbers_of_its_own():
@@ -226,7 +228,7 @@ def test_a_second_predictor_has_random_numbers_of_its_own():
 def test_256_continuations_are_an_oracle_beside_vineppo():
     """Its mean squared error is V(1 − V)/256, and VinePPO's own values stay as they are."""
     vine = replace(CREDIT, num_continuations=3)
-    oracle = {"oracle": MonteCarloValues("monte_carlo", 256, "share")}
+    oracle = {"oracle": MonteCarloValues("monte_carlo", 256, "share", None)}
     alone, _ = gather(SHORT, 3, vine)
     beside, _ = walked(walk_config(SHORT, 3, vine, values=ValuesConfig(None, oracle)))
     errors = {}
@@ -244,3 +246,80 @@ def test_the_second_may_feed_the_estimator():
     experience, _ = walked(walk_config(SHORT, 3, values=values))
     for rollout in experience.rollouts:
         assert rollout.state_values_S == rollout.values_S("oracle")
+
+
+SOME = [Cuts(kind, 2) for kind in ("random", "uncertain", "surprisal")] + [CoinCuts("coin", 0.4)]
+LOGPROBS = (-1.0, -0.5, -3.0, -0.5, -1.0, -4.0)  # steps of 2, 1, 1, 1 and 1 tokens
+
+
+def cut(states, seed=0):
+    one = plain_rollout([0.0] * 6, lengths_S=[2, 1, 1, 1, 1], logprobs_T=LOGPROBS)
+    return sorted(cuts_of(states, one, seed))
+
+
+def test_where_rollouts_are_cut():
+    # Least likely tokens −1, −3, −0.5, −1: after the second step and the first. The last step's −4
+    # is before no boundary.
+    assert cut(Cuts("uncertain", 1)) == [2]
+    assert cut(Cuts("uncertain", 2)) == [1, 2]
+    # Nats behind the boundaries 1.5, 4.5, 5, 6 of 10 in all; thirds at 3.33 and 6.67.
+    assert cut(Cuts("surprisal", 1)) == [3]
+    assert cut(Cuts("surprisal", 2)) == [2, 4]
+    found = [tuple(cut(Cuts("random", 2), seed)) for seed in range(2000)]
+    assert [found.count(pair) for pair in sorted(set(found))] == pytest.approx([333] * 6, abs=80)
+    numbers = [len(cut(CoinCuts("coin", 0.25), seed)) for seed in range(2000)]
+    assert sum(numbers) == pytest.approx(2000, abs=160)  # 4 boundaries; 4 standard errors
+    for states in (Cuts("random", 9), Cuts("uncertain", 9), CoinCuts("coin", 1.0)):
+        assert cut(states) == [1, 2, 3, 4]
+
+
+def test_a_rollout_of_one_step_is_not_cut():
+    for states in SOME:
+        assert not cuts_of(states, plain_rollout([0.0, 1.0]), 0)
+
+
+@pytest.mark.parametrize("states", SOME, ids=lambda states: states.kind)
+def test_only_chosen_states_are_sampled(states):
+    credit = replace(CREDIT, states=states, identical_prefixes="separate")
+    experience, engine = gather(LONG, 3, credit)
+    everywhere, _ = gather(LONG, 3)
+    for rollout, whole in zip(experience.rollouts, everywhere.rollouts, strict=True):
+        assert rollout.response_ids == whole.response_ids
+        returns_S = returns_of(rollout)
+        sampled = [state for state in returns_S if state.returns_K]
+        assert not returns_S[0].returns_K
+        assert {len(state.returns_K) for state in sampled} <= {CREDIT.num_continuations}
+        if states.kind in ("random", "uncertain"):
+            assert len(sampled) == min(2, len(rollout.spans_S) - 1)
+        for state, mean in zip(returns_S, rollout.state_values_S, strict=True):
+            assert math.isnan(mean) if not state.returns_K else mean == state.mean
+    num_states = sum(bool(v.returns_K) for r in experience.rollouts for v in returns_of(r))
+    assert experience.num_continuations == CREDIT.num_continuations * num_states
+    assert len(engine.requests) == len(experience.rollouts) + experience.num_continuations
+
+
+class ContraryGrader(Grader):
+    def submit(self, problem, text, finish_reason):
+        reward = Future()
+        reward.set_result(1 - super().submit(problem, text, finish_reason).result())
+        return reward
+
+
+@pytest.mark.parametrize("states", SOME, ids=lambda states: states.kind)
+def test_cuts_see_no_reward(states):
+    credit = replace(CREDIT, states=states)
+    _, engine = gather(LONG, 3, credit)
+    with ContraryGrader(GRADING) as grader:
+        _, other = gather(LONG, 3, credit, grader=grader)
+    assert other.requests == engine.requests
+    assert gather(LONG, 3, credit, iteration=2)[1].requests != engine.requests
+
+
+def test_a_state_of_another_rollout_serves_all_that_pass_it():
+    experience, _ = gather(LONG, 3, replace(CREDIT, states=CoinCuts("coin", 0.2)))
+    found = defaultdict(set)
+    for rollout in experience.rollouts:
+        for step, state in enumerate(returns_of(rollout)):
+            found[rollout.problem.id, rollout.prefix_ids(step)].add(state.returns_K)
+    assert {len(returns) for returns in found.values()} == {1}
+    assert {len(next(iter(returns))) for returns in found.values()} == {0, 4}

@@ -285,7 +285,7 @@ def test_ppo_takes_the_values_of_another_predictor():
 
 def test_ppo_takes_continuations_as_an_oracle():
     """λ = 0, undiscounted: VinePPO's own advantages."""
-    oracle = MonteCarloValues("monte_carlo", 4, "share")
+    oracle = MonteCarloValues("monte_carlo", 4, "share", None)
     values = ValuesConfig("oracle", {"oracle": oracle})
     experience, _ = walked(walk_config(SHORT, 1, STEP, values=values))
     for one in experience.rollouts:

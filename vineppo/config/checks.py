@@ -148,6 +148,7 @@ def _check_values(config: TrainConfig) -> None:
         credit.kind != "vine" or credit.num_continuations > 0 or feeding is not None,
         "credit.num_continuations must be at least 1 where values.credit is null, got 0",
     )
+    _check_states(config)
     if credit.kind == "martingale":
         taken = further.get(feeding or "posterior")
         require(
@@ -170,6 +171,36 @@ def _check_values(config: TrainConfig) -> None:
         config.critic is None or config.critic.own_model is not None or feeding in (None, CRITIC),
         "critic.kind must be 'separate' where values.credit names another predictor (a shared one "
         "would change the policy that it only measures), got 'shared'",
+    )
+
+
+def _check_states(config: TrainConfig) -> None:
+    """What takes the values of some states only."""
+    credit, feeding = config.credit, config.values.credit
+    own = config.values.predictors.get(feeding or "", credit)
+    sampled = None if feeding == CRITIC else own.monte_carlo
+    if credit.kind == "vine":
+        require(
+            credit.states is None or credit.num_continuations > 0,
+            "credit.states must be null where credit.num_continuations is 0, got "
+            f"{credit.states and credit.states.kind!r}",
+        )
+        require(
+            sampled is not None or not credit.own_return,
+            "credit.own_return must be false where values.credit names a predictor without "
+            f"continuations (there are no returns to join), got true with {feeding}",
+        )
+    if sampled is None or sampled.states is None:
+        return
+    require(
+        credit.kind != "gae",
+        f"values.predictors.{feeding}.states must be null for credit.kind 'gae' (it takes the "
+        f"values of all states), got {sampled.states.kind!r}",
+    )
+    require(
+        credit.kind != "vine" or config.rollouts.num_samples >= 2,
+        "rollouts.num_samples must be at least 2 for values of some states (the others' mean "
+        "reward is the baseline before the first of them), got 1",
     )
 
 

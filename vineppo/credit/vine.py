@@ -1,9 +1,10 @@
 """Steps, and VinePPO's advantage: a difference of their values (arXiv:2410.01679, section 4)."""
 
+import math
 from collections.abc import Sequence
 
 from vineppo.config.schema import VineCredit
-from vineppo.types import Rollout, StepSpan
+from vineppo.types import Rollout, StateValue, StepSpan
 
 
 def vine_advantages(values_S: Sequence[float], reward: float) -> list[float]:
@@ -17,19 +18,51 @@ def vine_advantages(values_S: Sequence[float], reward: float) -> list[float]:
     return [after - before for before, after in zip(values_S, after_S, strict=True)]
 
 
-def vine_credit(
-    config: VineCredit,  # noqa: ARG001 (its keys decided what was sampled)
-    rollouts_G: Sequence[Rollout],
-) -> list[list[float]]:
+def piece_advantages(
+    states_S: Sequence[StateValue], reward: float, root: float, own_return: bool
+) -> list[float]:
+    """`vine_advantages` where states may lack returns: steps between two that have them are one.
+
+    A_i = Q̂ − b with Q̂ the value of the first sampled state after step i, or the reward, and b that
+    of the last one at or before s_i, or `root`. Of V̂ = [–, –, 0.5, –] with root 0.25 and reward 1:
+    [0.25, 0.25, 0.5, 0.5]. `own_return` makes Q̂ = (K · V̂ + R)/(K + 1), with K = 2 0.667 for 0.5.
+
+    R is one more return from the state after step i, as E[R | s_i, a_i, …, s_j] = V(s_j): Q̂ stays
+    unbiased. It depends on a_i: within b it would take E[∇log π(a_i) R]/(K + 1) off the gradient
+    and leave K/(K + 1) of it.
+    """
+    before_S, before = [], root
+    for state in states_S:
+        before = state.mean if state.returns_K else before
+        before_S.append(before)
+    after_S, after = [], reward  # from the last step to the first
+    for state in reversed(states_S):
+        after_S.append(after)
+        if state.returns_K:
+            num = len(state.returns_K)
+            after = (num * state.mean + reward) / (num + 1) if own_return else state.mean
+    return [after - before for before, after in zip(before_S, reversed(after_S), strict=True)]
+
+
+def vine_credit(config: VineCredit, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
     """`vine_advantages` of every rollout, each step's on all its tokens; the reward is Σ rewards_T.
 
     A KL penalty shaped into `rewards_T` enters the last difference only: V̂ holds none of it. Values
-    [0.5, 0.25] before steps of 2 and 1 tokens, reward 1 → [−0.25, −0.25, 0.75].
+    [0.5, 0.25] before steps of 2 and 1 tokens, reward 1 → [−0.25, −0.25, 0.75]. Of continuations
+    it is `piece_advantages`; the root of those without s_0 is the mean reward of the others.
     """
-    return [
-        broadcast(vine_advantages(rollout.state_values_S, sum(rollout.rewards_T)), rollout.spans_S)
-        for rollout in rollouts_G
-    ]
+    returns_G = [sum(rollout.rewards_T) for rollout in rollouts_G]
+    advantages_G = []
+    for index, (rollout, reward) in enumerate(zip(rollouts_G, returns_G, strict=True)):
+        states_S = rollout.returns_S.get(rollout.values_from or "")
+        if states_S is None:
+            advantages_S = vine_advantages(rollout.state_values_S, reward)
+        else:
+            others = [*returns_G[:index], *returns_G[index + 1 :]]
+            root = math.fsum(others) / max(len(others), 1)
+            advantages_S = piece_advantages(states_S, reward, root, config.own_return)
+        advantages_G.append(broadcast(advantages_S, rollout.spans_S))
+    return advantages_G
 
 
 def broadcast(advantages_S: Sequence[float], spans_S: Sequence[StepSpan]) -> list[float]:

@@ -88,7 +88,8 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
     what was left of it. Of a cached prefix only what does not fill a block is computed, on average
     (block + 1)/2 tokens. With `credit.identical_prefixes` "share" the G rollouts of a prompt have
     one state s_0 together and no other; the rest of their states are taken to be distinct. Every
-    Monte-Carlo predictor of the run samples its own.
+    Monte-Carlo predictor of the run samples its own; one with `states` no s_0, and the later ones
+    that it chooses, which are taken to lie anywhere.
 
     P = 2, G = 3, K = 5, S = 4, prompts of 10 and responses of 20 tokens, shared: 2 · (1 + 3 · 3) =
     20 states, 100 continuations of Σ = 5 · 2 · (20 + 3 · (15 + 10 + 5)) = 1,100 tokens.
@@ -103,9 +104,12 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         each = values.num_continuations
         is_shared = values.identical_prefixes == "share"
         first = num_prompts if is_shared else num_rollouts
-        # Σ over i = 1 … S−1 of i/S, which is also that of 1 − i/S.
-        later = num_rollouts * (lengths.steps - 1) / 2 * lengths.response
-        num_distinct = first + num_rollouts * (lengths.steps - 1)
+        num_later = lengths.steps - 1  # of a rollout
+        if values.states is not None:
+            first, num_later = 0, values.states.expected(num_later)
+        # The mean over i = 1 … S−1 of i/S, and that of 1 − i/S, is 1/2.
+        later = num_rollouts * num_later / 2 * lengths.response
+        num_distinct = first + num_rollouts * num_later
         num_states += num_distinct
         num_continuations += each * num_distinct
         continuations += each * (first * lengths.response + later)

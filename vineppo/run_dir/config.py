@@ -12,7 +12,7 @@ from vineppo.errors import UserError
 from vineppo.run_dir.files import read_json, strict_json, write_atomic
 
 # Keys that were added later: (dotted key, what older runs did, a key that the same table has had
-# from the start).
+# from the start, or its kind). `*` stands for every key of a table.
 ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("model.lora", None, "dtype"),
     ("task.too_long", "refuse", "response_template"),
@@ -22,6 +22,9 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("values", {"credit": None, "predictors": {}}, "rollouts"),
     ("critic.offload", "nothing", "zero_stage"),
     ("critic.head_init", "normal", "loss"),
+    ("credit.states", None, "kind=vine"),
+    ("credit.own_return", False, "kind=vine"),
+    ("values.predictors.*.states", None, "kind=monte_carlo"),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading")
 MISSING = object()
@@ -32,12 +35,21 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
     """`resolved` with the keys that it is too old to have; in place."""
     for dotted, value, sibling in ADDED_KEYS:
         *parents, last = dotted.split(".")
-        table: Any = resolved
-        for key in parents:
-            table = table.get(key) if isinstance(table, dict) else None
-        if isinstance(table, dict) and sibling in table:
-            table.setdefault(last, deepcopy(value))
+        key, _, kind = sibling.partition("=")
+        for table in _tables(resolved, parents):
+            if key in table and kind in ("", table[key]):
+                table.setdefault(last, deepcopy(value))
     return resolved
+
+
+def _tables(node: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """The tables at a path of keys."""
+    if not isinstance(node, dict):
+        return []
+    if not keys:
+        return [node]
+    children = node.values() if keys[0] == "*" else [node.get(keys[0])]
+    return [table for child in children for table in _tables(child, keys[1:])]
 
 
 def read_config(

@@ -1,5 +1,6 @@
 """The parquet tables of a run directory: their columns, and their rows from the rollouts."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -91,8 +92,9 @@ def value_rows(rollouts: Sequence[Rollout], predictors: Sequence[str]) -> list[d
 
     State i of a rollout is the prompt and the first `prefix_length` tokens of the response, those
     before step i, so state 0 has `prefix_length` 0. `returns_K` is empty without Monte-Carlo
-    values, and `critic_value`, the critic's value of that state, null without a critic. Every other
-    predictor has a further row a state, with its name and value (`PREDICTION_SCHEMA`).
+    values and of states that they left out, and `critic_value`, the critic's value of that state,
+    null without a critic. Every other predictor has a further row a state, with its name and value
+    (`PREDICTION_SCHEMA`), which is null of states left out.
     """
     further = [name for name in predictors if name not in (MONTE_CARLO, CRITIC)]
     no_prediction = {"predictor": None, "value": None} if further else {}
@@ -110,7 +112,8 @@ def value_rows(rollouts: Sequence[Rollout], predictors: Sequence[str]) -> list[d
             critic = {"critic_value": values[CRITIC][step]} if CRITIC in values else {}
             rows.append(state | _returns(rollout, MONTE_CARLO, step) | critic | no_prediction)
             for name in further:
-                prediction = {"predictor": name, "value": values[name][step]}
+                value = values[name][step]
+                prediction = {"predictor": name, "value": None if math.isnan(value) else value}
                 rows.append(state | _returns(rollout, name, step) | prediction)
     return rows
 

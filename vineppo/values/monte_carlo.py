@@ -1,11 +1,11 @@
-"""Monte-Carlo state values: K fresh continuations from every step boundary, graded.
+"""Monte-Carlo state values: K fresh continuations from step boundaries, all or some, graded.
 
 V̂(s_i) = (1/K) Σ_k R(prompt, response[:start_i] + continuation_k), continuation_k ~ π(· | s_i) as
 the policy samples, with the token budget that the rollout had left at s_i (VinePPO, arXiv:
 2410.01679, eq. 5). Unbiased, and independent of the action that the rollout took at s_i.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from vineppo.config.schema import MonteCarloValues, TrainConfig
 from vineppo.rollouts import (
@@ -16,7 +16,9 @@ from vineppo.rollouts import (
     StateRequest,
     submit_continuations,
 )
+from vineppo.seeds import derive_seed
 from vineppo.types import MONTE_CARLO, Rollout, StateValue
+from vineppo.values.cuts import cuts_of
 from vineppo.values.sampled import DrawDone, SampledValues
 
 
@@ -27,10 +29,19 @@ class MonteCarlo(SampledValues):
         super().__init__(name, config)
         self.num_samples = self.num_continuations = own.num_continuations
         self.identical_prefixes = own.identical_prefixes
+        self._states = own.states
+        self.samples_all = own.states is None
 
     @property
     def stream_name(self) -> str:
         return "values" if self.name == MONTE_CARLO else super().stream_name
+
+    def sampled_steps(self, rollout: Rollout, iteration: int) -> Collection[int]:
+        if self._states is None:
+            return super().sampled_steps(rollout, iteration)
+        return cuts_of(
+            self._states, rollout, derive_seed(self.config.seed, iteration, "cuts", *rollout.key)
+        )
 
     def max_tokens(self, sampler: Sampler, rollout: Rollout, step: int) -> int:
         return sampler.sampling.max_tokens - rollout.spans_S[step].start

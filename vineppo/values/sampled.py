@@ -1,7 +1,7 @@
 """Values that are means of what the engine samples at a state, while rollouts are sampled."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import mean
 
 from vineppo.config.schema import IdenticalPrefixes
@@ -13,6 +13,7 @@ from vineppo.types import Rollout, StateValue
 from vineppo.values.predictor import StateKey, ValuePredictor, ValueStream
 
 STEPS_BETWEEN_EXCHANGES = 32
+NO_VALUE = StateValue((), 0)  # of a state that was not sampled
 
 # Takes the index of a draw, what gives its number once the engine has finished, and the sample.
 DrawDone = Callable[[int, Callable[[], float], Completion], None]
@@ -27,6 +28,11 @@ class SampledValues(ValuePredictor):
     is_sampled = True
     num_samples: int
     identical_prefixes: IdenticalPrefixes = "share"
+    samples_all = True  # states; else those of `sampled_steps`
+
+    def sampled_steps(self, rollout: Rollout, iteration: int) -> Collection[int]:  # noqa: ARG002
+        """The steps of a finished rollout before which its states are sampled; sees no reward."""
+        return range(len(rollout.spans_S))
 
     def draw(
         self,
@@ -59,16 +65,21 @@ class SampledValues(ValuePredictor):
     def merge(
         self, rollouts: Sequence[Rollout], found_R: Sequence[dict[StateKey, StateValue]]
     ) -> None:
-        """The tokens of a shared state are counted once, for the first of the rollouts given."""
+        """The tokens of a shared state are counted once, for the first of the rollouts given.
+
+        A state that another rollout of the problem had sampled serves all that pass it; one that
+        none had has no returns, and the value NaN.
+        """
         value_of = self._of_replicas(found_R)
         counted: set[StateKey] = set()
         for rollout in rollouts:
             values_S = []
             for step in range(len(rollout.spans_S)):
                 key = self.state_key(rollout, step)
-                num_tokens = 0 if key in counted else value_of[key].num_tokens
+                assert key in value_of or not self.samples_all, "a state is missing"
+                value = value_of.get(key, NO_VALUE)
+                values_S.append(replace(value, num_tokens=0) if key in counted else value)
                 counted.add(key)
-                values_S.append(StateValue(value_of[key].returns_K, num_tokens))
             self.keep(rollout, values_S)
             self.set_values([rollout], [[value.mean for value in values_S]])
 
@@ -121,12 +132,12 @@ class StateValues:
 
     def budget(self, rollout: Rollout, first: int = 0) -> int:
         """Of continuations with K = 2, 10 tokens a response and steps from 0 and 4: 2 · (10 + 6)"""
-        steps = range(first, len(rollout.spans_S))
+        steps = self._steps(rollout, first)
         lengths = (self._predictor.max_tokens(self._sampler, rollout, step) for step in steps)
         return self._predictor.num_samples * sum(lengths)
 
     def submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> None:
-        for step in range(len(rollout.spans_S))[first:end]:
+        for step in self._steps(rollout, first, end):
             key = self._predictor.state_key(rollout, step)
             if key not in self._states or self._predictor.identical_prefixes == "union":
                 self._sample(rollout, step, key)
@@ -138,6 +149,10 @@ class StateValues:
             assert len(returns_K) == len(state.numbers_K), "a draw is missing"
             values[key] = StateValue(returns_K, state.num_tokens)
         return values
+
+    def _steps(self, rollout: Rollout, first: int, end: int | None = None) -> list[int]:
+        chosen = self._predictor.sampled_steps(rollout, self._iteration)
+        return [step for step in range(len(rollout.spans_S))[first:end] if step in chosen]
 
     def _sample(self, rollout: Rollout, step: int, key: StateKey) -> None:
         predictor = self._predictor

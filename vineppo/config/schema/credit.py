@@ -12,7 +12,7 @@ from vineppo.config.schema.scalars import (
     Name,
     Positive,
 )
-from vineppo.config.schema.values import IdenticalPrefixes, MonteCarloValues
+from vineppo.config.schema.values import IdenticalPrefixes, MonteCarloValues, StatesConfig
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,10 @@ class Credit:
 
 @dataclass(frozen=True)
 class VineCredit(Credit):
-    """VinePPO: values by `num_continuations` fresh continuations from every step boundary.
+    """VinePPO: values by `num_continuations` fresh continuations from step boundaries.
 
-    0 where `values.credit` names a predictor that stands in for them.
+    0 where `values.credit` names a predictor that stands in for them. `states` says from which
+    boundaries; with `own_return` the rollout's own return joins those of the state after a step.
     """
 
     own_values: ClassVar[str | None] = "monte_carlo"
@@ -75,12 +76,16 @@ class VineCredit(Credit):
     num_continuations: CountOrZero
     segmenter: SegmenterConfig
     identical_prefixes: IdenticalPrefixes
+    states: StatesConfig | None
+    own_return: bool
 
     @property
     def monte_carlo(self) -> MonteCarloValues | None:
         if not self.num_continuations:
             return None
-        return MonteCarloValues("monte_carlo", self.num_continuations, self.identical_prefixes)
+        return MonteCarloValues(
+            "monte_carlo", self.num_continuations, self.identical_prefixes, self.states
+        )
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,9 @@ class PythonCredit(Credit):
     def monte_carlo(self) -> MonteCarloValues | None:
         if not self.num_continuations:
             return None
-        return MonteCarloValues("monte_carlo", self.num_continuations, self.identical_prefixes)
+        return MonteCarloValues(
+            "monte_carlo", self.num_continuations, self.identical_prefixes, None
+        )
 
 
 CreditConfig = Annotated[

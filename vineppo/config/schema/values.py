@@ -17,6 +17,7 @@ from vineppo.config.schema.scalars import (
     Name,
     NonNegative,
     Positive,
+    PositiveFraction,
 )
 
 # States of an iteration with the same token ids (the prompt of G rollouts, say):
@@ -49,6 +50,33 @@ class Values:
 
 
 @dataclass(frozen=True)
+class Cuts:
+    """At most `cuts` step boundaries of each rollout, chosen once it has ended."""
+
+    kind: Literal["random", "uncertain", "surprisal"]
+    cuts: Count
+
+    def expected(self, num_boundaries: float) -> float:
+        """How many of a rollout's boundaries are chosen on average."""
+        return min(self.cuts, num_boundaries)
+
+
+@dataclass(frozen=True)
+class CoinCuts:
+    """Every step boundary with this probability, each by itself."""
+
+    kind: Literal["coin"]
+    probability: PositiveFraction
+
+    def expected(self, num_boundaries: float) -> float:
+        return self.probability * num_boundaries
+
+
+# Which states are sampled (`vineppo/values/cuts.py`), of s_0 none; null: all, s_0 with them.
+StatesConfig = Annotated[Cuts | CoinCuts, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
 class MonteCarloValues(Values):
     """The mean return of fresh continuations; with 256 of them, the oracle that others face."""
 
@@ -58,6 +86,7 @@ class MonteCarloValues(Values):
     kind: Literal["monte_carlo"]
     num_continuations: Count
     identical_prefixes: IdenticalPrefixes
+    states: StatesConfig | None
 
     @property
     def monte_carlo(self) -> "MonteCarloValues":

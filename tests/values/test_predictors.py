@@ -309,7 +309,7 @@ def test_vine_takes_values_made_of_its_own_continuations(own):
         (advantages_T,) = token_advantages(config.credit, [one])
         total = sum(advantages_T[span.start] for span in one.spans_S)
         assert total == pytest.approx(one.reward - one.values_S("made")[0])
-        assert one.values_S("made") != list(one.values_S(MONTE_CARLO))
+    assert any(one.values_S("made") != one.values_S(MONTE_CARLO) for one in experience.rollouts)
     rows = value_rows(experience.rollouts, [predictor.name for predictor in predictors])
     assert {(r["returns_K"], r["num_tokens"]) for r in rows if r["predictor"]} == {((), 0)}
 

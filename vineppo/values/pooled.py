@@ -59,7 +59,7 @@ class Pooled(ValuePredictor):
             group_G = list(group)
             self.set_values(group_G, [self._values(group_G, i) for i in range(len(group_G))])
 
-    def _values(self, group_G: Sequence[Rollout], i: int) -> list[float]:
+    def _values(self, group_G: list[Rollout], i: int) -> list[float]:
         own = group_G[i]
         others = [
             (num_shared(own.response_ids, other.response_ids), other)

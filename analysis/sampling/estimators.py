@@ -52,12 +52,14 @@ Metrics = Sequence[Mapping[str, Any]]
 class Estimator:
     """`Estimator("vine_3", VineCredit(…), "mc_3")`: a name, the credit, and whose values it takes.
 
-    "mc_3" are the means of the first 3 continuations of each state.
+    "mc_3" are the means of the first 3 continuations of each state. `returns_of` names the
+    predictor whose continuations the values are made of, where they are another's.
     """
 
     name: str
     credit: CreditConfig
     values_from: str | None = None
+    returns_of: str | None = None
 
     @property
     def num_draws(self) -> int:
@@ -70,7 +72,8 @@ class Estimator:
         if self.num_draws:
             values = rollout.returns_S[returns_name(rollout)]
             return sum(v.num_tokens * self.num_draws / len(v.returns_K) for v in values)
-        name = self.values_from or (MONTE_CARLO if self.credit.monte_carlo else None)
+        own = MONTE_CARLO if self.credit.monte_carlo else None
+        name = self.returns_of or self.values_from or own
         if name in rollout.returns_S:
             return sum(value.num_tokens for value in rollout.returns_S[name])
         return sum(rollout.steps_S.get(f"tokens/{name}", ()))
@@ -276,7 +279,8 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
     if not (is_plain and feeding == MONTE_CARLO):  # that is vine_K
         is_usual = config.values.credit in (None, own.own_values) and own.kind != "martingale"
         name = own.kind if is_usual else f"{own.kind}_{feeding}"
-        estimators.append(Estimator(name, own, feeding))
+        taken = config.values.predictors.get(feeding or "")
+        estimators.append(Estimator(name, own, feeding, taken.returns_of if taken else None))
     return {estimator.name: estimator for estimator in estimators}
 
 

@@ -188,7 +188,8 @@ def add_values(
 ) -> dict[str, int]:
     """Sets what the checkpoint's predictors say of the rollouts' states, and of branches of them.
 
-    Those of continuations say nothing without sampling. Those for which the engine writes text are
+    Those of continuations say nothing without sampling, and those that read their returns nothing
+    where a rollout or branch has none. Those for which the engine writes text are
     asked where it has been started, which is with the checkpoint's policy; else what training saved
     of them stands. Gives the names of all but the continuations, and the number of weights of each
     one's own model.
@@ -198,10 +199,14 @@ def add_values(
         predictors = predictors_at(checkpoint.config, checkpoint.directory)
         if any(predictor.reads_hidden or predictor.num_candidates for predictor in predictors):
             _pass_policy(checkpoint, predictors, [*rollouts, *branches])
+        predictors.sort(key=lambda predictor: predictor.returns_of is not None)
         while predictors:
             predictor = predictors.pop(0)  # its memory is the next one's, or the engine's
             if predictor.num_continuations:
                 _take_returns(predictor, rollouts)
+                continue
+            read = predictor.returns_of
+            if read and any(read not in one.returns_S for one in (*rollouts, *branches)):
                 continue
             num_weights[predictor.name] = predictor.num_weights
             if predictor.is_sampled:

@@ -32,7 +32,7 @@ from analysis.sampling.policies import (
 )
 from analysis.sampling.rollouts import groups_of, read_saved
 from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig
+from vineppo.config.schema import PooledValues, TrainConfig, ValuesConfig
 from vineppo.credit.vine import step_means
 from vineppo.errors import UserError
 from vineppo.models import load_model
@@ -166,6 +166,13 @@ def test_what_an_estimator_sees_of_the_returns_and_what_it_pays(config):
     assert [one.tokens_of(group[0]) for one in (k1, k3, rloo)] == [15, 45, 0]
     tokens_EN = prices.sampled_tokens([group], [k1, k3, rloo], {})
     assert tokens_EN.tolist() == [[7 + 30], [7 + 90], [7]]
+    # Values made of another's continuations cost what those do.
+    pool = PooledValues(of="monte_carlo", kind="pooled")
+    pooling = replace(config, values=ValuesConfig("pool", {"pool": pool}))
+    for one in group:
+        one.steps_S["values/pool"] = (0.5, 0.5)
+    (own,) = choose_estimators(pooling, group, "vine_pool")
+    assert own.tokens_of(group[0]) == 60
 
 
 def test_which_estimators_there_are(config):

@@ -16,7 +16,7 @@ from vineppo.experience import add_logprobs, add_values
 from vineppo.models import load_model
 from vineppo.token_scores import Reference
 from vineppo.train import load_models
-from vineppo.types import Problem, Rollout, StepSpan
+from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
 from vineppo.values import ValuePredictor, build_predictors, predictors_at
 
 LOSSES = {
@@ -186,3 +186,21 @@ def test_a_branch_has_the_baseline_of_the_rollout_that_it_leaves(own_config):
         predictor.estimate_branches(branches, rollouts)
     assert [one.values_S("others") for one in branches] == [[1, 1], [1, 1], [0.5, 0.5]]
     assert branches[0].values_S("mine") == [2, 2]
+
+
+def test_who_reads_returns_values_states_that_have_them(configs, tmp_path):
+    """After the predictor that sampled them, and not where continuations are missing."""
+    many = {"kind": "monte_carlo", "num_continuations": 2, "identical_prefixes": "share"}
+    predictors = {"pool": {"kind": "pooled", "of": "many"}, "many": many}
+    values = json.dumps({"credit": None, "predictors": predictors})
+    config = load_config(TrainConfig, str(configs / "demo_rloo.jsonnet"), [f"values={values}"])
+    checkpoint = Checkpoint(tmp_path, 0, config.model.path, tmp_path / "none", {})
+    vars(checkpoint)["config"] = config
+    policies = Policies(config, 0, ExitStack())
+    one, without = rollout(reward=1.0), rollout()
+    assert add_values_at(policies, checkpoint, [without]) == {}
+    fresh = tuple(StateValue((1.0, 0.0, 0.0, 0.0), 40) for _ in one.spans_S)
+    one.returns_S = {MONTE_CARLO: fresh}  # of which `many` takes the first two
+    assert add_values_at(policies, checkpoint, [one], [without]) == {}
+    assert add_values_at(policies, checkpoint, [one]).keys() == {"pool"}
+    assert one.values_S("pool") == [0.5, 0.5]

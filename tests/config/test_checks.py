@@ -47,6 +47,11 @@ def some(kind, **keys):
 
 GAE_OF_VINE = "credit_short_vineppo_gae"
 MEAN = [predictors(mean={"kind": "group_mean"}), "values.credit=mean"]
+
+MANY = {"kind": "monte_carlo", "num_continuations": 16, "identical_prefixes": "share",
+        "states": None}  # fmt: skip
+SMOOTHED = {"kind": "smoothed", "of": "monte_carlo", "change": 0.1, "direction": "causal"}
+
 REFUSED = [
     # What an update is laid out like.
     (VINEPPO, ["optimization.batch_size=257"],
@@ -124,6 +129,26 @@ REFUSED = [
     (GAE_OF_VINE, ['values.predictors.sampled.states={"kind": "uncertain", "cuts": 2}'],
      "values.predictors.sampled.states must be null for credit.kind 'gae' (it takes the values of "
      "all states), got 'uncertain'"),
+    (VINEPPO, [predictors(pool={"kind": "pooled", "of": "mean"}, mean={"kind": "group_mean"},
+                          many=MANY)],
+     "values.predictors.pool.of must be a predictor of the run that samples continuations, "
+     "monte_carlo, many, got mean"),
+    (PPO, [predictors(pool={"kind": "pooled", "of": "monte_carlo"})],
+     "values.predictors.pool.of must be a predictor of the run that samples continuations, of "
+     "which there are none, got monte_carlo"),
+    (VINEPPO, [predictors(smooth=SMOOTHED), some("random", cuts=1)],
+     "values.predictors.smooth.of must be a predictor whose states is null (it reads the returns "
+     "of all states), got monte_carlo"),
+    (VINEPPO, [predictors(drawn={"kind": "shrunk", "of": "monte_carlo", "toward": "siblings"}),
+               "rollouts.num_samples=1", "rollouts.num_prompts=256"],
+     "rollouts.num_samples must be at least 2 for values.predictors.drawn of kind 'shrunk' (it "
+     "compares the rollouts of a problem), got 1"),
+    (VINEPPO, [predictors(smooth=SMOOTHED), "task.grading.truncated_reward=-1"],
+     "task.grading.truncated_reward must be null or within [0, 1] for values.predictors.smooth of "
+     "kind 'smoothed', got -1.0"),
+    (VINEPPO, [predictors(smooth=SMOOTHED), "task.grading.reward_path=mine.py"],
+     "task.grading.reward_path must be null for values.predictors.smooth of kind 'smoothed' "
+     "(returns must be within [0, 1]), got 'mine.py'"),
     # The critic.
     (PPO, ["critic.warmup_iterations=21"],
      "critic.warmup_iterations must be at most num_iterations = 20, got 21"),

@@ -16,9 +16,12 @@ from vineppo.config.schema import (
     GroupMeanValues,
     GrpoCredit,
     MonteCarloValues,
+    PooledValues,
     PredictorConfig,
     PythonCredit,
     PythonValues,
+    ShrunkValues,
+    SmoothedValues,
     ValuesConfig,
 )
 from vineppo.credit import token_advantages
@@ -281,6 +284,34 @@ def test_ppo_takes_the_values_of_another_predictor():
         assert advantages_T[last:] == pytest.approx(
             [one.reward - mean] * (len(advantages_T) - last)
         )
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        PooledValues(of="monte_carlo", kind="pooled"),
+        ShrunkValues(of="monte_carlo", kind="shrunk", toward="siblings"),
+        ShrunkValues(of="monte_carlo", kind="shrunk", toward="previous"),
+        SmoothedValues(of="monte_carlo", kind="smoothed", change=0.2, direction="causal"),
+    ],
+)
+def test_vine_takes_values_made_of_its_own_continuations(own):
+    """Nothing more is sampled, and their rows repeat no return."""
+    config = walk_config(SHORT, 1, values=ValuesConfig("made", {"made": own}))
+    experience, engine = walked(config)
+    alone, plain_engine = walked(walk_config(SHORT, 1))
+    assert len(engine.requests) == len(plain_engine.requests)
+    assert experience.value_tokens == alone.value_tokens
+    predictors = build_predictors(config, None)
+    add_values(experience.rollouts, predictors)
+    for one in experience.rollouts:
+        one.tokens_T["rewards"] = terminal(one.reward, len(one.response_ids))
+        (advantages_T,) = token_advantages(config.credit, [one])
+        total = sum(advantages_T[span.start] for span in one.spans_S)
+        assert total == pytest.approx(one.reward - one.values_S("made")[0])
+    assert any(one.values_S("made") != one.values_S(MONTE_CARLO) for one in experience.rollouts)
+    rows = value_rows(experience.rollouts, [predictor.name for predictor in predictors])
+    assert {(r["returns_K"], r["num_tokens"]) for r in rows if r["predictor"]} == {((), 0)}
 
 
 def test_ppo_takes_continuations_as_an_oracle():

@@ -10,6 +10,7 @@ from vineppo.config.schema import (
     ArithmeticTaskConfig,
     GaeCredit,
     MaskedImportance,
+    PredictorConfig,
     SftConfig,
     TrainConfig,
 )
@@ -133,6 +134,7 @@ def _check_values(config: TrainConfig) -> None:
             f"task.kind must be 'worded' for values.predictors.{name} (an oracle knows no other), "
             f"got {config.task.kind!r}",
         )
+        _check_returns_reader(name, own, config)
     feeding = config.values.credit
     require(
         feeding is None or feeding in (*held, *further),
@@ -202,6 +204,43 @@ def _check_states(config: TrainConfig) -> None:
         "rollouts.num_samples must be at least 2 for values of some states (the others' mean "
         "reward is the baseline before the first of them), got 1",
     )
+
+
+def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) -> None:
+    """One that reads the returns of another predictor's continuations."""
+    if own.returns_of is None:
+        return
+    key, grading = f"values.predictors.{name}", config.task.grading
+    sampled = [MONTE_CARLO] * (config.credit.monte_carlo is not None)
+    sampled += [other for other, its in config.values.predictors.items() if its.monte_carlo]
+    require(
+        own.returns_of in sampled,
+        f"{key}.of must be a predictor of the run that samples continuations, "
+        f"{', '.join(sampled) or 'of which there are none'}, got {own.returns_of}",
+    )
+    others = config.values.predictors
+    its = config.credit if own.returns_of == MONTE_CARLO else others[own.returns_of]
+    require(
+        its.monte_carlo is not None and its.monte_carlo.states is None,
+        f"{key}.of must be a predictor whose states is null (it reads the returns of all states), "
+        f"got {own.returns_of}",
+    )
+    require(
+        own.kind != "shrunk" or config.rollouts.num_samples >= 2,
+        f"rollouts.num_samples must be at least 2 for {key} of kind 'shrunk' (it compares the "
+        f"rollouts of a problem), got {config.rollouts.num_samples}",
+    )
+    if own.kind == "smoothed":  # its returns are tosses of a coin
+        require(
+            grading.reward_path is None,
+            f"task.grading.reward_path must be null for {key} of kind 'smoothed' (returns must be "
+            f"within [0, 1]), got {grading.reward_path!r}",
+        )
+        require(
+            0 <= (grading.truncated_reward or 0) <= 1,
+            f"task.grading.truncated_reward must be null or within [0, 1] for {key} of kind "
+            f"'smoothed', got {grading.truncated_reward}",
+        )
 
 
 def _gives_tokens(config: TrainConfig, name: str) -> bool:

@@ -17,14 +17,19 @@ class GroupMean(ValuePredictor):
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
             group_G = list(group)
-            total = sum(rollout.reward for rollout in group_G)
-            others = max(len(group_G) - 1, 1)
-            means = [(total - rollout.reward) / others for rollout in group_G]
+            means_G = means_of_others(group_G)
             self.set_values(
-                group_G, [[m] * len(r.spans_S) for m, r in zip(means, group_G, strict=True)]
+                group_G, [[m] * len(r.spans_S) for m, r in zip(means_G, group_G, strict=True)]
             )
 
     def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
         """Whatever a rollout does at a state, its problem's others stay the same."""
         means = {rollout.key: rollout.values_S(self.name)[0] for rollout in rollouts}
         self.set_values(branches, [[means[b.key]] * len(b.spans_S) for b in branches])
+
+
+def means_of_others(group_G: Sequence[Rollout]) -> list[float]:
+    """The mean reward of a problem's other rollouts, for each; 0 for one alone."""
+    total = sum(rollout.reward for rollout in group_G)
+    others = max(len(group_G) - 1, 1)
+    return [(total - rollout.reward) / others for rollout in group_G]

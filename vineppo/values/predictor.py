@@ -43,6 +43,7 @@ class ValuePredictor:
         sampled continuations   `is_sampled`, `open_stream`, `merge`: see `SampledValues`
         text generation         the same: see `GeneratedValues`
         a pass of its own       `estimate`
+        returns of another      `estimate`, after those are sampled; `returns_of` names the other
         the policy's pass       `head` (trained with the policy), `from_policy`
         its hidden states       `reads_hidden`: `scores.hidden_BTH` there, and `rollout.hidden_SH`
         its distributions       `num_candidates`: `rollout.choices`
@@ -56,6 +57,7 @@ class ValuePredictor:
     gives: Literal["tokens", "steps"] = "steps"
     num_continuations = 0  # of every state, which the values are the mean return of; 0: others
     num_weights = 0  # of a model of its own
+    returns_of: str | None = None  # the predictor whose `rollout.returns_S` it reads
     is_sampled = False  # the engine is asked, by `open_stream`
     reads_hidden = False  # a pass of the policy sets `hidden_SH` and "trainer_logprobs"
     num_candidates = 0  # above 0 it sets `rollout.choices` as well, of so many tokens

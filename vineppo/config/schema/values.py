@@ -14,6 +14,7 @@ from vineppo.config.schema.scalars import (
     Count,
     CountOrZero,
     FileName,
+    Fraction,
     Name,
     NonNegative,
     Positive,
@@ -41,6 +42,11 @@ class Values:
     @property
     def monte_carlo(self) -> "MonteCarloValues | None":
         """Itself, where it samples continuations."""
+        return None
+
+    @property
+    def returns_of(self) -> str | None:
+        """The predictor whose continuations' returns it reads; None: it reads none."""
         return None
 
     @property
@@ -100,6 +106,47 @@ class GroupMeanValues(Values):
     implementation = "group_mean:GroupMean"
 
     kind: Literal["group_mean"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReturnsReader(Values):
+    """One that reads the returns of the continuations that another samples, and samples none."""
+
+    of: Name  # the other: "monte_carlo" is the estimator's own
+
+    @property
+    def returns_of(self) -> str:
+        return self.of
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledValues(ReturnsReader):
+    """The returns of all rollouts that pass a state, with the continuations sampled there."""
+
+    implementation = "pooled:Pooled"
+
+    kind: Literal["pooled"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShrunkValues(ReturnsReader):
+    """Mean returns drawn towards the siblings' mean reward, or the value of the state before."""
+
+    implementation = "shrunk:Shrunk"
+
+    kind: Literal["shrunk"]
+    toward: Literal["siblings", "previous"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothedValues(ReturnsReader):
+    """A level that jumps now and then along the rollout, inferred from all its returns."""
+
+    implementation = "smoothed:Smoothed"
+
+    kind: Literal["smoothed"]
+    change: Fraction  # the probability that a step changes the value
+    direction: Literal["causal", "both"]  # what is looked at: states up to it, or later ones too
 
 
 @dataclass(frozen=True)
@@ -212,6 +259,9 @@ CriticConfig = Annotated[SeparateCritic | SharedCritic, Field(discriminator="kin
 PredictorConfig = Annotated[
     MonteCarloValues
     | GroupMeanValues
+    | PooledValues
+    | ShrunkValues
+    | SmoothedValues
     | SeparateCritic
     | OracleValues
     | PosteriorValues

@@ -35,6 +35,7 @@ class Values:
     implementation: ClassVar[str]
     gives: ClassVar[Literal["tokens", "steps"]] = "steps"
     is_martingale: ClassVar[bool] = False  # under the policy, with the differences of its tokens
+    is_exact: ClassVar[bool] = False  # the policy's value itself, up to what it counts
 
     @property
     def monte_carlo(self) -> "MonteCarloValues | None":
@@ -76,6 +77,7 @@ class OracleValues(Values):
     """The closed form of a task that has one (`worded`), at the policy's measured skill."""
 
     implementation = "oracle:Oracle"
+    is_exact = True
 
     kind: Literal["oracle"]
     half_life: Positive  # iterations after which a measured result counts half

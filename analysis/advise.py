@@ -49,28 +49,34 @@ ADVICE = Table(
 )
 BASELINE, BOUND = "rloo", "exact"  # exact values are what no run can buy
 NUM_RESAMPLES = 2000
-# By the beginning of an estimator's name: what it is called with its numbers, and its colour.
+# By an estimator's name: what it is called with its numbers, in a legend, and its colour.
 FAMILIES = (
-    ("rloo", "RLOO", 3),
-    ("vine_{}_own", "vine, K = {}, own outcome", 5),
-    ("vine_{}", "vine, K = {}", 0),
-    ("cuts_{}_{}", "cuts: {}, K = {}", 2),
-    ("martingale", "martingale", 4),
-    ("gae", "critic, λ = 1", 1),
-    ("exact", "exact values", 7),
+    ("rloo", "RLOO", "RLOO", 3),
+    ("vine_{}_own", "vine, K = {}, own outcome", "vine, own (K)", 5),
+    ("vine_{}", "vine, K = {}", "vine (K)", 0),
+    ("cuts_{}_{}", "cuts: {}, K = {}", "cuts (cuts, K)", 2),
+    ("martingale", "martingale", "martingale", 4),
+    ("gae", "critic, λ = 1", "critic", 1),
+    ("exact", "exact values", "exact values", 7),
 )
 NOT_SHIPPED = ("_own", "cuts_")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    options.add_numbers(parser, num_iterations=(20, "of rollouts, the last that are saved"))
+    options.add_numbers(
+        parser,
+        num_iterations=(20, "of rollouts, the last that are saved"),
+        fit_iterations=(
+            64,
+            "to which a martingale is fitted, with a pass of the run's last policy; 0: no pass, and "
+            "scores by the sampled tokens",
+        ),
+    )
     text = "K of continuations, with commas"
     parser.add_argument("--continuations", default="1,3,9", help=text)
     parser.add_argument("--cuts", default="1,2,4", help="numbers of random cuts, with commas")
     text = "learning from a token costs so many sampled ones; without: by the run's seconds"
     parser.add_argument("--cost-ratio", type=float, metavar="R", help=text)
-    text = "leave the policy alone: no fitted martingale, and scores by the sampled tokens"
-    parser.add_argument("--no-fit", action="store_true", help=text)
 
 
 def run(paths: list[Path], out: Path, **settings: Any) -> list[Any]:
@@ -78,16 +84,14 @@ def run(paths: list[Path], out: Path, **settings: Any) -> list[Any]:
 
     Each path is a run directory, or a directory whose advise.csv is drawn again.
     """
-    options.check_least(settings, num_iterations=1)
+    options.check_least(settings, num_iterations=1, fit_iterations=0)
     settings["continuations"] = options.parse_continuations(settings["continuations"])
     settings["cuts"] = options.parse_continuations(settings["cuts"], "--cuts")
     cost_ratio = settings["cost_ratio"]
     if cost_ratio is not None and not 0 <= cost_ratio < math.inf:
         raise UserError(f"--cost-ratio must be a number from 0, got {cost_ratio:g}")
-    with_fit = not settings.pop("no_fit")
     parts = [
-        ADVICE.read(path) if ADVICE.holds(path) else run_rows(path, with_fit=with_fit, **settings)
-        for path in paths
+        ADVICE.read(path) if ADVICE.holds(path) else run_rows(path, **settings) for path in paths
     ]
     rows = pd.concat(parts, ignore_index=True)
     lines = [line for _, of_run in rows.groupby("run", sort=False) for line in report(of_run)]
@@ -178,7 +182,6 @@ def report(rows: pd.DataFrame) -> list[str]:
     best, is_sure = best_of(rows)
     name, price = label(best["estimator"]), interval(estimate(best, "noise_seconds"), ".2f")
     bound = rows[rows["estimator"] == BOUND].iloc[0]
-    told = {key: interval(estimate(first, key), ".2f") for key in ("decisive", "explained")}
     own = " It is in no config: an estimator of your own (docs/extending.md)."
     lines = [
         f"# {first['method']}, seed {first['seed']}: {name if is_sure else 'RLOO or GRPO'}",
@@ -198,24 +201,29 @@ def report(rows: pd.DataFrame) -> list[str]:
         f"{number(best['seconds'], '.2f')} times its seconds, where learning from a token costs "
         f"{first['cost_ratio']:.2g} sampled ones; {turning(best)}. Exact values would leave "
         f"{number(bound['noise'], '.2f')} of the noise.",
-        f"Steps that decide, changing the value by 0.1 or more: {told['decisive']} of all. Of the "
-        f"outcomes' variance within problems a martingale of the rollouts explains "
-        f"{told['explained']}: what it does not explain, it cannot place.",
+        "Steps that decide, changing the value by 0.1 or more: "
+        f"{interval(estimate(first, 'decisive'), '.2f')} of all. Share of the outcomes' variance "
+        "within problems that a martingale of the rollouts explains: "
+        f"{interval(estimate(first, 'explained'), '.2f')}; where it is small, values and steps that "
+        "rest on it are hardly known.",
         "",
         f"{first['num_rollouts']} rollouts of {first['num_problems']} problems, iterations "
         f"{first['first_iteration']} to {first['last_iteration']}; values by {first['values_by']}; "
         f"scores {'of the last policy' if first['has_exact_scores'] else 'by the sampled tokens'}.",
         "",
     ]
-    columns = ("noise", "tokens", "seconds", "noise_tokens", "noise_seconds")
-    heads = ["estimator", *(column.replace("_", " × ") for column in columns), "pays from r ="]
+    columns = ("noise", "noise_tokens", "noise_seconds")
+    heads = ["estimator", "tokens", "seconds"]
+    heads += [*(column.replace("_", " × ") for column in columns), "pays from r ="]
     table = [
         [label(row["estimator"]) + (" *" if is_own(row["estimator"]) else "")]
+        + [number(row[column], ".2f") for column in ("tokens", "seconds")]
         + [interval(estimate(row, column), ".2f") for column in columns]
         + [number(row["break_even"], ".2g")]
         for row in rows.sort_values("noise_seconds").to_dict("records")
     ]
-    return [*lines, *markdown_table(heads, table), "", "\\* an estimator of your own", ""]
+    notes = ["", "All relative to RLOO. \\*: an estimator of your own.", ""]
+    return [*lines, *markdown_table(heads, table), *notes]
 
 
 def turning(best: Mapping[str, Any]) -> str:
@@ -236,7 +244,7 @@ def label(name: str) -> str:
     return family(name)[1].format(*(part for part in name.split("_") if part.isdecimal()))
 
 
-def family(name: str) -> tuple[str, str, int]:
+def family(name: str) -> tuple[str, str, str, int]:
     own = "_".join("{}" if part.isdecimal() else part for part in name.split("_"))
     return next(entry for entry in FAMILIES if entry[0] == own)
 
@@ -257,15 +265,17 @@ def draw_run(axis: Axes, rows: pd.DataFrame) -> None:
     """A dot an estimator with the numbers of its name: cuts and K."""
     rows = rows[(rows["noise"] > 0) & (rows["seconds"] > 0)]
     for row in rows.to_dict("records"):
-        _, name, place = family(row["estimator"])
+        *_, name, place = family(row["estimator"])
         numbers = [part for part in row["estimator"].split("_") if part.isdecimal()]
-        style = {"color": figures.COLORS[place], "marker": figures.marker(place)}
-        axis.plot(row["seconds"], row["noise"], ls="", label=name.format("M", "K"), **style)
+        color, marker = figures.COLORS[place], figures.marker(place)
+        axis.plot(row["seconds"], row["noise"], ls="", label=name, color=color, marker=marker)
         if not pd.isna(row["noise_low"]):
             bar = max(row["noise_low"], 1e-6), row["noise_high"]
-            axis.plot([row["seconds"]] * 2, bar, color=style["color"], linewidth=0.7)
-        at = {"xytext": (3, 2), "textcoords": "offset points", "fontsize": 5}
-        axis.annotate(", ".join(numbers), (row["seconds"], row["noise"]), **at)
+            axis.plot([row["seconds"]] * 2, bar, color=color, linewidth=0.7)
+        axis.annotate(
+            ", ".join(numbers), (row["seconds"], row["noise"]), (2, 3), fontsize=4,
+            textcoords="offset points", rotation=45,
+        )  # fmt: skip
     low, high = rows["seconds"].min() / 1.4, rows["seconds"].max() * 1.4
     for product, dashes in ((0.25, ":"), (0.5, "--"), (1, "-"), (2, "--"), (4, ":")):
         places = np.array([low, high])

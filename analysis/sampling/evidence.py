@@ -46,21 +46,25 @@ def read_evidence(
     continuations: Sequence[int],
     cuts: Sequence[int],
     cost_ratio: float | None,
-    with_fit: bool,
+    fit_iterations: int,
 ) -> Evidence:
-    """Of the last iterations that are saved. Raises `UserError` where they tell nothing."""
+    """Of the last `num_iterations` that are saved; a martingale is fitted to `fit_iterations` of
+    them, or more. Raises `UserError` where they tell nothing."""
     config, run = train_config(run_path), RunDir(run_path)
-    numbers = run.iterations("rollouts")[-num_iterations:]
-    if not numbers:
+    saved = run.iterations("rollouts")[-max(num_iterations, fit_iterations) :]
+    if not saved:
         raise UserError(f"{run_path} has no saved rollouts")
-    iterations = [read_saved(run_path, i, lambda name: Problem(name, "", "")) for i in numbers]
+    policies = policy_paths(run_path, config.model.path)
+    is_fitted = fit_iterations > 0 and max(policies) > 0
+    numbers = saved[-num_iterations:]
+    to_read = saved if is_fitted else numbers
+    read = [read_saved(run_path, i, lambda name: Problem(name, "", "")) for i in to_read]
+    iterations = read[-num_iterations:]
     groups = [group for rollouts in iterations for group in groups_of(rollouts)]
     rollouts = [*chain.from_iterable(groups)]
     check(run_path, groups)
-    policies = policy_paths(run_path, config.model.path)
-    is_fitted = with_fit and max(policies) > 0
     if is_fitted:
-        fit_martingale(config, policies[max(policies)], iterations)
+        fit_martingale(config, policies[max(policies)], read, num_iterations)
     source, name = value_source(run_path, config, rollouts, is_fitted)
     rows = [
         row for group in groups for row in group_terms(group, source, name, continuations, cuts)
@@ -150,7 +154,7 @@ def group_terms(
     rows = []
     for index, rollout in enumerate(group):
         masses_T = masses_of(rollout)
-        masses_S = np.array(step_sums(masses_T, rollout.spans_S))
+        masses_S = by_step(masses_T, rollout)
         path = path_of(rollout, masses_S, source, name, differences_G, residuals_G, index)
         length, differences = float(path.num_tokens), differences_G[index]
         noise = {"rloo": float(masses_S.sum()) * advantages_G[index] ** 2}
@@ -206,8 +210,11 @@ def differences_of(rollout: Rollout, source: str, name: str) -> np.ndarray | Non
 
 
 def differences_of_steps(rollout: Rollout, differences: np.ndarray, source: str) -> np.ndarray:
-    is_of_steps = source == SAVED
-    return differences if is_of_steps else np.array(step_sums(differences, rollout.spans_S))
+    return differences if source == SAVED else by_step(differences, rollout)
+
+
+def by_step(numbers_T: np.ndarray, rollout: Rollout) -> np.ndarray:
+    return np.array(step_sums(numbers_T.tolist(), rollout.spans_S), float)
 
 
 def path_of(

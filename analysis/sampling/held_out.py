@@ -23,9 +23,9 @@ LEAST_STEPS = 600  # of Adam, over all iterations: what few iterations of rollou
 
 
 def fit_martingale(
-    config: TrainConfig, policy_path: str, iterations: Sequence[Sequence[Rollout]]
+    config: TrainConfig, policy_path: str, iterations: Sequence[Sequence[Rollout]], num_last: int
 ) -> None:
-    """Sets "score_squares" and "differences/posterior" of all tokens, from one pass and two fits.
+    """Sets "score_squares" and "differences/posterior" of all tokens of the last iterations.
 
     The squared length of a token's score is Σ_a (1[a = a_t] − π(a))² = 1 − 2 π(a_t) + Σ_a π(a)²,
     where the sum is over the likeliest tokens that the fit looks at.
@@ -47,7 +47,8 @@ def fit_martingale(
             if learnt:
                 fitted.estimate(learnt)  # by what it knows before: how far its values are to trust
                 fitted.update(learnt, number)
-        others = [r for r in rollouts if (r.problem.id in half) != is_first]
+        last = [rollout for of_iteration in iterations[-num_last:] for rollout in of_iteration]
+        others = [r for r in last if (r.problem.id in half) != is_first]
         for start in range(0, len(others), AT_ONCE):
             fitted.estimate(others[start : start + AT_ONCE])
     for rollout in rollouts:

@@ -138,7 +138,7 @@ def exact_run(few, tmp_path_factory):
 
 
 def advice_of(path, cost_ratio=None, **changes):
-    settings = {**SETTINGS, "cost_ratio": cost_ratio, "with_fit": False} | changes
+    settings = {**SETTINGS, "cost_ratio": cost_ratio, "fit_iterations": 0} | changes
     return advise.run_rows(path, **settings).set_index("estimator")
 
 
@@ -224,7 +224,7 @@ def test_a_martingale_of_the_exact_values_is_these(few):
 
 
 def test_few_decisive_steps_and_cheap_sampling_call_for_continuations(exact_run):
-    rows = advise.run_rows(exact_run, **SETTINGS, cost_ratio=30, with_fit=False)
+    rows = advise.run_rows(exact_run, **SETTINGS, cost_ratio=30, fit_iterations=0)
     best, is_sure = advise.best_of(rows)
     assert is_sure
     assert best["estimator"].startswith(("vine", "cuts"))
@@ -232,7 +232,7 @@ def test_few_decisive_steps_and_cheap_sampling_call_for_continuations(exact_run)
 
 def test_where_every_step_decides_and_sampling_is_the_price_rloo_stays(tmp_path):
     path = World(ALL).write(tmp_path / "all")
-    rows = advise.run_rows(path, **SETTINGS, cost_ratio=0, with_fit=False)
+    rows = advise.run_rows(path, **SETTINGS, cost_ratio=0, fit_iterations=0)
     _, is_sure = advise.best_of(rows)
     assert not is_sure
     assert "Stay with **RLOO or GRPO**" in "\n".join(advise.report(rows))
@@ -240,7 +240,7 @@ def test_where_every_step_decides_and_sampling_is_the_price_rloo_stays(tmp_path)
 
 def test_it_writes_and_draws_again(exact_run, tmp_path, capsys):
     out, again = tmp_path / "out", tmp_path / "again"
-    assert main(["advise", str(exact_run), "--no-fit", "--out", str(out)]) == 0
+    assert main(["advise", str(exact_run), "--fit-iterations", "0", "--out", str(out)]) == 0
     assert "Steps that decide" in capsys.readouterr().out
     assert {path.name for path in out.iterdir()} == FILES
     assert main(["advise", str(out), "--out", str(again)]) == 0
@@ -320,7 +320,7 @@ def test_values_are_fitted_where_none_are_saved(tmp_path):
         )
     model = run_dir.read_config()["model"]["path"]
     shutil.copytree(resolve_model_path(model), path / "final" / "policy")
-    advice = advice_of(path, cost_ratio=1, with_fit=True)
+    advice = advice_of(path, cost_ratio=1, fit_iterations=5)
     assert list(advice["values_by"].unique()) == ["fitted martingale"]
     assert advice["has_exact_scores"].all()
     assert np.isfinite(advice.loc["martingale", "noise"])

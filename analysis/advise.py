@@ -68,8 +68,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         num_iterations=(20, "of rollouts, the last that are saved"),
         fit_iterations=(
             64,
-            "to which a martingale is fitted, with a pass of the run's last policy; 0: no pass, and "
-            "scores by the sampled tokens",
+            "to which a martingale is fitted, with a pass of the run's last policy; 0: no pass, "
+            "and scores by the sampled tokens",
         ),
     )
     text = "K of continuations, with commas"
@@ -204,8 +204,8 @@ def report(rows: pd.DataFrame) -> list[str]:
         "Steps that decide, changing the value by 0.1 or more: "
         f"{interval(estimate(first, 'decisive'), '.2f')} of all. Share of the outcomes' variance "
         "within problems that a martingale of the rollouts explains: "
-        f"{interval(estimate(first, 'explained'), '.2f')}; where it is small, values and steps that "
-        "rest on it are hardly known.",
+        f"{interval(estimate(first, 'explained'), '.2f')}; where it is small, values and steps "
+        "that rest on it are hardly known.",
         "",
         f"{first['num_rollouts']} rollouts of {first['num_problems']} problems, iterations "
         f"{first['first_iteration']} to {first['last_iteration']}; values by {first['values_by']}; "

@@ -11,6 +11,8 @@ ANALYSES = {
     "action-ranking": "alternative next steps, ranked by critic and continuations against the "
     "truth, sampled",
     "advantages": "how steps' advantages are spread, the share near zero, and the critical steps",
+    "advise": "which estimator a run's rollouts call for: predicted noise by second and token, and "
+    "when RLOO is the better buy",
     "compare": "methods against a --baseline over seeds and problems: effect, intervals, tests, "
     "pooled over settings",
     "gradient-variance": "the noise of each estimator's policy gradient on the same rollouts, and "

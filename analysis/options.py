@@ -37,9 +37,9 @@ def check_least(settings: Mapping[str, int | None], **least: int) -> None:
             raise UserError(f"{option} must be at least {smallest}, got {number}")
 
 
-def parse_continuations(text: str) -> tuple[int, ...]:
-    """`"1,3,9"` is (1, 3, 9), the K of MC(K). Raises `UserError`."""
+def parse_continuations(text: str, option: str = "--continuations") -> tuple[int, ...]:
+    """`"1,3,9"` is (1, 3, 9), the K of MC(K) or other numbers. Raises `UserError`."""
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"[1-9]\d*", part) for part in parts):
-        raise UserError(f"--continuations must be whole numbers from 1 with commas, got {text!r}")
+        raise UserError(f"{option} must be whole numbers from 1 with commas, got {text!r}")
     return tuple(sorted(set(map(int, parts))))

@@ -174,7 +174,8 @@ def inner_products_of(
 def is_unbiased(config: TrainConfig, estimator: Estimator) -> bool:
     """Whether the mean of a difference of its values is that of the policy's own values."""
     table = config.values.predictors.get(estimator.values_from or "")
-    return estimator.num_draws > 0 or (table is not None and table.is_unbiased)
+    is_exact = table is not None and (table.is_exact or table.monte_carlo is not None)
+    return estimator.num_draws > 0 or is_exact
 
 
 def chosen_coordinates(num_weights: int, most: int, seed: int) -> np.ndarray:

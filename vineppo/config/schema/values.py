@@ -36,8 +36,8 @@ class Values:
 
     implementation: ClassVar[str]
     gives: ClassVar[Literal["tokens", "steps"]] = "steps"
-    is_unbiased: ClassVar[bool] = False  # of every state, so that differences of values are
     is_martingale: ClassVar[bool] = False  # under the policy, with the differences of its tokens
+    is_exact: ClassVar[bool] = False  # the policy's value itself, up to what it counts
 
     @property
     def monte_carlo(self) -> "MonteCarloValues | None":
@@ -87,7 +87,6 @@ class MonteCarloValues(Values):
     """The mean return of fresh continuations; with 256 of them, the oracle that others face."""
 
     implementation = "monte_carlo:MonteCarlo"
-    is_unbiased = True
 
     kind: Literal["monte_carlo"]
     num_continuations: Count
@@ -154,7 +153,7 @@ class OracleValues(Values):
     """The closed form of a task that has one (`worded`), at the policy's measured skill."""
 
     implementation = "oracle:Oracle"
-    is_unbiased = True
+    is_exact = True
 
     kind: Literal["oracle"]
     half_life: Positive  # iterations after which a measured result counts half

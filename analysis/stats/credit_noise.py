@@ -1,0 +1,168 @@
+"""What credit estimators' gradients would vary by, predicted from values along saved rollouts.
+
+Scores of different tokens are taken as orthogonal, so that a rollout's gradient Σ_t A_t ∇ log π has
+the second moment Σ_i m_i E A_i² with m_i the squared length of step i's scores in logits. That of
+one token is Σ_a (1[a = a_t] − π(a))², and 1 − π(a_t) has the same mean. With v_i the value of state
+i, u_i = v_i(1 − v_i) the variance of a return from it and d_ij = E (v_j − v_i)²:
+
+    exact values             A_i = v_{i+1} − v_i      E A_i² = d_{i,i+1}
+    K continuations          differences of means     d_{i,i+1} + u_i/K + u_{i+1}/K
+    with the own outcome     in the mean of the end   d_{i,i+1} + u_i/K + u_{i+1}/(K + 1)
+    a piece from l to h      of M cuts, the same on   d_lh + u_l/K + u_h/(K + 1), at the root
+                             all steps of the piece   u_0/(G − 1) of the G − 1 other outcomes
+
+u is 0 at the end. What RLOO, a critic and a martingale would give is taken from the rollouts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import comb
+
+
+@dataclass(frozen=True)
+class Path:
+    """A rollout of S steps, in a group of `group_size` G.
+
+    `masses_S` are the m_i. `values_Z` are of the Z = S + 1 states, up to a constant, the last its
+    outcome or what the values come to without it; `errors_Z` are the variances of these estimates
+    and `variances_Z` are u. `residual` is the variance of the outcome that the values leave
+    unexplained: it is spread over the steps by their masses. All are unbiased, not each in range.
+    """
+
+    masses_S: np.ndarray
+    starts_S: np.ndarray  # first tokens of the steps, of `num_tokens`
+    num_tokens: int
+    group_size: int
+    values_Z: np.ndarray
+    errors_Z: np.ndarray
+    variances_Z: np.ndarray
+    residual: float = 0.0
+
+    @property
+    def cumulated_Z(self) -> np.ndarray:
+        return np.concatenate([[0.0], np.cumsum(self.masses_S)])
+
+    def squares(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """d of the pairs of states."""
+        mass_Z = self.cumulated_Z
+        shares = (mass_Z[high] - mass_Z[low]) / max(mass_Z[-1], 1e-12)
+        differences = self.values_Z[high] - self.values_Z[low]
+        errors = self.errors_Z[high] + self.errors_Z[low]
+        return differences**2 - errors + self.residual * shares
+
+
+def sampled_path(
+    masses_S: np.ndarray,
+    starts_S: np.ndarray,
+    num_tokens: int,
+    group_size: int,
+    returns_SK: Sequence[Sequence[float]],
+    reward: float,
+) -> Path:
+    """By at least two continuations a state: mean and sample variance, which is unbiased for u."""
+    means = [*map(np.mean, returns_SK), reward]
+    variances_Z = np.array([*(np.var(returns, ddof=1) for returns in returns_SK), 0.0])
+    numbers = np.array([*map(len, returns_SK), 1])
+    return Path(
+        masses_S, starts_S, num_tokens, group_size, np.array(means), variances_Z / numbers,
+        variances_Z,
+    )  # fmt: skip
+
+
+def exact_path(
+    masses_S: np.ndarray,
+    starts_S: np.ndarray,
+    num_tokens: int,
+    group_size: int,
+    values_S: Sequence[float],
+    reward: float,
+) -> Path:
+    values_Z = np.array([*values_S, reward])
+    variances_Z = values_Z * (1 - values_Z)
+    variances_Z[-1] = 0.0
+    zeros_Z = np.zeros(len(values_Z))
+    return Path(masses_S, starts_S, num_tokens, group_size, values_Z, zeros_Z, variances_Z)
+
+
+def martingale_path(
+    masses_S: np.ndarray,
+    starts_S: np.ndarray,
+    num_tokens: int,
+    differences_S: np.ndarray,
+    residuals_G: Sequence[float],
+    index: int,
+) -> Path:
+    """By a fitted martingale whose steps changed it by `differences_S`.
+
+    `residuals_G` are R − Σ differences of the group, this rollout's at `index`. The value is the
+    mean of the others' plus what the steps have changed, m; its own variance s²/(G − 1) and the
+    part of s² that the steps before have spent are taken off u = m(1 − m).
+    """
+    own_mass_Z = np.concatenate([[0.0], np.cumsum(masses_S)])
+    values_Z = np.concatenate([[0.0], np.cumsum(differences_S)])
+    residual, others = float(np.var(residuals_G, ddof=1)), len(residuals_G) - 1
+    m_Z = values_Z + (sum(residuals_G) - residuals_G[index]) / others
+    spent_Z = own_mass_Z / max(own_mass_Z[-1], 1e-12)
+    variances_Z = m_Z * (1 - m_Z) + residual / others - residual * spent_Z
+    variances_Z[-1] = 0.0
+    return Path(
+        masses_S, starts_S, num_tokens, others + 1, values_Z, np.zeros(len(values_Z)), variances_Z,
+        residual,
+    )  # fmt: skip
+
+
+def exact_noise(path: Path) -> float:
+    places_S = np.arange(len(path.masses_S))
+    return float(path.masses_S @ path.squares(places_S, places_S + 1))
+
+
+def vine_noise(path: Path, num_continuations: int, *, with_own: bool = False) -> float:
+    """Of continuations at all states."""
+    u_Z, k = path.variances_Z, num_continuations
+    return exact_noise(path) + float(path.masses_S @ (u_Z[:-1] / k + u_Z[1:] / (k + with_own)))
+
+
+def vine_tokens(path: Path, num_continuations: int) -> float:
+    """Sampled besides the rollout, which as one draw tells the length left; the root's are shared.
+
+    10 tokens in steps from 0 and 4, K = 2, G = 4: 2·(10/4 + 6) = 17.
+    """
+    root = path.num_tokens / path.group_size
+    return num_continuations * (root + float((path.num_tokens - path.starts_S[1:]).sum()))
+
+
+def cut_probabilities(
+    low: np.ndarray, high: np.ndarray, num_steps: int, num_cuts: int
+) -> np.ndarray:
+    """That two states bound one piece, of `num_cuts` of the num_steps − 1 inner states.
+
+    Three steps, one cut: each of (0, 1), (1, 3), (0, 2) and (2, 3) one half, (0, 3) never.
+    """
+    is_cut = (low > 0).astype(int) + (high < num_steps)
+    elsewhere = np.maximum(low - 1, 0) + np.maximum(num_steps - 1 - high, 0)
+    return comb(elsewhere, num_cuts - is_cut) / comb(num_steps - 1, num_cuts)
+
+
+def cuts_noise(path: Path, num_cuts: int, num_continuations: int) -> float:
+    """Of continuations at `num_cuts` inner states drawn at random, or all where there are fewer.
+
+    The own outcome joins the end of a piece, and the other rollouts' are the value of the root.
+    """
+    num_steps, u_Z = len(path.masses_S), path.variances_Z
+    low, high = np.triu_indices(num_steps + 1, 1)
+    probabilities = cut_probabilities(low, high, num_steps, min(num_cuts, num_steps - 1))
+    begin = np.where(low > 0, u_Z[low] / num_continuations, u_Z[0] / (path.group_size - 1))
+    end = u_Z[high] / (num_continuations + 1)
+    masses = path.cumulated_Z[high] - path.cumulated_Z[low]
+    return float((probabilities * masses) @ (path.squares(low, high) + begin + end))
+
+
+def cuts_tokens(path: Path, num_cuts: int, num_continuations: int) -> float:
+    """Sampled besides the rollout, as the mean over the places of the cuts."""
+    num_inner = len(path.starts_S) - 1
+    if num_inner == 0:
+        return 0.0
+    left = float((path.num_tokens - path.starts_S[1:]).mean())
+    return num_continuations * min(num_cuts, num_inner) * left

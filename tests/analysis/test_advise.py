@@ -1,0 +1,327 @@
+"""Predicted noise is what a simulation of known values has, and the advice follows from it."""
+
+import json
+import shutil
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from support.sampled_runs import CONFIGS, write_solved_run
+
+from analysis import advise
+from analysis.__main__ import main
+from analysis.stats import credit_noise
+from vineppo.config.load import load_config, to_dict
+from vineppo.config.schema import TrainConfig
+from vineppo.run_dir import RunDir
+
+START, NUM_STEPS, STEP = 0.3, 12, 3  # of a step's tokens the first alone is a choice
+PROBLEMS, GROUP = 150, 8
+FEW, ALL = (3, 7), tuple(range(NUM_STEPS))
+SETTINGS = {"num_iterations": 5, "continuations": (1, 3, 9), "cuts": (1, 2)}
+FILES = {"advise.csv", "advise.md", "advise.png", "advise.svg", "summary.json"}
+
+
+class World:
+    """Two-way choices: a wrong one at a step of `decisive` ends all hope, others are free."""
+
+    def __init__(self, decisive, num_problems=PROBLEMS, seed=0):
+        rng = np.random.default_rng(seed)
+        self.right_S = np.full(NUM_STEPS, 0.5)
+        self.right_S[list(decisive)] = START ** (1 / len(decisive))
+        shape = num_problems, GROUP, NUM_STEPS
+        self.is_first = rng.random(shape) < self.right_S
+        is_decisive = np.isin(np.arange(NUM_STEPS), decisive)
+        is_alive = np.cumprod(self.is_first | ~is_decisive, -1)
+        ahead = np.cumprod(np.where(is_decisive, self.right_S, 1)[::-1])[::-1]
+        before = np.concatenate([np.ones((*shape[:2], 1)), is_alive], -1)
+        self.values = before * np.append(ahead, 1.0)  # [P, G, S + 1], the last is the reward
+        self.rewards = self.values[..., -1]
+        self.scores = np.where(self.is_first, 1 - self.right_S, -self.right_S)
+        self.rng = rng
+
+    def mean(self, k):
+        drawn = self.rng.binomial(k, self.values) / k
+        drawn[..., -1] = self.rewards
+        return drawn
+
+    def moment(self, advantages):
+        """Of a rollout's gradient, with a parameter a step: two logits double all alike."""
+        return ((advantages * self.scores) ** 2).sum(-1).mean()
+
+    def moments(self, continuations=(1, 3, 9)):
+        others = (self.rewards.sum(1, keepdims=True) - self.rewards) / (GROUP - 1)
+        found = {"rloo": self.moment((self.rewards - others)[..., None])}
+        found["exact"] = self.moment(np.diff(self.values))
+        for k in continuations:
+            drawn = self.mean(k)
+            found[f"vine_{k}"] = self.moment(np.diff(drawn))
+            joined = (k * drawn + self.rewards[..., None]) / (k + 1)
+            found[f"vine_{k}_own"] = self.moment(joined[..., 1:] - drawn[..., :-1])
+            drawn[..., 0] = others
+            places = np.argsort(self.rng.random((*others.shape, NUM_STEPS - 1)), -1) + 1
+            for number in (1, 2):
+                ends = np.full((*others.shape, 1), NUM_STEPS)
+                cuts = [0 * ends, np.sort(places[..., :number], -1), ends]
+                advantages = np.zeros(self.scores.shape)
+                for low, high in pairwise(np.moveaxis(np.concatenate(cuts, -1), -1, 0)):
+                    at = np.arange(NUM_STEPS)
+                    inside = (low[..., None] <= at) & (at < high[..., None])
+                    end = np.take_along_axis(joined, high[..., None], -1)
+                    begin = np.take_along_axis(drawn, low[..., None], -1)
+                    advantages += inside * (end - begin)
+                found[f"cuts_{number}_{k}"] = self.moment(advantages)
+        return {name: moment / found["rloo"] for name, moment in found.items()}
+
+    def paths(self):
+        """With the squared length of two logits' score, 2 (1 − p)²."""
+        starts = STEP * np.arange(NUM_STEPS)
+        for p, g in np.ndindex(*self.rewards.shape):
+            about = 2 * self.scores[p, g] ** 2, starts, STEP * NUM_STEPS, GROUP
+            yield credit_noise.exact_path(*about, self.values[p, g, :-1], self.rewards[p, g])
+
+    def rows(self):
+        chosen = np.where(self.is_first, self.right_S, 1 - self.right_S)
+        for p, g in np.ndindex(*self.rewards.shape):
+            logprobs = np.zeros((NUM_STEPS, STEP))
+            logprobs[:, 0] = np.log(chosen[p, g])
+            yield p, g, {
+                "problem_id": f"p{p}", "rollout_index": g, "prompt_ids": [1],
+                "response_ids": [2] * NUM_STEPS * STEP, "logprobs": logprobs.ravel().tolist(),
+                "text": "", "reward": self.rewards[p, g], "finish_reason": "stop",
+                "step_starts": [STEP * step for step in range(NUM_STEPS)],
+                "advantages_S": [0.0] * NUM_STEPS,
+            }  # fmt: skip
+
+    def write(self, path, config="credit_short_oracle", k=0, critic=False):
+        """A run with the exact values of a predictor, or K continuations a state."""
+        settings = [f"rollouts.num_samples={GROUP}", "seed=1"]
+        if k:
+            settings.append(f"credit.num_continuations={k}")
+        config = load_config(TrainConfig, str(CONFIGS / f"{config}.jsonnet"), settings)
+        run_dir = RunDir.open(path, to_dict(config))
+        values = []
+        for p, g, _ in self.rows():
+            for step, value in enumerate(self.values[p, g, :-1]):
+                state = {"problem_id": f"p{p}", "rollout_index": g, "step_index": step}
+                state |= {"prefix_length": STEP * step, "num_tokens": 0}
+                returns = (self.rng.random(k) < value).astype(float).tolist()
+                row = state | {"returns_K": returns, "critic_value": value if critic else None}
+                if not k:
+                    row |= {"predictor": None, "value": None}
+                    (name,) = config.values.predictors or ("none",)
+                    values.append(row | {"critic_value": None, "predictor": name, "value": value})
+                values.append(row)
+        run_dir.write_rollouts(1, [row for _, _, row in self.rows()])
+        run_dir.write_values(1, values)
+        run_dir.append_metrics(
+            {"iteration": 1, "time/rollout_s": 1, "time/values_s": 0, "time/grading_s": 0}
+            | {"tokens/rollout": 1000, "tokens/values": 0}
+            | {"time/logprobs_s": 1, "time/update_s": 3, "time/sync_s": 0}
+        )
+        return path
+
+
+@pytest.fixture(scope="module")
+def few():
+    return World(FEW)
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return World(FEW, 4000, seed=1).moments()
+
+
+@pytest.fixture(scope="module")
+def exact_run(few, tmp_path_factory):
+    return few.write(tmp_path_factory.mktemp("runs") / "exact")
+
+
+def advice_of(path, cost_ratio=None, **changes):
+    settings = {**SETTINGS, "cost_ratio": cost_ratio, "fit_iterations": 0} | changes
+    return advise.run_rows(path, **settings).set_index("estimator")
+
+
+def test_the_predicted_noise_is_that_of_a_simulation(simulated):
+    paths = list(World(FEW, 1000).paths())
+    others = [0.0] * GROUP
+    rloo = 0.0
+    for index, path in enumerate(paths):
+        if index % GROUP == 0:
+            others = [p.values_Z[-1] for p in paths[index : index + GROUP]]
+        reward = path.values_Z[-1]
+        advantage = reward - (sum(others) - reward) / (GROUP - 1)
+        rloo += path.masses_S.sum() * advantage**2
+    predicted = {"exact": sum(map(credit_noise.exact_noise, paths))}
+    for k in (1, 3, 9):
+        predicted[f"vine_{k}"] = sum(credit_noise.vine_noise(path, k) for path in paths)
+        predicted[f"vine_{k}_own"] = sum(
+            credit_noise.vine_noise(path, k, with_own=True) for path in paths
+        )
+        for cuts in (1, 2):
+            name = f"cuts_{cuts}_{k}"
+            predicted[name] = sum(credit_noise.cuts_noise(path, cuts, k) for path in paths)
+    for name, noise in predicted.items():
+        assert noise / rloo == pytest.approx(simulated[name], rel=0.1), name
+
+
+@pytest.mark.parametrize("k", [0, 3])
+def test_a_run_on_the_disk_tells_the_same(k, few, simulated, exact_run, tmp_path):
+    config = "credit_short_vineppo"
+    path = few.write(tmp_path / "run", config, k) if k else exact_run
+    advice = advice_of(path)
+    for name, noise in simulated.items():
+        assert advice.loc[name, "noise"] == pytest.approx(noise, rel=0.2), name
+        assert advice.loc[name, "noise_low"] <= advice.loc[name, "noise"], name
+    order = ["exact", "vine_9", "vine_3", "vine_1", "rloo"]
+    assert list(advice.loc[order, "noise"].sort_values().index) == order
+    assert list(advice["values_by"].unique()) == ["continuations" if k else "exact"]
+
+
+def test_the_share_of_decisive_steps(exact_run):
+    """Both steps decide on the track, the second for those alone that took the first well."""
+    share = (1 + START**0.5) / NUM_STEPS
+    assert advice_of(exact_run)["decisive"].iloc[0] == pytest.approx(share, rel=0.05)
+
+
+def test_prices_follow_from_tokens_and_the_ratio(exact_run):
+    """4 s of learning and 1 s of sampling for 1,000 tokens; a problem's iteration has 8 × 36."""
+    advice = advice_of(exact_run)
+    config = json.loads((exact_run / "config.json").read_text())
+    r = 4 / config["rollouts"]["num_prompts"] / (0.001 * GROUP * NUM_STEPS * STEP)
+    assert advice["cost_ratio"].iloc[0] == pytest.approx(r)
+    left = sum(STEP * step for step in range(1, NUM_STEPS))
+    tokens = 1 + (NUM_STEPS * STEP / GROUP + left) / (NUM_STEPS * STEP)
+    row = advice.loc["vine_1"]
+    assert row["tokens"] == pytest.approx(tokens)
+    assert row["seconds"] == pytest.approx((tokens + r) / (1 + r))
+    assert row["noise_seconds"] == pytest.approx(row["noise"] * row["seconds"])
+    at = row["break_even"]
+    assert row["noise"] * (tokens + at) / (1 + at) == pytest.approx(1)
+    assert advice.loc["cuts_1_3", "tokens"] == pytest.approx(2.5)
+
+
+def test_cut_probabilities_sum_to_the_pieces():
+    low, high = np.triu_indices(6, 1)
+    for cuts in range(5):
+        chances = credit_noise.cut_probabilities(low, high, 5, cuts)
+        assert chances.sum() == pytest.approx(cuts + 1)
+    low, high = np.array([0, 1, 0, 2, 0]), np.array([1, 3, 2, 3, 3])
+    chances = credit_noise.cut_probabilities(low, high, 3, 1)
+    assert chances.tolist() == [0.5, 0.5, 0.5, 0.5, 0.0]
+
+
+def test_a_martingale_of_the_exact_values_is_these(few):
+    """And one that knows nothing spreads the outcome's variance over the steps."""
+    about = np.ones(NUM_STEPS), STEP * np.arange(NUM_STEPS), STEP * NUM_STEPS
+    values, rewards = few.values[0], few.rewards[0]
+    root = [float(values[0, 0])] * GROUP
+    known = credit_noise.martingale_path(*about, np.diff(values[1]), root, 1)
+    exact = credit_noise.exact_path(*about, GROUP, values[1, :-1], rewards[1])
+    assert credit_noise.vine_noise(known, 3) == pytest.approx(credit_noise.vine_noise(exact, 3))
+    unknown = credit_noise.martingale_path(*about, np.zeros(NUM_STEPS), list(rewards), 1)
+    assert credit_noise.exact_noise(unknown) == pytest.approx(np.var(rewards, ddof=1))
+
+
+def test_few_decisive_steps_and_cheap_sampling_call_for_continuations(exact_run):
+    rows = advise.run_rows(exact_run, **SETTINGS, cost_ratio=30, fit_iterations=0)
+    best, is_sure = advise.best_of(rows)
+    assert is_sure
+    assert best["estimator"].startswith(("vine", "cuts"))
+
+
+def test_where_every_step_decides_and_sampling_is_the_price_rloo_stays(tmp_path):
+    path = World(ALL).write(tmp_path / "all")
+    rows = advise.run_rows(path, **SETTINGS, cost_ratio=0, fit_iterations=0)
+    _, is_sure = advise.best_of(rows)
+    assert not is_sure
+    assert "Stay with **RLOO or GRPO**" in "\n".join(advise.report(rows))
+
+
+def test_it_writes_and_draws_again(exact_run, tmp_path, capsys):
+    out, again = tmp_path / "out", tmp_path / "again"
+    assert main(["advise", str(exact_run), "--fit-iterations", "0", "--out", str(out)]) == 0
+    assert "Steps that decide" in capsys.readouterr().out
+    assert {path.name for path in out.iterdir()} == FILES
+    assert main(["advise", str(out), "--out", str(again)]) == 0
+    for name in FILES - {"summary.json"}:
+        assert (again / name).read_bytes() == (out / name).read_bytes(), name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--cost-ratio", "-1"], "--cost-ratio must be a number from 0, got -1"),
+        (["--cuts", "0"], "--cuts must be whole numbers from 1 with commas, got '0'"),
+        (["--num-iterations", "0"], "--num-iterations must be at least 1, got 0"),
+    ],
+)
+def test_bad_options_are_one_line(arguments, message, exact_run, tmp_path, capsys):
+    assert main(["advise", str(exact_run), *arguments, "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"error: {message}\n"
+
+
+def changed(run, tmp_path, change):
+    """A copy of a run with its rollouts changed, and their values left."""
+    path = tmp_path / "changed"
+    shutil.copytree(run, path)
+    (path / "config.lock").unlink(missing_ok=True)
+    run_dir = RunDir(path)
+    run_dir.write_rollouts(1, change(run_dir.read_rollouts(1)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: [row for row in rows if row["problem_id"] == "p0"], "need two problems"),
+        (lambda rows: [r for r in rows if r["rollout_index"] == 0], "RLOO needs two rollouts"),
+        (lambda rows: [row | {"reward": 0.5} for row in rows], "rewards must be 0 or 1, got 0.5"),
+        (lambda rows: [row | {"reward": 1.0} for row in rows], "no problem has both rewards"),
+    ],
+)
+def test_rollouts_that_tell_nothing_are_one_line(change, message, exact_run, tmp_path, capsys):
+    path = changed(exact_run, tmp_path, change)
+    assert main(["advise", str(path), "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_runs_that_hold_too_little_are_one_line(few, tmp_path, capsys):
+    config = load_config(TrainConfig, str(CONFIGS / "credit_short_rloo.jsonnet"), [])
+    bare = tmp_path / "bare"
+    run_dir = RunDir.open(bare, to_dict(config))
+    assert main(["advise", str(bare)]) == 2
+    assert capsys.readouterr().err == f"error: {bare} has no saved rollouts\n"
+    run_dir.write_rollouts(1, [row for _, _, row in few.rows()])
+    assert main(["advise", str(bare)]) == 2
+    assert "tells no values of states" in capsys.readouterr().err
+    sft = tmp_path / "sft"
+    sft.mkdir()
+    from vineppo.config.schema import SftConfig
+
+    config = load_config(SftConfig, str(CONFIGS / "sft_credit_short.jsonnet"), [])
+    (sft / "config.json").write_text(json.dumps(to_dict(config)))
+    assert main(["advise", str(sft)]) == 2
+    assert "is a run of supervised fine-tuning" in capsys.readouterr().err
+
+
+def test_values_are_fitted_where_none_are_saved(tmp_path):
+    """The demo's starting policy stands in for the final one; a wrong twin for every answer."""
+    from vineppo.models import resolve_model_path
+
+    path = write_solved_run(tmp_path / "run", num_problems=8, iterations=(1, 2))
+    run_dir = RunDir(path)
+    for iteration in (1, 2):
+        rows = run_dir.read_rollouts(iteration)
+        run_dir.write_rollouts(
+            iteration, [row | {"reward": float(row["rollout_index"])} for row in rows]
+        )
+    model = run_dir.read_config()["model"]["path"]
+    shutil.copytree(resolve_model_path(model), path / "final" / "policy")
+    advice = advice_of(path, cost_ratio=1, fit_iterations=5)
+    assert list(advice["values_by"].unique()) == ["fitted martingale"]
+    assert advice["has_exact_scores"].all()
+    assert np.isfinite(advice.loc["martingale", "noise"])
+    assert advice.loc["martingale", "tokens"] == 1

@@ -33,6 +33,7 @@ METHODS = (
     (r"reinforce(_plus_plus|\+\+)?", "REINFORCE++", COLORS[5]),
     (r"remax", "ReMax", COLORS[7]),
     (r"oracle", "oracle", GREY),
+    (r"group_mean", "K = 0", "#999933"),
 )
 # The same by the kind of credit in a config.
 CREDITS = {

@@ -27,12 +27,26 @@ def main(arguments: list[str] | None = None) -> int:
         again = "the same command goes on from the last checkpoint"
         print(f"vineppo: interrupted; {again}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        if not has_reader():
+            return 1
+        raise
     except OSError as error:
         if error.errno not in USER_ERRNOS:
             raise
         print(f"vineppo: {error.filename or 'writing'}: {error.strerror}", file=sys.stderr)
         return 2
     return status or 0
+
+
+def has_reader() -> bool:
+    """Whether somebody still reads the output; `head`, once it has enough, does not."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed later
+        return False
+    return True
 
 
 def build_parser() -> argparse.ArgumentParser:

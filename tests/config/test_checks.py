@@ -50,6 +50,9 @@ MEAN = [predictors(mean={"kind": "group_mean"}), "values.credit=mean"]
 
 MANY = {"kind": "monte_carlo", "num_continuations": 16, "identical_prefixes": "share",
         "states": None}  # fmt: skip
+POSTERIOR = {"kind": "posterior", "num_candidates": 8, "size": 16, "learning_rate": 3e-3,
+             "weight_decay": 0.05, "num_steps": 2, "batch_size": 4,
+             "replay_iterations": 2}  # fmt: skip
 SMOOTHED = {"kind": "smoothed", "of": "monte_carlo", "change": 0.1, "direction": "causal"}
 
 REFUSED = [
@@ -146,9 +149,12 @@ REFUSED = [
     (VINEPPO, [predictors(smooth=SMOOTHED), "task.grading.truncated_reward=-1"],
      "task.grading.truncated_reward must be null or within [0, 1] for values.predictors.smooth of "
      "kind 'smoothed', got -1.0"),
+    (VINEPPO, [predictors(ratios=POSTERIOR), "task.grading.truncated_reward=-1"],
+     "task.grading.truncated_reward must be null or within [0, 1] for values.predictors.ratios of "
+     "kind 'posterior', got -1.0"),
     (VINEPPO, [predictors(smooth=SMOOTHED), "task.grading.reward_path=mine.py"],
      "task.grading.reward_path must be null for values.predictors.smooth of kind 'smoothed' "
-     "(returns must be within [0, 1]), got 'mine.py'"),
+     "(rewards must be within [0, 1]), got 'mine.py'"),
     # The critic.
     (PPO, ["critic.warmup_iterations=21"],
      "critic.warmup_iterations must be at most num_iterations = 20, got 21"),

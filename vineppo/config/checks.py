@@ -135,6 +135,7 @@ def _check_values(config: TrainConfig) -> None:
             f"got {config.task.kind!r}",
         )
         _check_returns_reader(name, own, config)
+        _check_probability(name, own, config)
     feeding = config.values.credit
     require(
         feeding is None or feeding in (*held, *further),
@@ -210,7 +211,7 @@ def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) 
     """One that reads the returns of another predictor's continuations."""
     if own.returns_of is None:
         return
-    key, grading = f"values.predictors.{name}", config.task.grading
+    key = f"values.predictors.{name}"
     sampled = [MONTE_CARLO] * (config.credit.monte_carlo is not None)
     sampled += [other for other, its in config.values.predictors.items() if its.monte_carlo]
     require(
@@ -230,17 +231,23 @@ def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) 
         f"rollouts.num_samples must be at least 2 for {key} of kind 'shrunk' (it compares the "
         f"rollouts of a problem), got {config.rollouts.num_samples}",
     )
-    if own.kind == "smoothed":  # its returns are tosses of a coin
-        require(
-            grading.reward_path is None,
-            f"task.grading.reward_path must be null for {key} of kind 'smoothed' (returns must be "
-            f"within [0, 1]), got {grading.reward_path!r}",
-        )
-        require(
-            0 <= (grading.truncated_reward or 0) <= 1,
-            f"task.grading.truncated_reward must be null or within [0, 1] for {key} of kind "
-            f"'smoothed', got {grading.truncated_reward}",
-        )
+
+
+def _check_probability(name: str, own: PredictorConfig, config: TrainConfig) -> None:
+    """One whose values are probabilities of success, so that rewards must be within [0, 1]."""
+    if own.kind not in ("posterior", "smoothed"):
+        return
+    key, grading = f"values.predictors.{name}", config.task.grading
+    require(
+        grading.reward_path is None,
+        f"task.grading.reward_path must be null for {key} of kind {own.kind!r} (rewards must be "
+        f"within [0, 1]), got {grading.reward_path!r}",
+    )
+    require(
+        0 <= (grading.truncated_reward or 0) <= 1,
+        f"task.grading.truncated_reward must be null or within [0, 1] for {key} of kind "
+        f"{own.kind!r}, got {grading.truncated_reward}",
+    )
 
 
 def _gives_tokens(config: TrainConfig, name: str) -> bool:

@@ -255,10 +255,11 @@ def test_with_an_engine_end_to_end(trained_path, tmp_path, monkeypatch):  # noqa
     last = read_gradients(out / "gradients/tiny/iter_000002.parquet")
     assert last.about["rollout_iteration"] == 3
     assert last.estimators == (
-        "rloo", "grpo", "reinforce_plus_plus", "remax", "gae", "vine_1", "vine_2",
+        "rloo", "grpo", "reinforce_plus_plus", "remax", "gae", "vine_probe", "vine_asked",
+        "vine_tuned", "vine_1", "vine_2",
     )  # fmt: skip
-    assert last.gram_ENN.shape == (7, NUM_PROMPTS, NUM_PROMPTS)
-    rloo, remax, k1, k2 = (last.num_tokens_EN[i].sum() for i in (0, 3, 5, 6))
+    assert last.gram_ENN.shape == (10, NUM_PROMPTS, NUM_PROMPTS)
+    rloo, remax, k1, k2 = (last.num_tokens_EN[i].sum() for i in (0, 3, 8, 9))
     assert k2 > 10**6 + rloo  # what was in the journal was not sampled again
     assert k2 - rloo == pytest.approx(2 * (k1 - rloo))
     assert rloo < remax < rloo + 64 * NUM_PROMPTS

@@ -190,7 +190,8 @@ def test_a_branch_has_the_baseline_of_the_rollout_that_it_leaves(own_config):
 
 def test_who_reads_returns_values_states_that_have_them(configs, tmp_path):
     """After the predictor that sampled them, and not where continuations are missing."""
-    many = {"kind": "monte_carlo", "num_continuations": 2, "identical_prefixes": "share"}
+    many = {"kind": "monte_carlo", "num_continuations": 2, "identical_prefixes": "share",
+            "states": None}  # fmt: skip
     predictors = {"pool": {"kind": "pooled", "of": "many"}, "many": many}
     values = json.dumps({"credit": None, "predictors": predictors})
     config = load_config(TrainConfig, str(configs / "demo_rloo.jsonnet"), [f"values={values}"])

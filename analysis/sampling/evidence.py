@@ -16,6 +16,7 @@ from analysis.sampling.rollouts import groups_of, read_saved
 from analysis.stats import credit_noise
 from vineppo.config.schema import TrainConfig
 from vineppo.credit.groups import rloo_advantages
+from vineppo.credit.martingale import shrunk_advantages
 from vineppo.credit.vine import step_sums
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
@@ -151,6 +152,7 @@ def group_terms(
         reward - float(differences.sum()) if differences is not None else math.nan
         for reward, differences in zip(rewards_G, differences_G, strict=True)
     ]
+    roots_G = [root_of(rollout, name) for rollout in group]
     rows = []
     for index, rollout in enumerate(group):
         masses_T = masses_of(rollout)
@@ -162,8 +164,11 @@ def group_terms(
         row = {"length": length}
         if differences is not None:
             rest = rloo_advantages(residuals_G)[index]
+            left = shrunk_advantages(
+                [e - root for e, root in zip(residuals_G, roots_G, strict=True)]
+            )[index]
             masses = masses_S if source == SAVED else masses_T
-            noise["martingale"] = float(masses @ (differences + rest) ** 2)
+            noise["martingale"] = float(masses @ (differences + left) ** 2)
             row |= {
                 "left": residuals_G[index] * rest,
                 "variance": rewards_G[index] * advantages_G[index],
@@ -207,6 +212,14 @@ def differences_of(rollout: Rollout, source: str, name: str) -> np.ndarray | Non
     if f"differences/{NAME}" in rollout.tokens_T:
         return np.array(rollout.tokens_T[f"differences/{NAME}"])
     return np.append(np.diff(rollout.values_S(name)), 0.0) if source == SAVED else None
+
+
+def root_of(rollout: Rollout, name: str) -> float:
+    """The martingale's value of the query; 0 where there is none."""
+    for own in (NAME, name):
+        if f"values/{own}" in rollout.steps_S or f"values/{own}" in rollout.tokens_T:
+            return rollout.values_S(own)[0]
+    return 0.0
 
 
 def differences_of_steps(rollout: Rollout, differences: np.ndarray, source: str) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from support.rollouts import LINES, rollout, terminal
 
-from vineppo.config.schema import MartingaleCredit, RlooCredit
+from vineppo.config.schema import MartingaleCredit
 from vineppo.credit import token_advantages
 from vineppo.values.posterior import bounded_differences
 
@@ -15,23 +15,24 @@ CREDIT = MartingaleCredit("martingale", LINES)
 DEPTH = 3
 
 
-def fed(reward, differences_T):
+def fed(reward, differences_T, root=0.0):
     found = rollout(terminal(reward, len(differences_T)))
     found.tokens_T["differences/fed"] = tuple(differences_T)
+    found.tokens_T["values/fed"] = (root,) * len(differences_T)
     found.values_from = "fed"
     return found
 
 
 def test_the_documented_example():
-    found = token_advantages(CREDIT, [fed(1.0, [0.5, 0.0]), fed(0.0, [-0.25, 0.0])])
-    assert found == [pytest.approx([0.75, 0.25]), pytest.approx([-0.5, -0.25])]
+    found = token_advantages(CREDIT, [fed(1.0, [0.5, 0.0], 0.5), fed(0.0, [-0.25, 0.0], 0.5)])
+    assert found == [pytest.approx([0.625, 0.125]), pytest.approx([-0.5, -0.25])]
 
 
-def test_without_differences_it_is_rloo():
-    rollouts_G = [fed(reward, [0.0] * length) for reward, length in ((1.0, 2), (0.0, 3), (0.5, 1))]
-    assert token_advantages(CREDIT, rollouts_G) == token_advantages(
-        RlooCredit("rloo", LINES), rollouts_G
-    )
+def test_without_differences_the_root_counts_as_one_more_rollout():
+    rollouts_G = [fed(reward, [0.0] * length, 0.4) for reward, length in ((1.0, 2), (0.0, 3))]
+    found = [advantages_T[0] for advantages_T in token_advantages(CREDIT, rollouts_G)]
+    assert found == pytest.approx([1 - (0.4 + 0.0) / 2, 0 - (0.4 + 1.0) / 2])
+    assert token_advantages(CREDIT, rollouts_G[:1]) == [pytest.approx([0.6, 0.6])]
 
 
 class Tree:
@@ -64,7 +65,8 @@ class Tree:
         root = torch.tensor([self.root], dtype=torch.float64)
         differences = bounded_differences(root, ratios, probs, torch.tensor([leaf]))[0].tolist()
         drifts = [drift * (choice == 0) for choice in leaf]
-        return fed(self.reward[leaf], [sum(pair) for pair in zip(differences, drifts, strict=True)])
+        moved = [sum(pair) for pair in zip(differences, drifts, strict=True)]
+        return fed(self.reward[leaf], moved, self.root)
 
     def gradients(self, advantages_of, group_size):
         """E of Σ_t A_t ∂ log π(a_t) over all groups: a number a state."""
@@ -107,8 +109,8 @@ def test_exact_values_leave_no_noise_but_the_choices_own():
 
     for leaf in tree.reward:
         values = [value(leaf[:t]) for t in range(DEPTH + 1)]
-        found = fed(values[-1], np.diff(values).tolist())
-        other = fed(values[0], [0.0] * DEPTH)  # whose residual is the root's value
+        found = fed(values[-1], np.diff(values).tolist(), values[0])
+        other = fed(values[0], [0.0] * DEPTH, values[0])  # which leaves nothing either
         assert token_advantages(CREDIT, [found, other])[0] == pytest.approx(
             np.diff(values).tolist()
         )

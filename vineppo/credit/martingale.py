@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 
 from vineppo.config.schema import MartingaleCredit
-from vineppo.credit.groups import group_returns, rloo_advantages
+from vineppo.credit.groups import group_returns
 from vineppo.types import Rollout
 
 
@@ -23,21 +23,24 @@ def martingale_credit(
     config: MartingaleCredit,  # noqa: ARG001 (an estimator without parameters)
     rollouts_G: Sequence[Rollout],
 ) -> list[list[float]]:
-    """A_t = Δ_t + e_i − 1/(G − 1) Σ_{j≠i} e_j with the residuals e_i = R_i − Σ_t Δ_t of a group.
+    """A_t = Δ_t + e_i − 1/G Σ_{j≠i} e_j with the residuals e_i = R_i − M_0 − Σ_t Δ_t of a group.
 
-    The others' residuals are a baseline as the others' returns are in RLOO, which this is where all
-    Δ are 0. Returns [1, 0] with Δ = [[0.5, 0], [−0.25, 0]]: e = 0.5, 0.25, and the advantages are
-    [0.5 + 0.25, 0.25] and [−0.25 − 0.25, −0.25].
+    The others' residuals are a baseline as the others' returns are in RLOO, but for one more of 0:
+    what M_0 says of the problem counts as much as one rollout, so that few do not add more noise
+    than they take away. Returns [1, 0] with M_0 = 0.5 and Δ = [[0.5, 0], [−0.25, 0]]: e = 0 and
+    −0.25, and the advantages are [0.5 + 0.125, 0.125] and [−0.25 − 0.25, −0.25].
     """
-    differences_GT = [rollout.differences_T for rollout in rollouts_G]
-    returns_G = group_returns(rollouts_G)
     residuals_G = [
-        total - math.fsum(differences_T)
-        for total, differences_T in zip(returns_G, differences_GT, strict=True)
+        total - rollout.state_values_S[0] - math.fsum(rollout.differences_T)
+        for total, rollout in zip(group_returns(rollouts_G), rollouts_G, strict=True)
     ]
     return [
-        [difference + advantage for difference in differences_T]
-        for advantage, differences_T in zip(
-            rloo_advantages(residuals_G), differences_GT, strict=True
-        )
+        [difference + advantage for difference in rollout.differences_T]
+        for advantage, rollout in zip(shrunk_advantages(residuals_G), rollouts_G, strict=True)
     ]
+
+
+def shrunk_advantages(residuals_G: Sequence[float]) -> list[float]:
+    """e_i − 1/G Σ_{j≠i} e_j: residuals [0.5, 0.25] → [0.5 − 0.125, 0.25 − 0.25]."""
+    total = math.fsum(residuals_G)
+    return [own - (total - own) / len(residuals_G) for own in residuals_G]

@@ -48,6 +48,7 @@ class Tilt(nn.Module):
     """
 
     scale_H: torch.Tensor  # of the hidden states, 0 until it is measured
+    root_H: torch.Tensor  # mean of the hidden states of the prompts' ends
 
     def __init__(self, hidden_size: int, num_token_ids: int, size: int, seed: int) -> None:
         super().__init__()
@@ -55,6 +56,7 @@ class Tilt(nn.Module):
         self.tokens = nn.Embedding(num_token_ids, size)
         self.root = nn.Linear(hidden_size, 1, bias=False)
         self.register_buffer("scale_H", torch.zeros(hidden_size))
+        self.register_buffer("root_H", torch.zeros(hidden_size))
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             bound = hidden_size**-0.5
@@ -63,9 +65,11 @@ class Tilt(nn.Module):
             self.tokens.weight.zero_()
             self.root.weight.zero_()
 
-    def measure_scale(self, hidden_NH: torch.Tensor) -> None:
+    def measure(self, hidden_NH: torch.Tensor, roots_NH: torch.Tensor) -> None:
+        """Where the hidden states lie, once."""
         if not self.scale_H.any():
             self.scale_H.copy_(1 / hidden_NH.std(0, correction=0).clamp(min=1e-2))
+            self.root_H.copy_(roots_NH.mean(0))
 
     def log_ratios(self, batch: "_Batch") -> torch.Tensor:
         """log ρ of the K candidates and, last, of any other token, [B, U, K + 1].
@@ -82,9 +86,13 @@ class Tilt(nn.Module):
         return scores - norm_BU1
 
     def log_roots(self, batch: "_Batch") -> torch.Tensor:
-        """log V(s_0) = log(mean reward) + wᵀh, at most log `MOST`, [B]."""
-        log_B = torch.log(batch.rewards_B) + self.root(batch.root_BH * self.scale_H).squeeze(-1)
-        return log_B.clamp(max=math.log(MOST))
+        """log V(s_0) = log(mean reward) + wᵀ(h − mean h)/√H, at most log `MOST`, [B].
+
+        What all prompts have in common would move them all, H weights at a time.
+        """
+        centred_BH = (batch.root_BH - self.root_H) * self.scale_H
+        tilt_B = self.root(centred_BH).squeeze(-1) / math.sqrt(len(self.root_H))
+        return (torch.log(batch.rewards_B) + tilt_B).clamp(max=math.log(MOST))
 
 
 @dataclass(frozen=True)
@@ -242,7 +250,10 @@ class Posterior(ValuePredictor):
         )
         samples = [sample for samples in self._replay for sample in samples]
         hidden_NH = np.concatenate([sample.choices.hidden_UH for sample in samples])
-        self._tilt.measure_scale(torch.from_numpy(hidden_NH).float().to(self._device))
+        roots_NH = np.stack([sample.choices.root_H for sample in samples])
+        self._tilt.measure(
+            *(torch.from_numpy(h).float().to(self._device) for h in (hidden_NH, roots_NH))
+        )
         draw = np.random.default_rng(derive_seed(self.config.seed, iteration, self.column))
         losses = []
         for _ in range(own.num_steps):

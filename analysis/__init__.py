@@ -29,4 +29,5 @@ ANALYSES = {
     "value-accuracy": "critic, Monte-Carlo and group values against the ground truth: errors, "
     "calibration",
     "value-diagnostics": "a critic's values, advantages and explained variance along the response",
+    "value-health": "what learned values knew of the rewards, from the first iteration on",
 }

@@ -45,6 +45,7 @@ OTHERS = {
     "value-accuracy": "Calibration: how good the values are",
     "action-ranking": "Ranking: which next step is best",
     "value-diagnostics": "The critic along the response",
+    "value-health": "Learned values by iteration",
     "advantages": "Advantages",
     "gradient-variance": "Gradient variance",
     "kl-efficiency": "KL: what the distance from the starting policy bought",

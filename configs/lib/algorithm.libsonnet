@@ -60,6 +60,14 @@ local common = {
     },
   },
 
+  // SPO-chain (Segment Policy Optimization, arXiv:2505.23564, and its code): VinePPO between cutpoints,
+  // and only they train.
+  spo_chain: self.vineppo {
+    local max_prob = 0.9,
+    credit+: { segmenter: { kind: 'cutpoints', max_prob: max_prob, num_cutpoints: 5 } },
+    optimization+: { max_token_prob: max_prob },
+  },
+
   // Step credit without continuations: the reward less a martingale, made of the ratios of the policy
   // to a small model of what it chooses when it succeeds (docs/values.md).
   vine_efficient: common {

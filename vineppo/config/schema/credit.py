@@ -11,6 +11,7 @@ from vineppo.config.schema.scalars import (
     Fraction,
     Name,
     Positive,
+    PositiveFraction,
 )
 from vineppo.config.schema.values import IdenticalPrefixes, MonteCarloValues, StatesConfig
 
@@ -39,6 +40,15 @@ class TokensSegmenter:
 
 
 @dataclass(frozen=True)
+class CutpointsSegmenter:
+    """A step begins before every `num_cutpoints`-th token sampled with less than `max_prob`."""
+
+    kind: Literal["cutpoints"]
+    max_prob: PositiveFraction
+    num_cutpoints: Count
+
+
+@dataclass(frozen=True)
 class PythonSegmenter:
     """A file with `cuts(text)` or `starts(token_texts, logprobs)` (`docs/extending.md`)."""
 
@@ -47,7 +57,8 @@ class PythonSegmenter:
 
 
 SegmenterConfig = Annotated[
-    LinesSegmenter | MathSegmenter | TokensSegmenter | PythonSegmenter, Field(discriminator="kind")
+    LinesSegmenter | MathSegmenter | TokensSegmenter | CutpointsSegmenter | PythonSegmenter,
+    Field(discriminator="kind"),
 ]
 
 

@@ -127,6 +127,24 @@ class GrpoCredit(Credit):
 
 
 @dataclass(frozen=True)
+class TreeCredit(Credit):
+    """SPO-tree: the G rollouts of a problem are sampled as the leaves of a tree.
+
+    See `vineppo/credit/tree.py`. The steps of `segmenter` are those of tables alone.
+    """
+
+    kind: Literal["tree"]
+    segmenter: SegmenterConfig
+    # Children of a node, level by level.
+    branching: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=1)]
+    tokens_per_level: Count  # of the last level: what is left of `sampling.max_tokens`
+    baseline: Literal["mean", "others"]  # of all children of a node, or of all but the own one
+    normalize_std: bool  # by the deviation of a node's children
+    # How often a segment trains: "once", or "by_leaves", as often as there are leaves below it.
+    train_shared: Literal["once", "by_leaves"]
+
+
+@dataclass(frozen=True)
 class RlooCredit(Credit):
     """Reward minus the mean of the problem's other rollouts."""
 
@@ -199,6 +217,7 @@ CreditConfig = Annotated[
     VineCredit
     | GaeCredit
     | GrpoCredit
+    | TreeCredit
     | RlooCredit
     | MartingaleCredit
     | ReinforcePlusPlusCredit

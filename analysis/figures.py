@@ -24,6 +24,8 @@ GREY = "#7F7F7F"  # for what no method can do in earnest
 # Methods as people call them and their colours, by what a run's name contains; the first that fits.
 METHODS = (
     (r"vineppo", "VinePPO", COLORS[0]),
+    (r"spo[_-]chain", "SPO-chain", "#44AA99"),
+    (r"spo[_-]tree", "SPO-tree", "#AA4499"),
     (r"vine_efficient|martingale", "martingale", "#882255"),
     (r"modern[_ ]?ppo", "modern PPO", COLORS[4]),
     (r"ppo", "PPO", COLORS[1]),
@@ -39,6 +41,7 @@ METHODS = (
 CREDITS = {
     "vine": "VinePPO",
     "martingale": "martingale",
+    "tree": "SPO-tree",
     "gae": "PPO",
     "grpo": "GRPO",
     "rloo": "RLOO",

@@ -6,7 +6,7 @@ import pytest
 from support.random_walk import DIGITS, NEWLINE, TOKENIZER, problem, prompt_ids, sample
 from support.walks import GRADING, LONG, SHORT, SlottedEngine
 
-from vineppo.config.schema import SamplingConfig
+from vineppo.config.schema import LinesSegmenter, SamplingConfig, TreeCredit
 from vineppo.rollouts import (
     Prompt,
     Sampler,
@@ -14,6 +14,7 @@ from vineppo.rollouts import (
     StateRequest,
     sample_continuations,
     submit_rollouts,
+    submit_trees,
 )
 from vineppo.seeds import derive_seed
 from vineppo.tasks.grading import Grader
@@ -94,3 +95,37 @@ def test_rollouts_are_continuations_of_an_empty_response(sampler):
 
 def test_nothing_asked_for_is_nothing_sampled(sampler):
     assert list(sample_continuations(sampler, [])) == []
+
+
+def test_a_tree_grows_level_by_level(sampler):
+    """Six children of 8 tokens, two of what is left: leaves in order, with the seeds of nodes."""
+    tree = TreeCredit("tree", LinesSegmenter("lines"), (6, 2), 8, "mean", False, "once")
+    finished = []
+    pending = submit_trees(sampler, [PROMPT], tree, (1, "rollouts"), finished.append)
+    while sampler.engine.num_unfinished:
+        sampler.engine.step()
+    leaves = pending.settle()
+    assert len(finished) == len(leaves) == 12
+    group = [leaves[PROMPT.problem.id, index] for index in range(12)]
+    asked = {request.seed: request for request in sampler.engine.requests}
+    ended = 0
+    for leaf in range(0, 12, 2):
+        first = asked.pop(derive_seed(5, 1, "rollouts", PROMPT.problem.id, 0, 0, leaf // 2))
+        ids = tuple(sample(first))
+        assert (first.prefix_ids, first.max_tokens) == (PROMPT.token_ids, 8)
+        is_ended = ids[-1] == TOKENIZER.eos_token_id
+        ended += is_ended
+        for child, one in enumerate(group[leaf : leaf + 2]):
+            assert one.rollout_index == leaf + child
+            if is_ended:  # a copy
+                assert (one.response_ids, one.finish_reason) == (ids, "stop")
+                continue
+            second = asked.pop(derive_seed(5, 1, "rollouts", PROMPT.problem.id, 1, leaf, child))
+            assert second.prefix_ids == (*PROMPT.token_ids, *ids)
+            assert second.max_tokens == SHORT - 8
+            assert one.response_ids == (*ids, *sample(second))
+            assert len(one.logprobs_T) == len(one.response_ids)
+            is_top = one.finish_reason == "stop" and one.response_ids[-2] == DIGITS[4]
+            assert one.reward == float(is_top)
+    assert not asked
+    assert 0 < ended < 6

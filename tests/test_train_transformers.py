@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 from dataclasses import asdict
+from statistics import fmean
 
 import pytest
 import torch
+from pyarrow.parquet import read_table
 from safetensors.torch import load_file
 from support.processes import environment
 from support.training import (
@@ -72,6 +74,40 @@ def test_a_kill_changes_nothing_for_a_predictor_that_learns_from_earlier_rollout
     assert "resumed after iteration 2" in train(run_dir, NAME, EFFICIENT)
     assert_same_runs(run_dir, whole)
     assert (run_dir / "final/posterior/model.safetensors").exists()
+
+
+TREE = {
+    **{key: value for key, value in SHORT.items() if not key.startswith("credit.")},
+    "rollouts.num_samples": 4,
+    "credit": json.dumps({
+        "kind": "tree", "segmenter": {"kind": "tokens", "num_tokens": 12}, "branching": [2, 2],
+        "tokens_per_level": 12, "baseline": "mean", "normalize_std": False, "train_shared": "once",
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_tree_trains_and_a_kill_changes_nothing(whole_runs, tmp_path):
+    whole, run_dir = whole_runs(NAME, TREE), tmp_path / "killed"
+    rows = read_table(whole / "rollouts/iter_000001.parquet").to_pylist()
+    assert [row["rollout_index"] for row in rows] == [0, 1, 2, 3] * 5
+    num_sampled = 0
+    for leaf, row in enumerate(rows):
+        ids, shared = row["response_ids"], 12 * (leaf % 2)
+        assert ids[:shared] == rows[leaf - leaf % 2]["response_ids"][:shared]
+        num_sampled += max(len(ids) - shared, 0)
+        before, after = rows[leaf - leaf % 4 :][:4], rows[leaf - leaf % 2 :][:2]
+        means = [fmean(one["reward"] for one in node) for node in (before, after, [row])]
+        assert row["advantages_S"][0] == pytest.approx(means[1] - means[0])
+        assert row["advantages_S"][1:] == pytest.approx(
+            [means[2] - means[1]] * (len(row["advantages_S"]) - 1)
+        )
+    first = json.loads((whole / "metrics.jsonl").read_text().splitlines()[0])
+    assert first["tokens/rollout"] == num_sampled
+    assert first["policy/grad_norm"] > 0
+    train_killed_once("rollouts/iter_000002.parquet", run_dir, NAME, TREE)
+    assert "resumed after iteration 1" in train(run_dir, NAME, TREE)
+    assert_same_runs(run_dir, whole)
 
 
 # A machine where vllm is not installed.

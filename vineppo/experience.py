@@ -10,7 +10,13 @@ from itertools import groupby
 
 import torch
 
-from vineppo.config.schema import CreditConfig, RemaxCredit, SamplingConfig, TrainConfig
+from vineppo.config.schema import (
+    CreditConfig,
+    RemaxCredit,
+    SamplingConfig,
+    TrainConfig,
+    TreeCredit,
+)
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import outcome_returns
 from vineppo.credit.shaping import add_update_columns, shaped_rewards
@@ -21,7 +27,7 @@ from vineppo.kl import KL_ESTIMATORS
 from vineppo.metrics import predictor_metrics
 from vineppo.policy import Policy
 from vineppo.progress import Progress
-from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts
+from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts, submit_trees
 from vineppo.segment import Segmenter, steps_of
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, StateValue, TrainBatch
@@ -155,10 +161,13 @@ class _Stream:
         streams = list(self.streams.values())
         self._num_left = len(prompts_P) * num_samples
         self._sharing = WorkSharing(self._sampler, streams, self._num_left)
-        pending = submit_rollouts(
-            self._sampler, prompts_P, num_samples, (self._iteration, "rollouts"), self._add,
-            with_logprobs=True,
-        )  # fmt: skip
+        credit, seeds = self._config.credit, (self._iteration, "rollouts")
+        if isinstance(credit, TreeCredit):
+            pending = submit_trees(self._sampler, prompts_P, credit, seeds, self._add)
+        else:
+            pending = submit_rollouts(
+                self._sampler, prompts_P, num_samples, seeds, self._add, with_logprobs=True
+            )
         greedy = self._submit_greedy(prompts_P)
         self._run(progress)
         progress.enter("logprobs")

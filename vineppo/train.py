@@ -8,6 +8,7 @@ import torch
 
 from vineppo.checkpoint import Models
 from vineppo.config.schema import AdaptiveKl, TrainConfig
+from vineppo.credit.tree import sampled_tokens
 from vineppo.distributed import is_main, ranks_of_replica
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.errors import UserError
@@ -188,7 +189,7 @@ def experience_metrics(
         **logprob_gap_metrics(rollouts),
         **kl_metrics([rollout.tokens_T["kl"] for rollout in rollouts], kl_coef),
         **value_quality(rollouts, predictors, config),
-        "tokens/rollout": sum(len(rollout.response_ids) for rollout in rollouts)
+        "tokens/rollout": sum(sum(sampled_tokens(config.credit, rollout)) for rollout in rollouts)
         + experience.greedy_tokens,
     }
     if MONTE_CARLO in rollouts[0].returns_S:

@@ -119,6 +119,8 @@ def is_possible(estimator: Estimator, rollouts: Sequence[Rollout]) -> bool:
     credit, first = estimator.credit, rollouts[0]
     if credit.kind in ("rloo", "grpo", "reinforce_plus_plus_baseline"):
         return any(rollout.key == (first.problem.id, 1) for rollout in rollouts)
+    if credit.kind == "tree":
+        return False  # rollouts of this analysis are independent
     if credit.kind == "remax":
         return first.greedy_reward is not None
     values = credit.monte_carlo

@@ -299,6 +299,11 @@ def _gradient(
 
 def _saved(policies: Policies, checkpoint: Checkpoint) -> Source:
     """As training left them."""
+    if checkpoint.config.credit.kind == "tree":
+        raise UserError(
+            f"{checkpoint.title}: its rollouts share prefixes (credit.kind 'tree'); "
+            "--sample-values K samples independent ones"
+        )
     iteration = rollout_iteration(checkpoint.run_path, checkpoint.iteration)
     if iteration is None:
         raise UserError(
@@ -321,7 +326,8 @@ def _sampled(policies: Policies, checkpoint: Checkpoint, journal: Journal) -> So
     number = checkpoint.settings["num_problems"] or config.rollouts.num_prompts
     policies.load(checkpoint.policy_path)
     groups: list[list[Rollout]] = []
-    if rollout_iteration(checkpoint.run_path, checkpoint.iteration) == iteration:
+    is_saved = rollout_iteration(checkpoint.run_path, checkpoint.iteration) == iteration
+    if is_saved and config.credit.kind != "tree":
         groups = groups_of(read_saved(checkpoint.run_path, iteration, policies.problem))
     if len(groups) < number:
         groups = groups_of(sample_rollouts(policies, checkpoint, number))

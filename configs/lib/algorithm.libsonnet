@@ -60,6 +60,32 @@ local common = {
     },
   },
 
+  // SPO-chain (Segment Policy Optimization, arXiv:2505.23564, and its code): VinePPO between cutpoints,
+  // and only they train.
+  spo_chain: self.vineppo {
+    local max_prob = 0.9,
+    credit+: { segmenter: { kind: 'cutpoints', max_prob: max_prob, num_cutpoints: 5 } },
+    optimization+: { max_token_prob: max_prob },
+  },
+
+  // SPO-tree, of the same paper: 6 x 6 x 6 leaves of 30 tokens a level are its GSM8K's. All segments
+  // train in the iteration that sampled them, where its code takes 32 of a problem and keeps the rest
+  // for up to 8 iterations.
+  spo_tree: common {
+    local credit = self.credit,
+    rollouts: { num_prompts: 16, num_samples: std.foldl(function(n, b) n * b, credit.branching, 1) },
+    credit: {
+      kind: 'tree',
+      segmenter: { kind: 'tokens', num_tokens: credit.tokens_per_level },
+      branching: [6, 6, 6],
+      tokens_per_level: 30,
+      baseline: 'mean',
+      normalize_std: false,
+      train_shared: 'once',
+    },
+    optimization+: { num_epochs: 1, batch_size: 128, max_token_prob: 0.9 },
+  },
+
   // Step credit without continuations: the reward less a martingale, made of the ratios of the policy
   // to a small model of what it chooses when it succeeds (docs/values.md).
   vine_efficient: common {

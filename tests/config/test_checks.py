@@ -55,7 +55,22 @@ POSTERIOR = {"kind": "posterior", "num_candidates": 8, "size": 16, "learning_rat
              "replay_iterations": 2}  # fmt: skip
 SMOOTHED = {"kind": "smoothed", "of": "monte_carlo", "change": 0.1, "direction": "causal"}
 
+TREE = "credit_short_spo_tree"
+
 REFUSED = [
+    # A tree and what it needs.
+    (TREE, ["rollouts.num_samples=8"],
+     "rollouts.num_samples must be the product of credit.branching (the leaves of a tree) = 4, got "
+     "8"),
+    (TREE, ["credit.tokens_per_level=96"],
+     "credit.tokens_per_level must leave tokens of sampling.max_tokens = 96 to the last of 2 "
+     "levels, got 96"),
+    (TREE, ["reference.kl_in=reward"],
+     "reference.kl_in must be 'loss' for credit.kind 'tree' (a node's value holds no KL), got "
+     "'reward'"),
+    (TREE, ["credit.branching=[4, 1]"], "credit.branching.1 must be greater than or equal to 2, "
+     "got 1"),
+    (TREE, ["credit.branching=[]"], "credit.branching must be a list that is not empty, got []"),
     # What an update is laid out like.
     (VINEPPO, ["optimization.batch_size=257"],
      "optimization.batch_size must be at most rollouts.num_prompts * rollouts.num_samples = 256, "

@@ -208,3 +208,24 @@ def test_stopping_at_the_first_success_is_biased():
     assert sum(p * np.mean(returns) for p, returns in stopped(0.5)) == 0.5 + 0.125
     truth = tree.true_gradient()
     assert np.abs(tree.vine_gradient(all_states, draws_of=stopped) - truth).max() > 1e-3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cut_before_an_unlikely_token_is_biased_and_one_after_it_is_not(seed):
+    """SPO-chain's boundaries, by exact values: which state is one follows from the next token."""
+    tree = Tree(seed, EVEN)
+    truth = tree.true_gradient()
+    found = {}
+    for place in (0, 1):  # before, after
+        expected = dict.fromkeys(tree.first, 0.0)
+        for leaf, reward in tree.reward.items():
+            is_unlikely = [abs(a - tree.first[leaf[:t]]) < 0.5 for t, a in enumerate(leaf)]
+            cuts = [0, *(t for t in range(1, len(leaf)) if is_unlikely[t - place])]
+            values_S = [(tree.value(leaf[:t]),) if t in cuts else () for t in range(len(leaf))]
+            advantages = piece_advantages(states(*values_S), float(reward), 0.0, own_return=False)
+            for t, (a, advantage) in enumerate(zip(leaf, advantages, strict=True)):
+                score = 1 - tree.first[leaf[:t]] if a == 0 else -tree.first[leaf[:t]]
+                expected[leaf[:t]] += tree.probability(leaf) * score * advantage
+        found[place] = np.array([*expected.values()])
+    assert found[1] == pytest.approx(truth, abs=1e-12)
+    assert np.linalg.norm(found[0] - truth) > 0.01 * np.linalg.norm(truth)

@@ -14,6 +14,7 @@ from vineppo.config.schema import (
     RemaxCredit,
     SftConfig,
     TrainConfig,
+    TreeCredit,
     ValuesConfig,
 )
 from vineppo.estimate.work import (
@@ -24,6 +25,7 @@ from vineppo.estimate.work import (
     sampled_tokens,
     seconds,
     trained_tokens,
+    tree_tokens,
 )
 
 LENGTHS = Lengths(prompt=10, response=20, steps=4)
@@ -127,6 +129,17 @@ def test_remax_samples_a_greedy_response_besides(load):
     config = replace(config, credit=RemaxCredit("remax", config.credit.segmenter))
     sampled = sampled_tokens(config, LENGTHS)
     assert (sampled.num_requests, sampled.rollouts) == (6 + 2, (6 + 2) * 20)
+
+
+def test_a_tree_samples_shared_prefixes_once(load):
+    config = load("demo_grpo")
+    tree = TreeCredit("tree", config.credit.segmenter, (2, 2), 8, "mean", False, "once")
+    config = changed(replace(config, credit=tree), rollouts={"num_samples": 4})
+    sampled = sampled_tokens(config, LENGTHS)
+    # Of two prompts: 2 · 8 + 4 · 12 tokens, 2 + 4 requests, of which 4 begin after 8 tokens.
+    assert (sampled.rollouts, sampled.num_requests) == (2 * 64, 2 * 6)
+    assert sampled.prefixes == 2 * (6 * 10 + 4 * 8)
+    assert tree_tokens(tree, 6) == (12, 2, 0)
 
 
 def test_a_prompt_shorter_than_a_block_is_fed_whole(load):

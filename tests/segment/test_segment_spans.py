@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vineppo.config.schema import (
+    CutpointsSegmenter,
     LinesSegmenter,
     MathSegmenter,
     PythonSegmenter,
     TokensSegmenter,
 )
+from vineppo.errors import UserError
 from vineppo.segment import SEGMENTERS, build_segmenter
 from vineppo.segment.token_texts import spans_from_cuts
 from vineppo.types import StepSpan
@@ -22,6 +24,7 @@ CONFIGS = [
     LinesSegmenter("lines"),
     MathSegmenter("math", max_formula_chars=10),
     TokensSegmenter("tokens", num_tokens=3),
+    CutpointsSegmenter("cutpoints", max_prob=0.9, num_cutpoints=2),
     PythonSegmenter("python", str(Path(__file__).parent / "own_cuts.py")),
 ]
 PIECES = st.lists(
@@ -42,9 +45,11 @@ def test_the_configs_here_are_all_the_registered_ones():
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.kind)
-@given(token_texts_T=PIECES)
-def test_every_segmenter_partitions_any_tokens(config, token_texts_T):
-    assert_partition(build_segmenter(config)(token_texts_T), len(token_texts_T))
+@given(token_texts_T=PIECES, data=st.data())
+def test_every_segmenter_partitions_any_tokens(config, token_texts_T, data):
+    length = len(token_texts_T)
+    logprobs_T = data.draw(st.lists(st.floats(-3, 0), min_size=length, max_size=length))
+    assert_partition(build_segmenter(config)(token_texts_T, logprobs_T), length)
 
 
 @given(token_texts_T=PIECES, cuts=st.lists(st.integers(0, 60)).map(sorted))
@@ -80,6 +85,17 @@ def test_the_end_token_never_is_a_step_but_a_lone_token_is():
 def test_tokens_are_counted_from_the_start():
     segment = build_segmenter(TokensSegmenter("tokens", num_tokens=1))
     assert segment(["a", "", "</s>"]) == (StepSpan(0, 1), StepSpan(1, 2), StepSpan(2, 3))
+
+
+def test_steps_of_cutpoints_begin_with_one():
+    """Probabilities 0.5 and 1; the end token is no step by itself, though it is a cutpoint."""
+    segment = build_segmenter(CutpointsSegmenter("cutpoints", max_prob=0.9, num_cutpoints=1))
+    assert segment(["a", "b", "c", "</s>"], [-0.7, 0.0, -0.7, -0.7]) == (
+        StepSpan(0, 2), StepSpan(2, 4),
+    )  # fmt: skip
+    assert segment(["a", "b", "</s>"], [0.0, 0.0, 0.0]) == (StepSpan(0, 3),)
+    with pytest.raises(UserError, match="needs log-probabilities"):
+        segment(["a"])
 
 
 @pytest.mark.parametrize("name", ["", ".token_texts", ".math", ".latex"])

@@ -13,6 +13,7 @@ from vineppo.config.schema import (
     PredictorConfig,
     SftConfig,
     TrainConfig,
+    TreeCredit,
 )
 from vineppo.errors import UserError
 from vineppo.types import CRITIC, MONTE_CARLO
@@ -103,6 +104,20 @@ def check_credit(config: TrainConfig) -> None:
         f"rollouts of a problem), got {num_samples}",
     )
     _check_values(config)
+    if isinstance(credit, TreeCredit):
+        num_leaves, levels = math.prod(credit.branching), len(credit.branching)
+        require(
+            num_samples == num_leaves,
+            "rollouts.num_samples must be the product of credit.branching (the leaves of a tree) = "
+            f"{num_leaves}, got {num_samples}",
+        )
+        before_last = (levels - 1) * credit.tokens_per_level
+        require(
+            before_last < config.sampling.max_tokens,
+            "credit.tokens_per_level must leave tokens of sampling.max_tokens = "
+            f"{config.sampling.max_tokens} to the last of {levels} levels, got "
+            f"{credit.tokens_per_level}",
+        )
     if not isinstance(credit, GaeCredit):
         return
     require_one_null(config, "credit.policy_lambda", "credit.length_adaptive_alpha")
@@ -367,6 +382,11 @@ def check_reference(config: TrainConfig) -> None:
             config.credit.monte_carlo is None,
             f"reference.kl_in must be 'loss' for credit.kind {config.credit.kind!r} (the "
             "continuations' returns hold no KL), got 'reward'",
+        )
+        require(
+            config.credit.kind != "tree",
+            "reference.kl_in must be 'loss' for credit.kind 'tree' (a node's value holds no KL), "
+            "got 'reward'",
         )
         require(
             reference.kl_gradient == "own",

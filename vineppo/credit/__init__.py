@@ -18,6 +18,7 @@ from vineppo.config.schema import (
     ReinforcePlusPlusCredit,
     RemaxCredit,
     RlooCredit,
+    TreeCredit,
     VineCredit,
 )
 from vineppo.credit.gae import gae_credit
@@ -29,6 +30,7 @@ from vineppo.credit.groups import (
     rloo_credit,
 )
 from vineppo.credit.martingale import martingale_credit
+from vineppo.credit.tree import tree_credit
 from vineppo.credit.vine import vine_credit
 from vineppo.errors import UserError
 from vineppo.own_code import OwnFunction
@@ -66,6 +68,7 @@ ESTIMATORS: dict[type, CreditEstimator] = {
     VineCredit: vine_credit,
     GaeCredit: gae_credit,
     GrpoCredit: grpo_credit,
+    TreeCredit: tree_credit,
     RlooCredit: rloo_credit,
     MartingaleCredit: martingale_credit,
     ReinforcePlusPlusCredit: reinforce_plus_plus_credit,

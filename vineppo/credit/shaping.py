@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from vineppo.config.schema import TrainConfig
+from vineppo.config.schema import TrainConfig, TreeCredit
+from vineppo.credit.tree import sampled_tokens, trained_of_tree
 from vineppo.kl import clamp
 from vineppo.losses import importance_weights, whiten
 from vineppo.types import Rollout
@@ -34,14 +35,15 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
     """
     optimization = config.optimization
     for rollout in rollouts:
-        trainer_T, length = rollout.tokens_T["trainer_logprobs"], len(rollout.response_ids)
+        trainer_T = rollout.tokens_T["trainer_logprobs"]
         old_T = rollout.logprobs_T if optimization.old_logprobs == "engine" else trainer_T
         rollout.tokens_T["old_logprobs"] = old_T
         rollout.tokens_T["is_trained"] = trained_tokens(rollout, old_T, config)
         rollout.tokens_T["importance"] = importance_weights(
             optimization.importance_correction, trainer_T, rollout.logprobs_T
         )
-        rollout.tokens_T["is_positive"] = (is_positive(rollout, config),) * length
+        positive, sampled_T = is_positive(rollout, config), sampled_tokens(config.credit, rollout)
+        rollout.tokens_T["is_positive"] = tuple(positive and sampled for sampled in sampled_T)
         rollout.tokens_T["loss_advantages"] = rollout.tokens_T["advantages"]
     if optimization.whiten_advantages:
         whiten_advantages(rollouts)
@@ -66,14 +68,18 @@ def trained_tokens(
     """Which actions train: none of a masked truncated rollout, none that were near certain.
 
     Masking the tokens that the policy was sure of is Segment Policy Optimization's probability mask
-    (arXiv:2505.23564, section 4.3).
+    (arXiv:2505.23564, section 4.3). Of a tree's segments `trained_of_tree` says which train.
     """
     max_prob = config.optimization.max_token_prob
     if is_masked(rollout, config):
         return (False,) * len(old_T)
-    if max_prob is None:
-        return (True,) * len(old_T)
-    return tuple((torch.tensor(old_T, dtype=torch.float64).exp() <= max_prob).tolist())
+    trains_T = [True] * len(old_T)
+    if isinstance(config.credit, TreeCredit):
+        trains_T = trained_of_tree(config.credit, rollout)
+    if max_prob is not None:
+        unsure_T = (torch.tensor(old_T, dtype=torch.float64).exp() <= max_prob).tolist()
+        trains_T = [trains and unsure for trains, unsure in zip(trains_T, unsure_T, strict=True)]
+    return tuple(trains_T)
 
 
 def whiten_advantages(rollouts: Sequence[Rollout]) -> None:

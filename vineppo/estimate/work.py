@@ -10,6 +10,7 @@ from vineppo.config.schema import (
     SftConfig,
     TrainConfig,
     TransformersConfig,
+    TreeCredit,
 )
 from vineppo.segment import needs_entropies
 
@@ -115,15 +116,38 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         continuations += each * (first * lengths.response + later)
         behind += each * later
     num_requests = num_rollouts + greedy + num_continuations
+    rollouts = (num_rollouts + greedy) * lengths.response
+    if isinstance(config.credit, TreeCredit):
+        rollouts, requests, before = tree_tokens(config.credit, lengths.response)
+        rollouts, behind = num_prompts * rollouts, behind + num_prompts * before
+        num_requests += num_prompts * requests - num_rollouts
     prefixes = num_requests * lengths.prompt + behind
     fed, block = prefixes, cached_block(config.engine)
     if block is not None:
         remainder = min(lengths.prompt, (block + 1) / 2)
         fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * remainder
-    rollouts = (num_rollouts + greedy) * lengths.response
     return SampledTokens(
         rollouts, continuations, prefixes, fed, num_requests, num_states, num_continuations
     )
+
+
+def tree_tokens(tree: TreeCredit, length: float) -> tuple[float, int, float]:
+    """Of a tree whose responses all have `length` tokens: tokens, requests, and tokens before them.
+
+    Branching [2, 2], 10 tokens a level, length 25: 2 · 10 + 4 · 15 = 80, 6 requests, 4 · 10 = 40.
+    """
+    tokens = behind = 0.0
+    num_nodes, num_requests = 1, 0
+    for level, num_children in enumerate(tree.branching):
+        num_nodes *= num_children
+        before = level * tree.tokens_per_level
+        if before >= length:
+            break
+        is_last = level == len(tree.branching) - 1
+        own = length - before if is_last else min(tree.tokens_per_level, length - before)
+        num_requests += num_nodes
+        tokens, behind = tokens + num_nodes * own, behind + num_nodes * before
+    return tokens, num_requests, behind
 
 
 def cached_block(engine: EngineConfig) -> int | None:

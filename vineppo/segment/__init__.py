@@ -9,9 +9,11 @@ here under its config class is all the loop needs.
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import log
 from typing import Any, Protocol
 
 from vineppo.config.schema import (
+    CutpointsSegmenter,
     LinesSegmenter,
     MathSegmenter,
     PythonSegmenter,
@@ -101,6 +103,28 @@ def _by_number(
     )
 
 
+def by_cutpoints(
+    config: CutpointsSegmenter,
+    token_texts_T: Sequence[str],
+    logprobs_T: Sequence[float] | None = None,
+    *_: Sequence[float] | None,
+) -> tuple[StepSpan, ...]:
+    """Steps of `num_cutpoints` cutpoints each, tokens with π(a_t | s_t) < `max_prob`.
+
+    A step begins before its first cutpoint, as in the code of Segment Policy Optimization
+    (arXiv:2505.23564); tokens before the first cutpoint of all are a step of their
+    own. One step looks one token ahead: s_t is a boundary by the probability of a_t.
+
+    >>> config = CutpointsSegmenter("cutpoints", max_prob=0.9, num_cutpoints=2)
+    >>> by_cutpoints(config, ["a"] * 6, [0.0, -1.0, -1.0, 0.0, -1.0, 0.0])
+    (StepSpan(start=0, end=1), StepSpan(start=1, end=4), StepSpan(start=4, end=6))
+    """
+    if logprobs_T is None:
+        raise UserError("credit.segmenter.kind 'cutpoints' needs log-probabilities, none were kept")
+    cutpoints = [t for t, logprob in enumerate(logprobs_T) if logprob < log(config.max_prob)]
+    return spans_from_starts(len(token_texts_T), cutpoints[:: config.num_cutpoints])
+
+
 def _by_own_function(
     own: OwnSegmenter,
     token_texts_T: Sequence[str],
@@ -126,5 +150,6 @@ SEGMENTERS: dict[type, Callable[[Any], Segmenter]] = {
         partial(math.cuts, max_formula_chars=config.max_formula_chars)
     ),
     TokensSegmenter: lambda config: partial(_by_number, config.num_tokens),
+    CutpointsSegmenter: lambda config: partial(by_cutpoints, config),
     PythonSegmenter: lambda config: partial(_by_own_function, OwnSegmenter(config.path)),
 }

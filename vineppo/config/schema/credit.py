@@ -11,6 +11,7 @@ from vineppo.config.schema.scalars import (
     Fraction,
     Name,
     Positive,
+    PositiveFraction,
 )
 from vineppo.config.schema.values import IdenticalPrefixes, MonteCarloValues, StatesConfig
 
@@ -39,6 +40,15 @@ class TokensSegmenter:
 
 
 @dataclass(frozen=True)
+class CutpointsSegmenter:
+    """A step begins before every `num_cutpoints`-th token sampled with less than `max_prob`."""
+
+    kind: Literal["cutpoints"]
+    max_prob: PositiveFraction
+    num_cutpoints: Count
+
+
+@dataclass(frozen=True)
 class PythonSegmenter:
     """A file with `cuts(text)` or `starts(token_texts, logprobs)` (`docs/extending.md`)."""
 
@@ -47,7 +57,8 @@ class PythonSegmenter:
 
 
 SegmenterConfig = Annotated[
-    LinesSegmenter | MathSegmenter | TokensSegmenter | PythonSegmenter, Field(discriminator="kind")
+    LinesSegmenter | MathSegmenter | TokensSegmenter | CutpointsSegmenter | PythonSegmenter,
+    Field(discriminator="kind"),
 ]
 
 
@@ -113,6 +124,24 @@ class GrpoCredit(Credit):
     kind: Literal["grpo"]
     segmenter: SegmenterConfig
     normalize_std: bool
+
+
+@dataclass(frozen=True)
+class TreeCredit(Credit):
+    """SPO-tree: the G rollouts of a problem are sampled as the leaves of a tree.
+
+    See `vineppo/credit/tree.py`. The steps of `segmenter` are those of tables alone.
+    """
+
+    kind: Literal["tree"]
+    segmenter: SegmenterConfig
+    # Children of a node, level by level.
+    branching: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=1)]
+    tokens_per_level: Count  # of the last level: what is left of `sampling.max_tokens`
+    baseline: Literal["mean", "others"]  # of all children of a node, or of all but the own one
+    normalize_std: bool  # by the deviation of a node's children
+    # How often a segment trains: "once", or "by_leaves", as often as there are leaves below it.
+    train_shared: Literal["once", "by_leaves"]
 
 
 @dataclass(frozen=True)
@@ -188,6 +217,7 @@ CreditConfig = Annotated[
     VineCredit
     | GaeCredit
     | GrpoCredit
+    | TreeCredit
     | RlooCredit
     | MartingaleCredit
     | ReinforcePlusPlusCredit

@@ -8,7 +8,7 @@ the command goes on where it stopped. The advantages are those of `vineppo.credi
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from vineppo.config.schema import (
     CoinCuts,
     CreditConfig,
     Cuts,
+    DoublyRobustCredit,
     GaeCredit,
     GrpoCredit,
     LinesSegmenter,
@@ -33,7 +34,8 @@ from vineppo.config.schema import (
     VineCredit,
 )
 from vineppo.credit import token_advantages
-from vineppo.types import Problem, Rollout, StateValue, StepSpan
+from vineppo.credit.vine import vine_advantages
+from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
 from vineppo.values.cuts import cuts_of
 from vineppo.values.pooled import Pooled
 from vineppo.values.sampled import NO_VALUE
@@ -53,6 +55,19 @@ RLOO = RlooCredit("rloo", LINES)
 VINE = VineCredit("vine", 3, LINES, "separate", None, False)
 OWN = replace(VINE, own_return=True)
 GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 1.0, "step", None)
+ROBUST = DoublyRobustCredit("doubly_robust", 3, 1 / 3, LINES)
+
+
+def weighted(rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+    """v + (V̂ − v)/p after a step, v before it; for comparison alone."""
+    advantages_G = []
+    for rollout in rollouts_G:
+        before_S = np.subtract(rollout.state_values_S, rollout.values_S("critic"))
+        advantages_S = vine_advantages(rollout.state_values_S, rollout.reward)
+        advantages_G.append((before_S + advantages_S).tolist())
+    return advantages_G
+
+
 CUTS = {
     "coin": CoinCuts("coin", 0.5),
     "random": Cuts("random", 1),
@@ -60,7 +75,8 @@ CUTS = {
     "surprisal": Cuts("surprisal", 1),
 }
 # name -> (estimator, values that feed it, whether docs/estimators.md says that it is unbiased)
-ESTIMATORS: dict[str, tuple[CreditConfig, str | None, bool]] = {
+Estimator = CreditConfig | Callable[[Sequence[Rollout]], list[list[float]]]
+ESTIMATORS: dict[str, tuple[Estimator, str | None, bool]] = {
     "rloo": (RLOO, None, True),
     "grpo, no deviation": (GrpoCredit("grpo", LINES, False), None, False),
     "grpo": (GrpoCredit("grpo", LINES, True), None, False),
@@ -94,6 +110,12 @@ ESTIMATORS: dict[str, tuple[CreditConfig, str | None, bool]] = {
     "gae 1, wrong critic": (GAE, "critic", True),
     "gae 0.9, wrong critic": (replace(GAE, policy_lambda=0.9), "critic", False),
     "martingale, wrong": (MartingaleCredit("martingale", LINES), "martingale", True),
+    "vine, coin of 1/3": (replace(VINE, states=ROBUST.monte_carlo.states), MONTE_CARLO, True),
+    "gae 2/3, wrong critic": (replace(GAE, policy_lambda=2 / 3), "critic", False),
+    "doubly_robust, wrong critic": (ROBUST, "critic", True),
+    "doubly_robust, constant": (ROBUST, "constant", True),
+    "doubly_robust, exact values": (ROBUST, "exact", True),
+    "next state over 1/3, wrong critic": (weighted, "weighted", True),
 }
 
 
@@ -164,6 +186,17 @@ class Batch:
         self.score_NSA = score.reshape(num, LENGTH, 6)
 
         returns = {name: self._returns(draw, k) for name, k in (("mc1", 1), ("mc3", 3), ("mc9", 9))}
+        # Those of a coin, 3 of a third of the boundaries; s_0 is none.
+        robust = self._returns(draw, 3)
+        tosses_NS = (draw.random((num, LENGTH)) < ROBUST.probability) & (places > 0)
+        returns[MONTE_CARLO] = [
+            [state if toss else NO_VALUE for state, toss in zip(*row, strict=True)]
+            for row in zip(robust, tosses_NS.tolist(), strict=True)
+        ]
+        means_NS = np.array([[state.mean for state in row] for row in robust])
+        errors_NS = means_NS - steps["critic"]
+        steps["weighted"] = steps["critic"] + tosses_NS / ROBUST.probability * errors_NS
+        steps["constant"] = np.full(self.true_NS.shape, 0.5)
         returns["until"], returns["more"] = self._stopped(draw), self._more(draw)
         lengths = self.is_there_NS.sum(1)
         self.costs: dict[str, float] = {}
@@ -237,16 +270,20 @@ class Batch:
                 (3 * s.mean + rollout.reward) / 4 for s in rollout.returns_S["mc3"]
             ]
 
-    def gradients(self, credit: CreditConfig, values: str | None) -> tuple[np.ndarray, float]:
+    def gradients(self, credit: Estimator, values: str | None) -> tuple[np.ndarray, float]:
         """By group [P, D], and the continuations sampled a rollout."""
         found_NS = np.zeros(self.ids_NS.shape)
         rows = iter(found_NS)
         for group in self.groups:
             for rollout in group:
                 rollout.values_from = values
-            for advantages in token_advantages(credit, group):
+            advantages_G = credit(group) if callable(credit) else token_advantages(credit, group)
+            for advantages in advantages_G:
                 next(rows)[: len(advantages)] = advantages
-        return self.summed(found_NS), self._cost(SOURCES.get(values or "", values or ""))
+        source = SOURCES.get(values or "", values or "")
+        if isinstance(credit, DoublyRobustCredit):
+            source = MONTE_CARLO
+        return self.summed(found_NS), self._cost(source)
 
     def _cost(self, source: str) -> float:
         if source not in self.costs:
@@ -268,6 +305,7 @@ RETURNS = {
 UNTIL = [StateValue((0.0,) * n + (1.0,) * (n < 9), 0) for n in range(10)]
 # Whose continuations the others read.
 SOURCES = dict.fromkeys(("own", "pooled", "siblings", "causal", "both"), "mc3")
+SOURCES["weighted"] = MONTE_CARLO
 
 
 def estimate_others(groups: Sequence[list[Rollout]]) -> None:

@@ -125,8 +125,11 @@ def is_possible(estimator: Estimator, rollouts: Sequence[Rollout]) -> bool:
         return first.greedy_reward is not None
     values = credit.monte_carlo
     if values is not None and values.states is not None:  # as it was trained: never with s_0
-        held = first.returns_S.get(estimator.values_from or MONTE_CARLO)
-        if held is not None and held[0].returns_K:
+        is_apart = credit.kind == "doubly_robust"  # the values are another's
+        held = first.returns_S.get(
+            MONTE_CARLO if is_apart else estimator.values_from or MONTE_CARLO
+        )
+        if is_apart if held is None else held[0].returns_K:
             return False
     if estimator.values_from is None:  # a user's own may look at continuations
         return credit.monte_carlo is None or MONTE_CARLO in first.returns_S
@@ -282,7 +285,10 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
         is_usual = config.values.credit in (None, own.own_values) and own.kind != "martingale"
         name = own.kind if is_usual else f"{own.kind}_{feeding}"
         taken = config.values.predictors.get(feeding or "")
-        estimators.append(Estimator(name, own, feeding, taken.returns_of if taken else None))
+        returns_of = taken.returns_of if taken else None
+        if own.kind == "doubly_robust":  # whatever its values are
+            returns_of = MONTE_CARLO
+        estimators.append(Estimator(name, own, feeding, returns_of))
     return {estimator.name: estimator for estimator in estimators}
 
 

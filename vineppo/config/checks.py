@@ -174,6 +174,16 @@ def _check_values(config: TrainConfig) -> None:
             "values.credit must be a martingale, such as one of kind 'posterior', for credit.kind "
             f"'martingale', got {feeding or 'null'}",
         )
+    if credit.kind == "doubly_robust":
+        taken = further.get(feeding or "")
+        is_of_all = taken is not None and (
+            taken.monte_carlo is None or not taken.monte_carlo.states
+        )
+        require(
+            is_of_all or (config.critic is not None and feeding in (None, CRITIC)),
+            "values.credit must be a predictor of all states' values, such as a critic, for "
+            f"credit.kind 'doubly_robust', got {feeding or 'null'}",
+        )
     if credit.kind == "gae":
         require(
             config.critic is not None or feeding is not None,

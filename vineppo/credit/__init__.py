@@ -10,6 +10,7 @@ from typing import Any
 
 from vineppo.config.schema import (
     CreditConfig,
+    DoublyRobustCredit,
     GaeCredit,
     GrpoCredit,
     MartingaleCredit,
@@ -21,6 +22,7 @@ from vineppo.config.schema import (
     TreeCredit,
     VineCredit,
 )
+from vineppo.credit.doubly_robust import doubly_robust_credit
 from vineppo.credit.gae import gae_credit
 from vineppo.credit.groups import (
     grpo_credit,
@@ -71,6 +73,7 @@ ESTIMATORS: dict[type, CreditEstimator] = {
     TreeCredit: tree_credit,
     RlooCredit: rloo_credit,
     MartingaleCredit: martingale_credit,
+    DoublyRobustCredit: doubly_robust_credit,
     ReinforcePlusPlusCredit: reinforce_plus_plus_credit,
     ReinforcePlusPlusBaselineCredit: reinforce_plus_plus_baseline_credit,
     RemaxCredit: remax_credit,

@@ -13,7 +13,12 @@ from vineppo.config.schema.scalars import (
     Positive,
     PositiveFraction,
 )
-from vineppo.config.schema.values import IdenticalPrefixes, MonteCarloValues, StatesConfig
+from vineppo.config.schema.values import (
+    CoinCuts,
+    IdenticalPrefixes,
+    MonteCarloValues,
+    StatesConfig,
+)
 
 
 @dataclass(frozen=True)
@@ -163,6 +168,27 @@ class MartingaleCredit(Credit):
 
 
 @dataclass(frozen=True)
+class DoublyRobustCredit(Credit):
+    """GAE with λ = 1 − `probability` over any values by steps, corrected by continuations.
+
+    Every step boundary has `num_continuations` of them with that probability.
+    """
+
+    own_values: ClassVar[str | None] = "critic"
+
+    kind: Literal["doubly_robust"]
+    num_continuations: Count
+    probability: PositiveFraction
+    segmenter: SegmenterConfig
+
+    @property
+    def monte_carlo(self) -> MonteCarloValues:
+        # Kept apart: a state that rollouts share would be sampled with more than `probability`.
+        coin = CoinCuts("coin", self.probability)
+        return MonteCarloValues("monte_carlo", self.num_continuations, "separate", coin)
+
+
+@dataclass(frozen=True)
 class ReinforcePlusPlusCredit(Credit):
     """The reward to go; whitened over the batch by `optimization.whiten_advantages`."""
 
@@ -220,6 +246,7 @@ CreditConfig = Annotated[
     | TreeCredit
     | RlooCredit
     | MartingaleCredit
+    | DoublyRobustCredit
     | ReinforcePlusPlusCredit
     | ReinforcePlusPlusBaselineCredit
     | RemaxCredit

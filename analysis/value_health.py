@@ -1,9 +1,8 @@
 """`value-health`: what critics and other learned values knew of the rewards, from iteration 1."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -68,7 +67,7 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     with figures.grid(len(PANELS), 2) as (figure, axes):
         for axis, (number, label) in zip(axes, PANELS.items(), strict=True):
             for name, group in lines:
-                style: Mapping[str, Any] = styles[str(name)] | {"marker": ""}
+                style = styles[str(name)] | {"marker": ""}
                 means = group.groupby("iteration")[NUMBERS].mean()
                 means = means.apply(lambda series: running_mean(series, len(series) // 20))
                 method, predictor = group.iloc[0][["method", "predictor"]]

@@ -59,7 +59,6 @@ FAMILIES = (
     ("gae", "critic, λ = 1", "critic", 1),
     ("exact", "exact values", "exact values", 7),
 )
-NOT_SHIPPED = ("_own", "cuts_")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -182,7 +181,6 @@ def report(rows: pd.DataFrame) -> list[str]:
     best, is_sure = best_of(rows)
     name, price = label(best["estimator"]), interval(estimate(best, "noise_seconds"), ".2f")
     bound = rows[rows["estimator"] == BOUND].iloc[0]
-    own = " It is in no config: an estimator of your own (docs/extending.md)."
     lines = [
         f"# {first['method']}, seed {first['seed']}: {name if is_sure else 'RLOO or GRPO'}",
         "",
@@ -194,7 +192,6 @@ def report(rows: pd.DataFrame) -> list[str]:
             f"Stay with **RLOO or GRPO**: no sure gain. The next best is {name}, whose noise times "
             f"seconds is {price} of RLOO's."
         ]
-    lines[-1] += own if is_own(best["estimator"]) else ""
     lines += [
         f"It has {number(best['noise'], '.2f')} of RLOO's noise for "
         f"{number(best['tokens'], '.1f')} times its sampled tokens and "
@@ -216,13 +213,13 @@ def report(rows: pd.DataFrame) -> list[str]:
     heads = ["estimator", "tokens", "seconds"]
     heads += [*(column.replace("_", " × ") for column in columns), "pays from r ="]
     table = [
-        [label(row["estimator"]) + (" *" if is_own(row["estimator"]) else "")]
+        [label(row["estimator"])]
         + [number(row[column], ".2f") for column in ("tokens", "seconds")]
         + [interval(estimate(row, column), ".2f") for column in columns]
         + [number(row["break_even"], ".2g")]
         for row in rows.sort_values("noise_seconds").to_dict("records")
     ]
-    notes = ["", "All relative to RLOO. \\*: an estimator of your own.", ""]
+    notes = ["", "All relative to RLOO.", ""]
     return [*lines, *markdown_table(heads, table), *notes]
 
 
@@ -233,10 +230,6 @@ def turning(best: Mapping[str, Any]) -> str:
     if best["break_even"] == 0:
         return "it pays at any price"
     return f"RLOO or GRPO is the better buy where that is below {best['break_even']:.2g}"
-
-
-def is_own(name: str) -> bool:
-    return any(mark in name for mark in NOT_SHIPPED)
 
 
 def label(name: str) -> str:

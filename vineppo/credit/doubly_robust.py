@@ -13,10 +13,9 @@ weights that the λ-return gives to v(s_j) and to R, so that
                = Σ_j w_j V̂(s_j) + w R − v(s_i)
 
 which is an unbiased Q̂ whatever v says of the later states. v(s_i) must be a fair baseline, which
-does not depend on the action at s_i. Nothing is divided by
-p. The usual correction v + (V̂ − v)/p of the next state alone (Jiang and Li 2016, arXiv:1511.03722)
-has for exact v the variance of V̂ over p, no less than p K continuations of every state would have;
-this one has less with exact, wrong and constant v alike (experiments/14_bias).
+does not depend on the action at s_i. Nothing is divided by p: the usual correction v + (V̂ − v)/p of
+the next state alone (Jiang and Li 2016, arXiv:1511.03722) has for exact v the variance of V̂ over p,
+no less than p K continuations of every state, and more than this one in experiments/14_bias.
 """
 
 from collections.abc import Sequence

@@ -13,8 +13,8 @@ repository and of vineppo/assets, and docs/baselines.md from its sweep on. The r
    difference is the same.
 3. The tables are those of the README's folder and of the folders to which its block, the lines
    between two blank ones, links; docs/performance.md stands for benchmarks/results. Tables of
-   single runs (`run_dir`) and large ones hold nearly every number by chance: from 1,000 numbers on
-   they are read for intervals, from 5,000 on in declarations alone.
+   single runs (a column `run_dir` or `seed`) and large ones hold nearly every number by chance:
+   they, and others from 1,000 numbers on, are read for intervals, from 5,000 on in declarations.
 4. Settings are literals of configs/ and of the jsonnet, sh and py files beside the README or that
    it names. They have no interval.
 5. Left alone: code, link targets, whole numbers below 20 without a unit, leading zeros (03),
@@ -32,11 +32,12 @@ repository and of vineppo/assets, and docs/baselines.md from its sweep on. The r
 
    where {FILE, COLUMN=VALUE, ..., COLUMN} are the cells of the rows whose columns have those values
    (json: {FILE, KEY, KEY, ...}), FILE is relative to the README, and mean, median, std, min, max,
-   sum, abs, len, iqm (interquartile mean), at_cost and arithmetic make one number of them, or as
-   many as there are on the left; an interval's ends are those of its columns. A constant alone is a
-   point that the text chose. `ppo` is short for what follows it, here and below. `no table` is for
-   what nothing committed gives (`all: no table`: nothing in the block): the text says so, "no
-   committed table", in the block or above it in its section. What is declared must be in the block.
+   sum (empty cells left out), abs, len, iqm (interquartile mean), at_cost and arithmetic make one
+   number of them, or as many as there are on the left; an interval's ends are those of its columns.
+   A constant alone is a point that the text chose. `ppo` is short for what follows it, here and
+   below. `no table` is for what nothing committed gives (`all: no table`: nothing in the block):
+   the text says so, "no committed table", in the block or above it in its section. What is declared
+   must be in the block.
 """
 
 import csv
@@ -62,6 +63,7 @@ OTHERS = {
 }
 MAX_NUMBERS = 1_000  # of a table that is searched for single numbers
 MAX_NUMBERS_OF_INTERVALS = 5_000
+SINGLE_RUNS = {"run_dir", "seed"}  # columns of tables that are searched for intervals alone
 MIN_WHOLE = 20
 NO_TABLE = "no table"
 # One printed unit is so much in a cell.
@@ -98,7 +100,8 @@ def at_cost(cost: float, costs: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 FUNCTIONS = {
-    **{name: getattr(np, name) for name in ("mean", "median", "min", "max", "sum", "abs")},
+    **{name: getattr(np, f"nan{name}") for name in ("mean", "median", "min", "max", "sum")},
+    "abs": np.abs,
     "std": lambda cells: np.std(cells, ddof=1),
     "len": np.size,
     "iqm": lambda cells: trim_mean(cells, 0.25),
@@ -180,11 +183,10 @@ def json_numbers(node: object) -> Iterator[tuple[float, ...]]:
 
 def csv_numbers(path: Path) -> Iterator[tuple[float, ...]]:
     table = read_table(path)
-    if "run_dir" in table:
-        return
     numbers = table.select_dtypes("number")
     for name in numbers:
-        yield from ((one,) for one in numbers[name].dropna())
+        if not SINGLE_RUNS & set(table):
+            yield from ((one,) for one in numbers[name].dropna())
         interval = [name, f"{name}_low", f"{name}_high"]
         if all(one in numbers for one in interval):
             yield from numbers[interval].dropna().itertuples(index=False, name=None)

@@ -5,7 +5,13 @@ set -e
 here=experiments/12_causes
 runs=${RUNS:-runs}
 experiments/sweep_two.sh $here/runs.jsonnet $runs/12_causes
-python -m analysis compare $runs/12_causes/* $runs/11_credit/credit_short_ppo_seed* \
+python -m analysis compare $(ls -d $runs/12_causes/* | grep -v pretrained) $runs/11_credit/credit_short_ppo_seed* \
     $runs/11_credit/credit_short_oracle_seed* $runs/11_credit/credit_short_rloo_seed* \
     $runs/11_credit/credit_short_vineppo_k3_seed* --baseline "K = 0" --out $here/compare
 rm $here/compare/summary.json
+python -m analysis value-health $runs/11_credit/credit_short_ppo_seed* $runs/11_credit/credit_short_vine_efficient_seed* \
+    --out $here/health
+rm -f $here/health/summary.json
+# Its 30 iterations before the policy moves leave it no iteration in common with the others.
+python -m analysis learning-curves $runs/12_causes/*pretrained* --out $runs/pretrained
+cp $runs/pretrained/summary.csv $here/pretrained.csv

@@ -2,6 +2,7 @@
 local continuations(k) = { config: 'vineppo', set: { 'credit.num_continuations': k } };
 local plain(config) = { config: config, set: {} };
 {
+  vineppo_k1: continuations(1),
   vineppo_k3: continuations(3),
   vineppo_k9: continuations(9),
   vine_efficient: plain('vine_efficient'),

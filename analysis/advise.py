@@ -71,6 +71,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "and scores by the sampled tokens",
         ),
     )
+    text = "of the run: its policy scores, its rollouts are the last; without: the run's end"
+    parser.add_argument("--checkpoint", type=int, metavar="ITERATION", help=text)
     text = "K of continuations, with commas"
     parser.add_argument("--continuations", default="1,3,9", help=text)
     parser.add_argument("--cuts", default="1,2,4", help="numbers of random cuts, with commas")

@@ -48,15 +48,21 @@ def read_evidence(
     cuts: Sequence[int],
     cost_ratio: float | None,
     fit_iterations: int,
+    checkpoint: int | None = None,
 ) -> Evidence:
-    """Of the last `num_iterations` that are saved; a martingale is fitted to `fit_iterations` of
-    them, or more. Raises `UserError` where they tell nothing."""
+    """Of the last `num_iterations` that are saved, up to the checkpoint; a martingale is fitted to
+    `fit_iterations` of them, or more. Raises `UserError` where they tell nothing."""
     config, run = train_config(run_path), RunDir(run_path)
-    saved = run.iterations("rollouts")[-max(num_iterations, fit_iterations) :]
+    policies = policy_paths(run_path, config.model.path)
+    last = max(policies) if checkpoint is None else checkpoint
+    if last not in policies:
+        held = ", ".join(map(str, policies))
+        raise UserError(f"--checkpoint: {run_path} has {held}, not {last}")
+    saved = [i for i in run.iterations("rollouts") if checkpoint is None or i <= checkpoint]
+    saved = saved[-max(num_iterations, fit_iterations) :]
     if not saved:
         raise UserError(f"{run_path} has no saved rollouts")
-    policies = policy_paths(run_path, config.model.path)
-    is_fitted = fit_iterations > 0 and max(policies) > 0
+    is_fitted = fit_iterations > 0 and last > 0
     numbers = saved[-num_iterations:]
     to_read = saved if is_fitted else numbers
     read = [read_saved(run_path, i, lambda name: Problem(name, "", "")) for i in to_read]
@@ -65,7 +71,7 @@ def read_evidence(
     rollouts = [*chain.from_iterable(groups)]
     check(run_path, groups)
     if is_fitted:
-        fit_martingale(config, policies[max(policies)], read, num_iterations)
+        fit_martingale(config, policies[last], read, num_iterations)
     source, name = value_source(run_path, config, rollouts, is_fitted)
     rows = [
         row for group in groups for row in group_terms(group, source, name, continuations, cuts)

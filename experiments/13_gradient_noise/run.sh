@@ -13,6 +13,6 @@ values() {
 }
 values &
 python -m analysis gradient-variance $run --checkpoints 15,30,45 --num-problems 64 --sample-values 9 \
-    --estimators rloo,martingale_posterior,vine_posterior,vine_oracle,vine_1,vine_3,vine_9,gae,grpo,reinforce_plus_plus \
+    --estimators rloo,martingale_posterior,vine_posterior,vine_oracle,vine_1,vine_2,vine_3,vine_5,vine_9,gae,grpo,reinforce_plus_plus \
     --out $here
 wait $!

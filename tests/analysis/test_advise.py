@@ -254,11 +254,12 @@ def test_it_writes_and_draws_again(exact_run, tmp_path, capsys):
         (["--cost-ratio", "-1"], "--cost-ratio must be a number from 0, got -1"),
         (["--cuts", "0"], "--cuts must be whole numbers from 1 with commas, got '0'"),
         (["--num-iterations", "0"], "--num-iterations must be at least 1, got 0"),
+        (["--checkpoint", "5"], "--checkpoint: {run} has 0, not 5"),
     ],
 )
 def test_bad_options_are_one_line(arguments, message, exact_run, tmp_path, capsys):
     assert main(["advise", str(exact_run), *arguments, "--out", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"error: {message}\n"
+    assert capsys.readouterr().err == f"error: {message.format(run=exact_run)}\n"
 
 
 def changed(run, tmp_path, change):
@@ -325,3 +326,10 @@ def test_values_are_fitted_where_none_are_saved(tmp_path):
     assert advice["has_exact_scores"].all()
     assert np.isfinite(advice.loc["martingale", "noise"])
     assert advice.loc["martingale", "tokens"] == 1
+    last = run_dir.last_logged_iteration()
+    run_dir.write_rollouts(last + 1, run_dir.read_rollouts(2))
+    of_all, of_checkpoint = (
+        advice_of(path, cost_ratio=1, fit_iterations=5, checkpoint=i) for i in (None, last)
+    )
+    assert of_all["last_iteration"].unique().tolist() == [last + 1]
+    assert of_checkpoint["last_iteration"].max() <= last

@@ -1,4 +1,5 @@
-"""How often the intervals of what Adam gains hold the truth: writes adam_gain.csv beside this file.
+"""How often the intervals of what Adam gains, and of ratios of traces, hold the truth: writes
+adam_gain.csv and trace_ratio.csv beside this file.
 
     python experiments/10_interval_coverage/adam_gain.py
 
@@ -6,13 +7,15 @@
 The first estimator adds independent noise and has no gradient on a share of the problems.
 """
 
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from analysis.stats.gradient_noise import adam_gains, gain_estimates
+from analysis.stats.bootstrap import bootstrap_weights
+from analysis.stats.gradient_noise import adam_gains, gain_estimates, noise_from_gram
 
 NUM_COORDINATES, NUM_SIGNALS, NUM_DIRECTIONS = 2000, 200, 300
 NOISE_TO_SIGNAL = 50
@@ -21,6 +24,9 @@ SIZES = ((16, 4), (32, 4), (64, 4), (64, 16))
 NUM_RUNS = 500
 # What the first estimator's noise adds to that of exact values, and the problems it has none of.
 FIRSTS = {"far": (1.7, 0.3), "near": (0.1, 0.0)}
+# Of the logarithm of a factor that a problem's gradients share: at 1 few carry most of the trace.
+SPREADS = (0.0, 0.5, 1.0)
+NUM_RESAMPLES = 500
 
 
 class World:
@@ -47,6 +53,7 @@ class World:
             for variance_C in (first_C, exact_C)
         )
         self.truth = {"gain": first, "ratio": exact / first}
+        self.squares = (square_C + first_C).sum(), (square_C + exact_C).sum()
 
     def draw(self, num_problems: int, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
         """The gradients of the same problems by the first estimator and by exact values."""
@@ -86,13 +93,39 @@ def coverage(world: World, num_problems: int) -> list[dict]:
     ]
 
 
+def trace_coverage(world: World, num_problems: int, spread: float) -> dict:
+    """Of the bootstrap over problems of tr Σ over the first estimator's."""
+    generator = np.random.default_rng((1, num_problems))
+    signal = world.mean_C @ world.mean_C
+    factor = np.exp(spread**2)  # E s² of log-normal s with mean 1
+    first, exact = (factor * square - signal for square in world.squares)
+
+    def statistic(grams: list[np.ndarray], weights_N: np.ndarray) -> dict[str, float]:
+        traces = [noise_from_gram(gram_NN, weights_N).trace for gram_NN in grams]
+        return {"ratio": traces[1] / traces[0]}
+
+    holds = []
+    for _ in range(NUM_RUNS):
+        scale_N1 = np.exp(spread * generator.normal(size=(num_problems, 1)) - spread**2 / 2)
+        rows_ENC = [scale_N1 * rows_NC for rows_NC in world.draw(num_problems, generator)]
+        grams = [rows_NC @ rows_NC.T for rows_NC in rows_ENC]
+        estimate = bootstrap_weights(
+            partial(statistic, grams), np.arange(num_problems), generator,
+            num_resamples=NUM_RESAMPLES, level=0.95,
+        )["ratio"]  # fmt: skip
+        holds.append(estimate.low <= exact / first <= estimate.high)
+    return {"num_problems": num_problems, "spread": spread, "coverage": np.mean(holds)}
+
+
 if __name__ == "__main__":
-    rows = []
+    rows, traces = [], []
     for is_independent, (first, settings) in product((False, True), FIRSTS.items()):
         of = {"noise": "of each coordinate" if is_independent else "shared", "first": first}
         for n, batch in SIZES:
             world = World(is_independent, *settings, batch)
             rows += [of | {"num_problems": n, "batch": batch} | row for row in coverage(world, n)]
-    table = pd.DataFrame(rows)
-    table.to_csv(Path(__file__).with_name("adam_gain.csv"), index=False, float_format="%.4f")
-    print(table.to_string(index=False))
+        traces += [of | trace_coverage(world, 64, spread) for spread in SPREADS]
+    for name, table in (("adam_gain", rows), ("trace_ratio", traces)):
+        path = Path(__file__).with_name(f"{name}.csv")
+        pd.DataFrame(table).to_csv(path, index=False, float_format="%.4f")
+        print(pd.DataFrame(table).to_string(index=False))

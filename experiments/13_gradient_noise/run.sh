@@ -1,18 +1,22 @@
 #!/bin/sh
-# From the repository's root, in the project's environment; two cores, half an hour. What is there is kept.
+# From the repository's root, in the project's environment; one core, half an hour. What is there is kept.
 set -e
 here=experiments/13_gradient_noise
 runs=${RUNS:-runs/13_gradient_noise}
 export OMP_NUM_THREADS=1
-run=$runs/credit_short_noise_seed1
-[ -d $run/final ] || vineppo train $here/noise.jsonnet --run-dir $run
-values() {
-    python -m analysis ground-truth $run --checkpoints 15,30,45 --num-states 128 --num-draws 9
-    python -m analysis value-accuracy $run --out $here/values
-    python -m analysis action-ranking $run --checkpoints 30 --num-states 48 --num-draws 9 --out $here/ranking
+train() { [ -d $runs/$2/final ] || vineppo train $here/$1.jsonnet --run-dir $runs/$2; }
+train noise credit_short_noise_seed1
+train demo demo_noise_seed1
+python -m analysis gradient-variance $runs/credit_short_noise_seed1 --checkpoints 15,30,45 \
+    --num-problems 64 --sample-values 9 --out $here --estimators \
+    rloo,martingale_posterior,vine_posterior,vine_oracle,vine_1,vine_2,vine_3,vine_5,vine_9,gae,grpo,reinforce_plus_plus
+python -m analysis gradient-variance $runs/demo_noise_seed1 --checkpoints 10 \
+    --num-problems 64 --sample-values 9 --out $here/demo --estimators \
+    rloo,martingale_posterior,vine_1,vine_2,vine_3,vine_5,vine_9,gae,grpo,reinforce_plus_plus
+advise() {  # RUN CHECKPOINT NUM_ITERATIONS
+    python -m analysis advise $runs/$1 --checkpoint $2 --num-iterations $3 --continuations 1,2,3,5,9 \
+        --out $runs/advice/$1_$2
 }
-values &
-python -m analysis gradient-variance $run --checkpoints 15,30,45 --num-problems 64 --sample-values 9 \
-    --estimators rloo,martingale_posterior,vine_posterior,vine_oracle,vine_1,vine_2,vine_3,vine_5,vine_9,gae,grpo,reinforce_plus_plus \
-    --out $here
-wait $!
+for checkpoint in 15 30 45; do advise credit_short_noise_seed1 $checkpoint 15; done
+advise demo_noise_seed1 10 10
+python $here/predicted.py $runs/advice/*

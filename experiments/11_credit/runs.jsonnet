@@ -17,6 +17,7 @@ local methods = import 'methods.libsonnet';
     }
     for seed in std.range(1, 8)
     for method in std.objectFields(methods)
+    if method != 'ppo_step'  // far behind at its first rate: sweep.csv
   ],
   evaluations: [],
 }

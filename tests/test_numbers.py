@@ -23,12 +23,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "experiments" / "01_one"
     folder.mkdir(parents=True)
     (folder / "summary.csv").write_text(
-        "method,seed,score,score_low,score_high,seconds\n"
-        "a,1,0.3517,0.3384,0.3708,171.6\n"
-        "b,1,0.3212,0.3101,0.3333,58.2\n"
+        "method,score,score_low,score_high,seconds\n"
+        "a,0.3517,0.3384,0.3708,171.6\n"
+        "b,0.3212,0.3101,0.3333,58.2\n"
     )
     (folder / "of_runs.csv").write_text(
         "run_dir,cost,score\nr1,0,0.2\nr1,10,0.4\nr2,0,0.3\nr2,10,0.6\n"
+    )
+    (folder / "of_seeds.csv").write_text(
+        "seed,gap,gap_low,gap_high\n1,0.71,0.65,0.81\n2,,,\n3,0.73,0.67,0.83\n"
     )
     (folder / "run.sh").write_text("vineppo train --set optimization.learning_rate=6e-5\n")
     return folder
@@ -52,6 +55,8 @@ def mistakes(folder: Path, text: str) -> list[str]:
         "They end at 0.35 and 0.32.\n<!-- numbers\n0.35, 0.32 = {summary.csv, score}\n-->",
         "At 5 both have 0.38.\n<!-- numbers\n"
         "0.38 = mean(at_cost(5, {of_runs.csv, cost}, {of_runs.csv, score}))\n-->",
+        "Seed 1 has 0.71 (0.65–0.81).",
+        "They have 0.72.\n<!-- numbers\n0.72 = mean({of_seeds.csv, gap})\n-->",
         "It took 99 s, which is in no committed table.\n<!-- numbers\n99 s: no table\n-->",
     ],
 )
@@ -70,6 +75,7 @@ def test_what_is_found(folder: Path, text: str) -> None:
         # Each of the three is somewhere, but in no row together.
         ("a has 0.352 (0.310–0.371).", ":1: 0.352 (0.310 to 0.371) is in no table's row"),
         ("Of single runs: 0.60.", ":1: 0.60 is in no table"),
+        ("Of single seeds: 0.73.", ":1: 0.73 is in no table"),
         (
             "a leads by 0.041.\n<!-- numbers\n0.041 = {summary.csv, method=a, score} - 0.3212\n-->",
             ":1: 0.041 is declared as 0.0305: {summary.csv, method=a, score} - 0.3212",

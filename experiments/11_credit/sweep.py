@@ -2,6 +2,7 @@
 
     python experiments/11_credit/sweep.py RUNS_DIR
 
+The rate is that in the run's name: the policy's, of ppo_bigger (experiments/12_causes) the critic's.
 Rows of runs that are not in RUNS_DIR stay as they are.
 """
 
@@ -26,8 +27,8 @@ def main(runs: Path) -> None:
         config = json.loads((run / "config.json").read_text())
         lines = (run / "metrics.jsonl").read_text().splitlines()
         rewards = [json.loads(line)["reward/mean"] for line in lines]
-        method = config["name"].removeprefix("credit_short_").rpartition("_")[0]
-        key = method, str(config["optimization"]["learning_rate"]), str(config["seed"])
+        method, _, rate = config["name"].removeprefix("credit_short_").rpartition("_")
+        key = method, str(float(rate)), str(config["seed"])
         means = f"{sum(rewards) / len(rewards):.4f}", f"{sum(rewards[-20:]) / 20:.4f}"
         rows[key] = dict(zip(COLUMNS, [*key, *means, len(rewards)], strict=True))
     with TABLE.open("w", newline="") as file:

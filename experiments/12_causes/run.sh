@@ -4,6 +4,9 @@
 set -e
 here=experiments/12_causes
 runs=${RUNS:-runs}
+[ -d runs/deep_critic ] || python $here/deepen.py runs/deep_critic  # where runs.jsonnet looks for it
+experiments/sweep_two.sh $here/bigger.jsonnet $runs/12_bigger
+python experiments/11_credit/sweep.py $runs/12_bigger
 experiments/sweep_two.sh $here/runs.jsonnet $runs/12_causes
 python -m analysis compare $(ls -d $runs/12_causes/* | grep -v pretrained) $runs/11_credit/credit_short_ppo_seed* \
     $runs/11_credit/credit_short_oracle_seed* $runs/11_credit/credit_short_rloo_seed* \

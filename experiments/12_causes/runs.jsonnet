@@ -9,7 +9,8 @@ local variants = {
   vineppo_gae_k3: plain('vineppo_gae', { 'values.predictors.sampled.num_continuations': 3 }),
   oracle_gae: own('oracle_gae'),
   oracle_gae_095: own('oracle_gae', { 'credit.policy_lambda': 0.95 }),
-  // The strongest critics beside PPO's own.
+  // The strongest critics beside PPO's own; the bigger one's rate is the best of 11's sweep.csv.
+  ppo_bigger: plain('ppo', { 'critic.path': 'runs/deep_critic', 'critic.learning_rate': 1e-3 }),
   ppo_shared: own('ppo_shared'),
   ppo_pretrained: plain('ppo', { 'critic.warmup_iterations': 30, num_iterations: 90 }),
 };

@@ -2,7 +2,7 @@
 
     python experiments/11_credit/sweep.py RUNS_DIR
 
-The rate is that in the run's name: the policy's, of ppo_bigger (experiments/12_causes) the critic's.
+The rate is that in the run's name: the policy's, of ppo_bigger (12) the critic's.
 Rows of runs that are not in RUNS_DIR stay as they are.
 """
 

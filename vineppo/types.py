@@ -83,7 +83,8 @@ class Choices:
 
     The others it was sure of. `positions_U` are the tokens' places in the response, `ids_UK` the
     likeliest token ids there, with the tempered policy's log-probabilities `logprobs_UK` (nats);
-    `chosen_U` is the place of the sampled token among them, −1 where it is none of them.
+    `chosen_U` is the place of the sampled token among them, −1 where it is none of them;
+    `steps_U` are the steps, from 0, in which the tokens lie.
     `hidden_UH` are the last layer's hidden states before the tokens, `root_H` before the response.
     """
 
@@ -91,6 +92,7 @@ class Choices:
     ids_UK: "np.ndarray"
     logprobs_UK: "np.ndarray"
     chosen_U: "np.ndarray"
+    steps_U: "np.ndarray"
     hidden_UH: "np.ndarray"
     root_H: "np.ndarray"
 

@@ -88,15 +88,18 @@ local common = {
 
   // Step credit without continuations: the reward less a martingale, made of the ratios of the policy
   // to a small model of what it chooses when it succeeds (docs/values.md).
-  vine_efficient: common {
+  vine_efficient: self.martingale({ kind: 'posterior', size: 128 }),
+
+  // The same with the true answer in view.
+  vine_privileged: self.martingale({ kind: 'privileged' }),
+
+  martingale(model):: common {
     credit+: { kind: 'martingale' },
     values: {
-      credit: 'posterior',
+      credit: model.kind,
       predictors: {
-        posterior: {
-          kind: 'posterior',
+        [model.kind]: model {
           num_candidates: 32,
-          size: 128,
           learning_rate: 3e-3,
           weight_decay: 0.05,
           num_steps: 16,

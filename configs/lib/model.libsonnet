@@ -14,6 +14,7 @@ local embedded = policy { dtype: 'float32', gradient_checkpointing: false };
   arithmetic_long: embedded { path: 'embedded:arithmetic_long' },
   credit_short: embedded { path: 'embedded:credit_short' },
   credit_long: embedded { path: 'embedded:credit_long' },
+  credit_sheet: embedded { path: 'embedded:credit_sheet' },
 
   // A new Llama of 0.8 M parameters, one token a character.
   arithmetic_scratch: embedded {

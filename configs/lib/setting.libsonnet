@@ -47,4 +47,11 @@ local task = import 'task.libsonnet';
     engine+: { max_model_len: 192 },
     sampling+: { max_tokens: 160 },
   },
+  // Seven of 24 steps decide, each a little: sheets of separate operations with a pass mark.
+  credit_sheet: self.credit_long + {
+    model: model.credit_sheet,
+    optimization+: { learning_rate: 5e-5 },
+    task: task.credit_sheet,
+    sampling+: { max_tokens: 144 },
+  },
 }

@@ -12,6 +12,7 @@ local paper = {
     num_workers: 2,
     time_limit_s: 3,
     truncated_reward: 0,
+    num_matching: null,
   },
 };
 
@@ -50,11 +51,13 @@ local arithmetic = {
     num_workers: 1,
     time_limit_s: 3,
     truncated_reward: 0,
+    num_matching: null,
   },
 };
 
 local worded = {
   kind: 'worded',
+  layout: 'chain',
   num_operations: error 'num_operations',
   num_hard_steps: 2,
   num_hard_facts: 60,
@@ -78,6 +81,13 @@ local worded = {
   // Chains with free wordings, of which few steps decide: what step credit can be seen on.
   credit_short: worded { num_operations: 4, num_remarks: 3 },
   credit_long: worded { num_operations: 8, num_hard_facts: 15 },
+  // Eight separate operations, seven of them in doubt, of which six must be right.
+  credit_sheet: worded {
+    layout: 'sheet',
+    num_operations: 8,
+    num_hard_steps: 7,
+    grading+: { num_matching: 6 },
+  },
 
   // GSM8K: lines of reasoning and `#### answer`.
   gsm8k: data.gsm8k + paper { grading+: { extraction: 'hash' } },

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 from vineppo.run_dir.config import read_config
 from vineppo.tasks import load_split
 from vineppo.tasks.arithmetic import Chain
-from vineppo.tasks.worded import Demonstrator
+from vineppo.tasks.worded import ChainDemonstrator
 
 KINDS = ("none", "hard", "easy", "form", "answer")
 
 
-def first_mistake(demonstrator: Demonstrator, question: str, text: str) -> str:
+def first_mistake(demonstrator: ChainDemonstrator, question: str, text: str) -> str:
     chain = Chain.of_question(question)
     lines = text.split("\n")
     ahead = demonstrator.facts(chain)
@@ -42,7 +42,7 @@ def main(runs: list[Path]) -> None:
     rows = []
     for run in runs:
         config = read_config(run)
-        demonstrator = Demonstrator(config.task)
+        demonstrator = ChainDemonstrator(config.task)
         questions = {problem.id: problem.question for problem in load_split(config.task, "train")}
         table = pq.read_table(run / "rollouts" / "iter_000001.parquet").to_pylist()
         counts = Counter(

@@ -59,7 +59,7 @@ def ids(*positions):
 @pytest.fixture
 def walker():
     """A sampler of the walk, whose engine remembers its requests."""
-    with Grader(GradingConfig("hash", None, 1, 10.0, 0.0)) as grader:
+    with Grader(GradingConfig("hash", None, 1, 10.0, 0.0, None)) as grader:
         sampling_config = SamplingConfig(1.0, 1.0, BUDGET)
         yield Sampler(RandomWalkEngine(), grader, TOKENIZER, sampling_config, seed=3)
 
@@ -114,7 +114,7 @@ def test_a_return_is_that_of_the_whole_response(walker):
     """Cut off after the answer, which stands before the state; graded as it is."""
     prefix = (TOKENIZER.convert_tokens_to_ids("####"), *ids(4, *[3] * (BUDGET // 2 - 2)))
     assert len(prefix) == BUDGET - 1
-    with Grader(GradingConfig("hash", None, 1, 10.0, None)) as grader:
+    with Grader(GradingConfig("hash", None, 1, 10.0, None, None)) as grader:
         found = alternatives_at(replace(walker, grader=grader), 3, prefix)
     assert [one.final_return for one in found] == [1, 1]
 

@@ -14,8 +14,9 @@ from vineppo.config.schema import (
 )
 
 GRADING = GradingConfig(
-    extraction="hash", reward_path=None, num_workers=1, time_limit_s=5.0, truncated_reward=None
-)
+    extraction="hash", reward_path=None, num_workers=1, time_limit_s=5.0, truncated_reward=None,
+    num_matching=None,
+)  # fmt: skip
 _COMMON: dict[str, Any] = {
     "prompt": TemplatePrompt(kind="template", template="{question}"),
     "too_long": "refuse",
@@ -47,6 +48,7 @@ def arithmetic_config(**changes: Any) -> ArithmeticTaskConfig:
 def worded_config(**changes: Any) -> WordedTaskConfig:
     values: dict[str, Any] = {
         "kind": "worded",
+        "layout": "chain",
         "train_path": None,
         "test_path": None,
         "num_train_problems": 300,

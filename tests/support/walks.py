@@ -32,7 +32,7 @@ from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import TrainBatch
 from vineppo.values import build_predictors
 
-GRADING = GradingConfig("hash", None, 1, 10.0, 0.0)
+GRADING = GradingConfig("hash", None, 1, 10.0, 0.0, None)
 CREDIT = VineCredit("vine", 4, LinesSegmenter("lines"), "share", None, False)
 SHORT, LONG = 11, 400  # token budgets: many walks are cut off; next to none is
 STARTS = (1, 2, 3)

@@ -1,15 +1,28 @@
 import math
 import re
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import pytest
-from support.task_configs import worded_config
+from support.task_configs import GRADING, worded_config
 
 from vineppo.errors import UserError
 from vineppo.tasks import load_task
 from vineppo.tasks.arithmetic import Chain
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
-from vineppo.tasks.worded import OPENERS, REMARKS, REPAIR, Demonstrator
+from vineppo.tasks.grading import Grader
+from vineppo.tasks.worded import (
+    OPENERS,
+    REMARKS,
+    REPAIR,
+    ChainDemonstrator,
+    Sheet,
+    SheetDemonstrator,
+)  # fmt: skip
+from vineppo.types import Problem
+
+PASS_MARK = replace(GRADING, num_matching=3)
+SHEET = worded_config(layout="sheet", num_hard_steps=3, wrong_probability=0.4, grading=PASS_MARK)
 
 
 def test_a_problem_is_a_chain_with_free_lines() -> None:
@@ -48,7 +61,7 @@ def test_answers_carry_every_right_result(modulus: int) -> None:
 
 def test_every_problem_meets_as_many_hard_facts_as_asked_for() -> None:
     config = worded_config(num_hard_steps=2)
-    demonstrator = Demonstrator(config)
+    demonstrator = ChainDemonstrator(config)
     facts = demonstrator.wrong_results
     assert len(facts) == config.num_hard_facts
     assert {left for _, left, _ in facts} == set(range(10))
@@ -62,7 +75,7 @@ def test_every_problem_meets_as_many_hard_facts_as_asked_for() -> None:
 
 
 def test_only_hard_facts_are_demonstrated_wrongly_and_always_in_one_way() -> None:
-    demonstrator = Demonstrator(worded_config(wrong_probability=1.0, repair_probability=0.0))
+    demonstrator = ChainDemonstrator(worded_config(wrong_probability=1.0, repair_probability=0.0))
     for chain in demonstrator.chains("train", 50):
         result = chain.operands[0]
         lines = [line for line in demonstrator.solution(chain).split("\n") if "=" in line]
@@ -80,7 +93,7 @@ def test_only_hard_facts_are_demonstrated_wrongly_and_always_in_one_way() -> Non
 def test_values_are_the_means_of_the_returns_that_follow(repair: float) -> None:
     """At every token, of the states that share a value, to within 4.5 standard errors."""
     config = worded_config(num_hard_steps=3, wrong_probability=0.4, repair_probability=repair)
-    demonstrator = Demonstrator(config)
+    demonstrator = ChainDemonstrator(config)
     pieces = re.compile(r"####|[a-z]+ ?|[\s\S]")  # the tokenizer's
     outcomes = defaultdict(list)
     for chain in demonstrator.chains("train", 3):
@@ -100,7 +113,7 @@ def test_values_are_the_means_of_the_returns_that_follow(repair: float) -> None:
 
 def test_what_is_off_the_track_has_no_value() -> None:
     chain = Chain((4, 6, 3), ("+", "*"))
-    demonstrator = Demonstrator(worded_config(num_operations=2, repair_probability=0.5))
+    demonstrator = ChainDemonstrator(worded_config(num_operations=2, repair_probability=0.5))
 
     def value(text: str) -> float:
         return demonstrator.value(chain, text)
@@ -119,7 +132,7 @@ def test_what_is_off_the_track_has_no_value() -> None:
 
 
 def test_values_of_another_skill() -> None:
-    demonstrator = Demonstrator(worded_config(num_hard_steps=2))
+    demonstrator = ChainDemonstrator(worded_config(num_hard_steps=2))
     chain = next(demonstrator.chains("train", 1))
     hard = [fact for fact in demonstrator.facts(chain) if fact in demonstrator.wrong_results]
     assert demonstrator.value(chain, "", {hard[0]: 0.9, hard[1]: 0.2}) == pytest.approx(0.18)
@@ -135,12 +148,70 @@ def test_no_repair_where_there_is_none() -> None:
     assert num_repairs(repair_probability=0.5) > 0
 
 
+def test_a_sheets_operations_are_separate() -> None:
+    demonstrator = SheetDemonstrator(SHEET)
+    for problem in load_task(SHEET).test_P:
+        sheet = demonstrator.chain_of(problem.question)
+        assert sheet.question == problem.question
+        sums = problem.question.removesuffix("?").split("?")
+        assert problem.answer == "".join(str(eval(f"({one}) % 10")) for one in sums)
+        lines = [line for line in (problem.solution or "").split("\n") if "=" in line]
+        expected = [f"{o}={r}" for o, r in zip(sums, problem.answer, strict=True)]
+        assert [line.split(" ")[1] for line in lines] == expected
+        assert sum(fact in demonstrator.wrong_results for fact in demonstrator.facts(sheet)) == 3
+
+
+def test_values_of_sheets_are_the_means_of_the_returns_that_follow() -> None:
+    """At every token, of the states that share a value, to within 4.5 standard errors."""
+    demonstrator = SheetDemonstrator(SHEET)
+    pieces = re.compile(r"####|[a-z]+ ?|[\s\S]")
+    outcomes = defaultdict(list)
+    with Grader(PASS_MARK) as grader:
+        for chain in demonstrator.chains("train", 3):
+            problem = Problem("p", chain.question, demonstrator.answer(chain))
+            for sample in range(500):
+                text, so_far = demonstrator.solution(chain, sample=sample), ""
+                reward = grader.submit(problem, text, "stop").result()
+                for place, piece in enumerate(pieces.findall(text)):
+                    outcomes[demonstrator.value(chain, so_far), place].append(reward)
+                    so_far += piece
+                assert demonstrator.value(chain, text) == pytest.approx(reward)
+    assert len({round(value, 9) for value, _ in outcomes}) >= 6
+    for (value, _), rewards in outcomes.items():
+        error = sum(rewards) / len(rewards) - value
+        assert abs(error) <= 4.5 * math.sqrt(max(value * (1 - value), 0) / len(rewards)) + 1e-9
+
+
+def test_what_has_left_a_sheets_form_has_no_value() -> None:
+    demonstrator = SheetDemonstrator(replace(SHEET, num_operations=2))
+    sheet = Sheet((4, 6, 9, 3), ("+", "*"))
+    for text in (
+        "so 4+5", "so 9*3=7", "so 4+6=0\nso 4+6=0", "so 4+6=0\n####0", "so 4+6=00",
+        "so 4+6=0\nso 9*3=7\nso 1", "so 4+6=0\nso 9*3=7\n####077", "so 4+6=0 ",
+    ):  # fmt: skip
+        assert demonstrator.value(sheet, text) == 0, text
+    assert demonstrator.stated(sheet, "so 4+6=1\nwell that\nthen 9*") == "1"
+    assert demonstrator.stated(sheet, "so 4+6=0\nso 9*3=7\n####1") == "17"
+
+
+def test_a_sheets_outcomes_are_those_it_states() -> None:
+    demonstrator = SheetDemonstrator(replace(SHEET, num_operations=2))
+    sheet = Sheet((4, 6, 9, 3), ("+", "*"))
+    texts = ["so 4+6=1\n", "so 4+6=1\nso 9*3=7\n", "so 4+6=1\nso 9*3=7\n####17"]
+    right, wrong = (("*", 9, 3), True), (("+", 4, 6), False)
+    assert demonstrator.outcomes(sheet, texts) == [wrong, right]
+    assert demonstrator.outcomes(sheet, texts[:1]) == [wrong]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"num_hard_steps": 5}, "task.num_hard_steps must be at most task.num_operations (4)"),
         ({"num_hard_facts": 9}, "task.num_hard_facts must be between task.modulus (10) and 290"),
         ({"num_operations": 1, "num_hard_steps": 1}, "raise task.num_operations"),
+        ({"layout": "sheet"}, "task.grading.num_matching must be at most task.num_operations (4)"),
+        ({"layout": "sheet", "grading": PASS_MARK, "repair_probability": 0.1}, "must be 0"),
+        ({"grading": PASS_MARK}, "task.grading.num_matching must be null for a chain, got 3"),
     ],
 )
 def test_contradictions_are_one_line(changes: dict[str, int], message: str) -> None:

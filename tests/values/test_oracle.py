@@ -12,7 +12,7 @@ from vineppo.errors import UserError
 from vineppo.segment import build_segmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
-from vineppo.tasks.worded import Demonstrator
+from vineppo.tasks.worded import ChainDemonstrator
 from vineppo.types import Problem, Rollout
 from vineppo.values.oracle import Oracle
 
@@ -27,7 +27,7 @@ def oracle() -> Oracle:
 
 def rollouts(wrong_probability: float, count: int) -> list[Rollout]:
     """Of a policy that learned from CONFIG's demonstrator, and now errs as often as given."""
-    demonstrator = Demonstrator(replace(CONFIG, wrong_probability=wrong_probability))
+    demonstrator = ChainDemonstrator(replace(CONFIG, wrong_probability=wrong_probability))
     cut = build_segmenter(LinesSegmenter("lines"))
     made = []
     for index, chain in enumerate(demonstrator.chains("train", count)):
@@ -46,7 +46,7 @@ def rollouts(wrong_probability: float, count: int) -> list[Rollout]:
 
 
 def test_values_are_the_demonstrators_before_anything_is_measured() -> None:
-    demonstrator, predictor = Demonstrator(CONFIG), oracle()
+    demonstrator, predictor = ChainDemonstrator(CONFIG), oracle()
     sampled = rollouts(0.5, 20)
     predictor.estimate(sampled)
     for rollout in sampled:

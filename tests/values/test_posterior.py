@@ -28,7 +28,7 @@ from vineppo.values.policy_pass import SURE, choices_of
 from vineppo.values.posterior import Posterior, bounded_differences
 
 OWN = PosteriorValues(
-    "posterior", num_candidates=3, size=32, learning_rate=1e-2, weight_decay=0.05,
+    kind="posterior", num_candidates=3, size=32, learning_rate=1e-2, weight_decay=0.05,
     num_steps=16, batch_size=32, replay_iterations=16,
 )  # fmt: skip
 NUM_FACTS, NUM_IDS = 6, 9
@@ -79,6 +79,7 @@ class World:
             ids_UK=np.tile(np.array([3, 4, 5], np.int32), (2, 1)),
             logprobs_UK=np.log(np.tile(np.array([0.5, 0.49, 0.005], np.float32), (2, 1))),
             chosen_U=chosen,
+            steps_U=np.zeros(2, int),
             hidden_UH=hidden,
             root_H=np.zeros(NUM_FACTS, np.float16),
         )

@@ -17,6 +17,8 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("model.lora", None, "dtype"),
     ("task.too_long", "refuse", "response_template"),
     ("task.grading.reward_path", None, "extraction"),
+    ("task.grading.num_matching", None, "extraction"),
+    ("task.layout", "chain", "kind=worded"),
     ("engine.tensor_parallel_size", 1, "block_size"),
     ("optimization.offload", "nothing", "zero_stage"),
     ("values", {"credit": None, "predictors": {}}, "rollouts"),

@@ -4,7 +4,9 @@
              0                             if no answer is found
              1[answer ≡ extracted]         otherwise
 
-or, with `reward_path`, what a user's function makes of the response unless it was cut off.
+With a pass mark (`num_matching`) it is 1 where so many characters of an answer of the right length
+are right; with `reward_path` it is what a user's function makes of the response unless it was cut
+off.
 
 An expression copied from the question is no answer. A comparison that times out, kills its worker
 or raises is graded 0 and counted, each under its own name, so that a grader in trouble shows in the
@@ -65,6 +67,7 @@ class Grader:
         ]
         self._is_closed = False
         self._truncated_reward = config.truncated_reward
+        self._num_matching = config.num_matching
         # By the true answer rather than the problem's id: problems with one answer share.
         self._memo: dict[tuple[str, ...], Future[float]] = {}
         self._counts: Counter[str] = Counter()
@@ -90,6 +93,8 @@ class Grader:
         if extracted is None:
             self._count("num_no_answer")
             return _resolved(0.0)
+        if self._num_matching is not None:
+            return _resolved(float(is_passed(problem.answer, extracted, self._num_matching)))
         verdict = compare_at_once(problem.answer, extracted)
         if verdict is not False and is_copied(problem.question, problem.answer, extracted):
             verdict = False
@@ -180,6 +185,12 @@ class Grader:
     def _count(self, name: str) -> None:
         with self._lock:
             self._counts[name] += 1
+
+
+def is_passed(answer: str, extracted: str, num_matching: int) -> bool:
+    """Whether so many characters are right: `is_passed("407", "417", 2)`; of "41" none is."""
+    num_right = sum(map(str.__eq__, answer, extracted))
+    return len(answer) == len(extracted) and num_right >= num_matching
 
 
 @lru_cache(maxsize=16)

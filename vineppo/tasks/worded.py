@@ -1,22 +1,28 @@
-"""Worded chains of + - * modulo m: most lines decide nothing, few decide everything.
+"""Chains and sheets of + - * modulo m: most lines decide nothing, some decide everything.
 
-    question   "4+6*3-5?"          evaluated from left to right, modulo 10
-    solution   "so 4+6=0\\nwell that\\nthen 0*3=0\\nhm one\\nnow 0-5=5\\nok it\\n####4005"
-    answer     "4005"              the first operand and every result
+A chain goes on from each result, and all must be right; a sheet's operations are separate, and
+enough of them must be right (`grading.num_matching`), so that a mistake can be made good:
+
+                chain                                         sheet
+    question    "4+6*3-5?"                                    "4+6?9*3?"
+    solution    "so 4+6=0\nwell that\nthen 0*3=0\nhm one\n    "so 4+6=0\nwell that\nthen 9*3=7\n
+                 now 0-5=5\nok it\n####4005"                   hm one\n####07"
+    answer      "4005", the first operand and every result    "07", every result
 
 A line of an operation begins with one of `num_openers` words and is followed by `num_remarks` lines
 of two free words. All are equally right: they are the free wording of real solutions, to which an
 exact advantage gives 0 and an outcome gives noise. The results decide, and of these only those of
 *hard facts* are in doubt: `num_hard_steps` of a problem's steps meet one of `num_hard_facts` facts,
-which the demonstrations get wrong with `wrong_probability`, always in the same way. As the answer
-carries all results, one that stays wrong cannot be made good by a later mistake. With
+which the demonstrations get wrong with `wrong_probability`, always in the same way. As a chain's
+answer carries all results, one that stays wrong cannot be made good by a later mistake. With
 `repair_probability` the demonstrator takes a wrong result back, in the next line ("no 4+6=0").
 
 The demonstrator is a policy whose values are known, `Demonstrator.value`.
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -53,9 +59,21 @@ def load(config: WordedTaskConfig, split: Split) -> list[Problem]:
             f"task.num_hard_facts must be between task.modulus ({config.modulus}) and {most}, "
             f"got {config.num_hard_facts}"
         )
+    needed = config.grading.num_matching
+    if config.layout == "chain" and needed is not None:
+        raise UserError(f"task.grading.num_matching must be null for a chain, got {needed}")
+    if config.layout == "sheet" and not (needed and needed <= config.num_operations):
+        raise UserError(
+            "task.grading.num_matching must be at most task.num_operations "
+            f"({config.num_operations}) for a sheet, got {needed}"
+        )
+    if config.layout == "sheet" and config.repair_probability:
+        raise UserError(
+            f"task.repair_probability must be 0 for a sheet, got {config.repair_probability}"
+        )
     is_train = split == "train"
     count = config.num_train_problems if is_train else config.num_test_problems
-    demonstrator = Demonstrator(config)
+    demonstrator = Demonstrator.of(config)
     return [
         Problem(
             f"worded/{split}/{index}",
@@ -67,11 +85,32 @@ def load(config: WordedTaskConfig, split: Split) -> list[Problem]:
     ]
 
 
+class Sheet(Chain):
+    """Separate operations on pairs of operands: `Sheet((4, 6, 9, 3), ("+", "*"))`, "4+6?9*3?"."""
+
+    @classmethod
+    def of_question(cls, question: str) -> "Sheet":
+        parts = question.removesuffix("?").split("?")
+        return cls(
+            tuple(int(digit) for part in parts for digit in (part[0], part[2])),
+            tuple(part[1] for part in parts),
+        )
+
+    @property
+    def question(self) -> str:
+        pairs = zip(self.operations, self.operands[::2], self.operands[1::2], strict=True)
+        return "".join(f"{left}{operation}{right}?" for operation, left, right in pairs)
+
+
 @dataclass(frozen=True)
 class Demonstrator:
-    """The policy that the demonstrations are drawn from."""
+    """The policy that the demonstrations are drawn from; one class a layout."""
 
     config: WordedTaskConfig
+
+    @staticmethod
+    def of(config: WordedTaskConfig) -> "Demonstrator":
+        return {"chain": ChainDemonstrator, "sheet": SheetDemonstrator}[config.layout](config)
 
     @cached_property
     def wrong_results(self) -> dict[Fact, int]:
@@ -91,6 +130,86 @@ class Demonstrator:
         stream = self._stream(split)
         return distinct_chains(self._draw, stream, split, count, "raise task.num_operations")
 
+    @abstractmethod
+    def chain_of(self, question: str) -> Chain:
+        """The chain, or the sheet, that asks it."""
+
+    @abstractmethod
+    def results(self, chain: Chain) -> list[int]:
+        """What the answer is made of."""
+
+    @abstractmethod
+    def facts(self, chain: Chain) -> tuple[Fact, ...]:
+        """What the right way meets, an operation each."""
+
+    @abstractmethod
+    def value(
+        self, chain: Chain, text: str, right_probabilities: Mapping[Fact, float] | None = None
+    ) -> float:
+        """The probability that the demonstrator, having begun with `text`, is right in the end.
+
+        `right_probabilities` are another policy's p of hard facts.
+        """
+
+    @abstractmethod
+    def outcomes(self, chain: Chain, texts: Sequence[str]) -> list[tuple[Fact, bool]]:
+        """The facts that a response met where they counted, and whether it got them right.
+
+        `texts` are the response up to the end of each step.
+        """
+
+    @abstractmethod
+    def _draw(self, stream: random.Random) -> Chain:
+        """One that meets exactly `num_hard_steps` hard facts, at places drawn."""
+
+    def answer(self, chain: Chain) -> str:
+        return "".join(map(str, self.results(chain)))
+
+    def solution(self, chain: Chain, *, is_right: bool = False, sample: int = 0) -> str:
+        """A demonstration; drawn by the question and `sample` alone."""
+        config = self.config
+        stream = self._stream("demonstration", chain.question, sample)
+        carries = config.layout == "chain"
+        result = chain.operands[0]
+        answer, lines = str(result) if carries else "", []
+        for operation, first, operand in self.facts(chain):
+            left = result if carries else first
+            fact = operation, left, operand
+            right = stated = evaluate(fact, config.modulus)
+            is_slip = fact in self.wrong_results and stream.random() < config.wrong_probability
+            if is_slip and not is_right:
+                stated = self.wrong_results[fact]
+            opener = stream.choice(OPENERS[: config.num_openers])
+            lines.append(f"{opener} {left}{operation}{operand}={stated}")
+            if stated != right and stream.random() < config.repair_probability:
+                lines.append(f"{REPAIR} {left}{operation}{operand}={right}")
+                stated = right
+            for _ in range(config.num_remarks):
+                lines.append(" ".join(map(stream.choice, REMARKS)))
+            result = stated
+            answer += str(result)
+        return "\n".join([*lines, f"####{answer}"])
+
+    def _skill(self, right_probabilities: Mapping[Fact, float] | None) -> dict[Fact, float]:
+        config = self.config
+        p = 1 - config.wrong_probability * (1 - config.repair_probability)
+        return dict.fromkeys(self.wrong_results, p) | dict(right_probabilities or {})
+
+    def _hard_places(self, stream: random.Random) -> list[bool]:
+        config = self.config
+        places = set(stream.sample(range(config.num_operations), config.num_hard_steps))
+        return [place in places for place in range(config.num_operations)]
+
+    def _stream(self, *purpose: str | int) -> random.Random:
+        return random.Random(derive_seed(self.config.data_seed, "worded", *purpose))
+
+
+class ChainDemonstrator(Demonstrator):
+    """All results must be right, each made from the last."""
+
+    def chain_of(self, question: str) -> Chain:
+        return Chain.of_question(question)
+
     def results(self, chain: Chain) -> list[int]:
         """The first operand and the right result of every operation."""
         results = [chain.operands[0]]
@@ -101,31 +220,6 @@ class Demonstrator:
     def facts(self, chain: Chain) -> tuple[Fact, ...]:
         """What the right way meets, an operation each."""
         return tuple(zip(chain.operations, self.results(chain), chain.operands[1:], strict=False))
-
-    def answer(self, chain: Chain) -> str:
-        return "".join(map(str, self.results(chain)))
-
-    def solution(self, chain: Chain, *, is_right: bool = False, sample: int = 0) -> str:
-        """A demonstration; drawn by the question and `sample` alone."""
-        config = self.config
-        stream = self._stream("demonstration", chain.question, sample)
-        result, answer, lines = chain.operands[0], str(chain.operands[0]), []
-        for operation, operand in zip(chain.operations, chain.operands[1:], strict=True):
-            fact = operation, result, operand
-            right = stated = evaluate(fact, config.modulus)
-            is_slip = fact in self.wrong_results and stream.random() < config.wrong_probability
-            if is_slip and not is_right:
-                stated = self.wrong_results[fact]
-            opener = stream.choice(OPENERS[: config.num_openers])
-            lines.append(f"{opener} {result}{operation}{operand}={stated}")
-            if stated != right and stream.random() < config.repair_probability:
-                lines.append(f"{REPAIR} {result}{operation}{operand}={right}")
-                stated = right
-            for _ in range(config.num_remarks):
-                lines.append(" ".join(map(stream.choice, REMARKS)))
-            result = stated
-            answer += str(result)
-        return "\n".join([*lines, f"####{answer}"])
 
     def steps_left(self, chain: Chain, text: str) -> tuple[tuple[Fact, ...], bool] | None:
         """The facts still ahead of a response that begins with `text`, and what it may take back.
@@ -171,27 +265,113 @@ class Demonstrator:
         if left is None:
             return 0.0
         facts, is_wrong = left
-        config = self.config
-        p = 1 - config.wrong_probability * (1 - config.repair_probability)
-        skill = dict.fromkeys(self.wrong_results, p) | dict(right_probabilities or {})
+        skill = self._skill(right_probabilities)
         ahead = prod(skill[fact] for fact in facts if fact in self.wrong_results)
-        return ahead * (config.repair_probability if is_wrong else 1.0)
+        return ahead * (self.config.repair_probability if is_wrong else 1.0)
+
+    def outcomes(self, chain: Chain, texts: Sequence[str]) -> list[tuple[Fact, bool]]:
+        """On the track it met what it got right and, if it left the track, what it failed at."""
+        facts = self.facts(chain)
+        left = [self.steps_left(chain, text) for text in texts]
+        on_track = [state for state in left if state is not None]
+        num_right = max((len(facts) - len(ahead) - bad for ahead, bad in on_track), default=0)
+        met = facts[: num_right + (None in left)]
+        return [(fact, number < num_right) for number, fact in enumerate(met)]
 
     def _draw(self, stream: random.Random) -> Chain:
-        """A chain whose right way meets exactly `num_hard_steps` hard facts, at places drawn."""
         config = self.config
-        places = set(stream.sample(range(config.num_operations), config.num_hard_steps))
         result = stream.randrange(1, config.modulus)  # not 0, so that the answer has all its digits
         operands, operations = [result], []
-        for place in range(config.num_operations):
+        for is_hard in self._hard_places(stream):
             while True:
                 fact = stream.choice(OPERATIONS), result, stream.randrange(config.modulus)
-                if (fact in self.wrong_results) == (place in places):
+                if (fact in self.wrong_results) == is_hard:
                     break
             operations.append(fact[0])
             operands.append(fact[2])
             result = evaluate(fact, config.modulus)
         return Chain(tuple(operands), tuple(operations))
 
-    def _stream(self, *purpose: str | int) -> random.Random:
-        return random.Random(derive_seed(self.config.data_seed, "worded", *purpose))
+
+class SheetDemonstrator(Demonstrator):
+    """Enough results must be right, each made by itself."""
+
+    def chain_of(self, question: str) -> Chain:
+        return Sheet.of_question(question)
+
+    def results(self, chain: Chain) -> list[int]:
+        return [evaluate(fact, self.config.modulus) for fact in self.facts(chain)]
+
+    def facts(self, chain: Chain) -> tuple[Fact, ...]:
+        return tuple(zip(chain.operations, chain.operands[::2], chain.operands[1::2], strict=True))
+
+    def stated(self, chain: Chain, text: str) -> str | None:
+        """The results that a response states one after the other, in the end those of its answer.
+
+        None where it has left the form: another operation, a second result, an answer too early.
+        """
+        facts, results = self.facts(chain), ""
+        *ended, last = text.split("\n")
+        for number, line in enumerate((*ended, last)):
+            is_last = number == len(ended)
+            if line.startswith("####"):
+                answer = line[4:]
+                is_one = is_last and len(results) == len(facts) >= len(answer)
+                return answer + results[len(answer) :] if is_one else None
+            stated = line.partition(" ")[2]
+            if not stated[:1].isdigit():  # a remark, or a line that has only begun
+                continue
+            if len(results) == len(facts):
+                return None
+            operation, left, right = facts[len(results)]
+            equation = f"{left}{operation}{right}="
+            if is_last and equation.startswith(stated):
+                break
+            if stated[:-1] != equation or not stated[-1].isdigit():
+                return None
+            results += stated[-1]
+        return results
+
+    def value(
+        self, chain: Chain, text: str, right_probabilities: Mapping[Fact, float] | None = None
+    ) -> float:
+        """P(enough right results), where each ahead is right with a probability of its own.
+
+        The number of right ones ahead is Poisson-binomial; off the form the value is 0.
+        """
+        results = self.stated(chain, text)
+        if results is None:
+            return 0.0
+        skill = self._skill(right_probabilities)
+        needed = self.config.grading.num_matching
+        assert needed is not None, "checked with the task"
+        num_right = sum(map(str.__eq__, self.answer(chain), results))
+        probabilities_N = [1.0]  # of N right ones among those ahead
+        for fact in self.facts(chain)[len(results) :]:
+            p = skill.get(fact, 1.0)
+            pairs = zip([0.0, *probabilities_N], [*probabilities_N, 0.0], strict=True)
+            probabilities_N = [p * fewer + (1 - p) * as_many for fewer, as_many in pairs]
+        return sum(probabilities_N[max(needed - num_right, 0) :])
+
+    def outcomes(self, chain: Chain, texts: Sequence[str]) -> list[tuple[Fact, bool]]:
+        stated = [found for text in texts if (found := self.stated(chain, text)) is not None]
+        results = max(stated, key=len, default="")
+        rows = zip(self.facts(chain), self.answer(chain), results, strict=False)
+        return [(fact, right == result) for fact, right, result in rows]
+
+    def _draw(self, stream: random.Random) -> Chain:
+        modulus = self.config.modulus
+        operands: list[int] = []
+        operations: list[str] = []
+        hard = list(self.wrong_results)
+        for is_hard in self._hard_places(stream):
+            while True:
+                left, right = stream.randrange(modulus), stream.randrange(modulus)
+                fact = stream.choice(OPERATIONS), left, right
+                if is_hard:
+                    fact = stream.choice(hard)
+                if (fact in self.wrong_results) == is_hard:
+                    break
+            operations.append(fact[0])
+            operands += fact[1:]
+        return Sheet(tuple(operands), tuple(operations))

@@ -1,4 +1,4 @@
-"""The value of worded chains in closed form, at the policy's skill in their hard facts."""
+"""The value of worded chains and sheets in closed form, at the policy's skill in hard facts."""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from vineppo.config.schema import OracleValues, TrainConfig, WordedTaskConfig
 from vineppo.distributed import is_main
-from vineppo.tasks.arithmetic import Chain, Fact
+from vineppo.tasks.arithmetic import Fact
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.worded import Demonstrator
 from vineppo.types import Rollout
@@ -15,12 +15,12 @@ from vineppo.values.predictor import ValuePredictor
 
 
 class Oracle(ValuePredictor):
-    """V(s) = Π p_f over the hard facts f still ahead, off the track 0: `Demonstrator.value`.
+    """The probability that the rest comes out right, of known p_f: `Demonstrator.value`.
 
-    p_f is the share of right results where a rollout met f on the track, in *earlier* iterations,
-    so that no rollout's own return is in its baseline. A count is worth half after `half_life`
-    iterations; the demonstrator's probability counts as `PRIOR` results. What error it has in p_f
-    is shared by all states before f, and cancels in their differences.
+    p_f is the share of right results where a rollout met the hard fact f and it counted, in
+    *earlier* iterations, so that no rollout's own return is in its baseline. A count is worth half
+    after `half_life` iterations; the demonstrator's probability counts as `PRIOR` results. What
+    error it has in p_f is shared by all states before f, and cancels in their differences.
     """
 
     PRIOR = 4.0
@@ -28,7 +28,7 @@ class Oracle(ValuePredictor):
     def __init__(self, name: str, config: TrainConfig, own: OracleValues, *_: object) -> None:
         super().__init__(name, config)
         assert isinstance(config.task, WordedTaskConfig), "checked with the config"
-        self._demonstrator = Demonstrator(config.task)
+        self._demonstrator = Demonstrator.of(config.task)
         self._tokenizer = build_tokenizer("worded")
         self._keep = 0.5 ** (1 / own.half_life)
         p = 1 - config.task.wrong_probability * (1 - config.task.repair_probability)
@@ -49,7 +49,7 @@ class Oracle(ValuePredictor):
         skill = {fact: right / met for fact, (right, met) in self._counts.items()}
 
         def values(rollout: Rollout) -> list[float]:
-            chain = Chain.of_question(rollout.problem.question)
+            chain = self._demonstrator.chain_of(rollout.problem.question)
             starts = [span.start for span in rollout.spans_S]
             texts = [self._text(rollout, start) for start in starts]
             return [self._demonstrator.value(chain, text, skill) for text in texts]
@@ -61,17 +61,13 @@ class Oracle(ValuePredictor):
         for fact, (right, met) in self._counts.items():
             self._counts[fact] = self._keep * right, self._keep * met
         for rollout in rollouts:
-            chain = Chain.of_question(rollout.problem.question)
-            facts = self._demonstrator.facts(chain)
             ends = [*(span.start for span in rollout.spans_S[1:]), len(rollout.response_ids)]
-            left = [self._demonstrator.steps_left(chain, self._text(rollout, end)) for end in ends]
-            on_track = [state for state in left if state is not None]
-            num_right = max((len(facts) - len(ahead) - bad for ahead, bad in on_track), default=0)
-            # On the track it met what it got right and, if it left the track, what it failed at.
-            for number, fact in enumerate(facts[: num_right + (None in left)]):
+            texts = [self._text(rollout, end) for end in ends]
+            chain = self._demonstrator.chain_of(rollout.problem.question)
+            for fact, is_right in self._demonstrator.outcomes(chain, texts):
                 if fact in self._counts:
                     right, met = self._counts[fact]
-                    self._counts[fact] = right + (number < num_right), met + 1
+                    self._counts[fact] = right + is_right, met + 1
         skills = [right / met for right, met in self._counts.values()]
         return {f"values/{self.name}/skill": sum(skills) / len(skills)}
 

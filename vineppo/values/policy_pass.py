@@ -88,12 +88,14 @@ def choices_of(scores: TokenScores, rollouts: Sequence[Rollout]) -> list[Choices
         positions_U = places_U.cpu().numpy()
         is_chosen_UK = ids_UK == np.array(rollout.response_ids, np.int64)[positions_U, None]
         hidden_TH = scores.hidden_BTH[b, response]
+        starts_S = [span.start for span in rollout.spans_S]
         found.append(
             Choices(
                 positions_U=positions_U,
                 ids_UK=ids_UK.astype(np.int32),
                 logprobs_UK=logprobs_TK[places_U].float().cpu().numpy(),
                 chosen_U=np.where(is_chosen_UK.any(1), is_chosen_UK.argmax(1), -1),
+                steps_U=np.searchsorted(starts_S, positions_U, side="right") - 1,
                 hidden_UH=hidden_TH[places_U].half().cpu().numpy(),
                 root_H=hidden_TH[0].half().cpu().numpy(),
             )

@@ -94,6 +94,9 @@ class GradingConfig:
     num_workers: Count
     time_limit_s: Positive  # of processor time, per comparison; past it: 0, and counted
     truncated_reward: Finite | None  # of a response cut off by the budget; null: graded as is
+    # A pass mark: how many of the answer's characters must be right, each an answer of its own;
+    # null: the answer is one.
+    num_matching: Count | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,9 +138,14 @@ class ArithmeticTaskConfig(TaskCommon):
 
 @dataclass(frozen=True, kw_only=True)
 class WordedTaskConfig(TaskCommon):
-    """Generated chains with free wordings, of which few steps decide (`tasks/worded.py`)."""
+    """Generated chains or sheets with free wordings; some steps decide (`tasks/worded.py`).
+
+    A chain goes on from each result; a sheet's operations are separate, and enough of them
+    (`grading.num_matching`) must be right.
+    """
 
     kind: Literal["worded"]
+    layout: Literal["chain", "sheet"]
     train_path: None
     test_path: None
     num_train_problems: Count

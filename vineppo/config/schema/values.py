@@ -159,22 +159,38 @@ class OracleValues(Values):
     half_life: Positive  # iterations after which a measured result counts half
 
 
-@dataclass(frozen=True)
-class PosteriorValues(Values):
-    """Ratios of the policy to a model of what it chooses when it succeeds."""
+@dataclass(frozen=True, kw_only=True)
+class ChoiceValues(Values):
+    """A model of the policy's choices, learned from rewards (`values/choice_values.py`)."""
 
-    implementation = "posterior:Posterior"
     gives = "tokens"
     is_martingale = True
 
-    kind: Literal["posterior"]
-    num_candidates: Count  # tokens a place, the likeliest; all others share one ratio
-    size: Count  # of the model's one hidden layer
+    num_candidates: Count  # tokens a place, the likeliest; all others count as one
     learning_rate: Positive
     weight_decay: NonNegative
     num_steps: Count  # of Adam, an iteration
     batch_size: Count  # rollouts a step
     replay_iterations: Count  # whose rollouts it learns from
+
+
+@dataclass(frozen=True, kw_only=True)
+class PosteriorValues(ChoiceValues):
+    """Ratios of the policy to a model of what it chooses when it succeeds."""
+
+    implementation = "posterior:Posterior"
+
+    kind: Literal["posterior"]
+    size: Count  # of the model's one hidden layer
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivilegedValues(ChoiceValues):
+    """A pointer into the true answer, with which a choice is compared."""
+
+    implementation = "privileged:Privileged"
+
+    kind: Literal["privileged"]
 
 
 @dataclass(frozen=True)
@@ -264,6 +280,7 @@ PredictorConfig = Annotated[
     | SeparateCritic
     | OracleValues
     | PosteriorValues
+    | PrivilegedValues
     | PythonValues,
     Field(discriminator="kind"),
 ]

@@ -1,0 +1,5 @@
+// Step credit without continuations, where seven of 24 steps decide, each a little.
+local algorithm = import 'lib/algorithm.libsonnet';
+local setting = import 'lib/setting.libsonnet';
+
+algorithm.vine_efficient + setting.credit_sheet + { name: 'credit_sheet_vine_efficient' }

@@ -1,0 +1,342 @@
+"""Values that learn from rewards which of the policy's choices led to them.
+
+What the policy chose from at the tokens at which it was in doubt (`Choices`) comes with the passes
+that are made anyway, its hidden states included; a small model of them says by how much a choice
+changed the value, and is fitted to nothing but the rewards of earlier rollouts. Its differences are
+centred under the policy, so that the values are a martingale however badly they are fitted: what
+`credit/martingale.py` asks for.
+"""
+
+import json
+import math
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from transformers import AutoTokenizer
+
+from vineppo.config.schema import ChoiceValues, TrainConfig
+from vineppo.distributed import is_main
+from vineppo.seeds import derive_seed
+from vineppo.types import Choices, Rollout
+from vineppo.values.predictor import ValuePredictor
+
+WEIGHTS = "model.safetensors"
+AVERAGE = 0.98  # of the weights over the steps of Adam, whose average values the states
+REWARD_MEMORY = 0.8  # of the running mean reward, an iteration
+EVIDENCE_MEMORY = 0.9  # of how well the differences foretold the rewards
+DOUBT = 0.02  # a variance of the differences that says nothing, as if seen once
+PRIOR_REWARD = 0.5  # before the first
+MOST_ANSWER = 32  # tokens of the true answer that a model may look at
+
+
+class ChoiceModel(nn.Module):
+    """How the value changes with the policy's choices."""
+
+    scale_H: torch.Tensor  # of the hidden states, 0 until it is measured
+    root_H: torch.Tensor  # mean of the hidden states of the prompts' ends
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.register_buffer("scale_H", torch.zeros(hidden_size))
+        self.register_buffer("root_H", torch.zeros(hidden_size))
+
+    def measure(self, hidden_NH: torch.Tensor, roots_NH: torch.Tensor) -> None:
+        """Where the hidden states lie, once."""
+        if not self.scale_H.any():
+            self.scale_H.copy_(1 / hidden_NH.std(0, correction=0).clamp(min=1e-2))
+            self.root_H.copy_(roots_NH.mean(0))
+
+    def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:  # noqa: ARG002
+        """As `torch.optim.AdamW` takes them."""
+        return [{"params": list(self.parameters())}]
+
+    @abstractmethod
+    def values(self, batch: "ChoiceBatch") -> tuple[torch.Tensor, torch.Tensor]:
+        """Values of the roots [B], and what each choice changed, of mean 0 under π, [B, U]."""
+
+    @abstractmethod
+    def losses(self, batch: "ChoiceBatch", rewards_B: torch.Tensor) -> torch.Tensor:
+        """The cross-entropy of the reward and the value after every choice, [B, U].
+
+        After its last choice a rollout's value stays, so that the padding repeats it.
+        """
+
+
+@dataclass(frozen=True)
+class ChoiceBatch:
+    """Choices of B rollouts, padded; L = K + 1 with what the candidates leave as the last.
+
+    `rewards_B` are the mean rewards of the times at which they were sampled.
+    """
+
+    ids_BUK: torch.Tensor
+    logprobs_BUL: torch.Tensor
+    chosen_BU: torch.Tensor
+    is_there_BU: torch.Tensor
+    hidden_BUH: torch.Tensor
+    steps_BU: torch.Tensor
+    root_BH: torch.Tensor
+    rewards_B: torch.Tensor
+    answers_BR: torch.Tensor  # the true answers' first tokens, then −1
+
+    @classmethod
+    def of(cls, samples_B: Sequence["Sample"], device: torch.device) -> "ChoiceBatch":
+        choices_B = [sample.choices for sample in samples_B]
+        counts_B = [len(choices.positions_U) for choices in choices_B]
+        num_candidates = choices_B[0].ids_UK.shape[1]
+        shape = len(choices_B), max(1, *counts_B)
+        is_there_BU = np.arange(shape[1]) < np.array(counts_B)[:, None]
+
+        def placed(name: str, *more: int, dtype: type = np.float32) -> torch.Tensor:
+            full: np.ndarray = np.zeros((*shape, *more), dtype)
+            full[is_there_BU] = np.concatenate([getattr(c, name) for c in choices_B])
+            return torch.from_numpy(full).to(device)
+
+        logprobs_BUK = placed("logprobs_UK", num_candidates)
+        others_BU1 = (1 - logprobs_BUK.exp().sum(-1, keepdim=True)).clamp(min=1e-30).log()
+        chosen_BU = placed("chosen_U", dtype=np.int64)
+        return cls(
+            ids_BUK=placed("ids_UK", num_candidates, dtype=np.int64),
+            logprobs_BUL=torch.cat([logprobs_BUK, others_BU1], -1),
+            chosen_BU=torch.where(chosen_BU < 0, num_candidates, chosen_BU),
+            is_there_BU=torch.from_numpy(is_there_BU).to(device),
+            hidden_BUH=placed("hidden_UH", choices_B[0].hidden_UH.shape[1]),
+            steps_BU=placed("steps_U", dtype=np.int64),
+            root_BH=torch.from_numpy(np.stack([c.root_H for c in choices_B])).float().to(device),
+            rewards_B=torch.tensor([sample.mean_reward for sample in samples_B], device=device),
+            answers_BR=torch.tensor([sample.answer_R for sample in samples_B], device=device),
+        )
+
+    def of_chosen(self, numbers_BUL: torch.Tensor) -> torch.Tensor:
+        """Of the tokens that were taken, 0 in the padding, [B, U]."""
+        return numbers_BUL.gather(-1, self.chosen_BU[..., None])[..., 0] * self.is_there_BU
+
+    def centred(self, numbers_BUL: torch.Tensor) -> torch.Tensor:
+        """Less their mean under the policy, [B, U, L]."""
+        return numbers_BUL - (self.logprobs_BUL.exp() * numbers_BUL).sum(-1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What is kept of a rollout to learn from, and what it takes to value it."""
+
+    choices: Choices
+    answer_R: tuple[int, ...]  # none where it is not looked at
+    mean_reward: float
+    reward: float
+
+
+class LearnedFromChoices(ValuePredictor):
+    """V(s_t) = V(s_0) + Σ_{u<t} c Δ_u, E[Δ_u | s_u] = 0, Δ and V(s_0) by a `ChoiceModel`.
+
+    The values of an iteration's rollouts are those before it learns from them, so that a baseline
+    never holds a rollout's own return. Rewards must lie in [0, 1]; exact where `sampling.top_p` is
+    1.
+
+    It learns by the cross-entropy between the value after every choice and the reward, of the
+    rollouts of the last `replay_iterations` iterations, each with the distributions that it was
+    sampled from. Of each rollout it keeps the choices (`SURE`) with their hidden states:
+    U·(H + 2K) numbers.
+    """
+
+    reads_answer: ClassVar[bool] = False  # the model looks at the true answer
+
+    gives = "tokens"
+
+    def __init__(self, name: str, config: TrainConfig, own: ChoiceValues, *loaded: Any) -> None:
+        super().__init__(name, config)
+        self.num_candidates = own.num_candidates
+        self._own = own
+        self._model: ChoiceModel | None = None
+        self._mean_reward: float | None = None
+        self._evidence = 0.0, DOUBT  # running covariance of differences and reward, and variance
+        self._replay: deque[list[Sample]] = deque(maxlen=own.replay_iterations)
+        self._device = torch.device("cpu")
+        self._tokenizer: Any = None
+        if loaded:
+            model = loaded[0]
+            self._tokenizer = model.tokenizer
+            self._build(model.model.config.hidden_size, model.engine_model.num_token_ids)
+
+    @abstractmethod
+    def new_model(self, hidden_size: int, num_token_ids: int) -> ChoiceModel:
+        """One that says nothing yet."""
+
+    def _build(self, hidden_size: int, num_token_ids: int) -> None:
+        own = self._own
+        self._sizes = hidden_size, num_token_ids
+        self._model = self.new_model(*self._sizes).to(self._device)
+        self._adam = torch.optim.AdamW(
+            self._model.parameter_groups(own.learning_rate),
+            lr=own.learning_rate,
+            weight_decay=own.weight_decay,
+        )
+        average = get_ema_multi_avg_fn(AVERAGE)
+        self._averaged = AveragedModel(self._model, multi_avg_fn=average, use_buffers=True)
+
+    @property
+    def _coefficient(self) -> float:
+        """c = Cov(ΣΔ, R)/Var(ΣΔ) in earlier iterations, before these were learnt from.
+
+        The best coefficient of a control variate (Glasserman 2003, section 4.1), within [0.1, 1]:
+        at 0 nothing would be heard of the differences any more. c·M is a martingale too.
+        """
+        covariance, variance = self._evidence
+        return min(max(covariance / variance, 0.1), 1.0)
+
+    @classmethod
+    def at_checkpoint(
+        cls, name: str, config: TrainConfig, own: ChoiceValues, directory: Path | None
+    ) -> "LearnedFromChoices | None":
+        predictor = cls(name, config, own)
+        if directory is not None:
+            if not (directory / name).is_dir():
+                return None
+            predictor._load_hf(directory / name)
+            if cls.reads_answer:
+                predictor._tokenizer = AutoTokenizer.from_pretrained(directory / "policy")
+        return predictor
+
+    def start(self, policy: Any) -> None:
+        self._device = policy.device
+        assert self._model is not None, "made with the model"
+        self._build(*self._sizes)
+
+    @torch.no_grad()
+    def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        """Sets "values/NAME", and "differences/NAME": what each token changed."""
+        prior = PRIOR_REWARD if self._mean_reward is None else self._mean_reward
+        samples_B = [self._sample(rollout, prior) for rollout in rollouts]
+        batch = ChoiceBatch.of(samples_B, self._device)
+        if self._model is None:  # as training starts
+            roots_B, differences_BU = batch.rewards_B, torch.zeros_like(batch.hidden_BUH[..., 0])
+        else:
+            averaged: Any = self._averaged.module
+            roots_B, differences_BU = averaged.values(batch)
+            differences_BU = self._coefficient * differences_BU
+        differences = (differences_BU * batch.is_there_BU).double().cpu().numpy()
+        values = []
+        for b, rollout in enumerate(rollouts):
+            positions_U = samples_B[b].choices.positions_U
+            differences_T = np.zeros(len(rollout.response_ids))
+            differences_T[positions_U] = differences[b, : len(positions_U)]
+            rollout.tokens_T[f"differences/{self.name}"] = tuple(differences_T.tolist())
+            before_T = np.cumsum(differences_T) - differences_T
+            values.append((float(roots_B[b]) + before_T).tolist())
+        self.set_values(rollouts, values)
+
+    def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
+        """Some steps of Adam on rollouts drawn from the replay."""
+        assert self._model is not None, "made with the model"
+        own, mean = self._own, sum(rollout.reward for rollout in rollouts) / len(rollouts)
+        self._weigh(rollouts)  # by the values that they were given before
+        before = mean if self._mean_reward is None else self._mean_reward
+        self._mean_reward = max(REWARD_MEMORY * before + (1 - REWARD_MEMORY) * mean, 1e-3)
+        self._replay.append([self._sample(rollout, self._mean_reward) for rollout in rollouts])
+        samples = [sample for samples in self._replay for sample in samples]
+        hidden_NH = np.concatenate([sample.choices.hidden_UH for sample in samples])
+        roots_NH = np.stack([sample.choices.root_H for sample in samples])
+        self._model.measure(
+            *(torch.from_numpy(h).float().to(self._device) for h in (hidden_NH, roots_NH))
+        )
+        draw = np.random.default_rng(derive_seed(self.config.seed, iteration, self.column))
+        losses = []
+        for _ in range(own.num_steps):
+            chosen = draw.choice(len(samples), min(own.batch_size, len(samples)), replace=False)
+            loss = self._loss([samples[i] for i in chosen])
+            self._adam.zero_grad()
+            loss.backward()
+            self._adam.step()
+            losses.append(loss.item())
+            self._averaged.update_parameters(self._model)
+        return {f"{self.metrics_group}/loss": sum(losses) / max(len(losses), 1)}
+
+    def _sample(self, rollout: Rollout, mean_reward: float) -> Sample:
+        answer_R: tuple[int, ...] = ()
+        if self.reads_answer and self._tokenizer is not None:
+            ids = self._tokenizer.encode(rollout.problem.answer, add_special_tokens=False)
+            answer_R = (*ids, *[-1] * MOST_ANSWER)[:MOST_ANSWER]
+        assert rollout.choices is not None, "set by the policy's pass"
+        return Sample(rollout.choices, answer_R, mean_reward, rollout.reward)
+
+    def _weigh(self, rollouts: Sequence[Rollout]) -> None:
+        name, coefficient = f"differences/{self.name}", self._coefficient
+        totals_N = np.array([math.fsum(r.tokens_T[name]) for r in rollouts]) / coefficient
+        rewards_N = np.array([rollout.reward for rollout in rollouts])
+        new = np.mean((totals_N - totals_N.mean()) * rewards_N), np.var(totals_N)
+        covariance, variance = (
+            EVIDENCE_MEMORY * old + (1 - EVIDENCE_MEMORY) * float(add)
+            for old, add in zip(self._evidence, new, strict=True)
+        )
+        self._evidence = covariance, variance
+
+    def _loss(self, samples: Sequence[Sample]) -> torch.Tensor:
+        """The cross-entropy of the reward after the last choice, and half its mean after all."""
+        assert self._model is not None, "made with the model"
+        rewards_B = torch.tensor([sample.reward for sample in samples], device=self._device)
+        losses_BU = self._model.losses(ChoiceBatch.of(samples, self._device), rewards_B)
+        return losses_BU[:, -1].mean() + 0.5 * losses_BU.mean()
+
+    def save_hf(self, directory: Path) -> None:
+        """What it takes to value states: model.safetensors, with the running numbers beside."""
+        if is_main():
+            directory.mkdir(parents=True, exist_ok=True)
+            weights = self._averaged.module.state_dict()
+            running = json.dumps([self._mean_reward, *self._evidence])
+            metadata = {"running": running, "sizes": json.dumps(self._sizes)}
+            save_file(weights, directory / WEIGHTS, metadata)
+
+    def _load_hf(self, directory: Path) -> None:
+        with safe_open(directory / WEIGHTS, "pt") as file:
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            self._mean_reward, *evidence = json.loads(file.metadata()["running"])
+            sizes = json.loads(file.metadata()["sizes"])
+        self._evidence = evidence[0], evidence[1]
+        self._build(*sizes)
+        self._averaged.module.load_state_dict(weights)
+
+    def save_state(self, directory: Path) -> None:
+        """All that learning goes on with, the replay included."""
+        assert self._model is not None, "made with the model"
+        if is_main():
+            directory.mkdir(parents=True, exist_ok=True)
+            state = {
+                "model": self._model.state_dict(),
+                "averaged": self._averaged.state_dict(),
+                "adam": self._adam.state_dict(),
+                "running": [self._mean_reward, *self._evidence],
+                "replay": [[_tensors(sample) for sample in samples] for samples in self._replay],
+            }
+            torch.save(state, directory / "choices.pt")
+
+    def load_state(self, directory: Path) -> None:
+        assert self._model is not None, "made with the model"
+        path = directory / "choices.pt"
+        state = torch.load(path, map_location=self._device, weights_only=True)
+        self._model.load_state_dict(state["model"])
+        self._averaged.load_state_dict(state["averaged"])
+        self._adam.load_state_dict(state["adam"])
+        self._mean_reward, covariance, variance = state["running"]
+        self._evidence = covariance, variance
+        self._replay.extend([_sample(*row) for row in rows] for rows in state["replay"])
+
+
+def _tensors(sample: Sample) -> list[Any]:
+    arrays = [torch.from_numpy(getattr(sample.choices, field.name)) for field in fields(Choices)]
+    return [*arrays, sample.answer_R, sample.mean_reward, sample.reward]
+
+
+def _sample(*row: Any) -> Sample:
+    *tensors, answer_R, mean_reward, reward = row
+    choices = Choices(*(tensor.cpu().numpy() for tensor in tensors))
+    return Sample(choices, tuple(answer_R), mean_reward, reward)

@@ -20,7 +20,7 @@ QUOTED = {
     "value_accuracy": ("scores", "0.251"),
     "wall_clock": ("budgets", "0.324"),
 }
-PICTURES = {"kl_efficiency": 1, "temperature": 1, "value_accuracy": 5, "wall_clock": 4}
+PICTURES = {"kl_efficiency": 1, "temperature": 1, "value_accuracy": 6, "wall_clock": 4}
 MAX_BYTES = 1_000_000
 HEAVY = "import sys; print(sorted({'torch', 'vllm', 'transformers'} & set(sys.modules)))"
 PNG = "image/png"

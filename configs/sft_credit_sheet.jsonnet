@@ -1,11 +1,11 @@
-// Makes the policy that ships as embedded:credit_sheet.
-local short = import 'sft_credit_short.jsonnet';
+// Makes the policy that ships as embedded:credit_sheet, from embedded:credit_long.
+local long = import 'sft_credit_long.jsonnet';
 local task = import 'lib/task.libsonnet';
 
-short + {
+long + {
   name: 'sft_credit_sheet',
-  task: task.credit_sheet { num_train_problems: 80000 },
-  engine+: { max_model_len: 192 },
+  model+: { path: 'embedded:credit_long', architecture: null },
+  task: task.credit_sheet { num_train_problems: 51200 },
   sampling+: { max_tokens: 144 },
-  optimization+: { num_epochs: 1, max_tokens: 192 },
+  optimization+: { learning_rate: 2e-3 },
 }

@@ -10,7 +10,7 @@ from support.walks import demo
 
 from vineppo.config.schema import PrivilegedValues
 from vineppo.types import Choices, Problem
-from vineppo.values.choice_values import MOST_ANSWER, ChoiceBatch, Sample
+from vineppo.values.choice_values import ChoiceBatch, Sample
 from vineppo.values.privileged import Pointer, Privileged
 
 OWN = PrivilegedValues(
@@ -86,9 +86,7 @@ def test_the_documented_value():
         steps_U=np.array([0]), hidden_UH=np.zeros((1, HIDDEN), np.float16),
         root_H=np.zeros(HIDDEN, np.float16),
     )  # fmt: skip
-    batch = ChoiceBatch.of(
-        [Sample(choices, (7, *[-1] * (MOST_ANSWER - 1)), 0.5, 1.0)], torch.device("cpu")
-    )
+    batch = ChoiceBatch.of([Sample(choices, (7,), 0.5, 1.0)], torch.device("cpu"))
     model = Pointer(HIDDEN)
     with torch.no_grad():
         model.match.fill_(2.0)
@@ -101,12 +99,11 @@ def test_the_documented_value():
 def test_differences_have_no_mean_under_the_policy(trained):
     """Of whatever has been learned: the sum over all tokens, each by its probability."""
     for one in World(1).rollouts(20):
-        sample = trained._sample(one, 0.25)
         logprobs_L = np.append(one.choices.logprobs_UK[1], np.log(0.005))
         totals = []
         for chosen in range(4):
             one.choices.chosen_U[1] = chosen if chosen < 3 else -1
-            batch = ChoiceBatch.of([sample], torch.device("cpu"))
+            batch = ChoiceBatch.of([trained._sample(one, 0.25)], torch.device("cpu"))
             with torch.no_grad():
                 totals.append(trained._model.values(batch)[1][0, 1].item())
         assert np.exp(logprobs_L) @ totals == pytest.approx(0, abs=1e-6)

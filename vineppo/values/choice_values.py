@@ -36,7 +36,6 @@ REWARD_MEMORY = 0.8  # of the running mean reward, an iteration
 EVIDENCE_MEMORY = 0.9  # of how well the differences foretold the rewards
 DOUBT = 0.02  # a variance of the differences that says nothing, as if seen once
 PRIOR_REWARD = 0.5  # before the first
-MOST_ANSWER = 32  # tokens of the true answer that a model may look at
 
 
 class ChoiceModel(nn.Module):
@@ -51,10 +50,9 @@ class ChoiceModel(nn.Module):
         self.register_buffer("root_H", torch.zeros(hidden_size))
 
     def measure(self, hidden_NH: torch.Tensor, roots_NH: torch.Tensor) -> None:
-        """Where the hidden states lie, once."""
-        if not self.scale_H.any():
-            self.scale_H.copy_(1 / hidden_NH.std(0, correction=0).clamp(min=1e-2))
-            self.root_H.copy_(roots_NH.mean(0))
+        """Where the hidden states lie."""
+        self.scale_H.copy_(1 / hidden_NH.std(0, correction=0).clamp(min=1e-2))
+        self.root_H.copy_(roots_NH.mean(0))
 
     def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:  # noqa: ARG002
         """As `torch.optim.AdamW` takes them."""
@@ -114,7 +112,7 @@ class ChoiceBatch:
             steps_BU=placed("steps_U", dtype=np.int64),
             root_BH=torch.from_numpy(np.stack([c.root_H for c in choices_B])).float().to(device),
             rewards_B=torch.tensor([sample.mean_reward for sample in samples_B], device=device),
-            answers_BR=torch.tensor([sample.answer_R for sample in samples_B], device=device),
+            answers_BR=torch.from_numpy(_padded([s.answer_R for s in samples_B])).to(device),
         )
 
     def of_chosen(self, numbers_BUL: torch.Tensor) -> torch.Tensor:
@@ -244,11 +242,12 @@ class LearnedFromChoices(ValuePredictor):
         self._mean_reward = max(REWARD_MEMORY * before + (1 - REWARD_MEMORY) * mean, 1e-3)
         self._replay.append([self._sample(rollout, self._mean_reward) for rollout in rollouts])
         samples = [sample for samples in self._replay for sample in samples]
-        hidden_NH = np.concatenate([sample.choices.hidden_UH for sample in samples])
-        roots_NH = np.stack([sample.choices.root_H for sample in samples])
-        self._model.measure(
-            *(torch.from_numpy(h).float().to(self._device) for h in (hidden_NH, roots_NH))
-        )
+        if not self._model.scale_H.any():
+            hidden_NH = np.concatenate([rollout.choices.hidden_UH for rollout in rollouts])  # type: ignore[union-attr]
+            roots_NH = np.stack([sample.choices.root_H for sample in samples])
+            self._model.measure(
+                *(torch.from_numpy(h).float().to(self._device) for h in (hidden_NH, roots_NH))
+            )
         draw = np.random.default_rng(derive_seed(self.config.seed, iteration, self.column))
         losses = []
         for _ in range(own.num_steps):
@@ -264,10 +263,16 @@ class LearnedFromChoices(ValuePredictor):
     def _sample(self, rollout: Rollout, mean_reward: float) -> Sample:
         answer_R: tuple[int, ...] = ()
         if self.reads_answer and self._tokenizer is not None:
-            ids = self._tokenizer.encode(rollout.problem.answer, add_special_tokens=False)
-            answer_R = (*ids, *[-1] * MOST_ANSWER)[:MOST_ANSWER]
+            answer_R = tuple(
+                self._tokenizer.encode(rollout.problem.answer, add_special_tokens=False)
+            )
         assert rollout.choices is not None, "set by the policy's pass"
-        return Sample(rollout.choices, answer_R, mean_reward, rollout.reward)
+        choices = self.told_apart(rollout.choices, answer_R)
+        return Sample(choices, answer_R, mean_reward, rollout.reward)
+
+    def told_apart(self, choices: Choices, answer_R: tuple[int, ...]) -> Choices:  # noqa: ARG002
+        """Those of which the model may say something; by nothing that was chosen."""
+        return choices
 
     def _weigh(self, rollouts: Sequence[Rollout]) -> None:
         name, coefficient = f"differences/{self.name}", self._coefficient
@@ -329,6 +334,14 @@ class LearnedFromChoices(ValuePredictor):
         self._mean_reward, covariance, variance = state["running"]
         self._evidence = covariance, variance
         self._replay.extend([_sample(*row) for row in rows] for rows in state["replay"])
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """By −1 to the longest."""
+    full = np.full((len(rows), max(1, *map(len, rows)) if rows else 1), -1)
+    for row, numbers in zip(full, rows, strict=True):
+        row[: len(numbers)] = numbers
+    return full
 
 
 def _tensors(sample: Sample) -> list[Any]:

@@ -9,18 +9,18 @@ A critic that knows more than the policy while training is an asymmetric one (ar
 baseline may depend on all that is independent of the action given the state (arXiv:1506.02438).
 """
 
+from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from vineppo.values.choice_values import (
-    MOST_ANSWER,
-    ChoiceBatch,
-    ChoiceModel,
-    LearnedFromChoices,
-)
+from vineppo.types import Choices
+from vineppo.values.choice_values import ChoiceBatch, ChoiceModel, LearnedFromChoices
+from vineppo.values.policy_pass import SURE
 
+MOST_ANSWER = 32  # tokens of the answer that are looked at
 MOST_STEPS = 64  # of a response that are told apart
 FIRST_MATCH = 3.0  # the evidence of a match, in nats, before anything is learned
 FASTER = 10  # than the map from hidden states the few other numbers learn
@@ -71,9 +71,11 @@ class Pointer(ChoiceModel):
         """r(a) − E_π[r] of the candidates and, last, of any other token, [B, U, L]."""
         places_BUR = self.states(batch.hidden_BUH * self.scale_H)
         places_BUR = places_BUR + self.places(batch.steps_BU.clamp(max=MOST_STEPS - 1))
-        is_there_B1R = (batch.answers_BR >= 0)[:, None]
+        answers_BR = batch.answers_BR[:, :MOST_ANSWER]
+        places_BUR = places_BUR[..., : answers_BR.shape[1]]
+        is_there_B1R = (answers_BR >= 0)[:, None]
         attention_BUR = places_BUR.masked_fill(~is_there_B1R, -1e9).softmax(-1)
-        is_match_BUKR = batch.ids_BUK[..., None] == batch.answers_BR[:, None, None]
+        is_match_BUKR = batch.ids_BUK[..., None] == answers_BR[:, None, None]
         matches_BUK = (attention_BUR[:, :, None] * is_match_BUKR).sum(-1)
         return batch.centred(nn.functional.pad(self.match * matches_BUK, (0, 1)))
 
@@ -88,6 +90,18 @@ class Privileged(LearnedFromChoices):
     """By a `Pointer` into the true answer."""
 
     reads_answer = True
+
+    def told_apart(self, choices: Choices, answer_R: tuple[int, ...]) -> Choices:
+        """Where it was in doubt whether a token of the answer would follow: few of all choices."""
+        is_match_UK = np.isin(choices.ids_UK, answer_R[:MOST_ANSWER])
+        matches_U = (np.exp(choices.logprobs_UK) * is_match_UK).sum(-1)
+        kept_U = (matches_U > 1 - SURE) & (matches_U < SURE)
+        parts = {
+            field.name: getattr(choices, field.name)[kept_U]
+            for field in fields(Choices)
+            if field.name.endswith(("_U", "_UK", "_UH"))
+        }
+        return replace(choices, **parts)
 
     def new_model(self, hidden_size: int, num_token_ids: int) -> Pointer:  # noqa: ARG002
         return Pointer(hidden_size)

@@ -92,10 +92,10 @@ class Privileged(LearnedFromChoices):
     reads_answer = True
 
     def told_apart(self, choices: Choices, answer_R: tuple[int, ...]) -> Choices:
-        """Where it was in doubt whether a token of the answer would follow: few of all choices."""
+        """Where tokens of the answer could follow: few of all choices."""
         is_match_UK = np.isin(choices.ids_UK, answer_R[:MOST_ANSWER])
         matches_U = (np.exp(choices.logprobs_UK) * is_match_UK).sum(-1)
-        kept_U = (matches_U > 1 - SURE) & (matches_U < SURE)
+        kept_U = matches_U > 1 - SURE
         parts = {
             field.name: getattr(choices, field.name)[kept_U]
             for field in fields(Choices)

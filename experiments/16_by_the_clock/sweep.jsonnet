@@ -7,6 +7,7 @@ local run(setting, method, rate) = {
   config: '../../configs/credit_%s_%s.jsonnet' % [setting, methods.all[method].config],
   set: methods.all[method].set {
     'optimization.learning_rate': std.parseJson(rate),
+    num_iterations: 40,
     'evaluation.every': 0,
     'checkpoint.every': 0,
     'logging.wandb_project': null,

@@ -59,10 +59,14 @@ POSTERIOR = {
     "kind": "posterior", "num_candidates": 8, "size": 16, "learning_rate": 3e-3,
     "weight_decay": 0.05, "num_steps": 2, "batch_size": 4, "replay_iterations": 2,
 }  # fmt: skip
+PRIVILEGED = {**POSTERIOR, "kind": "privileged"}
+del PRIVILEGED["size"]
 EFFICIENT = {
     **{key: value for key, value in SHORT.items() if not key.startswith("credit.")},
     "credit": json.dumps({"kind": "martingale", "segmenter": {"kind": "lines"}}),
-    "values": json.dumps({"credit": "posterior", "predictors": {"posterior": POSTERIOR}}),
+    "values": json.dumps(
+        {"credit": "posterior", "predictors": {"posterior": POSTERIOR, "answer": PRIVILEGED}}
+    ),
 }
 
 
@@ -73,7 +77,8 @@ def test_a_kill_changes_nothing_for_a_predictor_that_learns_from_earlier_rollout
     train_killed_once("rollouts/iter_000003.parquet", run_dir, NAME, EFFICIENT)
     assert "resumed after iteration 2" in train(run_dir, NAME, EFFICIENT)
     assert_same_runs(run_dir, whole)
-    assert (run_dir / "final/posterior/model.safetensors").exists()
+    for name in ("posterior", "answer"):
+        assert (run_dir / f"final/{name}/model.safetensors").exists()
 
 
 TREE = {

@@ -260,7 +260,7 @@ def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) 
 
 def _check_probability(name: str, own: PredictorConfig, config: TrainConfig) -> None:
     """One whose values are probabilities of success, so that rewards must be within [0, 1]."""
-    if own.kind not in ("posterior", "smoothed"):
+    if own.kind not in ("posterior", "privileged", "smoothed"):
         return
     key, grading = f"values.predictors.{name}", config.task.grading
     require(

@@ -1,6 +1,6 @@
 """The sweep's table: mean training reward by run, and the rate of each method that has most of it.
 
-    python experiments/11_credit/sweep.py RUNS_DIR
+    python experiments/11_credit/sweep.py RUNS_DIR [TABLE.csv]
 
 The rate is that in the run's name: the policy's, of ppo_bigger (12) the critic's.
 Rows of runs that are not in RUNS_DIR stay as they are.
@@ -16,10 +16,10 @@ KEY = ("method", "learning_rate", "seed")
 COLUMNS = (*KEY, "reward", "reward_last_20", "num_iterations")
 
 
-def main(runs: Path) -> None:
+def main(runs: Path, table: Path = TABLE) -> None:
     rows = {}
-    if TABLE.exists():
-        with TABLE.open(newline="") as file:
+    if table.exists():
+        with table.open(newline="") as file:
             rows = {tuple(row[key] for key in KEY): row for row in csv.DictReader(file)}
     for run in sorted(runs.iterdir()):
         if not (run / "final").is_dir():
@@ -31,7 +31,7 @@ def main(runs: Path) -> None:
         key = method, str(float(rate)), str(config["seed"])
         means = f"{sum(rewards) / len(rewards):.4f}", f"{sum(rewards[-20:]) / 20:.4f}"
         rows[key] = dict(zip(COLUMNS, [*key, *means, len(rewards)], strict=True))
-    with TABLE.open("w", newline="") as file:
+    with table.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows[key] for key in sorted(rows))
@@ -46,4 +46,4 @@ def main(runs: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(*map(Path, sys.argv[1:]))

@@ -6,7 +6,7 @@ here=experiments/16_by_the_clock
 runs=${RUNS:-runs/16_by_the_clock}
 python $here/simulate.py
 experiments/sweep_two.sh $here/sweep.jsonnet ${runs}_sweep
-python $here/sweep.py ${runs}_sweep
+python experiments/11_credit/sweep.py ${runs}_sweep $here/sweep.csv
 experiments/sweep_two.sh $here/runs.jsonnet $runs
 for setting in short sheet; do
     out=$here/$setting

@@ -65,8 +65,8 @@ def open_training(
     if config.model.lora is not None:
         add_adapters(loaded.model, config.model.lora, config.seed)
     reference = Reference(config.reference, config.model, loaded)
-    start_models = load_models(config, loaded)
     train_P = encode_train_problems(config, loaded, task.train_P)
+    start_models = load_models(config, loaded, train_P)
     if config.rollouts.num_prompts > len(train_P):
         raise UserError(
             f"config: rollouts.num_prompts must be at most the number of train problems, "
@@ -82,9 +82,16 @@ def open_training(
         yield session, train_P, reference
 
 
-def load_models(config: TrainConfig, loaded: LoadedModel) -> Callable[[], Models]:
-    """Loads the predictors beside the policy; what is returned puts all under DeepSpeed."""
+def load_models(
+    config: TrainConfig, loaded: LoadedModel, train_P: Sequence[Prompt] = ()
+) -> Callable[[], Models]:
+    """Loads the predictors beside the policy; what is returned puts all under DeepSpeed.
+
+    Raises `UserError` where one cannot value the problems.
+    """
     predictors = build_predictors(config, loaded)
+    for predictor in predictors:
+        predictor.check_problems(train_P)
     heads = [predictor.head for predictor in predictors if predictor.head is not None]
     assert len(heads) <= 1, "a policy has one value head"
 

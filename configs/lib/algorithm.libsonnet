@@ -126,6 +126,7 @@ local common = {
     critic: adam {
       kind: 'separate',
       path: null,
+      view: null,
       learning_rate: policy.learning_rate,
       schedule: policy.schedule,
       num_epochs: policy.num_epochs,

@@ -14,6 +14,7 @@ from vineppo.config.schema import (
     SftConfig,
     TrainConfig,
     TreeCredit,
+    ViewConfig,
 )
 from vineppo.errors import UserError
 from vineppo.types import CRITIC, MONTE_CARLO
@@ -288,6 +289,8 @@ def check_critic(config: TrainConfig) -> None:
             f"{model.warmup_iterations}",
         )
         _check_bounds(key, model.loss.bounds, config)
+        if model.view is not None:
+            _check_view(f"{key}.view", model.view, config)
     critic = config.critic
     if critic is None:
         return
@@ -305,6 +308,44 @@ def check_critic(config: TrainConfig) -> None:
         )
     if critic.own_model is None:
         _check_bounds(CRITIC, critic.loss.bounds, config)
+
+
+def _check_view(key: str, view: ViewConfig, config: TrainConfig) -> None:
+    """What a critic is told besides, and that its own rollout has no part in it."""
+    fields = [f"{{{name}}}" for name in ("answer", "solution", "percent", "rollouts")]
+    require(
+        any(field in view.template for field in fields),
+        f"{key}.template must contain one of {', '.join(fields)}, got {view.template!r}",
+    )
+    shown, num_samples = view.rollouts, config.rollouts.num_samples
+    require(
+        (shown is not None) == ("{rollouts}" in view.template),
+        f"{key}.rollouts must be null where {key}.template has no {{rollouts}}, and else a table, "
+        f"got {view.template!r}",
+    )
+    if not view.has_siblings:
+        return
+    require(
+        num_samples >= 2,
+        f"rollouts.num_samples must be at least 2 for {key}.template {view.template!r} (it tells "
+        f"of the problem's other rollouts), got {num_samples}",
+    )
+    require(
+        config.credit.kind != "tree",
+        f"credit.kind must not be 'tree' for {key}.template {view.template!r} (the other rollouts "
+        "of a tree share this one's actions)",
+    )
+    if shown is None:
+        return
+    require(
+        shown.num < num_samples,
+        f"{key}.rollouts.num must be below rollouts.num_samples = {num_samples}, got {shown.num}",
+    )
+    for name, text in (("right", shown.right), ("wrong", shown.wrong)):
+        require(
+            text.count("{response}") == 1,
+            f"{key}.rollouts.{name} must contain {{response}} once, got {text!r}",
+        )
 
 
 def _check_bounds(key: str, bounds: tuple[float, float] | None, config: TrainConfig) -> None:

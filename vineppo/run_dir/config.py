@@ -24,6 +24,8 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("values", {"credit": None, "predictors": {}}, "rollouts"),
     ("critic.offload", "nothing", "zero_stage"),
     ("critic.head_init", "normal", "loss"),
+    ("critic.view", None, "kind=separate"),
+    ("values.predictors.*.view", None, "kind=separate"),
     ("credit.states", None, "kind=vine"),
     ("credit.own_return", False, "kind=vine"),
     ("values.predictors.*.states", None, "kind=monte_carlo"),

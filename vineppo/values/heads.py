@@ -24,11 +24,12 @@ from vineppo.errors import UserError
 from vineppo.forward_passes import token_columns
 from vineppo.losses import cross_entropy, squared_error
 from vineppo.minibatches import UpdateSizes
-from vineppo.models import disable_dropout, resolve_model_path, save_model
+from vineppo.models import disable_dropout, load_tokenizer, resolve_model_path, save_model
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import hidden_before_tokens, spread
 from vineppo.types import Rollout, TrainBatch
 from vineppo.values.predictor import ValuePredictor
+from vineppo.values.view import View
 
 ValueLoss = SquaredError | CrossEntropy
 HEAD = "score"  # the name of the head in every decoder's *ForSequenceClassification
@@ -161,6 +162,9 @@ class FrozenValueModel(ValuePredictor):
         self.num_weights = sum(weight.numel() for weight in model.parameters())
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._module = ValueOutputs(model).to(self._device).eval()
+        view = critic.own_model.view if critic.own_model is not None else None
+        tokenizer = load_tokenizer(path or config.model.path, f"{self.key}.path") if view else None
+        self._view = View(view, tokenizer, self.key)
 
     @classmethod
     def at_checkpoint(
@@ -172,12 +176,16 @@ class FrozenValueModel(ValuePredictor):
         return cls(name, config, own, str(path)) if path.is_dir() else None
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        self.estimate_branches(rollouts, rollouts)
+
+    def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
         def forward(batch: TrainBatch) -> tuple[torch.Tensor]:
             return (values_of(self._module(batch), self._loss),)
 
         size = self.config.optimization.logprobs_micro_batch_size
-        (values,) = token_columns(forward, rollouts, size, self._device)
-        self.set_values(rollouts, values)
+        seen = self._view.of(branches, rollouts)
+        (values,) = token_columns(forward, seen, size, self._device)
+        self.set_values(branches, values)
 
 
 def load_value_model(

@@ -14,7 +14,7 @@ from vineppo.types import CRITIC, Rollout, StateValue, TrainBatch
 if TYPE_CHECKING:
     from vineppo.deepspeed_module import Summand
     from vineppo.policy import Policy
-    from vineppo.rollouts import Sampler
+    from vineppo.rollouts import Prompt, Sampler
     from vineppo.token_scores import TokenScores
 
 StateKey = tuple[str, ...]  # what keeps two states apart, the problem's id first
@@ -93,6 +93,11 @@ class ValuePredictor:
         """What the names of its metrics begin with."""
         return CRITIC if self.name == CRITIC else f"values/{self.name}"
 
+    @property
+    def key(self) -> str:
+        """Its table in the config."""
+        return CRITIC if self.name == CRITIC else f"values.predictors.{self.name}"
+
     def set_values(self, rollouts: Sequence[Rollout], values: Sequence[Sequence[float]]) -> None:
         """`values[i]` are those of rollout i, one a step or one a token, as `gives` says."""
         for rollout, values_i in zip(rollouts, values, strict=True):
@@ -102,6 +107,9 @@ class ValuePredictor:
             else:
                 assert len(values_i) == len(rollout.spans_S), "one value a step"
                 rollout.steps_S[self.column] = values_i
+
+    def check_problems(self, prompts_P: Sequence["Prompt"]) -> None:
+        """Raises `UserError` where it cannot value states of the run's problems."""
 
     def start(self, policy: "Policy") -> None:
         """Puts what trains under an optimizer; called once, after the engine has started."""

@@ -13,6 +13,7 @@ from vineppo.forward_passes import token_columns
 from vineppo.minibatches import is_sound, minibatches, summarize
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy, checkpoint_activations
+from vineppo.rollouts import Prompt
 from vineppo.types import Rollout, TrainBatch
 from vineppo.values.heads import (
     VALUE_NUMBERS,
@@ -26,6 +27,7 @@ from vineppo.values.heads import (
     values_of,
 )
 from vineppo.values.predictor import ValuePredictor
+from vineppo.values.view import View
 
 
 class SeparateValueModel(ValuePredictor):
@@ -45,6 +47,11 @@ class SeparateValueModel(ValuePredictor):
         self._tokenizer = loaded.tokenizer
         self._hf_model: Any = load_value_model(critic, config.model, config.seed)
         check_size(self._hf_model, loaded.engine_model.num_token_ids, config.engine.max_model_len)
+        self._view = View(critic.view, loaded.tokenizer, self.key)
+
+    def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
+        positions = getattr(self._hf_model.config, "max_position_embeddings", None)
+        self._view.check(prompts_P, self.config.sampling.max_tokens, positions)
 
     @classmethod
     def at_checkpoint(
@@ -70,10 +77,14 @@ class SeparateValueModel(ValuePredictor):
         return (values_BT * batch.response_mask_BT).cpu()
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        self.estimate_branches(rollouts, rollouts)
+
+    def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
         size = self.config.optimization.logprobs_micro_batch_size
         forward = lambda batch: (self.values(batch),)  # noqa: E731
-        (values,) = token_columns(forward, rollouts, size, self.device)
-        self.set_values(rollouts, values)
+        seen = self._view.of(branches, rollouts)
+        (values,) = token_columns(forward, seen, size, self.device)
+        self.set_values(branches, values)
 
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
         self._hf_model.score.measure_offset(rollouts, self._critic.loss)
@@ -84,8 +95,9 @@ class SeparateValueModel(ValuePredictor):
         columns = (self.column, f"targets/{self.name}")
         updates: list[Update] = []
         rate = 0.0
+        seen = self._view.of(rollouts, rollouts)
         for part in minibatches(
-            rollouts, columns, self._critic, self.config, iteration, 1, "critic minibatches",
+            seen, columns, self._critic, self.config, iteration, 1, "critic minibatches",
             self.device,
         ):  # fmt: skip
             loss = partial(value_objective, self._critic.loss, self.name, part.sizes)

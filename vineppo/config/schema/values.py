@@ -240,6 +240,34 @@ class CriticCommon(Values):
     warmup_iterations: CountOrZero
 
 
+@dataclass(frozen=True)
+class RolloutsInView:
+    """Other rollouts of the problem: in the text `right`, or `wrong`, around their {response}."""
+
+    num: Count  # rollouts
+    max_tokens: Count  # the last of each
+    right: Name
+    wrong: Name
+
+
+@dataclass(frozen=True)
+class ViewConfig:
+    """What a critic sees beside prompt and response (`vineppo/values/view.py`).
+
+    The template holds some of {answer}, {solution}, {percent} and {rollouts}; `rollouts` is null
+    where it does not hold the last.
+    """
+
+    template: Name
+    place: Literal["before_prompt", "before_response"]
+    rollouts: RolloutsInView | None
+
+    @property
+    def has_siblings(self) -> bool:
+        """Whether it tells of the problem's other rollouts."""
+        return "{percent}" in self.template or "{rollouts}" in self.template
+
+
 @dataclass(frozen=True, kw_only=True)
 class SeparateCritic(AdamConfig, CriticCommon):
     """A value model of its own, with its own update; `path` null: from the starting policy.
@@ -252,6 +280,7 @@ class SeparateCritic(AdamConfig, CriticCommon):
 
     kind: Literal["separate"]
     path: Name | None
+    view: ViewConfig | None  # null: prompt and response alone
 
     @property
     def own_model(self) -> "SeparateCritic":

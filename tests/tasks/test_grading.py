@@ -72,8 +72,8 @@ def test_truncated_responses(truncated_reward: float | None, expected: list[floa
 
 def test_a_pass_mark_counts_the_characters_that_are_right() -> None:
     with Grader(replace(GRADING, num_matching=2), comparators.fail) as grader:
-        texts = ["#### 407", "#### 417", "#### 411", "#### 41", "#### 4077", "407", "#### 704"]
-        assert _rewards(grader, "407", texts) == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+        texts = ["407", "417", "411", "41", "4077", "704"]
+        assert _rewards(grader, "407", texts) == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 
 
 def test_no_answer_is_wrong_and_counted() -> None:

@@ -36,6 +36,16 @@ def test_continuations_were_of_all_states(configs):
         assert parse_config(TrainConfig, with_added_keys(older)) == config
 
 
+def test_critics_saw_prompt_and_response_alone(configs):
+    config = load_config(TrainConfig, str(configs / "credit_short_ppo_vine.jsonnet"), [])
+    older = json.loads(json.dumps(to_dict(config)))
+    older["values"]["predictors"]["again"] = dict(older["critic"])
+    current = parse_config(TrainConfig, older)
+    for table in (older["critic"], older["values"]["predictors"]["again"]):
+        assert table.pop("view") is None
+    assert parse_config(TrainConfig, with_added_keys(older)) == current
+
+
 def test_a_users_own_credit_gets_no_key():
     credit = {"kind": "python", "num_continuations": 3, "identical_prefixes": "share"}
     assert with_added_keys({"credit": dict(credit)}) == {"credit": credit}

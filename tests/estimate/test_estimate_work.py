@@ -12,10 +12,12 @@ from vineppo.config.schema import (
     Cuts,
     MonteCarloValues,
     RemaxCredit,
+    RolloutsInView,
     SftConfig,
     TrainConfig,
     TreeCredit,
     ValuesConfig,
+    ViewConfig,
 )
 from vineppo.estimate.work import (
     Lengths,
@@ -164,10 +166,24 @@ def test_every_critic_passes_the_tokens_in_epochs_of_its_own(load):
     config = replace(config, values=further)
     trained = trained_tokens(config, LENGTHS)
     assert (trained.critic_scored, trained.critic_updated) == (2 * tokens, 4 * tokens)
-    sampled, critics = sampled_tokens(config, LENGTHS), [(500, 3), (300, 1)]
+    sampled, critics = sampled_tokens(config, LENGTHS), [(500, 3, tokens), (300, 1, tokens)]
     alone, work = (operations(0, of, sampled, trained, False, False) for of in ([], critics))
     assert work["log-probabilities"] - alone["log-probabilities"] == 2 * 800 * tokens
     assert work["update"] - alone["update"] == 6 * (3 * 500 + 300) * tokens
+
+
+def test_a_view_makes_its_critics_rows_longer(load):
+    """By a quarter of a template's characters; a solution and others' responses have 20 tokens."""
+    shown = RolloutsInView(3, 50, "+{response}\n", "-{response}\n")
+    for view, added in (
+        (ViewConfig("{answer}\n", "before_prompt", None), 9 / 4),
+        (ViewConfig("{solution}\n", "before_response", None), 11 / 4 + 20),
+        (ViewConfig("{rollouts}\n", "before_prompt", shown), 11 / 4 + 3 * (12 / 4 + 20)),
+    ):
+        config = load("demo_ppo", critic={"num_epochs": 3, "view": view})
+        trained = trained_tokens(config, LENGTHS)
+        assert (trained.scored, trained.critic_scored) == (6 * 30, 6 * (30 + added))
+        assert trained.critic_updated == 3 * trained.critic_scored
 
 
 def test_a_segmenter_that_needs_entropies_takes_a_pass_more(load, tmp_path):
@@ -200,7 +216,7 @@ def test_operations_by_the_rule_of_two_and_six():
 def test_operations_and_seconds_of_every_phase(load):
     config = load("demo_ppo", optimization={"num_epochs": 2}, critic={"num_epochs": 2})
     sampled, trained = sampled_tokens(config, LENGTHS), trained_tokens(config, LENGTHS)
-    work = operations(1000, [(500, 2)], sampled, trained, False, False)
+    work = operations(1000, [(500, 2, 180)], sampled, trained, False, False)
     assert work == {
         "rollouts": 2 * 1000 * 120,
         "values": 0,

@@ -6,13 +6,21 @@ import pytest
 import torch
 from support.critics import build_config, critic_of, start
 from support.rollouts import CPU
+from tokenizers import Regex, Tokenizer, decoders
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
+from transformers import PreTrainedTokenizerFast
 
 from vineppo.batching import collate
-from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig, ViewConfig
+from vineppo.config.load import evaluate_jsonnet, load_config, parse_config
+from vineppo.config.schema import RolloutsInView, TrainConfig, ViewConfig
 from vineppo.errors import UserError
+from vineppo.models import load_model
 from vineppo.rollouts import Prompt
+from vineppo.tasks import load_split
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.tasks.prompts import encode_prompt
+from vineppo.train import load_models
 from vineppo.types import Problem, Rollout
 from vineppo.values import predictors_at
 from vineppo.values.view import View
@@ -156,19 +164,193 @@ def test_the_critic_of_a_checkpoint_has_the_view(configs, tmp_path):
 
 
 @pytest.mark.parametrize("leaf", ["credit_short_ppo_view", "credit_sheet_ppo_view"])
-def test_the_views_of_the_embedded_tasks_fit(configs, leaf):
-    """Beside the longest prompt and response; the tokenizer knows every token of the view."""
+def test_the_leaves_show_the_answer_before_the_prompt(configs, leaf):
     config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), [])
+    assert config.critic.view == ANSWER
+
+
+PERCENT = ViewConfig("{percent}=", "before_prompt", None)
+OTHERS = ViewConfig(
+    "{rollouts}?", "before_prompt", RolloutsInView(2, 3, "+{response}\n", "-{response}\n")
+)
+
+
+def group(*rewards):
+    """Attempts at one problem, whose responses "0=0", "1=1", … tell their numbers."""
+    return [attempt(index=n, response=f"{n}={n}", reward=r) for n, r in enumerate(rewards)]
+
+
+def seen_texts(view, rollouts, branches=None):
+    seen = View(view, TOKENIZER, "critic").of(branches or rollouts, rollouts)
+    return [TOKENIZER.decode(one.prompt_ids).removesuffix("4+6?\n") for one in seen]
+
+
+def test_the_solution_is_shown_and_must_be_there():
+    view = ViewConfig("{answer}={solution}\n", "before_prompt", None)
+    one = attempt()
+    assert prompt_text(view, one) == "<bos>40=6+4=0\n4+6?\n"
+    problem = replace(one.problem, solution=None)
+    for call in (
+        lambda: prompt_text(view, replace(one, problem=problem)),
+        lambda: View(view, TOKENIZER, "critic").check([Prompt(problem, (1,))], 9, None),
+    ):
+        with pytest.raises(UserError) as error:
+            call()
+        assert str(error.value) == (
+            "config: critic.view.template must do without {solution} where a problem has none, got "
+            "p40"
+        )
+
+
+def test_the_expected_accuracy_is_that_of_the_others():
+    """Rewards 1, 0, 1 and 0: two of three others for the wrong ones, one of three else."""
+    expected = ["<bos>33=", "<bos>67=", "<bos>33=", "<bos>67="]
+    assert seen_texts(PERCENT, group(1.0, 0.0, 1.0, 0.0)) == expected
+    assert seen_texts(PERCENT, group(1.0)) == ["<bos>0="]  # as `group_mean` of one alone
+
+
+def test_the_others_are_shown_in_turn_with_their_verdicts():
+    """The last three tokens of the next two, without the one that ends a finished response."""
+    rollouts = group(1.0, 0.0, 1.0)
+    rollouts[2] = replace(rollouts[2], response_ids=ids("572=2"), finish_reason="length")
+    zero, one, two = "+0=0\n", "-1=1\n", "+2=2\n"
+    assert seen_texts(OTHERS, rollouts) == [
+        f"<bos>{one}{two}?",
+        f"<bos>{two}{zero}?",
+        f"<bos>{zero}{one}?",
+    ]
+    other_problem = attempt("7", index=1)
+    assert seen_texts(OTHERS, [*rollouts[:1], other_problem]) == ["<bos>?", "<bos>?"]
+
+
+@pytest.mark.parametrize("view", [ANSWER, PERCENT, OTHERS])
+def test_nothing_that_a_rollout_does_is_in_its_own_view(view):
+    """Another response with another reward changes the others' views alone, if any."""
+    before, after = group(1.0, 0.0, 1.0), group(1.0, 0.0, 1.0)
+    after[1] = replace(attempt(index=1, response="9=9", reward=1.0))
+    texts, changed = seen_texts(view, before), seen_texts(view, after)
+    assert changed[1] == texts[1]
+    assert (changed[0] != texts[0]) == view.has_siblings
+    assert (changed[2] != texts[2]) == view.has_siblings
+
+
+@pytest.mark.parametrize("view", [PERCENT, OTHERS])
+def test_a_branch_has_the_view_of_the_rollout_that_it_leaves(view):
+    rollouts = group(1.0, 0.0, 1.0)
+    branches = [attempt(index=i, response="8", reward=float("nan")) for i in (1, 0, 1)]
+    texts = seen_texts(view, rollouts)
+    assert seen_texts(view, rollouts, branches) == [texts[1], texts[0], texts[1]]
+
+
+def test_siblings_ids_are_never_tokenised_again():
+    """ "####" as four tokens, which the tokenizer would make one."""
+    rollouts = group(1.0, 1.0)
+    hash_ids = (TOKENIZER.unk_token_id,) * 3
+    rollouts[1] = replace(rollouts[1], response_ids=hash_ids, finish_reason="length")
+    (seen, _) = View(OTHERS, TOKENIZER, "critic").of(rollouts, rollouts)
+    assert seen.prompt_ids == (*ids("+", begins=True), *hash_ids, *ids("\n?4+6?\n"))
+
+
+def test_the_longest_view_of_others_is_counted_in_full():
+    """<bos>, 2 · (3 + 2) of others, "?", 5 of the prompt and 9 of the response."""
+    view = View(OTHERS, TOKENIZER, "values.predictors.told")
+    prompt = Prompt(attempt().problem, attempt().prompt_ids)
+    view.check([prompt], 9, 1 + 10 + 1 + 5 + 9)
+    with pytest.raises(UserError, match=r"predictors\.told\.view must leave .* 25 tokens, got 26"):
+        view.check([prompt], 9, 25)
+
+
+def test_a_critic_too_short_for_its_view_is_refused_before_it_trains(configs):
+    config = build_config(configs, "separate", critic__view=TABLE | {"template": "{answer}" * 99})
+    loaded = load_model(config.model.path, "float32", "sdpa")
+    prompts_P = [Prompt(attempt().problem, attempt().prompt_ids)]
+    # 2 · 99 of the view, 6 of the prompt and 64 of the response.
+    with pytest.raises(UserError, match="the critic's 256 tokens, got 268 with problem p40"):
+        load_models(config, loaded, prompts_P)
+
+
+@pytest.fixture(scope="module")
+def library(configs):
+    return evaluate_jsonnet(str(configs / "lib/view.libsonnet"))
+
+
+HINT = "Judge how likely the attempt is to end with the true answer, which is 40."
+READY = {
+    "answer_prefix": "40\n{prompt}",
+    "boxed_answer": "{prompt}\nThe answer is \\boxed{40}.\n",
+    "system_hint": f"System: {HINT}\n\n{{prompt}}",
+    "system_hint_chatml": f"<|im_start|>system\n{HINT}<|im_end|>\n{{prompt}}",
+    "cot_spoiler": "A worked solution:\n6+4=0\n\n{prompt}",
+    "expected_accuracy": "Of other attempts 50 % are right.\n\n{prompt}",
+    "rollout_context": "Other attempts:\nWrong:1=1\n\nRight:2=2\n\n{prompt}",
+    "symbols.answer_prefix": "40\n{prompt}",
+    "symbols.cot_spoiler": "6+4=0\n{prompt}",
+    "symbols.expected_accuracy": "50\n{prompt}",
+    "symbols.rollout_context": "-1=1\n+2=2\n{prompt}",
+}
+
+
+def of_characters():
+    """A tokenizer with a token for every character of ASCII."""
+    backend = Tokenizer(WordLevel({chr(i): i for i in range(128)}, unk_token="?"))
+    backend.pre_tokenizer = Split(Regex(r"[\s\S]"), "isolated")
+    backend.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(tokenizer_object=backend)
+
+
+@pytest.mark.parametrize("name", READY)
+def test_the_ready_views_word_for_word(configs, library, name):
+    """The first of three attempts, of which the second is wrong and the third right."""
+    resolved = library
+    for key in name.split("."):
+        resolved = resolved[key]
+    config = build_config(configs, "separate", critic__view=resolved)
+    tokenizer = of_characters()
+    prompt_ids = tuple(tokenizer("4+6?\n")["input_ids"])
+    rollouts = [
+        replace(
+            attempt(index=n, reward=reward),
+            prompt_ids=prompt_ids,
+            response_ids=tuple(tokenizer(f"{n}={n}")["input_ids"]),
+            finish_reason="length",
+        )
+        for n, reward in enumerate((1.0, 0.0, 1.0))
+    ]
+    seen, *_ = View(config.critic.view, tokenizer, "critic").of(rollouts, rollouts)
+    assert tokenizer.decode(seen.prompt_ids) == READY[name].replace("{prompt}", "4+6?\n")
+
+
+def test_all_ready_views_are_tested(library):
+    symbols = {f"symbols.{name}" for name in library["symbols"]}
+    assert READY.keys() == (library.keys() - {"symbols"}) | symbols
+
+
+@pytest.mark.parametrize("leaf", ["credit_short_ppo", "credit_sheet_ppo"])
+def test_the_views_in_symbols_fit_the_embedded_models(configs, library, leaf):
+    """Beside the longest prompt and response, without a token that the tokenizer does not know."""
+    resolved = evaluate_jsonnet(str(configs / f"{leaf}.jsonnet"))
     tokenizer = build_tokenizer("worded")
-    assert tokenizer.unk_token_id not in tokenizer("0123456789\n")["input_ids"]
-    view = View(config.critic.view, tokenizer, "critic")
-    prompt = Prompt(Problem("p", "", "123456789"), tuple(tokenizer("1+2*3-4?\n")["input_ids"]))
-    view.check([prompt], config.sampling.max_tokens, 256)
-    longest = 10 + 10 + config.sampling.max_tokens  # <bos> and 9 of the prompt, 10 of the view
-    view.check([prompt], config.sampling.max_tokens, longest)
-    with pytest.raises(UserError) as error:
-        view.check([prompt], config.sampling.max_tokens, longest - 1)
-    assert str(error.value) == (
-        "config: critic.view must leave prompt, view and response at most the critic's "
-        f"{longest - 1} tokens, got {longest} with problem p"
-    )
+    for name, table in library["symbols"].items():
+        if (leaf, name) == ("credit_sheet_ppo", "cot_spoiler"):
+            continue  # 113 tokens beside 33 and 144
+        resolved["critic"]["view"] = table
+        config = parse_config(TrainConfig, resolved)
+        view = View(config.critic.view, tokenizer, "critic")
+        problems = load_split(replace(config.task, num_train_problems=20), "train")
+        prompts_P = [
+            Prompt(p, encode_prompt(config.task.prompt, tokenizer, p.question)) for p in problems
+        ]
+        view.check(prompts_P, config.sampling.max_tokens, 256)
+        rollouts = [
+            replace(
+                attempt(index=n, reward=n % 2),
+                problem=prompt.problem,
+                prompt_ids=prompt.token_ids,
+                response_ids=tuple(tokenizer(prompt.problem.solution)["input_ids"]),
+            )
+            for prompt in prompts_P
+            for n in range(4)
+        ]
+        for seen in view.of(rollouts, rollouts):
+            assert tokenizer.unk_token_id not in seen.prompt_ids
+            assert len(seen.prompt_ids) > len(rollouts[0].prompt_ids)

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from vineppo.config.schema import (
     AdamConfig,
     EngineConfig,
+    SeparateCritic,
     SftConfig,
     TrainConfig,
     TransformersConfig,
 )
 from vineppo.estimate.shape import Models, ModelShape, Skeleton
-from vineppo.estimate.work import Lengths, Machine, critics_of, has_exact_kl
+from vineppo.estimate.work import Lengths, Machine, critics_of, has_exact_kl, view_tokens
 from vineppo.segment import needs_entropies
 from vineppo.vocabulary import CHUNK_LOGITS
 
@@ -119,6 +120,8 @@ def passes_of(
     num_tokens = longest
     if isinstance(config, TrainConfig):  # a prompt of mean length and a full response
         num_tokens = min(round(lengths.prompt) + longest, config.engine.max_model_len)
+    if isinstance(optimization, SeparateCritic):
+        num_tokens += round(view_tokens(optimization.view, lengths))
     saved, logits, chunk, scoring = model.saved_bytes(rows, num_tokens), 0, 0, 0
     if config.model.gradient_checkpointing:
         # The input of every layer, and all of the one that is recomputed.

@@ -29,7 +29,7 @@ from vineppo.estimate.work import (
     Machine,
     SampledTokens,
     TrainedTokens,
-    critics_of,
+    critic_tokens,
     operations,
     sampled_tokens,
     seconds,
@@ -108,10 +108,7 @@ def estimate(
     trained = trained_tokens(config, lengths)
     work = operations(
         shape.matrix_parameters,
-        [
-            (models.critics[key].shape.matrix_parameters, critic.num_epochs)
-            for key, critic in critics_of(config).items()
-        ],
+        critics_work(config, models, lengths),
         sampled,
         trained,
         config.model.gradient_checkpointing,
@@ -130,6 +127,22 @@ def estimate(
         operations=work,
         seconds=seconds(work, sampled, machine, num_engines),
     )
+
+
+def critics_work(
+    config: TrainConfig | SftConfig, models: Models, lengths: Lengths
+) -> list[tuple[int, int, float]]:
+    """Parameters, epochs and tokens of an epoch of every critic."""
+    if isinstance(config, SftConfig):
+        return []
+    return [
+        (
+            models.critics[key].shape.matrix_parameters,
+            critic.num_epochs,
+            critic_tokens(config, critic, lengths),
+        )
+        for key, critic in config.value_models.items()
+    ]
 
 
 def as_dict(estimate: Estimate) -> dict[str, Any]:

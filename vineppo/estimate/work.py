@@ -11,8 +11,11 @@ from vineppo.config.schema import (
     TrainConfig,
     TransformersConfig,
     TreeCredit,
+    ViewConfig,
 )
 from vineppo.segment import needs_entropies
+
+CHARACTERS = 4  # of a token, about
 
 
 @dataclass(frozen=True)
@@ -169,24 +172,49 @@ def critics_of(config: TrainConfig | SftConfig) -> dict[str, SeparateCritic]:
     return config.value_models if isinstance(config, TrainConfig) else {}
 
 
+def view_tokens(view: ViewConfig | None, lengths: Lengths) -> float:
+    """What a critic's view adds to a prompt, about.
+
+    Four characters of a template count as a token, and a solution is as long as a response. With
+    responses of 100 tokens "{solution}\\n" adds 11/4 + 100.
+    """
+    if view is None:
+        return 0.0
+    tokens = len(view.template) / CHARACTERS + ("{solution}" in view.template) * lengths.response
+    if (shown := view.rollouts) is not None:
+        label = (len(shown.right) + len(shown.wrong)) / 2 / CHARACTERS
+        tokens += shown.num * (label + min(shown.max_tokens, lengths.response))
+    return tokens
+
+
+def critic_tokens(config: TrainConfig, critic: SeparateCritic, lengths: Lengths) -> float:
+    """Of an iteration's rollouts as the critic sees them."""
+    num_rollouts = config.rollouts.num_prompts * config.rollouts.num_samples
+    return num_rollouts * (lengths.sequence + view_tokens(critic.view, lengths))
+
+
 def trained_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> TrainedTokens:
     """Passes of the trainer in an iteration; for fine-tuning, in one update."""
     if isinstance(config, SftConfig):
         return TrainedTokens(0, 0, 0, config.optimization.batch_size * lengths.sequence, 0)
     tokens = config.rollouts.num_prompts * config.rollouts.num_samples * lengths.sequence
-    critics, epochs = critics_of(config).values(), config.optimization.num_epochs
+    epochs = config.optimization.num_epochs
+    critics = [
+        (critic_tokens(config, critic, lengths), critic.num_epochs)
+        for critic in critics_of(config).values()
+    ]
     return TrainedTokens(
         scored=tokens * (1 + needs_entropies(config.credit.segmenter)),
         reference=tokens * (1 + epochs * has_exact_kl(config)),
-        critic_scored=tokens * len(critics),
+        critic_scored=sum(tokens for tokens, _ in critics),
         updated=tokens * epochs,
-        critic_updated=tokens * sum(critic.num_epochs for critic in critics),
+        critic_updated=sum(tokens * num_epochs for tokens, num_epochs in critics),
     )
 
 
 def operations(
     policy_parameters: int,
-    critics: Sequence[tuple[int, int]],
+    critics: Sequence[tuple[int, int, float]],
     sampled: SampledTokens | None,
     trained: TrainedTokens,
     is_checkpointed: bool,
@@ -194,17 +222,16 @@ def operations(
 ) -> dict[str, float]:
     """Operations of an iteration by phase, over all ranks; the reference is as large as the policy.
 
-    `critics` are the parameters and the epochs of each.
+    `critics` are the parameters, the epochs and the tokens of an epoch of each.
 
     2 a parameter and token forward and 4 backward: 2 more where activations are recomputed, 2 fewer
     where the weights themselves do not train. Kaplan et al. 2020 (arXiv:2001.08361, section 2.1);
     attention's own products are left out. "prefixes" are those that the engine is fed.
     """
     policy = 2 * policy_parameters  # forward, a token
-    tokens = trained.critic_scored / max(len(critics), 1)  # the same for all
     passes = 4 if is_checkpointed else 3
     update = (passes - is_adapted) * policy * trained.updated
-    update += passes * sum(2 * parameters * epochs for parameters, epochs in critics) * tokens
+    update += passes * sum(2 * size * epochs * tokens for size, epochs, tokens in critics)
     if sampled is None:
         return {"update": update}
     return {
@@ -213,7 +240,7 @@ def operations(
         "prefixes": policy * sampled.fed,
         "reference": policy * trained.reference,
         "log-probabilities": policy * trained.scored
-        + sum(2 * parameters for parameters, _ in critics) * tokens,
+        + sum(2 * size * tokens for size, _, tokens in critics),
         "update": update,
     }
 

@@ -54,6 +54,9 @@ POSTERIOR = {"kind": "posterior", "num_candidates": 8, "size": 16, "learning_rat
              "weight_decay": 0.05, "num_steps": 2, "batch_size": 4,
              "replay_iterations": 2}  # fmt: skip
 SMOOTHED = {"kind": "smoothed", "of": "monte_carlo", "change": 0.1, "direction": "causal"}
+PROBE = {"kind": "probe", "of": "monte_carlo", "features": "both", "size": 8, "learning_rate": 3e-3,
+         "weight_decay": 0, "num_steps": 2, "batch_size": 4, "replay_iterations": 2,
+         "num_folds": 2}  # fmt: skip
 
 TREE = "credit_short_spo_tree"
 
@@ -170,6 +173,12 @@ REFUSED = [
     (VINEPPO, [predictors(smooth=SMOOTHED), "task.grading.reward_path=mine.py"],
      "task.grading.reward_path must be null for values.predictors.smooth of kind 'smoothed' "
      "(rewards must be within [0, 1]), got 'mine.py'"),
+    (VINEPPO, [predictors(probe=PROBE), "task.grading.truncated_reward=-1"],
+     "task.grading.truncated_reward must be null or within [0, 1] for values.predictors.probe of "
+     "kind 'probe', got -1.0"),
+    (VINEPPO, [predictors(probe=PROBE | {"of": "sampled"})],
+     "values.predictors.probe.of must be a predictor of the run that samples continuations, "
+     "monte_carlo, got sampled"),
     # The critic.
     (PPO, ["critic.warmup_iterations=21"],
      "critic.warmup_iterations must be at most num_iterations = 20, got 21"),

@@ -11,6 +11,7 @@ from vineppo.config.schema import (
     GaeCredit,
     MaskedImportance,
     PredictorConfig,
+    ReturnsReader,
     SftConfig,
     TrainConfig,
     TreeCredit,
@@ -234,7 +235,7 @@ def _check_states(config: TrainConfig) -> None:
 
 def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) -> None:
     """One that reads the returns of another predictor's continuations."""
-    if own.returns_of is None:
+    if not isinstance(own, ReturnsReader):
         return
     key = f"values.predictors.{name}"
     sampled = [MONTE_CARLO] * (config.credit.monte_carlo is not None)
@@ -247,7 +248,7 @@ def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) 
     others = config.values.predictors
     its = config.credit if own.returns_of == MONTE_CARLO else others[own.returns_of]
     require(
-        its.monte_carlo is not None and its.monte_carlo.states is None,
+        own.takes_some_states or (its.monte_carlo is not None and its.monte_carlo.states is None),
         f"{key}.of must be a predictor whose states is null (it reads the returns of all states), "
         f"got {own.returns_of}",
     )
@@ -260,7 +261,7 @@ def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) 
 
 def _check_probability(name: str, own: PredictorConfig, config: TrainConfig) -> None:
     """One whose values are probabilities of success, so that rewards must be within [0, 1]."""
-    if own.kind not in ("posterior", "smoothed"):
+    if own.kind not in ("posterior", "smoothed", "probe"):
         return
     key, grading = f"values.predictors.{name}", config.task.grading
     require(

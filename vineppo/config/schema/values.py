@@ -111,6 +111,8 @@ class GroupMeanValues(Values):
 class ReturnsReader(Values):
     """One that reads the returns of the continuations that another samples, and samples none."""
 
+    takes_some_states: ClassVar[bool] = False  # does without the returns of the others
+
     of: Name  # the other: "monte_carlo" is the estimator's own
 
     @property
@@ -146,6 +148,24 @@ class SmoothedValues(ReturnsReader):
     kind: Literal["smoothed"]
     change: Fraction  # the probability that a step changes the value
     direction: Literal["causal", "both"]  # what is looked at: states up to it, or later ones too
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeValues(ReturnsReader):
+    """A small network on the policy's uncertainty or hidden states, fitted to returns."""
+
+    implementation = "probe:Probe"
+    takes_some_states = True
+
+    kind: Literal["probe"]
+    features: Literal["uncertainty", "hidden", "both"]
+    size: Count  # of its hidden layer
+    learning_rate: Positive
+    weight_decay: NonNegative
+    num_steps: Count  # of Adam, a fit
+    batch_size: Count  # states a step
+    replay_iterations: Count  # earlier ones, whose returns count as well
+    num_folds: Count  # of an iteration's problems; 1: values by earlier iterations alone
 
 
 @dataclass(frozen=True)
@@ -277,6 +297,7 @@ PredictorConfig = Annotated[
     | PooledValues
     | ShrunkValues
     | SmoothedValues
+    | ProbeValues
     | SeparateCritic
     | OracleValues
     | PosteriorValues

@@ -133,12 +133,15 @@ REFUSED = [
     # Values of some states.
     (VINEPPO, [some("random", cuts=0)],
      "credit.states.cuts must be greater than or equal to 1, got 0"),
+    (VINEPPO, [some("expected", probability=0.2, floor=0.3)],
+     "credit.states.floor must be at most credit.states.probability = 0.2, got 0.3"),
     (VINEPPO, [some("coin", probability=0)],
      "credit.states.probability must be greater than 0, got 0"),
     (VINEPPO, [some("random", probability=0.5)],
      'unknown key credit.states.probability (credit.states.kind is "random")'),
     (VINEPPO, [some("all", cuts=1)],
-     'credit.states.kind must be one of "random", "uncertain", "surprisal", "coin", got \'all\''),
+     'credit.states.kind must be one of "random", "uncertain", "surprisal", "coin", '
+     '"expected", got \'all\''),
     (VINEPPO, [some("random", cuts=1), "rollouts.num_samples=1", "rollouts.num_prompts=256"],
      "rollouts.num_samples must be at least 2 for values of some states (the others' mean reward "
      "is the baseline before the first of them), got 1"),

@@ -8,6 +8,7 @@ from vineppo.config.schema import (
     AdamConfig,
     AdaptiveKl,
     ArithmeticTaskConfig,
+    ExpectedCuts,
     GaeCredit,
     MaskedImportance,
     PredictorConfig,
@@ -168,6 +169,7 @@ def _check_values(config: TrainConfig) -> None:
         "credit.num_continuations must be at least 1 where values.credit is null, got 0",
     )
     _check_states(config)
+    _check_expected(config)
     if credit.kind == "martingale":
         taken = further.get(feeding or "posterior")
         require(
@@ -231,6 +233,19 @@ def _check_states(config: TrainConfig) -> None:
         "rollouts.num_samples must be at least 2 for values of some states (the others' mean "
         "reward is the baseline before the first of them), got 1",
     )
+
+
+def _check_expected(config: TrainConfig) -> None:
+    """States "expected", of the estimator and of all predictors."""
+    tables = {f"values.predictors.{name}": own for name, own in config.values.predictors.items()}
+    for key, own in ({"credit": config.credit} | tables).items():
+        states = own.monte_carlo and own.monte_carlo.states
+        if isinstance(states, ExpectedCuts):
+            require(
+                states.floor <= states.probability,
+                f"{key}.states.floor must be at most {key}.states.probability = "
+                f"{states.probability}, got {states.floor}",
+            )
 
 
 def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) -> None:

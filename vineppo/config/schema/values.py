@@ -78,8 +78,23 @@ class CoinCuts:
         return self.probability * num_boundaries
 
 
+@dataclass(frozen=True)
+class ExpectedCuts:
+    """Every step boundary by a coin that falls the more often, the less sure the step before was.
+
+    With `probability` on average and at least `floor`.
+    """
+
+    kind: Literal["expected"]
+    probability: PositiveFraction
+    floor: Fraction
+
+    def expected(self, num_boundaries: float) -> float:
+        return self.probability * num_boundaries
+
+
 # Which states are sampled (`vineppo/values/cuts.py`), of s_0 none; null: all, s_0 with them.
-StatesConfig = Annotated[Cuts | CoinCuts, Field(discriminator="kind")]
+StatesConfig = Annotated[Cuts | CoinCuts | ExpectedCuts, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True)

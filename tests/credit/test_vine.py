@@ -8,9 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rollouts import rollout, terminal
 
-from vineppo.config.schema import ExpectedCuts, LinesSegmenter, VineCredit
+from vineppo.config.schema import (
+    ExpectedCuts,
+    LinesSegmenter,
+    MergedSegmenter,
+    TokensSegmenter,
+    VineCredit,
+)
 from vineppo.credit import token_advantages
 from vineppo.credit.vine import piece_advantages, vine_advantages
+from vineppo.segment import build_segmenter
 from vineppo.types import StateValue
 from vineppo.values.cuts import chances_of
 
@@ -265,3 +272,25 @@ def test_a_cut_before_an_unlikely_token_is_biased_and_one_after_it_is_not(seed):
         found[place] = np.array([*expected.values()])
     assert found[1] == pytest.approx(truth, abs=1e-12)
     assert np.linalg.norm(found[0] - truth) > 0.01 * np.linalg.norm(truth)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sure_steps_that_join_the_next_are_unbiased_and_the_one_before_are_not(seed):
+    """Steps of one token, sure above 0.5, and the response's end; by exact values."""
+    tree = Tree(seed, UNEVEN)
+    merged = build_segmenter(MergedSegmenter("merged", 0.5, TokensSegmenter("tokens", 1)))
+
+    def probs_T(leaf):
+        return [abs(a - tree.first[leaf[:t]]) for t, a in enumerate(leaf)]
+
+    def to_next(leaf):
+        spans = merged(["a"] * len(leaf) + ["</s>"], [*np.log(probs_T(leaf)), 0.0])
+        return [(1.0, [span.start for span in spans])]
+
+    def to_previous(leaf):
+        return [(1.0, [0, *(t for t, p in enumerate(probs_T(leaf)) if t and p < 0.5)])]
+
+    truth = tree.true_gradient()
+    assert tree.vine_gradient(to_next) == pytest.approx(truth, abs=1e-12)
+    bias = tree.vine_gradient(to_previous) - truth
+    assert np.linalg.norm(bias) > 0.01 * np.linalg.norm(truth)

@@ -23,6 +23,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0
 GREY = "#7F7F7F"  # for what no method can do in earnest
 # Methods as people call them and their colours, by what a run's name contains; the first that fits.
 METHODS = (
+    (r"probe", "probe, corrected", "#332288"),
     (r"vineppo", "VinePPO", COLORS[0]),
     (r"spo[_-]chain", "SPO-chain", "#44AA99"),
     (r"spo[_-]tree", "SPO-tree", "#AA4499"),

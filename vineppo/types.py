@@ -126,7 +126,7 @@ class Rollout(TokenSequence):
     Columns that stages add, by name:
 
         tokens_T   "trainer_logprobs" "ref_logprobs" "kl"   the passes without gradient (nats)
-                   "entropies"                              so, where the segmenter asks for them
+                   "entropies"                              so, where segmenter or predictor ask
                    "values/NAME"                            predictor NAME, where it values tokens
                    "differences/NAME"                       what the token changed, of a martingale
                    "rewards" "advantages"                   credit, before whitening

@@ -197,7 +197,7 @@ def add_values(
     num_weights, asking = {}, []
     with policies.engine_asleep():
         predictors = predictors_at(checkpoint.config, checkpoint.directory)
-        if any(predictor.reads_hidden or predictor.num_candidates for predictor in predictors):
+        if any(p.reads_hidden or p.reads_entropies or p.num_candidates for p in predictors):
             _pass_policy(checkpoint, predictors, [*rollouts, *branches])
         predictors.sort(key=lambda predictor: predictor.returns_of is not None)
         while predictors:

@@ -54,6 +54,9 @@ POSTERIOR = {"kind": "posterior", "num_candidates": 8, "size": 16, "learning_rat
              "weight_decay": 0.05, "num_steps": 2, "batch_size": 4,
              "replay_iterations": 2}  # fmt: skip
 SMOOTHED = {"kind": "smoothed", "of": "monte_carlo", "change": 0.1, "direction": "causal"}
+PROBE = {"kind": "probe", "of": "monte_carlo", "features": "both", "size": 8, "learning_rate": 3e-3,
+         "weight_decay": 0, "num_steps": 2, "batch_size": 4, "replay_iterations": 2,
+         "num_folds": 2}  # fmt: skip
 
 TREE = "credit_short_spo_tree"
 
@@ -162,12 +165,15 @@ REFUSED = [
     # Values of some states.
     (VINEPPO, [some("random", cuts=0)],
      "credit.states.cuts must be greater than or equal to 1, got 0"),
+    (VINEPPO, [some("expected", probability=0.2, floor=0.3)],
+     "credit.states.floor must be at most credit.states.probability = 0.2, got 0.3"),
     (VINEPPO, [some("coin", probability=0)],
      "credit.states.probability must be greater than 0, got 0"),
     (VINEPPO, [some("random", probability=0.5)],
      'unknown key credit.states.probability (credit.states.kind is "random")'),
     (VINEPPO, [some("all", cuts=1)],
-     'credit.states.kind must be one of "random", "uncertain", "surprisal", "coin", got \'all\''),
+     'credit.states.kind must be one of "random", "uncertain", "surprisal", "coin", '
+     '"expected", got \'all\''),
     (VINEPPO, [some("random", cuts=1), "rollouts.num_samples=1", "rollouts.num_prompts=256"],
      "rollouts.num_samples must be at least 2 for values of some states (the others' mean reward "
      "is the baseline before the first of them), got 1"),
@@ -202,6 +208,12 @@ REFUSED = [
     (VINEPPO, [predictors(smooth=SMOOTHED), "task.grading.reward_path=mine.py"],
      "task.grading.reward_path must be null for values.predictors.smooth of kind 'smoothed' "
      "(rewards must be within [0, 1]), got 'mine.py'"),
+    (VINEPPO, [predictors(probe=PROBE), "task.grading.truncated_reward=-1"],
+     "task.grading.truncated_reward must be null or within [0, 1] for values.predictors.probe of "
+     "kind 'probe', got -1.0"),
+    (VINEPPO, [predictors(probe=PROBE | {"of": "sampled"})],
+     "values.predictors.probe.of must be a predictor of the run that samples continuations, "
+     "monte_carlo, got sampled"),
     # The critic.
     (PPO, ["critic.warmup_iterations=21"],
      "critic.warmup_iterations must be at most num_iterations = 20, got 21"),

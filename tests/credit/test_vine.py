@@ -8,10 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rollouts import rollout, terminal
 
-from vineppo.config.schema import LinesSegmenter, VineCredit
+from vineppo.config.schema import (
+    ExpectedCuts,
+    LinesSegmenter,
+    MergedSegmenter,
+    TokensSegmenter,
+    VineCredit,
+)
 from vineppo.credit import token_advantages
 from vineppo.credit.vine import piece_advantages, vine_advantages
+from vineppo.segment import build_segmenter
 from vineppo.types import StateValue
+from vineppo.values.cuts import chances_of
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
 CONFIG = VineCredit("vine", 9, LinesSegmenter("lines"), "share", None, False)
@@ -100,12 +108,12 @@ class Tree:
     def gradient(self, advantages_of, cuts_of, draws_of):
         """E of Σ_t A_t ∂ log π(a_t)/∂ logit over rollouts, cuts and returns: a number a state.
 
-        `cuts_of` the number of steps gives [(probability, steps)], `draws_of` V [(probability,
+        `cuts_of` a leaf gives [(probability, steps)], `draws_of` V [(probability,
         returns)].
         """
         expected = dict.fromkeys(self.first, 0.0)
         for leaf, reward in self.reward.items():
-            for chance, cuts in cuts_of(len(leaf)):
+            for chance, cuts in cuts_of(leaf):
                 draws_S = [
                     draws_of(self.value(leaf[:t])) if t in cuts else [(1.0, ())]
                     for t in range(len(leaf))
@@ -149,18 +157,26 @@ def no_cut(_):
     return [(1.0, ())]
 
 
-def all_states(num_steps):
-    return [(1.0, range(num_steps))]
+def all_states(leaf):
+    return [(1.0, range(len(leaf)))]
 
 
-def random_cut(num_steps):
-    return [(1 / (num_steps - 1), (step,)) for step in range(1, num_steps)]
+def random_cut(leaf):
+    return [(1 / (len(leaf) - 1), (step,)) for step in range(1, len(leaf))]
 
 
-def coins(num_steps, p=0.3):
-    inner = range(1, num_steps)
-    subsets = [cuts for n in range(num_steps) for cuts in combinations(inner, n)]
-    return [(p ** len(cuts) * (1 - p) ** (len(inner) - len(cuts)), cuts) for cuts in subsets]
+def coins(leaf):
+    return tossed([0.3] * (len(leaf) - 1))
+
+
+def tossed(chances_S):
+    """All cuts by coins that fall with these probabilities before steps 1, 2, …"""
+    inner = range(1, len(chances_S) + 1)
+    subsets = [cuts for n in range(len(inner) + 1) for cuts in combinations(inner, n)]
+    return [
+        (np.prod([c if j in cuts else 1 - c for j, c in zip(inner, chances_S, strict=True)]), cuts)
+        for cuts in subsets
+    ]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -183,6 +199,33 @@ def test_a_cut_that_knows_the_length_is_biased(seed):
     truth = tree.true_gradient()
     bias = tree.vine_gradient(random_cut) - truth
     assert np.linalg.norm(bias) > 0.1 * np.linalg.norm(truth)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_coins_by_the_prefix_are_unbiased_and_by_the_outcome_are_not(seed):
+    """Those of states "expected"; the same by the tokens after a boundary; by the reward."""
+    tree = Tree(seed, UNEVEN)
+    states = ExpectedCuts("expected", 0.3, 0.1)
+
+    def expected(leaf):
+        probs_T = [abs(a - tree.first[leaf[:t]]) for t, a in enumerate(leaf)]
+        one = sampled([()] * len(leaf), 0.0)
+        one.logprobs_T = tuple(np.log(probs_T))
+        return chances_of(states, one, 0.7)
+
+    def ahead(leaf):
+        return [*expected(leaf)[1:], 0.1]
+
+    def by_outcome(leaf):
+        return [0.9 if tree.reward[leaf] else 0.1] * (len(leaf) - 1)
+
+    truth = tree.true_gradient()
+    assert tree.vine_gradient(lambda leaf: tossed(expected(leaf))) == pytest.approx(
+        truth, abs=1e-12
+    )
+    for chances in (ahead, by_outcome):
+        bias = tree.vine_gradient(lambda leaf: tossed(chances(leaf))) - truth  # noqa: B023
+        assert np.linalg.norm(bias) > 0.01 * np.linalg.norm(truth)
 
 
 def test_the_own_return_in_the_baseline_as_well_shrinks_the_gradient():
@@ -229,3 +272,25 @@ def test_a_cut_before_an_unlikely_token_is_biased_and_one_after_it_is_not(seed):
         found[place] = np.array([*expected.values()])
     assert found[1] == pytest.approx(truth, abs=1e-12)
     assert np.linalg.norm(found[0] - truth) > 0.01 * np.linalg.norm(truth)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sure_steps_that_join_the_next_are_unbiased_and_the_one_before_are_not(seed):
+    """Steps of one token, sure above 0.5, and the response's end; by exact values."""
+    tree = Tree(seed, UNEVEN)
+    merged = build_segmenter(MergedSegmenter("merged", 0.5, TokensSegmenter("tokens", 1)))
+
+    def probs_T(leaf):
+        return [abs(a - tree.first[leaf[:t]]) for t, a in enumerate(leaf)]
+
+    def to_next(leaf):
+        spans = merged(["a"] * len(leaf) + ["</s>"], [*np.log(probs_T(leaf)), 0.0])
+        return [(1.0, [span.start for span in spans])]
+
+    def to_previous(leaf):
+        return [(1.0, [0, *(t for t, p in enumerate(probs_T(leaf)) if t and p < 0.5)])]
+
+    truth = tree.true_gradient()
+    assert tree.vine_gradient(to_next) == pytest.approx(truth, abs=1e-12)
+    bias = tree.vine_gradient(to_previous) - truth
+    assert np.linalg.norm(bias) > 0.01 * np.linalg.norm(truth)

@@ -12,6 +12,7 @@ from vineppo.config.schema import (
     CutpointsSegmenter,
     LinesSegmenter,
     MathSegmenter,
+    MergedSegmenter,
     PythonSegmenter,
     TokensSegmenter,
 )
@@ -25,6 +26,7 @@ CONFIGS = [
     MathSegmenter("math", max_formula_chars=10),
     TokensSegmenter("tokens", num_tokens=3),
     CutpointsSegmenter("cutpoints", max_prob=0.9, num_cutpoints=2),
+    MergedSegmenter("merged", 0.9, LinesSegmenter("lines")),
     PythonSegmenter("python", str(Path(__file__).parent / "own_cuts.py")),
 ]
 PIECES = st.lists(
@@ -96,6 +98,17 @@ def test_steps_of_cutpoints_begin_with_one():
     assert segment(["a", "b", "</s>"], [0.0, 0.0, 0.0]) == (StepSpan(0, 3),)
     with pytest.raises(UserError, match="needs log-probabilities"):
         segment(["a"])
+
+
+def test_a_sure_step_joins_the_next():
+    """Lines of two tokens; a single doubtful token is enough for a step."""
+    segment = build_segmenter(MergedSegmenter("merged", 0.9, LinesSegmenter("lines")))
+    lines = ["a", "\n"] * 4
+    assert segment(lines, [0, 0, 0, -0.7, 0, 0, -0.7, 0]) == (StepSpan(0, 4), StepSpan(4, 8))
+    assert segment(lines, [-0.7] * 8) == build_segmenter(LinesSegmenter("lines"))(lines)
+    assert segment(lines, [0.0] * 8) == (StepSpan(0, 8),)
+    with pytest.raises(UserError, match="'merged' needs log-probabilities"):
+        segment(lines)
 
 
 @pytest.mark.parametrize("name", ["", ".token_texts", ".math", ".latex"])

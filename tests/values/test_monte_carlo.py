@@ -20,11 +20,19 @@ from support.random_walk import (
 from support.rollouts import rollout as plain_rollout
 from support.walks import CREDIT, GRADING, LONG, SHORT, walk_config, walked
 
-from vineppo.config.schema import CoinCuts, Cuts, GroupMeanValues, MonteCarloValues, ValuesConfig
+from vineppo.config.schema import (
+    CoinCuts,
+    Cuts,
+    ExpectedCuts,
+    GroupMeanValues,
+    MonteCarloValues,
+    ValuesConfig,
+)
 from vineppo.credit.vine import vine_advantages
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout
-from vineppo.values.cuts import cuts_of
+from vineppo.values import build_predictors
+from vineppo.values.cuts import chances_of, cuts_of, gains_of, scale_of
 
 
 def gather(max_tokens, seed, credit=CREDIT, **others):
@@ -248,7 +256,10 @@ def test_the_second_may_feed_the_estimator():
         assert rollout.state_values_S == rollout.values_S("oracle")
 
 
-SOME = [Cuts(kind, 2) for kind in ("random", "uncertain", "surprisal")] + [CoinCuts("coin", 0.4)]
+SOME = [Cuts(kind, 2) for kind in ("random", "uncertain", "surprisal")] + [
+    CoinCuts("coin", 0.4),
+    ExpectedCuts("expected", 0.4, 0.1),
+]
 LOGPROBS = (-1.0, -0.5, -3.0, -0.5, -1.0, -4.0)  # steps of 2, 1, 1, 1 and 1 tokens
 
 
@@ -271,6 +282,42 @@ def test_where_rollouts_are_cut():
     assert sum(numbers) == pytest.approx(2000, abs=160)  # 4 boundaries; 4 standard errors
     for states in (Cuts("random", 9), Cuts("uncertain", 9), CoinCuts("coin", 1.0)):
         assert cut(states) == [1, 2, 3, 4]
+
+
+def test_expected_cuts_have_the_mean_probability_and_follow_the_step_before():
+    """Gains 1 − e^−1.5, 1 − e^−3, 1 − e^−0.5, 1 − e^−1; with c = 0.4 those are 0.31 … 0.16 …"""
+    one = plain_rollout([0.0] * 6, lengths_S=[2, 1, 1, 1, 1], logprobs_T=LOGPROBS)
+    gains = [1 - math.exp(-nats) for nats in (1.5, 3, 0.5, 1)]
+    assert gains_of(one) == pytest.approx(gains)
+    states = ExpectedCuts("expected", 0.4, 0.2)
+    assert chances_of(states, one, 0.4) == pytest.approx(
+        [0.4 * gains[0], 0.4 * gains[1], 0.2, 0.4 * gains[3]]
+    )
+    scale = scale_of(states, [one])
+    assert sum(chances_of(states, one, scale)) == pytest.approx(4 * 0.4)
+    # At most 1, and the mean all the same.
+    sure = replace(states, probability=0.8)
+    assert sum(chances_of(sure, one, scale_of(sure, [one]))) == pytest.approx(4 * 0.8)
+    assert scale_of(states, [plain_rollout([0.0, 1.0])]) is None
+    found = [sorted(cuts_of(states, one, seed, scale)) for seed in range(2000)]
+    counts = [sum(step in cuts for cuts in found) for step in (1, 2, 3, 4)]
+    expected = [2000 * chance for chance in chances_of(states, one, scale)]
+    assert counts == pytest.approx(expected, abs=90)  # 4 standard errors
+
+
+def test_the_next_iterations_scale_is_kept(tmp_path):
+    credit = replace(CREDIT, states=ExpectedCuts("expected", 0.4, 0.1))
+    config = walk_config(LONG, 3, credit)
+    experience, _ = walked(config)
+    (first,), (other,) = build_predictors(config, None), build_predictors(config, None)
+    metrics = first.update(experience.rollouts, 1)
+    assert metrics == {"values/monte_carlo/cut_probability": pytest.approx(0.4)}
+    first.save_state(tmp_path)
+    other.load_state(tmp_path)
+    cuts = [[one.sampled_steps(r, 2) for r in experience.rollouts] for one in (first, other)]
+    assert cuts[0] == cuts[1]
+    again = first.update(experience.rollouts, 2)
+    assert again == {"values/monte_carlo/cut_probability": pytest.approx(0.4)}
 
 
 def test_a_rollout_of_one_step_is_not_cut():

@@ -8,9 +8,11 @@ from vineppo.config.schema import (
     AdamConfig,
     AdaptiveKl,
     ArithmeticTaskConfig,
+    ExpectedCuts,
     GaeCredit,
     MaskedImportance,
     PredictorConfig,
+    ReturnsReader,
     SftConfig,
     TrainConfig,
     TreeCredit,
@@ -168,6 +170,7 @@ def _check_values(config: TrainConfig) -> None:
         "credit.num_continuations must be at least 1 where values.credit is null, got 0",
     )
     _check_states(config)
+    _check_expected(config)
     if credit.kind == "martingale":
         taken = further.get(feeding or "posterior")
         require(
@@ -233,9 +236,22 @@ def _check_states(config: TrainConfig) -> None:
     )
 
 
+def _check_expected(config: TrainConfig) -> None:
+    """States "expected", of the estimator and of all predictors."""
+    tables = {f"values.predictors.{name}": own for name, own in config.values.predictors.items()}
+    for key, own in ({"credit": config.credit} | tables).items():
+        states = own.monte_carlo and own.monte_carlo.states
+        if isinstance(states, ExpectedCuts):
+            require(
+                states.floor <= states.probability,
+                f"{key}.states.floor must be at most {key}.states.probability = "
+                f"{states.probability}, got {states.floor}",
+            )
+
+
 def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) -> None:
     """One that reads the returns of another predictor's continuations."""
-    if own.returns_of is None:
+    if not isinstance(own, ReturnsReader):
         return
     key = f"values.predictors.{name}"
     sampled = [MONTE_CARLO] * (config.credit.monte_carlo is not None)
@@ -248,7 +264,7 @@ def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) 
     others = config.values.predictors
     its = config.credit if own.returns_of == MONTE_CARLO else others[own.returns_of]
     require(
-        its.monte_carlo is not None and its.monte_carlo.states is None,
+        own.takes_some_states or (its.monte_carlo is not None and its.monte_carlo.states is None),
         f"{key}.of must be a predictor whose states is null (it reads the returns of all states), "
         f"got {own.returns_of}",
     )
@@ -261,7 +277,7 @@ def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) 
 
 def _check_probability(name: str, own: PredictorConfig, config: TrainConfig) -> None:
     """One whose values are probabilities of success, so that rewards must be within [0, 1]."""
-    if own.kind not in ("posterior", "privileged", "smoothed"):
+    if own.kind not in ("posterior", "privileged", "smoothed", "probe"):
         return
     key, grading = f"values.predictors.{name}", config.task.grading
     require(

@@ -9,6 +9,7 @@ here under its config class is all the loop needs.
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from math import log
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from vineppo.config.schema import (
     CutpointsSegmenter,
     LinesSegmenter,
     MathSegmenter,
+    MergedSegmenter,
     PythonSegmenter,
     SegmenterConfig,
     TokensSegmenter,
@@ -125,6 +127,37 @@ def by_cutpoints(
     return spans_from_starts(len(token_texts_T), cutpoints[:: config.num_cutpoints])
 
 
+def by_merging(
+    config: MergedSegmenter,
+    token_texts_T: Sequence[str],
+    logprobs_T: Sequence[float] | None = None,
+    *_: Sequence[float] | None,
+) -> tuple[StepSpan, ...]:
+    """Steps of `config.segmenter`, without the boundary after a sure step.
+
+    A step is sure where all its tokens had π(a_t | s_t) > `max_prob`: it decided nothing, so that
+    the value after it is hardly another than before it, |V(s_{i+1}) − V(s_i)| ≤ 1 − Π π for rewards
+    in [0, 1], and the state after it needs no continuations of its own. It joins the step *after*
+    it: whether a boundary stays is then known from the tokens before it, and differences of values
+    are unbiased as they are for the inner segmenter (tests/credit/test_vine.py). To the step before
+    it could join only by dropping the boundary in front, which would look ahead, as cutpoints do.
+
+    >>> config = MergedSegmenter("merged", 0.9, TokensSegmenter("tokens", 2))
+    >>> by_merging(config, ["a"] * 6, [0.0, -1.0, 0.0, 0.0, -1.0, 0.0])
+    (StepSpan(start=0, end=2), StepSpan(start=2, end=6))
+    """
+    if logprobs_T is None:
+        raise UserError("credit.segmenter.kind 'merged' needs log-probabilities, none were kept")
+    spans = build_segmenter(config.segmenter)(token_texts_T)
+    least = log(config.max_prob)
+    starts = [
+        after.start
+        for span, after in pairwise(spans)
+        if min(logprobs_T[span.start : span.end]) <= least
+    ]
+    return spans_from_starts(len(token_texts_T), starts)
+
+
 def _by_own_function(
     own: OwnSegmenter,
     token_texts_T: Sequence[str],
@@ -151,5 +184,6 @@ SEGMENTERS: dict[type, Callable[[Any], Segmenter]] = {
     ),
     TokensSegmenter: lambda config: partial(_by_number, config.num_tokens),
     CutpointsSegmenter: lambda config: partial(by_cutpoints, config),
+    MergedSegmenter: lambda config: partial(by_merging, config),
     PythonSegmenter: lambda config: partial(_by_own_function, OwnSegmenter(config.path)),
 }

@@ -1,24 +1,82 @@
 """Which step boundaries of a rollout continuations are sampled from, where it is not all.
 
 A choice sees what was sampled and never a return. The boundary before step j is known to cut by its
-prefix alone with "coin". With the others it also takes what comes after: how many steps there are,
-or how surprising they are. Where that says something of the reward, so does a cut, and
-E[R | s_j, a cut] is not V(s_j): the advantages between cuts are then biased, those of "coin" not.
+prefix alone with "coin" and "expected". With the others it also takes what comes after: how many
+steps there are, or how surprising they are. Where that says something of the reward, so does a cut,
+and E[R | s_j, a cut] is not V(s_j): the advantages between cuts are then biased, those of the two
+not.
+
+"expected" samples a state in proportion to the most that its step can have changed. With
+π(a) = Π π(a_t | s_t) of the step a before s_j, and V' the mean value after any other one,
+
+    V(s_{j−1}) = π(a) V(s_j) + (1 − π(a)) V'
+    V(s_j) − V(s_{j−1}) = (1 − π(a)) (V(s_j) − V'),    at most 1 − π(a) = g_j for rewards in [0, 1]
+    P(cut before step j) = min(1, max(floor, c g_j))
+
+c is such that the boundaries of the iteration before would have had the mean `probability`. Given
+the policy it is a constant, and g_j looks at tokens of the prefix alone, so that the next cut after
+a step is a stopping time and the mean of V there is Q (optional stopping). The engine's
+log-probabilities are used, as states are sampled before the trainer's pass. What the bound cannot
+tell is a choice that matters from one of words.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import accumulate
 from random import Random
 
-from vineppo.config.schema import CoinCuts, StatesConfig
+from vineppo.config.schema import CoinCuts, ExpectedCuts, StatesConfig
 from vineppo.types import Rollout
 
 
-def cuts_of(states: StatesConfig, rollout: Rollout, seed: int) -> Collection[int]:
+def gains_of(rollout: Rollout) -> list[float]:
+    """1 − π(step before the boundary), for the boundaries 1 … S − 1.
+
+    Steps of 2 and 1 tokens with probabilities 1/2, 1/2, 1/4: [3/4].
+    """
+    return [
+        -math.expm1(min(0.0, math.fsum(rollout.logprobs_T[span.start : span.end])))
+        for span in rollout.spans_S[:-1]
+    ]
+
+
+def chances_of(states: ExpectedCuts, rollout: Rollout, scale: float | None) -> list[float]:
+    """The probabilities of a cut before steps 1 … S − 1; `scale` None: all alike."""
+    if scale is None:
+        return [states.probability] * (len(rollout.spans_S) - 1)
+    return [min(1.0, max(states.floor, scale * gain)) for gain in gains_of(rollout)]
+
+
+def scale_of(states: ExpectedCuts, rollouts: Sequence[Rollout]) -> float | None:
+    """c with which the boundaries of the rollouts have the mean probability; None without any.
+
+    At most 10⁶: where no step was in doubt, no c is large enough.
+    """
+    low, high = 0.0, 1e6
+    for _ in range(100):
+        middle = (low + high) / 2
+        mean = mean_chance(states, rollouts, middle)
+        if mean is None:
+            return None
+        low, high = (middle, high) if mean < states.probability else (low, middle)
+    return high
+
+
+def mean_chance(
+    states: ExpectedCuts, rollouts: Sequence[Rollout], scale: float | None
+) -> float | None:
+    """Over all boundaries; None without any."""
+    chances = [chance for one in rollouts for chance in chances_of(states, one, scale)]
+    return math.fsum(chances) / len(chances) if chances else None
+
+
+def cuts_of(
+    states: StatesConfig, rollout: Rollout, seed: int, scale: float | None = None
+) -> Collection[int]:
     """The steps before which a rollout is cut, of 1 … S − 1, for M = `cuts`:
 
         coin        each with `probability`
+        expected    each with a probability of its own, by `scale` (`chances_of`)
         random      M of them, all alike
         uncertain   after the M steps whose least likely token had the lowest probability
         surprisal   the nearest to m/(M + 1) of −Σ log p over the response, m = 1 … M
@@ -30,6 +88,11 @@ def cuts_of(states: StatesConfig, rollout: Rollout, seed: int) -> Collection[int
     if isinstance(states, CoinCuts):
         stream = Random(seed)
         return [step for step in boundaries if stream.random() < states.probability]
+    if isinstance(states, ExpectedCuts):
+        stream, chances = Random(seed), chances_of(states, rollout, scale)
+        return [
+            j for j, chance in zip(boundaries, chances, strict=True) if stream.random() < chance
+        ]
     most = min(states.cuts, len(boundaries))
     logprobs_S = [rollout.logprobs_T[span.start : span.end] for span in rollout.spans_S]
     match states.kind:

@@ -5,9 +5,12 @@ the policy samples, with the token budget that the rollout had left at s_i (Vine
 2410.01679, eq. 5). Unbiased, and independent of the action that the rollout took at s_i.
 """
 
+import json
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
-from vineppo.config.schema import MonteCarloValues, TrainConfig
+from vineppo.config.schema import ExpectedCuts, MonteCarloValues, TrainConfig
+from vineppo.distributed import is_main
 from vineppo.rollouts import (
     Continuation,
     Prompt,
@@ -18,8 +21,10 @@ from vineppo.rollouts import (
 )
 from vineppo.seeds import derive_seed
 from vineppo.types import MONTE_CARLO, Rollout, StateValue
-from vineppo.values.cuts import cuts_of
+from vineppo.values.cuts import cuts_of, mean_chance, scale_of
 from vineppo.values.sampled import DrawDone, SampledValues
+
+SCALE = "cuts.json"
 
 
 class MonteCarlo(SampledValues):
@@ -31,6 +36,7 @@ class MonteCarlo(SampledValues):
         self.identical_prefixes = own.identical_prefixes
         self._states = own.states
         self.samples_all = own.states is None
+        self._scale: float | None = None  # of the probabilities of states "expected"
 
     @property
     def stream_name(self) -> str:
@@ -39,9 +45,8 @@ class MonteCarlo(SampledValues):
     def sampled_steps(self, rollout: Rollout, iteration: int) -> Collection[int]:
         if self._states is None:
             return super().sampled_steps(rollout, iteration)
-        return cuts_of(
-            self._states, rollout, derive_seed(self.config.seed, iteration, "cuts", *rollout.key)
-        )
+        seed = derive_seed(self.config.seed, iteration, "cuts", *rollout.key)
+        return cuts_of(self._states, rollout, seed, self._scale)
 
     def max_tokens(self, sampler: Sampler, rollout: Rollout, step: int) -> int:
         return sampler.sampling.max_tokens - rollout.spans_S[step].start
@@ -63,3 +68,20 @@ class MonteCarlo(SampledValues):
 
     def keep(self, rollout: Rollout, values_S: Sequence[StateValue]) -> None:
         rollout.returns_S[self.name] = tuple(values_S)
+
+    def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
+        """For states "expected" the next iteration's scale."""
+        if not isinstance(self._states, ExpectedCuts):
+            return {}
+        mean = mean_chance(self._states, rollouts, self._scale)
+        self._scale = scale_of(self._states, rollouts) or self._scale
+        return {} if mean is None else {f"{self.metrics_group}/cut_probability": mean}
+
+    def save_state(self, directory: Path) -> None:
+        if isinstance(self._states, ExpectedCuts) and is_main():
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / SCALE).write_text(json.dumps(self._scale))
+
+    def load_state(self, directory: Path) -> None:
+        if isinstance(self._states, ExpectedCuts):
+            self._scale = json.loads((directory / SCALE).read_text())

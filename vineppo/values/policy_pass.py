@@ -30,10 +30,13 @@ def read_policy(
     """`columns_of` the scores of every response token, one `Rows` a tensor.
 
     Sets what the predictors take from the same pass: their values, `hidden_SH` where one of them
-    reads the hidden states, and `choices` where one asks for candidates.
+    reads the hidden states, "entropies" where one reads these, and `choices` where one asks for
+    candidates.
     """
+    reads_entropies = any(predictor.reads_entropies for predictor in predictors)
     options = replace(
         options,
+        has_entropy=options.has_entropy or reads_entropies,
         has_hidden=any(predictor.reads_hidden for predictor in predictors),
         num_candidates=max((predictor.num_candidates for predictor in predictors), default=0),
     )
@@ -42,6 +45,8 @@ def read_policy(
     def read(batch: TrainBatch, share: Sequence[Rollout]) -> list[tuple[Any, ...]]:
         scores = scores_of(batch, options)
         columns = [*columns_of(scores)]
+        if reads_entropies:
+            columns.append(scores.entropy_BT)
         readers.clear()
         for predictor in predictors:
             if (values_BT := predictor.from_policy(scores)) is not None:
@@ -59,6 +64,10 @@ def read_policy(
     num_own = len(columns) - len(readers)
     for predictor, values in zip(readers, columns[num_own:], strict=True):
         predictor.set_values(rollouts, values)
+    if reads_entropies:
+        num_own -= 1
+        for rollout, entropies_T in zip(rollouts, columns[num_own], strict=True):
+            rollout.tokens_T["entropies"] = entropies_T
     return columns[:num_own]
 
 

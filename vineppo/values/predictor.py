@@ -46,6 +46,7 @@ class ValuePredictor:
         returns of another      `estimate`, after those are sampled; `returns_of` names the other
         the policy's pass       `head` (trained with the policy), `from_policy`
         its hidden states       `reads_hidden`: `scores.hidden_BTH` there, and `rollout.hidden_SH`
+        its entropies           `reads_entropies`: the column "entropies"
         its distributions       `num_candidates`: `rollout.choices`
         training                `update`, or with a head `policy_loss`; `save_state`, `load_state`
 
@@ -60,6 +61,7 @@ class ValuePredictor:
     returns_of: str | None = None  # the predictor whose `rollout.returns_S` it reads
     is_sampled = False  # the engine is asked, by `open_stream`
     reads_hidden = False  # a pass of the policy sets `hidden_SH` and "trainer_logprobs"
+    reads_entropies = False  # that pass sets "entropies" and "trainer_logprobs"
     num_candidates = 0  # above 0 it sets `rollout.choices` as well, of so many tokens
     head: nn.Module | None = None  # on the policy's backbone, in the policy's module and optimizer
     head_learning_rate = 0.0

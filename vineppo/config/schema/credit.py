@@ -61,8 +61,24 @@ class PythonSegmenter:
     path: Name
 
 
+@dataclass(frozen=True)
+class MergedSegmenter:
+    """The steps of `segmenter`; one whose tokens all had more than `max_prob` joins the next."""
+
+    kind: Literal["merged"]
+    max_prob: PositiveFraction
+    segmenter: Annotated[
+        LinesSegmenter | MathSegmenter | TokensSegmenter, Field(discriminator="kind")
+    ]
+
+
 SegmenterConfig = Annotated[
-    LinesSegmenter | MathSegmenter | TokensSegmenter | CutpointsSegmenter | PythonSegmenter,
+    LinesSegmenter
+    | MathSegmenter
+    | TokensSegmenter
+    | CutpointsSegmenter
+    | MergedSegmenter
+    | PythonSegmenter,
     Field(discriminator="kind"),
 ]
 

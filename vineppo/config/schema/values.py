@@ -78,8 +78,23 @@ class CoinCuts:
         return self.probability * num_boundaries
 
 
+@dataclass(frozen=True)
+class ExpectedCuts:
+    """Every step boundary by a coin that falls the more often, the less sure the step before was.
+
+    With `probability` on average and at least `floor`.
+    """
+
+    kind: Literal["expected"]
+    probability: PositiveFraction
+    floor: Fraction
+
+    def expected(self, num_boundaries: float) -> float:
+        return self.probability * num_boundaries
+
+
 # Which states are sampled (`vineppo/values/cuts.py`), of s_0 none; null: all, s_0 with them.
-StatesConfig = Annotated[Cuts | CoinCuts, Field(discriminator="kind")]
+StatesConfig = Annotated[Cuts | CoinCuts | ExpectedCuts, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True)
@@ -110,6 +125,8 @@ class GroupMeanValues(Values):
 @dataclass(frozen=True, kw_only=True)
 class ReturnsReader(Values):
     """One that reads the returns of the continuations that another samples, and samples none."""
+
+    takes_some_states: ClassVar[bool] = False  # does without the returns of the others
 
     of: Name  # the other: "monte_carlo" is the estimator's own
 
@@ -146,6 +163,24 @@ class SmoothedValues(ReturnsReader):
     kind: Literal["smoothed"]
     change: Fraction  # the probability that a step changes the value
     direction: Literal["causal", "both"]  # what is looked at: states up to it, or later ones too
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeValues(ReturnsReader):
+    """A small network on the policy's uncertainty or hidden states, fitted to returns."""
+
+    implementation = "probe:Probe"
+    takes_some_states = True
+
+    kind: Literal["probe"]
+    features: Literal["uncertainty", "hidden", "both"]
+    size: Count  # of its hidden layer
+    learning_rate: Positive
+    weight_decay: NonNegative
+    num_steps: Count  # of Adam, a fit
+    batch_size: Count  # states a step
+    replay_iterations: Count  # earlier ones, whose returns count as well
+    num_folds: Count  # of an iteration's problems; 1: values by earlier iterations alone
 
 
 @dataclass(frozen=True)
@@ -306,6 +341,7 @@ PredictorConfig = Annotated[
     | PooledValues
     | ShrunkValues
     | SmoothedValues
+    | ProbeValues
     | SeparateCritic
     | OracleValues
     | PosteriorValues

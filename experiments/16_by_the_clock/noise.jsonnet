@@ -1,7 +1,12 @@
 // Training by privileged values, with the posterior's, PPO's critic and exact values learned and
 // measured beside them: all estimators' gradients can be had at its checkpoints, of the same rollouts.
-function(setting, privileged, efficient, oracle, ppo) privileged + {
-  name: 'credit_%s_noise' % setting,
+local privileged = import '../../configs/credit_sheet_vine_privileged.jsonnet';
+local efficient = import '../../configs/credit_sheet_vine_efficient.jsonnet';
+local oracle = import '../../configs/credit_sheet_oracle.jsonnet';
+local ppo = import '../../configs/credit_sheet_ppo.jsonnet';
+
+privileged + {
+  name: 'credit_sheet_noise',
   critic: ppo.critic,
   values+: { predictors+: efficient.values.predictors + oracle.values.predictors },
   evaluation+: { every: 0 },

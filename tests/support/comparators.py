@@ -1,9 +1,23 @@
 """What a comparison can do to its worker; a separate module, since the workers import it."""
 
 import os
+import socket
+import subprocess
+import sys
 import time
 from collections import deque
+from collections.abc import Callable
+from functools import cache
 from itertools import repeat
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def with_files(function: Function) -> Function:
+    """What has something to load is left its files, as a user's own function is."""
+    function.load = lambda: None  # type: ignore[attr-defined]
+    return function
 
 
 def hang_in_c(answer: str, extracted: str) -> bool:
@@ -13,6 +27,7 @@ def hang_in_c(answer: str, extracted: str) -> bool:
     return answer == extracted.upper()
 
 
+@with_files
 def hang_until_marked(answer: str, extracted: str) -> bool:
     """Hangs until there is a file `answer`."""
     return os.path.exists(answer) or hang_in_c(extracted, "hang")
@@ -43,11 +58,69 @@ def slow(answer: str, extracted: str) -> bool:
     return answer == extracted.upper()
 
 
+@with_files
 def pid(answer: str, extracted: str) -> bool:
     """Leaves the worker's process id in the file `answer`."""
     with open(answer, "a") as file:
         file.write(f"{os.getpid()}\n")
     return hang_in_c(answer, extracted)
+
+
+def is_confined(answer: str, extracted: str) -> bool:
+    """Whether everything fails that reaches beyond the worker; `answer` is a file that exists."""
+    attempts: list[Callable[[], Any]] = [
+        lambda: os.open(answer, os.O_RDONLY),
+        lambda: os.open(extracted, os.O_WRONLY | os.O_CREAT),
+        lambda: os.listdir("/"),
+        lambda: os.remove(answer),
+        lambda: os.mkdir(extracted),
+        lambda: os.rename(answer, extracted),
+        lambda: os.chmod(answer, 0),
+        lambda: socket.socket(),
+        lambda: socket.socketpair(),
+        lambda: socket.create_server(("127.0.0.1", 0)),
+        lambda: subprocess.run(["true"]),
+        lambda: os.fork(),
+        lambda: os.execv("/bin/true", ["true"]),
+        lambda: os.kill(os.getppid(), 0),
+    ]
+    return all(map(_is_refused, attempts)) and not os.path.exists(answer)
+
+
+def _is_refused(attempt: Callable[[], Any]) -> bool:
+    try:
+        attempt()
+    except PermissionError:
+        return True
+    return False
+
+
+def audited(answer: str, extracted: str) -> bool:
+    """The comparison, whose worker dies where Python compiles a text, imports or opens anything."""
+    from vineppo.tasks.equivalence import is_equivalent
+
+    _audit()
+    return is_equivalent(answer, extracted)
+
+
+def audited_eval(answer: str, extracted: str) -> bool:
+    _audit()
+    return eval(f"{answer!r} == {extracted!r}")
+
+
+@cache
+def _audit() -> None:
+    def end(event: str, arguments: tuple[Any, ...]) -> None:
+        # sympy makes functions of polynomials' exponents from a text of its own, with none in it.
+        is_own = event == "compile" and str(arguments[0]).startswith("b'def monomial_")
+        if event.startswith(_BEYOND) and not is_own:
+            os.write(2, f"{event} {arguments}\n".encode())
+            os._exit(4)
+
+    sys.addaudithook(end)
+
+
+_BEYOND = ("compile", "import", "open", "os.", "socket.", "subprocess.", "ctypes.", "shutil.")
 
 
 def math_verify_alone(answer: str, response: str) -> bool:

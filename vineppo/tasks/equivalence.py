@@ -9,7 +9,11 @@ Grading workers import this module, so it imports nothing heavy, and math-verify
 """
 
 import re
+from contextlib import suppress
 from decimal import Decimal
+from functools import cache
+from importlib import import_module
+from pkgutil import walk_packages
 from typing import Any
 
 from vineppo.tasks.notation import (
@@ -50,6 +54,16 @@ _IDLE = re.compile(
       | (?:(?:\\cdot|\\times|[*×/])\s*1|\^1|\^\{1\})$""",
     re.VERBOSE,
 )
+
+_RATIONAL = re.compile(r"-?[0-9]+(?:/[0-9]+)?")
+_FLOAT = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+# Whose functions import modules when they are called, which a worker without files cannot.
+_SYMPY_PACKAGES = (
+    *("assumptions", "calculus", "combinatorics", "concrete", "core", "discrete", "functions"),
+    *("integrals", "logic", "matrices", "ntheory", "physics.units", "polys", "series", "sets"),
+    *("simplify", "solvers", "tensor", "vector"),
+)
+_NOT_NEEDED = re.compile(r"\.(?:tests|benchmarks|compatibility|trace)\b")
 
 
 def compare_at_once(answer: str, extracted: str) -> bool | None:
@@ -282,6 +296,7 @@ def _parse(text: str) -> Any:
         basic_latex=True, units=True, malformed_operators=True, nits=True, boxed="none"
     )
     latex = normalize_latex(text, config)
+    _prepare_sympy()
     try:
         return latex2sympy(
             latex,
@@ -289,8 +304,38 @@ def _parse(text: str) -> Any:
             convert_degrees=False,
             normalization_config=None,
         )
+    except (ImportError, OSError):  # a worker has no files: what it lacks must not pass for wrong
+        raise
     except Exception:  # the parser's errors have no common type
         return None
+
+
+@cache
+def _prepare_sympy() -> None:
+    """Import what sympy would import late, and have it read numbers alone from texts.
+
+    Its own `parse_expr` evaluates a text as Python.
+    """
+    from sympy.parsing import sympy_parser
+
+    for name in _SYMPY_PACKAGES:
+        package = import_module(f"sympy.{name}")
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            if not _NOT_NEEDED.search(module.name):
+                with suppress(ImportError):  # of a package that is not installed
+                    import_module(module.name)
+    sympy_parser.parse_expr = _read_number
+
+
+def _read_number(text: str, *_: Any, **__: Any) -> Any:
+    """`parse_expr` for what latex2sympy and sympy themselves hand to it: "2", "3/2", "0.5"."""
+    from sympy import Float, Rational
+
+    if _RATIONAL.fullmatch(text):
+        return Rational(text)
+    if _FLOAT.fullmatch(text):
+        return Float(text)
+    raise SyntaxError(f"a number must stand there, got {text!r}")
 
 
 def warm_up() -> None:

@@ -4,7 +4,8 @@ Algebra on a model's output (`10^{10^{10}}`) hangs, and neither a signal handler
 sure to end it: C code does not look, and the libraries catch exceptions on the way. The only limit
 that holds is to kill the process. Each worker is owned by one thread that starts it, talks to it
 alone over its own pipe, and replaces it: workers share nothing, so killing one cannot harm or stall
-the others, and a worker that cannot start fails its job, whatever waits in the queue.
+the others, and a worker that cannot start fails its job, whatever waits in the queue. What
+evaluates our own functions has neither files nor network (`sandbox.py`); a user's may need them.
 
 The workers are fresh interpreters (`python -m vineppo.tasks.worker_pool`), neither forked nor
 spawned by multiprocessing: the first would copy a process with CUDA and threads, the second would
@@ -29,6 +30,7 @@ from typing import Any, NoReturn
 
 from vineppo.parent_death import die_with_parent
 from vineppo.tasks.equivalence import warm_up
+from vineppo.tasks.sandbox import give_up_files_and_network
 
 # Time for the imports from a slow shared disk; a worker that needs longer is broken.
 _START_LIMIT_S = 300.0
@@ -197,6 +199,7 @@ def _answer_from(connection: Connection, function: Callable[..., Any]) -> NoRetu
         load()  # a user's file, whose imports are no part of the limits, nor what its models need
     else:
         _limit_memory()
+        give_up_files_and_network()
     connection.send(("ready", None))
     while True:
         time_limit_s, args = connection.recv()

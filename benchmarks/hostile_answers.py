@@ -1,7 +1,24 @@
-"""Random and hostile answers: what a policy may write into a box, and what it had better not."""
+"""How fast the grader is on answers that are meant to break it, and on others while some hang.
 
+`python -m benchmarks.hostile_answers --out FILE.csv` grades them one by one: random and hostile
+texts, what a policy may write into a box and what it had better not. Then it grades ordinary
+algebra in two workers, without and with answers that never end.
+"""
+
+import argparse
+import csv
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vineppo.config.schema import GradingConfig
+from vineppo.tasks.grading import Grader
+from vineppo.types import Problem
 
 # True answers of every form that MATH and OlympiadBench have.
 TRUE_ANSWERS = (
@@ -161,3 +178,77 @@ def _code(path: str, stream: random.Random) -> str:
             f"{{{{{call}}}}}",
         ]
     )
+
+
+# The time limit is that of the shipped configs.
+GRADING = GradingConfig(
+    extraction="boxed", reward_path=None, num_workers=1, time_limit_s=3.0, truncated_reward=None
+)
+NUM_ORDINARY, NUM_HANGING = 300, 6
+
+
+def latencies_s(texts: list[str]) -> tuple[list[float], dict[str, float]]:
+    """Of each answer from submitting to the reward, one after the other; the grader's counts."""
+    seconds = []
+    with Grader(GRADING) as grader:
+        _rewards(grader, [("x+1", "1+x")])  # starts a worker
+        for i, text in enumerate(texts):
+            start_s = time.perf_counter()
+            _rewards(grader, [(TRUE_ANSWERS[i % len(TRUE_ANSWERS)], text)])
+            seconds.append(time.perf_counter() - start_s)
+        return seconds, grader.metrics()
+
+
+def _rewards(grader: Grader, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    """Of texts in a box beside true answers, all submitted before any is waited for."""
+    futures = [
+        grader.submit(Problem("", "", answer), FRAMES["boxed"] % text, "stop")
+        for answer, text in pairs
+    ]
+    return [future.result() for future in futures]
+
+
+def answers_per_s(num_hanging: int) -> float:
+    """Of ordinary algebra in two workers, behind answers that run into the time limit."""
+    with Grader(replace(GRADING, num_workers=2)) as grader:
+        pairs = [("y+1", f"y+{i}") for i in (2, 3)]  # starts both
+        _rewards(grader, pairs)
+        start_s = time.perf_counter()
+        for i in range(num_hanging):
+            grader.submit(Problem("", "", f"x+{i}"), FRAMES["boxed"] % "9^{9^{9^9}}", "stop")
+        pairs = [(f"{i}x+1", f"1+{i}x") for i in range(2, NUM_ORDINARY + 2)]
+        assert set(_rewards(grader, pairs)) == {1.0}
+        return NUM_ORDINARY / (time.perf_counter() - start_s)
+
+
+def figures(seconds: list[float], counts: dict[str, float]) -> dict[str, Any]:
+    return {
+        "answers": len(seconds),
+        **{f"{name}_ms": 1e3 * float(np.quantile(seconds, q)) for name, q in QUANTILES.items()},
+        **{name: counts[f"grading/{name}"] for name in ("num_timeouts", "num_errors")},
+        "num_worker_deaths": counts["grading/num_worker_deaths"],
+        "per_s": answers_per_s(0),
+        "per_s_beside_hanging": answers_per_s(NUM_HANGING),
+    }
+
+
+QUANTILES = {"p50": 0.5, "p99": 0.99, "worst": 1.0}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.hostile_answers")
+    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.csv")
+    options = parser.parse_args()
+    forbidden = options.out.with_suffix(".touched")
+    row = figures(*latencies_s(hostile_answers(options.count, options.seed, str(forbidden))))
+    assert not forbidden.exists(), "an answer was run"
+    with options.out.open("w") as file:
+        writer = csv.DictWriter(file, row, lineterminator="\n")
+        writer.writeheader()
+        writer.writerow(row)
+
+
+if __name__ == "__main__":
+    main()

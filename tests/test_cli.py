@@ -6,10 +6,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from vineppo.cli import main
-from vineppo.models import ASSETS
+from vineppo.config.load import load_config, to_dict
+from vineppo.config.schema import TrainConfig
+from vineppo.models import ASSETS, load_model
+from vineppo.run_dir import RunDir
 
 ROWS = [{"q": "1+1", "a": "2"}, {"q": "2+2", "a": "4"}]
 
@@ -77,11 +81,49 @@ def test_fewer_problems_than_prompts(fails, configs, tmp_path):
     assert "rollouts.num_prompts must be at most the number of train problems, 2, got 32" in message
 
 
+def test_pickled_weights_are_read_where_asked_alone(fails, tmp_path, monkeypatch):
+    model = tmp_path / "model"
+    shutil.copytree(ASSETS / "arithmetic_short", model)
+    weights = load_file(model / "model.safetensors")
+    (model / "model.safetensors").unlink()
+    torch.save(weights, model / "pytorch_model.bin")
+    message = fails(f"model.path={model}")
+    assert "model.path must have its weights in *.safetensors, got pickles (*.bin) in" in message
+    monkeypatch.setenv("VINEPPO_ALLOW_PICKLE", "1")
+    found = load_model(str(model), "float32", "sdpa").model.state_dict()
+    assert all(torch.equal(found[name], weight) for name, weight in weights.items())
+
+
+def test_what_every_rank_finds_the_main_one_says(configs, tmp_path, capsys, monkeypatch):
+    config = str(configs / "demo_vineppo.jsonnet")
+    for rank, num_lines in (("0", 1), ("1", 0)):
+        monkeypatch.setenv("RANK", rank)
+        assert main(["train", config, f"--run-dir={tmp_path}", "--set=sed=1"]) == 2
+        assert capsys.readouterr().err.count("\n") == num_lines
+
+
+def test_another_number_of_processes_is_found_before_a_model_is_loaded(fails, configs, tmp_path):
+    """Or the model, which is not there, would be what it fails with."""
+    run_dir, nowhere = tmp_path / "run", f"model.path={tmp_path / 'nowhere'}"
+    options = ["--set=task.num_train_problems=64", f"--set={nowhere}"]
+    config = load_config(
+        TrainConfig,
+        str(configs / "demo_vineppo.jsonnet"),
+        [option.removeprefix("--set=") for option in options],
+    )
+    checkpoint = RunDir.open(run_dir, to_dict(config)).checkpoint_path(2)
+    checkpoint.mkdir(parents=True)
+    state = {"iteration": 2, "elapsed_s": 1.0, "metrics": {}, "kl_coef": 0.0, "num_ranks": 4}
+    (checkpoint / "state.json").write_text(json.dumps(state))
+    assert "was written by 4 processes, which must also go on with it, got 1" in fails(nowhere)
+    assert "holds a run of another config: seed is" in fails(nowhere, "seed=77")
+
+
 def test_model_directory_without_weights(fails, tmp_path):
     model = tmp_path / "model"
     shutil.copytree(ASSETS / "arithmetic_short", model)
     (model / "model.safetensors").unlink()
-    assert f"model directory without weights (*.safetensors, *.bin): {model}" in fails(
+    assert f"model directory without weights (*.safetensors): {model}" in fails(
         f"model.path={model}"
     )
     (model / "config.json").unlink()

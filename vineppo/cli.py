@@ -9,7 +9,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from vineppo.errors import UserError
+from vineppo.errors import SharedError, UserError
 from vineppo.estimate import add_options
 
 USER_ERRNOS = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT}
@@ -21,7 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         status = options.run(options)
     except UserError as error:
-        print(f"vineppo: {error}", file=sys.stderr)
+        if not isinstance(error, SharedError) or os.environ.get("RANK", "0") == "0":
+            print(f"vineppo: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         again = "the same command goes on from the last checkpoint"
@@ -110,10 +111,13 @@ def run_config(options: argparse.Namespace) -> None:
     from vineppo.config.schema import SftConfig, TrainConfig
 
     config: TrainConfig | SftConfig
-    if options.command == "sft":
-        config = load_config(SftConfig, options.config, options.assignments)
-    else:
-        config = load_config(TrainConfig, options.config, options.assignments)
+    try:
+        if options.command == "sft":
+            config = load_config(SftConfig, options.config, options.assignments)
+        else:
+            config = load_config(TrainConfig, options.config, options.assignments)
+    except UserError as error:
+        raise SharedError(str(error)) from None
     if options.dry_run:
         print(json.dumps(to_dict(config), indent=2))
         return

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import distributed
 
-from vineppo.errors import UserError
+from vineppo.errors import SharedError, UserError
 
 T = TypeVar("T")
 
@@ -128,7 +128,7 @@ def gather(mine: T) -> list[T]:
 
 
 def from_main(find: Callable[[], T]) -> T:
-    """What the main rank finds, on every rank; a `UserError` as well.
+    """What the main rank finds, on every rank; a `UserError` as well, as one that all share.
 
     For what is read of the disk: the file systems of several machines may show it at other times.
     """
@@ -143,7 +143,7 @@ def from_main(find: Callable[[], T]) -> T:
             mine = error
     outcome = gather(mine)[0]
     if isinstance(outcome, UserError):
-        raise outcome
+        raise SharedError(*outcome.args)
     return cast(T, outcome)
 
 

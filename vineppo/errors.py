@@ -7,3 +7,7 @@ class UserError(Exception):
     Its message is one line that names the key, file or row; the command line prints it without a
     traceback and exits with status 2.
     """
+
+
+class SharedError(UserError):
+    """A mistake that every rank of a job finds, such as one in the config: the main one says it."""

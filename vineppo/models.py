@@ -16,7 +16,8 @@ from vineppo.errors import UserError
 
 EMBEDDED = "embedded:"
 ASSETS = Path(__file__).parent / "assets"
-WEIGHT_SUFFIXES = (".safetensors", ".bin")
+# A `.bin` file is a pickle, which may run code when it is read.
+ALLOW_PICKLE = "VINEPPO_ALLOW_PICKLE"
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ def resolve_model_path(path: str, key: str = "model.path") -> str:
 
     `key` is the config's, for the message.
 
-    Raises `UserError` for an unknown embedded name and for a directory without a config or weights.
+    Raises `UserError` for an unknown embedded name and for a directory without a config or weights
+    that may be read.
     """
     if path.startswith(EMBEDDED):
         directory = ASSETS / path.removeprefix(EMBEDDED)
@@ -45,12 +47,23 @@ def resolve_model_path(path: str, key: str = "model.path") -> str:
         files = os.listdir(path)
         if "config.json" not in files:
             raise UserError(f"model directory without config.json: {path}")
-        if not any(name.endswith(WEIGHT_SUFFIXES) for name in files):
-            raise UserError(f"model directory without weights (*.safetensors, *.bin): {path}")
+        if not any(name.endswith(".safetensors") for name in files):
+            if not any(name.endswith(".bin") for name in files):
+                raise UserError(f"model directory without weights (*.safetensors): {path}")
+            if safetensors_only():
+                raise UserError(
+                    f"{key} must have its weights in *.safetensors, got pickles (*.bin) in {path}; "
+                    f"{ALLOW_PICKLE}=1 in the environment reads them"
+                )
         return path
     if os.path.exists(path) or path.startswith((".", "/", "~")) or path.count("/") > 1:
         raise UserError(f"model directory not found: {path}")
     return path
+
+
+def safetensors_only() -> bool:
+    """Whether weights are read from safetensors alone: unless VINEPPO_ALLOW_PICKLE is 1."""
+    return os.environ.get(ALLOW_PICKLE) != "1"
 
 
 def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
@@ -62,12 +75,14 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
     disable_progress_bar()
     resolved = resolve_model_path(path)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(resolved)
+        tokenizer = AutoTokenizer.from_pretrained(resolved, trust_remote_code=False)
         model, report = AutoModelForCausalLM.from_pretrained(
             resolved,
             dtype=getattr(torch, dtype),
             attn_implementation=attention,
             output_loading_info=True,
+            use_safetensors=safetensors_only() or None,  # None: either
+            trust_remote_code=False,
         )
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
@@ -108,7 +123,7 @@ def load_tokenizer(path: str, key: str) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(resolve_model_path(path, key))
+        return AutoTokenizer.from_pretrained(resolve_model_path(path, key), trust_remote_code=False)
     except (OSError, ValueError, ImportError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"the tokenizer of model {path} cannot be loaded: {reason}") from None

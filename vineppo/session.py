@@ -213,12 +213,16 @@ def resume(run: RunDir, models: Models, kl_coef: float) -> TrainState:
 def is_finished(config: TrainConfig | SftConfig, directory: Path) -> bool:
     """Whether `directory` holds the finished run of `config`, which is then said in a line.
 
-    Asked before a model is loaded; raises `UserError` for a run of another config.
+    Asked before a model is loaded; raises `UserError` for a run of another config, and for one
+    whose newest checkpoint this job cannot go on with.
     """
     run = RunDir(directory)
 
     def finished() -> bool:
-        if not (run.config_path.exists() and run.final_path.is_dir()):
+        if not run.check(to_dict(config), own_digests(config)):
+            return False
+        if not run.final_path.is_dir():
+            read_newest_state(run)
             return False
         RunDir.open(directory, to_dict(config), own_digests(config))
         print(f"{config.name}: finished already, in {run.path}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vineppo.config.load import load_config, parse_config, to_dict
+from vineppo.config.load import evaluate_jsonnet, load_config, parse_config, to_dict
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
 
@@ -112,6 +112,29 @@ def test_jsonnet_errors_are_one_line_with_file_and_line_number(tmp_path, text):
         load_config(TrainConfig, str(path), [])
     assert f"{path}:2:" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_config_imports_from_its_folders_alone(tmp_path, monkeypatch):
+    """Its own, the working directory, the checkout, and those of JSONNET_PATH."""
+    secret, shared = tmp_path / "secret.txt", tmp_path / "shared"
+    secret.write_text("x")
+    shared.mkdir()
+    (shared / "one.libsonnet").write_text("1")
+    path = tmp_path / "theirs" / "config.jsonnet"
+    path.parent.mkdir()
+    (path.parent / "own.libsonnet").write_text("{ a: 1 }")
+    (path.parent / "link.libsonnet").symlink_to(secret)
+    path.write_text(f"(import 'own.libsonnet') + import '{CONFIGS}/lib/model.libsonnet'")
+    assert evaluate_jsonnet(str(path))["a"] == 1
+    for name in ("../secret.txt", str(secret), "link.libsonnet"):
+        path.write_text(f"{{ name: importstr '{name}' }}")
+        with pytest.raises(UserError, match=r"lies outside of the config's folders; JSONNET_PATH"):
+            evaluate_jsonnet(str(path))
+    path.write_text("{ a: import 'one.libsonnet' }")
+    with pytest.raises(UserError, match=r"no such file: one\.libsonnet"):
+        evaluate_jsonnet(str(path))
+    monkeypatch.setenv("JSONNET_PATH", str(shared))
+    assert evaluate_jsonnet(str(path)) == {"a": 1}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, fields
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import _jsonnet
@@ -24,6 +26,7 @@ from vineppo.own_code import OwnClass, OwnFunction, OwnSegmenter, digest
 
 Config = TypeVar("Config", TrainConfig, SftConfig)
 
+CHECKOUT = Path(__file__).parents[2]
 NOUNS = {
     "int_type": "an integer",
     "float_type": "a number",
@@ -65,11 +68,16 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
     """The typed config of a resolved one, such as the `config.json` of a run."""
     try:
         # Strict JSON: true is no integer, "3" is no number, and an unknown key is refused.
-        config = TypeAdapter(kind).validate_json(json.dumps(resolved), strict=True, extra="forbid")
+        config = _adapter(kind).validate_json(json.dumps(resolved), strict=True, extra="forbid")
     except ValidationError as error:
         raise UserError(_of_the_other(kind, resolved) or _describe(error, resolved)) from None
     check_train(config) if isinstance(config, TrainConfig) else check_sft(config)
     return config
+
+
+@cache
+def _adapter(kind: type[Config]) -> TypeAdapter[Config]:
+    return TypeAdapter(kind)
 
 
 def to_dict(config: TrainConfig | SftConfig) -> dict[str, Any]:
@@ -83,7 +91,7 @@ def evaluate_jsonnet(path: str) -> dict[str, Any]:
     if not os.path.isfile(path):
         raise UserError(f"config file not found: {path}")
     try:
-        resolved = json.loads(_jsonnet.evaluate_file(path))
+        resolved = json.loads(_jsonnet.evaluate_file(path, import_callback=_importer(path)))
     except RuntimeError as error:
         first, *trace = str(error).strip().splitlines()
         where = f" at {trace[0].split(chr(9))[1]}" if trace and chr(9) in trace[0] else ""
@@ -93,6 +101,30 @@ def evaluate_jsonnet(path: str) -> dict[str, Any]:
     if not isinstance(resolved, dict):
         raise UserError(f"{path} must evaluate to a table of keys, got {_show(resolved)}")
     return resolved
+
+
+def _importer(path: str) -> Callable[[str, str], tuple[str, bytes]]:
+    """Jsonnet's callback for `import`, which refuses files outside of the config's folders.
+
+    They are the config's own, the working directory, vineppo's checkout, and those that
+    JSONNET_PATH names. Else somebody else's config could carry any file into a run (`importstr`).
+    """
+    own = os.path.dirname(path) or "."
+    named = [folder for folder in os.environ.get("JSONNET_PATH", "").split(os.pathsep) if folder]
+    folders = [Path(folder).resolve() for folder in (own, ".", CHECKOUT, *named)]
+
+    def find(directory: str, name: str) -> tuple[str, bytes]:
+        for candidate in (Path(directory, name), *(Path(folder, name) for folder in named)):
+            if not candidate.is_file():
+                continue
+            if not any(candidate.resolve().is_relative_to(folder) for folder in folders):
+                raise RuntimeError(
+                    f"{candidate} lies outside of the config's folders; JSONNET_PATH may name more"
+                )
+            return str(candidate), candidate.read_bytes()
+        raise RuntimeError(f"no such file: {name}")
+
+    return find
 
 
 def assign(resolved: dict[str, Any], assignment: str) -> None:

@@ -111,31 +111,48 @@ class RunDir:
         run_dir = cls(path)
         with named_errors("create", run_dir.path):
             run_dir.path.mkdir(parents=True, exist_ok=True)
-            entries = {entry.name for entry in run_dir.path.iterdir() if not is_temporary(entry)}
         config = json.loads(strict_json(resolved_config))
-        is_unstarted = entries <= UNSTARTED
-        if not entries:
+        if not run_dir._entries():
             write_atomic(run_dir.config_path, strict_json(config, indent=2))
-        elif "config.json" not in entries:
-            raise UserError(f"{run_dir.path} is not empty and holds no run (no config.json)")
-        elif difference := first_difference(run_dir.read_config(), with_added_keys(config)):
-            if not is_unstarted or "environment.json" not in entries:
-                key, there, here = difference
-                raise UserError(
-                    f"{run_dir.path} holds a run of another config: {key} is {there} there, {here} "
-                    "here; give another --run-dir"
-                )
+        elif not run_dir.check(config, own_digests or {}):
             run_dir._lock = lock(run_dir.config_path)
             shutil.rmtree(run_dir.path / "initial", ignore_errors=True)
             run_dir.environment_path.unlink()
             write_atomic(run_dir.config_path, strict_json(config, indent=2))
-        if not is_unstarted:
-            check_own_files(run_dir.path, own_digests or {})
         run_dir._lock = lock(run_dir.config_path)
         sweep_temporaries(run_dir.path, *(run_dir.path / kind for kind in SUFFIXES))
         record_own_files(run_dir.path, own_digests or {})
         record_environment(run_dir.environment_path)
         return run_dir
+
+    def check(self, resolved_config: dict[str, Any], own_digests: Mapping[str, str]) -> bool:
+        """Whether a run of this config is there; False for none, and for one to be taken over.
+
+        Writes nothing. Raises `UserError` where `open` refuses the directory for what it holds.
+        """
+        entries = self._entries()
+        if not entries:
+            return False
+        if "config.json" not in entries:
+            raise UserError(f"{self.path} is not empty and holds no run (no config.json)")
+        is_unstarted = entries <= UNSTARTED
+        config = with_added_keys(json.loads(strict_json(resolved_config)))
+        difference = first_difference(self.read_config(), config)
+        if difference and not (is_unstarted and "environment.json" in entries):
+            key, there, here = difference
+            raise UserError(
+                f"{self.path} holds a run of another config: {key} is {there} there, {here} here; "
+                "give another --run-dir"
+            )
+        if not is_unstarted:
+            check_own_files(self.path, own_digests)
+        return difference is None
+
+    def _entries(self) -> set[str]:
+        if not self.path.is_dir():
+            return set()
+        with named_errors("read", self.path):
+            return {entry.name for entry in self.path.iterdir() if not is_temporary(entry)}
 
     def read_config(self) -> dict[str, Any]:
         """The resolved config, with the keys that were added since."""

@@ -24,7 +24,13 @@ from vineppo.errors import UserError
 from vineppo.forward_passes import token_columns
 from vineppo.losses import cross_entropy, squared_error
 from vineppo.minibatches import UpdateSizes
-from vineppo.models import disable_dropout, load_tokenizer, resolve_model_path, save_model
+from vineppo.models import (
+    disable_dropout,
+    load_tokenizer,
+    resolve_model_path,
+    safetensors_only,
+    save_model,
+)
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import hidden_before_tokens, spread
 from vineppo.types import Rollout, TrainBatch
@@ -217,6 +223,7 @@ def load_value_model(
             dtype=getattr(torch, policy.dtype),
             attn_implementation=policy.attention,
             output_loading_info=True,
+            use_safetensors=safetensors_only() or None,  # None: either
         )
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]

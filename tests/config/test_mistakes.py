@@ -1,0 +1,73 @@
+"""Every key of every shipped config deleted, misspelt, mistyped and out of range: one line each."""
+
+import math
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from config.test_load import CONFIGS, LEAVES
+
+from vineppo.config.load import evaluate_jsonnet, parse_config
+from vineppo.config.schema import SftConfig, TrainConfig
+from vineppo.errors import UserError
+
+Table = dict[str, Any]
+# Any number or name is right, or any of a range that reaches so far.
+ANY_NUMBER = {"seed", "truncated_reward", "low", "high"}
+QUICK = ("demo_vineppo", "sft_arithmetic")
+
+
+def keys(table: Table, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, value in table.items():
+        yield (*above, key)
+        if isinstance(value, dict):
+            yield from keys(value, (*above, key))
+
+
+def changed(resolved: Table, place: tuple[str, ...], how: str) -> Table | None:
+    """A copy with one mistake; None where the value has no such one."""
+    copy = deepcopy(resolved)
+    table = copy
+    for key in place[:-1]:
+        table = table[key]
+    key = place[-1]
+    value = table[key]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if how == "deleted":
+        del table[key]
+    elif how == "misspelt":
+        table[f"{key}x"] = table.pop(key)
+    elif how == "mistyped":
+        table[key] = [[1]] if isinstance(value, str | None) else "no such thing"
+    elif not is_number or key in ANY_NUMBER:
+        return None
+    else:
+        table[key] = {"far below": -(10**9), "far above": 10**12, "no number": math.nan}[how]
+    return copy
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [leaf if leaf in QUICK else pytest.param(leaf, marks=pytest.mark.slow) for leaf in LEAVES],
+)
+def test_a_mistake_is_one_line_that_names_the_key(leaf: str) -> None:
+    kind = SftConfig if "sft" in leaf else TrainConfig
+    resolved = evaluate_jsonnet(str(CONFIGS / f"{leaf}.jsonnet"))
+    accepted, unnamed = set(), set()
+    for place in keys(resolved):
+        for how in ("deleted", "misspelt", "mistyped", "far below", "far above", "no number"):
+            mistaken = changed(resolved, place, how)
+            if mistaken is None:
+                continue
+            try:
+                parse_config(kind, mistaken)
+            except UserError as error:
+                message = str(error)
+                assert "\n" not in message, (place, how)
+                if place[-1] not in message:
+                    unnamed.add((".".join(place), how, message))
+            else:
+                accepted.add((".".join(place), how))
+    assert unnamed == set()
+    assert {(key, how) for key, how in accepted if how != "far above"} == set()

@@ -68,7 +68,8 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
     """The typed config of a resolved one, such as the `config.json` of a run."""
     try:
         # Strict JSON: true is no integer, "3" is no number, and an unknown key is refused.
-        config = _adapter(kind).validate_json(json.dumps(resolved), strict=True, extra="forbid")
+        adapter: TypeAdapter[Config] = _adapter(kind)  # type: ignore[arg-type]
+        config = adapter.validate_json(json.dumps(resolved), strict=True, extra="forbid")
     except ValidationError as error:
         raise UserError(_of_the_other(kind, resolved) or _describe(error, resolved)) from None
     check_train(config) if isinstance(config, TrainConfig) else check_sft(config)
@@ -76,7 +77,7 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
 
 
 @cache
-def _adapter(kind: type[Config]) -> TypeAdapter[Config]:
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
@@ -111,7 +112,7 @@ def _importer(path: str) -> Callable[[str, str], tuple[str, bytes]]:
     """
     own = os.path.dirname(path) or "."
     named = [folder for folder in os.environ.get("JSONNET_PATH", "").split(os.pathsep) if folder]
-    folders = [Path(folder).resolve() for folder in (own, ".", CHECKOUT, *named)]
+    folders = [folder.resolve() for folder in (Path(own), Path(), CHECKOUT, *map(Path, named))]
 
     def find(directory: str, name: str) -> tuple[str, bytes]:
         for candidate in (Path(directory, name), *(Path(folder, name) for folder in named)):

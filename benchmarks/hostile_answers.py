@@ -67,7 +67,9 @@ def hostile_answers(count: int, seed: int, forbidden_path: str) -> list[str]:
     Deep and long ones are few: each is much like the others and takes the whole time limit.
     """
     stream = random.Random(seed)
-    left = dict.fromkeys((_nested, _long), min(MOST_ALIKE, count // 20))
+    left: dict[Callable[[random.Random], str], int] = dict.fromkeys(
+        (_nested, _long), min(MOST_ALIKE, count // 20)
+    )
     left[_huge] = min(MOST_HUGE, count // 50)
 
     def few(kind: Callable[[random.Random], str]) -> str:

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from support.report_runs import (
     HOSTILE,
     HOSTILE_ID,
+    HOSTILE_NAME,
     add_analysis,
     add_critic,
     add_hostile_rollout,
+    give_hostile_name,
     steps_of,
     the_error,
 )
@@ -109,6 +111,17 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script(two_run_paths, tmp_
     (problem,) = page.data["runs"][0]["tables"][-1]["problems"]
     assert problem["id"] == HOSTILE_ID
     assert "".join(step["text"] for step in problem["responses"][0]["steps"]) == HOSTILE
+
+
+def test_a_name_and_a_folder_are_text_wherever_they_stand(two_run_paths, tmp_path):
+    path = shutil.copytree(two_run_paths[0], tmp_path / "<b>'\"")
+    give_hostile_name(path)
+    html, page = make_page(path, two_run_paths[1], out=tmp_path / "out")
+    assert page.handlers == []
+    assert page.tags.isdisjoint({"b", "link", "iframe", "object"})
+    assert len(page.scripts) == 2
+    assert "onerror" in html
+    assert page.data["runs"][0]["name"] == HOSTILE_NAME
 
 
 @given(st.text())

@@ -5,7 +5,15 @@ from urllib.parse import quote
 
 import pytest
 from support.browser import find_browser, open_tab
-from support.report_runs import HOSTILE, HOSTILE_ID, add_critic, add_hostile_rollout, add_truth
+from support.report_runs import (
+    HOSTILE,
+    HOSTILE_ID,
+    HOSTILE_NAME,
+    add_critic,
+    add_hostile_rollout,
+    add_truth,
+    give_hostile_name,
+)
 
 from analysis.__main__ import main
 
@@ -184,6 +192,18 @@ def test_a_hostile_text_is_shown_and_does_nothing(tab, report):
     assert tab.run("document.querySelectorAll('b, img[src=x]').length") == 1  # the header's own
     # A line of 3,000 letters does not widen the page.
     assert tab.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_hostile_name_of_a_run_is_shown_and_does_nothing(browser_tab, built_methods, tmp_path):
+    path = shutil.copytree(built_methods / "vine_1", tmp_path / "<b>&amp;")
+    give_hostile_name(path)
+    assert main(["report", str(path), "--out", str(tmp_path)]) == 0
+    browser_tab.complaints.clear()
+    browser_tab.open((tmp_path / "report.html").as_uri())
+    assert browser_tab.complaints == []
+    assert browser_tab.run("document.title") == f"Runs: {HOSTILE_NAME}"
+    assert browser_tab.run("document.querySelectorAll('img[src=x]').length") == 0
+    assert HOSTILE_NAME in browser_tab.run("document.body.textContent")
 
 
 def test_without_scripts_the_page_says_where_the_responses_are(tab, report):

@@ -15,8 +15,15 @@ HOSTILE = (
     + "x"
     * 3000
 )
+HOSTILE_NAME = "</script><img src=x onerror=\"document.title = 'owned'\"><b>"
 HOSTILE_ID = 'hostile/<b>&"0'
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="72pt" height="36pt"><path d="M0 0"/></svg>'
+
+
+def give_hostile_name(path):
+    """Names a run as no config may, but as a file of somebody else's can."""
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | {"name": HOSTILE_NAME}))
 
 
 def add_hostile_rollout(path, iteration):

@@ -13,7 +13,9 @@ from support.task_configs import GRADING
 
 from vineppo.tasks.equivalence import compare_at_once, is_equivalent
 from vineppo.tasks.grading import Grader
+from vineppo.tasks.notation import normalize, squeeze
 from vineppo.tasks.published import gsm8k_problem, math_problem
+from vineppo.types import Problem
 
 _STEP = re.compile(r"<<([^<>=\n]*)=([^<>\n]*)>>")
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$((?:[^$\\]|\\.)+?)\$|\\\[(.+?)\\\]", re.DOTALL)
@@ -68,6 +70,52 @@ def test_a_formula_of_the_question_is_no_answer() -> None:
                 right_first |= {index} if place == 0 else set()
         assert grader.metrics()["grading/num_timeouts"] == 0
     assert (len(right_first), len(right)) == (2, 21)
+
+
+# Texts that cost nothing and answer no question: accepted means wrongly accepted.
+_NO_ANSWERS = (
+    *("x=x", "0=0", "1=2", r"\infty=\infty", "?", r"\ldots", r"\pm 1", r"\frac{0}{0}", "()", "nan"),
+    *(r"\{\}", r"\mathbb{R}", r"(-\infty,\infty)", "0,1,2,3,4,5,6,7,8,9,10", r"0 \text{ or } 1"),
+    *("A,B,C,D,E", r"\text{the answer}", r"\text{all of the above}", "f(x)", "True"),
+)
+# But where one of them happens to be right, in other words.
+_RIGHT = {(r"\pm 1", "1,-1"), (r"\pm 1", "-1,1")}
+
+
+@pytest.mark.parametrize("every", [500, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_universal_answer_is_never_accepted_wrongly(every: int) -> None:
+    rows = [data_rows(f"math_prm800k_split/{split}.jsonl") for split in ("train", "test")]
+    answers = {math_problem(row, "", "").answer for row in (*rows[0], *rows[1])}
+    answers |= {
+        gsm8k_problem(row, "", "").answer
+        for split in ("train", "test")
+        for row in data_rows(f"gsm8k/{split}.jsonl")
+    }
+    hard = (r"0.56 = 56\%", "(0,1)", "(-1,1)", "84a^2 + 100b^2 - 168a - 441 = 0")
+    chosen = [*sorted(answers)[::every], *hard]
+    with Grader(replace(GRADING, extraction="boxed", num_workers=2)) as grader:
+        rewards = {
+            (text, answer): grader.submit(Problem("", "", answer), f"\\boxed{{{text}}}", "stop")
+            for answer in chosen
+            for text in _NO_ANSWERS
+            if squeeze(normalize(text)) != squeeze(normalize(answer))
+        }
+        accepted = {pair for pair, reward in rewards.items() if reward.result(timeout=600) > 0}
+    assert accepted - _RIGHT == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "guess", "num_right"),
+    [("math_prm800k_split/train", "2", 332), ("gsm8k/train", "4", 210)],
+)
+def test_the_best_constant_is_paid_its_luck(name: str, guess: str, num_right: int) -> None:
+    read = gsm8k_problem if name.startswith("gsm8k") else math_problem
+    answers = [read(row, "", "").answer for row in data_rows(f"{name}.jsonl")]
+    right = {
+        constant: sum(compare_at_once(answer, constant) is True for answer in answers)
+        for constant in map(str, range(21))
+    }
+    assert (max(right, key=lambda constant: right[constant]), right[guess]) == (guess, num_right)
 
 
 _FORMS: tuple[Callable[[str], str], ...] = (

@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, fields
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +25,11 @@ from vineppo.own_code import OwnClass, OwnFunction, OwnSegmenter, digest
 
 Config = TypeVar("Config", TrainConfig, SftConfig)
 
-CHECKOUT = Path(__file__).parents[2]
+# Made once: it takes as long as a hundred configs.
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {
+    kind: TypeAdapter(kind) for kind in (TrainConfig, SftConfig)
+}
+CHECKOUT = str(Path(__file__).parents[2])
 NOUNS = {
     "int_type": "an integer",
     "float_type": "a number",
@@ -68,17 +71,13 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
     """The typed config of a resolved one, such as the `config.json` of a run."""
     try:
         # Strict JSON: true is no integer, "3" is no number, and an unknown key is refused.
-        adapter: TypeAdapter[Config] = _adapter(kind)  # type: ignore[arg-type]
-        config = adapter.validate_json(json.dumps(resolved), strict=True, extra="forbid")
+        config: Config = _ADAPTERS[kind].validate_json(
+            json.dumps(resolved), strict=True, extra="forbid"
+        )
     except ValidationError as error:
         raise UserError(_of_the_other(kind, resolved) or _describe(error, resolved)) from None
     check_train(config) if isinstance(config, TrainConfig) else check_sft(config)
     return config
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def to_dict(config: TrainConfig | SftConfig) -> dict[str, Any]:
@@ -112,7 +111,7 @@ def _importer(path: str) -> Callable[[str, str], tuple[str, bytes]]:
     """
     own = os.path.dirname(path) or "."
     named = [folder for folder in os.environ.get("JSONNET_PATH", "").split(os.pathsep) if folder]
-    folders = [folder.resolve() for folder in (Path(own), Path(), CHECKOUT, *map(Path, named))]
+    folders = [Path(folder).resolve() for folder in (own, ".", CHECKOUT, *named)]
 
     def find(directory: str, name: str) -> tuple[str, bytes]:
         for candidate in (Path(directory, name), *(Path(folder, name) for folder in named)):

@@ -55,6 +55,8 @@ _IDLE = re.compile(
     re.VERBOSE,
 )
 
+# Several answers, once "or" is a comma; a matrix and a union have commas as well.
+_SEVERAL = re.compile(r"^[^()\[\]{}]*,|^\s*\\pm(?![A-Za-z])")
 _RATIONAL = re.compile(r"-?[0-9]+(?:/[0-9]+)?")
 _FLOAT = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 # Whose functions import modules when they are called, which a worker without files cannot.
@@ -200,6 +202,8 @@ def _is_same(gold: str, given: str) -> bool:
         items = inside[1] if inside and inside[0] == r"\{\}" else list_items(given)
         if _is_permutation(golds, items):
             return True
+        if inside and inside[0] != r"\{\}":  # one pair or interval
+            return False
         return _has_as_plain_parts(gold, given) and _is_same_expression(gold, given)
     items = list_items(given)
     if len(items) > 1 and all(_is_same(gold, item) for item in items):
@@ -210,6 +214,8 @@ def _is_same(gold: str, given: str) -> bool:
     if _WORDS.fullmatch(gold):
         return _words(gold) == _words(given)
     inside, inside_given = bracketed_items(gold), bracketed_items(given)
+    if inside and inside[0] != r"\{\}" and _is_unordered(given, inside_given):
+        return False  # "0 or 1" and "\pm 1" are neither pairs nor intervals
     if inside and inside_given and inside[0] == inside_given[0]:
         if inside[0] == r"\{\}":
             return _is_permutation(inside[1], inside_given[1])
@@ -217,6 +223,11 @@ def _is_same(gold: str, given: str) -> bool:
             map(_is_same, inside[1], inside_given[1])
         )
     return _has_as_plain_parts(gold, given) and _is_same_expression(gold, given)
+
+
+def _is_unordered(given: str, inside: tuple[str, list[str]] | None) -> bool:
+    """Whether a text states several answers, in no order: a list, a set, or plus-minus."""
+    return inside[0] == r"\{\}" if inside else _SEVERAL.search(given) is not None
 
 
 def _is_permutation(golds: list[str], items: list[str]) -> bool:
@@ -247,7 +258,23 @@ def _is_same_equation(golds: list[str], givens: list[str]) -> bool:
         return any(_is_same(gold, givens[0]) for gold in golds)
     if len(golds) == len(givens) == 2 and squeeze(golds[0]) == squeeze(givens[0]):
         return _is_same(golds[1], givens[1])
+    if _says_nothing(golds):
+        return all(
+            any(_is_same(gold, side) for gold in golds)
+            for side in givens
+            if side is givens[-1] or not _names_something(side)
+        )
+    if _says_nothing(givens):  # 4! = 24 is x = 24
+        return _SIMPLE_NAME.fullmatch(golds[0]) is not None and _is_same_equation(golds[1:], givens)
     return _is_same_expression("=".join(golds), "=".join(givens))
+
+
+def _says_nothing(sides: list[str]) -> bool:
+    """Whether the equation has no unknown (`0 = 0`, `1 = 2`) or one side alone (`x = x`).
+
+    As a truth value it would be the same as every other.
+    """
+    return not any(map(_names_something, sides)) or len(set(map(squeeze, sides))) == 1
 
 
 def _names_something(side: str) -> bool:
@@ -288,6 +315,7 @@ def _is_same_expression(gold: str, given: str) -> bool:
 def _parse(text: str) -> Any:
     """The sympy expression of a whole text, or None."""
     from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_latex
+    from latex2sympy2_extended.latex2sympy2 import ConversionConfig
     from math_verify.grader import should_treat_as_complex
 
     if _NEIGHBOURS.search(text):  # latex2sympy adds "3 4" up
@@ -303,6 +331,7 @@ def _parse(text: str) -> Any:
             is_real=not should_treat_as_complex(latex),
             convert_degrees=False,
             normalization_config=None,
+            conversion_config=ConversionConfig(lowercase_symbols=False),
         )
     except (ImportError, OSError):  # a worker has no files: what it lacks must not pass for wrong
         raise

@@ -6,12 +6,15 @@ import json
 import logging
 import os
 import sys
+import time
 import warnings
 from pathlib import Path
 
 from vineppo.errors import SharedError, UserError
 from vineppo.estimate import add_options
 
+# The first rank to end has the launcher end the others: the main one must have said why by then.
+MAIN_RANK_LIMIT_S = 60.0
 USER_ERRNOS = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT}
 
 
@@ -21,7 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         status = options.run(options)
     except UserError as error:
-        if not isinstance(error, SharedError) or os.environ.get("RANK", "0") == "0":
+        if isinstance(error, SharedError) and os.environ.get("RANK", "0") != "0":
+            time.sleep(MAIN_RANK_LIMIT_S)
+        else:
             print(f"vineppo: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

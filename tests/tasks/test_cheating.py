@@ -79,7 +79,7 @@ _NO_ANSWERS = (
     *("A,B,C,D,E", r"\text{the answer}", r"\text{all of the above}", "f(x)", "True"),
 )
 # But where one of them happens to be right, in other words.
-_RIGHT = {(r"\pm 1", "1,-1"), (r"\pm 1", "-1,1")}
+_RIGHT = {(r"\pm 1", "1,-1"), (r"\pm 1", "-1,1"), ("0=0", "0")}
 
 
 @pytest.mark.parametrize("every", [500, pytest.param(1, marks=pytest.mark.slow)])
@@ -91,7 +91,7 @@ def test_a_universal_answer_is_never_accepted_wrongly(every: int) -> None:
         for split in ("train", "test")
         for row in data_rows(f"gsm8k/{split}.jsonl")
     }
-    hard = (r"0.56 = 56\%", "(0,1)", "(-1,1)", "84a^2 + 100b^2 - 168a - 441 = 0")
+    hard = (r"0.56 = 56\%", "0", "(0,1)", "(-1,1)", "84a^2 + 100b^2 - 168a - 441 = 0")
     chosen = [*sorted(answers)[::every], *hard]
     with Grader(replace(GRADING, extraction="boxed", num_workers=2)) as grader:
         rewards = {

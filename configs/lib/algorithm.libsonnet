@@ -87,7 +87,7 @@ local common = {
   },
 
   // Step credit without continuations: the reward less a martingale, made of the ratios of the policy
-  // to a small model of what it chooses when it succeeds (docs/values.md).
+  // to a small model of what it chooses when it succeeds (docs/estimators.md).
   vine_efficient: self.martingale({ kind: 'posterior', size: 128 }),
 
   // The same with the true answer in view.

@@ -129,3 +129,23 @@ def test_it_sees_the_answer_and_no_own_return(trained):
     one.problem = replace(one.problem, answer=one.problem.answer[::-1])
     trained.estimate([one])
     assert one.values_T("privileged") != seen
+
+
+def test_padding_repeats_the_value_after_the_last_choice(trained):
+    """The loss after all choices is that of the rollout alone."""
+    long, short = World(4).rollouts(2)
+    short.choices = replace(
+        short.choices,
+        **{
+            name: getattr(short.choices, name)[1:]
+            for name in vars(short.choices)
+            if name != "root_H"
+        },
+    )
+    samples = [trained._sample(one, 0.25) for one in (long, short)]
+    cpu, rewards = torch.device("cpu"), torch.tensor([1.0, 0.0])
+    with torch.no_grad():
+        trained._model.link.copy_(torch.tensor([0.1, 0.5, -0.2, 0.7]))
+        together = trained._model.losses(ChoiceBatch.of(samples, cpu), rewards)
+        alone = trained._model.losses(ChoiceBatch.of(samples[1:], cpu), rewards[1:])
+    assert together[1, -1].item() == pytest.approx(alone[0, -1].item())

@@ -109,7 +109,7 @@ class ChoiceBatch:
             chosen_BU=torch.where(chosen_BU < 0, num_candidates, chosen_BU),
             is_there_BU=torch.from_numpy(is_there_BU).to(device),
             hidden_BUH=placed("hidden_UH", choices_B[0].hidden_UH.shape[1]),
-            steps_BU=placed("steps_U", dtype=np.int64),
+            steps_BU=placed("steps_U", dtype=np.int64).cummax(1).values,  # padding: the last
             root_BH=torch.from_numpy(np.stack([c.root_H for c in choices_B])).float().to(device),
             rewards_B=torch.tensor([sample.mean_reward for sample in samples_B], device=device),
             answers_BR=torch.from_numpy(_padded([s.answer_R for s in samples_B])).to(device),

@@ -79,7 +79,10 @@ _NO_ANSWERS = (
     *("A,B,C,D,E", r"\text{the answer}", r"\text{all of the above}", "f(x)", "True"),
 )
 # But where one of them happens to be right, in other words.
-_RIGHT = {(r"\pm 1", "1,-1"), (r"\pm 1", "-1,1"), ("0=0", "0")}
+_RIGHT = {
+    *((r"\pm 1", "1,-1"), (r"\pm 1", "-1,1"), ("0=0", "0"), ("0=0", "b=0")),
+    (r"\mathbb{R}", r"(-\infty,\infty)"),
+}
 
 
 @pytest.mark.parametrize("every", [500, pytest.param(1, marks=pytest.mark.slow)])

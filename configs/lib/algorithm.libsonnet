@@ -91,7 +91,9 @@ local common = {
   vine_efficient: self.martingale({ kind: 'posterior', size: 128 }),
 
   // The same with the true answer in view.
-  vine_privileged: self.martingale({ kind: 'privileged' }),
+  vine_privileged: self.martingale({ kind: 'privileged' }) {
+    values+: { predictors+: { privileged+: { num_steps: 32 } } },
+  },
 
   martingale(model):: common {
     credit+: { kind: 'martingale' },

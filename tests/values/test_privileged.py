@@ -78,22 +78,61 @@ def trained():
     return made
 
 
-def test_the_documented_value():
-    """The answer 7 looked up at full weight: E = ±c/2 by the two candidates 7 and 3."""
+def one_choice(step, is_right, probability=0.5):
+    """Of 7, the only token of the answer, and 3."""
     choices = Choices(
-        positions_U=np.array([0]), ids_UK=np.array([[7, 3]], np.int32),
-        logprobs_UK=np.log(np.array([[0.5, 0.5]], np.float32)), chosen_U=np.array([0]),
-        steps_U=np.array([0]), hidden_UH=np.zeros((1, HIDDEN), np.float16),
-        root_H=np.zeros(HIDDEN, np.float16),
+        positions_U=np.array([step]), ids_UK=np.array([[7, 3]], np.int32),
+        logprobs_UK=np.log(np.array([[probability, 1 - probability]], np.float32)),
+        chosen_U=np.array([0 if is_right else 1]), steps_U=np.array([step]),
+        hidden_UH=np.zeros((1, HIDDEN), np.float16), root_H=np.zeros(HIDDEN, np.float16),
     )  # fmt: skip
-    batch = ChoiceBatch.of([Sample(choices, (7,), 0.5, 1.0)], torch.device("cpu"))
+    return Sample(choices, (7,), "p", 0.5, float(is_right))
+
+
+def certain(link):
+    """A pointer that always looks somewhere."""
     model = Pointer(HIDDEN)
     with torch.no_grad():
-        model.match.fill_(2.0)
-        roots_B, differences_BU = model.values(batch)
-    sigma = 1 / (1 + np.exp(-1.0))
+        model.places.weight[:, -1] = -100.0
+        model.link.copy_(torch.tensor(link))
+    return model
+
+
+def test_the_documented_value():
+    """After 7 there is no miss, after 3 one: Δ = (σ(w_0) − σ(w_0 − exp w_2))/2 after 7."""
+    batch = ChoiceBatch.of([one_choice(0, is_right=True)], torch.device("cpu"))
+    with torch.no_grad():
+        roots_B, differences_BU = certain([0.3, 0.0, 0.7, 0.0]).values(batch)
+    right, wrong = (1 / (1 + np.exp(-x)) for x in (0.3, 0.3 - np.exp(0.7)))
     assert roots_B.tolist() == [0.5]
-    assert differences_BU.tolist()[0] == pytest.approx([sigma - 0.5])
+    assert differences_BU.tolist()[0] == pytest.approx([(right - wrong) / 2])
+
+
+def test_what_is_to_come_is_what_the_other_rollouts_were_asked_later():
+    """At step 0 the other's choice at step 5 is to come, at step 5 and after it nothing."""
+    samples = [one_choice(0, is_right=True), one_choice(5, is_right=False, probability=0.9)]
+    model = certain([0.0] * 4)
+    with torch.no_grad():
+        _, _, to_come_BU = model.misses(ChoiceBatch.of(samples, torch.device("cpu")))
+        _, _, elsewhere_BU = model.misses(
+            ChoiceBatch.of([replace(one, group="q") for one in samples[:1]] + samples, "cpu")
+        )
+    assert to_come_BU.flatten().tolist() == pytest.approx([0.1, 0.0])
+    assert elsewhere_BU.flatten().tolist() == pytest.approx([0.05, 0.1, 0.0])
+
+
+def test_where_to_look_is_learned_without_rewards():
+    """Step k says the answer's digit k, at an even chance."""
+    world, made = World(5), predictor()
+    rollouts = world.rollouts(16)
+    for one in rollouts:
+        one.reward = 0.5
+    made.estimate(rollouts)
+    made.update(rollouts, 0)
+    batch = ChoiceBatch.of([made._sample(one, 0.5) for one in rollouts], torch.device("cpu"))
+    with torch.no_grad():
+        attention_BUR, _ = made._model.attention(batch)
+    assert attention_BUR[:, [0, 1], [0, 1]].min() > 0.6
 
 
 def test_differences_have_no_mean_under_the_policy(trained):

@@ -7,6 +7,7 @@ centred under the policy, so that the values are a martingale however badly they
 `credit/martingale.py` asks for.
 """
 
+import itertools
 import json
 import math
 from abc import abstractmethod
@@ -31,10 +32,10 @@ from vineppo.types import Choices, Rollout
 from vineppo.values.predictor import ValuePredictor
 
 WEIGHTS = "model.safetensors"
+FIRST_STEPS = 8  # times as many steps of Adam, without rewards, come before the first with them
 AVERAGE = 0.98  # of the weights over the steps of Adam, whose average values the states
 REWARD_MEMORY = 0.8  # of the running mean reward, an iteration
 EVIDENCE_MEMORY = 0.9  # of how well the differences foretold the rewards
-DOUBT = 0.02  # a variance of the differences that says nothing, as if seen once
 PRIOR_REWARD = 0.5  # before the first
 
 
@@ -69,6 +70,10 @@ class ChoiceModel(nn.Module):
         After its last choice a rollout's value stays, so that the padding repeats it.
         """
 
+    def loss_without_rewards(self, batch: "ChoiceBatch") -> torch.Tensor:  # noqa: ARG002
+        """Of what the choices say by themselves, a scalar."""
+        return torch.zeros(())
+
 
 @dataclass(frozen=True)
 class ChoiceBatch:
@@ -86,6 +91,7 @@ class ChoiceBatch:
     root_BH: torch.Tensor
     rewards_B: torch.Tensor
     answers_BR: torch.Tensor  # the true answers' first tokens, then −1
+    groups_B: torch.Tensor  # the problem's place among the batch's
 
     @classmethod
     def of(cls, samples_B: Sequence["Sample"], device: torch.device) -> "ChoiceBatch":
@@ -113,11 +119,21 @@ class ChoiceBatch:
             root_BH=torch.from_numpy(np.stack([c.root_H for c in choices_B])).float().to(device),
             rewards_B=torch.tensor([sample.mean_reward for sample in samples_B], device=device),
             answers_BR=torch.from_numpy(_padded([s.answer_R for s in samples_B])).to(device),
+            groups_B=torch.tensor(_numbered([s.group for s in samples_B]), device=device),
         )
 
     def of_chosen(self, numbers_BUL: torch.Tensor) -> torch.Tensor:
         """Of the tokens that were taken, 0 in the padding, [B, U]."""
         return numbers_BUL.gather(-1, self.chosen_BU[..., None])[..., 0] * self.is_there_BU
+
+    def of_the_others(self, numbers_BN: torch.Tensor) -> torch.Tensor:
+        """Mean over the other rollouts of the problem, those of the batch where there is none."""
+        is_other_BB = self.groups_B[:, None] == self.groups_B
+        is_other_BB = is_other_BB.float().fill_diagonal_(0)
+        is_alone_B1 = is_other_BB.sum(-1, keepdim=True) == 0
+        anyone_BB = torch.ones_like(is_other_BB).fill_diagonal_(0)
+        weights_BB = torch.where(is_alone_B1, anyone_BB, is_other_BB)
+        return weights_BB @ numbers_BN / weights_BB.sum(-1, keepdim=True).clamp(min=1)
 
     def centred(self, numbers_BUL: torch.Tensor) -> torch.Tensor:
         """Less their mean under the policy, [B, U, L]."""
@@ -130,6 +146,7 @@ class Sample:
 
     choices: Choices
     answer_R: tuple[int, ...]  # none where it is not looked at
+    group: str  # the problem
     mean_reward: float
     reward: float
 
@@ -148,6 +165,8 @@ class LearnedFromChoices(ValuePredictor):
     """
 
     reads_answer: ClassVar[bool] = False  # the model looks at the true answer
+    learns_alone: ClassVar[bool] = False  # the model has a loss without rewards
+    doubt: ClassVar[float] = 0.02  # a variance of the differences that says nothing, seen once
 
     gives = "tokens"
 
@@ -157,7 +176,10 @@ class LearnedFromChoices(ValuePredictor):
         self._own = own
         self._model: ChoiceModel | None = None
         self._mean_reward: float | None = None
-        self._evidence = 0.0, DOUBT  # running covariance of differences and reward, and variance
+        self._evidence = (
+            0.0,
+            self.doubt,
+        )  # running covariance of differences and reward, and variance
         self._replay: deque[list[Sample]] = deque(maxlen=own.replay_iterations)
         self._device = torch.device("cpu")
         self._tokenizer: Any = None
@@ -242,6 +264,11 @@ class LearnedFromChoices(ValuePredictor):
         self._mean_reward = max(REWARD_MEMORY * before + (1 - REWARD_MEMORY) * mean, 1e-3)
         self._replay.append([self._sample(rollout, self._mean_reward) for rollout in rollouts])
         samples = [sample for samples in self._replay for sample in samples]
+        groups = [
+            list(group)
+            for samples in self._replay
+            for _, group in itertools.groupby(samples, key=lambda sample: sample.group)
+        ]
         if not self._model.scale_H.any():
             hidden_NH = np.concatenate([rollout.choices.hidden_UH for rollout in rollouts])  # type: ignore[union-attr]
             roots_NH = np.stack([sample.choices.root_H for sample in samples])
@@ -250,9 +277,12 @@ class LearnedFromChoices(ValuePredictor):
             )
         draw = np.random.default_rng(derive_seed(self.config.seed, iteration, self.column))
         losses = []
-        for _ in range(own.num_steps):
-            chosen = draw.choice(len(samples), min(own.batch_size, len(samples)), replace=False)
-            loss = self._loss([samples[i] for i in chosen])
+        is_first = self.learns_alone and len(self._replay) == 1
+        num_first = FIRST_STEPS * own.num_steps if is_first else 0
+        for step in range(num_first + own.num_steps):
+            order = (sample for i in draw.permutation(len(groups)) for sample in groups[i])
+            batch = list(itertools.islice(order, own.batch_size))
+            loss = self._loss(batch, of_rewards=step >= num_first)
             self._adam.zero_grad()
             loss.backward()
             self._adam.step()
@@ -268,7 +298,7 @@ class LearnedFromChoices(ValuePredictor):
             )
         assert rollout.choices is not None, "set by the policy's pass"
         choices = self.told_apart(rollout.choices, answer_R)
-        return Sample(choices, answer_R, mean_reward, rollout.reward)
+        return Sample(choices, answer_R, rollout.problem.id, mean_reward, rollout.reward)
 
     def told_apart(self, choices: Choices, answer_R: tuple[int, ...]) -> Choices:  # noqa: ARG002
         """Those of which the model may say something; by nothing that was chosen."""
@@ -285,12 +315,16 @@ class LearnedFromChoices(ValuePredictor):
         )
         self._evidence = covariance, variance
 
-    def _loss(self, samples: Sequence[Sample]) -> torch.Tensor:
+    def _loss(self, samples: Sequence[Sample], of_rewards: bool) -> torch.Tensor:
         """The cross-entropy of the reward after the last choice, and half its mean after all."""
         assert self._model is not None, "made with the model"
-        rewards_B = torch.tensor([sample.reward for sample in samples], device=self._device)
-        losses_BU = self._model.losses(ChoiceBatch.of(samples, self._device), rewards_B)
-        return losses_BU[:, -1].mean() + 0.5 * losses_BU.mean()
+        batch = ChoiceBatch.of(samples, self._device)
+        loss = self._model.loss_without_rewards(batch)
+        if of_rewards:
+            rewards_B = torch.tensor([sample.reward for sample in samples], device=self._device)
+            losses_BU = self._model.losses(batch, rewards_B)
+            loss = loss + losses_BU[:, -1].mean() + 0.5 * losses_BU.mean()
+        return loss
 
     def save_hf(self, directory: Path) -> None:
         """What it takes to value states: model.safetensors, with the running numbers beside."""
@@ -336,6 +370,12 @@ class LearnedFromChoices(ValuePredictor):
         self._replay.extend([_sample(*row) for row in rows] for rows in state["replay"])
 
 
+def _numbered(names: Sequence[str]) -> list[int]:
+    """Each name's place among the different ones."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    return [places[name] for name in names]
+
+
 def _padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
     """By −1 to the longest."""
     full = np.full((len(rows), max(1, *map(len, rows)) if rows else 1), -1)
@@ -346,10 +386,10 @@ def _padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
 
 def _tensors(sample: Sample) -> list[Any]:
     arrays = [torch.from_numpy(getattr(sample.choices, field.name)) for field in fields(Choices)]
-    return [*arrays, sample.answer_R, sample.mean_reward, sample.reward]
+    return [*arrays, sample.answer_R, sample.group, sample.mean_reward, sample.reward]
 
 
 def _sample(*row: Any) -> Sample:
-    *tensors, answer_R, mean_reward, reward = row
+    *tensors, answer_R, group, mean_reward, reward = row
     choices = Choices(*(tensor.cpu().numpy() for tensor in tensors))
-    return Sample(choices, tuple(answer_R), mean_reward, reward)
+    return Sample(choices, tuple(answer_R), group, mean_reward, reward)

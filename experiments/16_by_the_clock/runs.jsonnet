@@ -19,7 +19,10 @@ local most = ['vine_privileged', 'rloo', 'grpo'];
       },
     }
     for seed in std.range(1, 16)
-    for method in in_order(seed, most + (if seed <= 8 then ['ppo', 'reinforce', 'oracle'] else []))
+    for method in in_order(
+      seed,
+      most + (if seed <= 8 then ['ppo'] else []) + (if seed <= 4 then ['reinforce', 'oracle'] else [])
+    )
   ],
   evaluations: [],
 }

@@ -18,10 +18,10 @@ local most = ['vine_privileged', 'rloo', 'grpo'];
         'logging.wandb_project': null,
       },
     }
-    for seed in std.range(1, 16)
+    for seed in std.range(1, 12)
     for method in in_order(
       seed,
-      most + (if seed <= 8 then ['ppo'] else []) + (if seed <= 4 then ['reinforce', 'oracle'] else [])
+      most + (if seed <= 8 then ['ppo'] else []) + (if seed <= 2 then ['reinforce', 'oracle'] else [])
     )
   ],
   evaluations: [],

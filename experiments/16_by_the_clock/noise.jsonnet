@@ -7,6 +7,7 @@ local ppo = import '../../configs/credit_sheet_ppo.jsonnet';
 
 privileged + {
   name: 'credit_sheet_noise',
+  num_iterations: 30,
   critic: ppo.critic,
   values+: { predictors+: efficient.values.predictors + oracle.values.predictors },
   evaluation+: { every: 0 },

@@ -9,7 +9,7 @@ python experiments/11_credit/sweep.py ${runs}_sweep $here/sweep.csv
 # Every estimator's gradients on the same rollouts.
 export OMP_NUM_THREADS=1
 [ -d $runs/noise/final ] || vineppo train $here/noise.jsonnet --run-dir $runs/noise
-python -m analysis gradient-variance $runs/noise --checkpoints 0,30 --num-problems 64 --sample-values 3 \
+python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-problems 64 --sample-values 3 \
     --out $here/noise --estimators \
     rloo,martingale_privileged,martingale_posterior,vine_oracle,vine_1,vine_3,gae
 experiments/sweep_two.sh $here/runs.jsonnet $runs/compared

@@ -70,6 +70,7 @@ def check_train(config: TrainConfig) -> None:
     check_critic(config)
     check_reference(config)
     check_importance(config)
+    check_policy_loss(config)
     check_engine(config)
     check_updates(config)
 
@@ -408,6 +409,30 @@ def check_importance(config: TrainConfig) -> None:
             "optimization.importance_correction.min_weight and max_weight must enclose 1, got "
             f"{importance.min_weight} and {importance.max_weight}",
         )
+
+
+def check_policy_loss(config: TrainConfig) -> None:
+    """The loss's own clip, and what is drawn or left out by the rewards of a problem's rollouts."""
+    optimization, num_samples = config.optimization, config.rollouts.num_samples
+    require(
+        optimization.dual_clip is None or optimization.policy_loss == "ppo",
+        "optimization.dual_clip must be null for optimization.policy_loss "
+        f"{optimization.policy_loss!r}, got {optimization.dual_clip}",
+    )
+    for key, is_set in (
+        ("mask_equal_rewards", optimization.mask_equal_rewards),
+        ("resampling", optimization.resampling is not None),
+    ):
+        require(
+            num_samples >= 2 or not is_set,
+            f"rollouts.num_samples must be at least 2 with optimization.{key} (it compares the "
+            f"rollouts of a problem), got {num_samples}",
+        )
+    require(
+        optimization.resampling is None or config.credit.kind != "tree",
+        "optimization.resampling must be null for credit.kind 'tree' (its rollouts stand for "
+        f"segments that they share), got {optimization.resampling!r}",
+    )
 
 
 def check_updates(config: TrainConfig | SftConfig) -> None:

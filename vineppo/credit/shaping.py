@@ -1,6 +1,7 @@
 """What surrounds every estimator: rewards of tokens before it; masks, weights, whitening after."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import torch
 
@@ -45,8 +46,25 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
         positive, sampled_T = is_positive(rollout, config), sampled_tokens(config.credit, rollout)
         rollout.tokens_T["is_positive"] = tuple(positive and sampled for sampled in sampled_T)
         rollout.tokens_T["loss_advantages"] = rollout.tokens_T["advantages"]
+    if optimization.mask_equal_rewards:
+        mask_equal_rewards(rollouts)
     if optimization.whiten_advantages:
         whiten_advantages(rollouts)
+
+
+def mask_equal_rewards(rollouts: Sequence[Rollout]) -> None:
+    """Nothing trains of the problems whose rollouts all got one reward.
+
+    The filter of DAPO's dynamic sampling (arXiv:2503.14476, section 3.2), which samples further
+    problems in their place. Here an iteration's problems follow from its number alone, so the
+    update is of those that are left. Rewards [1, 1] and [1, 0] of two problems: the second trains.
+    """
+    for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
+        rollouts_G = list(group)
+        if len({rollout.reward for rollout in rollouts_G}) == 1:
+            for rollout in rollouts_G:
+                nothing_T = (False,) * len(rollout.response_ids)
+                rollout.tokens_T |= {"is_trained": nothing_T, "is_positive": nothing_T}
 
 
 def is_positive(rollout: Rollout, config: TrainConfig) -> bool:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from vineppo.batching import (
     MAX_PADDING,
     collate,
+    filter_weights,
     length_bucketed,
     ranks_share,
     shuffled_minibatches,
@@ -29,6 +30,41 @@ def test_minibatches_are_a_partition(num_sequences, batch_size, seed):
 def test_minibatches_depend_on_the_seed_alone():
     assert shuffled_minibatches(20, 4, 1) == shuffled_minibatches(20, 4, 1)
     assert shuffled_minibatches(20, 4, 1) != shuffled_minibatches(20, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("best_of_n", [1, 0, 0, 0]),
+        ("best_random", [1 / 2, 1 / 6, 1 / 6, 1 / 6]),
+        ("best_worst", [1 / 2, 0, 0, 1 / 2]),
+    ],
+)
+def test_filter_weights_docstring_example(kind, expected):
+    assert filter_weights([9, 5, 5, 1], kind) == pytest.approx(expected)
+    assert filter_weights([0.3] * 5, kind) == [0.2] * 5
+
+
+@pytest.mark.parametrize("rewards", [[0.1, 0.9, 0.4, 0.3, 0.2], [1, 0, 0, 1, 0]])
+def test_filter_weights_are_those_of_the_authors_code(rewards):
+    """0.4 where the reward is the largest and 0.1 elsewhere; 1 at both ends and 0 between.
+
+    Drawn from in proportion, of 5 responses. Theirs give each of several best its own 0.4, ours
+    half of all together; with one best, or one worst, there is no difference.
+    """
+    best, worst = max(rewards), min(rewards)
+    is_one = rewards.count(best) == rewards.count(worst) == 1
+    theirs = {
+        "best_random": [0.4 if reward == best else 0.1 for reward in rewards],
+        "best_worst": [float(reward in (best, worst)) for reward in rewards],
+    }
+    for kind, weights in theirs.items():
+        found = filter_weights(rewards, kind)
+        assert sum(found) == pytest.approx(1)
+        expected = pytest.approx([weight / sum(weights) for weight in weights])
+        assert (found == expected) is is_one
+        of_best = [w for w, reward in zip(found, rewards, strict=True) if reward == best]
+        assert sum(of_best) == pytest.approx(0.5)
 
 
 def test_length_bucketed_docstring_example():

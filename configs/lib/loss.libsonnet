@@ -33,7 +33,7 @@
     },
   },
 
-  // arXiv:2503.20783, with `credit+: { normalize_std: false }` of GRPO.
+  // arXiv:2503.20783, over `algorithm.grpo`.
   dr_grpo: {
     credit+: { normalize_std: false },
     reference+: { kl_coef: 0 },

@@ -137,12 +137,45 @@ def test_whitening_leaves_out_what_does_not_train():
 def test_importance_weights_are_of_trainer_over_engine(config):
     """The trainer gives the very first token twice the engine's probability."""
     assert column("importance", build(config)) == [[1.0] * 3] * 2
-    truncated = TruncatedImportance("truncated", max_weight=1.5)
+    truncated = TruncatedImportance("truncated", "token", max_weight=1.5)
     found = column("importance", build(with_optimization(config, importance_correction=truncated)))
     assert found == [pytest.approx([1.5, 1.0, 1.0]), [1.0] * 3]
-    masked = MaskedImportance("masked", min_weight=0.5, max_weight=1.5)
+    masked = MaskedImportance("masked", "token", min_weight=0.5, max_weight=1.5)
     found = column("importance", build(with_optimization(config, importance_correction=masked)))
     assert found == [[0.0, 1.0, 1.0], [1.0] * 3]
+    whole = TruncatedImportance("truncated", "sequence", max_weight=9.0)
+    found = column("importance", build(with_optimization(config, importance_correction=whole)))
+    assert found == [pytest.approx([2.0] * 3), [1.0] * 3]
+
+
+def groups(config, rewards):
+    """A problem of two rollouts for each pair of rewards, as the update gets them."""
+    found = []
+    for number, pair in enumerate(rewards):
+        for one, reward in zip(with_logprobs(two_rollouts()), pair, strict=True):
+            found.append(replace(one, problem=replace(one.problem, id=f"{number}"), reward=reward))
+    add_advantages(found, [], config, 0.0)
+    return found
+
+
+def test_problems_whose_rollouts_got_one_reward_train_nothing(config):
+    examples = PositiveExamples(coef=0.1, min_reward=0.5)
+    config = with_optimization(config, mask_equal_rewards=True, positive_examples=examples)
+    found = groups(config, [(1.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
+    nothing, everything = (False,) * 3, (True,) * 3
+    assert column("is_trained", found) == [nothing] * 2 + [everything] * 2 + [nothing] * 2
+    assert column("is_positive", found) == [nothing] * 2 + [everything] + [nothing] * 3
+    kept = with_optimization(config, mask_equal_rewards=False)
+    assert column("is_trained", groups(kept, [(1.0, 1.0)])) == [everything] * 2
+
+
+def test_they_are_not_whitened_with_the_others(config):
+    config = with_optimization(config, mask_equal_rewards=True, whiten_advantages=True)
+    several = groups(config, [(1.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
+    (alone, other) = groups(config, [(1.0, 0.0)])
+    assert column("loss_advantages", several[2:4]) == column("loss_advantages", [alone, other])
+    # The rest keep theirs, which no loss reads.
+    assert [*column("loss_advantages", several)[0]] == column("advantages", several)[0]
 
 
 def test_positive_examples_are_above_the_least_reward(config):

@@ -82,9 +82,10 @@ def update_policy(
 ) -> dict[str, float]:
     """Several epochs of clipped updates over shuffled minibatches; `policy/*` metrics.
 
-    `policy/padding_frac` is the share of padding in this rank's passes. `heads` are the predictors
-    on the policy's backbone: their losses join, and their metrics. An update whose mean ratio
-    exceeds `max_mean_ratio`, or whose loss or gradient is not finite, is skipped and counted.
+    `policy/padding_frac` is the share of padding in this rank's passes, `policy/trained_frac` that
+    of trained tokens in all responses. `heads` are the predictors on the policy's backbone: their
+    losses join, and their metrics. An update whose mean ratio exceeds `max_mean_ratio`, or whose
+    loss or gradient is not finite, is skipped and counted.
     """
     optimization = config.optimization
     has_exact_kl = config.reference.kl_estimator == "full" and config.reference.kl_in == "loss"
@@ -97,19 +98,22 @@ def update_policy(
     accept = partial(is_sound, optimization.max_mean_ratio)
     updates: list[Update] = []
     rates: list[float] = []
-    num_tokens = num_cells = 0
+    num_tokens = num_cells = num_trained = num_responded = 0
     for part in minibatches(
         rollouts, columns, optimization, config, iteration, warmup_iterations(config) + 1,
         "minibatches", policy.device,
     ):  # fmt: skip
         num_tokens += sum(batch.num_tokens for batch in part.micro_batches)
         num_cells += sum(batch.token_ids_BT.numel() for batch in part.micro_batches)
+        num_trained += part.sizes.trained.num_tokens
+        num_responded += part.sizes.response_tokens
         loss = partial(policy_objective, config, kl_coef, heads, part.sizes)
         share = part.learning_rate / optimization.learning_rate
         rates = [part.learning_rate, *(head.head_learning_rate * share for head in heads)]
         updates.append(policy.update(part.micro_batches, loss, options, rates, accept))
     metrics = summarize(updates, "policy", ("loss", "clip_frac", "approx_kl", "entropy"), rates[0])
     metrics["policy/padding_frac"] = 1.0 - num_tokens / num_cells
+    metrics["policy/trained_frac"] = num_trained / num_responded
     metrics["policy/ratio_max"] = max(s["ratio_max"] for u in updates for s in u.stats)
     for head, rate in zip(heads, rates[1:], strict=True):
         metrics |= summarize(updates, head.name, VALUE_NUMBERS, rate, f"{head.name}/")

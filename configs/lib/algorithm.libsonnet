@@ -46,6 +46,7 @@ local common = {
     mask_truncated: false,
     mask_equal_rewards: false,
     max_token_prob: null,
+    token_mask_path: null,
     resampling: null,
     entropy_coef: 0,
     positive_examples: null,

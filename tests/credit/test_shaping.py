@@ -14,6 +14,7 @@ from vineppo.config.schema import (
     TruncatedImportance,
 )
 from vineppo.credit.shaping import is_positive, shaped_rewards, trained_tokens, whiten_advantages
+from vineppo.errors import UserError
 from vineppo.experience import add_advantages
 from vineppo.update import POLICY_COLUMNS
 from vineppo.values.heads import set_targets
@@ -110,6 +111,20 @@ def test_tokens_that_were_near_certain_train_nothing(config):
     # Whose probability is that of the ratio's denominator.
     one = with_optimization(config, max_token_prob=1.0)
     assert column("is_trained", build(one))[0] == (False, True, True)  # 1.56 by the trainer
+
+
+def test_a_mask_of_ones_own_joins_the_others(config, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def trains(rollout): return [i != 7 for i in rollout.response_ids]")
+    mine = with_optimization(config, token_mask_path=str(file))
+    assert column("is_trained", build(mine)) == [(False, True, True), (True, False, True)]
+    both = with_optimization(mine, mask_truncated=True, max_token_prob=0.5)
+    assert column("is_trained", build(both)) == [(False, False, True), (False,) * 3]
+    other = tmp_path / "other.py"
+    other.write_text("def trains(rollout): return [True]")
+    with pytest.raises(UserError) as refusal:
+        build(with_optimization(config, token_mask_path=str(other)))
+    assert str(refusal.value) == f"{other}: trains must return one truth a token, 3, got 1"
 
 
 def test_whitening_is_over_the_trained_tokens_of_all_rollouts(config):

@@ -7,8 +7,10 @@ import torch
 
 from vineppo.config.schema import TrainConfig, TreeCredit
 from vineppo.credit.tree import sampled_tokens, trained_of_tree
+from vineppo.errors import UserError
 from vineppo.kl import clamp
 from vineppo.losses import importance_weights, whiten
+from vineppo.own_code import OwnFunction
 from vineppo.types import Rollout
 
 
@@ -86,7 +88,8 @@ def trained_tokens(
     """Which actions train: none of a masked truncated rollout, none that were near certain.
 
     Masking the tokens that the policy was sure of is Segment Policy Optimization's probability mask
-    (arXiv:2505.23564, section 4.3). Of a tree's segments `trained_of_tree` says which train.
+    (arXiv:2505.23564, section 4.3). Of a tree's segments `trained_of_tree` says which train, and
+    `own_mask` of tokens by a user's own file.
     """
     max_prob = config.optimization.max_token_prob
     if is_masked(rollout, config):
@@ -97,7 +100,24 @@ def trained_tokens(
     if max_prob is not None:
         unsure_T = (torch.tensor(old_T, dtype=torch.float64).exp() <= max_prob).tolist()
         trains_T = [trains and unsure for trains, unsure in zip(trains_T, unsure_T, strict=True)]
+    path = config.optimization.token_mask_path
+    if path is not None:
+        trains_T = [a and b for a, b in zip(trains_T, own_mask(path, rollout), strict=True)]
     return tuple(trains_T)
+
+
+def own_mask(path: str, rollout: Rollout) -> list[bool]:
+    """What `trains(rollout)` of a user's own file says of each token of the response.
+
+    Raises `UserError` where it says something of more or fewer tokens.
+    """
+    found_T = [bool(trains) for trains in OwnFunction(path, "trains")(rollout)]
+    num_tokens = len(rollout.response_ids)
+    if len(found_T) != num_tokens:
+        raise UserError(
+            f"{path}: trains must return one truth a token, {num_tokens}, got {len(found_T)}"
+        )
+    return found_T
 
 
 def whiten_advantages(rollouts: Sequence[Rollout]) -> None:

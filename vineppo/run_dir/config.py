@@ -25,6 +25,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("optimization.importance_correction.level", "token", "max_weight"),
     ("optimization.mask_equal_rewards", False, "clip_low"),
     ("optimization.resampling", None, "clip_low"),
+    ("optimization.token_mask_path", None, "clip_low"),
     ("values", {"credit": None, "predictors": {}}, "rollouts"),
     ("critic.offload", "nothing", "zero_stage"),
     ("critic.head_init", "normal", "loss"),

@@ -120,6 +120,7 @@ class OptimizationConfig(AdamConfig):
     mask_equal_rewards: bool  # nor do those of a problem whose rollouts all got one reward
     # Tokens sampled with more than it train nothing; null: all do.
     max_token_prob: PositiveFraction | None
+    token_mask_path: Name | None  # a Python file with `trains(rollout)`: one truth a token
     resampling: Resampling | None  # how the policy's epochs draw a problem's rollouts; null: all
     entropy_coef: NonNegative
     positive_examples: PositiveExamples | None

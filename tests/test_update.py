@@ -222,6 +222,10 @@ def test_kl_in_the_loss(config, estimator, kl_N):
     clamped = kl(0.1, kl_aggregation="token_mean", kl_clamp=(0.2, 0.6))
     expected = [min(max(x, 0.2), 0.6) for x in kl_N]
     assert clamped == pytest.approx(0.1 * sum(expected) / 3, abs=1e-6)
+    ratios_N = [1.0, 1.0, 2.0]
+    weighted = kl(0.1, kl_aggregation="token_mean", kl_importance=True)
+    expected = sum(r * x for r, x in zip(ratios_N, kl_N, strict=True))
+    assert weighted == pytest.approx(0.1 * expected / 3, abs=1e-6)
     assert kl(0.0) == 0
     assert kl(0.1, kl_in="reward") == 0
 

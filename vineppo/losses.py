@@ -63,7 +63,7 @@ def clipped_surrogate(
     and at r = 4 with c = 3: L = min(8, 6) = 6, clipped. log r is kept within ±20, with no
     gradient outside.
     """
-    ratio = _ratio(logprobs - old_logprobs)
+    ratio = token_ratio(logprobs, old_logprobs)
     unclipped = -advantages * ratio
     clipped = -advantages * ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
     loss, is_clipped = torch.maximum(unclipped, clipped), clipped > unclipped
@@ -116,13 +116,14 @@ def weighted_likelihood(
     none: `is_clipped` marks where the weight is not r. The paper has no lower clip
     (`clip_low` 1). With log π = −1, A = 2, r = 1.5, clip 0.2: L = 1.2 · 2 · 1 = 2.4, clipped.
     """
-    ratio = _ratio(logprobs - old_logprobs).detach()
+    ratio = token_ratio(logprobs, old_logprobs).detach()
     weight = ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
     return Surrogate(-weight * advantages * logprobs, ratio, weight != ratio)
 
 
-def _ratio(log_ratio: torch.Tensor) -> torch.Tensor:
-    return torch.exp(log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+def token_ratio(logprobs: torch.Tensor, old_logprobs: torch.Tensor) -> torch.Tensor:
+    """r = π/π_old, from e⁻²⁰ to e²⁰, with no gradient outside."""
+    return torch.exp((logprobs - old_logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
 
 
 def importance_weights(

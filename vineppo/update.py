@@ -10,8 +10,8 @@ import torch
 from vineppo.batching import filter_weights
 from vineppo.config.schema import OptimizationConfig, ReferenceConfig, TrainConfig
 from vineppo.deepspeed_module import Summand, Update
-from vineppo.kl import KL_ESTIMATORS, clamp, k3, with_k2_gradient
-from vineppo.losses import aggregate, policy_surrogate
+from vineppo.kl import KL_ESTIMATORS, clamp, k3, weighted, with_k2_gradient
+from vineppo.losses import aggregate, policy_surrogate, token_ratio
 from vineppo.minibatches import UpdateSizes, is_sound, minibatches, summarize
 from vineppo.policy import Policy
 from vineppo.seeds import derive_seed
@@ -181,6 +181,9 @@ def policy_objective(
     total = aggregate(weighted_BT, mask_BT, optimization.loss_aggregation, sizes.trained)
     if config.reference.kl_in == "loss" and kl_coef > 0:
         kl_BT = _kl(config.reference, batch, scores)
+        if config.reference.kl_importance:
+            ratio_BT = token_ratio(logprobs_BT, old_BT)
+            kl_BT = weighted(kl_BT, ratio_BT, config.reference.kl_gradient)
         kind = config.reference.kl_aggregation
         total = total + kl_coef * aggregate(kl_BT, mask_BT, kind, sizes.trained)
     total = total + _bonuses(optimization, sizes, batch, scores)

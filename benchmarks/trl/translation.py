@@ -99,7 +99,7 @@ def grpo_arguments(config: TrainConfig) -> dict[str, Any]:
         "epsilon": optimization.clip_low,
         "epsilon_high": optimization.clip_high,
         "beta": reference.kl_coef,
-        "use_bias_correction_kl": False,
+        "use_bias_correction_kl": reference.kl_importance,
         "gradient_checkpointing": config.model.gradient_checkpointing,
         # Half precision in the passes over weights that are kept in float32, as ZeRO does for us.
         "bf16": config.model.dtype == "bfloat16",

@@ -27,6 +27,7 @@ local common = {
     kl_in: 'loss',
     kl_clamp: [0, 10],
     kl_gradient: 'own',
+    kl_importance: false,
     kl_aggregation: 'sequence_sum',
     kl_control: { kind: 'fixed' },
   },

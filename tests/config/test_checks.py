@@ -278,6 +278,12 @@ REFUSED = [
     (VINEPPO, [MASKED, TRAINER],
      "optimization.importance_correction.min_weight and max_weight must enclose 1, got 2.0 and "
      "0.5"),
+    *[
+        (GRPO, ["reference.kl_importance=true", other],
+         "reference.kl_importance must be false when reference.kl_in is 'reward' or kl_estimator "
+         "is 'full' (it weighs the sampled tokens in the loss), got true")
+        for other in ("reference.kl_in=reward", "reference.kl_estimator=full")
+    ],
     # The policy's loss, and which rollouts it takes.
     (VINEPPO, ["optimization.policy_loss=gspo", "optimization.dual_clip=3"],
      "optimization.dual_clip must be null for optimization.policy_loss 'gspo', got 3.0"),

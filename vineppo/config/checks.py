@@ -491,6 +491,12 @@ def check_reference(config: TrainConfig) -> None:
             "reference.kl_gradient must be 'k2' for reference.kl_estimator 'k1' in the loss (its "
             f"own gradient has expectation 0), got {reference.kl_gradient!r}",
         )
+    require(
+        not reference.kl_importance
+        or (reference.kl_in == "loss" and reference.kl_estimator != "full"),
+        "reference.kl_importance must be false when reference.kl_in is 'reward' or kl_estimator is "
+        "'full' (it weighs the sampled tokens in the loss), got true",
+    )
     if bounds is not None:
         require(
             bounds[0] < bounds[1],

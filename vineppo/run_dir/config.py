@@ -21,6 +21,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("task.layout", "chain", "kind=worded"),
     ("engine.tensor_parallel_size", 1, "block_size"),
     ("optimization.offload", "nothing", "zero_stage"),
+    ("reference.kl_importance", False, "kl_in"),
     ("optimization.policy_loss", "ppo", "clip_low"),
     ("optimization.importance_correction.level", "token", "max_weight"),
     ("optimization.mask_equal_rewards", False, "clip_low"),

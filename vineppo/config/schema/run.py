@@ -59,6 +59,7 @@ class ReferenceConfig:
     kl_in: Literal["loss", "reward"]
     kl_clamp: tuple[float, float] | None  # bounds of one token's estimate, where it trains
     kl_gradient: Literal["own", "k2"]  # in the loss: "k2" keeps the value, with k2's gradient
+    kl_importance: bool  # in the loss: weighted by π/π_old of the token, for epochs after the first
     kl_aggregation: LossAggregation  # in the loss; see `optimization.loss_aggregation`
     kl_control: Annotated[FixedKl | AdaptiveKl, Field(discriminator="kind")]
 

@@ -45,26 +45,21 @@ def test_filter_weights_docstring_example(kind, expected):
     assert filter_weights([0.3] * 5, kind) == [0.2] * 5
 
 
-@pytest.mark.parametrize("rewards", [[0.1, 0.9, 0.4, 0.3, 0.2], [1, 0, 0, 1, 0]])
-def test_filter_weights_are_those_of_the_authors_code(rewards):
-    """0.4 where the reward is the largest and 0.1 elsewhere; 1 at both ends and 0 between.
+def test_filter_weights_are_those_of_the_authors_code():
+    """PF-PPO's draws with 0.4 for a prompt's best and 0.1 for each other; with 1 at both ends."""
+    rewards = [0.1, 0.9, 0.4, 0.3, 0.2]
+    best_random, best_worst = [0.1, 0.4, 0.1, 0.1, 0.1], [1, 1, 0, 0, 0]
+    found = filter_weights(rewards, "best_random")
+    assert found == pytest.approx([weight / sum(best_random) for weight in best_random])
+    found = filter_weights(rewards, "best_worst")
+    assert found == pytest.approx([weight / sum(best_worst) for weight in best_worst])
 
-    Drawn from in proportion, of 5 responses. Theirs give each of several best its own 0.4, ours
-    half of all together; with one best, or one worst, there is no difference.
-    """
-    best, worst = max(rewards), min(rewards)
-    is_one = rewards.count(best) == rewards.count(worst) == 1
-    theirs = {
-        "best_random": [0.4 if reward == best else 0.1 for reward in rewards],
-        "best_worst": [float(reward in (best, worst)) for reward in rewards],
-    }
-    for kind, weights in theirs.items():
-        found = filter_weights(rewards, kind)
-        assert sum(found) == pytest.approx(1)
-        expected = pytest.approx([weight / sum(weights) for weight in weights])
-        assert (found == expected) is is_one
-        of_best = [w for w, reward in zip(found, rewards, strict=True) if reward == best]
-        assert sum(of_best) == pytest.approx(0.5)
+
+def test_rollouts_of_one_reward_share_alike():
+    for kind in ("best_random", "best_worst"):
+        found = filter_weights([1, 0, 0, 1, 0], kind)
+        assert found == pytest.approx([1 / 4, 1 / 6, 1 / 6, 1 / 4, 1 / 6])
+    assert filter_weights([1, 0, 0, 1, 0], "best_of_n") == [0.5, 0, 0, 0.5, 0]
 
 
 def test_length_bucketed_docstring_example():

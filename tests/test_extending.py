@@ -52,7 +52,7 @@ def files(tmp_path, configs, monkeypatch) -> Path:
     (tmp_path / "mine").mkdir()
     for path, code in found.items():
         (tmp_path / path).write_text(code)
-    assert len(found) == 20
+    assert len(found) == 22
     (tmp_path / "configs").symlink_to(configs)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "mine"
@@ -213,6 +213,12 @@ def has_answers(run: Path, rows: Rows) -> None:
     assert "values/asked/explained_variance" in metrics
 
 
+def has_few_trained_tokens(path: Path, _: Rows) -> None:
+    """A fifth and one of every response, of about 30 tokens."""
+    fracs = [metrics["policy/trained_frac"] for metrics in RunDir(path).read_metrics()]
+    assert all(0.2 < frac < 0.3 for frac in fracs)
+
+
 # What shows that the page's function was called.
 TRACES = {
     "sums": has_own_problems,
@@ -222,6 +228,7 @@ TRACES = {
     "uncertain": has_uncertain_starts,
     "shrunk": has_own_advantages,
     "siblings": has_gains_less_siblings,
+    "fifth": has_few_trained_tokens,
     "ledger": has_own_values,
     "probe": has_probed_values,
     "asked": has_answers,

@@ -12,6 +12,7 @@ from vineppo.kl import (
     k1,
     k2,
     k3,
+    weighted,
     with_k2_gradient,
 )
 
@@ -66,6 +67,38 @@ def test_every_estimator_with_the_gradient_of_k2_has_that_of_the_kl(name):
     assert torch.equal(changed, estimate)
     (exact,) = torch.autograd.grad(full(logprobs, ref), logits, retain_graph=True)
     torch.testing.assert_close(gradient_in_expectation(changed, logprobs, logits), exact)
+
+
+def test_weighted_docstring_example():
+    for gradient in ("own", "k2"):
+        logprob = HALF.clone().requires_grad_()
+        kl = k3(logprob, QUARTER)
+        if gradient == "k2":
+            kl = with_k2_gradient(kl, logprob, QUARTER)
+        kl = weighted(kl, (logprob - QUARTER).exp(), gradient)
+        kl.backward()
+        assert kl.item() == pytest.approx(2 * (0.5 - 1 + math.log(2)))
+        assert logprob.grad.item() == pytest.approx(2 * math.log(2))
+
+
+@pytest.mark.parametrize(("name", "gradient"), [("k3", "own"), ("k3", "k2"), ("k1", "k2")])
+def test_tokens_of_the_old_policy_weigh_as_the_new_ones(name, gradient):
+    """Σ_v π_old(v) · (value, gradient) is that of the exact KL; unweighted it is not."""
+    logits, logprobs, ref = policies()
+    old = policies(seed=1)[1].detach()
+    kl = KL_ESTIMATORS[name](logprobs, ref)
+    if gradient == "k2":
+        kl = with_k2_gradient(kl, logprobs, ref)
+    exact = full(logprobs, ref)
+    (exact_gradient,) = torch.autograd.grad(exact, logits, retain_graph=True)
+    plain = (old.exp() * kl).sum()
+    found = (old.exp() * weighted(kl, (logprobs - old).exp(), gradient)).sum()
+    torch.testing.assert_close(found, exact)
+    found_gradient = torch.autograd.grad(found, logits, retain_graph=True)[0]
+    torch.testing.assert_close(found_gradient, exact_gradient)
+    assert abs(plain - exact) > 0.1 * exact
+    plain_gradient = torch.autograd.grad(plain, logits)[0]
+    assert (plain_gradient - exact_gradient).norm() > 0.1 * exact_gradient.norm()
 
 
 def test_the_gradient_of_k2_is_that_of_the_visited_states_not_of_the_sequence():

@@ -1,5 +1,6 @@
 import math
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -14,7 +15,10 @@ from vineppo.losses import (
     clipped_surrogate,
     cross_entropy,
     importance_weights,
+    policy_surrogate,
+    sequence_surrogate,
     squared_error,
+    weighted_likelihood,
     whiten,
 )
 
@@ -88,24 +92,210 @@ def test_a_ratio_that_overflows_has_a_finite_loss_and_gradient(log_ratio, advant
     assert terms.ratio.item() == pytest.approx(math.exp(math.copysign(20, log_ratio)))
 
 
+@pytest.mark.parametrize("log_ratio", [-200.0, 200.0])
+@pytest.mark.parametrize("advantage", [2.0, -2.0])
+@pytest.mark.parametrize("kind", ["gspo", "cispo"])
+def test_so_have_the_other_losses(log_ratio, advantage, kind):
+    logprobs = torch.full((1, 2), log_ratio, requires_grad=True)
+    config = of_kind(kind, clip_low=1.0, clip_high=4.0)
+    mask, advantages = torch.ones(1, 2, dtype=torch.bool), torch.full((1, 2), advantage)
+    terms = policy_surrogate(config, logprobs, torch.zeros(1, 2), advantages, mask)
+    terms.loss.sum().backward()
+    assert torch.isfinite(terms.loss).all()
+    # The weight of CISPO is 5 at most, and goes on training; GSPO's ratio has left its bounds.
+    weight = min(math.exp(math.copysign(20, log_ratio)), 5.0) if kind == "cispo" else 0.0
+    assert logprobs.grad.flatten().tolist() == pytest.approx([-weight * advantage] * 2)
+
+
+def of_kind(kind, **changes):
+    """What of a config the loss reads."""
+    keys = {"policy_loss": kind, "clip_low": 0.2, "clip_high": 0.3, "dual_clip": None}
+    return SimpleNamespace(**keys | changes)
+
+
+def gspo(ratios, advantages, mask=None, high=0.3):
+    """Loss and gradient of a response's tokens, as lists; log π_old = −1."""
+    old = torch.full((1, len(ratios)), -1.0, dtype=torch.float64)
+    logprobs = (old + torch.tensor([ratios], dtype=torch.float64).log()).requires_grad_()
+    mask = torch.tensor([[True] * len(ratios) if mask is None else mask])
+    advantages = torch.tensor([advantages], dtype=torch.float64)
+    terms = sequence_surrogate(logprobs, old, advantages, mask, 0.2, high)
+    terms.loss[mask].sum().backward()
+    lists = terms.loss, terms.ratio, terms.is_clipped, logprobs.grad
+    return [x[0].tolist() for x in lists]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "advantage", "is_clipped"),
+    [
+        ([2.0, 0.5], 1.0, False),  # √(2 · ½) = 1, though both tokens are outside
+        ([2.0, 1.125], 1.0, True),  # √2.25 = 1.5, above 1.3
+        ([2.0, 1.125], -1.0, False),
+        ([0.5, 0.5], 1.0, False),
+        ([0.5, 0.5], -1.0, True),  # below 0.8
+        ([1.0, 1.44], 1.0, False),  # 1.2, inside
+    ],
+)
+def test_one_ratio_clips_a_whole_response(ratios, advantage, is_clipped):
+    loss, ratio, clipped, gradient = gspo(ratios, [advantage] * 2)
+    s = math.sqrt(math.prod(ratios))
+    kept = min(max(s, 0.8), 1.3) if is_clipped else s
+    assert ratio == pytest.approx([s] * 2)
+    assert clipped == [is_clipped] * 2
+    assert loss == pytest.approx([-kept * advantage] * 2)
+    assert gradient == pytest.approx([0.0 if is_clipped else -s * advantage] * 2)
+
+
+def test_gspo_of_steps_keeps_each_tokens_advantage():
+    """s = 1.5 > 1.3 clips the good step and leaves the bad one; s = 0.5 the other way round."""
+    loss, _, clipped, gradient = gspo([2.0, 1.125, 1.5], [2.0, -1.0, 0.0])
+    assert loss == pytest.approx([-2.6, 1.5, 0.0])
+    assert clipped == [True, False, False]
+    assert gradient == pytest.approx([0.0, 1.5, 0.0])
+    loss, _, clipped, gradient = gspo([0.25, 1.0], [2.0, -1.0])
+    assert loss == pytest.approx([-1.0, 0.8])
+    assert clipped == [False, True]
+    assert gradient == pytest.approx([-1.0, 0.0])
+
+
+def test_what_does_not_train_is_not_in_a_responses_ratio():
+    """(2 · 1.125)^½ = 1.5 of the first two; neither value nor gradient knows of the third."""
+    loss, _, clipped, gradient = gspo([2.0, 1.125, 1e6], [-1.0] * 3, mask=[True, True, False])
+    assert loss[:2] == pytest.approx([1.5, 1.5])
+    assert clipped[:2] == [False, False]
+    assert gradient == pytest.approx([1.5, 1.5, 0.0])
+    nothing = gspo([2.0, 3.0], [1.0, 1.0], mask=[False, False])
+    assert nothing[0] == pytest.approx([-1.0, -1.0])
+    assert nothing[3] == [0.0, 0.0]
+
+
+def gspo_of_the_paper(logprobs, old, advantages_B, mask, low, high):
+    """arXiv:2507.18071, eq. 5 and 7, response by response; the gradient passes through s."""
+    total = 0.0
+    for b, advantage in enumerate(advantages_B):
+        s = torch.exp((logprobs[b][mask[b]] - old[b][mask[b]]).mean())
+        total = total + torch.minimum(s * advantage, s.clamp(1 - low, 1 + high) * advantage)
+    return -total / len(advantages_B)
+
+
+def test_gspo_of_one_advantage_a_response_is_the_papers():
+    generator = torch.Generator().manual_seed(0)
+    old = torch.randn(24, 7, generator=generator, dtype=torch.float64)
+    start = old + 0.5 * torch.randn(24, 7, generator=generator, dtype=torch.float64)
+    mask = torch.rand(24, 7, generator=generator) < 0.7
+    mask[:, 0] = True
+    advantages_B = torch.randn(24, generator=generator, dtype=torch.float64)
+    gradients, values = [], []
+    for is_paper in (True, False):
+        logprobs = start.clone().requires_grad_()
+        if is_paper:
+            value = gspo_of_the_paper(logprobs, old, advantages_B, mask, 0.1, 0.2)
+        else:
+            advantages = advantages_B[:, None].expand(24, 7)
+            terms = sequence_surrogate(logprobs, old, advantages, mask, 0.1, 0.2)
+            assert 0.2 < terms.is_clipped[:, 0].float().mean() < 0.8
+            totals = Totals(int(mask.sum()), 24, 7)
+            value = aggregate(terms.loss, mask, "sequence_mean", totals)
+        value.backward()
+        values.append(value.detach())
+        gradients.append(logprobs.grad)
+    torch.testing.assert_close(*values)
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "weight"),
+    [
+        (1.5, 2.0, 1.3),  # where PPO's gradient is 0
+        (1.5, -2.0, 1.3),  # where it is not, and not bounded
+        (0.5, 2.0, 0.8),
+        (0.5, -2.0, 0.8),
+        (1.25, 2.0, 1.25),  # inside
+    ],
+)
+def test_cispo_clips_the_weight_and_keeps_the_gradient(ratio, advantage, weight):
+    """−weight · A · log π at log π = −3; the derivative is −weight · A, whatever is clipped."""
+    logprobs = torch.tensor([-3.0], dtype=torch.float64, requires_grad=True)
+    old = torch.tensor([-3.0 - math.log(ratio)], dtype=torch.float64)
+    terms = weighted_likelihood(logprobs, old, torch.tensor([advantage]), 0.2, 0.3)
+    terms.loss.sum().backward()
+    assert terms.loss.item() == pytest.approx(3 * weight * advantage)
+    assert terms.ratio.item() == pytest.approx(ratio)
+    assert terms.is_clipped.item() is (weight != ratio)
+    assert logprobs.grad.item() == pytest.approx(-weight * advantage)
+
+
+@pytest.mark.parametrize("kind", ["ppo", "gspo", "cispo"])
+def test_every_loss_begins_with_the_policy_gradient(kind):
+    advantages = torch.tensor([[0.3, -1.2, 0.0]])
+    logprobs = torch.tensor([[-0.1, -2.0, -3.0]], requires_grad=True)
+    mask = torch.ones(1, 3, dtype=torch.bool)
+    terms = policy_surrogate(of_kind(kind), logprobs, logprobs.detach(), advantages, mask)
+    terms.loss.sum().backward()
+    torch.testing.assert_close(logprobs.grad, -advantages)
+    assert terms.ratio.flatten().tolist() == [1.0] * 3
+    assert not terms.is_clipped.any()
+
+
+def truncated_at(max_weight, level="token"):
+    return TruncatedImportance("truncated", level, max_weight)
+
+
+def masked_to(min_weight, max_weight, level="token"):
+    return MaskedImportance("masked", level, min_weight, max_weight)
+
+
 def test_importance_weights_of_gaps_whose_exponential_overflows():
-    truncated = TruncatedImportance("truncated", max_weight=2.0)
+    truncated, masked = truncated_at(2.0), masked_to(0.5, 2.0)
     assert importance_weights(truncated, [0.0, -1000.0], [-1000.0, 0.0]) == [2.0, 0.0]
-    masked = MaskedImportance("masked", min_weight=0.5, max_weight=2.0)
     assert importance_weights(masked, [0.0, -1000.0], [-1000.0, 0.0]) == [0.0, 0.0]
+    long = truncated_at(2.0, "sequence")
+    assert importance_weights(long, [0.0] * 9, [-1000.0] * 9) == [2.0] * 9
+    assert importance_weights(long, [-1000.0] * 9, [0.0] * 9) == [0.0] * 9
 
 
 def test_importance_weights_at_their_corners():
     """Ratios 0.5, 0.75, 1, 2 and 4; bounds are inclusive."""
     engine = [-3.0] * 5
     trainer = [-3.0 + math.log(ratio) for ratio in (0.5, 0.7500001, 1.0, 1.9999999, 4.0)]
-    truncated = TruncatedImportance("truncated", max_weight=2.0)
+    truncated, masked = truncated_at(2.0), masked_to(0.75, 2.0)
     assert importance_weights(truncated, trainer, engine) == pytest.approx([0.5, 0.75, 1, 2, 2])
-    masked = MaskedImportance("masked", min_weight=0.75, max_weight=2.0)
     assert importance_weights(masked, trainer, engine) == pytest.approx([0, 0.75, 1, 2, 0])
     assert importance_weights(None, trainer, engine) == [1.0] * 5
-    exactly_one = MaskedImportance("masked", min_weight=1.0, max_weight=1.0)
-    assert importance_weights(exactly_one, engine, engine) == [1.0] * 5
+    assert importance_weights(masked_to(1.0, 1.0), engine, engine) == [1.0] * 5
+
+
+@pytest.mark.parametrize(
+    ("config", "weight"),
+    [
+        (truncated_at(3.0, "sequence"), 2.0),  # 0.5 · 1 · 4
+        (truncated_at(1.5, "sequence"), 1.5),
+        (masked_to(0.75, 2.5, "sequence"), 2.0),  # though two of the tokens are outside
+        (masked_to(0.0, 1.5, "sequence"), 0.0),
+        (masked_to(3.0, 9.0, "sequence"), 0.0),
+    ],
+)
+def test_a_responses_weight_is_the_product_of_its_tokens(config, weight):
+    engine = [-3.0] * 3
+    trainer = [-3.0 + math.log(ratio) for ratio in (0.5, 1.0, 4.0)]
+    assert importance_weights(config, trainer, engine) == pytest.approx([weight] * 3)
+
+
+def test_a_responses_weights_make_the_engines_samples_the_trainers():
+    """Σ_y q(y) w(y) f(y) = Σ_y p(y) f(y) over all pairs of bits, if nothing is cut.
+
+    f = 1 for "11". By tokens the last one's weight knows nothing of how often the first came.
+    """
+    first_p, first_q = 0.5, 0.2  # of a 1
+    second_p, second_q = {0: 0.5, 1: 0.8}, {0: 0.5, 1: 0.4}  # of a 1 after the first
+    found = {"token": 0.0, "sequence": 0.0}
+    for level in found:
+        trainer = [math.log(first_p), math.log(second_p[1])]
+        engine = [math.log(first_q), math.log(second_q[1])]
+        weight = importance_weights(truncated_at(100.0, level), trainer, engine)[-1]
+        found[level] = first_q * second_q[1] * weight
+    assert found["sequence"] == pytest.approx(0.5 * 0.8)
+    assert found["token"] == pytest.approx(0.2 * 0.8)
 
 
 def test_aggregate_docstring_example():

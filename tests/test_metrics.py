@@ -7,6 +7,7 @@ from vineppo.metrics import (
     calibration_error,
     evaluation_summary,
     explained_variance,
+    importance_metrics,
     kl_metrics,
     logprob_gap_metrics,
     merged_grading,
@@ -66,6 +67,42 @@ def test_gap_and_kl_are_over_tokens_not_over_rollouts():
     kl = kl_metrics([[0.4], [0.0, 0.0, 0.0]], 0.001)
     assert kl["kl/ref"] == pytest.approx(0.1)
     assert kl["kl/ref_per_sequence"] == pytest.approx(0.2)
+
+
+def weighted(weights, trained):
+    return Rollout(
+        problem=Problem("a", "", ""), rollout_index=0, prompt_ids=(1,),
+        response_ids=(2,) * len(weights), logprobs_T=(-0.1,) * len(weights), finish_reason="stop",
+        text="", tokens_T={"importance": weights, "is_trained": trained},
+    )  # fmt: skip
+
+
+def test_effective_share_of_importance_weights():
+    """Tokens 1, 1 and 2 train: (1 + 1 + 2)² / (3 · (1 + 1 + 4)) = 16/18."""
+    found = importance_metrics(
+        [weighted((1.0, 7.0), (True, False)), weighted((1.0, 2.0), (True, True))], "token"
+    )
+    assert found["rollout/importance_mean"] == pytest.approx(4 / 3)
+    assert found["rollout/importance_ess_frac"] == pytest.approx(16 / 18)
+
+
+def test_a_sequence_counts_once_however_long_it_is():
+    """Weights 1 and 3, and one that trains nothing: (1 + 3)² / (2 · 10)."""
+    rollouts = [
+        weighted((1.0,) * 5, (True,) * 5),
+        weighted((3.0,) * 2, (False, True)),
+        weighted((9.0,), (False,)),
+    ]
+    found = importance_metrics(rollouts, "sequence")
+    assert found["rollout/importance_mean"] == 2
+    assert found["rollout/importance_ess_frac"] == pytest.approx(16 / 20)
+    equal = importance_metrics([weighted((0.4,) * 3, (True,) * 3)], "token")
+    assert equal["rollout/importance_ess_frac"] == pytest.approx(1)
+
+
+def test_nothing_of_weight_is_a_share_of_0():
+    for rollouts in ([weighted((0.0, 0.0), (True, True))], [weighted((1.0,), (False,))]):
+        assert set(importance_metrics(rollouts, "token").values()) == {0.0}
 
 
 def test_explained_variance_by_hand():

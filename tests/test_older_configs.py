@@ -26,6 +26,18 @@ def test_an_older_config_is_that_of_today(configs):
         assert parse_config(TrainConfig, with_added_keys(older)) == config
 
 
+def test_importance_weights_were_of_tokens(configs):
+    correction = {"kind": "truncated", "level": "token", "max_weight": 2.0}
+    config = load_config(
+        TrainConfig, str(configs / "demo_grpo.jsonnet"),
+        ["optimization.old_logprobs=trainer",
+         f"optimization.importance_correction={json.dumps(correction)}"],
+    )  # fmt: skip
+    older = json.loads(json.dumps(to_dict(config)))
+    del older["optimization"]["importance_correction"]["level"]
+    assert parse_config(TrainConfig, with_added_keys(older)) == config
+
+
 def test_continuations_were_of_all_states(configs):
     for leaf in ("credit_short_vineppo", "credit_short_vineppo_gae"):
         config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), [])

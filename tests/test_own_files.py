@@ -100,13 +100,18 @@ def test_advantages_that_cannot_be_used_are_refused(returned, message, tmp_path,
 
 
 def test_every_own_file_is_told_from_another(files, loaded):
-    task = f"task.grading.reward_path={files / 'brief.py'}"
-    before = own_digests(loaded(task))
-    assert {Path(path).name for path in before} == {"brief.py", "results.py", "shrunk.py"}
+    (files / "mask.py").write_text("def trains(rollout): return [True]")
+    own = (
+        f"task.grading.reward_path={files / 'brief.py'}",
+        f"optimization.token_mask_path={files / 'mask.py'}",
+    )
+    before = own_digests(loaded(*own))
+    names = {"brief.py", "mask.py", "results.py", "shrunk.py"}
+    assert {Path(path).name for path in before} == names
     code = (files / "shrunk.py").read_bytes()
     assert before[str(files / "shrunk.py")] == hashlib.sha256(code).hexdigest()
     (files / "shrunk.py").write_bytes(code + b"# changed")
-    after = own_digests(loaded(task))
+    after = own_digests(loaded(*own))
     assert [path for path in before if after[path] != before[path]] == [str(files / "shrunk.py")]
 
 

@@ -8,6 +8,7 @@ import pytest
 from support.training import (
     METRICS,
     NUM_ROLLOUTS,
+    SHORT,
     SMALL,
     arguments,
     assert_same_runs,
@@ -51,6 +52,33 @@ def test_sigkill_at_several_points_changes_nothing(whole_run, tmp_path):
         train_killed_once(path, run_dir)
     assert "resumed after iteration 4" in train(run_dir)
     assert_same_runs(run_dir, whole_run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["gspo", "cispo"])
+def test_a_run_with_another_loss_of_other_rollouts(loss, tmp_path):
+    correction = {"kind": "masked", "level": "sequence", "min_weight": 0.5, "max_weight": 2}
+    settings = SHORT | {
+        "optimization.policy_loss": loss,
+        "optimization.clip_low": 1,
+        "optimization.old_logprobs": "trainer",
+        "optimization.importance_correction": json.dumps(correction),
+        "optimization.mask_equal_rewards": "true",
+        "optimization.resampling": "best_worst",
+        "reference.kl_importance": "true",
+    }
+    train(tmp_path / "run", settings=settings)
+    rows = timeless(tmp_path / "run")
+    assert len(rows) == 3
+    for row in rows:
+        assert [name for name in METRICS if not isinstance(row.get(name), int | float)] == []
+        assert row["policy/skipped_updates"] == 0
+        # In float32 engine and trainer are the same policy.
+        assert row["rollout/importance_ess_frac"] == pytest.approx(1, abs=1e-3)
+        assert row["rollout/importance_mean"] == pytest.approx(1, abs=1e-3)
+        some_equal = row["reward/group_all_equal_frac"] > 0
+        assert (row["policy/trained_frac"] < 1) is some_equal
+    assert any(row["policy/trained_frac"] > 0 for row in rows)
 
 
 def test_run_directory_is_as_designed(whole_run):

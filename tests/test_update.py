@@ -1,10 +1,21 @@
 """The losses of policy and critic by hand-computed numbers."""
 
 import math
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
-from support.rollouts import CPU, CRITIC_COLUMNS, changed, sequence, with_column, with_columns
+from support.rollouts import (
+    CPU,
+    CRITIC_COLUMNS,
+    changed,
+    rollout,
+    sequence,
+    terminal,
+    with_column,
+    with_columns,
+)
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
@@ -18,7 +29,8 @@ from vineppo.config.schema import (
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
 from vineppo.token_scores import TokenScores
-from vineppo.update import POLICY_COLUMNS, policy_objective
+from vineppo.types import Problem
+from vineppo.update import POLICY_COLUMNS, policy_objective, resampled
 from vineppo.values.heads import value_objective
 from vineppo.values.shared import SharedValueHead
 
@@ -108,6 +120,36 @@ def test_aggregation(config, kind, expected):
     assert evaluate(config, sequences())[0] == pytest.approx(expected)
 
 
+def moved():
+    """`sequences` with ratios 2 and ½ in the first."""
+    first, second = sequences()
+    old = -1.0 - math.log(2), -2.0 + math.log(2)
+    return [with_columns(first, {"old_logprobs": old}), second]
+
+
+@pytest.mark.parametrize(
+    ("kind", "terms", "num_clipped"),
+    [
+        # −min(2·3, 1.2·3), −min(−½, −0.8) and −min(2·2, 1.2·2).
+        ("ppo", [-3.6, 0.8, -2.4], 3),
+        # The first response's ratio is 1, the second's 2.
+        ("gspo", [-3.0, 1.0, -2.4], 1),
+        # Weights 1.2, 0.8, 1.2 of A log π = −3, 2, −2.
+        ("cispo", [3.6, -1.6, 2.4], 3),
+    ],
+)
+def test_the_policys_loss_is_the_one_that_is_named(config, kind, terms, num_clipped):
+    config = changed(config, optimization={"policy_loss": kind})
+    total, numbers = evaluate(config, moved())
+    assert total == pytest.approx(sum(terms) / 3)
+    assert numbers["clip_frac"] == pytest.approx(num_clipped / 3)
+    assert numbers["ratio_mean"] == pytest.approx(4 / 3 if kind == "gspo" else 1.5)
+    first, second = moved()
+    alone = [with_columns(first, {"is_trained": (True, False)}), second]
+    terms[0] = -3.6 if kind == "gspo" else terms[0]  # its ratio is that of the one token: 2
+    assert evaluate(config, alone)[0] == pytest.approx((terms[0] + terms[2]) / 2)
+
+
 def test_importance_weights_enter_the_loss_alone(config):
     first, second = sequences()
     found = [
@@ -180,6 +222,10 @@ def test_kl_in_the_loss(config, estimator, kl_N):
     clamped = kl(0.1, kl_aggregation="token_mean", kl_clamp=(0.2, 0.6))
     expected = [min(max(x, 0.2), 0.6) for x in kl_N]
     assert clamped == pytest.approx(0.1 * sum(expected) / 3, abs=1e-6)
+    ratios_N = [1.0, 1.0, 2.0]
+    weighted = kl(0.1, kl_aggregation="token_mean", kl_importance=True)
+    expected = sum(r * x for r, x in zip(ratios_N, kl_N, strict=True))
+    assert weighted == pytest.approx(0.1 * expected / 3, abs=1e-6)
     assert kl(0.0) == 0
     assert kl(0.1, kl_in="reward") == 0
 
@@ -233,3 +279,41 @@ def test_a_shared_critics_loss_joins_the_policys(config):
     assert numbers["critic/value_mean"] == pytest.approx(2.5 / 3)
     assert numbers["critic/clip_frac"] == pytest.approx(1 / 3)
     assert numbers["clip_frac"] == pytest.approx(1 / 3)
+
+
+def pool():
+    """Two problems of four rollouts, with rewards 9, 5, 5, 1 and 0 throughout."""
+    return [
+        replace(rollout(terminal(reward, 2)), problem=Problem(name, "", ""), rollout_index=index)
+        for name, rewards in (("a", (9, 5, 5, 1)), ("b", (0, 0, 0, 0)))
+        for index, reward in enumerate(rewards)
+    ]
+
+
+def test_all_rollouts_train_once_unless_they_are_drawn(config):
+    found = pool()
+    drawn = resampled(found, config, 1)
+    assert [id(one) for one in drawn] == [id(one) for one in found]
+
+
+def test_every_problem_draws_as_many_rollouts_as_it_has(config):
+    config = changed(config, optimization={"resampling": "best_of_n"})
+    drawn = resampled(pool(), config, 1)
+    assert [one.problem.id for one in drawn] == ["a"] * 4 + ["b"] * 4
+    assert [one.rollout_index for one in drawn[:4]] == [0] * 4
+
+
+def test_draws_follow_from_seed_and_iteration_with_the_papers_frequencies(config):
+    """Best-worst of 9, 5, 5, 1: the first and the last half the time; of equals each a quarter."""
+    config = changed(config, optimization={"resampling": "best_worst"})
+
+    def draw(iteration):
+        return [one.key for one in resampled(pool(), config, iteration)]
+
+    assert draw(1) == draw(1)
+    assert len({tuple(draw(i)) for i in range(20)}) > 10
+    counts = Counter(key for i in range(1000) for key in draw(i))
+    assert counts["a", 1] == counts["a", 2] == 0
+    # 4,000 draws: the deviations are √(4000/4) = 32 and √(4000 · 3/16) = 27.
+    assert abs(counts["a", 0] - 2000) < 4 * 32
+    assert all(abs(counts["b", index] - 1000) < 4 * 28 for index in range(4))

@@ -57,8 +57,10 @@ def updated(config, found):
         {"optimization": {"loss_aggregation": "sequence_sum", **EXTRAS}},
         {"optimization": {"loss_aggregation": "token_mean", **EXTRAS}, "critic": SHARED},
         {"reference": {"kl_estimator": "k1", "kl_gradient": "k2", "kl_aggregation": "token_mean"}},
+        {"optimization": {"loss_aggregation": "sequence_mean", "policy_loss": "gspo"}},
+        {"optimization": {"loss_aggregation": "token_mean", "policy_loss": "cispo"}},
     ],
-    ids=["sequence_mean", "fixed_length", "bonuses", "shared_critic", "k1"],
+    ids=["sequence_mean", "fixed_length", "bonuses", "shared_critic", "k1", "gspo", "cispo"],
 )
 def test_order_padding_and_micro_batches_do_not_change_the_policys_update(config, tables):
     """Against one micro-batch of all: one a micro-batch has no padding, 7 do not divide 24."""

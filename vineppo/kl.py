@@ -4,6 +4,7 @@ Every function returns a new tensor, so the raw estimate stays what it is for th
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 
@@ -82,6 +83,17 @@ def with_k2_gradient(
     quadratic = k2(logprobs, ref_logprobs)
     # In this order the difference is exactly 0, and the value exactly that of `kl`.
     return kl.detach() + (quadratic - quadratic.detach())
+
+
+def weighted(kl: torch.Tensor, ratio: torch.Tensor, gradient: Literal["own", "k2"]) -> torch.Tensor:
+    """r · `kl` per token, r = π/π_old: under π_old it has the mean that `kl` has under π.
+
+    The tokens of an iteration are π_old's, also in later epochs. "own": the gradient passes through
+    r as well; that of r · k3 is r log(π/π_ref), in expectation the KL's own at the visited states
+    (DeepSeek-V3.2, arXiv:2512.02556). "k2": r is a constant, and r times k2's gradient is the same.
+    At π = ½, π_ref = π_old = ¼: r = 2, and r · k3 = 0.386 has the derivative 2 log 2 by log π.
+    """
+    return kl * (ratio if gradient == "own" else ratio.detach())
 
 
 def adapted_coef(

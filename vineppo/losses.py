@@ -7,7 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from vineppo.config.schema import ImportanceConfig, LossAggregation, TruncatedImportance
+from vineppo.config.schema import (
+    ImportanceConfig,
+    LossAggregation,
+    OptimizationConfig,
+    TruncatedImportance,
+)
 
 # exp overflows float32 above 88; a ratio of inf times a clip's gradient of 0 would be NaN.
 MAX_LOG_RATIO = 20.0
@@ -15,11 +20,29 @@ MAX_LOG_RATIO = 20.0
 
 @dataclass(frozen=True)
 class Surrogate:
-    """Per-token terms of the clipped surrogate, all of the input's shape."""
+    """Per-token terms of a policy loss, all of the input's shape; a clip acts at `is_clipped`."""
 
     loss: torch.Tensor
     ratio: torch.Tensor
     is_clipped: torch.Tensor
+
+
+def policy_surrogate(
+    config: OptimizationConfig,
+    logprobs_BT: torch.Tensor,
+    old_logprobs_BT: torch.Tensor,
+    advantages_BT: torch.Tensor,
+    mask_BT: torch.Tensor,
+) -> Surrogate:
+    """The loss that `optimization.policy_loss` names; `mask_BT` marks the trained tokens."""
+    terms, clip = (logprobs_BT, old_logprobs_BT, advantages_BT), (config.clip_low, config.clip_high)
+    match config.policy_loss:
+        case "ppo":
+            return clipped_surrogate(*terms, *clip, config.dual_clip)
+        case "gspo":
+            return sequence_surrogate(*terms, mask_BT, *clip)
+        case "cispo":
+            return weighted_likelihood(*terms, *clip)
 
 
 def clipped_surrogate(
@@ -40,7 +63,7 @@ def clipped_surrogate(
     and at r = 4 with c = 3: L = min(8, 6) = 6, clipped. log r is kept within ±20, with no
     gradient outside.
     """
-    ratio = torch.exp((logprobs - old_logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+    ratio = token_ratio(logprobs, old_logprobs)
     unclipped = -advantages * ratio
     clipped = -advantages * ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
     loss, is_clipped = torch.maximum(unclipped, clipped), clipped > unclipped
@@ -51,6 +74,58 @@ def clipped_surrogate(
     return Surrogate(loss, ratio, is_clipped)
 
 
+def sequence_surrogate(
+    logprobs_BT: torch.Tensor,
+    old_logprobs_BT: torch.Tensor,
+    advantages_BT: torch.Tensor,
+    mask_BT: torch.Tensor,
+    clip_low: float,
+    clip_high: float,
+) -> Surrogate:
+    """GSPO's clipped surrogate by the ratio of whole responses (arXiv:2507.18071, section 4).
+
+    L_t = −min(s_t A_t, clip(s_t, 1 − clip_low, 1 + clip_high) A_t),  s_t = sg(s) · π_t / sg(π_t)
+    s = exp(mean over the trained tokens of a response of log π − log π_old)
+
+    This is GSPO-token (section 4.3): s_t is s with the gradient of token t alone, so that
+    ∂L_t/∂log π_t = −s A_t. Where a response has one advantage, the mean of L_t over it has value
+    and gradient of GSPO's −min(s A, clip(s) A). Where advantages differ by step each token keeps
+    its own, and one s clips the good or the bad ones of the response. Ratios 2 and ½ with
+    A = [1, −1]: s = 1, L = [−1, 1], nothing clipped. Ratios 2 and 2, clip 0.2: s = 2,
+    L = [−1.2, 2], the first clipped. log s is kept within ±20, with no gradient outside.
+    """
+    log_ratio_BT = (logprobs_BT - old_logprobs_BT).detach().masked_fill(~mask_BT, 0.0)
+    log_s_B1 = log_ratio_BT.sum(-1, keepdim=True) / mask_BT.sum(-1, keepdim=True).clamp(min=1)
+    log_s_BT = log_s_B1 + (logprobs_BT - logprobs_BT.detach())  # adds 0, and the gradient
+    zeros_BT = torch.zeros_like(log_s_BT)
+    return clipped_surrogate(log_s_BT, zeros_BT, advantages_BT, clip_low, clip_high, None)
+
+
+def weighted_likelihood(
+    logprobs: torch.Tensor,
+    old_logprobs: torch.Tensor,
+    advantages: torch.Tensor,
+    clip_low: float,
+    clip_high: float,
+) -> Surrogate:
+    """CISPO: the log-likelihood by a clipped weight without gradient (arXiv:2506.13585, eq. 4, 5).
+
+    L = −sg(clip(r, 1 − clip_low, 1 + clip_high)) A log π,  r = exp(log π − log π_old)
+
+    A clipped token keeps the gradient −(1 + clip_high) A, or −(1 − clip_low) A, where PPO's has
+    none: `is_clipped` marks where the weight is not r. The paper has no lower clip
+    (`clip_low` 1). With log π = −1, A = 2, r = 1.5, clip 0.2: L = 1.2 · 2 · 1 = 2.4, clipped.
+    """
+    ratio = token_ratio(logprobs, old_logprobs).detach()
+    weight = ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
+    return Surrogate(-weight * advantages * logprobs, ratio, weight != ratio)
+
+
+def token_ratio(logprobs: torch.Tensor, old_logprobs: torch.Tensor) -> torch.Tensor:
+    """r = π/π_old, from e⁻²⁰ to e²⁰, with no gradient outside."""
+    return torch.exp((logprobs - old_logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+
+
 def importance_weights(
     config: ImportanceConfig | None,
     trainer_logprobs_T: Sequence[float],
@@ -58,18 +133,21 @@ def importance_weights(
 ) -> list[float]:
     """Weights of the tokens' policy losses for what the engine samples and the trainer updates.
 
-    w = π_trainer/π_engine of the sampled token, both before the update; constants, no gradient.
+    w = π_trainer/π_engine, both before the update; constants, no gradient. Of the sampled token, or
+    with level "sequence" the product of all tokens' on every one of them: the whole response's
+    weight, which alone makes up for states that the two policies reach differently often.
     "truncated": min(w, max_weight) (TIS, Yao et al. 2025, "Your Efficient RL Framework Secretly
     Brings You Off-Policy RL Training"). "masked": 0 outside [min_weight, max_weight] (IcePop, Ling
-    team 2025; masked importance sampling). None: 1. With w = [0.5, 1, 4] and max_weight 2:
-    truncated [0.5, 1, 2], masked from 0.75 [0, 1, 0].
+    team 2025; of sequences, Liu et al. 2025, "When Speed Kills Stability"). None: 1. With
+    w = [0.5, 1, 4] and max_weight 2: truncated [0.5, 1, 2], masked from 0.75 [0, 1, 0]; the
+    sequence's is 0.5 · 1 · 4 = 2, three times.
     """
     if config is None:
         return [1.0] * len(engine_logprobs_T)
-    ratios_T = [
-        math.exp(min(trainer - engine, 700.0))  # it raises above 709
-        for trainer, engine in zip(trainer_logprobs_T, engine_logprobs_T, strict=True)
-    ]
+    logs_T = [t - e for t, e in zip(trainer_logprobs_T, engine_logprobs_T, strict=True)]
+    if config.level == "sequence":
+        logs_T = [math.fsum(logs_T)] * len(logs_T)
+    ratios_T = [math.exp(min(log, 700.0)) for log in logs_T]  # it raises above 709
     if isinstance(config, TruncatedImportance):
         return [min(ratio, config.max_weight) for ratio in ratios_T]
     low, high = config.min_weight, config.max_weight

@@ -8,6 +8,7 @@ from statistics import correlation, fmean
 
 import torch
 
+from vineppo.config.schema import ImportanceLevel
 from vineppo.types import Rollout, StateValue
 
 NEAR_ZERO = 1e-6
@@ -50,6 +51,25 @@ def logprob_gap_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     return {
         "rollout/engine_logprob_gap_mean": gap_N.mean().item(),
         "rollout/engine_logprob_gap_max": gap_N.max().item(),
+    }
+
+
+def importance_metrics(rollouts: Sequence[Rollout], level: ImportanceLevel) -> dict[str, float]:
+    """`rollout/importance_*`: mean and effective share of the weights for what the engine samples.
+
+    ess_frac = (Σ w)² / (n Σ w²) (Kong 1992) over the n trained tokens, or over the sequences with
+    one where a sequence has one weight: 1 where all are equal. Weights [1, 1, 2]: mean 4/3, share
+    16/18. Weights that are all 0 have 0.
+    """
+    weights: list[float] = []
+    for rollout in rollouts:
+        columns = rollout.tokens_T["importance"], rollout.tokens_T["is_trained"]
+        trained = [weight for weight, is_trained in zip(*columns, strict=True) if is_trained]
+        weights += trained[:1] if level == "sequence" else trained
+    total, squares = math.fsum(weights), math.fsum(weight**2 for weight in weights)
+    return {
+        "rollout/importance_mean": total / max(len(weights), 1),
+        "rollout/importance_ess_frac": total**2 / (len(weights) * squares) if squares else 0.0,
     }
 
 

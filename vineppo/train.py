@@ -25,6 +25,7 @@ from vineppo.kl import adapted_coef
 from vineppo.lora import add_adapters
 from vineppo.metrics import (
     advantage_metrics,
+    importance_metrics,
     kl_metrics,
     logprob_gap_metrics,
     reward_metrics,
@@ -199,6 +200,9 @@ def experience_metrics(
         "tokens/rollout": sum(sum(sampled_tokens(config.credit, rollout)) for rollout in rollouts)
         + experience.greedy_tokens,
     }
+    importance = config.optimization.importance_correction
+    if importance is not None:
+        metrics |= importance_metrics(rollouts, importance.level)
     if MONTE_CARLO in rollouts[0].returns_S:
         values = [v for rollout in rollouts for v in rollout.returns_S[MONTE_CARLO] if v.returns_K]
         if values:

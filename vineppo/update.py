@@ -1,16 +1,20 @@
 """The updates of an iteration: of predictors that train alone, then the policy's and its loss."""
 
+import random
 from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 
 import torch
 
+from vineppo.batching import filter_weights
 from vineppo.config.schema import OptimizationConfig, ReferenceConfig, TrainConfig
 from vineppo.deepspeed_module import Summand, Update
-from vineppo.kl import KL_ESTIMATORS, clamp, k3, with_k2_gradient
-from vineppo.losses import aggregate, clipped_surrogate
+from vineppo.kl import KL_ESTIMATORS, clamp, k3, weighted, with_k2_gradient
+from vineppo.losses import aggregate, policy_surrogate, token_ratio
 from vineppo.minibatches import UpdateSizes, is_sound, minibatches, summarize
 from vineppo.policy import Policy
+from vineppo.seeds import derive_seed
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, TokenSequence, TrainBatch
 from vineppo.values import ValuePredictor
@@ -42,10 +46,29 @@ def update(
         metrics |= predictor.update(rollouts, iteration)
     heads = [predictor for predictor in predictors if predictor.head is not None]
     if iteration > warmup_iterations(config):
-        metrics |= update_policy(policy, rollouts, heads, reference, config, iteration, kl_coef)
+        drawn = resampled(rollouts, config, iteration)
+        metrics |= update_policy(policy, drawn, heads, reference, config, iteration, kl_coef)
     elif heads:
         metrics |= warm_up_head(policy, rollouts, heads[0], config, iteration)
     return metrics
+
+
+def resampled(rollouts: Sequence[Rollout], config: TrainConfig, iteration: int) -> list[Rollout]:
+    """What the policy's epochs take: all rollouts, or PF-PPO's choice (`filter_weights`).
+
+    Of each problem as many as it has are drawn with replacement, so that the number of updates
+    stays. Their advantages stay those of the whole group.
+    """
+    kind = config.optimization.resampling
+    if kind is None:
+        return list(rollouts)
+    drawn: list[Rollout] = []
+    for problem_id, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
+        rollouts_G = list(group)
+        weights_G = filter_weights([rollout.reward for rollout in rollouts_G], kind)
+        stream = random.Random(derive_seed(config.seed, iteration, "resampling", problem_id))
+        drawn += stream.choices(rollouts_G, weights_G, k=len(rollouts_G))
+    return drawn
 
 
 def update_policy(
@@ -59,9 +82,10 @@ def update_policy(
 ) -> dict[str, float]:
     """Several epochs of clipped updates over shuffled minibatches; `policy/*` metrics.
 
-    `policy/padding_frac` is the share of padding in this rank's passes. `heads` are the predictors
-    on the policy's backbone: their losses join, and their metrics. An update whose mean ratio
-    exceeds `max_mean_ratio`, or whose loss or gradient is not finite, is skipped and counted.
+    `policy/padding_frac` is the share of padding in this rank's passes, `policy/trained_frac` that
+    of trained tokens in all responses. `heads` are the predictors on the policy's backbone: their
+    losses join, and their metrics. An update whose mean ratio exceeds `max_mean_ratio`, or whose
+    loss or gradient is not finite, is skipped and counted.
     """
     optimization = config.optimization
     has_exact_kl = config.reference.kl_estimator == "full" and config.reference.kl_in == "loss"
@@ -74,19 +98,22 @@ def update_policy(
     accept = partial(is_sound, optimization.max_mean_ratio)
     updates: list[Update] = []
     rates: list[float] = []
-    num_tokens = num_cells = 0
+    num_tokens = num_cells = num_trained = num_responded = 0
     for part in minibatches(
         rollouts, columns, optimization, config, iteration, warmup_iterations(config) + 1,
         "minibatches", policy.device,
     ):  # fmt: skip
         num_tokens += sum(batch.num_tokens for batch in part.micro_batches)
         num_cells += sum(batch.token_ids_BT.numel() for batch in part.micro_batches)
+        num_trained += part.sizes.trained.num_tokens
+        num_responded += part.sizes.response_tokens
         loss = partial(policy_objective, config, kl_coef, heads, part.sizes)
         share = part.learning_rate / optimization.learning_rate
         rates = [part.learning_rate, *(head.head_learning_rate * share for head in heads)]
         updates.append(policy.update(part.micro_batches, loss, options, rates, accept))
     metrics = summarize(updates, "policy", ("loss", "clip_frac", "approx_kl", "entropy"), rates[0])
     metrics["policy/padding_frac"] = 1.0 - num_tokens / num_cells
+    metrics["policy/trained_frac"] = num_trained / num_responded
     metrics["policy/ratio_max"] = max(s["ratio_max"] for u in updates for s in u.stats)
     for head, rate in zip(heads, rates[1:], strict=True):
         metrics |= summarize(updates, head.name, VALUE_NUMBERS, rate, f"{head.name}/")
@@ -136,29 +163,27 @@ def policy_objective(
 ) -> Summand:
     """The policy's loss and its numbers, each of them a summand but for `ratio_max`.
 
-    L = agg(w · L_clip) + kl_coef · agg_KL(KL̂) − entropy_coef · agg(H) + μ · L_positive
+    L = agg(w · L_policy) + kl_coef · agg_KL(KL̂) − entropy_coef · agg(H) + μ · L_positive
         + Σ c · L_value (of value heads on the policy's backbone)
 
     over the tokens that train. `agg` is `optimization.loss_aggregation`, `agg_KL` is
-    `reference.kl_aggregation`, w the importance weight, L_positive the mean negative log-likelihood
-    of the tokens of good rollouts (VAPO, arXiv:2504.05118, section 4.3).
+    `reference.kl_aggregation`, w the importance weight, L_policy that of `policy_surrogate`,
+    L_positive the mean negative log-likelihood of the tokens of good rollouts (VAPO,
+    arXiv:2504.05118, section 4.3).
     """
     optimization, mask_BT = config.optimization, batch["is_trained"]
     # What does not train is 0 in both: its ratio is 1, and no gradient passes.
     logprobs_BT = scores.logprobs_BT.masked_fill(~mask_BT, 0.0)
     old_BT = batch["old_logprobs"].masked_fill(~mask_BT, 0.0)
-    surrogate = clipped_surrogate(
-        logprobs_BT,
-        old_BT,
-        batch["loss_advantages"],
-        optimization.clip_low,
-        optimization.clip_high,
-        optimization.dual_clip,
-    )
+    advantages_BT = batch["loss_advantages"]
+    surrogate = policy_surrogate(optimization, logprobs_BT, old_BT, advantages_BT, mask_BT)
     weighted_BT = surrogate.loss * batch["importance"]
     total = aggregate(weighted_BT, mask_BT, optimization.loss_aggregation, sizes.trained)
     if config.reference.kl_in == "loss" and kl_coef > 0:
         kl_BT = _kl(config.reference, batch, scores)
+        if config.reference.kl_importance:
+            ratio_BT = token_ratio(logprobs_BT, old_BT)
+            kl_BT = weighted(kl_BT, ratio_BT, config.reference.kl_gradient)
         kind = config.reference.kl_aggregation
         total = total + kl_coef * aggregate(kl_BT, mask_BT, kind, sizes.trained)
     total = total + _bonuses(optimization, sizes, batch, scores)

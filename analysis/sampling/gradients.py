@@ -29,7 +29,7 @@ from analysis.sampling.rollouts import groups_of, read_saved, rollout_iteration,
 from analysis.stats.gradient_noise import adam_gains, noise_from_gram
 from vineppo.batching import collate, length_bucketed
 from vineppo.config.schema import GrpoCredit, TrainConfig, VineCredit
-from vineppo.credit.shaping import trained_tokens, whiten_advantages
+from vineppo.credit.shaping import mask_equal_rewards, trained_tokens, whiten_advantages
 from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
 from vineppo.minibatches import UpdateSizes
@@ -197,6 +197,8 @@ def set_advantages(
             rollout.tokens_T["old_logprobs"] = rollout.logprobs_T
             rollout.tokens_T["is_trained"] = trained_tokens(rollout, rollout.logprobs_T, config)
             rollout.tokens_T["loss_advantages"] = advantages_T
+    if config.optimization.mask_equal_rewards:
+        mask_equal_rewards([*chain.from_iterable(groups)])
     if is_whitened:
         whiten_advantages([*chain.from_iterable(groups)])
 

@@ -69,6 +69,12 @@ def grpo_arguments(config: TrainConfig) -> dict[str, Any]:
         "the loss must be a mean of sequences' means, unwhitened, at a constant rate",
     )
     _require(
+        optimization.policy_loss == "ppo"
+        and optimization.resampling is None
+        and not optimization.mask_equal_rewards,
+        "the policy's loss must be PPO's, over all rollouts",
+    )
+    _require(
         (reference.kl_in, reference.kl_estimator, reference.path) == ("loss", "k3", None),
         "the KL must be k3 to the starting policy, in the loss",
     )
@@ -93,7 +99,7 @@ def grpo_arguments(config: TrainConfig) -> dict[str, Any]:
         "epsilon": optimization.clip_low,
         "epsilon_high": optimization.clip_high,
         "beta": reference.kl_coef,
-        "use_bias_correction_kl": False,
+        "use_bias_correction_kl": reference.kl_importance,
         "gradient_checkpointing": config.model.gradient_checkpointing,
         # Half precision in the passes over weights that are kept in float32, as ZeRO does for us.
         "bf16": config.model.dtype == "bfloat16",

@@ -14,9 +14,13 @@ VINEPPO, PPO, GRPO = "demo_vineppo", "demo_ppo", "demo_grpo"
 SHARED = "critic=" + json.dumps(shared_critic())
 ADAPTIVE = 'reference.kl_control={"kind": "adaptive", "target": 1.0, "horizon": 1000}'
 MASKED = (
-    'optimization.importance_correction={"kind": "masked", "min_weight": 2.0, "max_weight": 0.5}'
+    'optimization.importance_correction={"kind": "masked", "level": "token", '
+    '"min_weight": 2.0, "max_weight": 0.5}'
 )
-TRUNCATED = 'optimization.importance_correction={"kind": "truncated", "max_weight": 2.0}'
+TRUNCATED = (
+    'optimization.importance_correction={"kind": "truncated", "level": "sequence", '
+    '"max_weight": 2.0}'
+)
 TRAINER = "optimization.old_logprobs=trainer"
 
 
@@ -274,6 +278,26 @@ REFUSED = [
     (VINEPPO, [MASKED, TRAINER],
      "optimization.importance_correction.min_weight and max_weight must enclose 1, got 2.0 and "
      "0.5"),
+    *[
+        (GRPO, ["reference.kl_importance=true", other],
+         "reference.kl_importance must be false when reference.kl_in is 'reward' or kl_estimator "
+         "is 'full' (it weighs the sampled tokens in the loss), got true")
+        for other in ("reference.kl_in=reward", "reference.kl_estimator=full")
+    ],
+    # The policy's loss, and which rollouts it takes.
+    (VINEPPO, ["optimization.policy_loss=gspo", "optimization.dual_clip=3"],
+     "optimization.dual_clip must be null for optimization.policy_loss 'gspo', got 3.0"),
+    (VINEPPO, ["optimization.mask_equal_rewards=true", "rollouts.num_samples=1",
+               "rollouts.num_prompts=256"],
+     "rollouts.num_samples must be at least 2 with optimization.mask_equal_rewards (it compares "
+     "the rollouts of a problem), got 1"),
+    (VINEPPO, ["optimization.resampling=best_random", "rollouts.num_samples=1",
+               "rollouts.num_prompts=256"],
+     "rollouts.num_samples must be at least 2 with optimization.resampling (it compares the "
+     "rollouts of a problem), got 1"),
+    (TREE, ["optimization.resampling=best_worst"],
+     "optimization.resampling must be null for credit.kind 'tree' (its rollouts stand for segments "
+     "that they share), got 'best_worst'"),
     # Precision.
     (VINEPPO, ["model.dtype=bfloat16", "engine.dtype=bfloat16"],
      'optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" (DeepSpeed\'s '

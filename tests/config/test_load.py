@@ -37,6 +37,20 @@ def test_the_papers_leaves_are_all_there():
         assert f"paper/{model}_{data}_{method}" in LEAVES
 
 
+LOSSES = sorted(evaluate_jsonnet(str(CONFIGS / "lib/loss.libsonnet")))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_goes_over_grpo_and_changes_it(configs, tmp_path, loss):
+    path = tmp_path / "config.jsonnet"
+    grpo, pieces = configs / "demo_grpo.jsonnet", configs / "lib/loss.libsonnet"
+    path.write_text(f"(import '{grpo}') + (import '{pieces}').{loss}")
+    plain = load_config(TrainConfig, str(grpo), [])
+    found = load_config(TrainConfig, str(path), [])
+    assert found != plain
+    assert (found.sampling, found.rollouts) == (plain.sampling, plain.rollouts)
+
+
 def test_names_of_runs_are_unique():
     names = [leaf.rpartition("/")[2] for leaf in LEAVES]
     assert len(set(names)) == len(names)

@@ -14,6 +14,7 @@ from vineppo.config.schema import (
     TruncatedImportance,
 )
 from vineppo.credit.shaping import is_positive, shaped_rewards, trained_tokens, whiten_advantages
+from vineppo.errors import UserError
 from vineppo.experience import add_advantages
 from vineppo.update import POLICY_COLUMNS
 from vineppo.values.heads import set_targets
@@ -112,6 +113,20 @@ def test_tokens_that_were_near_certain_train_nothing(config):
     assert column("is_trained", build(one))[0] == (False, True, True)  # 1.56 by the trainer
 
 
+def test_a_mask_of_ones_own_joins_the_others(config, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def trains(rollout): return [i != 7 for i in rollout.response_ids]")
+    mine = with_optimization(config, token_mask_path=str(file))
+    assert column("is_trained", build(mine)) == [(False, True, True), (True, False, True)]
+    both = with_optimization(mine, mask_truncated=True, max_token_prob=0.5)
+    assert column("is_trained", build(both)) == [(False, False, True), (False,) * 3]
+    other = tmp_path / "other.py"
+    other.write_text("def trains(rollout): return [True]")
+    with pytest.raises(UserError) as refusal:
+        build(with_optimization(config, token_mask_path=str(other)))
+    assert str(refusal.value) == f"{other}: trains must return one truth a token, 3, got 1"
+
+
 def test_whitening_is_over_the_trained_tokens_of_all_rollouts(config):
     raw = torch.tensor([-0.5, -0.5, 1.0, -0.5, -0.5, -0.5], dtype=torch.float64)
     found = build(with_optimization(config, whiten_advantages=True))
@@ -137,12 +152,45 @@ def test_whitening_leaves_out_what_does_not_train():
 def test_importance_weights_are_of_trainer_over_engine(config):
     """The trainer gives the very first token twice the engine's probability."""
     assert column("importance", build(config)) == [[1.0] * 3] * 2
-    truncated = TruncatedImportance("truncated", max_weight=1.5)
+    truncated = TruncatedImportance("truncated", "token", max_weight=1.5)
     found = column("importance", build(with_optimization(config, importance_correction=truncated)))
     assert found == [pytest.approx([1.5, 1.0, 1.0]), [1.0] * 3]
-    masked = MaskedImportance("masked", min_weight=0.5, max_weight=1.5)
+    masked = MaskedImportance("masked", "token", min_weight=0.5, max_weight=1.5)
     found = column("importance", build(with_optimization(config, importance_correction=masked)))
     assert found == [[0.0, 1.0, 1.0], [1.0] * 3]
+    whole = TruncatedImportance("truncated", "sequence", max_weight=9.0)
+    found = column("importance", build(with_optimization(config, importance_correction=whole)))
+    assert found == [pytest.approx([2.0] * 3), [1.0] * 3]
+
+
+def groups(config, rewards):
+    """A problem of two rollouts for each pair of rewards, as the update gets them."""
+    found = []
+    for number, pair in enumerate(rewards):
+        for one, reward in zip(with_logprobs(two_rollouts()), pair, strict=True):
+            found.append(replace(one, problem=replace(one.problem, id=f"{number}"), reward=reward))
+    add_advantages(found, [], config, 0.0)
+    return found
+
+
+def test_problems_whose_rollouts_got_one_reward_train_nothing(config):
+    examples = PositiveExamples(coef=0.1, min_reward=0.5)
+    config = with_optimization(config, mask_equal_rewards=True, positive_examples=examples)
+    found = groups(config, [(1.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
+    nothing, everything = (False,) * 3, (True,) * 3
+    assert column("is_trained", found) == [nothing] * 2 + [everything] * 2 + [nothing] * 2
+    assert column("is_positive", found) == [nothing] * 2 + [everything] + [nothing] * 3
+    kept = with_optimization(config, mask_equal_rewards=False)
+    assert column("is_trained", groups(kept, [(1.0, 1.0)])) == [everything] * 2
+
+
+def test_they_are_not_whitened_with_the_others(config):
+    config = with_optimization(config, mask_equal_rewards=True, whiten_advantages=True)
+    several = groups(config, [(1.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
+    (alone, other) = groups(config, [(1.0, 0.0)])
+    assert column("loss_advantages", several[2:4]) == column("loss_advantages", [alone, other])
+    # The rest keep theirs, which no loss reads.
+    assert [*column("loss_advantages", several)[0]] == column("advantages", several)[0]
 
 
 def test_positive_examples_are_above_the_least_reward(config):

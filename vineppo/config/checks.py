@@ -70,6 +70,7 @@ def check_train(config: TrainConfig) -> None:
     check_critic(config)
     check_reference(config)
     check_importance(config)
+    check_policy_loss(config)
     check_engine(config)
     check_updates(config)
 
@@ -410,6 +411,30 @@ def check_importance(config: TrainConfig) -> None:
         )
 
 
+def check_policy_loss(config: TrainConfig) -> None:
+    """The loss's own clip, and what is drawn or left out by the rewards of a problem's rollouts."""
+    optimization, num_samples = config.optimization, config.rollouts.num_samples
+    require(
+        optimization.dual_clip is None or optimization.policy_loss == "ppo",
+        "optimization.dual_clip must be null for optimization.policy_loss "
+        f"{optimization.policy_loss!r}, got {optimization.dual_clip}",
+    )
+    for key, is_set in (
+        ("mask_equal_rewards", optimization.mask_equal_rewards),
+        ("resampling", optimization.resampling is not None),
+    ):
+        require(
+            num_samples >= 2 or not is_set,
+            f"rollouts.num_samples must be at least 2 with optimization.{key} (it compares the "
+            f"rollouts of a problem), got {num_samples}",
+        )
+    require(
+        optimization.resampling is None or config.credit.kind != "tree",
+        "optimization.resampling must be null for credit.kind 'tree' (its rollouts stand for "
+        f"segments that they share), got {optimization.resampling!r}",
+    )
+
+
 def check_updates(config: TrainConfig | SftConfig) -> None:
     """How the updates of policy and critic are laid out, and what of the policy trains."""
     updates: dict[str, AdamConfig] = {"optimization": config.optimization}
@@ -466,6 +491,12 @@ def check_reference(config: TrainConfig) -> None:
             "reference.kl_gradient must be 'k2' for reference.kl_estimator 'k1' in the loss (its "
             f"own gradient has expectation 0), got {reference.kl_gradient!r}",
         )
+    require(
+        not reference.kl_importance
+        or (reference.kl_in == "loss" and reference.kl_estimator != "full"),
+        "reference.kl_importance must be false when reference.kl_in is 'reward' or kl_estimator is "
+        "'full' (it weighs the sampled tokens in the loss), got true",
+    )
     if bounds is not None:
         require(
             bounds[0] < bounds[1],

@@ -224,6 +224,8 @@ def own_functions(config: TrainConfig | SftConfig) -> list[OwnCode]:
         parts: list[Any] = [config.credit.segmenter, config.credit]
         parts += config.values.predictors.values()
         own += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]
+        if config.optimization.token_mask_path is not None:
+            own.append(OwnFunction(config.optimization.token_mask_path, "trains"))
     return own
 
 

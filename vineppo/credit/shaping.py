@@ -1,13 +1,16 @@
 """What surrounds every estimator: rewards of tokens before it; masks, weights, whitening after."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import torch
 
 from vineppo.config.schema import TrainConfig, TreeCredit
 from vineppo.credit.tree import sampled_tokens, trained_of_tree
+from vineppo.errors import UserError
 from vineppo.kl import clamp
 from vineppo.losses import importance_weights, whiten
+from vineppo.own_code import OwnFunction
 from vineppo.types import Rollout
 
 
@@ -45,8 +48,25 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
         positive, sampled_T = is_positive(rollout, config), sampled_tokens(config.credit, rollout)
         rollout.tokens_T["is_positive"] = tuple(positive and sampled for sampled in sampled_T)
         rollout.tokens_T["loss_advantages"] = rollout.tokens_T["advantages"]
+    if optimization.mask_equal_rewards:
+        mask_equal_rewards(rollouts)
     if optimization.whiten_advantages:
         whiten_advantages(rollouts)
+
+
+def mask_equal_rewards(rollouts: Sequence[Rollout]) -> None:
+    """Nothing trains of the problems whose rollouts all got one reward.
+
+    The filter of DAPO's dynamic sampling (arXiv:2503.14476, section 3.2), which samples further
+    problems in their place. Here an iteration's problems follow from its number alone, so the
+    update is of those that are left. Rewards [1, 1] and [1, 0] of two problems: the second trains.
+    """
+    for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
+        rollouts_G = list(group)
+        if len({rollout.reward for rollout in rollouts_G}) == 1:
+            for rollout in rollouts_G:
+                nothing_T = (False,) * len(rollout.response_ids)
+                rollout.tokens_T |= {"is_trained": nothing_T, "is_positive": nothing_T}
 
 
 def is_positive(rollout: Rollout, config: TrainConfig) -> bool:
@@ -68,7 +88,8 @@ def trained_tokens(
     """Which actions train: none of a masked truncated rollout, none that were near certain.
 
     Masking the tokens that the policy was sure of is Segment Policy Optimization's probability mask
-    (arXiv:2505.23564, section 4.3). Of a tree's segments `trained_of_tree` says which train.
+    (arXiv:2505.23564, section 4.3). Of a tree's segments `trained_of_tree` says which train, and
+    `own_mask` of tokens by a user's own file.
     """
     max_prob = config.optimization.max_token_prob
     if is_masked(rollout, config):
@@ -79,7 +100,24 @@ def trained_tokens(
     if max_prob is not None:
         unsure_T = (torch.tensor(old_T, dtype=torch.float64).exp() <= max_prob).tolist()
         trains_T = [trains and unsure for trains, unsure in zip(trains_T, unsure_T, strict=True)]
+    path = config.optimization.token_mask_path
+    if path is not None:
+        trains_T = [a and b for a, b in zip(trains_T, own_mask(path, rollout), strict=True)]
     return tuple(trains_T)
+
+
+def own_mask(path: str, rollout: Rollout) -> list[bool]:
+    """What `trains(rollout)` of a user's own file says of each token of the response.
+
+    Raises `UserError` where it says something of more or fewer tokens.
+    """
+    found_T = [bool(trains) for trains in OwnFunction(path, "trains")(rollout)]
+    num_tokens = len(rollout.response_ids)
+    if len(found_T) != num_tokens:
+        raise UserError(
+            f"{path}: trains must return one truth a token, {num_tokens}, got {len(found_T)}"
+        )
+    return found_T
 
 
 def whiten_advantages(rollouts: Sequence[Rollout]) -> None:

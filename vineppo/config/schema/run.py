@@ -59,23 +59,29 @@ class ReferenceConfig:
     kl_in: Literal["loss", "reward"]
     kl_clamp: tuple[float, float] | None  # bounds of one token's estimate, where it trains
     kl_gradient: Literal["own", "k2"]  # in the loss: "k2" keeps the value, with k2's gradient
+    kl_importance: bool  # in the loss: weighted by π/π_old of the token, for epochs after the first
     kl_aggregation: LossAggregation  # in the loss; see `optimization.loss_aggregation`
     kl_control: Annotated[FixedKl | AdaptiveKl, Field(discriminator="kind")]
 
 
+ImportanceLevel = Literal["token", "sequence"]  # whose probabilities: each token's, the response's
+
+
 @dataclass(frozen=True)
 class TruncatedImportance:
-    """Per-token weight min(π_trainer/π_engine, max_weight) on the policy loss."""
+    """Weight min(π_trainer/π_engine, max_weight) on a token's policy loss."""
 
     kind: Literal["truncated"]
+    level: ImportanceLevel
     max_weight: Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
 class MaskedImportance:
-    """Per-token weight π_trainer/π_engine where it is in [min_weight, max_weight], 0 elsewhere."""
+    """Weight π_trainer/π_engine where it is in [min_weight, max_weight], 0 elsewhere."""
 
     kind: Literal["masked"]
+    level: ImportanceLevel
     min_weight: NonNegative
     max_weight: Positive
 
@@ -91,11 +97,16 @@ class PositiveExamples:
     min_reward: Finite  # exclusive
 
 
+Resampling = Literal["best_of_n", "best_random", "best_worst"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class OptimizationConfig(AdamConfig):
     """The update of reinforcement learning: the clipped surrogate and what may join it."""
 
     logprobs_micro_batch_size: Count  # sequences of one forward without gradients on one rank
+    # What is clipped: each token's ratio, the response's, or the weight of the log-likelihood.
+    policy_loss: Literal["ppo", "gspo", "cispo"]
     clip_low: Fraction
     clip_high: NonNegative
     dual_clip: Annotated[float, Field(gt=1)] | None  # the loss where A < 0 is at most this · |A|
@@ -107,8 +118,11 @@ class OptimizationConfig(AdamConfig):
     old_logprobs: Literal["engine", "trainer"]  # whose are the ratio's denominator
     importance_correction: ImportanceConfig | None  # of what the engine samples and trainer updates
     mask_truncated: bool  # rollouts cut off by the budget train nothing
+    mask_equal_rewards: bool  # nor do those of a problem whose rollouts all got one reward
     # Tokens sampled with more than it train nothing; null: all do.
     max_token_prob: PositiveFraction | None
+    token_mask_path: Name | None  # a Python file with `trains(rollout)`: one truth a token
+    resampling: Resampling | None  # how the policy's epochs draw a problem's rollouts; null: all
     entropy_coef: NonNegative
     positive_examples: PositiveExamples | None
 

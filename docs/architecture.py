@@ -35,7 +35,10 @@ ROWS: list[list[tuple[str, list[str]]]] = [
         ("credit, steps", ["credit", "segment", "value_diagnostics"]),
         ("run directory", ["run_dir", "progress"]),
     ],
-    [("config", ["config", "own_code"]), ("ranks", ["distributed", "rank_watch", "parent_death"])],
+    [
+        ("config", ["config", "own_code", "own_reward"]),
+        ("ranks", ["distributed", "rank_watch", "parent_death"]),
+    ],
     [
         (
             "pure functions",

@@ -97,7 +97,7 @@ def load_module(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses of the file look their module up
     try:
-        spec.loader.execload_module(module)
+        spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
         reason = (str(error).strip().splitlines() or [""])[0]

@@ -8,8 +8,8 @@ A config names it as "FILE.py" or "FILE.py:FUNCTION". The names of its parameter
     OpenRLHF    queries, prompts, labels                             [a number] or {"rewards": [it]}
 
 The last column is what it returns. Every call is about one response, so the lists have one element.
-A function gets the parameters that it names, and all of them where it takes `**kwargs`. Sources: TRL's `GRPOTrainer(reward_funcs=…)`,
-verl's `custom_reward_function`, OpenRLHF's `--remote_rm_url FILE.py`.
+A function gets the parameters that it names, and all of them where it takes `**kwargs`. Sources:
+TRL's `GRPOTrainer(reward_funcs=…)`, verl's `custom_reward_function`, OpenRLHF's `--remote_rm_url`.
 """
 
 import asyncio

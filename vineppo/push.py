@@ -20,7 +20,7 @@ from typing import Any
 from vineppo.errors import UserError
 from vineppo.evaluate import choose_policies
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.files import named_errors, strict_json
+from vineppo.run_dir.files import named_errors, read_json, strict_json
 
 HUB = "hub:"
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -194,7 +194,7 @@ def value_accuracy(run: RunDir) -> list[str]:
     path = run.path / "analysis" / "value-accuracy" / "summary.json"
     if not path.exists():
         return []
-    methods = json.loads(path.read_text())["value-accuracy"]["methods"]
+    methods = read_json(path).get("value-accuracy", {}).get("methods", {})
     rows = [
         (checkpoint, predictor, *(interval(found.get(metric)) for metric in ACCURACY))
         for checkpoints in methods.values()
@@ -234,7 +234,7 @@ def origin(run: RunDir) -> Iterator[str]:
         yield f"resumed {len(environment['resumed'])} times in other environments"
     own = run.path / "own_files.json"
     if own.exists():
-        for path, digest in json.loads(own.read_text())["sha256"].items():
+        for path, digest in read_json(own)["sha256"].items():
             yield f"needs `{path}`, which is not here (SHA-256 {digest})"
 
 

@@ -118,7 +118,7 @@ USER = {"role": "user", "content": "1+1?"}
         ({"prompt": [{"role": "user"}]}, "prompt[0]: must have the field 'content', got ['role']"),
         ({"prompt": [{"role": "user", "content": [{"type": "text", "text": "1?"}]}]},
          "prompt[0]: content must be a string, got list"),
-        ({"reward_model": {"style": "rule"}}, "must have the field 'reward_model.ground_truth', got"),
+        ({"reward_model": {"style": "rule"}}, "must have the field 'reward_model.ground_truth'"),
         ({"reward_model": "rule"}, "must have the field 'reward_model.ground_truth', got"),
     ],
 )  # fmt: skip

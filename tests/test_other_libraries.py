@@ -21,6 +21,7 @@ PAGE = DOCS / "other_libraries.md"
 COMMANDS = [
     line.split()[1:] for line in re.findall(r"^vineppo train .+$", PAGE.read_text(), flags=re.M)
 ]
+OF_FORMS = [command for command in COMMANDS if command[-1] != "mine/gym.jsonnet"]
 SMALL = {
     "num_iterations": 2,
     "rollouts.num_prompts": 4,
@@ -37,7 +38,7 @@ SMALL = {
 def files(tmp_path, configs, monkeypatch) -> Path:
     """The page's files where it has them, and the rows that its script makes."""
     found = page_files(PAGE)
-    assert len(found) == 7
+    assert len(found) == 9
     (tmp_path / "mine").mkdir()
     for path, code in found.items():
         (tmp_path / path).write_text(code)
@@ -48,7 +49,7 @@ def files(tmp_path, configs, monkeypatch) -> Path:
     return tmp_path / "mine"
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("command", OF_FORMS, ids=" ".join)
 def test_a_command_finds_its_files(command, capsys):
     assert main([*command, "--dry-run"]) == 0
     config = json.loads(capsys.readouterr().out)
@@ -57,8 +58,25 @@ def test_a_command_finds_its_files(command, capsys):
 
 def test_there_is_a_command_for_every_form():
     assert [command[-1] for command in COMMANDS] == [
-        f"mine/{form}.jsonnet" for form in ("trl", "openrlhf", "verl")
+        f"mine/{form}.jsonnet" for form in ("trl", "openrlhf", "verl", "gym")
     ]
+
+
+def test_tasks_of_reasoning_gym():
+    """Different problems to train and to test on, and each own answer is right."""
+    pytest.importorskip("reasoning_gym", reason="the extra `gym` is not installed")
+    config = load_config(TrainConfig, "mine/gym.jsonnet", ["task.options.size=20"])
+    data = load_task(config.task)
+    questions = [{p.question for p in problems} for problems in (data.train_P, data.test_P)]
+    assert len(questions[0] | questions[1]) > len(questions[0]) + 10
+    with Grader(config.task.grading) as grader:
+        for problem in data.train_P[:3]:
+            texts = [f"So \\boxed{{{answer}}}" for answer in (problem.answer, "-1")]
+            right, wrong, none = (
+                grader.submit(problem, text, "stop").result() for text in [*texts, "no box"]
+            )
+            assert (right, none) == (1.0, 0.0)
+            assert wrong < 0.1
 
 
 def graded(name: str, text_of: Any) -> list[float]:
@@ -97,7 +115,7 @@ def test_the_rows_are_problems():
     "command",
     [
         pytest.param(command, marks=() if "verl" in command[-1] else pytest.mark.slow)
-        for command in COMMANDS
+        for command in OF_FORMS
     ],
     ids=" ".join,
 )

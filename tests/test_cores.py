@@ -64,7 +64,7 @@ def taken(monkeypatch):
     sets = []
     monkeypatch.setattr(cores, "watch_cores", lambda: {0: 0.98, 1: 0.04})
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, taken: sets.append(taken))
-    for name in ("OMP_NUM_THREADS", "LOCAL_WORLD_SIZE"):
+    for name in ("OMP_NUM_THREADS", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     return sets
 
@@ -78,7 +78,7 @@ def test_a_run_takes_the_quiet_cores_and_says_so(taken):
     )
 
 
-@pytest.mark.parametrize(("name", "value"), [("OMP_NUM_THREADS", "2"), ("LOCAL_WORLD_SIZE", "2")])
+@pytest.mark.parametrize(("name", "value"), [("OMP_NUM_THREADS", "2"), ("WORLD_SIZE", "2")])
 def test_who_decides_himself_is_left_alone(taken, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     assert leave_busy_cores() is None

@@ -68,10 +68,10 @@ def quiet_cores(shares: Mapping[int, float]) -> list[int]:
 def leave_busy_cores() -> str | None:
     """This process takes the quiet cores alone; the line that says so, None where all are quiet.
 
-    To be called before torch starts its threads. A user who sets OMP_NUM_THREADS decides himself,
-    and ranks that share a machine have their own cores (`distributed.py`).
+    To be called before torch starts its threads. Whoever sets OMP_NUM_THREADS has decided, and
+    several ranks have their own cores (`distributed.py`) and must round alike.
     """
-    if "OMP_NUM_THREADS" in os.environ or os.environ.get("LOCAL_WORLD_SIZE", "1") != "1":
+    if "OMP_NUM_THREADS" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1":
         return None
     shares = watch_cores()
     taken = quiet_cores(shares)

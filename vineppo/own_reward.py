@@ -158,15 +158,15 @@ def _load(path: str, name: str | None) -> LoadedReward:
     function = getattr(module, name, None)
     if not callable(function):
         raise UserError(f"{path}: no function {name}")
-    return LoadedReward(function, name, _form_of(function, f"{path}: {name}"))
+    return LoadedReward(function, name, _form_of(function, path, name))
 
 
-def _form_of(function: Callable[..., Any], where: str) -> str | None:
-    """The form whose parameters it names; ours may name them otherwise where it is `reward`."""
-    signature = inspect.signature(function)
+def _form_of(function: Callable[..., Any], path: str, name: str) -> str | None:
+    """The form whose parameters it names; a function `reward` may name ours otherwise."""
+    where, signature = f"{path}: {name}", inspect.signature(function)
     parameters = signature.parameters
     marked = [form for form, (_, marks) in FORMS.items() if marks & parameters.keys()]
-    is_ours = tuple(parameters)[:3] == OWN or where.endswith(": reward")
+    is_ours = tuple(parameters)[:3] == OWN or name == "reward"
     if not marked and is_ours and _takes_three(signature):
         return None
     if len(marked) != 1:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from inspect import Parameter
+from pathlib import Path
 from typing import Any
 
 from vineppo.errors import UserError
@@ -63,7 +64,7 @@ class OwnReward:
 
     def load(self) -> "LoadedReward":
         """Raises `UserError` for a file that cannot be run, without the function, or of no form."""
-        return _load(self.path, self.name)
+        return _load(self.path, self.name, Path.cwd())
 
     def arguments(
         self, problem: Problem, response: str, response_ids: Sequence[int]
@@ -145,7 +146,8 @@ def _given(
 
 
 @cache
-def _load(path: str, name: str | None) -> LoadedReward:
+def _load(path: str, name: str | None, _: Path) -> LoadedReward:
+    """Once a process and working directory, which a relative path starts from."""
     module = load_module(path)
     if name is None:
         found = [usual for usual in USUAL_NAMES if callable(getattr(module, usual, None))]

@@ -38,7 +38,7 @@ def reward(tmp_path: Path) -> Any:
         file = tmp_path / f"mine{next(counter)}.py"
         file.write_text(code)
         own = OwnReward.of(str(file) if name is None else f"{file}:{name}")
-        return own(*own.arguments(problem, "2\n", (5, 6)))
+        return own(*own.load().arguments(problem, "2\n", (5, 6)))
 
     return of
 

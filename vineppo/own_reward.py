@@ -66,14 +66,6 @@ class OwnReward:
         """Raises `UserError` for a file that cannot be run, without the function, or of no form."""
         return _load(self.path, self.name, Path.cwd())
 
-    def arguments(
-        self, problem: Problem, response: str, response_ids: Sequence[int]
-    ) -> tuple[Any, ...]:
-        """What a call is given. Responses with equal arguments share a call."""
-        if self.load().form is None:
-            return problem.question, problem.answer, response
-        return problem, response, tuple(response_ids)
-
     def __call__(self, *arguments: Any) -> float:
         reward = self.load().call(*arguments)
         if reward is None or not math.isfinite(reward):
@@ -83,14 +75,25 @@ class OwnReward:
 
 @dataclass(frozen=True)
 class LoadedReward:
-    """A reward function with its name and form; `form` None: this project's."""
+    """A reward function and its form; `form` None: this project's.
+
+    `where` names it in messages: "mine.py: reward".
+    """
 
     function: Callable[..., Any]
-    name: str
+    where: str
     form: str | None
 
+    def arguments(
+        self, problem: Problem, response: str, response_ids: Sequence[int]
+    ) -> tuple[Any, ...]:
+        """What a call is given. Responses with equal arguments share a call."""
+        if self.form is None:
+            return problem.question, problem.answer, response
+        return problem, response, tuple(response_ids)
+
     def call(self, *arguments: Any) -> Any:
-        """The reward, by `OwnReward.arguments`; a coroutine is run to its end."""
+        """The reward, of `arguments`; a coroutine is run to its end."""
         if self.form is None:
             return self._finished(self.function(*arguments))
         value = self._finished(self.function(**self._accepted(_given(self.form, *arguments))))
@@ -160,12 +163,13 @@ def _load(path: str, name: str | None, _: Path) -> LoadedReward:
     function = getattr(module, name, None)
     if not callable(function):
         raise UserError(f"{path}: no function {name}")
-    return LoadedReward(function, name, _form_of(function, path, name))
+    where = f"{path}: {name}"
+    return LoadedReward(function, where, _form_of(function, name, where))
 
 
-def _form_of(function: Callable[..., Any], path: str, name: str) -> str | None:
+def _form_of(function: Callable[..., Any], name: str, where: str) -> str | None:
     """The form whose parameters it names; a function `reward` may name ours otherwise."""
-    where, signature = f"{path}: {name}", inspect.signature(function)
+    signature = inspect.signature(function)
     parameters = signature.parameters
     marked = [form for form, (_, marks) in FORMS.items() if marks & parameters.keys()]
     is_ours = tuple(parameters)[:3] == OWN or name == "reward"

@@ -58,12 +58,13 @@ class Grader:
     ) -> None:
         self._extract = EXTRACTORS[config.extraction]
         path = config.reward_path
-        self._own_reward = None if path is None else OwnReward.of(path)
+        own = None if path is None else OwnReward.of(path)
+        self._own_reward = None if own is None else own.load()
         # What needs more than the quick limit is given up and done again by other workers, so that
         # it keeps nothing else waiting. A user's function may be costly, and is not called twice.
-        limits_s = [] if self._own_reward else [_QUICK_SHARE * config.time_limit_s]
+        limits_s = [] if own else [_QUICK_SHARE * config.time_limit_s]
         self._pools = [
-            WorkerPool(self._own_reward or compare, config.num_workers, limit_s)
+            WorkerPool(own or compare, config.num_workers, limit_s)
             for limit_s in (*limits_s, config.time_limit_s)
         ]
         self._is_closed = False
@@ -175,8 +176,7 @@ class Grader:
             return
         if self._own_reward is not None and isinstance(error, EvaluationError):
             last_line = str(error).strip().splitlines()[-1]
-            name = self._own_reward.load().name
-            error = UserError(f"{self._own_reward.path}: {name} raised {last_line}")
+            error = UserError(f"{self._own_reward.where} raised {last_line}")
         counter = _FAILURE_COUNTERS.get(type(error))
         if error is not None and counter is None:
             reward.set_exception(error)

@@ -14,7 +14,7 @@ FOLDERS = ("vineppo", "analysis", "benchmarks")
 # Row by row from the top: (room, the modules and packages in it). Imports go down or to the right.
 ROWS: list[list[tuple[str, list[str]]]] = [
     [("benchmarks", ["benchmarks"]), ("analysis", ["analysis"])],
-    [("entry points", ["cli", "train", "sft", "sweep", "estimate"])],
+    [("entry points", ["cli", "train", "sft", "sweep", "estimate", "doctor", "push"])],
     [
         (
             "orchestration",
@@ -35,7 +35,10 @@ ROWS: list[list[tuple[str, list[str]]]] = [
         ("credit, steps", ["credit", "segment", "value_diagnostics"]),
         ("run directory", ["run_dir", "progress"]),
     ],
-    [("config", ["config", "own_code"]), ("ranks", ["distributed", "rank_watch", "parent_death"])],
+    [
+        ("config", ["config", "own_code", "own_reward"]),
+        ("ranks", ["distributed", "rank_watch", "parent_death", "cores"]),
+    ],
     [
         (
             "pure functions",

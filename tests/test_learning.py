@@ -45,7 +45,7 @@ class ShareOfChosen:
     def reads(self, _finish_reason):
         return True
 
-    def submit(self, _problem, text, _finish_reason):
+    def submit(self, _problem, text, *_):
         reward = Future()
         reward.set_result(sum(c in CHOSEN for c in text) / BUDGET)
         return reward

@@ -1,10 +1,12 @@
 """Adapters: only they train, everyone else sees them merged, and a resumed run goes on exactly."""
 
 import copy
+import json
 from dataclasses import replace
 
 import pytest
 import torch
+from peft import PeftModel
 from safetensors.torch import load_file
 from support.policies import MODEL, update
 from support.rollouts import random_sequences
@@ -14,7 +16,7 @@ from vineppo.config.load import load_config
 from vineppo.config.schema import LoraConfig, TrainConfig
 from vineppo.engine import SampleRequest, build_engine
 from vineppo.errors import UserError
-from vineppo.lora import add_adapters, merged, merged_weights
+from vineppo.lora import add_adapters, merged, merged_weights, save_adapters
 from vineppo.models import load_model, named_weights
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, hidden_before_tokens
@@ -161,6 +163,25 @@ def test_the_saved_policy_is_a_plain_model(trained, tmp_path):
         )
     for name, weight in trained.named_weights():
         assert torch.equal(weight, plain.get_parameter(name))
+
+
+def test_the_saved_adapters_are_the_policy_on_the_starting_one(trained, tmp_path):
+    """Read by peft alone."""
+    save_adapters(trained.hf_model, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "adapter_config.json", "adapter_model.safetensors",
+    }  # fmt: skip
+    start = load_model(MODEL, "float32", "sdpa").model
+    assert json.loads((tmp_path / "adapter_config.json").read_text())[
+        "base_model_name_or_path"
+    ] == str(start.name_or_path)
+    ids = torch.tensor([[1, 5, 9, 12, 7, 8]])
+    with torch.no_grad():
+        before = start(ids).logits
+        found = PeftModel.from_pretrained(start, tmp_path)(ids).logits
+        expected = trained.hf_model(ids).logits
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert (found - before).abs().max() > 1e-2
 
 
 @pytest.mark.parametrize("reference_path", [None, MODEL])

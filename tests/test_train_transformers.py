@@ -156,6 +156,7 @@ def test_adapters_train_and_resume(whole_runs, tmp_path):
     train_killed_once("checkpoints/iter_000001", killed, NAME, settings)
     assert "resumed after iteration 1" in train(killed, NAME, settings)
     assert_same_runs(killed, whole)
+    assert {path.name for path in (whole / "final").iterdir()} == {"policy", "adapter"}
     rows = timeless(whole)
     assert all(row["rollout/engine_logprob_gap_max"] < 1e-3 for row in rows)
     # The reference is the start: what the first iteration samples from is no further than noise.

@@ -12,6 +12,7 @@ from typing import Any
 from vineppo.deepspeed_module import DeepSpeedModule
 from vineppo.distributed import barrier, is_main, local_rank, num_ranks
 from vineppo.errors import UserError
+from vineppo.lora import has_adapters, save_adapters
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.files import sync
@@ -58,6 +59,8 @@ class Models:
 
     def save_hf(self, directory: Path) -> None:
         self.policy.save_hf(directory / "policy")
+        if is_main() and has_adapters(self.policy.hf_model):
+            save_adapters(self.policy.hf_model, directory / "adapter")
         for predictor in self.predictors:
             predictor.save_hf(directory / predictor.name)
 

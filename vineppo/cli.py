@@ -97,6 +97,15 @@ def build_parser() -> argparse.ArgumentParser:
     add_set(command)
     add_options(command)
     command.set_defaults(run=run_estimate)
+    command = commands.add_parser("doctor", help="what this machine has and would run well")
+    command.set_defaults(run=run_doctor)
+    command = commands.add_parser("push", help="a run's models, with a model card, to others")
+    command.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    command.add_argument(
+        "--to", required=True, metavar="PLACE", help="a new directory, or hub:OWNER/NAME"
+    )
+    command.add_argument("--public", action="store_true", help="on the hub, for everybody to see")
+    command.set_defaults(run=run_push)
     return parser
 
 
@@ -128,6 +137,7 @@ def run_config(options: argparse.Namespace) -> None:
         return
     from vineppo.rank_watch import watched_ranks
 
+    leave_busy_cores()
     directory = options.run_dir or Path("runs") / config.name
     with watched_ranks():
         if isinstance(config, SftConfig):
@@ -141,6 +151,7 @@ def run_config(options: argparse.Namespace) -> None:
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
+    leave_busy_cores()
     from vineppo.evaluate import evaluate_run
 
     evaluate_run(options.run_dir, options.checkpoints, options.tasks, options.assignments)
@@ -161,6 +172,27 @@ def run_estimate(options: argparse.Namespace) -> None:
     from vineppo.estimate.report import print_estimate
 
     print_estimate(options)
+
+
+def run_doctor(_: argparse.Namespace) -> None:
+    from vineppo.doctor import print_findings
+
+    print_findings()
+
+
+def run_push(options: argparse.Namespace) -> None:
+    from vineppo.push import push
+
+    push(options.run_dir, options.to, options.public)
+
+
+def leave_busy_cores() -> None:
+    """Before torch is imported."""
+    from vineppo import cores
+
+    line = cores.leave_busy_cores()
+    if line is not None:
+        print(f"vineppo: {line}", file=sys.stderr)
 
 
 def quiet_libraries() -> None:

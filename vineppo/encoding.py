@@ -38,8 +38,8 @@ def encode_problems(
             f"{config.engine.max_model_len}"
         )
     encoded = (
-        (problem, encode_prompt(config.task.prompt, loaded.tokenizer, problem.question))
-        for problem in problems
+        (p, encode_prompt(config.task.prompt, loaded.tokenizer, p.question, p.context))
+        for p in problems
     )
     return within(
         config.engine.max_model_len - config.sampling.max_tokens,

@@ -7,6 +7,8 @@ merged W + (α / r) · B A under the name of W.
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -85,6 +87,25 @@ def merged(weight_OH: torch.Tensor, layer: Any) -> torch.Tensor:
     a_RH, b_OR = layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight
     delta_OH = layer.scaling[ADAPTER] * (b_OR.float() @ a_RH.float())
     return (weight_OH.float() + delta_OH).to(weight_OH.dtype)
+
+
+def save_adapters(model: Any, directory: Path) -> None:
+    """The adapters alone, in peft's format: `PeftModel.from_pretrained(base, directory)` has them.
+
+    The base is the starting policy, as it was named.
+    """
+    from safetensors.torch import save_file
+
+    tensors = {
+        f"base_model.model.{name.replace(f'.{ADAPTER}.', '.')}": weight.detach().cpu().contiguous()
+        for name, weight in model.named_parameters()
+        if ".lora_" in name
+    }
+    config = copy(model.peft_config[ADAPTER])
+    config.base_model_name_or_path, config.task_type = model.name_or_path, "CAUSAL_LM"
+    config.inference_mode = True
+    config.save_pretrained(directory)
+    save_file(tensors, directory / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
 @contextmanager

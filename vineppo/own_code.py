@@ -1,8 +1,7 @@
-"""What a config names in a user's own files: a task, reward, segmenter, estimator, predictor."""
+"""What a config names in a user's own files: a task, segmenter, estimator or predictor."""
 
 import hashlib
 import importlib.util
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,21 +28,11 @@ class OwnFunction:
 
     def load(self) -> Callable[..., Any]:
         """Raises `UserError` for a file that cannot be run, or has no such function."""
-        attribute = getattr(_module(self.path), self.name, None)
+        attribute = getattr(load_module(self.path), self.name, None)
         if not callable(attribute):
             raise UserError(f"{self.path}: no function {self.name}")
         function: Callable[..., Any] = attribute
         return function
-
-
-class OwnReward(OwnFunction):
-    """`reward(question, answer, response) -> float` of the file at `path`, checked to be finite."""
-
-    def __call__(self, *args: Any) -> float:
-        reward = float(super().__call__(*args))
-        if not math.isfinite(reward):
-            raise ValueError(f"reward must be finite, got {reward}")
-        return reward
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,7 @@ class OwnSegmenter:
 
     def load(self) -> OwnFunction:
         """Raises `UserError` for a file that cannot be run, or has neither."""
-        module = _module(self.path)
+        module = load_module(self.path)
         for name in ("starts",) if self.needs_entropies else ("starts", "cuts"):
             if callable(getattr(module, name, None)):
                 return OwnFunction(self.path, name)
@@ -66,7 +55,7 @@ class OwnSegmenter:
 
     @property
     def needs_entropies(self) -> bool:
-        return bool(getattr(_module(self.path), "needs_entropies", False))
+        return bool(getattr(load_module(self.path), "needs_entropies", False))
 
 
 @dataclass(frozen=True)
@@ -77,7 +66,7 @@ class OwnClass:
 
     def load(self) -> Callable[..., Any]:
         """Raises `UserError` for a file that cannot be run, or has no such class."""
-        predictor = getattr(_module(self.path), "Predictor", None)
+        predictor = getattr(load_module(self.path), "Predictor", None)
         has = [callable(getattr(predictor, name, None)) for name in ("values", "ask", "read")]
         if not isinstance(predictor, type) or not (has[0] or all(has[1:])):
             raise UserError(
@@ -94,7 +83,7 @@ def digest(path: str) -> str:
         raise UserError(f"{path}: {error.strerror}") from None
 
 
-def _module(path: str) -> ModuleType:
+def load_module(path: str) -> ModuleType:
     """Run once a process, under a name of its own in `sys.modules`."""
     file = Path(path).resolve()
     name = f"vineppo.own_code:{file}"

@@ -152,10 +152,12 @@ def _graded(
     completion: Completion,
 ) -> Continuation:
     """A completion of a prefix, on its way to a grader."""
-    text = None
+    text, response_ids = None, (*prefix_ids, *completion.token_ids)
     if sampler.grader.reads(completion.finish_reason):
-        text = sampler.text((*prefix_ids, *completion.token_ids))
-    reward = sampler.grader.submit(prompt.problem, text or "", completion.finish_reason)
+        text = sampler.text(response_ids)
+    reward = sampler.grader.submit(
+        prompt.problem, text or "", completion.finish_reason, response_ids
+    )
     return Continuation(index, completion, reward, text)
 
 

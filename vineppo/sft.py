@@ -108,7 +108,9 @@ def encode_demonstrations(
     def encode(problem: Problem) -> TokenSequence:
         if problem.solution is None:
             raise UserError(f"problem {problem.id} has no solution to learn from")
-        prompt_ids = encode_prompt(config.task.prompt, loaded.tokenizer, problem.question)
+        prompt_ids = encode_prompt(
+            config.task.prompt, loaded.tokenizer, problem.question, problem.context
+        )
         response_ids = encode_demonstration(
             config.task.response_template, loaded.tokenizer, problem.solution
         )

@@ -17,9 +17,9 @@ natural logarithms, `old_` is the behaviour policy and `ref_` the reference poli
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,12 +39,17 @@ class Problem:
 
     `Problem("gsm8k/train/0", "Natalia sold clips to 48 …", "72", "Natalia sold 48/2 = 24 …")`.
     `solution` is a worked demonstration for supervised fine-tuning, None where there is none.
+    `context` are the messages before the question, as (role, content), of a data set whose prompts
+    are conversations. `row` is its row, for reward functions of other libraries, which ask for
+    columns by name; None where none is asked.
     """
 
     id: str
     question: str
     answer: str
     solution: str | None = None
+    context: tuple[tuple[str, str], ...] = ()
+    row: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -35,4 +35,15 @@ local published = {
     solution_field: null,
     id_field: null,
   },
+
+  // Files in the form of other libraries (docs/other_libraries.md). verl's Parquet:
+  verl(train_path, test_path):: $.jsonl(train_path, test_path) {
+    question_field: 'prompt',
+    answer_field: 'reward_model.ground_truth',
+  },
+  // TRL's prompts with a column of true answers; OpenRLHF's with `--input_key prompt --label_key`.
+  trl(train_path, test_path, answer_field='ground_truth'):: $.jsonl(train_path, test_path) {
+    question_field: 'prompt',
+    answer_field: answer_field,
+  },
 }

@@ -27,6 +27,13 @@ local chat = paper {
   grading+: { extraction: 'boxed' },
 };
 
+// Prompts that are whole, the answer in a box.
+local as_it_is = paper {
+  prompt: { kind: 'template', template: '{question}' },
+  response_template: '{solution}',
+  grading+: { extraction: 'boxed' },
+};
+
 local arithmetic = {
   kind: 'arithmetic',
   train_path: null,
@@ -105,6 +112,13 @@ local worded = {
     response_template: '{solution}',
     grading: $.math.grading,
   },
+
+  // Files in the form of other libraries (docs/other_libraries.md). Their prompts are whole: strings
+  // that are put as they are, or with `as_messages` conversations for the model's chat template.
+  verl(train_path, test_path):: data.verl(train_path, test_path) + as_it_is + $.as_messages,
+  trl(train_path, test_path, answer_field='ground_truth')::
+    data.trl(train_path, test_path, answer_field) + as_it_is,
+  as_messages:: { prompt: { kind: 'chat', template: '{question}', system: null } },
 
   // Problems that your own file makes (docs/extending.md).
   python(path, options={}):: {

@@ -1,14 +1,15 @@
-"""The files of docs/extending.md, by the path that their first line names."""
+"""The files of a page of docs/, by the path that their first line names."""
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "extending.md"
 
 
-def page_files() -> dict[str, str]:
+def page_files(page: Path = PAGE) -> dict[str, str]:
     blocks = re.findall(
-        r"```(?:python|jsonnet)\n(?:#|//) (\S+)\n(.*?)```", PAGE.read_text(), flags=re.S
+        r"```(?:python|jsonnet)\n(?:#|//) (\S+)\n(.*?)```", page.read_text(), flags=re.S
     )
     return dict(blocks)
 

@@ -124,7 +124,8 @@ def timeless(run_dir: Path) -> list[dict[str, float]]:
 
 
 def weights(run_dir: Path, name: str = "final/policy") -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = load_file(run_dir / name / "model.safetensors")
+    (file,) = (run_dir / name).glob("*.safetensors")
+    found: dict[str, torch.Tensor] = load_file(file)
     return found
 
 

@@ -54,6 +54,21 @@ def test_chat(tokenizer: PreTrainedTokenizerFast, system: str | None, expected: 
     assert tokenizer.decode(ids_T) == expected
 
 
+def test_messages_before_the_question(tokenizer: PreTrainedTokenizerFast) -> None:
+    tokenizer.chat_template = CHAT_TEMPLATE
+    context = (("system", "7"), ("user", "1+1?"), ("assistant", "2"))
+    ids_T = encode_prompt(ChatPrompt("chat", "{question}", None), tokenizer, "4+6?", context)
+    assert tokenizer.decode(ids_T) == "<bos>0=7\n1=1+1?\n0=2\n1=4+6?\n2="
+    with pytest.raises(
+        UserError, match=r"task\.prompt\.kind must be 'chat' for prompts of several"
+    ):
+        encode_prompt(TemplatePrompt("template", "{question}"), tokenizer, "4+6?", context)
+    with pytest.raises(
+        UserError, match=r"task\.prompt\.system must be null for prompts with a sys"
+    ):
+        encode_prompt(ChatPrompt("chat", "{question}", "8"), tokenizer, "4+6?", context)
+
+
 def test_chat_without_a_chat_template_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
     with pytest.raises(UserError, match=r"task\.prompt\.kind 'chat' needs .* chat template"):
         encode_prompt(ChatPrompt("chat", "{question}", None), tokenizer, "4+6?")

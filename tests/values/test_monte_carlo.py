@@ -194,10 +194,10 @@ def test_continuations_join_while_rollouts_are_sampled():
 class LateGrader(Grader):
     """Answers from other threads, later and in another order."""
 
-    def submit(self, problem, text, finish_reason):
-        reward = super().submit(problem, text, finish_reason)
+    def submit(self, *response):
+        reward = super().submit(*response)
         late = Future()
-        delay_s = random.Random(text).uniform(0, 0.1)
+        delay_s = random.Random(response[1]).uniform(0, 0.1)
         threading.Timer(delay_s, lambda: late.set_result(reward.result())).start()
         return late
 
@@ -346,9 +346,9 @@ def test_only_chosen_states_are_sampled(states):
 
 
 class ContraryGrader(Grader):
-    def submit(self, problem, text, finish_reason):
+    def submit(self, *response):
         reward = Future()
-        reward.set_result(1 - super().submit(problem, text, finish_reason).result())
+        reward.set_result(1 - super().submit(*response).result())
         return reward
 
 

@@ -22,6 +22,7 @@ from vineppo.config.schema import (
 )
 from vineppo.errors import UserError
 from vineppo.own_code import OwnClass, OwnFunction, OwnSegmenter, digest
+from vineppo.own_reward import OwnReward
 
 Config = TypeVar("Config", TrainConfig, SftConfig)
 
@@ -207,7 +208,7 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-OwnCode = OwnFunction | OwnSegmenter | OwnClass
+OwnCode = OwnFunction | OwnReward | OwnSegmenter | OwnClass
 
 # What a user's file must hold, by the table that names it.
 OWN: dict[type, Callable[[str], OwnCode]] = {
@@ -235,7 +236,7 @@ def own_task_functions(task: TaskConfig) -> list[OwnCode]:
     if isinstance(task, PythonTaskConfig):
         own.append(OwnFunction(task.path, "load"))
     if task.grading.reward_path is not None:
-        own.append(OwnFunction(task.grading.reward_path, "reward"))
+        own.append(OwnReward.of(task.grading.reward_path))
     return own
 
 

@@ -17,13 +17,14 @@ that raises ends the run.
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import lru_cache, partial
+from typing import Any
 
 from vineppo.config.schema import GradingConfig
 from vineppo.errors import UserError
-from vineppo.own_code import OwnReward
+from vineppo.own_reward import OwnReward
 from vineppo.tasks.equivalence import compare_at_once, is_copied, is_equivalent
 from vineppo.tasks.extraction import EXTRACTORS
 from vineppo.tasks.worker_pool import EvaluationError, WorkerDiedError, WorkerPool
@@ -57,25 +58,33 @@ class Grader:
     ) -> None:
         self._extract = EXTRACTORS[config.extraction]
         path = config.reward_path
-        self._own_reward = None if path is None else OwnReward(path, "reward")
+        own = None if path is None else OwnReward.of(path)
+        self._own_reward = None if own is None else own.load()
         # What needs more than the quick limit is given up and done again by other workers, so that
         # it keeps nothing else waiting. A user's function may be costly, and is not called twice.
-        limits_s = [] if self._own_reward else [_QUICK_SHARE * config.time_limit_s]
+        limits_s = [] if own else [_QUICK_SHARE * config.time_limit_s]
         self._pools = [
-            WorkerPool(self._own_reward or compare, config.num_workers, limit_s)
+            WorkerPool(own or compare, config.num_workers, limit_s)
             for limit_s in (*limits_s, config.time_limit_s)
         ]
         self._is_closed = False
         self._truncated_reward = config.truncated_reward
         self._num_matching = config.num_matching
         # By the true answer rather than the problem's id: problems with one answer share.
-        self._memo: dict[tuple[str, ...], Future[float]] = {}
+        self._memo: dict[tuple[Any, ...], Future[float]] = {}
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def submit(self, problem: Problem, text: str, finish_reason: FinishReason) -> Future[float]:
+    def submit(
+        self,
+        problem: Problem,
+        text: str,
+        finish_reason: FinishReason,
+        response_ids: Sequence[int] = (),
+    ) -> Future[float]:
         """The reward of a response, at once or when a worker has compared it.
 
+        `response_ids` are its tokens, which a user's function may ask for.
         The future may be shared with other responses and cannot be cancelled. It raises only for
         what is no verdict: RuntimeError when workers cannot be started, PoolClosedError.
 
@@ -88,7 +97,7 @@ class Grader:
         if finish_reason == "length" and self._truncated_reward is not None:
             return _resolved(self._truncated_reward)
         if self._own_reward is not None:
-            return self._evaluate_once(problem.question, problem.answer, text)
+            return self._evaluate_once(*self._own_reward.arguments(problem, text, response_ids))
         extracted = self._extract(text)
         if extracted is None:
             self._count("num_no_answer")
@@ -136,7 +145,7 @@ class Grader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _evaluate_once(self, *key: str) -> Future[float]:
+    def _evaluate_once(self, *key: Any) -> Future[float]:
         """What a worker makes of the texts, or made of them before."""
         with self._lock:
             if key in self._memo:
@@ -148,14 +157,14 @@ class Grader:
         return reward
 
     def _evaluate(
-        self, key: tuple[str, ...], reward: Future[float], pools: list[WorkerPool]
+        self, key: tuple[Any, ...], reward: Future[float], pools: list[WorkerPool]
     ) -> None:
         pool, *slower = pools
         pool.submit(*key).add_done_callback(partial(self._settle, key, reward, slower))
 
     def _settle(
         self,
-        key: tuple[str, ...],
+        key: tuple[Any, ...],
         reward: Future[float],
         slower: list[WorkerPool],
         evaluation: Future[float],
@@ -167,7 +176,7 @@ class Grader:
             return
         if self._own_reward is not None and isinstance(error, EvaluationError):
             last_line = str(error).strip().splitlines()[-1]
-            error = UserError(f"{self._own_reward.path}: reward raised {last_line}")
+            error = UserError(f"{self._own_reward.where} raised {last_line}")
         counter = _FAILURE_COUNTERS.get(type(error))
         if error is not None and counter is None:
             reward.set_exception(error)

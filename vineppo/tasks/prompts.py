@@ -1,5 +1,7 @@
 """From a question to the token ids of a prompt, and from a solution to those of a demonstration."""
 
+from collections.abc import Sequence
+
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
@@ -8,21 +10,30 @@ from vineppo.errors import UserError
 
 
 def encode_prompt(
-    config: Prompt, tokenizer: PreTrainedTokenizerBase, question: str
+    config: Prompt,
+    tokenizer: PreTrainedTokenizerBase,
+    question: str,
+    context: Sequence[tuple[str, str]] = (),
 ) -> tuple[int, ...]:
     """Token ids of the prompt, ready for the response's first token.
 
     Kind "template": `template` with the question in it, and the special tokens that the tokenizer
     puts around a text, except an end-of-sequence token behind it. Kind "chat": the tokenizer's chat
-    template around the same text as a user message, up to where the assistant begins.
-    Raises UserError for a template without {question} and for a tokenizer without chat template.
+    template around the same text as a user message, up to where the assistant begins. The messages
+    of `context`, as (role, content), stand before it.
+    Raises UserError for a template without {question}, for a tokenizer without chat template, for a
+    context in kind "template", and for a second system message.
 
     `TemplatePrompt("template", "Q: {question}\\nA:")` and the question "1+1?" give the ids of
     "<bos>Q: 1+1?\\nA:".
     """
     text = _fill(config.template, "question", question, key="task.prompt.template")
     if isinstance(config, ChatPrompt):
-        return _encode_chat(config, tokenizer, text)
+        return _encode_chat(config, tokenizer, [*context, ("user", text)])
+    if context:
+        raise UserError(
+            "task.prompt.kind must be 'chat' for prompts of several messages, got 'template'"
+        )
     ids_T = tokenizer(text)["input_ids"]
     plain_ids_T = tokenizer(text, add_special_tokens=False)["input_ids"]
     eos_id = tokenizer.eos_token_id
@@ -57,16 +68,21 @@ def _fill(template: str, placeholder: str, text: str, *, key: str) -> str:
 
 
 def _encode_chat(
-    config: ChatPrompt, tokenizer: PreTrainedTokenizerBase, text: str
+    config: ChatPrompt, tokenizer: PreTrainedTokenizerBase, said: list[tuple[str, str]]
 ) -> tuple[int, ...]:
     if tokenizer.chat_template is None:
         raise UserError(
             "task.prompt.kind 'chat' needs a tokenizer with a chat template, "
             f"got {_name(tokenizer)} without one; use 'template'"
         )
-    messages = [{"role": "user", "content": text}]
     if config.system is not None:
-        messages.insert(0, {"role": "system", "content": config.system})
+        if said[0][0] == "system":
+            raise UserError(
+                "task.prompt.system must be null for prompts with a system message of their own, "
+                f"got {config.system!r}"
+            )
+        said = [("system", config.system), *said]
+    messages = [{"role": role, "content": content} for role, content in said]
     try:
         ids_T = tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, tokenize=True, return_dict=False

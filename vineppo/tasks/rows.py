@@ -1,4 +1,4 @@
-"""Rows of a file, JSONL or one JSON list, or of the hub, with errors that name file and row.
+"""Rows of a file (JSONL, one JSON list, Parquet) or of the hub; errors name file and row.
 
 A user's own problems are such rows, or what the user's code makes.
 """
@@ -19,8 +19,10 @@ Row = dict[str, Any]
 
 
 def load(config: JsonlTaskConfig | PythonTaskConfig, split: Split) -> list[Problem]:
-    """A user's own: those of a JSONL file, or of a file with `load(options, split)`.
+    """A user's own: the rows of a file, or those of a file with `load(options, split)`.
 
+    A prompt may be a conversation (`prompt_field`). A reward function gets the whole row, with the
+    prompt and the true answer as `prompt` and `ground_truth`, and the answer may then be anything.
     Without `id_field`, the ids count the rows from 0: "jsonl/train/0". With `id_field="name"`, the
     row `{"name": "euler-7", …}` has the id "jsonl/train/euler-7".
     Raises UserError for a row that does not fit, an id that another row of the file has, when
@@ -47,31 +49,46 @@ def load(config: JsonlTaskConfig | PythonTaskConfig, split: Split) -> list[Probl
         name = str(index) if key is None else text_or_number_field(row, key, where)
         if (first := where_of_name.setdefault(name, where)) != where:
             raise UserError(f"{where}: {key} {name!r} must be unique, also at {first}")
+        question, context = prompt_field(row, config.question_field, where)
         problem = Problem(
             id=f"jsonl/{split}/{name}",
-            question=text_field(row, config.question_field, where),
-            answer=text_or_number_field(row, config.answer_field, where),
+            question=question,
+            answer=_answer(config, row, where),
             solution=None if solution_key is None else text_field(row, solution_key, where),
+            context=context,
+            row=None if config.grading.reward_path is None else _named_row(config, row, where),
         )
         problems_P.append(problem)
     return problems_P
 
 
+def _answer(config: JsonlTaskConfig, row: Row, where: str) -> str:
+    """A reward function may be given any answer; as text it is then JSON."""
+    truth = _present(row, config.answer_field, where)
+    if config.grading.reward_path is not None and isinstance(truth, dict | list):
+        return json.dumps(truth, default=str)
+    return text_or_number_field(row, config.answer_field, where)
+
+
+def _named_row(config: JsonlTaskConfig, row: Row, where: str) -> Row:
+    truth = _present(row, config.answer_field, where)
+    return {"ground_truth": truth, **row, "prompt": _present(row, config.question_field, where)}
+
+
 def read_rows(path: str) -> Iterator[tuple[str, Row]]:
-    """(where, row) for every row of a JSONL file, or of the list in a file named .json.
+    """(where, row) for every row of a JSONL file, of a .parquet, or of the list in a .json.
 
     Blank lines of JSONL are skipped. `where` is the beginning of an error message, with rows
     counted from 1: `"data.jsonl: row 17"`. Raises UserError for a file that cannot be
     read, is not UTF-8 or is empty, and for a row that is not a JSON object.
     """
     try:
-        content = Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf")
+        content = Path(path).read_bytes()
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     is_empty = True
-    for where, row in (
-        _list_rows(content, path) if path.endswith(".json") else _lines(content, path)
-    ):
+    read = {".json": _list_rows, ".parquet": _parquet_rows}.get(Path(path).suffix, _lines)
+    for where, row in read(content.removeprefix(b"\xef\xbb\xbf"), path):
         is_empty = False
         if not isinstance(row, dict):
             raise UserError(f"{where}: must be a JSON object, got {type(row).__name__}")
@@ -93,6 +110,18 @@ def _list_rows(content: bytes, path: str) -> Iterator[tuple[str, object]]:
     rows = _parse(content, path, expected)
     if not isinstance(rows, list):
         raise UserError(f"{path}: must be {expected}, got {type(rows).__name__}")
+    yield from ((f"{path}: row {number}", row) for number, row in enumerate(rows, start=1))
+
+
+def _parquet_rows(content: bytes, path: str) -> Iterator[tuple[str, object]]:
+    from pyarrow import ArrowException, BufferReader
+    from pyarrow.parquet import read_table
+
+    try:
+        rows = read_table(BufferReader(content)).to_pylist()
+    except ArrowException as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path}: must be a Parquet file (its name ends so), {reason}") from error
     yield from ((f"{path}: row {number}", row) for number, row in enumerate(rows, start=1))
 
 
@@ -123,6 +152,28 @@ def read_hub(
             f"give a local file as task.{split}_path"
         ) from error
     return ((f"{source}: row {number}", row) for number, row in enumerate(dataset, start=1))
+
+
+def prompt_field(row: Row, field: str, where: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The question at `field`, and (role, content) of the messages before it.
+
+    A string is the question. Of a conversation, in the form that chat templates take, it is the
+    last message, which must be the user's: `[{"role": "user", "content": "1+1?"}]` gives
+    ("1+1?", ()).
+    """
+    value = _present(row, field, where)
+    if not isinstance(value, list):
+        return text_field(row, field, where), ()
+    messages = []
+    for number, message in enumerate(value):
+        at = f"{where}: {field}[{number}]"
+        if not isinstance(message, dict):
+            raise UserError(f"{at} must be a message with role and content, got {message!r}")
+        messages.append((text_field(message, "role", at), text_field(message, "content", at)))
+    roles = [role for role, _ in messages]
+    if roles[-1:] != ["user"]:
+        raise UserError(f"{where}: {field} must end with a message of the user, got roles {roles}")
+    return messages[-1][1], tuple(messages[:-1])
 
 
 def text_field(row: Row, field: str, where: str) -> str:
@@ -158,9 +209,12 @@ def text_or_number_field(row: Row, field: str, where: str) -> str:
 
 
 def _present(row: Row, field: str, where: str) -> object:
-    if field not in row:
-        raise UserError(f"{where}: must have the field {field!r}, got {sorted(row)}")
-    return row[field]
+    value: Any = row
+    for key in [field] if field in row else field.split("."):
+        if not isinstance(value, dict) or key not in value:
+            raise UserError(f"{where}: must have the field {field!r}, got {sorted(row)}")
+        value = value[key]
+    return value
 
 
 def _describe(value: object) -> str:

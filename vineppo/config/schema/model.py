@@ -88,8 +88,8 @@ class GradingConfig:
     """How an answer is found in a response, and the worker processes that compare it."""
 
     extraction: Literal["hash", "boxed", "final_answer", "last_number"]
-    # A file with `reward(question, answer, response) -> float` in place of extraction and
-    # comparison; null: these.
+    # A file, or FILE.py:FUNCTION, with a reward function in place of extraction and comparison
+    # (`own_reward.py` has its forms); null: these.
     reward_path: Name | None
     num_workers: Count
     time_limit_s: Positive  # of processor time, per comparison; past it: 0, and counted
@@ -190,7 +190,10 @@ class PythonTaskConfig(TaskCommon):
 
 @dataclass(frozen=True, kw_only=True)
 class JsonlTaskConfig(TaskCommon):
-    """A user's own JSONL files; `*_field` name the keys of a row."""
+    """A user's own files of rows (.jsonl, .json, .parquet); `*_field` name the keys of a row.
+
+    "a.b" is the key b of the table a, where no key is called that itself.
+    """
 
     kind: Literal["jsonl"]
     train_path: Name | None  # null: for `vineppo evaluate --task` alone

@@ -1,0 +1,140 @@
+"""docs/other_libraries.md as a user would follow it: its files, commands and numbers."""
+
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow.parquet import read_table
+from support.page import DOCS, page_files
+from support.processes import run_cli
+
+from vineppo.cli import main
+from vineppo.config.load import load_config
+from vineppo.config.schema import TrainConfig
+from vineppo.tasks import load_task
+from vineppo.tasks.grading import Grader
+
+PAGE = DOCS / "other_libraries.md"
+COMMANDS = [
+    line.split()[1:] for line in re.findall(r"^vineppo train .+$", PAGE.read_text(), flags=re.M)
+]
+OF_FORMS = [command for command in COMMANDS if command[-1] != "mine/gym.jsonnet"]
+SMALL = {
+    "num_iterations": 2,
+    "rollouts.num_prompts": 4,
+    "rollouts.num_samples": 4,
+    "optimization.batch_size": 16,
+    "optimization.micro_batch_size": 16,
+    "evaluation.num_samples": 1,
+    "task.num_test_problems": 8,
+    "logging.wandb_project": "null",
+}
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, configs, monkeypatch) -> Path:
+    """The page's files where it has them, and the rows that its script makes."""
+    found = page_files(PAGE)
+    assert len(found) == 9
+    (tmp_path / "mine").mkdir()
+    for path, code in found.items():
+        (tmp_path / path).write_text(code)
+    (tmp_path / "configs").symlink_to(configs)
+    monkeypatch.chdir(tmp_path)
+    assert "python mine/make_rows.py\n" in PAGE.read_text()
+    runpy.run_path("mine/make_rows.py")
+    return tmp_path / "mine"
+
+
+@pytest.mark.parametrize("command", OF_FORMS, ids=" ".join)
+def test_a_command_finds_its_files(command, capsys):
+    assert main([*command, "--dry-run"]) == 0
+    config = json.loads(capsys.readouterr().out)
+    assert config["task"]["grading"]["reward_path"] == f"mine/{config['name']}.py"
+
+
+def test_there_is_a_command_for_every_form():
+    assert [command[-1] for command in COMMANDS] == [
+        f"mine/{form}.jsonnet" for form in ("trl", "openrlhf", "verl", "gym")
+    ]
+
+
+def test_tasks_of_reasoning_gym():
+    """Different problems to train and to test on, and each own answer is right."""
+    pytest.importorskip("reasoning_gym", reason="the extra `gym` is not installed")
+    config = load_config(TrainConfig, "mine/gym.jsonnet", ["task.options.size=20"])
+    data = load_task(config.task)
+    questions = [{p.question for p in problems} for problems in (data.train_P, data.test_P)]
+    assert len(questions[0] | questions[1]) > len(questions[0]) + 10
+    with Grader(config.task.grading) as grader:
+        for problem in data.train_P[:3]:
+            texts = [f"So \\boxed{{{answer}}}" for answer in (problem.answer, "-1")]
+            right, wrong, none = (
+                grader.submit(problem, text, "stop").result() for text in [*texts, "no box"]
+            )
+            assert (right, none) == (1.0, 0.0)
+            assert wrong < 0.1
+
+
+def graded(name: str, text_of: Any) -> list[float]:
+    """The rewards of each text about the first problem of the config."""
+    task = load_config(TrainConfig, f"mine/{name}.jsonnet", []).task
+    problem = load_task(task).train_P[0]
+    with Grader(task.grading) as grader:
+        return [grader.submit(problem, t, "stop").result() for t in text_of(problem.answer)]
+
+
+def test_the_function_of_trl():
+    assert graded("trl", lambda a: [f"1\n####{a}", f"####{int(a) + 1}", "1"]) == [1.0, 0.1, 0.0]
+
+
+def test_the_function_of_openrlhf():
+    assert graded("openrlhf", lambda a: [f"####{a}", f"{a}####"]) == [1.0, 0.0]
+
+
+def test_the_function_of_verl():
+    (row, *_) = read_table("mine/train.parquet").to_pylist()
+    digits = [int(digit) for digit in re.findall(r"\d", row["prompt"][0]["content"])]
+    found = graded("verl", lambda a: [f"####{a}", "####"])
+    assert found == [pytest.approx(0.5 + max(digits) / 18), 0.0]
+
+
+def test_the_rows_are_problems():
+    data = load_task(load_config(TrainConfig, "mine/verl.jsonnet", []).task)
+    assert (len(data.train_P), len(data.test_P)) == (64, 16)
+    for problem in data.train_P:
+        digits = [int(digit) for digit in re.findall(r"\d", problem.question)]
+        assert len(digits) == 5
+        assert sum(digits) % 10 == int(problem.answer)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=() if "verl" in command[-1] else pytest.mark.slow)
+        for command in OF_FORMS
+    ],
+    ids=" ".join,
+)
+def test_a_command_trains(command):
+    settings = [f"--set={key}={value}" for key, value in SMALL.items()]
+    done = run_cli([*command, *settings])
+    assert done.returncode == 0, done.stdout + done.stderr
+    name = Path(command[-1]).stem
+    rows = read_table(f"runs/{name}/rollouts/iter_000002.parquet").to_pylist()
+    assert len(rows) == 16
+    possible = {
+        "trl": {0.0, 0.1, 1.0},
+        "openrlhf": {0.0, 1.0},
+        "verl": {0.0, *(round(0.5 + digit / 18, 6) for digit in range(10))},
+    }
+    assert {round(row["reward"], 6) for row in rows} <= possible[name]
+    assert any(row["reward"] > 0 for row in rows)
+    assert list(json.loads(Path(f"runs/{name}/own_files.json").read_text())["sha256"]) == [
+        f"mine/{name}.py"
+    ]
+    assert main(["push", f"runs/{name}", "--to", "model"]) == 0
+    assert f"needs `mine/{name}.py`" in Path("model/README.md").read_text()

@@ -4,9 +4,10 @@ import hashlib
 import logging
 import math
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from vineppo.config.load import to_dict
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import Engine
+from vineppo.errors import UserError
 
 PHASES = ("rollout", "values", "grading", "logprobs", "update", "sync", "evaluate", "checkpoint")
 REFRESH_S = 0.25
@@ -140,8 +142,8 @@ def summary(metrics: dict[str, Any]) -> str:
 
 @contextmanager
 def log_to(path: Path) -> Iterator[None]:
-    """`vineppo`'s log records go to `path`."""
-    handler = logging.FileHandler(path)
+    """`vineppo`'s log records go to `path`. Raises `UserError` where the disk is full."""
+    handler = _LogFile(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     root = logging.getLogger("vineppo")
     root.setLevel(logging.INFO)
@@ -150,7 +152,17 @@ def log_to(path: Path) -> Iterator[None]:
         yield
     finally:
         root.removeHandler(handler)
-        handler.close()
+        with suppress(OSError):  # of a full disk, which was said before
+            handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A line that cannot be written ends the run; logging would print a traceback for each."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002
+        error = sys.exception()
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"cannot write {self.baseFilename}: {reason}") from error
 
 
 class WandbLog:

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from vineppo.errors import UserError
+
+LARGEST_FLOAT32 = 3.4e38
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,14 @@ class OwnFunction:
 
 
 class OwnReward(OwnFunction):
-    """`reward(question, answer, response) -> float` of the file at `path`, checked to be finite."""
+    """`reward(question, answer, response) -> float` of the file at `path`, checked to be finite.
+
+    In the float32 of the losses, that is.
+    """
 
     def __call__(self, *args: Any) -> float:
         reward = float(super().__call__(*args))
-        if not math.isfinite(reward):
+        if not abs(reward) <= LARGEST_FLOAT32:
             raise ValueError(f"reward must be finite, got {reward}")
         return reward
 

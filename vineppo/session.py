@@ -131,12 +131,14 @@ class Session:
         before, self.counts = self.counts, self.sampler.engine.counts
         prompt = self.counts.prompt_tokens - before.prompt_tokens
         cached = self.counts.cached_tokens - before.cached_tokens
-        mine = prompt, cached, self.sampler.grader.metrics()
+        retries = self.counts.num_retries - before.num_retries
+        mine = prompt, cached, retries, self.sampler.grader.metrics()
         of_replicas = gather(mine)[:: self.sampler.engine.ranks_a_replica]
-        prompt_R, cached_R, grading_R = zip(*of_replicas, strict=True)
+        prompt_R, cached_R, retries_R, grading_R = zip(*of_replicas, strict=True)
         return {
             "tokens/prompt": sum(prompt_R),
             "tokens/prefix_cached": sum(cached_R),
+            "rollout/engine_retries": sum(retries_R),
             **merged_grading(grading_R),
         }
 

@@ -116,19 +116,20 @@ def test_more_prompt_tokens_than_a_step_holds(engine, config, prompt):
 
 
 def fail(monkeypatch, engine, calls):
-    """The forward pass runs out of memory at these of its calls, from 1."""
+    """The model's forward pass runs out of memory at these of its calls, from 1."""
     if isinstance(engine, TransformersEngine):
-        owner, name = engine._model, "forward"
+        model = engine._model
     else:
-        owner, name = engine._core.engine_core.engine_core.model_executor, "execute_model"
-    forward, counted = getattr(owner, name), itertools.count(1)
+        core = engine._core.engine_core.engine_core
+        model = core.model_executor.driver_worker.worker.model_runner.model
+    forward, counted = model.forward, itertools.count(1)
 
     def flawed(*args, **kwargs):
         if next(counted) in calls:
             raise torch.OutOfMemoryError("no memory for this")
         return forward(*args, **kwargs)
 
-    monkeypatch.setattr(owner, name, flawed)
+    monkeypatch.setattr(model, "forward", flawed)
 
 
 def test_an_engine_that_fails_loses_nothing(engine, prompt, monkeypatch, caplog):

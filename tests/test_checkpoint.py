@@ -142,12 +142,16 @@ def cut(path: Path) -> None:
     [
         ("state.json", cut, "state.json is damaged (Unterminated string"),
         ("state.json", Path.unlink, "state.json is damaged ([Errno 2]"),
-        ("trainer", shutil.rmtree, "trainer is missing or empty: "),
-        ("trainer/policy/state/mp_rank_00_model_states.pt", cut, "model_states.pt is damaged: "),
+        ("trainer", shutil.rmtree, "trainer is missing or empty, "),
+        (
+            "trainer/policy/state/mp_rank_00_model_states.pt",
+            cut,
+            "model_states.pt is damaged (cut off), ",
+        ),
         (
             "trainer/policy/state/zero_pp_rank_1_mp_rank_00_optim_states.pt",
             Path.unlink,
-            "trainer/policy has 1 of the 2 shards of its optimizer: ",
+            "trainer/policy has 1 of the 2 shards of its optimizer, ",
         ),
     ],
 )

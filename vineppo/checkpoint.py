@@ -114,10 +114,7 @@ def sweep_checkpoints(run: RunDir) -> None:
 
 
 def write_state(directory: Path, state: TrainState) -> None:
-    """state.json, with the SHA-256 of every other file of the checkpoint and of the state itself.
-
-    Theirs is what the file system says of them: a write that the disk has altered since is found.
-    """
+    """state.json, with the SHA-256 of every other file of the checkpoint and of the state itself."""
     content = asdict(state)
     own = {STATE: hashlib.sha256(json.dumps(content).encode()).hexdigest()}
     whole = content | {"sha256": digests(directory) | own}
@@ -136,15 +133,16 @@ def read_newest_state(run: RunDir) -> TrainState | None:
     for iteration in reversed(checkpoint_iterations(run)):
         directory = run.checkpoint_path(iteration)
         try:
-            state = _read_state(directory)
+            state, expected = _read_state(directory)
+            if state.num_ranks != num_ranks():
+                raise UserError(
+                    f"{directory} was written by {state.num_ranks} processes, which must also go "
+                    f"on with it, got {num_ranks()}"
+                )
+            _check_files(directory, expected, state.num_ranks)
         except _DamagedError as error:
             damages.append(str(error))
             continue
-        if state.num_ranks != num_ranks():
-            raise UserError(
-                f"{directory} was written by {state.num_ranks} processes, which must also go on "
-                f"with it, got {num_ranks()}"
-            )
         if damages:
             logger.warning(f"vineppo: {damages[0]}: going on from {directory}")
         return state
@@ -191,8 +189,8 @@ class _DamagedError(Exception):
     """What is wrong with a checkpoint, in a line that names the file."""
 
 
-def _read_state(directory: Path) -> TrainState:
-    """Raises `_DamagedError`; without digests, as older runs wrote it, for what they would miss."""
+def _read_state(directory: Path) -> tuple[TrainState, dict[str, str]]:
+    """With the digests of the other files, of which older runs have none."""
     try:
         content = json.loads((directory / STATE).read_text())
         expected = content.pop("sha256", {})
@@ -202,14 +200,15 @@ def _read_state(directory: Path) -> TrainState:
         raise _DamagedError(f"{directory / STATE} is damaged ({error})") from None
     if own not in (None, hashlib.sha256(json.dumps(content).encode()).hexdigest()):
         raise _DamagedError(f"{directory / STATE} is damaged (its SHA-256 has changed)")
+    return state, expected
+
+
+def _check_files(directory: Path, expected: dict[str, str], num_shards: int) -> None:
+    """By their digests, and by what shows without them."""
     damage = first_damage(directory, expected)
     if damage is not None:
         raise _DamagedError(damage)
-    _check_shards(directory / "trainer", state.num_ranks)
-    return state
-
-
-def _check_shards(trainer: Path, num_shards: int) -> None:
+    trainer = directory / "trainer"
     for model in sorted(trainer.glob("*")):
         there = len(list(model.rglob("*optim_states.pt")))  # none: in the model's own file
         if there not in (0, num_shards):

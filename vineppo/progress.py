@@ -159,10 +159,12 @@ def log_to(path: Path) -> Iterator[None]:
 class _LogFile(logging.FileHandler):
     """A line that cannot be written ends the run; logging would print a traceback for each."""
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002
+    def handleError(self, record: logging.LogRecord) -> None:
         error = sys.exception()
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"cannot write {self.baseFilename}: {reason}") from error
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        raise UserError(f"cannot write {self.baseFilename}: {error.strerror}") from error
 
 
 class WandbLog:

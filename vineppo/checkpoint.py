@@ -114,7 +114,7 @@ def sweep_checkpoints(run: RunDir) -> None:
 
 
 def write_state(directory: Path, state: TrainState) -> None:
-    """state.json, with the SHA-256 of every other file of the checkpoint and of the state itself."""
+    """state.json, with the SHA-256 of every other file of the checkpoint and of the state."""
     content = asdict(state)
     own = {STATE: hashlib.sha256(json.dumps(content).encode()).hexdigest()}
     whole = content | {"sha256": digests(directory) | own}

@@ -14,7 +14,7 @@ from vineppo.run_dir.files import read_json, strict_json, write_atomic
 
 def float32_gap(resolved: dict[str, Any]) -> float | None:
     """`optimization.max_logprob_gap` as configs/lib has it: no sound run of float32 exceeds it."""
-    dtypes = {resolved[part].get("dtype") for part in ("engine", "model")}
+    dtypes = {resolved.get(part, {}).get("dtype") for part in ("engine", "model")}
     return 0.1 if dtypes == {"float32"} else None
 
 

@@ -1,5 +1,6 @@
 """Passes of real models over an iteration: whose log-probabilities, which KL, which gradient."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,8 @@ from support.rollouts import CPU, VINE, changed, two_rollouts, with_column
 from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.experience import add_advantages, add_logprobs
+from vineppo.errors import UserError
+from vineppo.experience import add_advantages, add_logprobs, check_logprob_gap
 from vineppo.kl import absolute, full, k1, k2, k3
 from vineppo.metrics import kl_metrics, logprob_gap_metrics
 from vineppo.minibatches import UpdateSizes
@@ -105,6 +107,47 @@ def test_old_logprobs_are_whose_the_config_says(config, models):
     engine_N = torch.tensor(flat(one.logprobs_T for one in rollouts))
     gap = logprob_gap_metrics(rollouts)["rollout/engine_logprob_gap_max"]
     assert gap == pytest.approx((engine_N - expected_N).abs().max().item(), abs=1e-5)
+
+
+def as_sampled(config, path=None):
+    """The rollouts as an engine with the weights at `path` would have sampled them."""
+    stale_N = iter(fresh(config, path)[1].tolist())
+    return [
+        replace(one, logprobs_T=tuple(next(stale_N) for _ in one.logprobs_T))
+        for one in two_rollouts()
+    ]
+
+
+@torch.no_grad()
+def test_stale_weights_of_the_engine_end_the_run_in_a_line(config, models):
+    policy, reference = models
+    bound = lambda x, **sampling: changed(  # noqa: E731
+        config, optimization={"max_logprob_gap": x}, sampling=sampling
+    )
+    assert config.optimization.max_logprob_gap == 0.1
+    sound, stale = as_sampled(config), as_sampled(config, config.reference.path)
+    for rollouts in (sound, stale):
+        add_logprobs(rollouts, policy, reference, [], config)
+    check_logprob_gap(sound, bound(1e-4))
+    largest = logprob_gap_metrics(stale)["rollout/engine_logprob_gap_max"]
+    check_logprob_gap(stale, bound(None))
+    check_logprob_gap(stale, bound(largest * 1.001))
+    with pytest.raises(UserError) as refusal:
+        check_logprob_gap(stale, bound(largest * 0.999))
+    message = str(refusal.value)
+    assert f"differ by {largest:.2g} in a log-probability (problem p, rollout " in message
+    assert f"more than optimization.max_logprob_gap {largest * 0.999:g}: " in message
+    assert "\n" not in message
+    # The engine's are renormalised over the nucleus: −log 0.5 more is no error.
+    check_logprob_gap(stale, bound(max(largest - 0.69, 1e-9), top_p=0.5))
+
+
+def test_a_log_probability_that_is_no_number_ends_the_run(config):
+    for engine, trainer in ((math.nan, -1.0), (-1.0, math.nan), (-math.inf, -1.0)):
+        rollouts = [with_column(one, "trainer_logprobs", trainer) for one in two_rollouts()]
+        rollouts = [replace(one, logprobs_T=(engine,) * 3) for one in rollouts]
+        with pytest.raises(UserError, match=r"rollout 0, token 0\), more than optimization"):
+            check_logprob_gap(rollouts, config)
 
 
 @torch.no_grad()

@@ -48,7 +48,8 @@ def decide(rank: int, port: int, configs: Path, directory: Path) -> None:
     assert session.resume(RunDir(path), models, 0.0).iteration == 2
     assert loaded == [path / "checkpoints/iter_000002/trainer"]
     if rank == 0:
-        (path / "final").mkdir()
+        (path / "final/policy").mkdir(parents=True)
+        (path / "final/policy/model.safetensors").touch()
     assert session.is_finished(config, path)
     for ask in (session.is_finished, session.open_run_dir):
         with pytest.raises(UserError, match="seen_by_0 holds a run of another config: seed"):

@@ -184,6 +184,8 @@ def test_inputs_stay_as_they_are():
         (5.4, 0.95),  # error −0.1, times n/horizon = 0.5
         (60.0, 1.1),  # error 9, clipped to 0.2
         (0.0, 0.9),  # error −1, clipped to −0.2
+        (math.inf, 1.1),
+        (math.nan, 1.0),  # or it would be NaN for good
     ],
 )
 def test_adapted_coef(kl, factor):

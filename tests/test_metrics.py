@@ -124,7 +124,8 @@ def test_within_problem_correlation_by_hand():
     assert within_problem_correlation([[0.2, 0.3], [0.9, 0.8]], returns_PN) == pytest.approx(1)
     assert math.isnan(within_problem_correlation([[0.1] * 3, [0.7]], [[0.0, 1.0, 1.0], [1.0]]))
     assert math.isnan(within_problem_correlation([[0.2, 0.3], [0.9]], [[0.0, 0.0], [1.0]]))
-    assert math.isnan(within_problem_correlation([[math.nan, 0.5]], [[0.0, 1.0]]))
+    for value in (math.nan, math.inf):
+        assert math.isnan(within_problem_correlation([[value, 0.5]], [[0.0, 1.0]]))
     assert math.isnan(within_problem_correlation([[0.2, 0.3]], [[0.5, 0.5 + 1e-9]]))  # rounding
 
 

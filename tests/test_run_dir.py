@@ -2,6 +2,7 @@
 
 import doctest
 import json
+import logging
 import math
 import os
 import signal
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from support.small_disk import in_small_tmpfs
 
 from vineppo.errors import UserError
+from vineppo.progress import log_to
 from vineppo.run_dir import RunDir, config, files
 from vineppo.run_dir.environment import describe_source
 from vineppo.run_dir.tables import rollout_rows, value_rows
@@ -286,6 +289,24 @@ def test_half_a_table_is_one_clear_line(tmp_path):
         opened.read_rollouts(2)
 
 
+def test_a_flipped_bit_of_a_table_is_one_clear_line(tmp_path):
+    """Where its numbers are: neither the file's frame nor its columns would show it."""
+    opened = RunDir.open(tmp_path, CONFIG)
+    opened.write_rollouts(1, rollout_rows([make_rollout(index) for index in range(200)]))
+    path = tmp_path / "rollouts" / "iter_000001.parquet"
+    whole = path.read_bytes()
+    column = pq.ParquetFile(path).metadata.row_group(0).column(6)  # the rewards
+    assert column.path_in_schema == "reward"
+    content = bytearray(whole)
+    content[column.data_page_offset + column.total_compressed_size - 8] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"{path} is no complete parquet file: ") as refusal:
+        opened.read_rollouts(1)
+    assert "\n" not in str(refusal.value)
+    path.write_bytes(whole)
+    assert len(opened.read_rollouts(1)) == 200
+
+
 def test_discard_after_removes_later_iterations_only(tmp_path):
     opened = RunDir.open(tmp_path, CONFIG)
     for iteration in (0, 2, 3):
@@ -362,6 +383,57 @@ def test_a_full_disk_is_the_users_to_mend_and_leaves_only_whole_files(tmp_path):
     lines = (tmp_path / "run" / "metrics.jsonl").read_text()
     assert lines == '{"iteration": 1}\n{"iteration": 2}\n'
     assert list((tmp_path / "run" / "evaluations").iterdir()) == []
+
+
+FILL_A_SMALL_DISK = """
+import subprocess, sys
+from hashlib import sha256
+from pathlib import Path
+from vineppo.errors import UserError
+from vineppo.run_dir import RunDir
+from vineppo.run_dir.tables import VALUE_SCHEMA
+path = Path(sys.argv[1])
+run = RunDir.open(path, {"name": "x"})
+run.append_metrics({"iteration": 1})
+row = dict.fromkeys(VALUE_SCHEMA.names) | {"returns_K": []}
+rows = [row | {"problem_id": sha256(bytes([i % 256, i // 256])).hexdigest()} for i in range(4000)]
+(path / "filler").write_bytes(bytes(2**22 - 2**16))
+def attempt():
+    for write in (
+        lambda: run.append_metrics({"iteration": 2, "text": "x" * 2**17}),
+        lambda: run.write_values(2, rows),
+    ):
+        try:
+            write()
+        except UserError as error:
+            print(error)
+attempt()
+(path / "filler").unlink()
+subprocess.run(["mount", "-o", "remount,ro", path], check=True)
+attempt()
+print((path / "metrics.jsonl").read_text(), end="")
+print([entry.name for entry in (path / "values").iterdir()])
+"""
+
+
+def test_a_full_and_then_a_read_only_disk(tmp_path):
+    command = [sys.executable, "-c", FILL_A_SMALL_DISK, str(tmp_path)]
+    done = in_small_tmpfs(tmp_path, command)
+    assert done.returncode == 0, done.stderr
+    written = "metrics.jsonl", "values/iter_000002.parquet"
+    refused = [
+        f"cannot write {tmp_path}/{name}: {reason}"
+        for reason in ("No space left on device", "Read-only file system")
+        for name in written
+    ]
+    assert done.stdout.splitlines() == [*refused, '{"iteration": 1}', "[]"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_log_that_cannot_be_written_is_one_clear_line():
+    with pytest.raises(UserError) as refusal, log_to(Path("/dev/full")):
+        logging.getLogger("vineppo").info("a line")
+    assert str(refusal.value) == "cannot write /dev/full: No space left on device"
 
 
 def test_reading_needs_no_torch():

@@ -1,10 +1,12 @@
 """Whole runs by the command line: what they leave behind, and that SIGKILL changes nothing."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
+from support.processes import run_cli
 from support.training import (
     METRICS,
     NUM_ROLLOUTS,
@@ -79,6 +81,22 @@ def test_a_run_with_another_loss_of_other_rollouts(loss, tmp_path):
         some_equal = row["reward/group_all_equal_frac"] > 0
         assert (row["policy/trained_frac"] < 1) is some_equal
     assert any(row["policy/trained_frac"] > 0 for row in rows)
+def test_a_damaged_checkpoint_changes_nothing(whole_run, tmp_path):
+    """A run that goes on from the one before ends with the same numbers, and says why in a line."""
+    run_dir = tmp_path / "damaged"
+    shutil.copytree(whole_run, run_dir)
+    shutil.rmtree(run_dir / "final")
+    weights_path = run_dir / "checkpoints/iter_000005/policy/model.safetensors"
+    content = bytearray(weights_path.read_bytes())
+    content[len(content) // 2] ^= 1
+    weights_path.write_bytes(content)
+    done = run_cli(arguments(run_dir, "demo_vineppo", SMALL))
+    assert done.returncode == 0, done.stdout + done.stderr
+    line = f"vineppo: {weights_path} is damaged (its SHA-256 has changed): going on from "
+    assert (done.stdout + done.stderr).count(line) == 1
+    assert "resumed after iteration 4" in done.stdout
+    assert_same_runs(run_dir, whole_run)
+    assert (run_dir / "checkpoints/damaged_iter_000005").is_dir()
 
 
 def test_run_directory_is_as_designed(whole_run):

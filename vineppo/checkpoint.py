@@ -1,6 +1,8 @@
 """Checkpoints that appear whole or not at all, and what a resumed run needs of them."""
 
+import hashlib
 import json
+import logging
 import os
 import shutil
 import zipfile
@@ -11,15 +13,19 @@ from typing import Any
 
 from vineppo.deepspeed_module import DeepSpeedModule
 from vineppo.distributed import barrier, is_main, local_rank, num_ranks
-from vineppo.errors import UserError
+from vineppo.errors import USER_ERRNOS, UserError
 from vineppo.lora import has_adapters, save_adapters
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.files import sync
+from vineppo.run_dir.files import digests, first_damage, sync, write_atomic
 from vineppo.values.predictor import ValuePredictor
 
 TEMPORARY = ".tmp-"
-FULL_DISK_BYTES = 2**20
+DAMAGED = "damaged_"  # what a checkpoint's name begins with that a resumed run has passed over
+STATE = "state.json"
+PROBE_BYTES = 2**20
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -84,8 +90,9 @@ def save_checkpoint(run: RunDir, models: Models, state: TrainState, keep: int) -
     def write(directory: Path) -> None:
         models.save_hf(directory)
         models.save_state(directory / "trainer")
+        barrier()
         if is_main():
-            (directory / "state.json").write_text(json.dumps(asdict(state)))
+            write_state(directory, state)
 
     write_whole(run.checkpoint_path(state.iteration), write)
     if is_main():
@@ -109,49 +116,120 @@ def sweep_checkpoints(run: RunDir) -> None:
         shutil.rmtree(leftover)
 
 
-def read_newest_state(run: RunDir) -> TrainState | None:
-    """Where the newest checkpoint stands, for `Models.load_state` to load; None without one.
+def write_state(directory: Path, state: TrainState) -> None:
+    """state.json, with the SHA-256 of every other file of the checkpoint and of the state."""
+    content = asdict(state)
+    own = {STATE: hashlib.sha256(json.dumps(content).encode()).hexdigest()}
+    whole = content | {"sha256": digests(directory) | own}
+    (directory / STATE).write_text(json.dumps(whole))
 
-    Raises `UserError` where another number of processes wrote the optimizers' shards, and where a
-    file of the checkpoint is missing or cut off: a rank that found that out alone, in the middle of
-    a load, would leave the others waiting.
+
+def read_newest_state(run: RunDir) -> TrainState | None:
+    """Where the newest whole checkpoint stands, for `Models.load_state`; None without one.
+
+    One with a file that is missing, cut off or altered is passed over, which is said in a line.
+    Raises `UserError` where every checkpoint is damaged, and where another number of processes
+    wrote the optimizers' shards: a rank that found that out alone, in the middle of a load, would
+    leave the others waiting.
     """
-    iterations = checkpoint_iterations(run)
-    if not iterations:
-        return None
-    directory = run.checkpoint_path(iterations[-1])
-    remedy = f"remove {directory} to go on from the checkpoint before it, or from the start"
-    try:
-        state = TrainState(**json.loads((directory / "state.json").read_text()))
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{directory / 'state.json'} is damaged ({error}): {remedy}") from None
-    if state.num_ranks != num_ranks():
+    damages: list[str] = []
+    for iteration in reversed(checkpoint_iterations(run)):
+        directory = run.checkpoint_path(iteration)
+        try:
+            state, expected = _read_state(directory)
+            if state.num_ranks != num_ranks():
+                raise UserError(
+                    f"{directory} was written by {state.num_ranks} processes, which must also go "
+                    f"on with it, got {num_ranks()}"
+                )
+            _check_files(directory, expected, state.num_ranks)
+        except _DamagedError as error:
+            damages.append(str(error))
+            continue
+        if damages:
+            logger.warning(f"vineppo: {damages[0]}: going on from {directory}")
+        return state
+    if damages:
         raise UserError(
-            f"{directory} was written by {state.num_ranks} processes, which must also go on with "
-            f"it, got {num_ranks()}"
+            f"{damages[0]}, and no checkpoint before it is whole: remove {run.checkpoints_path} "
+            "to begin again from the start"
         )
+    return None
+
+
+def set_aside_after(run: RunDir, iteration: int) -> None:
+    """Renames the checkpoints after `iteration`, which were passed over: the run writes them anew.
+
+    `checkpoints/damaged_iter_000010` is the user's to look at and to remove.
+    """
+    for later in checkpoint_iterations(run):
+        if later > iteration:
+            path = run.checkpoint_path(later)
+            aside = path.with_name(DAMAGED + path.name)
+            shutil.rmtree(aside, ignore_errors=True)
+            os.rename(path, aside)
+
+
+def check_model(directory: Path) -> None:
+    """Raises `UserError` for a file of `checkpoints/iter_…/policy`, say, that has been altered.
+
+    What has no digests is taken as it is: `final/`, and checkpoints of older runs.
+    """
+    try:
+        expected = json.loads((directory.parent / STATE).read_text()).get("sha256", {})
+    except FileNotFoundError:
+        return
+    except ValueError as error:
+        raise UserError(f"{directory.parent / STATE} is damaged ({error})") from None
+    prefix = f"{directory.name}/"
+    mine = {name: digest for name, digest in expected.items() if name.startswith(prefix)}
+    damage = first_damage(directory.parent, mine)
+    if damage is not None:
+        raise UserError(damage)
+
+
+class _DamagedError(Exception):
+    """What is wrong with a checkpoint, in a line that names the file."""
+
+
+def _read_state(directory: Path) -> tuple[TrainState, dict[str, str]]:
+    """With the digests of the other files, of which older runs have none."""
+    try:
+        content = json.loads((directory / STATE).read_text())
+        expected = content.pop("sha256", {})
+        own = expected.pop(STATE, None)
+        state = TrainState(**content)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise _DamagedError(f"{directory / STATE} is damaged ({error})") from None
+    if own not in (None, hashlib.sha256(json.dumps(content).encode()).hexdigest()):
+        raise _DamagedError(f"{directory / STATE} is damaged (its SHA-256 has changed)")
+    return state, expected
+
+
+def _check_files(directory: Path, expected: dict[str, str], num_shards: int) -> None:
+    """By their digests, and by what shows without them."""
+    damage = first_damage(directory, expected)
+    if damage is not None:
+        raise _DamagedError(damage)
     trainer = directory / "trainer"
     for model in sorted(trainer.glob("*")):
-        num_shards = len(list(model.rglob("*optim_states.pt")))  # none: in the model's own file
-        if num_shards not in (0, state.num_ranks):
-            raise UserError(
-                f"{model} has {num_shards} of the {state.num_ranks} shards of its optimizer: "
-                f"{remedy}"
-            )
+        there = len(list(model.rglob("*optim_states.pt")))  # none: in the model's own file
+        if there not in (0, num_shards):
+            raise _DamagedError(f"{model} has {there} of the {num_shards} shards of its optimizer")
     files = sorted(trainer.rglob("*.pt"))
     if not files:
-        raise UserError(f"{trainer} is missing or empty: {remedy}")
+        raise _DamagedError(f"{trainer} is missing or empty")
     for file in files:
         if not zipfile.is_zipfile(file):
-            raise UserError(f"{file} is damaged: {remedy}")
-    return state
+            raise _DamagedError(f"{file} is damaged (cut off)")
 
 
 def write_whole(target: Path, write: Callable[[Path], object]) -> None:
     """`write` fills a temporary directory, which is synced and then renamed to `target`.
 
     All ranks take part in `write`; one of every machine syncs, as a machine can sync only what it
-    wrote itself; the main one does the rest. Raises `UserError` where the disk is full.
+    wrote itself; the main one does the rest. Raises `UserError` with the system's reason where it
+    refuses: a full disk, a quota, a directory that has become read-only.
     """
     temporary = target.with_name(TEMPORARY + target.name)
     try:
@@ -165,17 +243,31 @@ def write_whole(target: Path, write: Callable[[Path], object]) -> None:
             for path in [*temporary.rglob("*"), temporary]:
                 sync(path)
         barrier()
-    except Exception:
-        # torch and safetensors report a full disk as errors of their own.
-        free = shutil.disk_usage(target.parent).free
+        if is_main():
+            os.rename(temporary, target)
+            sync(target.parent)
+        barrier()
+    except Exception as error:
+        reason = _refusal(temporary, error)
         shutil.rmtree(temporary, ignore_errors=True)
-        if free < FULL_DISK_BYTES:
-            raise UserError(f"cannot write {target}: no space left on device") from None
+        if reason is not None:
+            raise UserError(f"cannot write {target}: {reason}") from None
         raise
-    if is_main():
-        os.rename(temporary, target)
-        sync(target.parent)
-    barrier()
+
+
+def _refusal(directory: Path, error: Exception) -> str | None:
+    """The system's reason; None where it is the writer's error.
+
+    torch and safetensors report a full disk as errors of their own, so it is asked again.
+    """
+    if isinstance(error, OSError):
+        return error.strerror if error.errno in USER_ERRNOS else None
+    try:
+        write_atomic(directory / "probe", bytes(PROBE_BYTES))
+    except UserError as refusal:
+        cause = refusal.__cause__
+        return cause.strerror if isinstance(cause, OSError) else str(refusal)
+    return None
 
 
 def remove_whole(target: Path) -> None:

@@ -1,7 +1,6 @@
 """The command line. Exit status: 0 done, 2 the user's mistake (one line), 1 anything else."""
 
 import argparse
-import errno
 import json
 import logging
 import os
@@ -10,12 +9,11 @@ import time
 import warnings
 from pathlib import Path
 
-from vineppo.errors import SharedError, UserError
+from vineppo.errors import USER_ERRNOS, SharedError, UserError
 from vineppo.estimate import add_options
 
 # The first rank to end has the launcher end the others: the main one must have said why by then.
 MAIN_RANK_LIMIT_S = 60.0
-USER_ERRNOS = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT}
 
 
 def main(arguments: list[str] | None = None) -> int:

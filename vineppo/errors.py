@@ -1,5 +1,12 @@
 """The one exception that means "the user can mend this"."""
 
+import errno
+
+# What a system's refusal says that its user can mend: room, rights, limits.
+USER_ERRNOS = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS,
+}  # fmt: skip
+
 
 class UserError(Exception):
     """A mistake in a config, a path or a data file.

@@ -4,6 +4,7 @@
 columns to the rollouts.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -22,6 +23,7 @@ from vineppo.credit.gae import outcome_returns
 from vineppo.credit.shaping import add_update_columns, shaped_rewards
 from vineppo.credit.vine import step_means
 from vineppo.distributed import gather, num_replicas, rank, replica
+from vineppo.errors import SharedError
 from vineppo.forward_passes import EntropyPass, ReferencePass, RolloutKey, Rows, token_columns
 from vineppo.kl import KL_ESTIMATORS
 from vineppo.metrics import predictor_metrics
@@ -269,6 +271,32 @@ def add_logprobs(
 def _set(rollouts: Sequence[Rollout], column: str, rows: Rows) -> None:
     for rollout, row in zip(rollouts, rows, strict=True):
         rollout.tokens_T[column] = row
+
+
+def check_logprob_gap(rollouts: Sequence[Rollout], config: TrainConfig) -> None:
+    """Raises `UserError` where engine and trainer disagree by more than `max_logprob_gap` allows.
+
+    The trainer has just scored the sampled tokens by the weights that the engine should have
+    sampled them from: stale weights and stale cached prefixes show here, and so does NaN. With
+    `sampling.top_p` < 1 a gap of up to −log top_p more is no error.
+    """
+    bound = config.optimization.max_logprob_gap
+    if bound is None:
+        return
+    allowed = bound - math.log(config.sampling.top_p)
+    for rollout in rollouts:
+        engine_T = torch.tensor(rollout.logprobs_T, dtype=torch.float64)
+        gap_T = (engine_T - torch.tensor(rollout.tokens_T["trainer_logprobs"])).abs()
+        beyond = (~(gap_T <= allowed)).nonzero()
+        if len(beyond):
+            token = int(beyond[0])
+            raise SharedError(
+                f"engine and trainer differ by {gap_T[token]:.2g} in a log-probability (problem "
+                f"{rollout.problem.id}, rollout {rollout.rollout_index}, token {token}), more than "
+                f"optimization.max_logprob_gap {bound:g}: the engine's weights or cached prefixes "
+                "are stale, or null is the key's value for its precision; the same command goes "
+                "on from the last checkpoint"
+            )
 
 
 def add_values(rollouts: Sequence[Rollout], predictors: Sequence[ValuePredictor]) -> None:

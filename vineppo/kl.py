@@ -3,6 +3,7 @@
 Every function returns a new tensor, so the raw estimate stays what it is for the log.
 """
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -103,7 +104,10 @@ def adapted_coef(
 
     `kl` and `target` are nats a sequence, n = `num_sequences` those seen since the last call, and
     `horizon` is in sequences (arXiv:1909.08593 has K_β = n/horizon = 0.1 for every batch). β = 0.1,
-    KL 6.6, target 6, n/horizon = 0.5: the error is 0.1, and β becomes 0.1 · 1.05 = 0.105.
+    KL 6.6, target 6, n/horizon = 0.5: the error is 0.1, and β becomes 0.1 · 1.05 = 0.105. A KL of
+    NaN says nothing: β stays.
     """
+    if math.isnan(kl):
+        return coef
     error = min(max(kl / target - 1.0, -0.2), 0.2)
     return coef * (1.0 + error * num_sequences / horizon)

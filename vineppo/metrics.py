@@ -148,7 +148,7 @@ def within_problem_correlation(
     values_PN: Sequence[Sequence[float]], returns_PN: Sequence[Sequence[float]]
 ) -> float:
     """Σ dV·dR / √(Σ dV² · Σ dR²), d from the mean of the problem; NaN where dV or dR is all
-    but 0 (`NEAR_ZERO`).
+    but 0 (`NEAR_ZERO`) or not finite.
 
     To know which problem is hard earns nothing here. Values [0, 1], [5, 7] of returns [0, 1],
     [1, 0]: dV = ∓½, ∓1 and dR = ∓½, ±½ give (½ − 1)/√(2.5 · 1) = −0.316.
@@ -157,6 +157,8 @@ def within_problem_correlation(
     def deviations(rows: Sequence[Sequence[float]]) -> list[float]:
         return [number - mean for row in rows for mean in [fmean(row)] for number in row]
 
+    if not all(map(math.isfinite, chain(*values_PN, *returns_PN))):
+        return math.nan
     # What is equal on one rank may differ by rounding on two: that is no deviation.
     both = deviations(values_PN), deviations(returns_PN)
     if any(max(map(abs, some), default=0.0) < NEAR_ZERO for some in both):
@@ -199,7 +201,9 @@ def evaluation_summary(num_correct_P: Sequence[int], num_samples: int) -> dict[s
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and population standard deviation."""
+    """Mean and population standard deviation; NaN and NaN where a value is not finite."""
+    if not all(map(math.isfinite, values)):
+        return math.nan, math.nan
     mean = fmean(values)
     return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
 

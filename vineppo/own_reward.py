@@ -14,7 +14,6 @@ TRL's `GRPOTrainer(reward_funcs=…)`, verl's `custom_reward_function`, OpenRLHF
 
 import asyncio
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -43,14 +42,15 @@ FORMS: Mapping[str, tuple[tuple[str, ...], frozenset[str]]] = {
 KEYS = {"verl": "score", "OpenRLHF": "rewards"}
 # What a function is called where the config does not say: by this project, verl and OpenRLHF.
 USUAL_NAMES = ("reward", "compute_score", "reward_func")
+LARGEST_FLOAT32 = 3.4e38
 
 
 @dataclass(frozen=True)
 class OwnReward:
     """The reward function of the file at `path`; `name` None: the usual one that it has.
 
-    It can be pickled, and is loaded at its first call in a process. A reward that is not finite,
-    or none, is a `ValueError`.
+    It can be pickled, and is loaded at its first call in a process. A reward that is not finite
+    in the float32 of the losses, or none, is a `ValueError`.
     """
 
     path: str
@@ -68,7 +68,7 @@ class OwnReward:
 
     def __call__(self, *arguments: Any) -> float:
         reward = self.load().call(*arguments)
-        if reward is None or not math.isfinite(reward):
+        if reward is None or not abs(reward) <= LARGEST_FLOAT32:
             raise ValueError(f"reward must be finite, got {reward}")
         return float(reward)
 

@@ -4,9 +4,11 @@ import hashlib
 import logging
 import math
 import os
+import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,12 @@ from vineppo.config.load import to_dict
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import Engine
+from vineppo.errors import UserError
 
 PHASES = ("rollout", "values", "grading", "logprobs", "update", "sync", "evaluate", "checkpoint")
 REFRESH_S = 0.25
+ENGINE_PHASES = ("rollout", "values", "evaluate")
+STALL_S = 600.0  # no step of an engine takes so long, not even one that compiles
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +34,8 @@ class Progress:
     """Phases one after another, timed, with a live bar on a terminal and plain lines elsewhere.
 
     `enter(phase)` ends the phase before. `take_times()` gives the seconds since the last call and
-    starts anew.
+    starts anew. Where the engine makes no step for `STALL_S` a thread says so, once: a call that
+    never comes back would leave the log at its last line.
     """
 
     def __init__(self, num_iterations: int, done: int, elapsed_s: float) -> None:
@@ -39,6 +45,8 @@ class Progress:
         self._elapsed_s = elapsed_s
         self.started_s = self._since  # the iteration in progress; by `time.perf_counter`
         self._shown = (self._since, 0)
+        self._ticked_s = self._since
+        self._is_over = threading.Event()
         self._latest: dict[str, Any] = {}
         self._summary = ""
         self._bar = Bar(
@@ -56,10 +64,21 @@ class Progress:
 
     def __enter__(self) -> "Progress":
         self._bar.start()
+        threading.Thread(target=self._notice_stalls, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over.set()
         self._bar.stop()
+
+    def _notice_stalls(self) -> None:
+        said_s = 0.0
+        while not self._is_over.wait(STALL_S / 10):
+            last_s, phase = max(self._ticked_s, self._since), self._phase
+            is_late = time.perf_counter() - last_s > STALL_S
+            if phase in ENGINE_PHASES and is_late and last_s != said_s:
+                self.say(f"no step of the engine for {STALL_S:g} s, in the phase {phase!r}")
+                said_s = last_s
 
     def enter(self, phase: str | None) -> None:
         """Ends the current phase and begins another; None: what follows is not counted."""
@@ -73,7 +92,7 @@ class Progress:
 
     def tick(self, engine: Engine) -> None:
         """Shows tokens/s; cheap enough for every engine step."""
-        now = time.perf_counter()
+        now = self._ticked_s = time.perf_counter()
         then, tokens = self._shown
         if now - then < REFRESH_S:
             return
@@ -140,8 +159,8 @@ def summary(metrics: dict[str, Any]) -> str:
 
 @contextmanager
 def log_to(path: Path) -> Iterator[None]:
-    """`vineppo`'s log records go to `path`."""
-    handler = logging.FileHandler(path)
+    """`vineppo`'s log records go to `path`. Raises `UserError` where the disk is full."""
+    handler = _LogFile(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     root = logging.getLogger("vineppo")
     root.setLevel(logging.INFO)
@@ -150,7 +169,19 @@ def log_to(path: Path) -> Iterator[None]:
         yield
     finally:
         root.removeHandler(handler)
-        handler.close()
+        with suppress(OSError):  # of a full disk, which was said before
+            handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A line that cannot be written ends the run; logging would print a traceback for each."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        raise UserError(f"cannot write {self.baseFilename}: {error.strerror}") from error
 
 
 class WandbLog:

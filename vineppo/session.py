@@ -15,12 +15,14 @@ from vineppo.checkpoint import (
     read_newest_state,
     save_checkpoint,
     save_final,
+    set_aside_after,
     sweep_checkpoints,
 )
 from vineppo.config.load import own_digests, to_dict
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.distributed import barrier, from_main, gather, init_distributed, is_main, num_ranks
 from vineppo.engine import EngineCounts, build_engine
+from vineppo.errors import UserError
 from vineppo.evaluate import evaluate_policy, headline
 from vineppo.metrics import merged_grading
 from vineppo.models import LoadedModel
@@ -129,12 +131,14 @@ class Session:
         before, self.counts = self.counts, self.sampler.engine.counts
         prompt = self.counts.prompt_tokens - before.prompt_tokens
         cached = self.counts.cached_tokens - before.cached_tokens
-        mine = prompt, cached, self.sampler.grader.metrics()
+        retries = self.counts.num_retries - before.num_retries
+        mine = prompt, cached, retries, self.sampler.grader.metrics()
         of_replicas = gather(mine)[:: self.sampler.engine.ranks_a_replica]
-        prompt_R, cached_R, grading_R = zip(*of_replicas, strict=True)
+        prompt_R, cached_R, retries_R, grading_R = zip(*of_replicas, strict=True)
         return {
             "tokens/prompt": sum(prompt_R),
             "tokens/prefix_cached": sum(cached_R),
+            "rollout/engine_retries": sum(retries_R),
             **merged_grading(grading_R),
         }
 
@@ -194,7 +198,7 @@ def open_run_dir(config: TrainConfig | SftConfig, directory: Path) -> RunDir:
 
 
 def resume(run: RunDir, models: Models, kl_coef: float) -> TrainState:
-    """The state of the newest checkpoint; what was written after it is discarded."""
+    """The state of the newest whole checkpoint; what was written after it is discarded."""
     if is_main():
         sweep_checkpoints(run)
     state = from_main(lambda: read_newest_state(run))
@@ -203,6 +207,7 @@ def resume(run: RunDir, models: Models, kl_coef: float) -> TrainState:
     else:
         models.load_state(run.checkpoint_path(state.iteration) / "trainer")
     if is_main():
+        set_aside_after(run, state.iteration)
         run.discard_after(state.iteration)
         if run.last_logged_iteration() < state.iteration:
             run.append_metrics(state.metrics)
@@ -213,8 +218,8 @@ def resume(run: RunDir, models: Models, kl_coef: float) -> TrainState:
 def is_finished(config: TrainConfig | SftConfig, directory: Path) -> bool:
     """Whether `directory` holds the finished run of `config`, which is then said in a line.
 
-    Asked before a model is loaded; raises `UserError` for a run of another config, and for one
-    whose newest checkpoint this job cannot go on with.
+    Asked before a model is loaded; raises `UserError` for a run of another config, for one with
+    whose checkpoints this job cannot go on, and for one whose final policy is gone.
     """
     run = RunDir(directory)
 
@@ -224,6 +229,11 @@ def is_finished(config: TrainConfig | SftConfig, directory: Path) -> bool:
         if not run.final_path.is_dir():
             read_newest_state(run)
             return False
+        if not list((run.final_path / "policy").glob("*.safetensors")):
+            raise UserError(
+                f"{run.final_path / 'policy'} has lost its weights (*.safetensors): remove "
+                f"{run.final_path} to have them written again"
+            )
         RunDir.open(directory, to_dict(config), own_digests(config))
         print(f"{config.name}: finished already, in {run.path}")
         return True

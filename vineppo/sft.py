@@ -84,6 +84,7 @@ def update_on(
     return {
         "sft/loss": sum(stats["loss"] for stats in done.stats),
         "sft/grad_norm": math.nan if done.grad_norm is None else done.grad_norm,
+        "sft/skipped_updates": float(done.grad_norm is None),
         "sft/lr": rate,
         "sft/tokens": num_tokens,
     }

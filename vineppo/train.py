@@ -17,6 +17,7 @@ from vineppo.experience import (
     add_advantages,
     add_logprobs,
     add_values,
+    check_logprob_gap,
     sample,
     value_quality,
 )
@@ -131,6 +132,7 @@ def run_iterations(
         # Values: of the continuations' returns, of critics, of whatever else the run measures.
         progress.enter("logprobs")
         add_logprobs(rollouts, policy, reference, predictors, config)
+        check_logprob_gap(rollouts, config)
         add_values(rollouts, predictors)
 
         # Advantages.

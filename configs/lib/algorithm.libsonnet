@@ -13,6 +13,7 @@ local adam = {
 
 // What all algorithms share: sampling, the reference, the clipped update.
 local common = {
+  local config = self,
   // The paper's nucleus of 0.9 cuts the support of the policy that is sampled but not of the one
   // that is trained; here the two are the same.
   sampling: { temperature: 0.6, top_p: 1, max_tokens: error 'sampling.max_tokens' },
@@ -41,6 +42,9 @@ local common = {
     dual_clip: null,
     loss_aggregation: 'token_mean',
     max_mean_ratio: 10,
+    // A thousand times what float32 rounds to. That of bfloat16 depends on the model.
+    max_logprob_gap:
+      if config.engine.dtype == 'float32' && config.model.dtype == 'float32' then 0.1,
     whiten_advantages: true,
     old_logprobs: 'engine',
     importance_correction: null,

@@ -1,5 +1,7 @@
 """The invariants of sampling on both engines, with the embedded policy on this machine."""
 
+import itertools
+import logging
 from dataclasses import replace
 
 import pytest
@@ -7,6 +9,7 @@ import torch
 from support.engines import (
     assert_alike,
     engine_config,
+    finish,
     num_ids,
     request,
     run,
@@ -17,6 +20,7 @@ from transformers import LlamaConfig
 
 from vineppo.distributed import init_distributed
 from vineppo.engine import EngineModel, build_engine
+from vineppo.engine.transformers_engine import TransformersEngine
 from vineppo.errors import UserError
 from vineppo.models import named_weights
 
@@ -109,6 +113,81 @@ def test_more_prompt_tokens_than_a_step_holds(engine, config, prompt):
     found = run(engine, [request(prompt, seed, max_tokens=3) for seed in range(count)])
     alone = run(engine, [request(prompt, count - 1, max_tokens=3)])
     assert found[-1].token_ids == alone[0].token_ids
+
+
+def fail(monkeypatch, engine, calls):
+    """The model's forward pass runs out of memory at these of its calls, from 1."""
+    if isinstance(engine, TransformersEngine):
+        model = engine._model
+    else:
+        core = engine._core.engine_core.engine_core
+        model = core.model_executor.driver_worker.worker.model_runner.model
+    forward, counted = model.forward, itertools.count(1)
+
+    def flawed(*args, **kwargs):
+        if next(counted) in calls:
+            raise torch.OutOfMemoryError("no memory for this")
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(model, "forward", flawed)
+
+
+def test_an_engine_that_fails_loses_nothing(engine, prompt, monkeypatch, caplog):
+    """Twice, with responses of many lengths on their way: the same samples, once each."""
+    caplog.set_level(logging.WARNING, "vineppo")
+    prefixes = [prompt, (*prompt, *prompt[1:])]
+    requests = [request(prefixes[seed % 2], seed, max_tokens=3 + seed) for seed in range(40)]
+    expected = run(engine, requests)
+    engine.clear_cache()
+    most, before = engine._concurrency.limit, engine.counts.num_retries
+    fail(monkeypatch, engine, {2, 25})
+    found = []
+    for index, one in enumerate(requests):
+        engine.submit(one, lambda completion, index=index: found.append((index, completion)))
+    finish(engine)
+    assert sorted(index for index, _ in found) == list(range(40))
+    for index, completion in found:
+        assert_alike(completion, expected[index])
+    assert engine.counts.num_retries - before == 2
+    first, second = [record.getMessage() for record in caplog.records]
+    assert first == (
+        "the engine failed (OutOfMemoryError: no memory for this): 40 requests start over, at most "
+        "20 at once"
+    )
+    assert second.endswith("at most 10 at once")
+    assert engine._concurrency.limit == 10
+    engine.clear_cache()
+    assert engine._concurrency.limit == most
+
+
+def test_what_a_callback_raises_is_not_tried_again(engine, prompt):
+    before = engine.counts.num_retries
+
+    def done(_):
+        raise ValueError("ours")
+
+    engine.submit(request(prompt, 1, max_tokens=1), done)
+    with pytest.raises(ValueError, match="ours"):
+        finish(engine)
+    assert (engine.num_unfinished, engine.counts.num_retries) == (0, before)
+
+
+def test_an_engine_that_stalls_is_noticed(engine, prompt, monkeypatch):
+    """vLLM's step comes back, and nothing is ever done; the other engine cannot."""
+    if isinstance(engine, TransformersEngine):
+        pytest.skip("every row gets a token in every step")
+    (expected,) = run(engine, [request(prompt, 1)])
+    step, left = engine._core.step, [engine._concurrency._most_idle_steps + 1]
+
+    def stalled():
+        left[0] -= 1
+        return [] if left[0] >= 0 else step()
+
+    before = engine.counts.num_retries
+    monkeypatch.setattr(engine._core, "step", stalled)
+    assert_alike(run(engine, [request(prompt, 1)])[0], expected)
+    assert engine.counts.num_retries == before + 1
+    engine.clear_cache()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the rule is the CPU backend's")

@@ -36,9 +36,13 @@ def run(engine, requests):
     found = {}
     for index, one in enumerate(requests):
         engine.submit(one, lambda completion, index=index: found.__setitem__(index, completion))
+    finish(engine)
+    return [found[index] for index in range(len(requests))]
+
+
+def finish(engine):
     while engine.num_unfinished:
         engine.step()
-    return [found[index] for index in range(len(requests))]
 
 
 @torch.no_grad()

@@ -146,7 +146,8 @@ def assert_same_runs(here: Path, there: Path) -> None:
 METRICS = [
     "reward/mean", "reward/std", "reward/group_all_equal_frac", "rollout/response_length_mean",
     "rollout/response_length_max", "rollout/truncated_frac", "rollout/steps_mean",
-    "rollout/engine_logprob_gap_mean", "rollout/engine_logprob_gap_max", "values/mean",
+    "rollout/engine_logprob_gap_mean", "rollout/engine_logprob_gap_max", "rollout/engine_retries",
+    "values/mean",
     "values/std", "values/num_states", "values/num_continuations", "values/all_equal_frac",
     "advantages/mean", "advantages/std", "advantages/near_zero_frac", "policy/loss",
     "policy/clip_frac", "policy/approx_kl", "policy/ratio_max", "policy/entropy",

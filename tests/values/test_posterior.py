@@ -203,3 +203,26 @@ def test_no_other_predictor_is_taken_for_a_martingale():
     )
     with pytest.raises(UserError, match=r"values\.credit must be a martingale.*got mean"):
         check_train(config)
+
+
+def test_hidden_states_that_are_no_numbers_leave_no_trace():
+    """A rollout with such a one is in the replay: updates that meet it are skipped, and counted."""
+    world = World()
+    made = trained(world, iterations=2)
+    before = {name: weight.clone() for name, weight in made._model.state_dict().items()}
+    broken = world.rollouts(16)
+    for one in broken:
+        one.choices.hidden_UH[:] = np.nan
+    made.estimate(broken)
+    made._replay.clear()
+    found = made.update(broken, 2)
+    assert found["values/posterior/skipped_updates"] == OWN.num_steps
+    assert found["values/posterior/loss"] == 0.0
+    after = made._model.state_dict()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    made._replay.clear()
+    sound = world.rollouts(16)
+    made.estimate(sound)
+    assert made.update(sound, 3)["values/posterior/skipped_updates"] == 0
+    made.estimate(sound)
+    assert np.isfinite([one.tokens_T["values/posterior"] for one in sound]).all()

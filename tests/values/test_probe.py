@@ -222,3 +222,15 @@ def test_the_policys_pass_tells_its_entropies():
     expected = -(logprobs_TV.exp() * logprobs_TV).sum(-1)
     assert one.tokens_T["entropies"] == pytest.approx(expected.tolist(), abs=1e-4)
     assert one.hidden_SH.shape[0] == 2
+
+
+def test_states_that_are_no_numbers_do_not_stay_in_the_replay():
+    asked, are_finite = probe(QUICK), []
+    for seed, entropy in enumerate((0.5, np.nan, 0.5)):
+        rollouts = unsure(chains(seed, 1)[0])
+        for one in rollouts:
+            one.tokens_T["entropies"] = [entropy] * len(one.response_ids)
+        asked.estimate(rollouts)
+        asked.update(rollouts, seed)
+        are_finite.append(np.isfinite([x for one in rollouts for x in one.values_S("probe")]).all())
+    assert are_finite == [True, False, True]

@@ -53,11 +53,12 @@ class Completion:
 @dataclass(frozen=True)
 class EngineCounts:
     """Tokens since the engine started, of finished requests: fed as prefixes, of those found in
-    the prefix cache, and sampled."""
+    the prefix cache, and sampled; and how often all running requests had to start over."""
 
     prompt_tokens: int
     cached_tokens: int
     sampled_tokens: int
+    num_retries: int = 0
 
 
 class Engine(Protocol):
@@ -67,7 +68,10 @@ class Engine(Protocol):
         """Queues a request; `step` calls `done` when it has finished."""
 
     def step(self) -> None:
-        """Advances every running request by a token; raises what a callback raises."""
+        """Advances every running request by a token; raises what a callback raises.
+
+        Where the engine fails, what runs starts over with less concurrency (`concurrency.py`).
+        """
 
     @property
     def ranks_a_replica(self) -> int:

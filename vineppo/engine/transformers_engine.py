@@ -3,13 +3,14 @@
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from vineppo.config.schema import TransformersConfig
 from vineppo.distributed import local_rank
+from vineppo.engine.concurrency import Concurrency
 from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
 from vineppo.engine.slot_cache import SlotCache
 from vineppo.errors import UserError
@@ -144,6 +145,7 @@ class TransformersEngine:
         self._num_token_ids = model.num_token_ids
         self._stop_ids = frozenset(model.stop_ids)
         self._cache = SlotCache(config.max_num_seqs, config.max_model_len, self._model.device)
+        self._concurrency = Concurrency(config.max_num_seqs, config.max_model_len)
         self._waiting: deque[_Row] = deque()
         self._running: list[_Row] = []  # row i is in slot i
         self.ranks_a_replica = 1
@@ -159,16 +161,32 @@ class TransformersEngine:
         self._waiting.append(_Row(request, done, min(request.max_tokens, limit - length)))
 
     def step(self) -> None:
-        with torch.no_grad():
-            self._admit()
-            self._sample()
-        for row in self._leave():
-            self.counts = EngineCounts(
-                self.counts.prompt_tokens + len(row.request.prefix_ids),
-                self.counts.cached_tokens + row.cached_tokens,
-                self.counts.sampled_tokens + len(row.token_ids),
+        try:
+            with torch.no_grad():
+                self._admit()
+                self._sample()
+            finished = self._leave()
+        except Exception as error:
+            self._start_over(error)
+            return
+        for row in finished:
+            self.counts = replace(
+                self.counts,
+                prompt_tokens=self.counts.prompt_tokens + len(row.request.prefix_ids),
+                cached_tokens=self.counts.cached_tokens + row.cached_tokens,
+                sampled_tokens=self.counts.sampled_tokens + len(row.token_ids),
             )
             row.finish()
+
+    def _start_over(self, error: Exception) -> None:
+        """Running rows wait again, in their order and with nothing sampled; no slot is believed."""
+        self._concurrency.lower(error, len(self._running))
+        self._waiting.extendleft(
+            _Row(row.request, row.done, row.room) for row in reversed(self._running)
+        )
+        self._running.clear()
+        self._cache.release()
+        self.counts = replace(self.counts, num_retries=self.counts.num_retries + 1)
 
     @property
     def num_unfinished(self) -> int:
@@ -187,6 +205,7 @@ class TransformersEngine:
         if self._running:
             raise RuntimeError("the prefix cache is in use")
         self._cache.forget()
+        self._concurrency.restore()
 
     def sleep(self) -> None:
         """Gives up the keys and values; the weights stay."""
@@ -201,7 +220,7 @@ class TransformersEngine:
     def _admit(self) -> None:
         """Waiting rows take the free slots, with all but the last token of their prefix in them."""
         slots_by_prefix: dict[tuple[int, ...], list[int]] = {}
-        while self._waiting and len(self._running) < self._config.max_num_seqs:
+        while self._waiting and len(self._running) < self._concurrency.limit:
             row = self._waiting.popleft()
             slots_by_prefix.setdefault(row.request.prefix_ids, []).append(len(self._running))
             self._running.append(row)

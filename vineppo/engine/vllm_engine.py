@@ -4,6 +4,7 @@ import ctypes
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from transformers import AutoConfig
 
 from vineppo.config.schema import VllmConfig
 from vineppo.distributed import num_local_ranks
+from vineppo.engine.concurrency import Concurrency
 from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
 from vineppo.errors import UserError
 
@@ -30,6 +32,7 @@ from vllm.v1.worker.gpu.sample.logits_processor import (
 )
 
 STEPS_BETWEEN_TRIMS = 16  # a trim takes 5 ms
+_Submitted = tuple[SampleRequest, Callable[[Completion], None]]
 SHARING_WORKER = "vineppo.engine.cpu_worker.SharingCpuWorker"  # vLLM imports it
 
 
@@ -85,9 +88,10 @@ class VllmEngine:
         self._stop_ids = list(model.stop_ids)
         self._dtype = getattr(torch, config.dtype)
         self._is_asleep = False
-        self._room = 2 * config.max_num_seqs
-        self._waiting: deque[tuple[SampleRequest, Callable[[Completion], None]]] = deque()
-        self._callbacks: dict[str, Callable[[Completion], None]] = {}
+        self._max_num_seqs = config.max_num_seqs
+        self._concurrency = Concurrency(config.max_num_seqs, config.max_model_len)
+        self._waiting: deque[_Submitted] = deque()
+        self._running: dict[str, _Submitted] = {}  # by vLLM's request id
         self._num_submitted = 0
         self._num_steps = 0
         self.counts = EngineCounts(0, 0, 0)
@@ -98,17 +102,28 @@ class VllmEngine:
     def step(self) -> None:
         # vLLM's own requests are heavy: it gets what fills its next batches, so that memory does
         # not grow with the number of continuations, and in an order that no clock decides.
-        while self._waiting and len(self._callbacks) < self._room:
+        limit = self._concurrency.limit
+        room = 2 * limit if limit == self._max_num_seqs else limit
+        while self._waiting and len(self._running) < room:
             self._start(*self._waiting.popleft())
-        for output in self._core.step():
-            if not output.finished:
-                continue
-            self.counts = EngineCounts(
-                self.counts.prompt_tokens + len(output.prompt_token_ids),
-                self.counts.cached_tokens + (output.num_cached_tokens or 0),
-                self.counts.sampled_tokens + len(output.outputs[0].token_ids),
+        try:
+            outputs = [output for output in self._core.step() if output.finished]
+            completions = [_completion(output.outputs[0]) for output in outputs]
+            self._concurrency.notice(len(outputs))
+        except Exception as error:
+            if self.ranks_a_replica > 1:  # the others, which share it, have not seen it
+                raise
+            self._start_over(error)
+            return
+        for output, completion in zip(outputs, completions, strict=True):
+            self.counts = replace(
+                self.counts,
+                prompt_tokens=self.counts.prompt_tokens + len(output.prompt_token_ids),
+                cached_tokens=self.counts.cached_tokens + (output.num_cached_tokens or 0),
+                sampled_tokens=self.counts.sampled_tokens + len(completion.token_ids),
             )
-            self._callbacks.pop(output.request_id)(_completion(output.outputs[0]))
+            _, done = self._running.pop(output.request_id)
+            done(completion)
         self._num_steps += 1
         if self._num_steps % STEPS_BETWEEN_TRIMS == 0 and not torch.cuda.is_available():
             return_freed_memory()
@@ -130,11 +145,24 @@ class VllmEngine:
         request_id = str(self._num_submitted)
         prompt = vllm.inputs.tokens_input(list(request.prefix_ids))
         self._core.add_request(request_id, prompt, params)
-        self._callbacks[request_id] = done
+        self._running[request_id] = request, done
+
+    def _start_over(self, error: Exception) -> None:
+        """What runs in vLLM is taken out of it and waits again, in its order; what it has computed
+        of prefixes is forgotten, as it may not have been computed to the end."""
+        self._concurrency.lower(error, len(self._running))
+        self._core.abort_request(list(self._running))
+        core = self._core.engine_core.engine_core
+        if core.batch_queue is not None:
+            core.batch_queue.clear()  # batches of what was aborted
+        self._waiting.extendleft(reversed(self._running.values()))
+        self._running.clear()
+        self._forget_prefixes()
+        self.counts = replace(self.counts, num_retries=self.counts.num_retries + 1)
 
     @property
     def num_unfinished(self) -> int:
-        return len(self._waiting) + len(self._callbacks)
+        return len(self._waiting) + len(self._running)
 
     def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         assert not self.num_unfinished, "weights must not change while requests run"
@@ -147,6 +175,10 @@ class VllmEngine:
         self.clear_cache()
 
     def clear_cache(self) -> None:
+        self._forget_prefixes()
+        self._concurrency.restore()
+
+    def _forget_prefixes(self) -> None:
         if not self._llm.reset_prefix_cache():
             raise RuntimeError("the prefix cache is in use")
 

@@ -11,8 +11,16 @@ from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
 from vineppo.run_dir.files import read_json, strict_json, write_atomic
 
-# Keys that were added later: (dotted key, what older runs did, a key that the same table has had
-# from the start, or its kind). `*` stands for every key of a table.
+
+def float32_gap(resolved: dict[str, Any]) -> float | None:
+    """`optimization.max_logprob_gap` as configs/lib has it: no sound run of float32 exceeds it."""
+    dtypes = {resolved.get(part, {}).get("dtype") for part in ("engine", "model")}
+    return 0.1 if dtypes == {"float32"} else None
+
+
+# Keys that were added later: (dotted key, what older runs did or a function of the config that says
+# it, a key that the same table has had from the start, or its kind). `*` stands for every key of a
+# table.
 ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("model.lora", None, "dtype"),
     ("task.too_long", "refuse", "response_template"),
@@ -27,6 +35,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("optimization.mask_equal_rewards", False, "clip_low"),
     ("optimization.resampling", None, "clip_low"),
     ("optimization.token_mask_path", None, "clip_low"),
+    ("optimization.max_logprob_gap", float32_gap, "max_mean_ratio"),
     ("values", {"credit": None, "predictors": {}}, "rollouts"),
     ("critic.offload", "nothing", "zero_stage"),
     ("critic.head_init", "normal", "loss"),
@@ -48,7 +57,7 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
         key, _, kind = sibling.partition("=")
         for table in _tables(resolved, parents):
             if key in table and kind in ("", table[key]):
-                table.setdefault(last, deepcopy(value))
+                table.setdefault(last, value(resolved) if callable(value) else deepcopy(value))
     return resolved
 
 

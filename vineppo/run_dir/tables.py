@@ -133,16 +133,18 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema)
         if row.keys() != set(schema.names):
             raise ValueError(f"{path.name}: columns must be {schema.names}, got {list(row)}")
     buffer = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(list(rows), schema), buffer, compression="zstd")
+    table = pa.Table.from_pylist(list(rows), schema)
+    pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
     write_atomic(path, buffer.getvalue().to_pybytes())
 
 
 def read_parquet(path: Path) -> list[dict[str, Any]]:
-    """The rows of a table. Raises `UserError` for a file that is missing or not whole."""
+    """The rows of a table. Raises `UserError` for a file that is missing, cut off or altered."""
     with named_errors("read", path):
         content = path.read_bytes()
     try:
-        return pq.read_table(pa.BufferReader(content)).to_pylist()
+        source = pa.BufferReader(content)
+        return pq.read_table(source, page_checksum_verification=True).to_pylist()
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path} is no complete parquet file: {reason}") from None

@@ -256,7 +256,10 @@ class LearnedFromChoices(ValuePredictor):
         self.set_values(rollouts, values)
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
-        """Some steps of Adam on rollouts drawn from the replay."""
+        """Some steps of Adam on rollouts drawn from the replay.
+
+        One whose gradient is not finite is skipped and counted, and leaves no trace.
+        """
         assert self._model is not None, "made with the model"
         own, mean = self._own, sum(rollout.reward for rollout in rollouts) / len(rollouts)
         self._weigh(rollouts)  # by the values that they were given before
@@ -276,7 +279,7 @@ class LearnedFromChoices(ValuePredictor):
                 *(torch.from_numpy(h).float().to(self._device) for h in (hidden_NH, roots_NH))
             )
         draw = np.random.default_rng(derive_seed(self.config.seed, iteration, self.column))
-        losses = []
+        losses, num_skipped = [], 0
         is_first = self.learns_alone and len(self._replay) == 1
         num_first = FIRST_STEPS * own.num_steps if is_first else 0
         for step in range(num_first + own.num_steps):
@@ -285,10 +288,17 @@ class LearnedFromChoices(ValuePredictor):
             loss = self._loss(batch, of_rewards=step >= num_first)
             self._adam.zero_grad()
             loss.backward()
+            norms = [w.grad.norm() for w in self._model.parameters() if w.grad is not None]
+            if not torch.stack([loss.detach(), *norms]).isfinite().all():
+                num_skipped += 1
+                continue
             self._adam.step()
             losses.append(loss.item())
             self._averaged.update_parameters(self._model)
-        return {f"{self.metrics_group}/loss": sum(losses) / max(len(losses), 1)}
+        return {
+            f"{self.metrics_group}/loss": sum(losses) / max(len(losses), 1),
+            f"{self.metrics_group}/skipped_updates": num_skipped,
+        }
 
     def _sample(self, rollout: Rollout, mean_reward: float) -> Sample:
         answer_R: tuple[int, ...] = ()
@@ -309,6 +319,8 @@ class LearnedFromChoices(ValuePredictor):
         totals_N = np.array([math.fsum(r.tokens_T[name]) for r in rollouts]) / coefficient
         rewards_N = np.array([rollout.reward for rollout in rollouts])
         new = np.mean((totals_N - totals_N.mean()) * rewards_N), np.var(totals_N)
+        if not np.isfinite(new).all():
+            return
         covariance, variance = (
             EVIDENCE_MEMORY * old + (1 - EVIDENCE_MEMORY) * float(add)
             for old, add in zip(self._evidence, new, strict=True)

@@ -214,9 +214,12 @@ class Probe(ValuePredictor):
             metrics["drift"] = float(beyond / states.counts_N.sum())
         if fold_N.any():
             metrics["error_new"] = states.error(self._crossed([], states, fold_N))
-        self._replay.append(states)
+        # In the replay, a state that is not finite would be in every fit until it has left.
+        is_finite_N = states.features_NI.isfinite().all(1)
+        self._replay.append(States(*(column[is_finite_N] for column in vars(states).values())))
         replay = States.joined(self._replay)
-        self._earlier = self._fit(replay, torch.ones(1, len(replay.means_N)))
+        if len(replay.means_N):
+            self._earlier = self._fit(replay, torch.ones(1, len(replay.means_N)))
         return {f"{self.metrics_group}/{key}": number for key, number in metrics.items()}
 
     def _crossed(

@@ -114,6 +114,9 @@ class OptimizationConfig(AdamConfig):
     # token sums; or the sum over tokens divided by sequences · sampling.max_tokens.
     loss_aggregation: LossAggregation
     max_mean_ratio: Positive | None  # an update whose mean ratio exceeds it is skipped
+    # Nats between a token's log-probability by engine and trainer, beyond which the run ends: the
+    # engine's weights or cached prefixes are stale. null: it is logged alone.
+    max_logprob_gap: Positive | None
     whiten_advantages: bool
     old_logprobs: Literal["engine", "trainer"]  # whose are the ratio's denominator
     importance_correction: ImportanceConfig | None  # of what the engine samples and trainer updates

@@ -137,12 +137,15 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema)
     write_atomic(path, buffer.getvalue().to_pybytes())
 
 
-def read_parquet(path: Path) -> list[dict[str, Any]]:
-    """The rows of a table. Raises `UserError` for a file that is missing or not whole."""
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The rows of a table, of all `columns` or of some.
+
+    Raises `UserError` for a file that is missing or not whole.
+    """
     with named_errors("read", path):
         content = path.read_bytes()
     try:
-        return pq.read_table(pa.BufferReader(content)).to_pylist()
+        return pq.read_table(pa.BufferReader(content), columns=columns).to_pylist()
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path} is no complete parquet file: {reason}") from None

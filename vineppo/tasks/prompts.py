@@ -1,5 +1,7 @@
 """From a question to the token ids of a prompt, and from a solution to those of a demonstration."""
 
+from collections.abc import Mapping, Sequence
+
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
@@ -8,21 +10,27 @@ from vineppo.errors import UserError
 
 
 def encode_prompt(
-    config: Prompt, tokenizer: PreTrainedTokenizerBase, question: str
+    config: Prompt,
+    tokenizer: PreTrainedTokenizerBase,
+    question: str,
+    before: Sequence[Mapping[str, str]] = (),
+    key: str = "task.prompt",
 ) -> tuple[int, ...]:
     """Token ids of the prompt, ready for the response's first token.
 
     Kind "template": `template` with the question in it, and the special tokens that the tokenizer
     puts around a text, except an end-of-sequence token behind it. Kind "chat": the tokenizer's chat
-    template around the same text as a user message, up to where the assistant begins.
+    template around the same text as a user message, up to where the assistant begins; the messages
+    `before` it, of which kind "template" takes none, stand in front. `key` is the config's.
     Raises UserError for a template without {question} and for a tokenizer without chat template.
 
     `TemplatePrompt("template", "Q: {question}\\nA:")` and the question "1+1?" give the ids of
     "<bos>Q: 1+1?\\nA:".
     """
-    text = _fill(config.template, "question", question, key="task.prompt.template")
+    text = _fill(config.template, "question", question, key=f"{key}.template")
     if isinstance(config, ChatPrompt):
-        return _encode_chat(config, tokenizer, text)
+        return _encode_chat(config, tokenizer, text, before, key)
+    assert not before, "a template is of one message"
     ids_T = tokenizer(text)["input_ids"]
     plain_ids_T = tokenizer(text, add_special_tokens=False)["input_ids"]
     eos_id = tokenizer.eos_token_id
@@ -57,22 +65,26 @@ def _fill(template: str, placeholder: str, text: str, *, key: str) -> str:
 
 
 def _encode_chat(
-    config: ChatPrompt, tokenizer: PreTrainedTokenizerBase, text: str
+    config: ChatPrompt,
+    tokenizer: PreTrainedTokenizerBase,
+    text: str,
+    before: Sequence[Mapping[str, str]],
+    key: str,
 ) -> tuple[int, ...]:
     if tokenizer.chat_template is None:
         raise UserError(
-            "task.prompt.kind 'chat' needs a tokenizer with a chat template, "
+            f"{key}.kind 'chat' needs a tokenizer with a chat template, "
             f"got {_name(tokenizer)} without one; use 'template'"
         )
-    messages = [{"role": "user", "content": text}]
-    if config.system is not None:
+    messages = [*map(dict, before), {"role": "user", "content": text}]
+    if config.system is not None and messages[0]["role"] != "system":
         messages.insert(0, {"role": "system", "content": config.system})
     try:
         ids_T = tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, tokenize=True, return_dict=False
         )
     except TemplateError as error:  # some templates refuse a system message
-        raise UserError(f"task.prompt: the chat template refuses it: {error}") from error
+        raise UserError(f"{key}: the chat template refuses it: {error}") from error
     return tuple(ids_T)
 
 

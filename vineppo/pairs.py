@@ -1,16 +1,20 @@
 """Preference pairs as token ids: from rows of texts or conversations, and from runs' rollouts."""
 
 import random
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from vineppo.config.schema import (
     HubPairs,
     JsonlPairs,
     RewardModelConfig,
-    RolloutPairs,
+    RunPairs,
+    StatePairs,
     TemplatePrompt,
     TextPairs,
 )
@@ -55,12 +59,13 @@ def load_pairs(config: RewardModelConfig, tokenizer: Any) -> tuple[list[Pair], l
     """
     own, num_test = config.pairs, config.pairs.num_test_pairs
     test: list[Pair] | None = None
-    if isinstance(own, RolloutPairs):
-        train = list(_rollout_pairs(own, config, tokenizer))
+    if isinstance(own, RunPairs):
+        train = _run_pairs(own, config, tokenizer)
     else:
-        is_local = isinstance(own, JsonlPairs)
-        train_source = own.train_path if is_local else own.train_split
-        test_source = own.test_path if is_local else own.test_split
+        if isinstance(own, JsonlPairs):
+            train_source, test_source = own.train_path, own.test_path
+        else:
+            train_source, test_source = own.train_split, own.test_split
         train = [_text_pair(own, tokenizer, *row) for row in _read(own, train_source)]
         if test_source is not None:
             rows = islice(_read(own, test_source), num_test)
@@ -164,36 +169,74 @@ def _encode(pairs: TextPairs, tokenizer: Any, messages: Sequence[Message], where
     return prompt_ids, (*ids_T, end_id)
 
 
-def _rollout_pairs(
-    pairs: RolloutPairs, config: RewardModelConfig, tokenizer: Any
-) -> Iterator[Pair]:
-    """Of each problem of the runs, over all iterations; a response counts once."""
-    by_problem: dict[str, dict[bool, dict[Response, None]]] = {}
+def _run_pairs(pairs: RunPairs, config: RewardModelConfig, tokenizer: Any) -> list[Pair]:
+    """Of each problem of the runs, over all iterations; equal responses are one."""
+    worth: dict[str, dict[Response, list[float]]] = {}
     for path in pairs.run_dirs:
-        run = RunDir(path)
-        policy = read_config(run.path).model.path
-        if (
-            policy is None
-            or load_tokenizer(policy, "model.path").get_vocab() != tokenizer.get_vocab()
-        ):
+        policy = read_config(Path(path)).model.path
+        vocabulary = load_tokenizer(policy, "model.path").get_vocab() if policy else None
+        if vocabulary != tokenizer.get_vocab():
             raise UserError(f"pairs.run_dirs {path}: its policy must have model.path's tokenizer")
+        run = RunDir(path)
         for iteration in run.iterations("rollouts"):
-            columns = ("problem_id", "prompt_ids", "response_ids", "reward")
-            for row in run.read_rollouts(iteration, columns):
-                sides = by_problem.setdefault(row["problem_id"], {True: {}, False: {}})
-                response = tuple(row["prompt_ids"]), tuple(row["response_ids"])
-                sides[row["reward"] > RIGHT][response] = None
-    found = False
-    for problem_id, sides in by_problem.items():
-        chosen, rejected = list(sides[True]), list(sides[False])
-        places = range(len(chosen) * len(rejected))
-        stream = random.Random(derive_seed(config.seed, "pairs", problem_id))
-        for place in stream.sample(places, min(len(places), pairs.pairs_per_problem)):
-            found = True
-            right, wrong = divmod(place, len(rejected))
-            yield Pair(problem_id, chosen[right], rejected[wrong])
-    if not found:
-        raise UserError(
-            f"pairs.run_dirs {', '.join(pairs.run_dirs)}: no problem with a right and a wrong "
-            "rollout"
-        )
+            found = _states if isinstance(pairs, StatePairs) else _rollouts
+            for problem_id, response, value in found(run, iteration):
+                worth.setdefault(problem_id, {}).setdefault(response, []).append(value)
+    gap = pairs.min_gap if isinstance(pairs, StatePairs) else 1.0
+    drawn = []
+    for problem_id, values in worth.items():
+        means = {response: fmean(found) for response, found in values.items()}
+        seed = derive_seed(config.seed, "pairs", problem_id)
+        drawn += [
+            Pair(problem_id, chosen, rejected)
+            for chosen, rejected in draw_pairs(means, gap, pairs.pairs_per_problem, seed)
+        ]
+    if not drawn:
+        kind = "right and wrong rollouts" if gap == 1.0 else f"states that differ by {gap:g}"
+        raise UserError(f"pairs.run_dirs {', '.join(pairs.run_dirs)}: no problem has {kind}")
+    return drawn
+
+
+def draw_pairs(
+    values: Mapping[Response, float], gap: float, number: int, seed: int
+) -> list[tuple[Response, Response]]:
+    """At most `number` different pairs (better, worse) whose values differ by `gap` or more.
+
+    All such pairs are equally likely. Of the values {a: 0, b: 0.5, c: 1} and gap 0.5 they are
+    (b, a), (c, a) and (c, b).
+    """
+    ascending = sorted(values, key=lambda response: (values[response], response))
+    worths = [values[response] for response in ascending]
+    # Number i is better than the first counts[i] of them; ends[i] counts the pairs up to it.
+    counts = [bisect_right(worths, worth - gap + 1e-9) for worth in worths]
+    ends = list(accumulate(counts))
+    total = ends[-1] if ends else 0
+    places = random.Random(seed).sample(range(total), min(total, number))
+    better = [bisect_right(ends, place) for place in places]
+    return [
+        (ascending[i], ascending[place - ends[i] + counts[i]])
+        for i, place in zip(better, places, strict=True)
+    ]
+
+
+def _rollouts(run: RunDir, iteration: int) -> Iterator[tuple[str, Response, float]]:
+    """(problem, response, 1 where it is right, else 0)."""
+    for row in run.read_rollouts(iteration, ("problem_id", "prompt_ids", "response_ids", "reward")):
+        response = tuple(row["prompt_ids"]), tuple(row["response_ids"])
+        yield row["problem_id"], response, float(row["reward"] > RIGHT)
+
+
+def _states(run: RunDir, iteration: int) -> Iterator[tuple[str, Response, float]]:
+    """(problem, response up to a step boundary, mean return); the prompt alone is none of them."""
+    rollouts = {
+        (row["problem_id"], row["rollout_index"]): row for row in run.read_rollouts(iteration)
+    }
+    for (problem_id, _), row in rollouts.items():
+        yield problem_id, (tuple(row["prompt_ids"]), tuple(row["response_ids"])), row["reward"]
+    if iteration not in run.iterations("values"):
+        return
+    for state in run.read_values(iteration):
+        if state["returns_K"] and state["prefix_length"] and not state.get("predictor"):
+            row = rollouts[state["problem_id"], state["rollout_index"]]
+            prefix = tuple(row["response_ids"][: state["prefix_length"]])
+            yield state["problem_id"], (tuple(row["prompt_ids"]), prefix), fmean(state["returns_K"])

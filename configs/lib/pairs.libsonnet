@@ -27,6 +27,7 @@ local hub(path) = text {
     prompt: { kind: 'template', template: '{question}\n' },
   },
 
-  // Right against wrong rollouts of runs.
+  // Right against wrong rollouts of runs; or better against worse states of runs with continuations.
   rollouts(run_dirs):: common { kind: 'rollouts', run_dirs: run_dirs, pairs_per_problem: 8 },
+  states(run_dirs):: self.rollouts(run_dirs) + { kind: 'states', min_gap: 0.5 },
 }

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from vineppo.config.schema.model import Prompt, TooLong
-from vineppo.config.schema.scalars import Count, Name
+from vineppo.config.schema.scalars import Count, Name, PositiveFraction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +42,30 @@ class HubPairs(TextPairs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RolloutPairs(PairsCommon):
-    """The rollouts of runs: of each problem a right response against a wrong one."""
-
-    kind: Literal["rollouts"]
+class RunPairs(PairsCommon):
     run_dirs: Annotated[tuple[Name, ...], Field(min_length=1)]
     pairs_per_problem: Count  # at most
 
 
-PairsConfig = Annotated[JsonlPairs | HubPairs | RolloutPairs, Field(discriminator="kind")]
+@dataclass(frozen=True, kw_only=True)
+class RolloutPairs(RunPairs):
+    """The rollouts of runs: of each problem a right response against a wrong one."""
+
+    kind: Literal["rollouts"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatePairs(RunPairs):
+    """The states of runs with continuations: of each problem a better one against a worse one.
+
+    They are the responses up to a step boundary, valued by the mean return of their continuations,
+    and the whole responses with their rewards.
+    """
+
+    kind: Literal["states"]
+    min_gap: PositiveFraction  # by which the values differ at least
+
+
+PairsConfig = Annotated[
+    JsonlPairs | HubPairs | RolloutPairs | StatePairs, Field(discriminator="kind")
+]

@@ -106,7 +106,8 @@ def run_dir(folder, configs):
 
 @pytest.fixture(scope="module")
 def classifier(run_dir):
-    return AutoModelForSequenceClassification.from_pretrained(run_dir / "final/reward_model").eval()
+    path = str(run_dir / "final/reward_model")
+    return AutoModelForSequenceClassification.from_pretrained(path).eval()
 
 
 @torch.no_grad()
@@ -277,7 +278,7 @@ def test_scores_join_the_verifiers_rewards(run_dir, classifier, config, output, 
     loaded = load_model(config.model.path, "float32", "sdpa")
     scorer = RewardModelScorer(config, loaded)
     prompt, stream = (1, 5, 15, 14), random.Random(0)
-    responses = [tuple(stream.choices(range(4, 14), k=n)) + (2,) for n in (3, 9, 1, 5, 2)]
+    responses = [(*stream.choices(range(4, 14), k=n), 2) for n in (3, 9, 1, 5, 2)]
     verdicts = [1.0, 0.0, 1.0, 0.0, 1.0]
     rewards = [
         scorer.submit(prompt, ids, resolved(verdict))

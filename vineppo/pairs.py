@@ -183,7 +183,7 @@ def _run_pairs(pairs: RunPairs, config: RewardModelConfig, tokenizer: Any) -> li
             for problem_id, response, value in found(run, iteration):
                 worth.setdefault(problem_id, {}).setdefault(response, []).append(value)
     gap = pairs.min_gap if isinstance(pairs, StatePairs) else 1.0
-    drawn = []
+    drawn: list[Pair] = []
     for problem_id, values in worth.items():
         means = {response: fmean(found) for response, found in values.items()}
         seed = derive_seed(config.seed, "pairs", problem_id)

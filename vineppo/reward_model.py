@@ -29,6 +29,7 @@ from vineppo.values.heads import HEAD, check_size, load_classifier, set_padding
 
 MARGIN = "margin"  # the column of `Pair.margin`, in the chosen response's tokens
 FOLDER = "reward_model"  # of a checkpoint and of `final`
+HEADLINE = ("pair_accuracy", "pair_log_loss", "pair_calibration_error")
 
 
 def train_reward_model(config: RewardModelConfig, directory: Path) -> None:
@@ -47,15 +48,13 @@ def train_reward_model(config: RewardModelConfig, directory: Path) -> None:
     batch_size = config.optimization.batch_size
     updates_per_epoch = math.ceil(len(train) / batch_size)
     num_updates = config.optimization.num_epochs * updates_per_epoch
-    reward_model: RewardModel | None = None
 
     def start() -> RewardModel:
-        nonlocal reward_model
-        reward_model = RewardModel(config, model, tokenizer)
-        return reward_model
+        return RewardModel(config, model, tokenizer)
 
     with open_bare_session(config, num_updates, run, start) as session:
-        assert reward_model is not None
+        reward_model = session.models
+        assert isinstance(reward_model, RewardModel)
         session.progress.say(f"{len(train)} pairs to train on, {len(test)} to evaluate on")
         if session.state.iteration == 0:
             evaluate_if_due(session, reward_model, test, 0)
@@ -81,9 +80,6 @@ def evaluate_if_due(
     if is_main():
         session.run.write_evaluation(iteration, evaluation)
     return {f"eval/{name}": x for name, x in evaluation.items() if name in HEADLINE}
-
-
-HEADLINE = ("pair_accuracy", "pair_log_loss", "pair_calibration_error")
 
 
 def pair_evaluation(scores_N2: Sequence[tuple[float, float]]) -> dict[str, Any]:
@@ -197,10 +193,10 @@ class RewardModel:
 
 def pair_objective(num_pairs: int, batch: TrainBatch, scores_B: torch.Tensor) -> Summand:
     """A micro-batch's part of the mean loss over the `num_pairs` pairs of an update."""
-    is_empty = len(scores_B) == 1  # a rank without a pair has one row of padding
-    scores_N2 = scores_B[: 0 if is_empty else None].view(-1, 2)
-    leads_N = scores_N2[:, 0] - scores_N2[:, 1]
-    margins_N = batch[MARGIN].amax(1)[: 2 * len(leads_N) : 2]
+    num_here = len(scores_B) // 2  # 0 on a rank without a pair, which has one row of padding
+    rows_N2 = scores_B[: 2 * num_here].view(num_here, 2)
+    leads_N = rows_N2[:, 0] - rows_N2[:, 1]
+    margins_N = batch[MARGIN].amax(1)[: 2 * num_here : 2]
     total = bradley_terry(leads_N, margins_N).sum() / num_pairs
     right = (leads_N > 0).sum() + 0.5 * (leads_N == 0).sum()
     return total, {"loss": total, "accuracy": right / num_pairs}

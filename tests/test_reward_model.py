@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.critics import build_config, start, values
-from support.processes import run, run_cli
+from support.processes import run, run_cli, run_ranks
 from support.rollouts import CPU
 from support.training import SHORT, assert_same_runs, timeless, train
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -180,6 +180,15 @@ def test_a_killed_run_goes_on_to_the_same_numbers(folder, run_dir, configs):
     assert "resumed after iteration 24" in done.stdout
     assert_same_runs(again, run_dir)
     assert "finished already" in run_cli(given).stdout
+
+
+@pytest.mark.slow
+def test_two_ranks_train_alike(folder, run_dir, configs):
+    run_ranks(2, "vineppo.cli.main", arguments(folder, folder / "ranks", configs))
+    for ours, theirs in zip(timeless(folder / "ranks"), timeless(run_dir), strict=True):
+        assert ours["reward_model/loss"] == pytest.approx(theirs["reward_model/loss"], abs=2e-3)
+    end, other = (RunDir(path).read_evaluation(72) for path in (folder / "ranks", run_dir))
+    assert end["pair_accuracy"] == pytest.approx(other["pair_accuracy"], abs=0.02)
 
 
 def test_what_needs_a_policy_says_that_there_is_none(run_dir):

@@ -302,6 +302,14 @@ def test_scores_join_the_verifiers_rewards(run_dir, classifier, config, output, 
         assert rewards[i].result() == pytest.approx(expected, abs=1e-5)
 
 
+def test_a_model_without_a_head_is_no_reward_model(folder, config):
+    config = with_reward_model(config, folder)
+    own = replace(config.reward_model, path=config.model.path)
+    loaded = load_model(config.model.path, "float32", "sdpa")
+    with pytest.raises(UserError, match=r"reward_model.path .* must be a classifier with a head"):
+        RewardModelScorer(replace(config, reward_model=own), loaded)
+
+
 SETTINGS = {**SHORT, "num_iterations": 1, "credit.num_continuations": 2}
 
 

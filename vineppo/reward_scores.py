@@ -57,7 +57,7 @@ class RewardModelScorer:
         """Raises `UserError` for a model that is no reward model, or too small."""
         assert config.reward_model is not None
         self._config, key = config.reward_model, "reward_model.path"
-        model = load_classifier(self._config.path, config.model, "zero", config.seed, key)
+        model = load_classifier(self._config.path, config.model, None, config.seed, key)
         check_size(model, loaded.engine_model.num_token_ids, config.engine.max_model_len, key)
         set_padding(model, loaded.tokenizer)
         self._pad_id: int = model.config.pad_token_id

@@ -211,12 +211,13 @@ def load_value_model(
 
 
 def load_classifier(
-    path: str, form: ModelConfig, head_init: str, run_seed: int, key: str = "critic.path"
+    path: str, form: ModelConfig, head_init: str | None, run_seed: int, key: str = "critic.path"
 ) -> Any:
     """The model at `path` as a classifier with one label, its own head or else a new one.
 
     Precision and attention are those of `form`; `key` is the config's that names the path. Raises
-    `UserError` for a classifier of several labels and for a model that has no classifier.
+    `UserError` for a classifier of several labels, for a model that has no classifier, and, where
+    `head_init` is None, for one without a head of its own.
     """
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
@@ -227,6 +228,8 @@ def load_classifier(
         has_head = (config.architectures or [""])[0].endswith("ForSequenceClassification")
         if has_head and config.num_labels != 1:
             raise UserError(f"{key} {path}: its head must have one label, got {config.num_labels}")
+        if not has_head and head_init is None:
+            raise UserError(f"{key} {path} must be a classifier with a head, got none")
         model, report = AutoModelForSequenceClassification.from_pretrained(
             resolved,
             num_labels=1,
@@ -241,7 +244,7 @@ def load_classifier(
     missing = sorted(k for k in report["missing_keys"] if has_head or not k.startswith(HEAD))
     if missing or not hasattr(model, HEAD):
         raise UserError(f"{key} {path} lacks the weights {', '.join(missing) or HEAD}")
-    head = ValueHead(model.score.in_features, model.dtype, head_init, run_seed)
+    head = ValueHead(model.score.in_features, model.dtype, head_init or "zero", run_seed)
     if has_head:
         head.load_state_dict({"weight": model.score.weight}, strict=False)
         head.offset.fill_(getattr(config, "value_offset", 0.0))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from support.critics import build_config, start, values
 from support.processes import run, run_cli, run_ranks
-from support.rollouts import CPU
+from support.rollouts import CPU, rollout
 from support.training import SHORT, assert_same_runs, timeless, train
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -216,6 +216,25 @@ def test_a_critic_starts_with_its_head(run_dir, classifier, configs):
             with torch.no_grad():
                 score = classifier(input_ids=torch.tensor([ids[:length]])).logits[0, 0]
             assert values_BT[0, length].item() == pytest.approx(read(score).item(), abs=1e-5)
+
+
+@pytest.mark.parametrize("output", ["score", "probability"])
+def test_states_are_valued_by_their_scores(run_dir, classifier, configs, output):
+    """V(s) of prompt and prefix, before every token."""
+    path, ids = str(run_dir / "final/reward_model"), (5, 15, 6, 8, 11, 12, 9)
+    predictors = {"process": {"kind": "reward_model", "path": path, "output": output}}
+    policy = str(run_dir.parent / "policy")
+    config = build_config(configs, "separate", values__predictors=predictors, model__path=policy)
+    (process,) = (one for one in start(config).predictors if one.name == "process")
+    some = [replace(rollout([0.0] * n), response_ids=ids[:n]) for n in (7, 3)]
+    process.estimate(some)
+    for one in some:
+        for t, value in enumerate(one.values_T("process")):
+            inputs = torch.tensor([(*one.prompt_ids, *one.response_ids[:t])])
+            with torch.no_grad():
+                score = classifier(input_ids=inputs).logits[0, 0]
+            expected = score if output == "score" else torch.sigmoid(score)
+            assert value == pytest.approx(expected.item(), abs=1e-5)
 
 
 def test_the_loss_by_hand():

@@ -14,16 +14,16 @@ FOLDERS = ("vineppo", "analysis", "benchmarks")
 # Row by row from the top: (room, the modules and packages in it). Imports go down or to the right.
 ROWS: list[list[tuple[str, list[str]]]] = [
     [("benchmarks", ["benchmarks"]), ("analysis", ["analysis"])],
-    [("entry points", ["cli", "train", "sft", "sweep", "estimate", "doctor", "push"])],
+    [("entry points", ["cli", "train", "sft", "reward_model", "sweep", "estimate", "doctor", "push"])],
     [
         (
             "orchestration",
             ["session", "checkpoint", "experience", "update", "evaluate"],
         ),
-        ("values", ["values"]),
+        ("values", ["values", "reward_scores"]),
     ],
     [
-        ("sampling", ["rollouts", "encoding"]),
+        ("sampling", ["rollouts", "encoding", "pairs"]),
         ("passes and updates", ["forward_passes", "minibatches", "policy"]),
     ],
     [

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from vineppo.deepspeed_module import DeepSpeedModule
 from vineppo.distributed import barrier, is_main, local_rank, num_ranks
@@ -43,9 +43,19 @@ class TrainState:
     num_ranks: int  # whose shards the optimizer's state is in
 
 
+class Saved(Protocol):
+    """What checkpoints hold: models to use, and what training on needs."""
+
+    def save_hf(self, directory: Path) -> None: ...
+
+    def save_state(self, directory: Path) -> None: ...
+
+    def load_state(self, directory: Path) -> None: ...
+
+
 @dataclass(frozen=True)
 class Models:
-    """What a run trains."""
+    """What a run with a policy trains."""
 
     policy: Policy
     predictors: Sequence[ValuePredictor] = ()
@@ -84,7 +94,7 @@ class Models:
         return {"policy": self.policy.deepspeed} | {p.name: p for p in self.predictors}
 
 
-def save_checkpoint(run: RunDir, models: Models, state: TrainState, keep: int) -> None:
+def save_checkpoint(run: RunDir, models: Saved, state: TrainState, keep: int) -> None:
     """Writes `checkpoints/iter_…` and removes all but the newest `keep`."""
 
     def write(directory: Path) -> None:
@@ -100,7 +110,7 @@ def save_checkpoint(run: RunDir, models: Models, state: TrainState, keep: int) -
             remove_whole(run.checkpoint_path(old))
 
 
-def save_final(run: RunDir, models: Models) -> None:
+def save_final(run: RunDir, models: Saved) -> None:
     """Writes `final/`; its presence says that the run is finished."""
     write_whole(run.final_path, models.save_hf)
 

@@ -59,6 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     for name, text in (
         ("train", "reinforcement learning from a config"),
         ("sft", "supervised fine-tuning from a config"),
+        ("reward-model", "a reward model from preference pairs, from a config"),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("config", metavar="CONFIG.jsonnet")
@@ -120,12 +121,14 @@ def add_set(command: argparse.ArgumentParser, help_text: str | None = None) -> N
 
 def run_config(options: argparse.Namespace) -> None:
     from vineppo.config.load import load_config, to_dict
-    from vineppo.config.schema import SftConfig, TrainConfig
+    from vineppo.config.schema import AnyConfig, RewardModelConfig, SftConfig, TrainConfig
 
-    config: TrainConfig | SftConfig
+    config: AnyConfig
     try:
         if options.command == "sft":
             config = load_config(SftConfig, options.config, options.assignments)
+        elif options.command == "reward-model":
+            config = load_config(RewardModelConfig, options.config, options.assignments)
         else:
             config = load_config(TrainConfig, options.config, options.assignments)
     except UserError as error:
@@ -142,6 +145,10 @@ def run_config(options: argparse.Namespace) -> None:
             from vineppo.sft import sft
 
             sft(config, directory)
+        elif isinstance(config, RewardModelConfig):
+            from vineppo.reward_model import train_reward_model
+
+            train_reward_model(config, directory)
         else:
             from vineppo.train import train
 

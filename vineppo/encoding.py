@@ -44,35 +44,39 @@ def encode_problems(
     return within(
         config.engine.max_model_len - config.sampling.max_tokens,
         "engine.max_model_len - sampling.max_tokens",
-        ((p, len(ids), "a prompt of ", Prompt(p, ids)) for p, ids in encoded),
+        ((p.id, len(ids), "a prompt of ", Prompt(p, ids)) for p, ids in encoded),
         too_long,
     )
 
 
 def within(
-    limit: int, name: str, items: Iterable[tuple[Problem, int, str, Item]], too_long: TooLong
+    limit: int,
+    name: str,
+    items: Iterable[tuple[str, int, str, Item]],
+    too_long: TooLong,
+    noun: str = "problem",
 ) -> list[Item]:
-    """The items of (problem, number of tokens, what they are, item) that `limit` has room for.
+    """The items of (name, number of tokens, what they are, item) that `limit` has room for.
 
     Raises `UserError` for the first that it has none for, or leaves all of them out and says how
-    many.
+    many. `noun` is what the items are.
     """
     kept: list[Item] = []
     left_out: list[str] = []
-    for problem, length, what, item in items:
+    for item_name, length, what, item in items:
         if length <= limit:
             kept.append(item)
         elif too_long == "leave_out":
-            left_out.append(problem.id)
+            left_out.append(item_name)
         else:
             raise UserError(
-                f"problem {problem.id} has {what}{length} tokens, which must be at most "
+                f"{noun} {item_name} has {what}{length} tokens, which must be at most "
                 f"{name} = {limit}"
             )
     if not kept and left_out:
-        raise UserError(f"all {len(left_out)} train problems are longer than {name} = {limit}")
+        raise UserError(f"all {len(left_out)} train {noun}s are longer than {name} = {limit}")
     if left_out and is_main():
         few = ", ".join(left_out[:3]) + ", …" * (len(left_out) > 3)
-        count = f"{len(left_out)} of {len(left_out) + len(kept)} train problems"
+        count = f"{len(left_out)} of {len(left_out) + len(kept)} train {noun}s"
         print(f"left out {count}, longer than {name} = {limit}: {few}")
     return kept

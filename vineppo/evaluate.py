@@ -41,11 +41,11 @@ def evaluate_policy(
 ) -> dict[str, Any]:
     """What `evaluations/iter_….json` holds; a response is correct when its reward is above 0.5.
 
-    The token budget is the training's.
+    The reward is the verifier's alone. The token budget is the training's.
     """
     temperature, top_p = evaluation.temperature, evaluation.top_p
     sampling = replace(sampler.sampling, temperature=temperature, top_p=top_p)
-    sampler = replace(sampler, sampling=sampling)
+    sampler = replace(sampler, sampling=sampling, scorer=None)
     sampler.grader.metrics()  # what follows is this evaluation's alone
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]

@@ -42,16 +42,18 @@ def read_sequences(
     micro_batch_size: int,
     device: torch.device,
     ranks: RankGroup | None = None,
+    columns: Sequence[str] = (),
 ) -> list[T]:
     """What `read` finds of every sequence, in a micro-batch with others, without gradient.
 
-    Every one of `ranks` (None: of all) passes its share, and has all of them in the end.
+    The batches carry `columns`. Every one of `ranks` (None: of all) passes its share, and has all
+    of them in the end.
     """
     ranks = ranks or all_ranks()
     mine: list[tuple[int, T]] = []
     for share in ranks_share([len(s) for s in sequences], micro_batch_size, ranks.rank, ranks.size):
         chosen = [sequences[i] for i in share]
-        batch = collate(chosen, device)
+        batch = collate(chosen, device, columns)
         with torch.no_grad():
             of_chosen = read(batch, chosen)
         mine += zip(share, of_chosen, strict=False)  # an empty share has a row

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vineppo.config.schema import LlamaArchitecture, TrainConfig
+from vineppo.config.schema import LlamaArchitecture, RewardModelValues, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import EngineModel
 from vineppo.errors import UserError
@@ -108,13 +108,19 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
 
 
 def check_tokenizers(config: TrainConfig) -> None:
-    """Raises `UserError` where critics or reference have another tokenizer than the policy.
+    """Raises `UserError` where another model has another tokenizer than the policy.
 
     Reads tokenizers alone, before any model is loaded.
     """
     policy = load_tokenizer(config.model.path, "model.path").get_vocab()
     paths = {f"{key}.path": model.path for key, model in config.value_models.items()}
-    for key, path in {**paths, "reference.path": config.reference.path}.items():
+    paths["reference.path"] = config.reference.path
+    if config.reward_model is not None:
+        paths["reward_model.path"] = config.reward_model.path
+    for name, own in config.values.predictors.items():
+        if isinstance(own, RewardModelValues):
+            paths[f"values.predictors.{name}.path"] = own.path
+    for key, path in paths.items():
         if path is not None and load_tokenizer(path, key).get_vocab() != policy:
             raise UserError(f"config: {key} {path} must have the policy's tokenizer")
 

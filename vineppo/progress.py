@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from vineppo.config.load import to_dict
-from vineppo.config.schema import SftConfig, TrainConfig
+from vineppo.config.schema import AnyConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import Engine
 from vineppo.errors import UserError
@@ -137,11 +137,13 @@ class Progress:
         logger.info(text)
 
 
-ON_BAR = ("eval/pass@1", "reward/mean", "sft/loss")
+ON_BAR = ("eval/pass@1", "eval/pair_accuracy", "reward/mean", "sft/loss", "reward_model/loss")
 SHOWN = {
     "eval/pass@1": "pass@1 {:.3f}",
+    "eval/pair_accuracy": "pair accuracy {:.3f}",
     "reward/mean": "reward {:.3f}",
     "sft/loss": "loss {:.4f}",
+    "reward_model/loss": "loss {:.4f}",
     "critic/explained_variance": "ev {:.2f}",
     "kl/ref": "kl {:.4f}",
     "policy/entropy": "entropy {:.3f}",
@@ -190,7 +192,7 @@ class WandbLog:
     Nothing at all where `logging.wandb_project` is null.
     """
 
-    def __init__(self, config: TrainConfig | SftConfig, directory: Path) -> None:
+    def __init__(self, config: AnyConfig, directory: Path) -> None:
         self._run: Any = None
         if config.logging.wandb_project is None or not is_main():
             return

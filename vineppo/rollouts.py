@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 
 from vineppo.config.schema import SamplingConfig, TreeCredit
 from vineppo.credit.tree import leaves_below
@@ -21,11 +21,20 @@ from vineppo.types import Problem, Rollout
 LOOKAHEAD = 4096  # requests that wait in the engine's queue, at least, while there are more
 
 
+class Scorer(Protocol):
+    """What joins the verifier's reward of a response; `vineppo/reward_scores.py` has one."""
+
+    def submit(
+        self, prompt_ids: Sequence[int], response_ids: Sequence[int], verdict: Future[float]
+    ) -> Future[float]: ...
+
+
 @dataclass(frozen=True)
 class Sampler:
     """What sampling is done with: temperature, top_p and token budget are `sampling`'s.
 
-    `seed` is the run's: random streams are derived from it.
+    `seed` is the run's: random streams are derived from it. With a `scorer`, rewards are what it
+    makes of the grader's.
     """
 
     engine: Engine
@@ -33,6 +42,7 @@ class Sampler:
     tokenizer: Any
     sampling: SamplingConfig
     seed: int
+    scorer: Scorer | None = None
 
     def text(self, response_ids: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(
@@ -158,6 +168,8 @@ def _graded(
     reward = sampler.grader.submit(
         prompt.problem, text or "", completion.finish_reason, response_ids
     )
+    if sampler.scorer is not None and text is not None:
+        reward = sampler.scorer.submit(prompt.token_ids, response_ids, reward)
     return Continuation(index, completion, reward, text)
 
 

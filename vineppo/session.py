@@ -11,6 +11,7 @@ import torch
 
 from vineppo.checkpoint import (
     Models,
+    Saved,
     TrainState,
     read_newest_state,
     save_checkpoint,
@@ -19,7 +20,7 @@ from vineppo.checkpoint import (
     sweep_checkpoints,
 )
 from vineppo.config.load import own_digests, to_dict
-from vineppo.config.schema import SftConfig, TrainConfig
+from vineppo.config.schema import AnyConfig, SftConfig, TrainConfig
 from vineppo.distributed import barrier, from_main, gather, init_distributed, is_main, num_ranks
 from vineppo.engine import EngineCounts, build_engine
 from vineppo.errors import UserError
@@ -28,34 +29,78 @@ from vineppo.metrics import merged_grading
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
 from vineppo.progress import Progress, WandbLog, log_to
-from vineppo.rollouts import Prompt, Sampler
+from vineppo.rollouts import Prompt, Sampler, Scorer
 from vineppo.run_dir import RunDir
 from vineppo.tasks.grading import Grader
 
 
 @dataclass
-class Session:
-    """A run in progress. `state` is where it stands; `finish_iteration` moves it on."""
+class BareSession:
+    """A run in progress, whatever it trains.
 
-    config: TrainConfig | SftConfig
+    `state` is where it stands; `finish_iteration` moves it on.
+    """
+
+    config: AnyConfig
     num_iterations: int
     run: RunDir
-    models: Models
-    sampler: Sampler
-    test_P: list[Prompt]
+    models: Saved
     progress: Progress
     wandb: WandbLog
     state: TrainState
+
+    def iterations(self) -> Iterator[int]:
+        """The iterations that are left, from 1."""
+        yield from range(self.state.iteration + 1, self.num_iterations + 1)
+
+    @contextmanager
+    def whole_models(self) -> Iterator[None]:
+        """The models with all of their states."""
+        yield
+
+    def is_evaluation_due(self, iteration: int) -> bool:
+        """On schedule and at the end, and for the start as iteration 0."""
+        every = self.config.evaluation.every
+        return iteration in (0, self.num_iterations) or (every > 0 and iteration % every == 0)
+
+    def finish_iteration(
+        self, iteration: int, metrics: dict[str, Any], kl_coef: float = 0.0
+    ) -> None:
+        """Checkpoint if due, then the metrics: also if killed in between, nothing is lost.
+
+        `kl_coef` is that of the next iteration.
+        """
+        metrics = {"iteration": iteration, **metrics, "memory/peak_gib": peak_gib()}
+        metrics = {**metrics, **self.progress.take_times()}
+        elapsed_s = metrics["time/elapsed_s"]
+        self.state = TrainState(iteration, elapsed_s, metrics, kl_coef, num_ranks())
+        every = self.config.checkpoint.every
+        if every > 0 and (iteration % every == 0 or iteration == self.num_iterations):
+            self.progress.enter("checkpoint")
+            with self.whole_models():
+                save_checkpoint(self.run, self.models, self.state, self.config.checkpoint.keep)
+            metrics = add_times(metrics, self.progress.take_times())
+            self.state = replace(self.state, elapsed_s=metrics["time/elapsed_s"])
+        if is_main():
+            self.run.append_metrics(metrics)
+            self.wandb.log(metrics)
+        self.progress.finish_iteration(iteration, self.num_iterations, metrics)
+
+
+@dataclass
+class Session(BareSession):
+    """A run with a policy and an engine that samples from it."""
+
+    config: TrainConfig | SftConfig
+    models: Models
+    sampler: Sampler
+    test_P: list[Prompt]
     counts: EngineCounts
     is_sampling: bool = False  # the engine is awake
 
     @property
     def policy(self) -> Policy:
         return self.models.policy
-
-    def iterations(self) -> Iterator[int]:
-        """The iterations that are left, from 1."""
-        yield from range(self.state.iteration + 1, self.num_iterations + 1)
 
     def wake_engine(self, with_new_weights: bool) -> None:
         """The engine samples from the policy as it now is, and from nothing cached before."""
@@ -84,11 +129,6 @@ class Session:
         yield
         self.wake_engine(with_new_weights=False)
 
-    def is_evaluation_due(self, iteration: int) -> bool:
-        """On schedule and at the end, and for the starting policy as iteration 0."""
-        every = self.config.evaluation.every
-        return iteration in (0, self.num_iterations) or (every > 0 and iteration % every == 0)
-
     def evaluate_if_due(self, iteration: int) -> dict[str, float]:
         """pass@1 and pass@K of the engine's policy as `eval/*`; nothing when none is due."""
         if not self.is_evaluation_due(iteration):
@@ -102,29 +142,6 @@ class Session:
         if is_main():
             self.run.write_evaluation(iteration, evaluation)
         return {f"eval/{name}": score for name, score in headline(evaluation).items()}
-
-    def finish_iteration(
-        self, iteration: int, metrics: dict[str, Any], kl_coef: float = 0.0
-    ) -> None:
-        """Checkpoint if due, then the metrics: also if killed in between, nothing is lost.
-
-        `kl_coef` is that of the next iteration.
-        """
-        metrics = {"iteration": iteration, **metrics, "memory/peak_gib": peak_gib()}
-        metrics = {**metrics, **self.progress.take_times()}
-        elapsed_s = metrics["time/elapsed_s"]
-        self.state = TrainState(iteration, elapsed_s, metrics, kl_coef, num_ranks())
-        every = self.config.checkpoint.every
-        if every > 0 and (iteration % every == 0 or iteration == self.num_iterations):
-            self.progress.enter("checkpoint")
-            with self.whole_models():
-                save_checkpoint(self.run, self.models, self.state, self.config.checkpoint.keep)
-            metrics = add_times(metrics, self.progress.take_times())
-            self.state = replace(self.state, elapsed_s=metrics["time/elapsed_s"])
-        if is_main():
-            self.run.append_metrics(metrics)
-            self.wandb.log(metrics)
-        self.progress.finish_iteration(iteration, self.num_iterations, metrics)
 
     def sampling_metrics(self) -> dict[str, float]:
         """What the engines and the graders did since the last call or evaluation, on all ranks."""
@@ -152,11 +169,12 @@ def open_session(
     loaded: LoadedModel,
     start_models: Callable[[], Models],
     kl_coef: float = 0.0,
+    scorer: Scorer | None = None,
 ) -> Iterator[Session]:
     """Starts the engine and the models, restores the last checkpoint, evaluates the start.
 
     The engine starts before the models so that its memory profile sees the GPU empty. `kl_coef` is
-    that of the first iteration.
+    that of the first iteration; `scorer` joins the verifier's rewards of training.
     """
     with ExitStack() as stack:
         if is_main():
@@ -166,16 +184,12 @@ def open_session(
         engine = build_engine(config.engine, loaded.engine_model)
         engine.sleep()
         models = start_models()
-        sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
-        state = resume(run, models, kl_coef)
-        progress = stack.enter_context(Progress(num_iterations, state.iteration, state.elapsed_s))
-        wandb = stack.enter_context(WandbLog(config, run.path))
+        sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed, scorer)
+        record = stack.enter_context(_record(config, num_iterations, run, models, kl_coef))
         session = Session(
-            config, num_iterations, run, models, sampler, test_P, progress, wandb, state,
-            engine.counts,
-        )  # fmt: skip
-        where = f"resumed after iteration {state.iteration}" if state.iteration else "started"
-        progress.say(f"{config.name}: {where}, {num_iterations} iterations, in {run.path}")
+            config, num_iterations, run, models, *record, sampler, test_P, engine.counts
+        )
+        state, progress = session.state, session.progress
         session.wake_engine(with_new_weights=True)
         if state.iteration == 0:
             metrics = session.evaluate_if_due(0)
@@ -185,7 +199,37 @@ def open_session(
         save_final(run, models)
 
 
-def open_run_dir(config: TrainConfig | SftConfig, directory: Path) -> RunDir:
+@contextmanager
+def open_bare_session(
+    config: AnyConfig, num_iterations: int, run: RunDir, start_models: Callable[[], Saved]
+) -> Iterator[BareSession]:
+    """Starts the models and restores the last checkpoint, without an engine."""
+    with ExitStack() as stack:
+        if is_main():
+            stack.enter_context(log_to(run.path / "train.log"))
+        init_distributed()
+        models = start_models()
+        record = stack.enter_context(_record(config, num_iterations, run, models, 0.0))
+        yield BareSession(config, num_iterations, run, models, *record)
+        save_final(run, models)
+
+
+@contextmanager
+def _record(
+    config: AnyConfig, num_iterations: int, run: RunDir, models: Saved, kl_coef: float
+) -> Iterator[tuple[Progress, WandbLog, TrainState]]:
+    """Restores the last checkpoint; what the run is shown and logged with, and where it stands."""
+    state = resume(run, models, kl_coef)
+    with (
+        Progress(num_iterations, state.iteration, state.elapsed_s) as progress,
+        WandbLog(config, run.path) as wandb,
+    ):
+        where = f"resumed after iteration {state.iteration}" if state.iteration else "started"
+        progress.say(f"{config.name}: {where}, {num_iterations} iterations, in {run.path}")
+        yield progress, wandb, state
+
+
+def open_run_dir(config: AnyConfig, directory: Path) -> RunDir:
     """The run directory, made or re-opened by the main process alone."""
     run = RunDir(directory)
 
@@ -197,7 +241,7 @@ def open_run_dir(config: TrainConfig | SftConfig, directory: Path) -> RunDir:
     return run
 
 
-def resume(run: RunDir, models: Models, kl_coef: float) -> TrainState:
+def resume(run: RunDir, models: Saved, kl_coef: float) -> TrainState:
     """The state of the newest whole checkpoint; what was written after it is discarded."""
     if is_main():
         sweep_checkpoints(run)
@@ -215,7 +259,7 @@ def resume(run: RunDir, models: Models, kl_coef: float) -> TrainState:
     return state
 
 
-def is_finished(config: TrainConfig | SftConfig, directory: Path) -> bool:
+def is_finished(config: AnyConfig, directory: Path) -> bool:
     """Whether `directory` holds the finished run of `config`, which is then said in a line.
 
     Asked before a model is loaded; raises `UserError` for a run of another config, for one with

@@ -120,7 +120,7 @@ def encode_demonstrations(
     return within(
         config.optimization.max_tokens,
         "optimization.max_tokens",
-        ((p, len(sequence), "", sequence) for p in problems for sequence in [encode(p)]),
+        ((p.id, len(sequence), "", sequence) for p in problems for sequence in [encode(p)]),
         config.task.too_long,
     )
 

@@ -35,6 +35,7 @@ from vineppo.metrics import (
 )
 from vineppo.models import LoadedModel, check_tokenizers, load_model
 from vineppo.policy import Policy
+from vineppo.reward_scores import build_scorer
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.schedules import problems_of_iteration
@@ -67,6 +68,7 @@ def open_training(
     if config.model.lora is not None:
         add_adapters(loaded.model, config.model.lora, config.seed)
     reference = Reference(config.reference, config.model, loaded)
+    scorer = build_scorer(config, loaded)
     train_P = encode_train_problems(config, loaded, task.train_P)
     start_models = load_models(config, loaded, train_P)
     if config.rollouts.num_prompts > len(train_P):
@@ -78,9 +80,11 @@ def open_training(
     run = open_run_dir(config, directory)
     kl_coef = config.reference.kl_coef
     with open_session(
-        config, config.num_iterations, run, test_P, loaded, start_models, kl_coef
+        config, config.num_iterations, run, test_P, loaded, start_models, kl_coef, scorer
     ) as session:
         reference.to(session.policy.device)
+        if scorer is not None:
+            scorer.to(session.policy.device)
         yield session, train_P, reference
 
 

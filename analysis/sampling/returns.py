@@ -67,6 +67,7 @@ def states_of(
     policies: Policies, checkpoint: Checkpoint
 ) -> tuple[int, list[Rollout], list[RolloutState]]:
     """The iteration of a checkpoint's rollouts, these, and the chosen states; loads its policy."""
+    _check_countable(checkpoint)
     settings = checkpoint.settings
     iteration = rollout_iteration(checkpoint.run_path, checkpoint.iteration)
     assert iteration is not None, "only checkpoints with rollouts are chosen"
@@ -76,6 +77,15 @@ def states_of(
     )
     policies.load(checkpoint.policy_path)
     return iteration, rollouts, states
+
+
+def _check_countable(checkpoint: Checkpoint) -> None:
+    """What is sampled here is graded by the verifier alone, which is not what such a run earned."""
+    if checkpoint.config.reward_model is not None:
+        raise UserError(
+            f"{checkpoint.run_path} was trained with reward_model, whose rewards are no successes "
+            "to count"
+        )
 
 
 def sample_counts(
@@ -169,6 +179,7 @@ def add_fresh_values(
 
     Resumable: what the journal holds is not sampled again.
     """
+    _check_countable(checkpoint)
     number = checkpoint.settings["sample_values"]
     values = MonteCarloValues("monte_carlo", number, "share", None)
     predictor = MonteCarlo(MONTE_CARLO, checkpoint.config, values)

@@ -18,6 +18,7 @@ local common = {
   // that is trained; here the two are the same.
   sampling: { temperature: 0.6, top_p: 1, max_tokens: error 'sampling.max_tokens' },
   rollouts: { num_prompts: 64, num_samples: 8 },
+  reward_model: null,
   credit: { segmenter: { kind: 'lines' } },
   critic: null,
   values: { credit: null, predictors: {} },
@@ -187,6 +188,18 @@ local common = {
       learning_rate: 1e-5,
       num_epochs: 2,
       batch_size: 64,
+      max_tokens: error 'optimization.max_tokens',
+    },
+  },
+
+  // Bradley-Terry on preference pairs; one epoch, as more overfits (arXiv:2307.09288, section 3.2.2).
+  reward_model: {
+    head_init: 'zero',
+    optimization: adam {
+      learning_rate: 1e-5,
+      schedule: 'linear',
+      num_epochs: 1,
+      batch_size: 64,  // pairs
       max_tokens: error 'optimization.max_tokens',
     },
   },

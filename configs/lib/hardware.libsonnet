@@ -78,4 +78,7 @@ local engine = {
 
   // Supervised fine-tuning has no log-probability pass of its own.
   without_logprobs_pass: { optimization+: { logprobs_micro_batch_size:: null } },
+
+  // Nor does a reward model, which has no engine either.
+  without_engine: self.without_logprobs_pass + { engine:: null },
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vineppo.config.load import evaluate_jsonnet, load_config, parse_config, to_dict
-from vineppo.config.schema import SftConfig, TrainConfig
+from vineppo.config.schema import RewardModelConfig, SftConfig, TrainConfig
 from vineppo.errors import UserError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -18,13 +18,19 @@ LEAVES = sorted(
 )
 
 
+def kind_of(leaf):
+    if leaf.startswith("reward_model"):
+        return RewardModelConfig
+    return SftConfig if "sft" in leaf else TrainConfig
+
+
 def load(configs, *assignments):
     return load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), list(assignments))
 
 
 @pytest.mark.parametrize("leaf", LEAVES)
 def test_every_leaf_loads_and_round_trips(configs, leaf):
-    kind = SftConfig if "sft" in leaf else TrainConfig
+    kind = kind_of(leaf)
     config = load_config(kind, str(configs / f"{leaf}.jsonnet"), [])
     assert parse_config(kind, json.loads(json.dumps(to_dict(config)))) == config
     assert config.name == leaf.rpartition("/")[2]  # which names its run directory
@@ -156,6 +162,18 @@ def test_a_config_imports_from_its_folders_alone(tmp_path, monkeypatch):
     [
         (TrainConfig, "sft_arithmetic", "it is one of fine-tuning; `vineppo sft`"),
         (SftConfig, "demo_vineppo", "it is one of reinforcement learning; `vineppo train`"),
+        (RewardModelConfig, "demo_ppo", "it is one of reinforcement learning; `vineppo train`"),
+        (RewardModelConfig, "sft_arithmetic", "it is one of fine-tuning; `vineppo sft`"),
+        (
+            SftConfig,
+            "reward_model_arithmetic",
+            "it is one of a reward model; `vineppo reward-model`",
+        ),
+        (
+            TrainConfig,
+            "reward_model_arithmetic",
+            "it is one of a reward model; `vineppo reward-model`",
+        ),
     ],
 )
 def test_a_config_of_the_other_command_is_said_to_be_one(kind, config, command):

@@ -6,16 +6,15 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from config.test_load import CONFIGS, LEAVES
+from config.test_load import CONFIGS, LEAVES, kind_of
 
 from vineppo.config.load import evaluate_jsonnet, parse_config
-from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
 
 Table = dict[str, Any]
 # Any number or name is right, or any of a range that reaches so far.
 ANY_NUMBER = {"seed", "truncated_reward", "low", "high"}
-QUICK = ("demo_vineppo", "sft_arithmetic")
+QUICK = ("demo_vineppo", "reward_model_arithmetic", "sft_arithmetic")
 
 
 def keys(table: Table, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -52,7 +51,7 @@ def changed(resolved: Table, place: tuple[str, ...], how: str) -> Table | None:
     [leaf if leaf in QUICK else pytest.param(leaf, marks=pytest.mark.slow) for leaf in LEAVES],
 )
 def test_a_mistake_is_one_line_that_names_the_key(leaf: str) -> None:
-    kind = SftConfig if "sft" in leaf else TrainConfig
+    kind = kind_of(leaf)
     resolved = evaluate_jsonnet(str(CONFIGS / f"{leaf}.jsonnet"))
     accepted, unnamed = set(), set()
     for place in keys(resolved):

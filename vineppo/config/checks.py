@@ -7,13 +7,16 @@ from typing import Any
 from vineppo.config.schema import (
     AdamConfig,
     AdaptiveKl,
+    AnyConfig,
     ArithmeticTaskConfig,
     ExpectedCuts,
     GaeCredit,
     MaskedImportance,
     PredictorConfig,
     ReturnsReader,
+    RewardModelConfig,
     SftConfig,
+    TextPairs,
     TrainConfig,
     TreeCredit,
     ViewConfig,
@@ -41,7 +44,7 @@ def at(node: Any, key: str) -> Any:
     return at(names[name], key.removeprefix(f"{name}."))
 
 
-def require_order(config: TrainConfig | SftConfig, key: str, order: str, bound: str) -> None:
+def require_order(config: AnyConfig, key: str, order: str, bound: str) -> None:
     """The number at a dotted key is "at most", say, that at another, or the product of several."""
     value = at(config, key)
     limit = math.prod(at(config, factor) for factor in bound.split(" * "))
@@ -100,6 +103,17 @@ def check_sft(config: SftConfig) -> None:
     check_updates(config)
 
 
+def check_reward_model(config: RewardModelConfig) -> None:
+    """Like `check_train`, for `vineppo reward-model`."""
+    if isinstance(config.pairs, TextPairs):
+        _check_template(config, "pairs.prompt.template", "{question}")
+    require(
+        config.model.lora is None,
+        "model.lora must be null for a reward model (all of its weights train), got a table",
+    )
+    check_updates(config)
+
+
 def check_credit(config: TrainConfig) -> None:
     credit, num_samples = config.credit, config.rollouts.num_samples
     require(
@@ -152,6 +166,11 @@ def _check_values(config: TrainConfig) -> None:
             own.kind != "oracle" or config.task.kind == "worded",
             f"task.kind must be 'worded' for values.predictors.{name} (an oracle knows no other), "
             f"got {config.task.kind!r}",
+        )
+        require(
+            own.kind != "oracle" or config.reward_model is None,
+            f"reward_model must be null for values.predictors.{name} (an oracle knows the "
+            "verifier's reward alone), got a table",
         )
         _check_returns_reader(name, own, config)
         _check_probability(name, own, config)
@@ -286,10 +305,18 @@ def _check_probability(name: str, own: PredictorConfig, config: TrainConfig) -> 
         f"task.grading.reward_path must be null for {key} of kind {own.kind!r} (rewards must be "
         f"within [0, 1]), got {grading.reward_path!r}",
     )
+    _check_bounded_output(f"{key} of kind {own.kind!r} (rewards must be within [0, 1])", config)
     require(
         0 <= (grading.truncated_reward or 0) <= 1,
         f"task.grading.truncated_reward must be null or within [0, 1] for {key} of kind "
         f"{own.kind!r}, got {grading.truncated_reward}",
+    )
+
+
+def _check_bounded_output(what: str, config: TrainConfig) -> None:
+    require(
+        config.reward_model is None or config.reward_model.output == "probability",
+        f"reward_model.output must be 'probability' for {what}, got 'score'",
     )
 
 
@@ -375,6 +402,7 @@ def _check_bounds(key: str, bounds: tuple[float, float] | None, config: TrainCon
         f"{key}.loss.kind must be 'squared_error' with task.grading.reward_path (rewards of "
         "one's own have no known bounds), got 'cross_entropy'",
     )
+    _check_bounded_output(f"{key}.loss.kind 'cross_entropy' (a score has no bounds)", config)
     require(low < high, f"{key}.loss.low must be below {key}.loss.high = {high}, got {low}")
     truncated = config.task.grading.truncated_reward or 0.0
     require(
@@ -435,7 +463,7 @@ def check_policy_loss(config: TrainConfig) -> None:
     )
 
 
-def check_updates(config: TrainConfig | SftConfig) -> None:
+def check_updates(config: AnyConfig) -> None:
     """How the updates of policy and critic are laid out, and what of the policy trains."""
     updates: dict[str, AdamConfig] = {"optimization": config.optimization}
     if isinstance(config, TrainConfig):
@@ -521,10 +549,14 @@ def check_task(config: TrainConfig | SftConfig) -> None:
         ("task.prompt.template", "{question}"),
         ("task.response_template", "{solution}"),
     ):
-        template = at(config, key)
-        require(needed in template, f"{key} must contain {needed}, got {template!r}")
+        _check_template(config, key, needed)
     if isinstance(config.task, ArithmeticTaskConfig):
         require_order(config, "task.min_operations", "at most", "task.max_operations")
+
+
+def _check_template(config: AnyConfig, key: str, needed: str) -> None:
+    template = at(config, key)
+    require(needed in template, f"{key} must contain {needed}, got {template!r}")
 
 
 def check_engine(config: TrainConfig | SftConfig) -> None:

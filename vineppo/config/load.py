@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 import _jsonnet
 from pydantic import TypeAdapter, ValidationError
 
-from vineppo.config.checks import check_sft, check_train, require
+from vineppo.config.checks import check_reward_model, check_sft, check_train, require
 from vineppo.config.schema import (
+    AnyConfig,
     PythonCredit,
     PythonSegmenter,
     PythonTaskConfig,
     PythonValues,
+    RewardModelConfig,
     SftConfig,
     TaskConfig,
     TrainConfig,
@@ -24,11 +26,11 @@ from vineppo.errors import UserError
 from vineppo.own_code import OwnClass, OwnFunction, OwnSegmenter, digest
 from vineppo.own_reward import OwnReward
 
-Config = TypeVar("Config", TrainConfig, SftConfig)
+Config = TypeVar("Config", TrainConfig, SftConfig, RewardModelConfig)
 
 # Made once: it takes as long as a hundred configs.
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {
-    kind: TypeAdapter(kind) for kind in (TrainConfig, SftConfig)
+    kind: TypeAdapter(kind) for kind in (TrainConfig, SftConfig, RewardModelConfig)
 }
 CHECKOUT = str(Path(__file__).parents[2])
 NOUNS = {
@@ -77,11 +79,16 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
         )
     except ValidationError as error:
         raise UserError(_of_the_other(kind, resolved) or _describe(error, resolved)) from None
-    check_train(config) if isinstance(config, TrainConfig) else check_sft(config)
+    if isinstance(config, TrainConfig):
+        check_train(config)
+    elif isinstance(config, SftConfig):
+        check_sft(config)
+    else:
+        check_reward_model(config)
     return config
 
 
-def to_dict(config: TrainConfig | SftConfig) -> dict[str, Any]:
+def to_dict(config: AnyConfig) -> dict[str, Any]:
     """The plain nested dict that `parse_config` reads back."""
     return asdict(config)
 
@@ -150,11 +157,14 @@ def assign(resolved: dict[str, Any], assignment: str) -> None:
 
 
 def _of_the_other(kind: type[Config], resolved: dict[str, Any]) -> str | None:
-    """The line for a config that the other command takes; None if it is none of those."""
+    """The line for a config that another command takes; None if it is none of those."""
     only_train = {key.name for key in fields(TrainConfig)} - {key.name for key in fields(SftConfig)}
-    if kind is SftConfig and only_train <= resolved.keys():
+    if kind is not RewardModelConfig and "pairs" in resolved:
+        return "config: it is one of a reward model; `vineppo reward-model` takes it"
+    if kind is not TrainConfig and only_train <= resolved.keys():
         return "config: it is one of reinforcement learning; `vineppo train` takes it"
-    if kind is TrainConfig and "model" in resolved and not only_train & resolved.keys():
+    is_sft = {"model", "task"} <= resolved.keys() and not only_train & resolved.keys()
+    if kind is not SftConfig and is_sft:
         return "config: it is one of fine-tuning; `vineppo sft` takes it"
     return None
 
@@ -218,8 +228,10 @@ OWN: dict[type, Callable[[str], OwnCode]] = {
 }
 
 
-def own_functions(config: TrainConfig | SftConfig) -> list[OwnCode]:
+def own_functions(config: AnyConfig) -> list[OwnCode]:
     """All of them, so that a missing one is found before anything starts."""
+    if isinstance(config, RewardModelConfig):
+        return []
     own = own_task_functions(config.task)
     if isinstance(config, TrainConfig):
         parts: list[Any] = [config.credit.segmenter, config.credit]
@@ -240,6 +252,6 @@ def own_task_functions(task: TaskConfig) -> list[OwnCode]:
     return own
 
 
-def own_digests(config: TrainConfig | SftConfig) -> dict[str, str]:
+def own_digests(config: AnyConfig) -> dict[str, str]:
     """The SHA-256 of every file that has one of them, by the path that the config names."""
     return {function.path: digest(function.path) for function in own_functions(config)}

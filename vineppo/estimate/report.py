@@ -222,7 +222,7 @@ def assumptions(estimate: Estimate) -> list[str]:
         "2 operations a parameter and token forward, 6 with backward, 8 with checkpointing; "
         "attention's own products are left out",
         "evaluations and checkpoints are left out",
-        "answers that value predictors ask the engine for are not counted",
+        "answers that value predictors ask the engine for are not counted, nor a reward model",
     ]
     if estimate.seconds:
         lines.append("ranks are evenly loaded and phases do not overlap")

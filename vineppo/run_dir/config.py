@@ -37,6 +37,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("optimization.token_mask_path", None, "clip_low"),
     ("optimization.max_logprob_gap", float32_gap, "max_mean_ratio"),
     ("values", {"credit": None, "predictors": {}}, "rollouts"),
+    ("reward_model", None, "rollouts"),
     ("critic.offload", "nothing", "zero_stage"),
     ("critic.head_init", "normal", "loss"),
     ("critic.view", None, "kind=separate"),
@@ -79,6 +80,8 @@ def read_config(
     if not path.is_file():
         raise UserError(f"not a run directory (no config.json): {directory}")
     resolved = with_added_keys(read_json(path))
+    if "pairs" in resolved:
+        raise UserError(f"{directory} is a run of `vineppo reward-model`, which holds no policy")
     if task_path is not None:
         kept = {key: resolved["task"][key] for key in RUN_TASK_KEYS}
         resolved["task"] = kept | evaluate_jsonnet(task_path)

@@ -227,8 +227,10 @@ class RunDir:
         """Writes `{"pass@1": …, "num_problems": …, "samples_per_problem": …, …}`."""
         write_atomic(self._file("evaluations", iteration), strict_json(evaluation, indent=2))
 
-    def read_rollouts(self, iteration: int) -> list[dict[str, Any]]:
-        return read_parquet(self._file("rollouts", iteration))
+    def read_rollouts(
+        self, iteration: int, columns: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        return read_parquet(self._file("rollouts", iteration), columns)
 
     def read_values(self, iteration: int) -> list[dict[str, Any]]:
         return read_parquet(self._file("values", iteration))

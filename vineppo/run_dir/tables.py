@@ -138,13 +138,17 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema)
     write_atomic(path, buffer.getvalue().to_pybytes())
 
 
-def read_parquet(path: Path) -> list[dict[str, Any]]:
-    """The rows of a table. Raises `UserError` for a file that is missing, cut off or altered."""
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The rows of a table, of all `columns` or of some.
+
+    Raises `UserError` for a file that is missing, cut off or altered.
+    """
     with named_errors("read", path):
         content = path.read_bytes()
     try:
         source = pa.BufferReader(content)
-        return pq.read_table(source, page_checksum_verification=True).to_pylist()
+        table = pq.read_table(source, columns=columns, page_checksum_verification=True)
+        return table.to_pylist()
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path} is no complete parquet file: {reason}") from None

@@ -14,25 +14,26 @@ def encode_prompt(
     tokenizer: PreTrainedTokenizerBase,
     question: str,
     context: Sequence[tuple[str, str]] = (),
+    key: str = "task.prompt",
 ) -> tuple[int, ...]:
     """Token ids of the prompt, ready for the response's first token.
 
     Kind "template": `template` with the question in it, and the special tokens that the tokenizer
     puts around a text, except an end-of-sequence token behind it. Kind "chat": the tokenizer's chat
     template around the same text as a user message, up to where the assistant begins. The messages
-    of `context`, as (role, content), stand before it.
+    of `context`, as (role, content), stand before it. `key` is the config's.
     Raises UserError for a template without {question}, for a tokenizer without chat template, for a
     context in kind "template", and for a second system message.
 
     `TemplatePrompt("template", "Q: {question}\\nA:")` and the question "1+1?" give the ids of
     "<bos>Q: 1+1?\\nA:".
     """
-    text = _fill(config.template, "question", question, key="task.prompt.template")
+    text = _fill(config.template, "question", question, key=f"{key}.template")
     if isinstance(config, ChatPrompt):
-        return _encode_chat(config, tokenizer, [*context, ("user", text)])
+        return _encode_chat(config, tokenizer, [*context, ("user", text)], key)
     if context:
         raise UserError(
-            "task.prompt.kind must be 'chat' for prompts of several messages, got 'template'"
+            f"{key}.kind must be 'chat' for prompts of several messages, got 'template'"
         )
     ids_T = tokenizer(text)["input_ids"]
     plain_ids_T = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -68,17 +69,20 @@ def _fill(template: str, placeholder: str, text: str, *, key: str) -> str:
 
 
 def _encode_chat(
-    config: ChatPrompt, tokenizer: PreTrainedTokenizerBase, said: list[tuple[str, str]]
+    config: ChatPrompt,
+    tokenizer: PreTrainedTokenizerBase,
+    said: list[tuple[str, str]],
+    key: str,
 ) -> tuple[int, ...]:
     if tokenizer.chat_template is None:
         raise UserError(
-            "task.prompt.kind 'chat' needs a tokenizer with a chat template, "
+            f"{key}.kind 'chat' needs a tokenizer with a chat template, "
             f"got {_name(tokenizer)} without one; use 'template'"
         )
     if config.system is not None:
         if said[0][0] == "system":
             raise UserError(
-                "task.prompt.system must be null for prompts with a system message of their own, "
+                f"{key}.system must be null for prompts with a system message of their own, "
                 f"got {config.system!r}"
             )
         said = [("system", config.system), *said]
@@ -88,7 +92,7 @@ def _encode_chat(
             messages, add_generation_prompt=True, tokenize=True, return_dict=False
         )
     except TemplateError as error:  # some templates refuse a system message
-        raise UserError(f"task.prompt: the chat template refuses it: {error}") from error
+        raise UserError(f"{key}: the chat template refuses it: {error}") from error
     return tuple(ids_T)
 
 

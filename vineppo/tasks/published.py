@@ -49,7 +49,12 @@ def load(config: PublishedTaskConfig, split: Split) -> list[Problem]:
             f"task.{split}_path must name a file for task.kind {config.kind!r}, which has no "
             f"{split} set on the hub (`vineppo evaluate --task` needs none), got null"
         )
-    rows = read_rows(path) if path is not None else read_hub(config, split, hub_splits[split])
+    if path is not None:
+        rows = read_rows(path)
+    else:
+        instead = f"a local file as task.{split}_path"
+        name, hub_split = config.hub_name, hub_splits[split]
+        rows = read_hub(config.hub_path, name, hub_split, "task.hub_path", instead)
     return [
         problem_of_row(row, where, f"{config.kind}/{split}/{index}")
         for index, (where, row) in enumerate(rows)

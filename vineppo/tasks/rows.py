@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from vineppo.config.schema import JsonlTaskConfig, PublishedTaskConfig, PythonTaskConfig
+from vineppo.config.schema import JsonlTaskConfig, PythonTaskConfig
 from vineppo.errors import UserError
 from vineppo.own_code import OwnFunction
 from vineppo.types import Problem, Split
@@ -135,21 +135,23 @@ def _parse(content: bytes, where: str, expected: str) -> object:
 
 
 def read_hub(
-    config: PublishedTaskConfig, split: Split, hub_split: str
+    path: str, name: str | None, split: str, key: str, instead: str
 ) -> Iterator[tuple[str, Row]]:
-    """(where, row) for every row of what the hub calls `hub_split`; UserError where it fails."""
+    """(where, row) for every row of a split of the hub's data set `path`, of its subset `name`.
+
+    Raises UserError where it fails, naming the config's `key` and what may be given `instead`.
+    """
     from datasets import load_dataset  # a second's import that local files do not need
 
-    subset = "" if config.hub_name is None else f"/{config.hub_name}"
-    source = f"{config.hub_path}{subset} [{hub_split}]"
+    subset = "" if name is None else f"/{name}"
+    source = f"{path}{subset} [{split}]"
     try:
-        dataset = load_dataset(config.hub_path, config.hub_name, split=hub_split)
+        dataset = load_dataset(path, name, split=split)
     # The hub's failures have no common type: connection, not found, gated, offline, bad subset.
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0]
         raise UserError(
-            f"task.hub_path {source} cannot be loaded ({type(error).__name__}: {reason}); "
-            f"give a local file as task.{split}_path"
+            f"{key} {source} cannot be loaded ({type(error).__name__}: {reason}); give {instead}"
         ) from error
     return ((f"{source}: row {number}", row) for number, row in enumerate(dataset, start=1))
 

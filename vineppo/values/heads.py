@@ -200,38 +200,51 @@ def load_value_model(
     """A classifier with one label: with its own head where it has one, else with a new one.
 
     `path` None: the config's, or else the starting policy. Precision and attention are the
-    policy's. Raises `UserError` for a classifier of several labels, for a model that has no
-    classifier, and for a saved critic whose outputs another loss reads.
+    policy's. Raises `UserError` as `load_classifier` does, and for a saved critic whose outputs
+    another loss reads.
+    """
+    of_config = critic.own_model.path if critic.own_model is not None else None
+    path = path or of_config or policy.path
+    model = load_classifier(path, policy, critic.head_init, run_seed)
+    _check_value_range(model.config, path, critic.loss)
+    return model
+
+
+def load_classifier(
+    path: str, form: ModelConfig, head_init: str | None, run_seed: int, key: str = "critic.path"
+) -> Any:
+    """The model at `path` as a classifier with one label, its own head or else a new one.
+
+    Precision and attention are those of `form`; `key` is the config's that names the path. Raises
+    `UserError` for a classifier of several labels, for a model that has no classifier, and, where
+    `head_init` is None, for one without a head of its own.
     """
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    of_config = critic.own_model.path if critic.own_model is not None else None
-    path = path or of_config or policy.path
-    resolved = resolve_model_path(path)
+    resolved = resolve_model_path(path, key)
     try:
         config = AutoConfig.from_pretrained(resolved)
         has_head = (config.architectures or [""])[0].endswith("ForSequenceClassification")
         if has_head and config.num_labels != 1:
-            raise UserError(
-                f"critic.path {path}: its head must have one label, got {config.num_labels}"
-            )
-        _check_value_range(config, path, critic.loss)
+            raise UserError(f"{key} {path}: its head must have one label, got {config.num_labels}")
+        if not has_head and head_init is None:
+            raise UserError(f"{key} {path} must be a classifier with a head, got none")
         model, report = AutoModelForSequenceClassification.from_pretrained(
             resolved,
             num_labels=1,
-            dtype=getattr(torch, policy.dtype),
-            attn_implementation=policy.attention,
+            dtype=getattr(torch, form.dtype),
+            attn_implementation=form.attention,
             output_loading_info=True,
             use_safetensors=safetensors_only() or None,  # None: either
         )
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise UserError(f"critic.path {path} cannot be loaded: {reason}") from None
+        raise UserError(f"{key} {path} cannot be loaded: {reason}") from None
     missing = sorted(k for k in report["missing_keys"] if has_head or not k.startswith(HEAD))
     if missing or not hasattr(model, HEAD):
-        raise UserError(f"critic.path {path} lacks the weights {', '.join(missing) or HEAD}")
-    head = ValueHead(model.score.in_features, model.dtype, critic.head_init, run_seed)
+        raise UserError(f"{key} {path} lacks the weights {', '.join(missing) or HEAD}")
+    head = ValueHead(model.score.in_features, model.dtype, head_init or "zero", run_seed)
     if has_head:
         head.load_state_dict({"weight": model.score.weight}, strict=False)
         head.offset.fill_(getattr(config, "value_offset", 0.0))
@@ -240,19 +253,28 @@ def load_value_model(
     return model
 
 
-def check_size(model: Any, num_token_ids: int, max_model_len: int) -> None:
-    """Raises `UserError` where a value model is too small for the policy's tokens or lengths."""
+def check_size(
+    model: Any,
+    num_token_ids: int,
+    max_length: int,
+    key: str = "critic.path",
+    limit: str = "engine.max_model_len",
+) -> None:
+    """Raises `UserError` where a classifier is too small for the tokenizer or its sequences.
+
+    `key` is the config's that names the model, `limit` the one that says the sequences' length.
+    """
     rows = model.config.vocab_size
     if rows < num_token_ids:
         raise UserError(
-            f"critic.path {model.name_or_path}: its embedding must have at least the tokenizer's "
+            f"{key} {model.name_or_path}: its embedding must have at least the tokenizer's "
             f"{num_token_ids} rows, got {rows}"
         )
     positions = getattr(model.config, "max_position_embeddings", None)
-    if positions is not None and positions < max_model_len:
+    if positions is not None and positions < max_length:
         raise UserError(
-            f"critic.path {model.name_or_path}: its positions must be at least "
-            f"engine.max_model_len = {max_model_len}, got {positions}"
+            f"{key} {model.name_or_path}: its positions must be at least {limit} = {max_length}, "
+            f"got {positions}"
         )
 
 
@@ -270,10 +292,15 @@ def save_value_model(
     """
     model.config.value_range = _value_range(loss)
     model.config.value_offset = float(model.score.offset.nan_to_num(0.0))
-    if model.config.pad_token_id is None:  # else transformers refuses batches
+    set_padding(model, tokenizer)
+    save_model(model, tokenizer, weights, directory, left_out=f"{HEAD}.offset")
+
+
+def set_padding(model: Any, tokenizer: Any) -> None:
+    """Names the classifier's padding token where it has none: else transformers refuses batches."""
+    if model.config.pad_token_id is None:
         padding = tokenizer.pad_token_id
         model.config.pad_token_id = tokenizer.eos_token_id if padding is None else padding
-    save_model(model, tokenizer, weights, directory, left_out=f"{HEAD}.offset")
 
 
 def _value_range(loss: ValueLoss) -> list[float] | None:

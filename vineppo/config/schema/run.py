@@ -15,6 +15,7 @@ from vineppo.config.schema.model import (
     SftModelConfig,
     TaskConfig,
 )
+from vineppo.config.schema.pairs import PairsConfig
 from vineppo.config.schema.scalars import (
     Count,
     CountOrZero,
@@ -132,9 +133,9 @@ class OptimizationConfig(AdamConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SftOptimizationConfig(AdamConfig):
-    """The update of supervised fine-tuning."""
+    """The update of supervised fine-tuning, or of a reward model, where sequences are pairs."""
 
-    max_tokens: Count  # of prompt and response; a longer demonstration is refused, never cut
+    max_tokens: Count  # of prompt and response; what is longer is never cut
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,21 @@ class EvaluationConfig:
     num_samples: Count
     temperature: Annotated[float, Field(ge=0, le=2)]  # 0: greedy
     top_p: PositiveFraction
+
+
+@dataclass(frozen=True)
+class PairEvaluationConfig:
+    every: CountOrZero  # iterations; 0: only at the end
+
+
+@dataclass(frozen=True)
+class RewardModelReward:
+    """(1 − weight) · the verifier's reward + weight · a reward model's output."""
+
+    path: Name
+    weight: PositiveFraction  # 1: the reward model alone
+    output: Literal["score", "probability"]  # "probability": the score's sigmoid
+    micro_batch_size: Count  # responses of one forward on one rank
 
 
 @dataclass(frozen=True)
@@ -168,6 +184,7 @@ class TrainConfig:
     engine: EngineConfig
     sampling: SamplingConfig
     rollouts: RolloutsConfig
+    reward_model: RewardModelReward | None  # null: the verifier alone
     credit: CreditConfig
     critic: CriticConfig | None
     values: ValuesConfig
@@ -207,3 +224,21 @@ class SftConfig:
     evaluation: EvaluationConfig
     checkpoint: CheckpointConfig
     logging: LoggingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardModelConfig:
+    """`vineppo reward-model`; an iteration is one update."""
+
+    name: FileName
+    seed: Seed
+    model: ModelConfig
+    head_init: Literal["normal", "zero"]  # of a new head (`values/heads.py`)
+    pairs: PairsConfig
+    optimization: SftOptimizationConfig
+    evaluation: PairEvaluationConfig
+    checkpoint: CheckpointConfig
+    logging: LoggingConfig
+
+
+AnyConfig = TrainConfig | SftConfig | RewardModelConfig

@@ -229,6 +229,18 @@ class PrivilegedValues(ChoiceValues):
 
 
 @dataclass(frozen=True)
+class RewardModelValues(Values):
+    """A frozen reward model's score of the response so far."""
+
+    implementation = "reward_model:ScoredStates"
+    gives = "tokens"
+
+    kind: Literal["reward_model"]
+    path: Name
+    output: Literal["score", "probability"]  # "probability": the score's sigmoid
+
+
+@dataclass(frozen=True)
 class PythonValues(Values):
     """A file with a class `Predictor` (docs/extending.md)."""
 
@@ -346,6 +358,7 @@ PredictorConfig = Annotated[
     | OracleValues
     | PosteriorValues
     | PrivilegedValues
+    | RewardModelValues
     | PythonValues,
     Field(discriminator="kind"),
 ]

@@ -1,0 +1,71 @@
+"""Where a reward model's preference pairs come from."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from vineppo.config.schema.model import Prompt, TooLong
+from vineppo.config.schema.scalars import Count, Name, PositiveFraction
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsCommon:
+    # Pairs to evaluate on: the first of the test set; without one, pairs of prompts that are held
+    # out of the train set whole, until there are so many.
+    num_test_pairs: Count
+    too_long: TooLong  # a pair with a side over `optimization.max_tokens`
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextPairs(PairsCommon):
+    """Rows with `chosen` and `rejected`: conversations, or texts beside a text `prompt`."""
+
+    prompt: Prompt
+    margin_field: Name | None  # the row's number by which `chosen` must lead; null: 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonlPairs(TextPairs):
+    kind: Literal["jsonl"]
+    train_path: Name
+    test_path: Name | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubPairs(TextPairs):
+    kind: Literal["hub"]
+    hub_path: Name
+    hub_name: Name | None  # the subset; null where there is only one
+    train_split: Name
+    test_split: Name | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPairs(PairsCommon):
+    run_dirs: Annotated[tuple[Name, ...], Field(min_length=1)]
+    pairs_per_problem: Count  # at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutPairs(RunPairs):
+    """The rollouts of runs: of each problem a right response against a wrong one."""
+
+    kind: Literal["rollouts"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatePairs(RunPairs):
+    """The states of runs with continuations: of each problem a better one against a worse one.
+
+    They are the responses up to a step boundary, valued by the mean return of their continuations,
+    and the whole responses with their rewards.
+    """
+
+    kind: Literal["states"]
+    min_gap: PositiveFraction  # by which the values differ at least
+
+
+PairsConfig = Annotated[
+    JsonlPairs | HubPairs | RolloutPairs | StatePairs, Field(discriminator="kind")
+]

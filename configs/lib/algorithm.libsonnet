@@ -139,6 +139,18 @@ local common = {
     },
   },
 
+  // A language model's yes/no value beside a run's own (values/yes_no.py), of a critic's table:
+  // `values+: { predictors+: { judge: ppo.critic + algorithm.yes_no } }`.
+  yes_no: {
+    kind: 'yes_no',
+    loss: { kind: 'cross_entropy', low: 0, high: 1 },
+    head_init: 'zero',
+    question: '\n\nIs this going to end with the right answer? Answer Yes or No:',
+    yes: ' Yes',
+    no: ' No',
+    trained: false,
+  },
+
   // What has helped critics since (VC-PPO, arXiv:2503.01491; VAPO, arXiv:2504.05118): warm-up,
   // λ = 1 for the critic and a length-adaptive one for the policy, clip-higher, a loss by tokens.
   modern_ppo: self.ppo {

@@ -17,6 +17,7 @@ from vineppo.config.schema import (
     TrainConfig,
     TreeCredit,
     ViewConfig,
+    YesNoCritic,
 )
 from vineppo.errors import UserError
 from vineppo.types import CRITIC, MONTE_CARLO
@@ -305,6 +306,11 @@ def check_critic(config: TrainConfig) -> None:
             f"{model.warmup_iterations}",
         )
         _check_bounds(key, model.loss.bounds, config)
+        require(
+            not isinstance(model, YesNoCritic) or model.loss.bounds == (0, 1),
+            f"{key}.loss must be of kind 'cross_entropy' from 0 to 1, as a probability is, got "
+            f"{model.loss}",
+        )
         if model.view is not None:
             _check_view(f"{key}.view", model.view, config)
     critic = config.critic

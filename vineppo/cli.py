@@ -130,7 +130,11 @@ def run_config(options: argparse.Namespace) -> None:
 
     directory = options.run_dir or Path("runs") / config.name
     with watched_ranks():
-        if isinstance(config, SftConfig):
+        if isinstance(config, SftConfig) and config.self_training is not None:
+            from vineppo.restem import restem
+
+            restem(config, directory)
+        elif isinstance(config, SftConfig):
             from vineppo.sft import sft
 
             sft(config, directory)

@@ -186,11 +186,25 @@ local common = {
   },
 
   sft: {
+    self_training: null,
     optimization: adam {
       learning_rate: 1e-5,
       num_epochs: 2,
       batch_size: 64,
       max_tokens: error 'optimization.max_tokens',
+    },
+  },
+
+  // RestEM (arXiv:2312.06585) as the VinePPO paper runs it, over `sft`: 32 samples a problem, of
+  // which ten right ones train; every iteration starts from the starting policy.
+  restem: self.sft {
+    self_training: {
+      num_iterations: 3,
+      num_prompts: error 'self_training.num_prompts',
+      num_samples: 32,
+      most_right: 10,
+      num_validation: error 'self_training.num_validation',
+      restart: true,
     },
   },
 }

@@ -21,6 +21,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("task.layout", "chain", "kind=worded"),
     ("engine.tensor_parallel_size", 1, "block_size"),
     ("optimization.offload", "nothing", "zero_stage"),
+    ("self_training", None, "optimization"),
     ("values", {"credit": None, "predictors": {}}, "rollouts"),
     ("critic.offload", "nothing", "zero_stage"),
     ("critic.head_init", "normal", "loss"),

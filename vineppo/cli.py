@@ -131,9 +131,9 @@ def run_config(options: argparse.Namespace) -> None:
     directory = options.run_dir or Path("runs") / config.name
     with watched_ranks():
         if isinstance(config, SftConfig) and config.self_training is not None:
-            from vineppo.restem import restem
+            from vineppo.self_training import self_train
 
-            restem(config, directory)
+            self_train(config, directory)
         elif isinstance(config, SftConfig):
             from vineppo.sft import sft
 

@@ -205,6 +205,11 @@ local common = {
       most_right: 10,
       num_validation: error 'self_training.num_validation',
       restart: true,
+      loss: { kind: 'likelihood' },
     },
+  },
+  // DPO-positive (arXiv:2402.13228) on its right and wrong answers, with the λ of its authors.
+  dpo_positive: self.restem {
+    self_training+: { loss: { kind: 'dpo_positive', beta: 0.3, penalty: 50 } },
   },
 }

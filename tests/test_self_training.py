@@ -1,6 +1,7 @@
-"""RestEM by the command line: what it trains on, and that SIGKILL changes nothing."""
+"""RestEM and DPO-positive: what they train on and towards, and that SIGKILL changes nothing."""
 
 import json
+import math
 import signal
 
 import pytest
@@ -9,8 +10,10 @@ from safetensors.torch import load_file
 from support.processes import run, run_cli
 from support.training import CONFIGS, timeless
 
-from vineppo.restem import right_answers
-from vineppo.types import Problem, Rollout, TokenSequence
+from vineppo.config.load import load_config
+from vineppo.config.schema import DpoPositive, SftConfig
+from vineppo.self_training import dpo_positive, examples_of
+from vineppo.types import Problem, Rollout
 
 SMALL = {
     "self_training.num_iterations": 2,
@@ -27,12 +30,12 @@ SMALL = {
 }
 
 
-def arguments(run_dir, **changes):
+def arguments(run_dir, name="restem", **changes):
     settings = SMALL | {key.replace("__", "."): value for key, value in changes.items()}
     assignments = [f"--set={key}={value}" for key, value in settings.items()]
     return [
         "sft",
-        str(CONFIGS / "credit_short_restem.jsonnet"),
+        str(CONFIGS / f"credit_short_{name}.jsonnet"),
         f"--run-dir={run_dir}",
         *assignments,
     ]
@@ -50,7 +53,9 @@ def answer(problem, ids, reward, finish="stop"):
     return Rollout(Problem(problem, "?", "1"), 0, (1,), ids, (0.0,) * len(ids), finish, "", reward)
 
 
-def test_of_each_problem_some_right_answers_train_each_once():
+def examples(name):
+    assignments = ["self_training.most_right=2"]
+    config = load_config(SftConfig, str(CONFIGS / f"credit_short_{name}.jsonnet"), assignments)
     rollouts = [
         answer("p", (5, 6), 1.0),
         answer("p", (5, 7), 0.0),
@@ -61,18 +66,64 @@ def test_of_each_problem_some_right_answers_train_each_once():
         answer("q", (5, 6), 1.0),
         answer("r", (3,), 0.0),
     ]
-    chosen = [((1,), (5, 6)), ((1,), (9,)), ((1,), (5, 6))]
-    assert right_answers(rollouts, 2) == [TokenSequence(*ids) for ids in chosen]
+    return [
+        tuple(sequence.response_ids for sequence in example)
+        for example in examples_of(rollouts, config.self_training)
+    ]
+
+
+def test_of_each_problem_some_right_answers_train_each_once():
+    assert examples("restem") == [((5, 6),), ((9,),), ((5, 6),)]
+
+
+def test_pairs_are_of_one_problem():
+    assert examples("dpo") == [((5, 6), (5, 7)), ((9,), (5, 7))]
+
+
+def test_dpo_positive_by_hand():
+    value, slopes = dpo_positive(DpoPositive("dpo_positive", 1.0, 1.0), (-2.0, -3.0), (-1.0, -3.0))
+    sigma = 1 / (1 + math.exp(-2))
+    assert value == pytest.approx(math.log(1 + math.exp(2)))
+    assert slopes == pytest.approx((-2 * sigma, sigma))
+
+
+@pytest.mark.parametrize("now", [(-2.0, -3.5), (-0.5, -2.0), (300.0, -900.0), (-900.0, 300.0)])
+def test_the_slopes_are_the_losss(now):
+    """Of DPO-positive written down once more, by autograd."""
+    own, start = DpoPositive("dpo_positive", 0.3, 5.0), (-1.0, -3.0)
+    logs = torch.tensor(now, dtype=torch.float64, requires_grad=True)
+    right, wrong = logs - torch.tensor(start, dtype=torch.float64)
+    z = own.beta * (right - wrong - own.penalty * torch.relu(-right))
+    loss = -torch.nn.functional.logsigmoid(z)
+    loss.backward()
+    value, slopes = dpo_positive(own, now, start)
+    assert value == pytest.approx(loss.item())
+    assert slopes == pytest.approx(tuple(logs.grad.tolist()))
+
+
+def test_pairs_train(tmp_path):
+    """Of the first update z is 0 and the loss log 2; from then on it falls."""
+    changes = {"self_training__num_iterations": 1, "optimization__num_epochs": 1}
+    losses = []
+    for batch_size in (1000, 4):
+        run_dir = tmp_path / str(batch_size)
+        done = run_cli(arguments(run_dir, "dpo", optimization__batch_size=batch_size, **changes))
+        assert done.returncode == 0, done.stderr
+        (row,) = timeless(run_dir)
+        losses.append(row["self_training/loss"])
+        assert row["self_training/grad_norm"] > 0
+    assert losses[0] == pytest.approx(math.log(2), abs=1e-4)
+    assert losses[1] < math.log(2) - 1e-3
 
 
 def test_what_a_run_leaves(whole_run):
     rows = timeless(whole_run)
     assert [row["iteration"] for row in rows] == [1, 2]
     for row in rows:
-        assert 0 < row["restem/right"] <= 12 * 4
-        assert row["restem/right"] <= round(row["reward/mean"] * 12 * 6)
+        assert 0 < row["self_training/examples"] <= 12 * 4
+        assert row["self_training/examples"] <= round(row["reward/mean"] * 12 * 6)
         assert row["tokens/rollout"] > 12 * 6 * 20
-        assert row["restem/epoch"] in (1.0, 2.0)
+        assert row["self_training/epoch"] in (1.0, 2.0)
     assert {path.name for path in (whole_run / "evaluations").iterdir()} == {
         f"iter_{iteration:06d}.json" for iteration in (0, 1, 2)
     }

@@ -81,6 +81,8 @@ def test_a_run_with_another_loss_of_other_rollouts(loss, tmp_path):
         some_equal = row["reward/group_all_equal_frac"] > 0
         assert (row["policy/trained_frac"] < 1) is some_equal
     assert any(row["policy/trained_frac"] > 0 for row in rows)
+
+
 def test_a_damaged_checkpoint_changes_nothing(whole_run, tmp_path):
     """A run that goes on from the one before ends with the same numbers, and says why in a line."""
     run_dir = tmp_path / "damaged"

@@ -149,6 +149,18 @@ local common = {
     },
   },
 
+  // A language model's yes/no value beside a run's own (values/yes_no.py), of a critic's table:
+  // `values+: { predictors+: { judge: ppo.critic + algorithm.yes_no } }`.
+  yes_no: {
+    kind: 'yes_no',
+    loss: { kind: 'cross_entropy', low: 0, high: 1 },
+    head_init: 'zero',
+    question: '\n\nIs this going to end with the right answer? Answer Yes or No:',
+    yes: ' Yes',
+    no: ' No',
+    trained: false,
+  },
+
   // What has helped critics since (VC-PPO, arXiv:2503.01491; VAPO, arXiv:2504.05118): warm-up,
   // λ = 1 for the critic and a length-adaptive one for the policy, clip-higher, a loss by tokens.
   modern_ppo: self.ppo {
@@ -184,6 +196,7 @@ local common = {
   },
 
   sft: {
+    self_training: null,
     optimization: adam {
       learning_rate: 1e-5,
       num_epochs: 2,
@@ -202,5 +215,23 @@ local common = {
       batch_size: 64,  // pairs
       max_tokens: error 'optimization.max_tokens',
     },
+  },
+
+  // RestEM (arXiv:2312.06585) as the VinePPO paper runs it, over `sft`: 32 samples a problem, of
+  // which ten right ones train; every iteration starts from the starting policy.
+  restem: self.sft {
+    self_training: {
+      num_iterations: 3,
+      num_prompts: error 'self_training.num_prompts',
+      num_samples: 32,
+      most_right: 10,
+      num_validation: error 'self_training.num_validation',
+      restart: true,
+      loss: { kind: 'likelihood' },
+    },
+  },
+  // DPO-positive (arXiv:2402.13228) on its right and wrong answers, with the λ of its authors.
+  dpo_positive: self.restem {
+    self_training+: { loss: { kind: 'dpo_positive', beta: 0.3, penalty: 50 } },
   },
 }

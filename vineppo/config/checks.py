@@ -20,6 +20,7 @@ from vineppo.config.schema import (
     TrainConfig,
     TreeCredit,
     ViewConfig,
+    YesNoCritic,
 )
 from vineppo.errors import UserError
 from vineppo.types import CRITIC, MONTE_CARLO
@@ -99,6 +100,10 @@ def check_sft(config: SftConfig) -> None:
             config.model.lora is None,
             "model.lora must be null with model.architecture (a new model has nothing to adapt)",
         )
+    require(
+        config.self_training is None or config.model.path is not None,
+        "model.path must name a policy with self_training (a new model has no right answers)",
+    )
     check_engine(config)
     check_updates(config)
 
@@ -333,6 +338,11 @@ def check_critic(config: TrainConfig) -> None:
             f"{model.warmup_iterations}",
         )
         _check_bounds(key, model.loss.bounds, config)
+        require(
+            not isinstance(model, YesNoCritic) or model.loss.bounds == (0, 1),
+            f"{key}.loss must be of kind 'cross_entropy' from 0 to 1, as a probability is, got "
+            f"{model.loss}",
+        )
         if model.view is not None:
             _check_view(f"{key}.view", model.view, config)
     critic = config.critic

@@ -33,7 +33,7 @@ from vineppo.models import (
 )
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import hidden_before_tokens, spread
-from vineppo.types import Rollout, TrainBatch
+from vineppo.types import Rollout, TokenSequence, TrainBatch
 from vineppo.values.predictor import ValuePredictor
 from vineppo.values.view import View
 
@@ -151,13 +151,38 @@ class ValueOutputs(nn.Module):
         return spread(self.model.score(hidden_NH).squeeze(-1).float(), batch)
 
 
-class FrozenValueModel(ValuePredictor):
+class ValueModel(ValuePredictor):
+    """V(s) by a pass of a model of its own, of what it sees of the rollouts."""
+
+    gives = "tokens"
+    device: torch.device
+    view: View
+
+    def values(self, batch: TrainBatch) -> torch.Tensor:
+        """[B, T], 0 outside the response."""
+        raise NotImplementedError
+
+    def seen(
+        self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]
+    ) -> Sequence[TokenSequence]:
+        """What is passed, whose siblings are among the iteration's `rollouts`."""
+        return self.view.of(branches, rollouts)
+
+    def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        self.estimate_branches(rollouts, rollouts)
+
+    def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
+        size = self.config.optimization.logprobs_micro_batch_size
+        forward = lambda batch: (self.values(batch),)  # noqa: E731
+        (values,) = token_columns(forward, self.seen(branches, rollouts), size, self.device)
+        self.set_values(branches, values)
+
+
+class FrozenValueModel(ValueModel):
     """A critic of either kind as a checkpoint has it, or as training starts: both are classifiers.
 
     It is passed on the GPU, where there is one.
     """
-
-    gives = "tokens"
 
     def __init__(
         self, name: str, config: TrainConfig, critic: CriticCommon, path: str | None
@@ -166,32 +191,23 @@ class FrozenValueModel(ValuePredictor):
         self._loss = critic.loss
         model = load_value_model(critic, config.model, config.seed, path)
         self.num_weights = sum(weight.numel() for weight in model.parameters())
-        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._module = ValueOutputs(model).to(self._device).eval()
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._module = ValueOutputs(model).to(self.device).eval()
         view = critic.own_model.view if critic.own_model is not None else None
         tokenizer = load_tokenizer(path or config.model.path, f"{self.key}.path") if view else None
-        self._view = View(view, tokenizer, self.key)
+        self.view = View(view, tokenizer, self.key)
 
     @classmethod
     def at_checkpoint(
-        cls, name: str, config: TrainConfig, own: CriticCommon, directory: Path | None
+        cls, name: str, config: TrainConfig, own: Any, directory: Path | None
     ) -> "FrozenValueModel | None":
         if directory is None:
             return cls(name, config, own, None)
         path = directory / name
         return cls(name, config, own, str(path)) if path.is_dir() else None
 
-    def estimate(self, rollouts: Sequence[Rollout]) -> None:
-        self.estimate_branches(rollouts, rollouts)
-
-    def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
-        def forward(batch: TrainBatch) -> tuple[torch.Tensor]:
-            return (values_of(self._module(batch), self._loss),)
-
-        size = self.config.optimization.logprobs_micro_batch_size
-        seen = self._view.of(branches, rollouts)
-        (values,) = token_columns(forward, seen, size, self._device)
-        self.set_values(branches, values)
+    def values(self, batch: TrainBatch) -> torch.Tensor:
+        return values_of(self._module(batch), self._loss)
 
 
 def load_value_model(

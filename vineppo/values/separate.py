@@ -9,7 +9,6 @@ import torch
 
 from vineppo.config.schema import SeparateCritic, TrainConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
-from vineppo.forward_passes import token_columns
 from vineppo.minibatches import is_sound, minibatches, summarize
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy, checkpoint_activations
@@ -18,6 +17,7 @@ from vineppo.types import Rollout, TrainBatch
 from vineppo.values.heads import (
     VALUE_NUMBERS,
     FrozenValueModel,
+    ValueModel,
     ValueOutputs,
     check_size,
     load_value_model,
@@ -30,14 +30,12 @@ from vineppo.values.predictor import ValuePredictor
 from vineppo.values.view import View
 
 
-class SeparateValueModel(ValuePredictor):
+class SeparateValueModel(ValueModel):
     """V(s) of a network trained on returns: PPO's critic (arXiv:2410.01679, section 3).
 
     Its values of an iteration are those before it trains on that iteration, so a baseline never
     holds the rollout's own return. It sees no temperature.
     """
-
-    gives = "tokens"
 
     def __init__(
         self, name: str, config: TrainConfig, critic: SeparateCritic, loaded: LoadedModel
@@ -47,11 +45,11 @@ class SeparateValueModel(ValuePredictor):
         self._tokenizer = loaded.tokenizer
         self._hf_model: Any = load_value_model(critic, config.model, config.seed)
         check_size(self._hf_model, loaded.engine_model.num_token_ids, config.engine.max_model_len)
-        self._view = View(critic.view, loaded.tokenizer, self.key)
+        self.view = View(critic.view, loaded.tokenizer, self.key)
 
     def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
         positions = getattr(self._hf_model.config, "max_position_embeddings", None)
-        self._view.check(prompts_P, self.config.sampling.max_tokens, positions)
+        self.view.check(prompts_P, self.config.sampling.max_tokens, positions)
 
     @classmethod
     def at_checkpoint(
@@ -76,16 +74,6 @@ class SeparateValueModel(ValuePredictor):
         values_BT = values_of(self._deepspeed(batch), self._critic.loss)
         return (values_BT * batch.response_mask_BT).cpu()
 
-    def estimate(self, rollouts: Sequence[Rollout]) -> None:
-        self.estimate_branches(rollouts, rollouts)
-
-    def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
-        size = self.config.optimization.logprobs_micro_batch_size
-        forward = lambda batch: (self.values(batch),)  # noqa: E731
-        seen = self._view.of(branches, rollouts)
-        (values,) = token_columns(forward, seen, size, self.device)
-        self.set_values(branches, values)
-
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
         self._hf_model.score.measure_offset(rollouts, self._critic.loss)
         set_targets(rollouts, self.name, self.config)
@@ -95,10 +83,9 @@ class SeparateValueModel(ValuePredictor):
         columns = (self.column, f"targets/{self.name}")
         updates: list[Update] = []
         rate = 0.0
-        seen = self._view.of(rollouts, rollouts)
         for part in minibatches(
-            seen, columns, self._critic, self.config, iteration, 1, "critic minibatches",
-            self.device,
+            self.seen(rollouts, rollouts), columns, self._critic, self.config, iteration, 1,
+            "critic minibatches", self.device,
         ):  # fmt: skip
             loss = partial(value_objective, self._critic.loss, self.name, part.sizes)
             rate = part.learning_rate

@@ -210,9 +210,40 @@ class TrainConfig:
         return self.critic is not None and self.critic.own_model is None
 
 
+@dataclass(frozen=True)
+class Likelihood:
+    """−log π of the right responses."""
+
+    kind: Literal["likelihood"]
+
+
+@dataclass(frozen=True)
+class DpoPositive:
+    """DPO-positive on pairs of a right and a wrong response of a problem."""
+
+    kind: Literal["dpo_positive"]
+    beta: Positive
+    penalty: NonNegative  # λ, of a right response that becomes less likely; 0: DPO
+
+
+@dataclass(frozen=True)
+class SelfTraining:
+    """The demonstrations are the policy's own responses (`vineppo/self_training.py`)."""
+
+    num_iterations: Count  # each samples, and trains on what was right
+    num_prompts: Count  # train problems of an iteration
+    num_samples: Count  # responses of each
+    most_right: (
+        Count  # of a problem that are trained on, each with a wrong one where there are pairs
+    )
+    num_validation: Count  # train problems that are kept for choosing the epoch
+    restart: bool  # every iteration trains the starting policy; false: the one before it
+    loss: Annotated[Likelihood | DpoPositive, Field(discriminator="kind")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SftConfig:
-    """`vineppo sft`; an iteration is one update."""
+    """`vineppo sft`; an iteration is one update, or with `self_training` one of its own."""
 
     name: FileName
     seed: Seed
@@ -220,6 +251,7 @@ class SftConfig:
     task: TaskConfig
     engine: EngineConfig
     sampling: SamplingConfig
+    self_training: SelfTraining | None  # null: on the demonstrations of the task
     optimization: SftOptimizationConfig
     evaluation: EvaluationConfig
     checkpoint: CheckpointConfig

@@ -335,6 +335,23 @@ class SeparateCritic(AdamConfig, CriticCommon):
 
 
 @dataclass(frozen=True, kw_only=True)
+class YesNoCritic(SeparateCritic):
+    """One that is asked a question before every step: P(yes) of P(yes) + P(no).
+
+    The head starts as the difference of the two tokens' output rows, whatever `head_init` says.
+    """
+
+    implementation = "yes_no:YesNo"
+    gives = "steps"
+
+    kind: Literal["yes_no"]  # type: ignore[assignment]
+    question: Name  # after the state, in the model's words
+    yes: Name  # each one token
+    no: Name
+    trained: bool  # by cross-entropy on the rewards; false: zero-shot
+
+
+@dataclass(frozen=True, kw_only=True)
 class SharedCritic(CriticCommon):
     """A scalar head on the policy's backbone, trained in the policy's update."""
 
@@ -355,6 +372,7 @@ PredictorConfig = Annotated[
     | SmoothedValues
     | ProbeValues
     | SeparateCritic
+    | YesNoCritic
     | OracleValues
     | PosteriorValues
     | PrivilegedValues

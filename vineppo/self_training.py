@@ -1,0 +1,265 @@
+"""Without reinforcement learning: a policy fine-tuned on its own answers, again and again.
+
+RestEM (arXiv:2312.06585) is expectation–maximisation of the probability of a right answer. E:
+sample responses with the current policy. M: from the starting policy, maximise the likelihood of
+the right ones,
+
+    L = −Σ_{y right} log π(y | x) / tokens
+
+DPO-positive (arXiv:2402.13228) takes pairs of a right y and a wrong y' of a problem, with the
+policy π_0 that the iteration starts training from:
+
+    L = −log σ(z),  z = β (log π(y)/π_0(y) − log π(y')/π_0(y') − λ max(0, log π_0(y)/π(y)))
+
+How long is said by validation problems, which are no test problems. No values, no advantages: what
+any credit has to be worth.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle, groupby
+from math import ceil, exp, fsum, log1p, nan
+from pathlib import Path
+from statistics import fmean
+
+from vineppo.batching import shuffled_minibatches
+from vineppo.checkpoint import Models, remove_whole, write_whole
+from vineppo.config.schema import DpoPositive, SelfTraining, SftConfig
+from vineppo.deepspeed_module import Summand
+from vineppo.distributed import from_main, gather, is_main, num_replicas, replica
+from vineppo.encoding import encode_problems, encode_train_problems
+from vineppo.errors import UserError
+from vineppo.evaluate import evaluate_policy
+from vineppo.forward_passes import token_columns
+from vineppo.metrics import reward_metrics
+from vineppo.minibatches import micro_batches
+from vineppo.policy import Policy
+from vineppo.rollouts import Prompt, submit_rollouts
+from vineppo.schedules import learning_rate, problems_of_iteration
+from vineppo.seeds import derive_seed
+from vineppo.session import Session, is_finished, open_session
+from vineppo.sft import open_run, update_on
+from vineppo.tasks import load_task
+from vineppo.token_scores import ForwardOptions, TokenScores
+from vineppo.types import Rollout, TokenSequence, TrainBatch
+
+Example = tuple[TokenSequence, ...]  # a right response, or one and a wrong one
+START, BEST = "start", "best"  # states of the models, in the run's directory
+
+
+def self_train(config: SftConfig, directory: Path) -> None:
+    """Runs `config` to its end in `directory`; an iteration is one E and one M."""
+    own = config.self_training
+    assert own is not None, "asked before"
+    if is_finished(config, directory):
+        return
+    task = load_task(config.task)
+    run, loaded = open_run(config, directory)
+    prompts_P = encode_train_problems(config, loaded, task.train_P)
+    validation_P, train_P = prompts_P[: own.num_validation], prompts_P[own.num_validation :]
+    if len(train_P) < own.num_prompts:
+        raise UserError(
+            "config: self_training.num_prompts and num_validation must together be at most the "
+            f"{len(prompts_P)} train problems, got {own.num_prompts} + {own.num_validation}"
+        )
+    test_P = encode_problems(config, loaded, task.test_P)
+
+    def start_models() -> Models:
+        return Models(Policy(loaded, config.optimization, config.model.gradient_checkpointing))
+
+    with open_session(config, own.num_iterations, run, test_P, loaded, start_models) as session:
+        if not from_main((run.path / START).exists):
+            session.sleep_engine()
+            write_whole(run.path / START, session.models.save_state)
+            session.wake_engine(with_new_weights=False)
+        for iteration in session.iterations():
+            chosen = problems_of_iteration(len(train_P), own.num_prompts, iteration, config.seed)
+            rollouts = sample(session, own, [train_P[i] for i in chosen], iteration)
+            examples = examples_of(rollouts, own)
+            metrics = {
+                **reward_metrics(rollouts),
+                "tokens/rollout": sum(len(rollout.response_ids) for rollout in rollouts),
+                "self_training/examples": len(examples),
+            }
+            if examples:
+                metrics |= maximise(session, config, own, validation_P, examples, iteration)
+            metrics |= session.sampling_metrics() | session.evaluate_if_due(iteration)
+            session.finish_iteration(iteration, metrics)
+        for name in (START, BEST):
+            if is_main() and (run.path / name).exists():
+                remove_whole(run.path / name)
+
+
+def sample(
+    session: Session, own: SelfTraining, prompts_P: Sequence[Prompt], iteration: int
+) -> list[Rollout]:
+    """`num_samples` responses of every prompt, on every rank; the replicas share the work."""
+    session.progress.enter("rollout")
+    sampler = session.sampler
+    each = sampler.engine.ranks_a_replica
+    mine_P = prompts_P[replica(each) :: num_replicas(each)]
+    pending = submit_rollouts(sampler, mine_P, own.num_samples, (iteration, "rollout"))
+    while sampler.engine.num_unfinished:
+        sampler.engine.step()
+        session.progress.tick(sampler.engine)
+    by_key = {key: r for share in gather(pending.settle())[::each] for key, r in share.items()}
+    indices = range(own.num_samples)
+    return [by_key[prompt.problem.id, index] for prompt in prompts_P for index in indices]
+
+
+def examples_of(rollouts: Sequence[Rollout], own: SelfTraining) -> list[Example]:
+    """Of each problem the first `most_right` right responses, each once, where pairs are asked for
+    each with a wrong one, in turn.
+
+    Right is a reward above 0.5, as in evaluations; a right response that was cut off does not
+    count. Right a, b, a and wrong c: (a), (b), or the pairs (a, c), (b, c).
+    """
+    found: list[Example] = []
+    for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
+        right: dict[tuple[int, ...], TokenSequence] = {}
+        wrong: dict[tuple[int, ...], TokenSequence] = {}
+        for rollout in group:
+            sequence = TokenSequence(rollout.prompt_ids, rollout.response_ids)
+            if rollout.reward <= 0.5:
+                wrong[rollout.response_ids] = sequence
+            elif rollout.finish_reason == "stop":
+                right[rollout.response_ids] = sequence
+        chosen = list(right.values())[: own.most_right]
+        if own.loss.kind == "likelihood":
+            found += [(sequence,) for sequence in chosen]
+        elif wrong:
+            found += list(zip(chosen, cycle(wrong.values()), strict=False))
+    return found
+
+
+def maximise(
+    session: Session,
+    config: SftConfig,
+    own: SelfTraining,
+    validation_P: Sequence[Prompt],
+    examples: Sequence[Example],
+    iteration: int,
+) -> dict[str, float]:
+    """Trains on the examples; the policy is then that of the epoch with most validation.
+
+    pass@1 by the samples and the temperature of `evaluation`; of equal epochs the first. The engine
+    is left with it.
+    """
+    optimization, best = config.optimization, session.run.path / BEST
+    session.sleep_engine()
+    if own.restart:
+        session.models.load_state(session.run.path / START)
+    updates_per_epoch = ceil(len(examples) / optimization.batch_size)
+    num_updates = optimization.num_epochs * updates_per_epoch
+    pairs = Pairs(session, config, own.loss, examples) if own.loss.kind == "dpo_positive" else None
+    metrics: dict[str, float] = {}
+    scores: list[float] = []
+    for epoch in range(optimization.num_epochs):
+        seed = derive_seed(config.seed, iteration, "own answers", epoch)
+        minibatches = shuffled_minibatches(len(examples), optimization.batch_size, seed)
+        for number, indices in enumerate(minibatches):
+            done = epoch * updates_per_epoch + number
+            if pairs is None:
+                chosen = [sequence for i in indices for sequence in examples[i]]
+                metrics = update_on(session, config, chosen, done, num_updates)
+            else:
+                metrics = pairs.update(indices, done, num_updates)
+        session.wake_engine(with_new_weights=True)
+        session.progress.enter("evaluate")
+        stream = iteration * optimization.num_epochs + epoch
+        found = evaluate_policy(
+            session.sampler, validation_P, config.evaluation, stream, session.progress
+        )
+        scores.append(found["pass@1"])
+        session.sleep_engine()
+        if scores[-1] > max(scores[:-1], default=-1.0):
+            if is_main() and best.exists():
+                remove_whole(best)
+            write_whole(best, session.models.save_state)
+    session.models.load_state(best)
+    session.wake_engine(with_new_weights=True)
+    return metrics | {
+        "self_training/validation": max(scores),
+        "self_training/epoch": float(scores.index(max(scores)) + 1),
+    }
+
+
+class Pairs:
+    """DPO-positive's updates, each of two passes: one for z, and by the chain rule one for
+
+        ∂L/∂log π(y) = −σ(−z) β (1 + λ 1[π(y) < π_0(y)]),  ∂L/∂log π(y') = σ(−z) β
+
+    so that y and y' need not share a micro-batch.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        config: SftConfig,
+        loss: DpoPositive,
+        examples: Sequence[Example],
+    ) -> None:
+        self._session, self._config, self._loss = session, config, loss
+        self._examples = examples
+        flat = self.logprobs([sequence for pair in examples for sequence in pair])
+        self._start_E2 = list(zip(flat[::2], flat[1::2], strict=True))
+
+    def logprobs(self, sequences: Sequence[TokenSequence]) -> list[float]:
+        """log π of whole responses."""
+        policy, options = self._session.policy, ForwardOptions(temperature=1.0)
+        (rows,) = token_columns(
+            lambda batch: (policy.scores(batch, options).logprobs_BT,),
+            sequences, self._config.optimization.micro_batch_size, policy.device,
+        )  # fmt: skip
+        return [fsum(row) for row in rows]
+
+    def update(self, indices: Sequence[int], update: int, num_updates: int) -> dict[str, float]:
+        """One step on the mean loss of the pairs."""
+        optimization, policy = self._config.optimization, self._session.policy
+        self._session.progress.enter("update")
+        rate = learning_rate(
+            update, num_updates, optimization.learning_rate, optimization.warmup_fraction,
+            optimization.schedule,
+        )  # fmt: skip
+        flat = self.logprobs([sequence for i in indices for sequence in self._examples[i]])
+        losses: list[float] = []
+        weighted: list[TokenSequence] = []
+        for i, now in zip(indices, zip(flat[::2], flat[1::2], strict=True), strict=True):
+            value, slopes = dpo_positive(self._loss, now, self._start_E2[i])
+            losses.append(value)
+            weighted += [
+                replace(
+                    sequence,
+                    tokens_T={"slope": (slope / len(indices),) * len(sequence.response_ids)},
+                )
+                for sequence, slope in zip(self._examples[i], slopes, strict=True)
+            ]
+
+        def loss(batch: TrainBatch, scores: TokenScores) -> Summand:
+            total = (scores.logprobs_BT * batch["slope"]).sum()
+            return total, {"loss": total}
+
+        batches = micro_batches(weighted, ("slope",), optimization.micro_batch_size, policy.device)
+        options = ForwardOptions(temperature=1.0)
+        done = policy.update(batches, loss, options, [rate], lambda _: True)
+        return {
+            "self_training/loss": fmean(losses),
+            "self_training/grad_norm": nan if done.grad_norm is None else done.grad_norm,
+            "self_training/lr": rate,
+        }
+
+
+def dpo_positive(
+    loss: DpoPositive, now: tuple[float, float], start: tuple[float, float]
+) -> tuple[float, tuple[float, float]]:
+    """L of a pair, and ∂L/∂log π of the right and of the wrong response.
+
+    With β = 1, λ = 1, log π = −2, −3 and log π_0 = −1, −3: z = (−1) − 0 − 1 = −2, L = log(1 + e²),
+    slopes −2 σ(2) and σ(2).
+    """
+    right, wrong = (after - before for after, before in zip(now, start, strict=True))
+    z = loss.beta * (right - wrong - loss.penalty * max(0.0, -right))
+    share = 1 / (1 + exp(min(z, 700.0)))  # σ(−z)
+    value = log1p(exp(-abs(z))) + max(0.0, -z)
+    slope = loss.beta * share
+    return value, (-slope * (1 + loss.penalty * (right < 0)), slope)

@@ -1,0 +1,147 @@
+"""A language model's yes/no value: asked at every step boundary whether the answer will be right.
+
+    V(s) = P(yes | s, question) / (P(yes | s, question) + P(no | s, question))
+         = σ((w_yes − w_no)ᵀ h)
+
+with h the last hidden state after the question and w the rows of the model's output matrix. So it
+is a value model whose head starts as w_yes − w_no: before any training it is the zero-shot prompt,
+and as a critic it learns by cross-entropy from the reward (a language model that says how likely
+it is right: P(True), arXiv:2207.05221).
+
+As a baseline it is fair: it looks at the state alone. As Q̂ it is biased as far as it is wrong. A
+state is a sequence of its own, so that a pass costs about S/2 responses a rollout, and an epoch
+three times that; nothing is sampled.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vineppo.config.schema import TrainConfig, YesNoCritic
+from vineppo.errors import UserError
+from vineppo.models import LoadedModel, load_model, load_tokenizer
+from vineppo.rollouts import Prompt
+from vineppo.types import Rollout, TokenSequence
+from vineppo.values.heads import FrozenValueModel, ValueModel
+from vineppo.values.predictor import ValuePredictor
+from vineppo.values.separate import SeparateValueModel
+
+
+class AskingModel(ValueModel):
+    """One that passes the states before the steps, a question after each."""
+
+    gives = "steps"
+    question: "Question"
+
+    def seen(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> list[TokenSequence]:
+        """State and question as the prompt, "yes" as a response; its columns where they are known.
+
+        Two steps of a response "4+6=0 ; done" make two sequences: "4+6?" and "4+6? 4+6=0 ;", with
+        the question behind both.
+        """
+        return [
+            TokenSequence(
+                (*seen.prompt_ids, *branch.prefix_ids(step), *self.question.ids),
+                (self.question.yes,),
+                tokens_T=self._columns(branch, step),
+            )
+            for branch, seen in zip(branches, super().seen(branches, rollouts), strict=True)
+            for step in range(len(branch.spans_S))
+        ]
+
+    def _columns(self, rollout: Rollout, step: int) -> dict[str, tuple[float, ...]]:
+        values_S = rollout.steps_S.get(self.column)
+        if values_S is None:
+            return {}
+        return {self.column: (values_S[step],), f"targets/{self.name}": (rollout.reward,)}
+
+    def set_values(self, rollouts: Sequence[Rollout], values: Sequence[Sequence[float]]) -> None:
+        """`values` are of the states of all rollouts, one after another, a number each."""
+        of_states = iter(values)
+        by_rollout = [[next(of_states)[0] for _ in rollout.spans_S] for rollout in rollouts]
+        super().set_values(rollouts, by_rollout)
+
+
+class YesNo(AskingModel, SeparateValueModel):
+    """`trained` false: as it started, zero-shot."""
+
+    def __init__(
+        self, name: str, config: TrainConfig, critic: YesNoCritic, loaded: LoadedModel
+    ) -> None:
+        super().__init__(name, config, critic, loaded)
+        self._is_trained = critic.trained
+        self.question = Question(critic, loaded.tokenizer, self.key)
+        self.question.start(self._hf_model, config)
+
+    @classmethod
+    def at_checkpoint(
+        cls, name: str, config: TrainConfig, own: Any, directory: Path | None
+    ) -> ValuePredictor | None:
+        return FrozenYesNo.at_checkpoint(name, config, own, directory)
+
+    def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
+        positions = getattr(self._hf_model.config, "max_position_embeddings", None)
+        longest = self.config.sampling.max_tokens + len(self.question.ids)
+        self.view.check(prompts_P, longest, positions)
+        most = max(len(prompt.token_ids) for prompt in prompts_P) + longest
+        if positions is not None and most > positions:
+            raise UserError(
+                f"config: {self.key}.question must leave prompt, response and question at most the "
+                f"model's {positions} tokens, got {most}"
+            )
+
+    def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
+        """The targets are the rewards."""
+
+    def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
+        return super().update(rollouts, iteration) if self._is_trained else {}
+
+
+class FrozenYesNo(AskingModel, FrozenValueModel):
+    """As a checkpoint has it, or as training starts."""
+
+    def __init__(
+        self, name: str, config: TrainConfig, critic: YesNoCritic, path: str | None
+    ) -> None:
+        super().__init__(name, config, critic, path)
+        source = path or critic.path or config.model.path
+        self.question = Question(critic, load_tokenizer(source, f"{self.key}.path"), self.key)
+        if path is None:
+            self.question.start(self._module.model, config)
+
+
+class Question:
+    """The token ids of the question and of its two answers.
+
+    Raises `UserError` where an answer is not one token, or both are the same.
+    """
+
+    def __init__(self, critic: YesNoCritic, tokenizer: Any, key: str) -> None:
+        self._critic = critic
+
+        def encode(text: str) -> tuple[int, ...]:
+            return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+        self.ids = encode(critic.question)
+        answers = {name: encode(getattr(critic, name)) for name in ("yes", "no")}
+        for name, answer_ids in answers.items():
+            if len(answer_ids) != 1:
+                raise UserError(
+                    f"config: {key}.{name} must be one token of the model's tokenizer, got "
+                    f"{len(answer_ids)} for {getattr(critic, name)!r}"
+                )
+        (self.yes,), (self.no,) = answers.values()
+        if self.yes == self.no:
+            raise UserError(f"config: {key}.no must be another token than {key}.yes")
+
+    def start(self, value_model: Any, config: TrainConfig) -> None:
+        """Makes the head w_yes − w_no, but for a classifier's, which was trained."""
+        path = self._critic.path or config.model.path
+        if (value_model.config.architectures or [""])[0].endswith("ForSequenceClassification"):
+            return
+        language_model = load_model(path, config.model.dtype, config.model.attention).model
+        rows_VH = language_model.get_output_embeddings().weight
+        with torch.no_grad():
+            value_model.score.weight.copy_(rows_VH[self.yes] - rows_VH[self.no])

@@ -14,7 +14,13 @@ FOLDERS = ("vineppo", "analysis", "benchmarks")
 # Row by row from the top: (room, the modules and packages in it). Imports go down or to the right.
 ROWS: list[list[tuple[str, list[str]]]] = [
     [("benchmarks", ["benchmarks"]), ("analysis", ["analysis"])],
-    [("entry points", ["cli", "train", "sft", "reward_model", "sweep", "estimate", "doctor", "push"])],
+    [
+        (
+            "entry points",
+            ["cli", "train", "sft", "self_training", "reward_model", "sweep", "estimate", "doctor"]
+            + ["push"],
+        )
+    ],
     [
         (
             "orchestration",

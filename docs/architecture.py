@@ -17,8 +17,10 @@ ROWS: list[list[tuple[str, list[str]]]] = [
     [
         (
             "entry points",
-            ["cli", "train", "sft", "self_training", "reward_model", "sweep", "estimate", "doctor"]
-            + ["push"],
+            [
+                *("cli", "train", "sft", "self_training", "reward_model", "sweep", "estimate"),
+                *("doctor", "push"),
+            ],
         )
     ],
     [

@@ -166,6 +166,7 @@ class LearnedFromChoices(ValuePredictor):
 
     reads_answer: ClassVar[bool] = False  # the model looks at the true answer
     learns_alone: ClassVar[bool] = False  # the model has a loss without rewards
+    learns_by_problem: ClassVar[bool] = False  # from a problem's rollouts together
     doubt: ClassVar[float] = 0.02  # a variance of the differences that says nothing, seen once
 
     gives = "tokens"
@@ -267,10 +268,11 @@ class LearnedFromChoices(ValuePredictor):
         self._mean_reward = max(REWARD_MEMORY * before + (1 - REWARD_MEMORY) * mean, 1e-3)
         self._replay.append([self._sample(rollout, self._mean_reward) for rollout in rollouts])
         samples = [sample for samples in self._replay for sample in samples]
+        group_of = (lambda sample: sample.group) if self.learns_by_problem else id
         groups = [
             list(group)
             for samples in self._replay
-            for _, group in itertools.groupby(samples, key=lambda sample: sample.group)
+            for _, group in itertools.groupby(samples, key=group_of)
         ]
         if not self._model.scale_H.any():
             hidden_NH = np.concatenate([rollout.choices.hidden_UH for rollout in rollouts])  # type: ignore[union-attr]

@@ -120,6 +120,7 @@ class Privileged(LearnedFromChoices):
 
     reads_answer = True
     learns_alone = True
+    learns_by_problem = True
     doubt = 0.005
 
     def told_apart(self, choices: Choices, answer_R: tuple[int, ...]) -> Choices:

@@ -32,6 +32,7 @@ from vllm.v1.worker.gpu.sample.logits_processor import (
 )
 
 STEPS_BETWEEN_TRIMS = 16  # a trim takes 5 ms
+WAVES = 16  # of requests, in the time in which all places are taken anew
 _Submitted = tuple[SampleRequest, Callable[[Completion], None]]
 SHARING_WORKER = "vineppo.engine.cpu_worker.SharingCpuWorker"  # vLLM imports it
 
@@ -57,6 +58,13 @@ class VllmEngine:
         # vLLM's own executor would put every rank on the first GPU, and shares nothing.
         is_launched = num_shards > 1 or (on_gpu and "RANK" in os.environ)
         is_sharing_memory = num_shards > 1 and not on_gpu
+        # Where no id is padding there is nothing to mask, and a processor has its price in a step.
+        num_rows = AutoConfig.from_pretrained(model.path).get_text_config().vocab_size
+        is_padded = num_rows > model.num_token_ids
+        processors = [padding_mask(model.num_token_ids)] if is_padded else None
+        # A graph for every batch that decodes: vLLM would stop at 512 sequences.
+        has_graphs = on_gpu and not config.enforce_eager
+        compilation = {"max_cudagraph_capture_size": config.max_num_seqs} if has_graphs else None
         self._llm = vllm.LLM(
             model=model.path,
             skip_tokenizer_init=True,
@@ -73,7 +81,8 @@ class VllmEngine:
             enable_chunked_prefill=on_gpu,
             enable_sleep_mode=self._can_sleep,
             logprobs_mode="processed_logprobs",
-            logits_processors=[padding_mask(model.num_token_ids)],
+            logits_processors=processors,
+            compilation_config=compilation,
             # "auto" would apply a model's generation_config.json (a repetition penalty, say).
             generation_config="vllm",
             # Ranks of a launcher: each samples on the GPU of its LOCAL_RANK.
@@ -89,6 +98,7 @@ class VllmEngine:
         self._dtype = getattr(torch, config.dtype)
         self._is_asleep = False
         self._max_num_seqs = config.max_num_seqs
+        self._in_waves = on_gpu
         self._concurrency = Concurrency(config.max_num_seqs, config.max_model_len)
         self._waiting: deque[_Submitted] = deque()
         self._running: dict[str, _Submitted] = {}  # by vLLM's request id
@@ -102,10 +112,10 @@ class VllmEngine:
     def step(self) -> None:
         # vLLM's own requests are heavy: it gets what fills its next batches, so that memory does
         # not grow with the number of continuations, and in an order that no clock decides.
-        limit = self._concurrency.limit
-        room = 2 * limit if limit == self._max_num_seqs else limit
-        while self._waiting and len(self._running) < room:
-            self._start(*self._waiting.popleft())
+        limit, has_failed = self._concurrency.limit, self._concurrency.limit < self._max_num_seqs
+        for _ in range(num_admitted(len(self._running), limit, self._in_waves, has_failed)):
+            if self._waiting:
+                self._start(*self._waiting.popleft())
         try:
             outputs = [output for output in self._core.step() if output.finished]
             completions = [_completion(output.outputs[0]) for output in outputs]
@@ -195,6 +205,20 @@ class VllmEngine:
         if self._is_asleep:
             self._llm.wake_up()
             self._is_asleep = False
+
+
+def num_admitted(num_running: int, limit: int, in_waves: bool, has_failed: bool) -> int:
+    """How many requests more vLLM gets, of which `limit` run at once.
+
+    Without waves as many wait in vLLM as run, but for after a failure. In waves none waits there,
+    and none comes until a sixteenth of the places is free: a step that reads prompts runs without a
+    whole graph, so that on a GPU few steps should. With 31 of 32 places taken it is 33 without
+    waves and none with them, with 30 taken 34 and 2.
+    """
+    if in_waves:
+        free = limit - num_running
+        return free if free >= max(1, limit // WAVES) else 0
+    return max((limit if has_failed else 2 * limit) - num_running, 0)
 
 
 def _check(config: VllmConfig, path: str) -> None:

@@ -1,0 +1,38 @@
+"""How many requests vLLM gets at once; waves are a GPU's, and run here without one."""
+
+import pytest
+
+from vineppo.engine.vllm_engine import num_admitted
+
+
+@pytest.mark.parametrize(
+    ("num_running", "limit", "in_waves", "has_failed", "expected"),
+    [
+        (31, 32, False, False, 33),
+        (31, 32, True, False, 0),
+        (30, 32, False, False, 34),
+        (30, 32, True, False, 2),
+        (0, 32, True, False, 32),
+        (64, 32, False, False, 0),
+        (31, 32, False, True, 1),
+        (40, 32, True, True, 0),
+        (0, 1, True, False, 1),
+        (1, 1, True, False, 0),
+    ],
+)
+def test_admission(num_running, limit, in_waves, has_failed, expected):
+    assert num_admitted(num_running, limit, in_waves, has_failed) == expected
+
+
+def test_waves_keep_most_places_taken():
+    """Of responses of random lengths, with requests for all of them."""
+    limit, running, steps_with_prompts, taken = 64, [], 0, []
+    lengths = iter(1 + (7919 * i) % 97 for i in range(10**6))
+    for _ in range(2000):
+        new = num_admitted(len(running), limit, True, False)
+        running += [next(lengths) for _ in range(new)]
+        steps_with_prompts += new > 0
+        taken.append(len(running))
+        running = [left - 1 for left in running if left > 1]
+    assert sum(taken) / len(taken) > 0.94 * limit
+    assert steps_with_prompts < 0.4 * 2000

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -222,9 +223,9 @@ def _check_files(directory: Path, expected: dict[str, str], num_shards: int) -> 
     if damage is not None:
         raise _DamagedError(damage)
     trainer = directory / "trainer"
-    for model in sorted(trainer.glob("*")):
-        there = len(list(model.rglob("*optim_states.pt")))  # none: in the model's own file
-        if there not in (0, num_shards):
+    shards = Counter(file.parent for file in sorted(trainer.rglob("*optim_states.pt")))
+    for model, there in shards.items():  # without any it is in the model's own file
+        if there != num_shards:
             raise _DamagedError(f"{model} has {there} of the {num_shards} shards of its optimizer")
     files = sorted(trainer.rglob("*.pt"))
     if not files:

@@ -9,6 +9,7 @@ from vineppo.config.schema import (
     AdaptiveKl,
     AnyConfig,
     ArithmeticTaskConfig,
+    EnsembleCritic,
     ExpectedCuts,
     GaeCredit,
     MaskedImportance,
@@ -338,6 +339,12 @@ def check_critic(config: TrainConfig) -> None:
             f"{model.warmup_iterations}",
         )
         _check_bounds(key, model.loss.bounds, config)
+        num_samples = config.rollouts.num_samples
+        require(
+            not isinstance(model, EnsembleCritic) or model.num <= num_samples,
+            f"{key}.num must be at most rollouts.num_samples = {num_samples}, got "
+            f"{getattr(model, 'num', None)} (each critic has its share of a problem's rollouts)",
+        )
         require(
             not isinstance(model, YesNoCritic) or model.loss.bounds == (0, 1),
             f"{key}.loss must be of kind 'cross_entropy' from 0 to 1, as a probability is, got "

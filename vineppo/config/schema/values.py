@@ -352,6 +352,16 @@ class YesNoCritic(SeparateCritic):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EnsembleCritic(SeparateCritic):
+    """Several of them, each trained on its share of every problem's rollouts, and their mean."""
+
+    implementation = "ensemble:Ensemble"
+
+    kind: Literal["ensemble"]  # type: ignore[assignment]
+    num: Count  # of critics, at most as many as rollouts.num_samples
+
+
+@dataclass(frozen=True, kw_only=True)
 class SharedCritic(CriticCommon):
     """A scalar head on the policy's backbone, trained in the policy's update."""
 
@@ -362,7 +372,9 @@ class SharedCritic(CriticCommon):
     head_learning_rate: Positive
 
 
-CriticConfig = Annotated[SeparateCritic | SharedCritic, Field(discriminator="kind")]
+CriticConfig = Annotated[
+    SeparateCritic | EnsembleCritic | SharedCritic, Field(discriminator="kind")
+]
 
 PredictorConfig = Annotated[
     MonteCarloValues
@@ -372,6 +384,7 @@ PredictorConfig = Annotated[
     | SmoothedValues
     | ProbeValues
     | SeparateCritic
+    | EnsembleCritic
     | YesNoCritic
     | OracleValues
     | PosteriorValues

@@ -1,0 +1,78 @@
+"""Several critics: whose rollouts each trains on, their mean, and that they come back."""
+
+import pytest
+import torch
+from support.critics import build_config, critic_of, start
+from support.rollouts import random_sequences
+
+from vineppo.config.load import load_config
+from vineppo.config.schema import TrainConfig
+from vineppo.errors import UserError
+from vineppo.types import Problem, Rollout
+from vineppo.values import predictors_at
+
+
+def config_of(configs, **changes):
+    changes = {"critic__kind": "ensemble", "critic__num": 2, "critic__batch_size": 8} | changes
+    return build_config(configs, "separate", **changes)
+
+
+def rollouts(reward_of=lambda index: float(index % 2)):
+    """Eight of one problem, with random tokens."""
+    return [
+        Rollout(
+            problem=Problem("p", "?", "1"),
+            rollout_index=index,
+            prompt_ids=sequence.prompt_ids,
+            response_ids=sequence.response_ids,
+            logprobs_T=(-1.0,) * len(sequence.response_ids),
+            finish_reason="stop",
+            text="",
+            reward=reward_of(index),
+            tokens_T={"rewards": (0.0,) * (len(sequence.response_ids) - 1) + (reward_of(index),)},
+        )
+        for index, sequence in enumerate(random_sequences(8, 0))
+    ]
+
+
+def values(ensemble, found, name="critic"):
+    ensemble.estimate(found)
+    return torch.tensor([value for rollout in found for value in rollout.values_T(name)])
+
+
+def test_each_critic_learns_from_its_own_rollouts(configs):
+    """Even ones have reward 0 and odd ones 1, so that one critic falls and the other rises."""
+    ensemble = critic_of(start(config_of(configs, critic__head_init="zero")))
+    found = rollouts()
+    for iteration in range(1, 16):
+        ensemble.estimate(found)
+        metrics = ensemble.update(found, iteration)
+    mean = values(ensemble, found)
+    first, second = (values(ensemble, found, f"critic_{m}") for m in range(2))
+    torch.testing.assert_close(mean, (first + second) / 2)
+    assert first.mean() < 0.25
+    assert second.mean() > 0.75
+    assert metrics["critic/spread"] == pytest.approx(0.5, abs=0.25)
+    assert metrics["critic/loss"] < 0.03  # of each on its own
+
+
+def test_a_checkpoint_has_all_of_them(configs, tmp_path):
+    config = config_of(configs)
+    models, found = start(config), rollouts()
+    critic_of(models).estimate(found)
+    critic_of(models).update(found, 1)
+    expected = values(critic_of(models), found)
+    models.save_hf(tmp_path / "hf")
+    models.save_state(tmp_path / "state")
+    torch.testing.assert_close(values(predictors_at(config, tmp_path / "hf")[0], found), expected)
+    again = start(config)
+    assert not torch.allclose(values(critic_of(again), found), expected, atol=1e-4)
+    again.load_state(tmp_path / "state")
+    torch.testing.assert_close(values(critic_of(again), found), expected)
+
+
+def test_more_critics_than_rollouts_are_refused(configs):
+    with pytest.raises(UserError, match=r"critic\.num must be at most rollouts\.num_samples = 4"):
+        load_config(
+            TrainConfig, str(configs / "credit_short_two_critics.jsonnet"), ["critic.num=5"]
+        )

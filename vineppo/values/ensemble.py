@@ -1,0 +1,123 @@
+"""Several critics on disjoint rollouts, whose mean is the value: AsyPPO (arXiv:2510.01656, 4.1).
+
+    V(s) = 1/M Σ_m V_m(s),   V_m trained on the rollouts with index ≡ m (mod M) of every problem
+
+M critics that start from one model stay apart by their data alone. A smaller model (`path`) makes
+them cost less together than one of the policy's size. Their spread is a metric; the paper's masks
+by it, of advantages and of the entropy bonus, are not here.
+
+As a baseline it is fair, as each critic is: it is trained after it has valued.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, pstdev
+
+from vineppo.config.schema import EnsembleCritic, TrainConfig
+from vineppo.models import LoadedModel
+from vineppo.policy import Policy
+from vineppo.rollouts import Prompt
+from vineppo.types import Rollout
+from vineppo.values.heads import FrozenValueModel, ValueModel
+from vineppo.values.predictor import ValuePredictor
+from vineppo.values.separate import SeparateValueModel
+
+
+class MeanValues(ValuePredictor):
+    """The mean of its members' values, which have columns of their own: "values/NAME_0", …."""
+
+    gives = "tokens"
+    members: Sequence[ValueModel]
+
+    def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        self.estimate_branches(rollouts, rollouts)
+
+    def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
+        for member in self.members:
+            member.estimate_branches(branches, rollouts)
+        self.set_values(branches, [[fmean(v) for v in self._of_members(r)] for r in branches])
+
+    def _of_members(self, rollout: Rollout) -> list[tuple[float, ...]]:
+        """Of every token, the values of all members."""
+        columns = [rollout.values_T(member.name) for member in self.members]
+        return list(zip(*columns, strict=True))
+
+
+class Ensemble(MeanValues):
+    """The critics of a run."""
+
+    members: Sequence[SeparateValueModel]
+
+    def __init__(
+        self, name: str, config: TrainConfig, own: EnsembleCritic, loaded: LoadedModel
+    ) -> None:
+        super().__init__(name, config)
+        names = [f"{name}_{m}" for m in range(own.num)]
+        self.members = [SeparateValueModel(member, config, own, loaded) for member in names]
+
+    @classmethod
+    def at_checkpoint(
+        cls, name: str, config: TrainConfig, own: EnsembleCritic, directory: Path | None
+    ) -> ValuePredictor | None:
+        place = None if directory is None else directory / name
+        names = [f"{name}_{m}" for m in range(own.num)]
+        members = [FrozenValueModel.at_checkpoint(m, config, own, place) for m in names]
+        found = [member for member in members if member is not None]
+        return FrozenEnsemble(name, config, found) if len(found) == own.num else None
+
+    def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
+        self.members[0].check_problems(prompts_P)
+
+    def start(self, policy: Policy) -> None:
+        for member in self.members:
+            member.start(policy)
+
+    def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
+        """Each member's on its own share; means of their metrics, and of their deviation."""
+        of_members = []
+        for m, member in enumerate(self.members):
+            share = [r for r in rollouts if r.rollout_index % len(self.members) == m]
+            member.prepare_update(share)
+            metrics = member.update(share, iteration)
+            of_members.append({k.removeprefix(member.metrics_group): v for k, v in metrics.items()})
+        spreads = [pstdev(values) for r in rollouts for values in self._of_members(r)]
+        return {
+            **{
+                f"{self.metrics_group}{key}": fmean(metrics[key] for metrics in of_members)
+                for key in of_members[0]
+            },
+            f"{self.metrics_group}/spread": fmean(spreads),
+        }
+
+    def save_hf(self, directory: Path) -> None:
+        for member in self.members:
+            member.save_hf(directory / member.name)
+
+    @property
+    def leaves_while_sampling(self) -> bool:  # type: ignore[override]
+        return self.members[0].leaves_while_sampling
+
+    def offload(self) -> None:
+        for member in self.members:
+            member.offload()
+
+    def reload(self) -> None:
+        for member in self.members:
+            member.reload()
+
+    def save_state(self, directory: Path) -> None:
+        for member in self.members:
+            member.save_state(directory / member.name)
+
+    def load_state(self, directory: Path) -> None:
+        for member in self.members:
+            member.load_state(directory / member.name)
+
+
+class FrozenEnsemble(MeanValues):
+    """As a checkpoint has it, or as training starts."""
+
+    def __init__(self, name: str, config: TrainConfig, members: Sequence[FrozenValueModel]) -> None:
+        super().__init__(name, config)
+        self.members = members
+        self.num_weights = sum(member.num_weights for member in members)

@@ -223,7 +223,7 @@ def _check_files(directory: Path, expected: dict[str, str], num_shards: int) -> 
     if damage is not None:
         raise _DamagedError(damage)
     trainer = directory / "trainer"
-    shards = Counter(file.parent for file in sorted(trainer.rglob("*optim_states.pt")))
+    shards = Counter(file.parent.parent for file in sorted(trainer.rglob("*optim_states.pt")))
     for model, there in shards.items():  # without any it is in the model's own file
         if there != num_shards:
             raise _DamagedError(f"{model} has {there} of the {num_shards} shards of its optimizer")

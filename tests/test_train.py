@@ -1,6 +1,7 @@
 """Whole runs by the command line: what they leave behind, and that SIGKILL changes nothing."""
 
 import json
+import math
 from pathlib import Path
 
 import pyarrow.parquet
@@ -71,7 +72,7 @@ def test_a_run_with_another_loss_of_other_rollouts(loss, tmp_path):
     rows = timeless(tmp_path / "run")
     assert len(rows) == 3
     for row in rows:
-        assert [name for name in METRICS if not isinstance(row.get(name), int | float)] == []
+        assert all(math.isfinite(row[f"policy/{name}"]) for name in ("loss", "grad_norm"))
         assert row["policy/skipped_updates"] == 0
         # In float32 engine and trainer are the same policy.
         assert row["rollout/importance_ess_frac"] == pytest.approx(1, abs=1e-3)

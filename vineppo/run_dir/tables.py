@@ -144,8 +144,9 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> list[dict[
     """
     with named_errors("read", path):
         content = path.read_bytes()
+    chosen = None if columns is None else list(columns)
     try:
-        return pq.read_table(pa.BufferReader(content), columns=columns).to_pylist()
+        return pq.read_table(pa.BufferReader(content), columns=chosen).to_pylist()
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path} is no complete parquet file: {reason}") from None

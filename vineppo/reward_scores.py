@@ -28,8 +28,9 @@ def scored_sequence(
     """
     last = max((i for i, token in enumerate(response_ids) if token != pad_id), default=None)
     place = len(response_ids) - 1 if last is None else last
-    columns = {SCORED: tuple(i == place for i in range(len(response_ids)))}
-    return TokenSequence(tuple(prompt_ids), tuple(response_ids), tokens_T=columns)
+    sequence = TokenSequence(tuple(prompt_ids), tuple(response_ids))
+    sequence.tokens_T[SCORED] = tuple(i == place for i in range(len(response_ids)))
+    return sequence
 
 
 class SequenceScores(nn.Module):

@@ -145,9 +145,10 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> list[dict[
     """
     with named_errors("read", path):
         content = path.read_bytes()
+    chosen = None if columns is None else list(columns)
     try:
         source = pa.BufferReader(content)
-        table = pq.read_table(source, columns=columns, page_checksum_verification=True)
+        table = pq.read_table(source, columns=chosen, page_checksum_verification=True)
         return table.to_pylist()
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]

@@ -203,13 +203,16 @@ def test_the_checkpoint_before_a_damaged_one_is_used_which_is_one_line(
 
 
 def test_no_flipped_bit_of_a_state_is_believed(tmp_path, checkpoints):
+    """Or it changes nothing: 0.30000000000000005 is 0.30000000000000004."""
     state = checkpoints[1] / "state.json"
     whole = state.read_bytes()
+    states = []
     for place in range(len(whole)):
         flip(state, place)
-        assert read_newest_state(RunDir(tmp_path)).iteration == 2, place
+        states.append(str(read_newest_state(RunDir(tmp_path))))
         state.write_bytes(whole)
-    assert read_newest_state(RunDir(tmp_path)).iteration == 3
+    assert set(states) == {str(state_of(2)), str(state_of(3))}
+    assert states.count(str(state_of(3))) < 3
 
 
 def test_a_resumed_run_sets_the_damaged_checkpoint_aside(tmp_path, checkpoints, monkeypatch):

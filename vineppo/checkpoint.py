@@ -129,10 +129,10 @@ def sweep_checkpoints(run: RunDir) -> None:
 
 def write_state(directory: Path, state: TrainState) -> None:
     """state.json, with the SHA-256 of every other file of the checkpoint and of the state."""
-    content = asdict(state)
-    own = {STATE: hashlib.sha256(json.dumps(content).encode()).hexdigest()}
-    whole = content | {"sha256": digests(directory) | own}
-    (directory / STATE).write_text(json.dumps(whole))
+    expected = digests(directory)
+    content = asdict(state) | {"sha256": expected}
+    expected[STATE] = _digest_of(content)
+    (directory / STATE).write_text(json.dumps(content))
 
 
 def read_newest_state(run: RunDir) -> TrainState | None:
@@ -207,14 +207,18 @@ def _read_state(directory: Path) -> tuple[TrainState, dict[str, str]]:
     """With the digests of the other files, of which older runs have none."""
     try:
         content = json.loads((directory / STATE).read_text())
+        own = content.get("sha256", {}).pop(STATE, None)
+        if own not in (None, _digest_of(content)):
+            raise ValueError("its SHA-256 has changed")
         expected = content.pop("sha256", {})
-        own = expected.pop(STATE, None)
         state = TrainState(**content)
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise _DamagedError(f"{directory / STATE} is damaged ({error})") from None
-    if own not in (None, hashlib.sha256(json.dumps(content).encode()).hexdigest()):
-        raise _DamagedError(f"{directory / STATE} is damaged (its SHA-256 has changed)")
     return state, expected
+
+
+def _digest_of(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _check_files(directory: Path, expected: dict[str, str], num_shards: int) -> None:

@@ -145,8 +145,7 @@ def card(run: RunDir, iteration: int, name: str) -> str:
             f"Prompts were put by `{json.dumps(prompt, ensure_ascii=False)}`.",
             "## Train it again",
             f"```\nvineppo {command} run/config.json --run-dir runs/{config['name']}\n```",
-            "\n".join(f"- {line}" for line in origin(run)),
-            "",
+            "\n".join(f"- {line}" for line in origin(run)) + "\n",
         ]
     )
 

@@ -145,8 +145,7 @@ def card(run: RunDir, iteration: int, name: str) -> str:
             f"Prompts were put by `{json.dumps(prompt, ensure_ascii=False)}`.",
             "## Train it again",
             f"```\nvineppo {command} run/config.json --run-dir runs/{config['name']}\n```",
-            "\n".join(f"- {line}" for line in origin(run)),
-            "",
+            "\n".join(f"- {line}" for line in origin(run)) + "\n",
         ]
     )
 
@@ -213,9 +212,9 @@ def interval(estimate: Mapping[str, float] | None) -> str:
     """`interval({"value": 0.1, "low": 0.05, "high": 0.15})` is "0.100 (0.050 to 0.150)"."""
     if estimate is None or estimate["value"] is None:
         return ""
-    bounds = [estimate.get("low"), estimate.get("high")]
-    shown = "" if None in bounds else " ({:.3f} to {:.3f})".format(*bounds)
-    return f"{estimate['value']:.3f}{shown}"
+    low, high = estimate.get("low"), estimate.get("high")
+    bounds = "" if low is None or high is None else f" ({low:.3f} to {high:.3f})"
+    return f"{estimate['value']:.3f}{bounds}"
 
 
 def origin(run: RunDir) -> Iterator[str]:

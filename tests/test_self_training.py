@@ -35,7 +35,7 @@ def arguments(run_dir, name="restem", **changes):
     assignments = [f"--set={key}={value}" for key, value in settings.items()]
     return [
         "sft",
-        str(CONFIGS / f"credit_short_{name}.jsonnet"),
+        str(CONFIGS / f"sft_credit_short_{name}.jsonnet"),
         f"--run-dir={run_dir}",
         *assignments,
     ]
@@ -50,12 +50,21 @@ def whole_run(tmp_path_factory):
 
 
 def answer(problem, ids, reward, finish="stop"):
-    return Rollout(Problem(problem, "?", "1"), 0, (1,), ids, (0.0,) * len(ids), finish, "", reward)
+    return Rollout(
+        problem=Problem(problem, "?", "1"),
+        rollout_index=0,
+        prompt_ids=(1,),
+        response_ids=ids,
+        logprobs_T=(0.0,) * len(ids),
+        finish_reason=finish,
+        text="",
+        reward=reward,
+    )
 
 
 def examples(name):
     assignments = ["self_training.most_right=2"]
-    config = load_config(SftConfig, str(CONFIGS / f"credit_short_{name}.jsonnet"), assignments)
+    config = load_config(SftConfig, str(CONFIGS / f"sft_credit_short_{name}.jsonnet"), assignments)
     rollouts = [
         answer("p", (5, 6), 1.0),
         answer("p", (5, 7), 0.0),
@@ -105,7 +114,7 @@ def test_pairs_train(tmp_path):
     """Of the first update z is 0 and the loss log 2; from then on it falls."""
     changes = {"self_training__num_iterations": 1, "optimization__num_epochs": 1}
     losses = []
-    for batch_size in (1000, 4):
+    for batch_size in (1000, 5):
         run_dir = tmp_path / str(batch_size)
         done = run_cli(arguments(run_dir, "dpo", optimization__batch_size=batch_size, **changes))
         assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ TRL's `GRPOTrainer(reward_funcs=…)`, verl's `custom_reward_function`, OpenRLHF
 
 import asyncio
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -67,10 +68,11 @@ class OwnReward:
         return _load(self.path, self.name, Path.cwd())
 
     def __call__(self, *arguments: Any) -> float:
-        reward = self.load().call(*arguments)
-        if reward is None or not abs(reward) <= LARGEST_FLOAT32:
-            raise ValueError(f"reward must be finite, got {reward}")
-        return float(reward)
+        found = self.load().call(*arguments)
+        reward = math.nan if found is None else float(found)
+        if not abs(reward) <= LARGEST_FLOAT32:
+            raise ValueError(f"reward must be finite, got {found}")
+        return reward
 
 
 @dataclass(frozen=True)

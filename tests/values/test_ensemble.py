@@ -13,7 +13,8 @@ from vineppo.values import predictors_at
 
 
 def config_of(configs, **changes):
-    changes = {"critic__kind": "ensemble", "critic__num": 2, "critic__batch_size": 8} | changes
+    sizes = {"critic__batch_size": 8, "critic__micro_batch_size": 3}
+    changes = {"critic__kind": "ensemble", "critic__num": 2} | sizes | changes
     return build_config(configs, "separate", **changes)
 
 

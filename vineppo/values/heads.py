@@ -6,7 +6,7 @@ A value model is an HF sequence classifier with one label.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -154,9 +154,12 @@ class ValueOutputs(nn.Module):
 class ValueModel(ValuePredictor):
     """V(s) by a pass of a model of its own, of what it sees of the rollouts."""
 
-    gives = "tokens"
-    device: torch.device
+    gives: Literal["tokens", "steps"] = "tokens"
     view: View
+
+    @property
+    def device(self) -> torch.device:
+        raise NotImplementedError
 
     def values(self, batch: TrainBatch) -> torch.Tensor:
         """[B, T], 0 outside the response."""
@@ -191,8 +194,8 @@ class FrozenValueModel(ValueModel):
         self._loss = critic.loss
         model = load_value_model(critic, config.model, config.seed, path)
         self.num_weights = sum(weight.numel() for weight in model.parameters())
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._module = ValueOutputs(model).to(self.device).eval()
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._module = ValueOutputs(model).to(self._device).eval()
         view = critic.own_model.view if critic.own_model is not None else None
         tokenizer = load_tokenizer(path or config.model.path, f"{self.key}.path") if view else None
         self.view = View(view, tokenizer, self.key)
@@ -205,6 +208,10 @@ class FrozenValueModel(ValueModel):
             return cls(name, config, own, None)
         path = directory / name
         return cls(name, config, own, str(path)) if path.is_dir() else None
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
 
     def values(self, batch: TrainBatch) -> torch.Tensor:
         return values_of(self._module(batch), self._loss)

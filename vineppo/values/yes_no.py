@@ -15,7 +15,7 @@ three times that; nothing is sampled.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -32,7 +32,7 @@ from vineppo.values.separate import SeparateValueModel
 class AskingModel(ValueModel):
     """One that passes the states before the steps, a question after each."""
 
-    gives = "steps"
+    gives: Literal["tokens", "steps"] = "steps"
     question: "Question"
 
     def seen(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> list[TokenSequence]:
@@ -51,7 +51,7 @@ class AskingModel(ValueModel):
             for step in range(len(branch.spans_S))
         ]
 
-    def _columns(self, rollout: Rollout, step: int) -> dict[str, tuple[float, ...]]:
+    def _columns(self, rollout: Rollout, step: int) -> dict[str, Sequence[float]]:
         values_S = rollout.steps_S.get(self.column)
         if values_S is None:
             return {}
@@ -85,7 +85,7 @@ class YesNo(AskingModel, SeparateValueModel):
         positions = getattr(self._hf_model.config, "max_position_embeddings", None)
         longest = self.config.sampling.max_tokens + len(self.question.ids)
         self.view.check(prompts_P, longest, positions)
-        most = max(len(prompt.token_ids) for prompt in prompts_P) + longest
+        most = max((len(prompt.token_ids) for prompt in prompts_P), default=0) + longest
         if positions is not None and most > positions:
             raise UserError(
                 f"config: {self.key}.question must leave prompt, response and question at most the "

@@ -279,7 +279,7 @@ class CrossEntropy:
 
 @dataclass(frozen=True, kw_only=True)
 class CriticCommon(Values):
-    gives = "tokens"
+    gives: ClassVar[Literal["tokens", "steps"]] = "tokens"
 
     loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
     head_init: Literal["normal", "zero", "mean"]  # of a new head (`values/heads.py`)

@@ -1,9 +1,9 @@
 // DPO-positive in the place of RestEM's likelihood.
 local algorithm = import 'lib/algorithm.libsonnet';
-local restem = import 'credit_short_restem.jsonnet';
+local restem = import 'sft_credit_short_restem.jsonnet';
 
 restem + {
-  name: 'credit_short_dpo',
+  name: 'sft_credit_short_dpo',
   self_training+: { loss: algorithm.dpo_positive.self_training.loss },
   optimization+: { learning_rate: 2e-5 },
 }

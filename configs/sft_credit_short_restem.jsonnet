@@ -6,7 +6,7 @@ local model = import 'lib/model.libsonnet';
 local setting = import 'lib/setting.libsonnet';
 
 algorithm.restem + hardware.cpu + hardware.without_logprobs_pass + logging + {
-  name: 'credit_short_restem',
+  name: 'sft_credit_short_restem',
   seed: 1,
   model: model.credit_short { architecture: null },
   task: setting.credit_short.task,

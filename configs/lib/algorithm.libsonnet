@@ -45,7 +45,8 @@ local common = {
     max_mean_ratio: 10,
     // A thousand times what float32 rounds to. That of bfloat16 depends on the model.
     max_logprob_gap:
-      if config.engine.dtype == 'float32' && config.model.dtype == 'float32' then 0.1,
+      if std.all([std.objectHas(config, part) && config[part].dtype == 'float32' for part in ['engine', 'model']])
+      then 0.1,
     whiten_advantages: true,
     old_logprobs: 'engine',
     importance_correction: null,

@@ -184,9 +184,11 @@ def test_a_killed_run_goes_on_to_the_same_numbers(folder, run_dir, configs):
 
 @pytest.mark.slow
 def test_two_ranks_train_alike(folder, run_dir, configs):
+    """The updates are equal until rounding has grown, and the end is as good."""
     run_ranks(2, "vineppo.cli.main", arguments(folder, folder / "ranks", configs))
-    for ours, theirs in zip(timeless(folder / "ranks"), timeless(run_dir), strict=True):
-        assert ours["reward_model/loss"] == pytest.approx(theirs["reward_model/loss"], abs=2e-3)
+    both = (timeless(path)[:8] for path in (folder / "ranks", run_dir))
+    for ours, theirs in zip(*both, strict=True):
+        assert ours["reward_model/loss"] == pytest.approx(theirs["reward_model/loss"], abs=1e-5)
     end, other = (RunDir(path).read_evaluation(72) for path in (folder / "ranks", run_dir))
     assert end["pair_accuracy"] == pytest.approx(other["pair_accuracy"], abs=0.02)
 

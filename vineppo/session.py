@@ -263,7 +263,7 @@ def is_finished(config: AnyConfig, directory: Path) -> bool:
     """Whether `directory` holds the finished run of `config`, which is then said in a line.
 
     Asked before a model is loaded; raises `UserError` for a run of another config, for one with
-    whose checkpoints this job cannot go on, and for one whose final policy is gone.
+    whose checkpoints this job cannot go on, and for one whose final model is gone.
     """
     run = RunDir(directory)
 
@@ -273,9 +273,10 @@ def is_finished(config: AnyConfig, directory: Path) -> bool:
         if not run.final_path.is_dir():
             read_newest_state(run)
             return False
-        if not list((run.final_path / "policy").glob("*.safetensors")):
+        model = run.final_path / ("reward_model" if hasattr(config, "pairs") else "policy")
+        if not list(model.glob("*.safetensors")):
             raise UserError(
-                f"{run.final_path / 'policy'} has lost its weights (*.safetensors): remove "
+                f"{model} has lost its weights (*.safetensors): remove "
                 f"{run.final_path} to have them written again"
             )
         RunDir.open(directory, to_dict(config), own_digests(config))

@@ -59,7 +59,7 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
         for table in _tables(resolved, parents):
             if key in table and kind in ("", table[key]):
                 table.setdefault(last, value(resolved) if callable(value) else deepcopy(value))
-    if "optimization" in resolved and not {"rollouts", "pairs"} & resolved.keys():
+    if "max_tokens" in resolved.get("optimization", {}) and "pairs" not in resolved:
         resolved.setdefault("self_training", None)  # of fine-tuning alone
     return resolved
 

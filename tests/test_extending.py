@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from pyarrow.parquet import read_table
-from support.page import PAGE, page_files
+from support.page import PAGE, SMALL, page_files
 from support.processes import run_cli
 from support.rollouts import rollout
 
@@ -30,16 +30,6 @@ from vineppo.types import Problem, StepSpan
 COMMANDS = [line.split()[1:] for line in re.findall(r"^vineppo .+$", PAGE.read_text(), flags=re.M)]
 FAST = ("mine/ledger.jsonnet", "mine/uncertain.jsonnet")  # all others are slow tests
 PROBLEM = Problem("mine/train/0", "4+6?", "0", None)
-SMALL = {
-    "num_iterations": 2,
-    "rollouts.num_prompts": 4,
-    "rollouts.num_samples": 4,
-    "optimization.batch_size": 16,
-    "optimization.micro_batch_size": 16,
-    "evaluation.num_samples": 1,
-    "task.num_test_problems": 8,
-    "logging.wandb_project": "null",
-}
 
 
 pytestmark = pytest.mark.usefixtures("files")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pyarrow.parquet import read_table
-from support.page import DOCS, page_files
+from support.page import DOCS, SMALL, page_files
 from support.processes import run_cli
 
 from vineppo.cli import main
@@ -22,16 +22,6 @@ COMMANDS = [
     line.split()[1:] for line in re.findall(r"^vineppo train .+$", PAGE.read_text(), flags=re.M)
 ]
 OF_FORMS = [command for command in COMMANDS if command[-1] != "mine/gym.jsonnet"]
-SMALL = {
-    "num_iterations": 2,
-    "rollouts.num_prompts": 4,
-    "rollouts.num_samples": 4,
-    "optimization.batch_size": 16,
-    "optimization.micro_batch_size": 16,
-    "evaluation.num_samples": 1,
-    "task.num_test_problems": 8,
-    "logging.wandb_project": "null",
-}
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from vineppo.checkpoint import (
     sweep_checkpoints,
 )
 from vineppo.config.load import own_digests, to_dict
-from vineppo.config.schema import AnyConfig, SftConfig, TrainConfig
+from vineppo.config.schema import AnyConfig, RewardModelConfig, SftConfig, TrainConfig
 from vineppo.distributed import barrier, from_main, gather, init_distributed, is_main, num_ranks
 from vineppo.engine import EngineCounts, build_engine
 from vineppo.errors import UserError
@@ -273,7 +273,9 @@ def is_finished(config: AnyConfig, directory: Path) -> bool:
         if not run.final_path.is_dir():
             read_newest_state(run)
             return False
-        model = run.final_path / ("reward_model" if hasattr(config, "pairs") else "policy")
+        model = run.final_path / (
+            "reward_model" if isinstance(config, RewardModelConfig) else "policy"
+        )
         if not list(model.glob("*.safetensors")):
             raise UserError(
                 f"{model} has lost its weights (*.safetensors): remove "

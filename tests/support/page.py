@@ -6,6 +6,18 @@ from pathlib import Path
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "extending.md"
 
+# What makes a page's runs short.
+SMALL = {
+    "num_iterations": 2,
+    "rollouts.num_prompts": 4,
+    "rollouts.num_samples": 4,
+    "optimization.batch_size": 16,
+    "optimization.micro_batch_size": 16,
+    "evaluation.num_samples": 1,
+    "task.num_test_problems": 8,
+    "logging.wandb_project": "null",
+}
+
 
 def page_files(page: Path = PAGE) -> dict[str, str]:
     blocks = re.findall(

@@ -1,4 +1,4 @@
-"""Several critics on disjoint rollouts, whose mean is the value: AsyPPO (arXiv:2510.01656, 4.1).
+"""Several critics on disjoint rollouts, whose mean is the value: AsyPPO (arXiv:2510.01656).
 
     V(s) = 1/M Σ_m V_m(s),   V_m trained on the rollouts with index ≡ m (mod M) of every problem
 

@@ -17,4 +17,9 @@ local plain(config) = { config: config, set: {} };
     set: { 'credit.level': 'step', 'credit.policy_lambda': 0.9, 'critic.warmup_iterations': 5 },
   },
   modern_ppo: plain('modern_ppo'),
+  spo_chain: plain('spo_chain'),
+  spo_tree: plain('spo_tree'),
+  // The same rollouts with the gradient of their rewards: nothing of the own child in the baseline, no segment more often
+  // than its leaves (docs/estimators.md).
+  spo_tree_others: { config: 'spo_tree', set: { 'credit.baseline': 'others', 'credit.train_shared': 'by_leaves' } },
 }

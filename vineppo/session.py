@@ -28,10 +28,11 @@ from vineppo.evaluate import evaluate_policy, headline
 from vineppo.metrics import merged_grading
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
-from vineppo.progress import Progress, WandbLog, log_to
+from vineppo.progress import Progress, log_to
 from vineppo.rollouts import Prompt, Sampler, Scorer
 from vineppo.run_dir import RunDir
 from vineppo.tasks.grading import Grader
+from vineppo.trackers import Trackers
 
 
 @dataclass
@@ -46,7 +47,7 @@ class BareSession:
     run: RunDir
     models: Saved
     progress: Progress
-    wandb: WandbLog
+    trackers: Trackers
     state: TrainState
 
     def iterations(self) -> Iterator[int]:
@@ -83,7 +84,7 @@ class BareSession:
             self.state = replace(self.state, elapsed_s=metrics["time/elapsed_s"])
         if is_main():
             self.run.append_metrics(metrics)
-            self.wandb.log(metrics)
+            self.trackers.log(metrics)
         self.progress.finish_iteration(iteration, self.num_iterations, metrics)
 
 
@@ -217,16 +218,16 @@ def open_bare_session(
 @contextmanager
 def _record(
     config: AnyConfig, num_iterations: int, run: RunDir, models: Saved, kl_coef: float
-) -> Iterator[tuple[Progress, WandbLog, TrainState]]:
+) -> Iterator[tuple[Progress, Trackers, TrainState]]:
     """Restores the last checkpoint; what the run is shown and logged with, and where it stands."""
     state = resume(run, models, kl_coef)
     with (
         Progress(num_iterations, state.iteration, state.elapsed_s) as progress,
-        WandbLog(config, run.path) as wandb,
+        Trackers(config, run.path, state.iteration) as trackers,
     ):
         where = f"resumed after iteration {state.iteration}" if state.iteration else "started"
         progress.say(f"{config.name}: {where}, {num_iterations} iterations, in {run.path}")
-        yield progress, wandb, state
+        yield progress, trackers, state
 
 
 def open_run_dir(config: AnyConfig, directory: Path) -> RunDir:

@@ -38,6 +38,8 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("optimization.max_logprob_gap", float32_gap, "max_mean_ratio"),
     ("values", {"credit": None, "predictors": {}}, "rollouts"),
     ("reward_model", None, "rollouts"),
+    ("logging.trackio_project", None, "wandb_project"),
+    ("logging.tensorboard", False, "wandb_project"),
     ("critic.offload", "nothing", "zero_stage"),
     ("critic.head_init", "normal", "loss"),
     ("critic.view", None, "kind=separate"),

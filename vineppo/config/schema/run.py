@@ -170,6 +170,8 @@ class CheckpointConfig:
 @dataclass(frozen=True)
 class LoggingConfig:
     wandb_project: Name | None  # null: no wandb
+    trackio_project: Name | None  # null: no Trackio; its database is where TRACKIO_DIR says
+    tensorboard: bool  # event files in RUN_DIR/tensorboard
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,7 +41,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
     [
         ("tasks", ["tasks"]),
         ("credit, steps", ["credit", "segment", "value_diagnostics"]),
-        ("run directory", ["run_dir", "progress"]),
+        ("run directory", ["run_dir", "progress", "trackers"]),
     ],
     [
         ("config", ["config", "own_code", "own_reward"]),

@@ -1,10 +1,11 @@
 """What the adviser predicts beside what the gradients show, of the same policies.
 
-    python experiments/13_gradient_noise/predicted.py ADVICE_DIR...
+    python experiments/13_gradient_noise/predicted.py FOLDER ADVICE_DIR...
 
-Each directory is an `advise --out` of one of gradient_variance.csv's runs and checkpoints (the
-demo's are in demo/). Writes predicted.csv, noise and noise times seconds over RLOO's, predicted and
-measured, and ranks.csv, Spearman's correlation of the two over the estimators.
+Each directory is an `advise --out` of one of the runs and checkpoints of FOLDER's
+gradient_variance.csv or that of its demo/. Writes into FOLDER predicted.csv, noise and noise times
+seconds over RLOO's, predicted and measured, and ranks.csv, Spearman's correlation of the two over
+the estimators.
 """
 
 import sys
@@ -13,17 +14,16 @@ from pathlib import Path
 import pandas as pd
 from scipy.stats import spearmanr
 
-HERE = Path(__file__).parent
 MEASURED = {"vine_oracle": "exact", "martingale_posterior": "martingale"}
 NUMBERS = {"noise": "trace_ratio", "noise_seconds": "trace_time_ratio"}
 
 KEYS = ["method", "checkpoint", "estimator"]
 
 if __name__ == "__main__":
-    measured = pd.concat(
-        pd.read_csv(folder / "gradient_variance.csv") for folder in (HERE, HERE / "demo")
-    ).replace({"estimator": MEASURED})
-    predicted = pd.concat(pd.read_csv(Path(path) / "advise.csv") for path in sys.argv[1:])
+    folder, *advice = map(Path, sys.argv[1:])
+    tables = [*folder.glob("gradient_variance.csv"), *folder.glob("demo/gradient_variance.csv")]
+    measured = pd.concat(map(pd.read_csv, tables)).replace({"estimator": MEASURED})
+    predicted = pd.concat(pd.read_csv(path / "advise.csv") for path in advice)
     rows = predicted.rename(columns={"last_iteration": "checkpoint"}).set_index(KEYS)
     columns = {"values_by": rows["values_by"]}
     for name, trace in NUMBERS.items():
@@ -32,12 +32,12 @@ if __name__ == "__main__":
             columns[f"predicted_{name}{end}"] = rows[f"{name}{end}"]
             columns[f"measured_{name}{end}"] = found[f"value{end}"]
     both = pd.DataFrame(columns).dropna(subset=["predicted_noise", "measured_noise"])
-    both.to_csv(HERE / "predicted.csv", float_format="%.4g")
+    both.to_csv(folder / "predicted.csv", float_format="%.4g")
     ranks = both.groupby(level=["method", "checkpoint"]).apply(
         lambda of: pd.Series(
             {"estimators": len(of)}
             | {n: spearmanr(of[f"predicted_{n}"], of[f"measured_{n}"]).statistic for n in NUMBERS}
         )
     )
-    ranks.to_csv(HERE / "ranks.csv", float_format="%.3f")
+    ranks.to_csv(folder / "ranks.csv", float_format="%.3f")
     print(ranks)

@@ -19,4 +19,4 @@ advise() {  # RUN CHECKPOINT NUM_ITERATIONS
 }
 for checkpoint in 15 30 45; do advise credit_short_noise_seed1 $checkpoint 15; done
 advise demo_noise_seed1 10 10
-python $here/predicted.py $runs/advice/*
+python $here/predicted.py $here $runs/advice/*

@@ -13,6 +13,12 @@ export OMP_NUM_THREADS=1
 python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-problems 64 --sample-values 3 \
     --out $here/noise --estimators \
     rloo,martingale_privileged,martingale_posterior,vine_oracle,vine_1,vine_3,gae
+for checkpoint in 15 30; do
+    python -m analysis advise $runs/noise --checkpoint $checkpoint --num-iterations 15 --continuations 1,3 \
+        --out $runs/advice/sheet_$checkpoint
+    cp $runs/advice/sheet_$checkpoint/advise.csv $here/advice/advise_$checkpoint.csv
+done
+python experiments/13_gradient_noise/predicted.py $here/noise $runs/advice/sheet_*
 experiments/sweep_two.sh $here/runs.jsonnet $runs/compared
 python -m analysis learning-curves $runs/compared/credit_sheet_* --out $here/curves
 for at in "" "equal seconds"; do

@@ -1,3 +1,4 @@
+import hashlib
 import math
 import re
 from collections import Counter, defaultdict
@@ -6,6 +7,8 @@ from dataclasses import replace
 import pytest
 from support.task_configs import GRADING, worded_config
 
+from vineppo.config.load import load_config
+from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.tasks import load_task
 from vineppo.tasks.arithmetic import Chain
@@ -41,6 +44,23 @@ def test_a_problem_is_a_chain_with_free_lines() -> None:
                 assert second in REMARKS[1]
         stated = "".join(line[-1] for line in lines[::3])
         assert last == f"####{problem.question[0]}{stated}"
+
+
+@pytest.mark.parametrize(
+    ("setting", "digests"),
+    [
+        ("credit_short", ["1358d65a", "15a2d921"]),
+        ("credit_long", ["f9dfb779", "7a1af260"]),
+        ("credit_sheet", ["e5504a2c", "68452e3f"]),
+    ],
+)
+def test_the_experiments_problems_stay_what_they_were(configs, setting, digests) -> None:
+    """An order of draws that changed would leave all else right, and compare runs on two tests."""
+    config = load_config(TrainConfig, str(configs / f"{setting}_rloo.jsonnet"), [])
+    problems = load_task(config.task)
+    for problems_P, digest in zip((problems.train_P, problems.test_P), digests, strict=True):
+        questions = "".join(problem.question for problem in problems_P)
+        assert hashlib.md5(questions.encode()).hexdigest()[:8] == digest
 
 
 @pytest.mark.parametrize("modulus", [3, 10])

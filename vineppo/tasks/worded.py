@@ -280,9 +280,10 @@ class ChainDemonstrator(Demonstrator):
 
     def _draw(self, stream: random.Random) -> Chain:
         config = self.config
+        hard_places = self._hard_places(stream)
         result = stream.randrange(1, config.modulus)  # not 0, so that the answer has all its digits
         operands, operations = [result], []
-        for is_hard in self._hard_places(stream):
+        for is_hard in hard_places:
             while True:
                 fact = stream.choice(OPERATIONS), result, stream.randrange(config.modulus)
                 if (fact in self.wrong_results) == is_hard:

@@ -22,6 +22,7 @@ _COMMON: dict[str, Any] = {
     "too_long": "refuse",
     "response_template": "{solution}",
     "grading": GRADING,
+    "environment": None,
 }
 MISTAKES = Demonstrations(
     systematic_fraction=0.2, systematic_probability=0.7, random_probability=0.03

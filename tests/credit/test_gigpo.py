@@ -26,7 +26,8 @@ OTHERS = replace(GIGPO, baseline="others")
 
 def played(states, rewards, values_S=None):
     """Turns of a token each, with a token of the environment between."""
-    turns = tuple(Turn(2 * i, 2 * i + 1, s, r) for i, (s, r) in enumerate(zip(states, rewards)))
+    pairs = zip(states, rewards, strict=True)
+    turns = tuple(Turn(2 * i, 2 * i + 1, *pair) for i, pair in enumerate(pairs))
     length = 2 * len(turns) - 1
     one = plain_rollout([0.0] * (length - 1) + [sum(rewards)], values_S=values_S)
     one.turns = turns
@@ -86,7 +87,8 @@ def expected_gradient(advantages_of):
         for goes_on in outcome:
             probability *= GO_ON if goes_on else 1 - GO_ON
         found = advantages_of(rollouts_G)
-        total += probability * sum(a[0] * SCORE[o] for a, o in zip(found, outcome)) / 3
+        pairs = zip(found, outcome, strict=True)
+        total += probability * sum(a_T[0] * SCORE[goes_on] for a_T, goes_on in pairs) / 3
     return total
 
 

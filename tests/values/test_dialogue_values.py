@@ -55,7 +55,7 @@ def test_values_and_advantages_are_unbiased(max_tokens):
 
 def test_a_step_is_a_turn_and_the_answer_to_it():
     experience, engine = drilled(LONG, seed=3)
-    assert {len(rollout.spans_S) for rollout in experience.rollouts} == {1, 2, 3}
+    assert {len(rollout.spans_S) for rollout in experience.rollouts} == {2, 3}
     for rollout in experience.rollouts:
         assert [span.start for span in rollout.spans_S] == [turn.start for turn in rollout.turns]
         assert rollout.spans_S[-1].end == len(rollout.response_ids)

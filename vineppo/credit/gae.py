@@ -129,8 +129,8 @@ def _gammas(config: CreditConfig, rollout: Rollout) -> list[float]:
         return [1.0] * length
     if config.level == "token":
         return each_action(config.gamma, rollout)
-    starts = {span.start for span in rollout.spans_S}
-    return [config.gamma if t + 1 in starts else 1.0 for t in range(length)]
+    ends = {span.end for span in rollout.action_spans_S}
+    return [config.gamma if t + 1 in ends else 1.0 for t in range(length)]
 
 
 def each_action(factor: float, rollout: Rollout) -> list[float]:

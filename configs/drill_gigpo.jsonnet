@@ -5,8 +5,8 @@ local task = import 'lib/task.libsonnet';
 
 algorithm.gigpo + setting.short + {
   name: 'drill_gigpo',
-  num_iterations: 10,
+  num_iterations: 8,
   task: task.drill,
   optimization+: { learning_rate: 6e-5 },
-  evaluation+: { every: 5 },
+  evaluation+: { every: 0 },
 }

@@ -4,8 +4,8 @@ local task = import 'lib/task.libsonnet';
 
 demo + {
   name: 'drill_vineppo',
-  num_iterations: 10,
+  num_iterations: 8,
   task: task.drill,
   credit+: { segmenter: { kind: 'turns' } },
-  evaluation+: { every: 5 },
+  evaluation+: { every: 0 },
 }

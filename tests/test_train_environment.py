@@ -1,10 +1,12 @@
 """Whole runs through the embedded environment: trained, gone on with, evaluated, analysed."""
 
 import json
+import re
 from statistics import fmean
 
 import pytest
 import torch
+from pyarrow.parquet import read_table
 from support.drills import drill_problem, drill_prompt, drill_rules, ids
 from support.engines import MODEL, engine_config
 from support.page import DOCS, page_files

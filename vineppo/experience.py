@@ -117,7 +117,7 @@ def sample(
             n: sum(len(value.returns_K) for value in states) for n, states in values.items()
         },
         value_tokens=sum(value.num_tokens for states in values.values() for value in states),
-        greedy_tokens=sum(len(rollout.response_ids) for rollout in greedy.values()),
+        greedy_tokens=sum(rollout.num_actions for rollout in greedy.values()),
     )
 
 

@@ -199,18 +199,19 @@ def _submit_episode(
     def answer(_: int, completion: Completion) -> None:
         nonlocal num_sampled
         num_sampled += len(completion.token_ids)
-        logprobs_T.extend(completion.logprobs_T)
-        episode.act(completion.token_ids, completion.finish_reason)
-        written = tuple(episode.response_ids[len(prefix_ids) :])
         if with_logprobs:
-            logprobs_T.extend([0.0] * (len(written) - len(logprobs_T)))
+            num_before = len(episode.response_ids) - len(prefix_ids)
+            logprobs_T.extend([0.0] * (num_before - len(logprobs_T)))
+            logprobs_T.extend(completion.logprobs_T)
+        episode.act(completion.token_ids, completion.finish_reason)
         if episode.finish_reason is None:
             ask()
             return
         reward: Future[float] = Future()
         reward.set_result(episode.reward)
-        num_observed = len(written) - num_sampled
-        whole = Completion(written, tuple(logprobs_T), episode.finish_reason, num_observed)
+        ids = tuple(episode.response_ids[len(prefix_ids) :])
+        num_observed = len(ids) - num_sampled
+        whole = Completion(ids, tuple(logprobs_T), episode.finish_reason, num_observed)
         done(Continuation(number, whole, reward, None, tuple(episode.turns)))
 
     ask()

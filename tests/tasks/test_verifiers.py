@@ -3,7 +3,7 @@
 import pytest
 from support.drills import ids
 from support.random_walk import TOKENIZER
-from support.task_configs import _COMMON
+from support.task_configs import COMMON
 
 from vineppo.config.schema import ChatPrompt, VerifiersEnvironment, VerifiersTaskConfig
 from vineppo.errors import UserError
@@ -43,7 +43,7 @@ TEMPLATE = (
 )
 CONFIG = VerifiersTaskConfig(
     **{
-        **_COMMON,
+        **COMMON,
         "prompt": ChatPrompt("chat", "{question}", None),
         "environment": VerifiersEnvironment(kind="verifiers", max_turn_tokens=8),
     },

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -25,6 +26,15 @@ from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.grading import Grader
 
 GIGPO = {key: value for key, value in SHORT.items() if not key.startswith("credit.")}
+# A critic, and GAE over turns.
+PPO = GIGPO | {
+    "task.environment": json.dumps({"kind": "drill", "max_turn_tokens": 4}),
+    "credit.segmenter": json.dumps({"kind": "turns"}),
+    "credit.level": "step",
+    "credit.policy_lambda": 0.9,
+    "critic.batch_size": 10,
+    "critic.micro_batch_size": 3,
+}
 
 
 def metrics(run_dir):
@@ -36,7 +46,9 @@ def vineppo_run(whole_runs):
     return whole_runs("drill_vineppo", SHORT)
 
 
-@pytest.mark.parametrize(("leaf", "settings"), [("drill_vineppo", SHORT), ("drill_gigpo", GIGPO)])
+@pytest.mark.parametrize(
+    ("leaf", "settings"), [("drill_vineppo", SHORT), ("drill_gigpo", GIGPO), ("demo_ppo", PPO)]
+)
 def test_it_trains(whole_runs, leaf, settings):
     rows = metrics(whole_runs(leaf, settings))
     assert [row["iteration"] for row in rows] == [1, 2, 3]
@@ -62,9 +74,11 @@ def test_a_kill_changes_nothing(vineppo_run, tmp_path):
 def test_what_is_saved_can_be_acted_out_again(vineppo_run):
     tokenizer = build_tokenizer()
     rows = RunDir(vineppo_run).read_rollouts(1)
-    questions = {r["problem_id"]: tokenizer.decode(r["prompt_ids"][1:]) for r in rows}
-    problem_of = {id_: drill_problem(q.partition("\n")[0]) for id_, q in questions.items()}
-    saved = read_saved(vineppo_run, 1, problem_of.__getitem__)
+    problems = {}
+    for row in rows:
+        question = tokenizer.decode(row["prompt_ids"][1:]).partition("\n")[0]
+        problems[row["problem_id"]] = replace(drill_problem(question), id=row["problem_id"])
+    saved = read_saved(vineppo_run, 1, problems.__getitem__)
     assert len(saved) == 15
     for one in saved:
         assert [turn.start for turn in one.turns] == [span.start for span in one.spans_S]

@@ -597,10 +597,12 @@ def check_environment(config: TrainConfig) -> None:
     what = f"task.environment of kind {environment.kind!r}" if environment is not None else ""
     is_by_turns = credit.segmenter.kind == "turns"
     if environment is None:
-        require(credit.kind != "gigpo", "task.environment must not be null for credit.kind 'gigpo'")
-        require(
-            not is_by_turns, "task.environment must not be null for credit.segmenter.kind 'turns'"
-        )
+        kinds_of = {"credit": "gigpo", "credit.segmenter": "turns", "task": "verifiers"}
+        for table, kind in kinds_of.items():
+            require(
+                at(config, table).kind != kind,
+                f"task.environment must not be null for {table}.kind {kind!r}",
+            )
         return
     require(
         is_by_turns,

@@ -22,7 +22,7 @@ from benchmarks.word_problems import write_word_problems
 from vineppo.config.load import load_config
 from vineppo.config.schema import SegmenterConfig, TrainConfig, VineCredit
 from vineppo.distributed import init_distributed
-from vineppo.encoding import encode_problems
+from vineppo.encoding import encode_problems, turn_rules
 from vineppo.engine import Engine, build_engine
 from vineppo.experience import Experience, sample
 from vineppo.models import load_model, load_tokenizer
@@ -141,7 +141,10 @@ def open_workload(options: Options) -> Iterator[Workload]:
         grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
         engine = build_engine(config.engine, loaded.engine_model)
-        sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
+        sampler = Sampler(
+            engine, grader, loaded.tokenizer, config.sampling, config.seed,
+            turn_rules=turn_rules(config.task, loaded),
+        )  # fmt: skip
         stop_ids = loaded.engine_model.stop_ids
         yield Workload(config, sampler, stop_ids, train_P, num_parameters, width)
 

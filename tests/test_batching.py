@@ -9,9 +9,10 @@ from vineppo.batching import (
     filter_weights,
     length_bucketed,
     ranks_share,
+    response_rows,
     shuffled_minibatches,
 )
-from vineppo.types import TokenSequence
+from vineppo.types import TokenSequence, Turn
 
 
 def padding_frac(lengths, micro_batches):
@@ -139,3 +140,21 @@ def test_an_empty_micro_batch_has_nothing_to_train():
     assert batch.token_ids_BT.shape == (1, 1)
     assert not batch.response_mask_BT.any()
     assert not batch["is_trained"].any()
+
+
+def test_an_environments_tokens_are_no_response():
+    """Whatever their columns hold: turns of two tokens and one, with two of it between."""
+    turns = (Turn(0, 2, "a", 0.0), Turn(4, 5, "b", 1.0))
+    nan = float("nan")
+    dialogue = TokenSequence(
+        (7, 8), (1, 2, 3, 4, 5), tokens_T={"logprobs": (-0.5, -1.0, nan, nan, -1.5)}, turns=turns
+    )
+    plain = TokenSequence((9,), (6,), tokens_T={"logprobs": (-2.0,)})
+    batch = collate([dialogue, plain], torch.device("cpu"), ("logprobs",))
+    assert batch.token_ids_BT[0].tolist() == [7, 8, 1, 2, 3, 4, 5]
+    assert batch.response_mask_BT[0].int().tolist() == [0, 0, 1, 1, 0, 0, 1]
+    assert batch["logprobs"][0].tolist() == [0, 0, -0.5, -1, 0, 0, -1.5]
+    assert batch.response_index_N.tolist() == [2, 3, 6, 8]
+    rows = response_rows([batch["logprobs"]], batch, [dialogue, plain])
+    assert rows == [((-0.5, -1.0, 0.0, 0.0, -1.5),), ((-2.0,),)]
+    assert (dialogue.num_actions, plain.num_actions) == (3, 1)

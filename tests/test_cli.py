@@ -48,7 +48,10 @@ def jsonl_task(configs, train: Path, test: Path) -> str:
     from vineppo.config.schema import TrainConfig
 
     task = to_dict(load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), []))["task"]
-    common = {key: task[key] for key in ("prompt", "too_long", "response_template", "grading")}
+    common = {
+        key: task[key]
+        for key in ("prompt", "too_long", "response_template", "grading", "environment")
+    }
     fields = {"question_field": "q", "answer_field": "a", "solution_field": None, "id_field": None}
     paths = {"train_path": str(train), "test_path": str(test), "num_test_problems": None}
     return "task=" + json.dumps({"kind": "jsonl", **common, **paths, **fields})

@@ -13,10 +13,11 @@ from vineppo.metrics import (
     merged_grading,
     pass_at_k,
     reward_metrics,
+    rollout_metrics,
     value_metrics,
     within_problem_correlation,
 )
-from vineppo.types import Problem, Rollout, StateValue
+from vineppo.types import Problem, Rollout, StateValue, Turn
 
 
 def rollout(problem, reward):
@@ -151,3 +152,14 @@ def test_gradings_of_ranks_merge_by_how_much_each_graded():
     assert found["grading/busy_s"] == 2.0
     idle = {"grading/num_graded": 0, "grading/timeout_frac": 0.0}
     assert merged_grading([idle, idle])["grading/timeout_frac"] == 0.0
+
+
+def test_an_environments_tokens_are_in_no_mean():
+    one = rollout("a", 1.0)
+    one.response_ids = (2,) * 4
+    one.turns = (Turn(0, 1, "", 0.0), Turn(3, 4, "", 1.0))
+    one.logprobs_T, one.tokens_T["trainer_logprobs"] = (-1.0, 0.0, 0.0, -1.0), (-1.4, 0.0, 0.0, -1)
+    assert logprob_gap_metrics([one])["rollout/engine_logprob_gap_mean"] == pytest.approx(0.2)
+    found = rollout_metrics([one])
+    assert (found["rollout/turns_mean"], found["rollout/observed_frac"]) == (2, 0.5)
+    assert "rollout/turns_mean" not in rollout_metrics([rollout("a", 1.0)])

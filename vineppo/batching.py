@@ -101,13 +101,19 @@ def _cut(descending: Sequence[int], size: int) -> list[tuple[int, int]]:
 def collate(
     sequences: Sequence[TokenSequence], device: torch.device, columns: Sequence[str] = ()
 ) -> TrainBatch:
-    """Pads on the right; see `TrainBatch` for the alignment. No sequences: one row of padding."""
+    """Pads on the right; see `TrainBatch` for the alignment. No sequences: one row of padding.
+
+    An environment's tokens are no response: nothing is computed for them, and no column is theirs.
+    """
     sequences = sequences or [TokenSequence((0,), (), tokens_T=dict.fromkeys(columns, ()))]
     starts_B1 = np.array([[len(sequence.prompt_ids)] for sequence in sequences])
     ends_B1 = np.array([[len(sequence)] for sequence in sequences])
     positions_T = np.arange(ends_B1.max())
     is_token_BT = positions_T < ends_B1
     is_response_BT = is_token_BT & (positions_T >= starts_B1)
+    for row, sequence in enumerate(sequences):
+        if sequence.turns:
+            is_response_BT[row, len(sequence.prompt_ids) : len(sequence)] = sequence.is_action_T
 
     def placed(is_there_BT: np.ndarray, values: Sequence[float], dtype: type) -> torch.Tensor:
         full_BT: np.ndarray = np.zeros(is_there_BT.shape, dtype)
@@ -115,7 +121,7 @@ def collate(
         return torch.from_numpy(full_BT).to(device)
 
     def column(name: str) -> torch.Tensor:
-        flat = list(chain.from_iterable(s.tokens_T[name] for s in sequences))
+        flat = list(chain.from_iterable(s.of_actions(s.tokens_T[name]) for s in sequences))
         return placed(is_response_BT, flat, np.bool_ if name.startswith("is_") else np.float32)
 
     token_ids = [i for s in sequences for i in (*s.prompt_ids, *s.response_ids)]
@@ -129,12 +135,16 @@ def collate(
 
 
 def response_rows(
-    tensors: Sequence[torch.Tensor], batch: TrainBatch
+    tensors: Sequence[torch.Tensor], batch: TrainBatch, sequences: Sequence[TokenSequence]
 ) -> list[tuple[tuple[float, ...], ...]]:
-    """What [B, T] tensors hold of every sequence's response tokens: a tuple a tensor."""
+    """What [B, T] tensors hold of every sequence's response tokens: a tuple a tensor.
+
+    0 for an environment's tokens. The batch is that of the `sequences`.
+    """
     counts_B = batch.response_mask_BT.sum(1).tolist()
     columns = []
     for x_BT in tensors:
         x_N = x_BT.flatten()[batch.response_index_N.to(x_BT.device)].cpu()
-        columns.append([tuple(part.tolist()) for part in x_N.split(counts_B)])
+        parts = zip(sequences, x_N.split(counts_B), strict=False)  # no sequences have a row
+        columns.append([sequence.over_response(part.tolist()) for sequence, part in parts])
     return list(zip(*columns, strict=True))

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from vineppo.config.schema import SftConfig, TooLong, TrainConfig
+from vineppo.config.schema import SftConfig, TaskConfig, TooLong, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.errors import UserError
 from vineppo.models import LoadedModel
 from vineppo.rollouts import Prompt
+from vineppo.tasks.environments import TurnRules, build_turn_rules
 from vineppo.tasks.prompts import encode_prompt
 from vineppo.types import Problem
 
@@ -37,16 +38,25 @@ def encode_problems(
             f"config: engine.max_model_len must be at most the model's {positions} positions, got "
             f"{config.engine.max_model_len}"
         )
-    encoded = (
-        (p, encode_prompt(config.task.prompt, loaded.tokenizer, p.question, p.context))
-        for p in problems
-    )
+    rules = turn_rules(config.task, loaded)
+
+    def encode(problem: Problem) -> tuple[int, ...]:
+        ids = encode_prompt(config.task.prompt, loaded.tokenizer, problem.question, problem.context)
+        return ids if rules is None else (*ids, *rules.opening(problem))
+
+    encoded = ((p, encode(p)) for p in problems)
     return within(
         config.engine.max_model_len - config.sampling.max_tokens,
         "engine.max_model_len - sampling.max_tokens",
         ((p.id, len(ids), "a prompt of ", Prompt(p, ids)) for p, ids in encoded),
         too_long,
     )
+
+
+def turn_rules(task: TaskConfig, loaded: LoadedModel) -> TurnRules | None:
+    """The environment that answers the model's turns; None where the task has none."""
+    model = loaded.engine_model
+    return build_turn_rules(task, loaded.tokenizer, model.stop_ids, model.num_token_ids)
 
 
 def within(

@@ -17,7 +17,7 @@ from vineppo.checkpoint import check_model, checkpoint_iterations
 from vineppo.config.load import own_task_functions
 from vineppo.config.schema import EvaluationConfig, SftConfig, TrainConfig
 from vineppo.distributed import gather, init_distributed, num_ranks, num_replicas, replica
-from vineppo.encoding import encode_problems
+from vineppo.encoding import encode_problems, turn_rules
 from vineppo.engine import build_engine, lone_engine
 from vineppo.errors import UserError
 from vineppo.metrics import evaluation_summary, merged_grading
@@ -127,7 +127,10 @@ def evaluate_run(
             for condition, grader, test_P in zip(conditions, graders, prompts, strict=True):
                 progress.enter("evaluate")
                 config = condition.config
-                sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
+                sampler = Sampler(
+                    engine, grader, loaded.tokenizer, config.sampling, config.seed,
+                    turn_rules=turn_rules(config.task, loaded),
+                )  # fmt: skip
                 result = evaluate_policy(sampler, test_P, config.evaluation, iteration, progress)
                 scores = "  ".join(f"{name} {x:.3f}" for name, x in headline(result).items())
                 if condition.other_task is not None:

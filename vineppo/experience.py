@@ -117,7 +117,7 @@ def sample(
             n: sum(len(value.returns_K) for value in states) for n, states in values.items()
         },
         value_tokens=sum(value.num_tokens for states in values.values() for value in states),
-        greedy_tokens=sum(len(rollout.response_ids) for rollout in greedy.values()),
+        greedy_tokens=sum(rollout.num_actions for rollout in greedy.values()),
     )
 
 
@@ -323,7 +323,7 @@ def add_advantages(
         advantages_GT = token_advantages(config.credit, rollouts_G)
         for rollout, advantages_T in zip(rollouts_G, advantages_GT, strict=True):
             rollout.tokens_T["advantages"] = advantages_T
-            rollout.steps_S["advantages"] = step_means(advantages_T, rollout.spans_S)
+            rollout.steps_S["advantages"] = step_means(advantages_T, rollout.action_spans_S)
     add_update_columns(rollouts, config)
     for predictor in predictors:
         predictor.prepare_update(rollouts)
@@ -358,8 +358,8 @@ def _values_and_returns(
     for rollout in rollouts:
         returns_T = outcome_returns(credit, rollout)
         if predictor.gives == "tokens":
-            values += rollout.values_T(predictor.name)
-            returns += returns_T
+            values += rollout.of_actions(rollout.values_T(predictor.name))
+            returns += rollout.of_actions(returns_T)
         else:
             values += rollout.values_S(predictor.name)
             returns += [returns_T[span.start] for span in rollout.spans_S]

@@ -29,8 +29,10 @@ def token_columns(
 ) -> list[Rows]:
     """What `forward` says of every response token, without gradient; one `Rows` a tensor."""
 
-    def read(batch: TrainBatch, _: Sequence[TokenSequence]) -> list[tuple[tuple[float, ...], ...]]:
-        return response_rows(forward(batch), batch)
+    def read(
+        batch: TrainBatch, chosen: Sequence[TokenSequence]
+    ) -> list[tuple[tuple[float, ...], ...]]:
+        return response_rows(forward(batch), batch, chosen)
 
     rows_B = read_sequences(read, sequences, micro_batch_size, device, ranks)
     return [list(column) for column in zip(*rows_B, strict=True)]

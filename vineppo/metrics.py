@@ -30,9 +30,17 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """`rollout/*` but for the log-probability gap; lengths in tokens, with the end token."""
+    """`rollout/*` but for the log-probability gap; lengths in tokens, with the end token.
+
+    With an environment `rollout/turns_mean`, and the share of its tokens, `rollout/observed_frac`.
+    """
     lengths = [len(rollout.response_ids) for rollout in rollouts]
+    dialogue = {
+        "rollout/turns_mean": fmean(len(rollout.turns) for rollout in rollouts),
+        "rollout/observed_frac": 1 - sum(r.num_actions for r in rollouts) / sum(lengths),
+    }
     return {
+        **(dialogue if any(rollout.turns for rollout in rollouts) else {}),
         "rollout/response_length_mean": fmean(lengths),
         "rollout/response_length_max": max(lengths),
         "rollout/truncated_frac": fmean(r.finish_reason == "length" for r in rollouts),
@@ -46,8 +54,10 @@ def logprob_gap_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     With `sampling.top_p` < 1 the engine's are renormalised over the nucleus and the trainer's are
     not: up to −log top_p of a token's gap is then no error.
     """
-    engine_N = _flat([rollout.logprobs_T for rollout in rollouts])
-    gap_N = (engine_N - _flat([r.tokens_T["trainer_logprobs"] for r in rollouts])).abs()
+    engine_N = _flat([r.of_actions(r.logprobs_T) for r in rollouts])
+    gap_N = (
+        engine_N - _flat([r.of_actions(r.tokens_T["trainer_logprobs"]) for r in rollouts])
+    ).abs()
     return {
         "rollout/engine_logprob_gap_mean": gap_N.mean().item(),
         "rollout/engine_logprob_gap_max": gap_N.max().item(),

@@ -15,8 +15,9 @@ from vineppo.config.schema import SamplingConfig, TreeCredit
 from vineppo.credit.tree import leaves_below
 from vineppo.engine import Completion, Engine, SampleRequest
 from vineppo.seeds import derive_seed, prefix_digest
+from vineppo.tasks.environments import Episode, TurnRules
 from vineppo.tasks.grading import Grader
-from vineppo.types import Problem, Rollout
+from vineppo.types import Problem, Rollout, Turn
 
 LOOKAHEAD = 4096  # requests that wait in the engine's queue, at least, while there are more
 
@@ -34,7 +35,8 @@ class Sampler:
     """What sampling is done with: temperature, top_p and token budget are `sampling`'s.
 
     `seed` is the run's: random streams are derived from it. With a `scorer`, rewards are what it
-    makes of the grader's.
+    makes of the grader's. With `turn_rules` responses have several turns, rewarded by an
+    environment.
     """
 
     engine: Engine
@@ -43,6 +45,7 @@ class Sampler:
     sampling: SamplingConfig
     seed: int
     scorer: Scorer | None = None
+    turn_rules: TurnRules | None = None
 
     def text(self, response_ids: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(
@@ -91,13 +94,15 @@ class StateRequest:
 class Continuation:
     """Number `index` of a state's continuations, and the reward of the whole response.
 
-    The reward may still be on its way; `text` is the response's, None where no grader read it.
+    The reward may still be on its way; `text` is the response's, None where no grader read it, and
+    so are the `turns`, where an environment answered.
     """
 
     index: int
     completion: Completion
     reward: Future[float]
     text: str | None
+    turns: tuple[Turn, ...] = ()
 
 
 def submit_samples(
@@ -108,10 +113,11 @@ def submit_samples(
     stream: tuple[int | str, ...],
     done: Callable[[int, Completion], None],
     with_logprobs: bool = False,
+    stop_ids: tuple[int, ...] = (),
 ) -> None:
     """Queues samples after any token ids; `done` gets the number of each as it finishes.
 
-    Number k has the seed derive_seed(run seed, *stream, k).
+    Number k has the seed derive_seed(run seed, *stream, k). `stop_ids` end a sample as well.
     """
     for number in numbers:
         sampler.engine.submit(
@@ -122,6 +128,7 @@ def submit_samples(
                 top_p=sampling.top_p,
                 seed=derive_seed(sampler.seed, *stream, number),
                 with_logprobs=with_logprobs,
+                stop_ids=stop_ids,
             ),
             partial(done, number),
         )
@@ -139,6 +146,11 @@ def submit_continuations(
     text only where the grader reads it.
     """
     prompt, prefix_ids, sampling = request.state.prompt, request.state.prefix_ids, sampler.sampling
+    numbers = range(request.first, request.first + request.num_samples)
+    if sampler.turn_rules is not None:
+        for number in numbers:
+            _submit_episode(sampler, sampler.turn_rules, request, number, done, with_logprobs)
+        return
 
     def finish(index: int, completion: Completion) -> None:
         done(_graded(sampler, prompt, prefix_ids, index, completion))
@@ -147,11 +159,62 @@ def submit_continuations(
         sampler,
         (*prompt.token_ids, *prefix_ids),
         replace(sampling, max_tokens=sampling.max_tokens - len(prefix_ids)),
-        range(request.first, request.first + request.num_samples),
+        numbers,
         request.stream,
         finish,
         with_logprobs,
     )
+
+
+def _submit_episode(
+    sampler: Sampler,
+    rules: TurnRules,
+    request: StateRequest,
+    number: int,
+    done: Callable[[Continuation], None],
+    with_logprobs: bool,
+) -> None:
+    """Queues a continuation through the environment, a turn at a time.
+
+    Turn t, counted from the start of the response, has the stream (*stream, t).
+    """
+    prompt, prefix_ids, sampling = request.state.prompt, request.state.prefix_ids, sampler.sampling
+    episode = Episode(rules, prompt.problem, sampling.max_tokens, prefix_ids)
+    logprobs_T: list[float] = []
+    num_sampled = 0
+
+    def ask() -> None:
+        """For what is left of the policy's turn."""
+        submit_samples(
+            sampler,
+            (*prompt.token_ids, *episode.response_ids),
+            replace(sampling, max_tokens=episode.room),
+            range(number, number + 1),
+            (*request.stream, len(episode.turns)),
+            answer,
+            with_logprobs,
+            tuple(rules.environment.stop_ids),
+        )
+
+    def answer(_: int, completion: Completion) -> None:
+        nonlocal num_sampled
+        num_sampled += len(completion.token_ids)
+        if with_logprobs:
+            num_before = len(episode.response_ids) - len(prefix_ids)
+            logprobs_T.extend([0.0] * (num_before - len(logprobs_T)))
+            logprobs_T.extend(completion.logprobs_T)
+        episode.act(completion.token_ids, completion.finish_reason)
+        if episode.finish_reason is None:
+            ask()
+            return
+        reward: Future[float] = Future()
+        reward.set_result(episode.reward)
+        ids = tuple(episode.response_ids[len(prefix_ids) :])
+        num_observed = len(ids) - num_sampled
+        whole = Completion(ids, tuple(logprobs_T), episode.finish_reason, num_observed)
+        done(Continuation(number, whole, reward, None, tuple(episode.turns)))
+
+    ask()
 
 
 def _graded(
@@ -322,4 +385,5 @@ def _rollout(sampler: Sampler, prompt: Prompt, whole: Continuation) -> Rollout:
         logprobs_T=completion.logprobs_T,
         finish_reason=completion.finish_reason,
         text=sampler.text(completion.token_ids) if text is None else text,
+        turns=whole.turns,
     )

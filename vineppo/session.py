@@ -22,6 +22,7 @@ from vineppo.checkpoint import (
 from vineppo.config.load import own_digests, to_dict
 from vineppo.config.schema import AnyConfig, RewardModelConfig, SftConfig, TrainConfig
 from vineppo.distributed import barrier, from_main, gather, init_distributed, is_main, num_ranks
+from vineppo.encoding import turn_rules
 from vineppo.engine import EngineCounts, build_engine
 from vineppo.errors import UserError
 from vineppo.evaluate import evaluate_policy, headline
@@ -185,7 +186,10 @@ def open_session(
         engine = build_engine(config.engine, loaded.engine_model)
         engine.sleep()
         models = start_models()
-        sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed, scorer)
+        rules = turn_rules(config.task, loaded)
+        sampler = Sampler(
+            engine, grader, loaded.tokenizer, config.sampling, config.seed, scorer, rules
+        )
         record = stack.enter_context(_record(config, num_iterations, run, models, kl_coef))
         session = Session(
             config, num_iterations, run, models, *record, sampler, test_P, engine.counts

@@ -201,7 +201,7 @@ def experience_metrics(
         **rollout_metrics(rollouts),
         **advantage_metrics([rollout.steps_S["advantages"] for rollout in rollouts]),
         **logprob_gap_metrics(rollouts),
-        **kl_metrics([rollout.tokens_T["kl"] for rollout in rollouts], kl_coef),
+        **kl_metrics([rollout.of_actions(rollout.tokens_T["kl"]) for rollout in rollouts], kl_coef),
         **value_quality(rollouts, predictors, config),
         "tokens/rollout": sum(sum(sampled_tokens(config.credit, rollout)) for rollout in rollouts)
         + experience.greedy_tokens,

@@ -102,20 +102,62 @@ class Choices:
     root_H: "np.ndarray"
 
 
+@dataclass(frozen=True)
+class Turn:
+    """Tokens [start, end) of a response that the policy wrote at one go, and what they earned.
+
+    Between two turns stand the environment's tokens. `state` names the state before the turn, equal
+    states of a problem equally. Of 7 tokens, of which the environment wrote the fourth and fifth:
+    `(Turn(0, 3, "a", 0.0), Turn(5, 7, "b", 1.0))`.
+    """
+
+    start: int
+    end: int
+    state: str
+    reward: float
+
+
 @dataclass
 class TokenSequence:
     """A prompt and a response as token ids, with named numbers of the response's tokens.
 
     `tokens_T["advantages"][t]` belongs to `response_ids[t]`; a value is that of the state before
-    the token.
+    the token. `turns` are those of a dialogue with an environment, whose tokens no batch marks as
+    the response's; none: the policy wrote all.
     """
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     tokens_T: dict[str, Sequence[float]] = field(default_factory=dict, kw_only=True)
+    turns: tuple[Turn, ...] = field(default=(), kw_only=True)
 
     def __len__(self) -> int:
         return len(self.prompt_ids) + len(self.response_ids)
+
+    @property
+    def is_action_T(self) -> list[bool]:
+        """Which tokens of the response the policy wrote."""
+        if not self.turns:
+            return [True] * len(self.response_ids)
+        own = {t for turn in self.turns for t in range(turn.start, turn.end)}
+        return [t in own for t in range(len(self.response_ids))]
+
+    @property
+    def num_actions(self) -> int:
+        return sum(turn.end - turn.start for turn in self.turns) or len(self.response_ids)
+
+    def of_actions(self, numbers_T: Sequence[float]) -> Sequence[float]:
+        """Those of the tokens that the policy wrote."""
+        if not self.turns:
+            return numbers_T
+        return [x for turn in self.turns for x in numbers_T[turn.start : turn.end]]
+
+    def over_response(self, numbers_N: Sequence[float]) -> tuple[float, ...]:
+        """The inverse of `of_actions`, 0 where the environment wrote."""
+        if not self.turns:
+            return tuple(numbers_N)
+        left = iter(numbers_N)
+        return tuple(next(left) if is_action else 0.0 for is_action in self.is_action_T)
 
 
 @dataclass(kw_only=True)
@@ -181,6 +223,11 @@ class Rollout(TokenSequence):
         """The values that feed credit, of the states before the tokens."""
         assert self.values_from is not None, "this estimator takes no values"
         return self.values_T(self.values_from)
+
+    @property
+    def action_spans_S(self) -> Sequence[StepSpan]:
+        """The steps without what the environment wrote behind them."""
+        return [StepSpan(turn.start, turn.end) for turn in self.turns] or self.spans_S
 
     @property
     def differences_T(self) -> Sequence[float]:

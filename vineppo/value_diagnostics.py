@@ -37,7 +37,11 @@ def diagnostic_rows(
         values_T, returns_T = rollout.values_T(predictor), outcome_returns(credit, rollout)
         is_correct, length = rollout.reward > 0.5, len(rollout.response_ids)
         tokens = zip(values_T, returns_T, rollout.tokens_T["advantages"], strict=True)
-        for position, token in enumerate(tokens):
+        for position, (token, is_action) in enumerate(
+            zip(tokens, rollout.is_action_T, strict=True)
+        ):
+            if not is_action:
+                continue
             part = percentile_bin(position, length)
             for place in (("position", position), ("percentile", part)):
                 outcomes = bins.setdefault(place, {False: [], True: []})

@@ -60,6 +60,11 @@ def ranking_rows(
             f"{checkpoint.run_path}: action-ranking cuts while it samples, without the entropies "
             "that credit.segmenter needs"
         )
+    if checkpoint.config.task.environment is not None:
+        raise UserError(
+            f"{checkpoint.run_path}: action-ranking cuts single responses, and those of "
+            "task.environment have several turns"
+        )
     segmenter = build_segmenter(by)
     iteration, rollouts, states = states_of(policies, checkpoint)
     sampler, tokenizer = policies.sampler, policies.sampler.tokenizer

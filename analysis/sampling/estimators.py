@@ -185,7 +185,7 @@ def sampled_tokens(
 ) -> np.ndarray:
     """Of every estimator and problem, [E, N]: the rollouts, and what was sampled besides."""
     rollouts_N = np.array(
-        [sum(len(rollout.response_ids) for rollout in group) for group in groups], float
+        [sum(rollout.num_actions for rollout in group) for group in groups], float
     )
     greedy_N = np.array([greedy_tokens.get(group[0].problem.id, 0) for group in groups])
     values_EN = np.array(

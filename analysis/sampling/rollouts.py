@@ -15,8 +15,9 @@ from analysis.sampling.journal import Meter
 from vineppo.errors import UserError
 from vineppo.rollouts import Prompt, Sampler, State, submit_rollouts
 from vineppo.run_dir import RunDir
+from vineppo.run_dir.tables import TURN_COLUMNS
 from vineppo.seeds import derive_seed
-from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
+from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue, StepSpan, Turn
 
 COLUMNS = ("prompt_ids", "logprobs", "finish_reason", "text")
 VALUE_COLUMNS = ("returns_K", "num_tokens", "critic_value")
@@ -163,6 +164,9 @@ def _rollout(row: dict[str, Any], problem: Problem) -> Rollout:
         text=row["text"],
         reward=row["reward"],
         spans_S=tuple(StepSpan(a, b) for a, b in zip(starts, [*starts[1:], length], strict=True)),
+        turns=tuple(map(Turn, starts, *(row[name] for name in TURN_COLUMNS.names)))
+        if TURN_COLUMNS.names[0] in row
+        else (),
     )
 
 

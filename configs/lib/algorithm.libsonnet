@@ -181,6 +181,18 @@ local common = {
     reference+: { kl_aggregation: 'sequence_mean' },
     optimization+: { loss_aggregation: 'sequence_mean', whiten_advantages: false },
   },
+  // GiGPO of several turns (arXiv:2505.10978, and its code's γ and weight), without the deviation.
+  gigpo: common {
+    credit: {
+      kind: 'gigpo',
+      segmenter: { kind: 'turns' },
+      gamma: 0.95,
+      step_weight: 1,
+      baseline: 'others',
+      normalize_std: false,
+    },
+    optimization+: { whiten_advantages: false },
+  },
   rloo: common {
     credit+: { kind: 'rloo' },
     reference+: { kl_in: 'reward', kl_estimator: 'k1', kl_clamp: null },

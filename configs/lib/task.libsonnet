@@ -14,6 +14,7 @@ local paper = {
     truncated_reward: 0,
     num_matching: null,
   },
+  environment: null,
 };
 
 // An instruction-tuned model's own chat template, the answer in a box.
@@ -60,6 +61,7 @@ local arithmetic = {
     truncated_reward: 0,
     num_matching: null,
   },
+  environment: null,
 };
 
 local worded = {
@@ -111,6 +113,7 @@ local worded = {
     too_long: 'refuse',
     response_template: '{solution}',
     grading: $.math.grading,
+    environment: null,
   },
 
   // Files in the form of other libraries (docs/other_libraries.md). Their prompts are whole: strings
@@ -132,5 +135,25 @@ local worded = {
     too_long: 'refuse',
     response_template: '{solution}',
     grading: $.math.grading,
+    environment: null,
+  },
+
+  // The embedded environment (docs/environments.md): the chains an operation a turn.
+  drill: self.arithmetic_short { environment: { kind: 'drill', max_turn_tokens: 4 } },
+
+  // Your own environment, over any task: `task.arithmetic_short + task.played_in('mine/game.py')`.
+  played_in(path, options={}, max_turn_tokens=256):: {
+    environment: { kind: 'python', path: path, options: options, max_turn_tokens: max_turn_tokens },
+  },
+
+  // One of the library verifiers, and its problems: the module `id` has `load_environment`.
+  verifiers(id, options={}, max_turn_tokens=512):: as_it_is + $.as_messages + {
+    kind: 'verifiers',
+    id: id,
+    options: options,
+    train_path: null,
+    test_path: null,
+    num_test_problems: null,
+    environment: { kind: 'verifiers', max_turn_tokens: max_turn_tokens },
   },
 }

@@ -26,6 +26,8 @@ TRAINER = "optimization.old_logprobs=trainer"
 
 LORA = "model.lora=" + json.dumps({"rank": 4, "alpha": 8, "target_modules": ["q_proj"]})
 TRANSFORMERS = "demo_vineppo_transformers"
+DRILL = "drill_vineppo"
+TURNS = 'credit.segmenter={"kind": "turns"}'
 
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -339,6 +341,29 @@ REFUSED = [
     (PPO, [LORA, SHARED],
      "critic.kind must be 'separate' with model.lora (a shared one is saved with the backbone's "
      "own weights), got 'shared'"),
+    # Environments.
+    (VINEPPO, [TURNS], "task.environment must not be null for credit.segmenter.kind 'turns'"),
+    (DRILL, ["task.environment=null"],
+     "task.environment must not be null for credit.segmenter.kind 'turns'"),
+    (GRPO, [group("gigpo", gamma=1, step_weight=1, baseline="mean", normalize_std=True)],
+     "task.environment must not be null for credit.kind 'gigpo'"),
+    (DRILL, ['credit.segmenter={"kind": "lines"}'],
+     "credit.segmenter.kind must be 'turns' for task.environment of kind 'drill' (a step is a turn "
+     "and its answer), got 'lines'"),
+    (DRILL, ["task.grading.reward_path=x.py"],
+     "task.grading.reward_path must be null for task.environment of kind 'drill', which rewards"),
+    (DRILL, ['values.predictors={"truth": {"kind": "posterior", "num_candidates": 8, "size": 16, '
+             '"learning_rate": 1e-3, "weight_decay": 0, "num_steps": 2, "batch_size": 4, '
+             '"replay_iterations": 2}}'],
+     "values.predictors.truth.kind must be one of monte_carlo, group_mean, pooled, shrunk, "
+     "separate, shared, ensemble, python for task.environment of kind 'drill', got posterior"),
+    (DRILL, ["sampling.max_tokens=3"],
+     "task.environment.max_turn_tokens must be at most sampling.max_tokens = 3, got 4"),
+    (VINEPPO, [TURNS, 'task.environment={"kind": "verifiers", "max_turn_tokens": 4}'],
+     "task.kind must be 'verifiers' for task.environment of kind 'verifiers', got 'arithmetic'"),
+    ("drill_gigpo", ["reference.kl_in=reward"],
+     "reference.kl_in must be 'loss' for credit.kind 'gigpo' (a turn's return holds no KL), got "
+     "'reward'"),
     # Keys that a kind needs.
     (TRANSFORMERS, ["engine.block_size=32"],
      'unknown key engine.block_size (engine.kind is "transformers")'),
@@ -414,6 +439,8 @@ def test_its_neighbour_is_not_refused(configs, leaf, assignments):
          "adapt)"),
         (["optimization.batch_size=1", "optimization.micro_batch_size=2"],
          "optimization.micro_batch_size must be at most optimization.batch_size = 1, got 2"),
+        (['task.environment={"kind": "drill", "max_turn_tokens": 4}'],
+         "task.environment must be null for `vineppo sft` (a demonstration is one turn)"),
     ],
 )  # fmt: skip
 def test_fine_tuning_is_refused(configs, assignments, message):

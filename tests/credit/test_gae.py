@@ -16,6 +16,8 @@ from vineppo.credit.gae import (
     segmental_lambdas,
 )
 from vineppo.credit.vine import step_means, vine_advantages
+from vineppo.types import Turn
+from vineppo.values.predictor import carried_back
 
 SEGMENTER = LinesSegmenter("lines")
 PLAIN = GaeCredit(
@@ -213,3 +215,23 @@ def test_step_level_takes_the_values_of_any_predictor_of_steps():
     assert advantages(config, response) == [-0.25, -0.25, 0.75]
     with pytest.raises(KeyError):
         advantages(PLAIN, response)
+
+
+@given(responses(), st.sampled_from(["token", "step"]), FRACTION)
+def test_credit_passes_an_environments_tokens_by(response, level, lambda_):
+    """Two tokens of it behind every turn but the last change neither advantages nor targets."""
+    config = replace(PLAIN, gamma=0.9, policy_lambda=lambda_, critic_lambda=lambda_, level=level)
+    rewards_T, values_T, turns, lengths = [], [], [], []
+    for span in response.spans_S:
+        start = len(rewards_T)
+        rewards_T += [*response.rewards_T[span.start : span.end], 0.0, 0.0]
+        values_T += [*response.state_values_T[span.start : span.end], 99.0, 99.0]
+        turns.append(Turn(start, len(rewards_T) - 2, "", 0.0))
+        lengths.append(len(rewards_T) - start)
+    dialogue = rollout(rewards_T[:-2], None, lengths_S=[*lengths[:-1], lengths[-1] - 2])
+    dialogue.turns, dialogue.values_from = tuple(turns), "fed"
+    dialogue.tokens_T["values/fed"] = carried_back(values_T[:-2], turns)
+    found = dialogue.of_actions(advantages(config, dialogue))
+    assert found == pytest.approx(advantages(config, response), abs=1e-9)
+    found = dialogue.of_actions(targets(config, dialogue))
+    assert found == pytest.approx(targets(config, response), abs=1e-9)

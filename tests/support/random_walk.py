@@ -65,7 +65,7 @@ class RandomWalkEngine:
 
     def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
         self.requests.append(request)
-        self._running.append((sample(request), request, done))
+        self._running.append((self.sample(request), request, done))
 
     def step(self) -> None:
         """Every running request grows by a token; those that are complete are handed back."""
@@ -74,9 +74,13 @@ class RandomWalkEngine:
             if len(tokens) > 1:
                 self._running.append((tokens[:-1], request, done))
                 continue
-            whole = sample(request)
-            reason = "stop" if whole[-1] == TOKENIZER.eos_token_id else "length"
+            whole = self.sample(request)
+            ends = whole[-1] in (TOKENIZER.eos_token_id, *request.stop_ids)
+            reason = "stop" if ends else "length"
             done(Completion(tuple(whole), (-0.5,) * len(whole), reason))
+
+    def sample(self, request: SampleRequest) -> list[int]:
+        return sample(request)
 
     def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None: ...
 

@@ -17,11 +17,12 @@ GRADING = GradingConfig(
     extraction="hash", reward_path=None, num_workers=1, time_limit_s=5.0, truncated_reward=None,
     num_matching=None,
 )  # fmt: skip
-_COMMON: dict[str, Any] = {
+COMMON: dict[str, Any] = {
     "prompt": TemplatePrompt(kind="template", template="{question}"),
     "too_long": "refuse",
     "response_template": "{solution}",
     "grading": GRADING,
+    "environment": None,
 }
 MISTAKES = Demonstrations(
     systematic_fraction=0.2, systematic_probability=0.7, random_probability=0.03
@@ -42,7 +43,7 @@ def arithmetic_config(**changes: Any) -> ArithmeticTaskConfig:
         "data_seed": 7,
         "demonstrations": MISTAKES,
     }
-    return ArithmeticTaskConfig(**{**_COMMON, **values, **changes})
+    return ArithmeticTaskConfig(**{**COMMON, **values, **changes})
 
 
 def worded_config(**changes: Any) -> WordedTaskConfig:
@@ -63,12 +64,12 @@ def worded_config(**changes: Any) -> WordedTaskConfig:
         "modulus": 10,
         "data_seed": 7,
     }
-    return WordedTaskConfig(**{**_COMMON, **values, **changes})
+    return WordedTaskConfig(**{**COMMON, **values, **changes})
 
 
 def published_config(**values: Any) -> PublishedTaskConfig:
     nothing = dict.fromkeys(("hub_name", "train_path", "test_path", "num_test_problems"))
-    return PublishedTaskConfig(**{**_COMMON, **nothing, **values})
+    return PublishedTaskConfig(**{**COMMON, **nothing, **values})
 
 
 gsm8k_config = partial(published_config, kind="gsm8k", hub_path="openai/gsm8k", hub_name="main")
@@ -88,4 +89,4 @@ def jsonl_config(**changes: Any) -> JsonlTaskConfig:
         "solution_field": None,
         "id_field": None,
     }
-    return JsonlTaskConfig(**{**_COMMON, **values, **changes})
+    return JsonlTaskConfig(**{**COMMON, **values, **changes})

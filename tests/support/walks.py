@@ -27,6 +27,7 @@ from vineppo.forward_passes import EntropyPass
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.segment import build_segmenter
+from vineppo.tasks.environments import TurnRules
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import TrainBatch
@@ -72,13 +73,16 @@ def walked(
     grader: Any = None,
     reference_pass: Any = None,
     entropy_pass: EntropyPass | None = None,
+    turn_rules: TurnRules | None = None,
 ) -> tuple[Experience, RandomWalkEngine]:
     """An iteration's experience, and the engine that it was sampled with."""
     engine = engine or RandomWalkEngine()
     predictors = build_predictors(config, None)  # no critic, so no model
     opened = Grader(GRADING) if grader is None else nullcontext(grader)
     with opened as grading, Progress(1, 0, 0.0) as progress:
-        sampler = Sampler(engine, grading, TOKENIZER, config.sampling, config.seed)
+        sampler = Sampler(
+            engine, grading, TOKENIZER, config.sampling, config.seed, turn_rules=turn_rules
+        )
         segmenter = build_segmenter(config.credit.segmenter)
         experience = sample(
             sampler, prompts_P, config, segmenter, predictors, iteration, progress, reference_pass,

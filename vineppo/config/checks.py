@@ -28,7 +28,11 @@ from vineppo.types import CRITIC, MONTE_CARLO
 
 ORDERS = {"at most": operator.le, "at least": operator.ge, "below": operator.lt}
 NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
-GROUP_ESTIMATORS = ("grpo", "rloo", "martingale", "reinforce_plus_plus_baseline")
+GROUP_ESTIMATORS = ("grpo", "gigpo", "rloo", "martingale", "reinforce_plus_plus_baseline")
+# What values an environment's states: whole turns, or through the mask of the policy's tokens.
+DIALOGUE_VALUES = (
+    "monte_carlo", "group_mean", "pooled", "shrunk", "separate", "shared", "ensemble", "python",
+)  # fmt: skip
 
 
 def require(holds: bool, message: str) -> None:
@@ -66,6 +70,7 @@ def check_train(config: TrainConfig) -> None:
     """Raises `UserError` naming the keys of the first combination that makes no sense."""
     optimization, sampling = config.optimization, config.sampling
     check_task(config)
+    check_environment(config)
     check_credit(config)
     require(
         sampling.top_p == 1.0 or optimization.old_logprobs == "trainer",
@@ -83,6 +88,10 @@ def check_train(config: TrainConfig) -> None:
 def check_sft(config: SftConfig) -> None:
     """Like `check_train`, for `vineppo sft`."""
     check_task(config)
+    require(
+        config.task.environment is None,
+        "task.environment must be null for `vineppo sft` (a demonstration is one turn)",
+    )
     require_one_null(config, "model.path", "model.architecture")
     shape = config.model.architecture
     if shape is not None:
@@ -414,11 +423,16 @@ def _check_bounds(key: str, bounds: tuple[float, float] | None, config: TrainCon
     if bounds is None:
         return
     low, high = bounds
-    require(
-        config.task.grading.reward_path is None,
-        f"{key}.loss.kind must be 'squared_error' with task.grading.reward_path (rewards of "
-        "one's own have no known bounds), got 'cross_entropy'",
-    )
+    task = config.task
+    for source, own in (
+        ("grading.reward_path", task.grading.reward_path),
+        ("environment", task.environment),
+    ):
+        require(
+            own is None,
+            f"{key}.loss.kind must be 'squared_error' with task.{source} (rewards of "
+            "one's own have no known bounds), got 'cross_entropy'",
+        )
     _check_bounded_output(f"{key}.loss.kind 'cross_entropy' (a score has no bounds)", config)
     require(low < high, f"{key}.loss.low must be below {key}.loss.high = {high}, got {low}")
     truncated = config.task.grading.truncated_reward or 0.0
@@ -520,11 +534,12 @@ def check_reference(config: TrainConfig) -> None:
             f"reference.kl_in must be 'loss' for credit.kind {config.credit.kind!r} (the "
             "continuations' returns hold no KL), got 'reward'",
         )
-        require(
-            config.credit.kind != "tree",
-            "reference.kl_in must be 'loss' for credit.kind 'tree' (a node's value holds no KL), "
-            "got 'reward'",
-        )
+        for kind, whose in (("tree", "a node's value"), ("gigpo", "a turn's return")):
+            require(
+                config.credit.kind != kind,
+                f"reference.kl_in must be 'loss' for credit.kind {kind!r} ({whose} holds no KL), "
+                "got 'reward'",
+            )
         require(
             reference.kl_gradient == "own",
             "reference.kl_gradient must be 'own' when reference.kl_in is 'reward' (a reward has no "
@@ -574,6 +589,49 @@ def check_task(config: TrainConfig | SftConfig) -> None:
 def _check_template(config: AnyConfig, key: str, needed: str) -> None:
     template = at(config, key)
     require(needed in template, f"{key} must contain {needed}, got {template!r}")
+
+
+def check_environment(config: TrainConfig) -> None:
+    """An environment, and what cuts, rewards and values responses of several turns."""
+    environment, credit = config.task.environment, config.credit
+    what = f"task.environment of kind {environment.kind!r}" if environment is not None else ""
+    is_by_turns = credit.segmenter.kind == "turns"
+    if environment is None:
+        kinds_of = {"credit": "gigpo", "credit.segmenter": "turns", "task": "verifiers"}
+        for table, kind in kinds_of.items():
+            require(
+                at(config, table).kind != kind,
+                f"task.environment must not be null for {table}.kind {kind!r}",
+            )
+        return
+    require(
+        is_by_turns,
+        f"credit.segmenter.kind must be 'turns' for {what} (a step is a turn and its answer), got "
+        f"{credit.segmenter.kind!r}",
+    )
+    require(
+        credit.kind != "tree",
+        f"credit.kind must not be 'tree' for {what} (its levels are of tokens, not of turns)",
+    )
+    for key in ("reward_model", "task.grading.reward_path", "task.grading.num_matching"):
+        require(at(config, key) is None, f"{key} must be null for {what}, which rewards")
+    kinds: dict[str, str] = {
+        f"values.predictors.{name}": own.kind for name, own in config.values.predictors.items()
+    }
+    if config.critic is not None:
+        kinds[CRITIC] = config.critic.kind
+    for key, kind in kinds.items():
+        require(
+            kind in DIALOGUE_VALUES,
+            f"{key}.kind must be one of {', '.join(DIALOGUE_VALUES)} for {what}, got {kind}",
+        )
+    require_order(config, "task.environment.max_turn_tokens", "at most", "sampling.max_tokens")
+    if environment.kind != "python":
+        task_kind = {"drill": "arithmetic", "verifiers": "verifiers"}[environment.kind]
+        require(
+            config.task.kind == task_kind,
+            f"task.kind must be {task_kind!r} for {what}, got {config.task.kind!r}",
+        )
 
 
 def check_engine(config: TrainConfig | SftConfig) -> None:

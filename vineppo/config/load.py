@@ -14,6 +14,7 @@ from vineppo.config.checks import check_reward_model, check_sft, check_train, re
 from vineppo.config.schema import (
     AnyConfig,
     PythonCredit,
+    PythonEnvironment,
     PythonSegmenter,
     PythonTaskConfig,
     PythonValues,
@@ -23,7 +24,7 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.own_code import OwnClass, OwnFunction, OwnSegmenter, digest
+from vineppo.own_code import OwnClass, OwnEnvironment, OwnFunction, OwnSegmenter, digest
 from vineppo.own_reward import OwnReward
 
 Config = TypeVar("Config", TrainConfig, SftConfig, RewardModelConfig)
@@ -218,7 +219,7 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-OwnCode = OwnFunction | OwnReward | OwnSegmenter | OwnClass
+OwnCode = OwnFunction | OwnReward | OwnSegmenter | OwnClass | OwnEnvironment
 
 # What a user's file must hold, by the table that names it.
 OWN: dict[type, Callable[[str], OwnCode]] = {
@@ -247,6 +248,8 @@ def own_task_functions(task: TaskConfig) -> list[OwnCode]:
     own: list[OwnCode] = []
     if isinstance(task, PythonTaskConfig):
         own.append(OwnFunction(task.path, "load"))
+    if isinstance(task.environment, PythonEnvironment):
+        own.append(OwnEnvironment(task.environment.path))
     if task.grading.reward_path is not None:
         own.append(OwnReward.of(task.grading.reward_path))
     return own

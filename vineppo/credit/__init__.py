@@ -12,6 +12,7 @@ from vineppo.config.schema import (
     CreditConfig,
     DoublyRobustCredit,
     GaeCredit,
+    GigpoCredit,
     GrpoCredit,
     MartingaleCredit,
     PythonCredit,
@@ -24,6 +25,7 @@ from vineppo.config.schema import (
 )
 from vineppo.credit.doubly_robust import doubly_robust_credit
 from vineppo.credit.gae import gae_credit
+from vineppo.credit.gigpo import gigpo_credit
 from vineppo.credit.groups import (
     grpo_credit,
     reinforce_plus_plus_baseline_credit,
@@ -70,6 +72,7 @@ ESTIMATORS: dict[type, CreditEstimator] = {
     VineCredit: vine_credit,
     GaeCredit: gae_credit,
     GrpoCredit: grpo_credit,
+    GigpoCredit: gigpo_credit,
     TreeCredit: tree_credit,
     RlooCredit: rloo_credit,
     MartingaleCredit: martingale_credit,

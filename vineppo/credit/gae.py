@@ -1,7 +1,9 @@
 """Generalised advantage estimation over a critic's values (Schulman et al. 2016, arXiv:1506.02438).
 
 Everything here is plain lists over the tokens, or steps, of one response: padding cannot enter.
-`values_T[t]` is the value of the state before token t; after the last token it is 0.
+`values_T[t]` is the value of the state before token t; after the last token it is 0. Tokens of an
+environment have γ = λ = 1 and the value after them, so that credit passes them by as if they were
+not there.
 """
 
 import math
@@ -86,11 +88,13 @@ def _policy_advantages(config: GaeCredit, rollout: Rollout) -> list[float]:
     lambda_ = config.policy_lambda
     if lambda_ is None:
         assert config.length_adaptive_alpha is not None, "one λ: fixed or length-adaptive"
-        lambda_ = length_adaptive_lambda(config.length_adaptive_alpha, len(values))
-    lambdas = [lambda_] * len(values)
+        length = rollout.num_actions if is_token else len(values)
+        lambda_ = length_adaptive_lambda(config.length_adaptive_alpha, length)
+    lambdas = each_action(lambda_, rollout) if is_token else [lambda_] * len(values)
     if config.segment_max_prob is not None:
         lambdas = segmental_lambdas(rollout.logprobs_T, lambda_, config.segment_max_prob)
-    advantages = gae(rewards, values, [config.gamma] * len(values), lambdas)
+    gammas = each_action(config.gamma, rollout) if is_token else [config.gamma] * len(values)
+    advantages = gae(rewards, values, gammas, lambdas)
     return advantages if is_token else broadcast(advantages, rollout.spans_S)
 
 
@@ -113,7 +117,7 @@ def critic_returns(
     """
     if not isinstance(config, GaeCredit):
         return outcome_returns(config, rollout)
-    lambdas_T = [config.critic_lambda] * len(values_T)
+    lambdas_T = each_action(config.critic_lambda, rollout)
     advantages_T = gae(rollout.rewards_T, values_T, _gammas(config, rollout), lambdas_T)
     return [advantage + value for advantage, value in zip(advantages_T, values_T, strict=True)]
 
@@ -124,6 +128,11 @@ def _gammas(config: CreditConfig, rollout: Rollout) -> list[float]:
     if not isinstance(config, GaeCredit):
         return [1.0] * length
     if config.level == "token":
-        return [config.gamma] * length
-    starts = {span.start for span in rollout.spans_S}
-    return [config.gamma if t + 1 in starts else 1.0 for t in range(length)]
+        return each_action(config.gamma, rollout)
+    ends = {span.end for span in rollout.action_spans_S}
+    return [config.gamma if t + 1 in ends else 1.0 for t in range(length)]
+
+
+def each_action(factor: float, rollout: Rollout) -> list[float]:
+    """γ or λ after each token of the policy, 1 after an environment's."""
+    return [factor if is_action else 1.0 for is_action in rollout.is_action_T]

@@ -13,7 +13,7 @@ from vineppo.config.schema import (
     RemaxCredit,
     RlooCredit,
 )
-from vineppo.credit.gae import reward_to_go
+from vineppo.credit.gae import each_action, reward_to_go
 from vineppo.types import Rollout
 
 STD_EPSILON = 1e-6
@@ -71,7 +71,7 @@ def reinforce_plus_plus_credit(
     [−0.1, 0, 1], γ = 0.5 → [0.15, 0.5, 1].
     """
     return [
-        reward_to_go(rollout.rewards_T, [config.gamma] * len(rollout.rewards_T))
+        reward_to_go(rollout.rewards_T, each_action(config.gamma, rollout))
         for rollout in rollouts_G
     ]
 

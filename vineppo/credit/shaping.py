@@ -87,6 +87,7 @@ def trained_tokens(
 ) -> tuple[bool, ...]:
     """Which actions train: none of a masked truncated rollout, none that were near certain.
 
+    An environment's tokens are none.
     Masking the tokens that the policy was sure of is Segment Policy Optimization's probability mask
     (arXiv:2505.23564, section 4.3). Of a tree's segments `trained_of_tree` says which train, and
     `own_mask` of tokens by a user's own file.
@@ -94,7 +95,7 @@ def trained_tokens(
     max_prob = config.optimization.max_token_prob
     if is_masked(rollout, config):
         return (False,) * len(old_T)
-    trains_T = [True] * len(old_T)
+    trains_T = rollout.is_action_T
     if isinstance(config.credit, TreeCredit):
         trains_T = trained_of_tree(config.credit, rollout)
     if max_prob is not None:

@@ -71,13 +71,13 @@ def leaves_below(tree: TreeCredit) -> list[int]:
 def sampled_tokens(credit: CreditConfig, rollout: Rollout) -> list[bool]:
     """Which tokens were sampled for this rollout; of a tree's leaves the first has the shared ones.
 
+    An environment's never were.
     Branching [2, 2], 2 tokens a level: of rollout 0 all, of rollout 1 all but its first two.
     """
-    length = len(rollout.response_ids)
     if not isinstance(credit, TreeCredit):
-        return [True] * length
+        return rollout.is_action_T
     below = leaves_below(credit)
-    levels_T = token_levels(credit, length)
+    levels_T = token_levels(credit, len(rollout.response_ids))
     return [rollout.rollout_index % below[level] == 0 for level in levels_T]
 
 

@@ -26,8 +26,8 @@ class EngineModel:
 class SampleRequest:
     """One sample that continues `prefix_ids` by at most `max_tokens` tokens.
 
-    `temperature` 0 is greedy. The same request gives the same sample, whatever else runs, up to
-    the floating-point noise of batching.
+    `temperature` 0 is greedy. `stop_ids` end it besides the model's own. The same request gives the
+    same sample, whatever else runs, up to the floating-point noise of batching.
     """
 
     prefix_ids: tuple[int, ...]
@@ -36,18 +36,25 @@ class SampleRequest:
     top_p: float
     seed: int
     with_logprobs: bool
+    stop_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
     """The sampled ids (with the end-of-sequence id, if it was reached).
 
-    `logprobs_T` are after temperature and top_p; empty where the request did not ask for them.
+    `logprobs_T` are after temperature and top_p; empty where the request did not ask for them. Of
+    several turns, `num_observed` of the ids are an environment's, with log-probabilities of 0.
     """
 
     token_ids: tuple[int, ...]
     logprobs_T: tuple[float, ...]
     finish_reason: FinishReason
+    num_observed: int = 0
+
+    @property
+    def num_sampled(self) -> int:
+        return len(self.token_ids) - self.num_observed
 
 
 @dataclass(frozen=True)

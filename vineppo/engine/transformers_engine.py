@@ -119,7 +119,7 @@ class _Row:
     def append(self, token_id: int, logprob: float, stop_ids: frozenset[int]) -> None:
         self.token_ids.append(token_id)
         self.logprobs_T.append(logprob)
-        if token_id in stop_ids:
+        if token_id in stop_ids or token_id in self.request.stop_ids:
             self.finish_reason = "stop"
         elif len(self.token_ids) == self.room:
             self.finish_reason = "length"

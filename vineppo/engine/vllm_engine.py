@@ -144,7 +144,7 @@ class VllmEngine:
             top_p=request.top_p,
             max_tokens=request.max_tokens,
             seed=request.seed,
-            stop_token_ids=self._stop_ids,
+            stop_token_ids=[*self._stop_ids, *request.stop_ids],
             logprobs=0 if request.with_logprobs else None,  # 0: of the sampled token alone
             flat_logprobs=True,
             detokenize=False,

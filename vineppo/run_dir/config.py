@@ -24,6 +24,7 @@ def float32_gap(resolved: dict[str, Any]) -> float | None:
 ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("model.lora", None, "dtype"),
     ("task.too_long", "refuse", "response_template"),
+    ("task.environment", None, "response_template"),
     ("task.grading.reward_path", None, "extraction"),
     ("task.grading.num_matching", None, "extraction"),
     ("task.layout", "chain", "kind=worded"),
@@ -48,7 +49,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("credit.own_return", False, "kind=vine"),
     ("values.predictors.*.states", None, "kind=monte_carlo"),
 )
-RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading")
+RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()
 OWN_FILES = "own_files.json"
 

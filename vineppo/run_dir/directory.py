@@ -38,6 +38,7 @@ from vineppo.run_dir.tables import (
     DIAGNOSTICS_SCHEMA,
     PREDICTION_SCHEMA,
     ROLLOUT_SCHEMA,
+    TURN_SCHEMA,
     VALUE_SCHEMA,
     read_parquet,
     write_parquet,
@@ -212,7 +213,8 @@ class RunDir:
 
     def write_rollouts(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
         """Writes the rows of `tables.rollout_rows`."""
-        write_parquet(self._file("rollouts", iteration), rows, ROLLOUT_SCHEMA)
+        schema = TURN_SCHEMA if rows and "turn_ends" in rows[0] else ROLLOUT_SCHEMA
+        write_parquet(self._file("rollouts", iteration), rows, schema)
 
     def write_values(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
         """Writes the rows of `tables.value_rows`."""

@@ -27,6 +27,15 @@ ROLLOUT_SCHEMA = pa.schema(
         "advantages_S": pa.list_(pa.float32()),
     }
 )
+# In runs with an environment, of its turns as (`types.Turn`): turns begin where steps do.
+TURN_COLUMNS = pa.schema(
+    {
+        "turn_ends": pa.list_(pa.int32()),
+        "turn_states": pa.list_(pa.string()),
+        "turn_rewards": pa.list_(pa.float32()),
+    }
+)
+TURN_SCHEMA = pa.unify_schemas([ROLLOUT_SCHEMA, TURN_COLUMNS])
 # One row per estimated state; its prefix is the prompt and prefix_length tokens of the response.
 VALUE_SCHEMA = pa.schema(
     {
@@ -61,12 +70,13 @@ DIAGNOSTICS_SCHEMA = pa.schema(
 
 
 def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
-    """One row per rollout; the columns are those of `ROLLOUT_SCHEMA`.
+    """One row per rollout; the columns are those of `ROLLOUT_SCHEMA`, with turns `TURN_SCHEMA`.
 
     `step_starts` are the first tokens of the steps, counted in the response: spans (0, 3), (3, 5)
     give [0, 3]; the last step ends with `response_ids`. `advantages_S` are raw, one per step.
     Raises `ValueError` when a rollout's steps and advantages differ in number.
     """
+    has_turns = any(rollout.turns for rollout in rollouts)
     return [
         {
             "problem_id": rollout.problem.id,
@@ -82,9 +92,15 @@ def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
                 for span, _ in zip(rollout.spans_S, rollout.steps_S["advantages"], strict=True)
             ],
             "advantages_S": rollout.steps_S["advantages"],
+            **(_turns(rollout) if has_turns else {}),
         }
         for rollout in rollouts
     ]
+
+
+def _turns(rollout: Rollout) -> dict[str, Any]:
+    columns = zip(*((turn.end, turn.state, turn.reward) for turn in rollout.turns), strict=True)
+    return dict(zip(TURN_COLUMNS.names, columns, strict=True))
 
 
 def value_rows(rollouts: Sequence[Rollout], predictors: Sequence[str]) -> list[dict[str, Any]]:

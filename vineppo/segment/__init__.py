@@ -21,6 +21,7 @@ from vineppo.config.schema import (
     PythonSegmenter,
     SegmenterConfig,
     TokensSegmenter,
+    TurnsSegmenter,
 )
 from vineppo.errors import UserError
 from vineppo.own_code import OwnSegmenter
@@ -59,7 +60,13 @@ def needs_entropies(config: SegmenterConfig) -> bool:
 
 
 def steps_of(rollout: Rollout, segmenter: Segmenter, tokenizer: Any) -> tuple[StepSpan, ...]:
-    """By its log-probabilities, and its column "entropies" where it has one."""
+    """By its log-probabilities, and its column "entropies" where it has one.
+
+    With an environment a step is a turn and the answer to it.
+    """
+    if rollout.turns:
+        edges = [*(turn.start for turn in rollout.turns), len(rollout.response_ids)]
+        return tuple(StepSpan(start, end) for start, end in pairwise(edges))
     texts_T = token_texts(tokenizer, rollout.response_ids)
     return segmenter(texts_T, rollout.logprobs_T, rollout.tokens_T.get("entropies"))
 
@@ -185,5 +192,6 @@ SEGMENTERS: dict[type, Callable[[Any], Segmenter]] = {
     TokensSegmenter: lambda config: partial(_by_number, config.num_tokens),
     CutpointsSegmenter: lambda config: partial(by_cutpoints, config),
     MergedSegmenter: lambda config: partial(by_merging, config),
+    TurnsSegmenter: lambda _: lambda token_texts_T, *_: spans_from_starts(len(token_texts_T), ()),
     PythonSegmenter: lambda config: partial(_by_own_function, OwnSegmenter(config.path)),
 }

@@ -28,6 +28,7 @@ TASK_MODULES: Mapping[str, str] = {
     "olympiadbench": "vineppo.tasks.published",
     "jsonl": "vineppo.tasks.rows",
     "python": "vineppo.tasks.rows",
+    "verifiers": "vineppo.tasks.verifiers",
 }
 
 

@@ -54,7 +54,7 @@ def read_policy(
                 columns.append(values_BT)
         hidden = hidden_before_steps(scores, share) if options.has_hidden else repeat(None)
         choices = choices_of(scores, share) if options.num_candidates else repeat(None)
-        rows = zip(response_rows(columns, batch), hidden, choices, strict=False)
+        rows = zip(response_rows(columns, batch, share), hidden, choices, strict=False)
         return [(*row, hidden_SH, choices_U) for row, hidden_SH, choices_U in rows]
 
     rows_B = read_sequences(read, rollouts, micro_batch_size, device)

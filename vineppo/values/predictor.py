@@ -1,6 +1,7 @@
 """The interface of everything that values states: the value predictor."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -9,7 +10,7 @@ from torch import nn
 
 from vineppo.config.schema import TrainConfig
 from vineppo.minibatches import UpdateSizes
-from vineppo.types import CRITIC, Rollout, StateValue, TrainBatch
+from vineppo.types import CRITIC, Rollout, StateValue, TrainBatch, Turn
 
 if TYPE_CHECKING:
     from vineppo.deepspeed_module import Summand
@@ -105,7 +106,7 @@ class ValuePredictor:
         for rollout, values_i in zip(rollouts, values, strict=True):
             if self.gives == "tokens":
                 assert len(values_i) == len(rollout.response_ids), "one value a token"
-                rollout.tokens_T[self.column] = values_i
+                rollout.tokens_T[self.column] = carried_back(values_i, rollout.turns)
             else:
                 assert len(values_i) == len(rollout.spans_S), "one value a step"
                 rollout.steps_S[self.column] = values_i
@@ -182,3 +183,16 @@ class ValuePredictor:
         """Leaves the GPU to the engine; see `DeepSpeedModule.offload`."""
 
     def reload(self) -> None: ...
+
+
+def carried_back(values_T: Sequence[float], turns: Sequence[Turn]) -> Sequence[float]:
+    """The values, before an environment's tokens that of the turn after them.
+
+    So its tokens have no TD error: [1, 2, 0, 4] and turns of two and one tokens give [1, 2, 4, 4].
+    """
+    if not turns:
+        return values_T
+    carried = list(values_T)
+    for turn, after in pairwise(turns):
+        carried[turn.end : after.start] = [values_T[after.start]] * (after.start - turn.end)
+    return carried

@@ -166,7 +166,7 @@ class StateValues:
 
         def finish(index: int, number: Callable[[], float], completion: Completion) -> None:
             distinct.numbers_K[slot + index] = number
-            distinct.num_tokens += len(completion.token_ids)
+            distinct.num_tokens += completion.num_sampled
             self.budget_left -= budget
 
         stream = (self._iteration, predictor.stream_name, rollout.problem.id, owner)

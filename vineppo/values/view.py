@@ -67,6 +67,7 @@ class View:
                 self._prompt_ids(r.prompt_ids, r.problem, siblings_of(r, groups[r.problem.id])),
                 r.response_ids,
                 tokens_T=r.tokens_T,
+                turns=r.turns,
             )
             for r in rollouts
         ]

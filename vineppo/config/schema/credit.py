@@ -10,6 +10,7 @@ from vineppo.config.schema.scalars import (
     CountOrZero,
     Fraction,
     Name,
+    NonNegative,
     Positive,
     PositiveFraction,
 )
@@ -26,6 +27,13 @@ class LinesSegmenter:
     """One step a line; a line that starts with `####` belongs to the step before it."""
 
     kind: Literal["lines"]
+
+
+@dataclass(frozen=True)
+class TurnsSegmenter:
+    """One step a turn of the policy, with the environment's answer to it (`task.environment`)."""
+
+    kind: Literal["turns"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,7 @@ SegmenterConfig = Annotated[
     | TokensSegmenter
     | CutpointsSegmenter
     | MergedSegmenter
+    | TurnsSegmenter
     | PythonSegmenter,
     Field(discriminator="kind"),
 ]
@@ -145,6 +154,21 @@ class GrpoCredit(Credit):
     kind: Literal["grpo"]
     segmenter: SegmenterConfig
     normalize_std: bool
+
+
+@dataclass(frozen=True)
+class GigpoCredit(Credit):
+    """GiGPO: relative to the problem's rollouts, and to their turns from the same state.
+
+    See `vineppo/credit/gigpo.py`. A return of a turn is Σ_k γ^k r of the turns from it on.
+    """
+
+    kind: Literal["gigpo"]
+    segmenter: SegmenterConfig
+    gamma: Fraction  # per turn
+    step_weight: NonNegative  # of the turns' part beside the rollouts'
+    baseline: Literal["mean", "others"]  # of all that are compared, or of the other rollouts'
+    normalize_std: bool  # by the deviation of what is compared
 
 
 @dataclass(frozen=True)
@@ -259,6 +283,7 @@ CreditConfig = Annotated[
     VineCredit
     | GaeCredit
     | GrpoCredit
+    | GigpoCredit
     | TreeCredit
     | RlooCredit
     | MartingaleCredit

@@ -108,6 +108,38 @@ class Demonstrations:
     random_probability: Fraction  # how often any other step is demonstrated wrongly at random
 
 
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentCommon:
+    max_turn_tokens: Count  # of a turn; a longer one ends the episode as truncated
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrillEnvironment(EnvironmentCommon):
+    """The chains of task.kind 'arithmetic', an operation a turn (`tasks/drill.py`)."""
+
+    kind: Literal["drill"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonEnvironment(EnvironmentCommon):
+    """A file with a class `Environment` (docs/environments.md)."""
+
+    kind: Literal["python"]
+    path: Name
+    options: dict[str, Any]  # handed to `Environment`
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifiersEnvironment(EnvironmentCommon):
+    """That of task.kind 'verifiers', which names it."""
+
+    kind: Literal["verifiers"]
+
+
+EnvironmentConfig = Annotated[
+    DrillEnvironment | PythonEnvironment | VerifiersEnvironment, Field(discriminator="kind")
+]
+
 # What becomes of a train problem that the model has no room for.
 TooLong = Literal["refuse", "leave_out"]
 
@@ -118,6 +150,7 @@ class TaskCommon:
     too_long: TooLong  # train problems; too long a test problem is always refused
     response_template: str  # with {solution} in it; what supervised fine-tuning teaches
     grading: GradingConfig
+    environment: EnvironmentConfig | None  # that answers the policy and rewards it; null: one turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +222,18 @@ class PythonTaskConfig(TaskCommon):
 
 
 @dataclass(frozen=True, kw_only=True)
+class VerifiersTaskConfig(TaskCommon):
+    """The problems of an environment of the library verifiers (`tasks/verifiers.py`)."""
+
+    kind: Literal["verifiers"]
+    id: Name  # the module that has `load_environment`
+    options: dict[str, Any]  # handed to it
+    train_path: None
+    test_path: None
+    num_test_problems: Count | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class JsonlTaskConfig(TaskCommon):
     """A user's own files of rows (.jsonl, .json, .parquet); `*_field` name the keys of a row.
 
@@ -210,7 +255,8 @@ TaskConfig = Annotated[
     | WordedTaskConfig
     | PublishedTaskConfig
     | JsonlTaskConfig
-    | PythonTaskConfig,
+    | PythonTaskConfig
+    | VerifiersTaskConfig,
     Field(discriminator="kind"),
 ]
 

@@ -1,0 +1,177 @@
+"""Whole runs through the embedded environment: trained, gone on with, evaluated, analysed."""
+
+import json
+import re
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+import torch
+from pyarrow.parquet import read_table
+from support.drills import drill_problem, drill_prompt, drill_rules, ids
+from support.engines import MODEL, engine_config
+from support.page import DOCS, page_files
+from support.page import SMALL as PAGE_SMALL
+from support.processes import run_cli, run_module
+from support.training import SHORT, assert_same_runs, train, train_killed_once
+
+from analysis.sampling.rollouts import read_saved
+from vineppo.config.schema import GradingConfig, SamplingConfig
+from vineppo.engine import build_engine
+from vineppo.models import load_model
+from vineppo.rollouts import Sampler, State, StateRequest, sample_continuations
+from vineppo.run_dir.directory import RunDir
+from vineppo.tasks.arithmetic import evaluate
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.tasks.grading import Grader
+
+GIGPO = {key: value for key, value in SHORT.items() if not key.startswith("credit.")}
+# A critic, and GAE over turns.
+PPO = GIGPO | {
+    "task.environment": json.dumps({"kind": "drill", "max_turn_tokens": 4}),
+    "credit.segmenter": json.dumps({"kind": "turns"}),
+    "credit.level": "step",
+    "credit.policy_lambda": 0.9,
+    "critic.batch_size": 10,
+    "critic.micro_batch_size": 3,
+}
+
+
+def metrics(run_dir):
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def vineppo_run(whole_runs):
+    return whole_runs("drill_vineppo", SHORT)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "settings"), [("drill_vineppo", SHORT), ("drill_gigpo", GIGPO), ("demo_ppo", PPO)]
+)
+def test_it_trains(whole_runs, leaf, settings):
+    rows = metrics(whole_runs(leaf, settings))
+    assert [row["iteration"] for row in rows] == [1, 2, 3]
+    for row in rows:
+        assert row["rollout/engine_logprob_gap_max"] < 1e-3
+        assert row["policy/grad_norm"] > 0
+        assert row["policy/trained_frac"] == 1
+        assert 3 < row["rollout/turns_mean"] < 7
+        assert 0.5 < row["rollout/observed_frac"] < 0.7
+        num_tokens = 15 * row["rollout/response_length_mean"]
+        assert row["tokens/rollout"] == pytest.approx(
+            (1 - row["rollout/observed_frac"]) * num_tokens
+        )
+
+
+def test_a_kill_changes_nothing(vineppo_run, tmp_path):
+    run_dir = tmp_path / "killed"
+    train_killed_once("rollouts/iter_000002.parquet", run_dir, "drill_vineppo", SHORT)
+    assert "resumed after iteration 1" in train(run_dir, "drill_vineppo", SHORT)
+    assert_same_runs(run_dir, vineppo_run)
+
+
+def test_what_is_saved_can_be_acted_out_again(vineppo_run):
+    tokenizer = build_tokenizer()
+    rows = RunDir(vineppo_run).read_rollouts(1)
+    problems = {}
+    for row in rows:
+        question = tokenizer.decode(row["prompt_ids"][1:]).partition("\n")[0]
+        problems[row["problem_id"]] = replace(drill_problem(question), id=row["problem_id"])
+    saved = read_saved(vineppo_run, 1, problems.__getitem__)
+    assert len(saved) == 15
+    for one in saved:
+        assert [turn.start for turn in one.turns] == [span.start for span in one.spans_S]
+        assert one.reward == pytest.approx(sum(turn.reward for turn in one.turns))
+        episode_ids = []
+        environment = drill_rules().environment
+        assert tokenizer.decode(one.prompt_ids).endswith(
+            "\n" + tokenizer.decode(environment.reset(one.problem).token_ids)
+        )
+        for turn in one.turns:
+            action_ids = one.response_ids[turn.start : turn.end]
+            episode_ids += [*action_ids, *environment.step(action_ids).token_ids]
+        assert tuple(episode_ids) == one.response_ids
+
+
+def test_it_is_evaluated_again_to_the_same_numbers(vineppo_run):
+    own = RunDir(vineppo_run).read_evaluation(3)
+    done = run_cli(["evaluate", str(vineppo_run), "--checkpoints=last"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = RunDir(vineppo_run).read_evaluation(3)
+    assert again["num_correct_P"] == own["num_correct_P"]
+    assert again["response_length_mean"] == own["response_length_mean"]
+
+
+def test_ground_truth_plays_on_through_the_environment(vineppo_run, tmp_path):
+    options = ["--checkpoints=0", "--num-states=6", "--num-samples=24", f"--out={tmp_path}"]
+    done = run_module("analysis", ["ground-truth", str(vineppo_run), *options])
+    assert done.returncode == 0, done.stdout + done.stderr
+    (table,) = tmp_path.glob("**/*.parquet")
+    rows = read_table(table).to_pylist()
+    prefixes = {(row["problem_id"], row["prefix_length"]) for row in rows}
+    assert len(prefixes) >= 6
+    assert all(row["prefix_length"] == 6 * row["step_index"] for row in rows)
+    assert {True, False} == {0 < row["num_correct"] < 24 for row in rows} | {False}
+
+
+def test_what_cuts_single_responses_says_so(vineppo_run, tmp_path):
+    options = ["--checkpoints=0", f"--out={tmp_path}"]
+    done = run_module("analysis", ["action-ranking", str(vineppo_run), *options])
+    assert done.returncode == 2
+    assert "task.environment have several turns" in done.stderr
+
+
+def test_the_calculator_of_the_page(tmp_path, configs, monkeypatch):
+    """The policy's operations have right results, whatever it was taught."""
+    page = DOCS / "environments.md"
+    (tmp_path / "mine").mkdir()
+    for path, code in page_files(page).items():
+        (tmp_path / path).write_text(code)
+    (tmp_path / "configs").symlink_to(configs)
+    monkeypatch.chdir(tmp_path)
+    command = ["train", "mine/calculator.jsonnet"]
+    assert f"vineppo {' '.join(command)}\n" in page.read_text()
+    done = run_cli([*command, *(f"--set={key}={value}" for key, value in PAGE_SMALL.items())])
+    assert done.returncode == 0, done.stderr
+    rows = RunDir(tmp_path / "runs/calculator").read_rollouts(2)
+    facts = [fact for row in rows for fact in re.findall(r"(\d)([-+*])(\d)=(\d)", row["text"])]
+    assert len(facts) > 3 * len(rows)
+    for left, operation, right, result in facts:
+        assert evaluate((operation, int(left), int(right)), 10) == int(result)
+
+
+@pytest.mark.parametrize("kind", ["transformers"])
+def test_values_of_the_embedded_policy_are_exact(configs, kind):
+    """Against all answers to a question of two operations, each with its probability."""
+    loaded = load_model(MODEL, "float32", "sdpa")
+    engine = build_engine(engine_config(configs, kind), loaded.engine_model)
+    prompt, newline = drill_prompt("4+6-5?"), ids("\n")
+    digits = [ids(str(digit)) for digit in range(10)]
+
+    @torch.no_grad()
+    def probability(before, turns):
+        """Of turns at the end of sequences of one length."""
+        pairs = zip(before, turns, strict=True)
+        rows = torch.tensor([(*before_ids, *turn) for before_ids, turn in pairs])
+        logits_BTV = loaded.model(rows).logits[:, -3:-1, : loaded.engine_model.num_token_ids]
+        logprobs_BT = logits_BTV.log_softmax(-1).gather(-1, rows[:, -2:, None])[..., 0]
+        return logprobs_BT.sum(-1).exp()
+
+    turns = [(*digit, *newline) for digit in digits]
+    first_N = probability([prompt.token_ids] * 10, turns)
+    after = [(*prompt.token_ids, *turn, *ids(f"{d}-5=")) for d, turn in enumerate(turns)]
+    last_N = probability(after, [turns[5]] * 10)
+    truth = {0: float(first_N @ last_N), 6: float(last_N[3])}
+
+    states = [State(prompt), State(prompt, ids("3\n3-5="))]
+    requests = [StateRequest(state, 2000, (len(state.prefix_ids),)) for state in states]
+    with Grader(GradingConfig("hash", None, 1, 10.0, 0.0, None)) as grader:
+        sampler = Sampler(
+            engine, grader, loaded.tokenizer, SamplingConfig(1.0, 1.0, 64), 5,
+            turn_rules=drill_rules(),
+        )  # fmt: skip
+        for request, continuations in sample_continuations(sampler, requests):
+            value = truth[len(request.state.prefix_ids)]
+            found = fmean(one.reward.result() for one in continuations)
+            assert found == pytest.approx(value, abs=4 * (value * (1 - value) / 2000) ** 0.5)

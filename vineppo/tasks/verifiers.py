@@ -1,0 +1,131 @@
+"""Environments of the library verifiers: its `MultiTurnEnv`, of versions 0.1.14 to 0.3.
+
+Problems are the environment's data set, turns its `env_response`, and rewards its rubric's, at the
+end. Version 0.4 has no such environments any more: there an agent is a program of its own, which
+talks to a server and can neither be copied nor replayed from its turns.
+"""
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from functools import cache
+from typing import Any
+
+from vineppo.config.schema import TaskConfig, VerifiersTaskConfig
+from vineppo.errors import UserError
+from vineppo.tasks.environments import Observation
+from vineppo.tasks.rows import prompt_field
+from vineppo.types import Problem, Split
+
+SAID = "ANSWER"  # stands for the policy's turn while the template's text behind it is found
+
+
+def load(config: VerifiersTaskConfig, split: Split) -> list[Problem]:
+    """The rows of the environment's data set, or of its evaluation set."""
+    environment = load_environment(config.id, json.dumps(config.options))
+    rows = environment.get_dataset() if split == "train" else environment.get_eval_dataset()
+    problems = []
+    for index, row in enumerate(rows):
+        where = f"{config.id}/{split}/{index}"
+        question, context = prompt_field(row, "prompt", where)
+        answer = str(row.get("answer", ""))
+        problems.append(Problem(where, question, answer, context=context, row=row))
+    return problems
+
+
+@cache
+def load_environment(name: str, options: str) -> Any:
+    """What `load_environment(**options)` of the module `name` returns; `options` are JSON.
+
+    Raises `UserError` where the library is missing or another, or the environment is of no kind
+    that can be played by turns of text.
+    """
+    key = f"task.id {name}"
+    try:
+        import verifiers
+
+        multi_turn = verifiers.MultiTurnEnv
+    except (ImportError, AttributeError):
+        raise UserError(
+            f"{key} needs the library verifiers, versions 0.1.14 to 0.3: pip install "
+            "'verifiers>=0.1.14,<0.4'"
+        ) from None
+    try:
+        environment = verifiers.load_environment(name, **json.loads(options))
+    except (ValueError, RuntimeError) as error:
+        raise UserError(f"{key}: {str(error).splitlines()[0]}") from error
+    if not isinstance(environment, multi_turn):
+        raise UserError(f"{key} must be a MultiTurnEnv, got {type(environment).__name__}")
+    if environment.tool_defs:
+        raise UserError(f"{key} must have no tools (turns are text, which names no call), got some")
+    return environment
+
+
+class VerifiersEnvironment:
+    """Plays a `MultiTurnEnv` without its client; the policy's turns are given to it as responses.
+
+    Its messages become tokens as the tokenizer's chat template puts them behind the turn.
+    """
+
+    stop_ids = ()  # the end of a turn is the model's own
+
+    def __init__(self, environment: Any, tokenizer: Any) -> None:
+        if tokenizer.chat_template is None:
+            raise UserError("task.environment of kind 'verifiers' needs a chat template, got none")
+        self._environment = environment
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def of_task(cls, task: TaskConfig, tokenizer: Any) -> "VerifiersEnvironment":
+        assert isinstance(task, VerifiersTaskConfig), "checked with the config"
+        return cls(load_environment(task.id, json.dumps(task.options)), tokenizer)
+
+    def reset(self, problem: Problem) -> Observation:
+        from verifiers.clients import OpenAIChatCompletionsClient
+
+        environment, client = self._environment, OpenAIChatCompletionsClient(None)
+        self._state = finished(environment.init_state(dict(problem.row or {}), client, "policy"))
+        self._state = finished(environment.setup_state(self._state)) or self._state
+        self._messages = finished(environment.get_prompt_messages(self._state))
+        return Observation(())
+
+    def step(self, action_ids: tuple[int, ...]) -> Observation:
+        text = self._tokenizer.decode(action_ids, skip_special_tokens=True)
+        return finished(self._step(text))
+
+    async def _step(self, text: str) -> Observation:
+        from verifiers.types import Response, ResponseMessage
+
+        environment, state = self._environment, self._state
+        message = ResponseMessage(content=text, finish_reason="stop", is_truncated=False)
+        response = Response(id="", created=0, model="policy", message=message)
+        await environment.add_model_response(state, self._messages, response)
+        if not await environment.is_completed(state):
+            num_before = len(self._messages) + 1
+            self._messages = await environment.get_prompt_messages(state)
+            if not await environment.is_completed(state):
+                return Observation(self._ids(self._messages[num_before:]))
+        await environment.cleanup(state)
+        await environment.rubric.score_rollout(state)
+        return Observation((), reward=float(state["reward"]), is_done=True)
+
+    def _ids(self, messages: list[Any]) -> tuple[int, ...]:
+        """What the template puts behind an assistant's turn, up to where the next one begins.
+
+        Without the token that ended the turn, which the policy wrote.
+        """
+        said = [{"role": "user", "content": ""}, {"role": "assistant", "content": SAID}]
+        said += [{"role": m["role"], "content": m["content"]} for m in messages]
+        text = self._tokenizer.apply_chat_template(said, add_generation_prompt=True, tokenize=False)
+        ids = self._tokenizer.encode(text.partition(SAID)[2], add_special_tokens=False)
+        return tuple(ids[1:])
+
+
+@cache
+def loop() -> asyncio.AbstractEventLoop:
+    """One for all calls: what an environment opens in a loop lives as long as that."""
+    return asyncio.new_event_loop()
+
+
+def finished(work: Coroutine[Any, Any, Any]) -> Any:
+    return loop().run_until_complete(work)

@@ -43,13 +43,17 @@ def update(
     """All that trains; in a critic's warm-up the critic alone. The metrics of the updates."""
     metrics: dict[str, float] = {}
     for predictor in predictors:
-        metrics |= predictor.update(rollouts, iteration)
+        if not predictor.trains_policy:
+            metrics |= predictor.update(rollouts, iteration)
     heads = [predictor for predictor in predictors if predictor.head is not None]
     if iteration > warmup_iterations(config):
         drawn = resampled(rollouts, config, iteration)
         metrics |= update_policy(policy, drawn, heads, reference, config, iteration, kl_coef)
     elif heads:
         metrics |= warm_up_head(policy, rollouts, heads[0], config, iteration)
+    for predictor in predictors:
+        if predictor.trains_policy:
+            metrics |= predictor.update(rollouts, iteration)
     return metrics
 
 

@@ -12,6 +12,7 @@ from vineppo.config.schema import (
     EnsembleCritic,
     ExpectedCuts,
     GaeCredit,
+    GenerativeValues,
     MaskedImportance,
     PredictorConfig,
     ReturnsReader,
@@ -189,6 +190,7 @@ def _check_values(config: TrainConfig) -> None:
         )
         _check_returns_reader(name, own, config)
         _check_probability(name, own, config)
+        _check_generative(name, own)
     feeding = config.values.credit
     require(
         feeding is None or feeding in (*held, *further),
@@ -312,7 +314,7 @@ def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) 
 
 def _check_probability(name: str, own: PredictorConfig, config: TrainConfig) -> None:
     """One whose values are probabilities of success, so that rewards must be within [0, 1]."""
-    if own.kind not in ("posterior", "privileged", "smoothed", "probe"):
+    if own.kind not in ("posterior", "privileged", "smoothed", "probe", "generative"):
         return
     key, grading = f"values.predictors.{name}", config.task.grading
     require(
@@ -325,6 +327,21 @@ def _check_probability(name: str, own: PredictorConfig, config: TrainConfig) -> 
         0 <= (grading.truncated_reward or 0) <= 1,
         f"task.grading.truncated_reward must be null or within [0, 1] for {key} of kind "
         f"{own.kind!r}, got {grading.truncated_reward}",
+    )
+
+
+def _check_generative(name: str, own: PredictorConfig) -> None:
+    if not isinstance(own, GenerativeValues):
+        return
+    key = f"values.predictors.{name}"
+    require(
+        own.num_samples >= 2 or own.training is None,
+        f"{key}.num_samples must be at least 2 with {key}.training (an answer's baseline is the "
+        f"other answers' score), got {own.num_samples}",
+    )
+    require(
+        own.think_end != "" or own.think_tokens == 0,
+        f"{key}.think_end must not be empty with {key}.think_tokens {own.think_tokens}",
     )
 
 

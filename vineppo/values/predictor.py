@@ -67,6 +67,7 @@ class ValuePredictor:
     head: nn.Module | None = None  # on the policy's backbone, in the policy's module and optimizer
     head_learning_rate = 0.0
     leaves_while_sampling = False
+    trains_policy = False  # `update` changes the policy's weights, and comes after its own
 
     def __init__(self, name: str, config: TrainConfig, *_: object) -> None:
         """`name` among the run's predictors; then come its own config and the starting policy."""

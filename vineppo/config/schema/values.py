@@ -241,6 +241,35 @@ class RewardModelValues(Values):
 
 
 @dataclass(frozen=True)
+class GenerativeTraining:
+    """REINFORCE on the answers of an iteration, with the policy's optimizer, after its update."""
+
+    learning_rate: Positive
+    num_epochs: Count
+    batch_size: Count  # answers of one update, over all ranks
+    regression_coef: NonNegative  # of the likelihood of the number that would have been right
+
+
+@dataclass(frozen=True)
+class GenerativeValues(Values):
+    """What the policy writes of a state when asked: reasons up to a budget, then a score."""
+
+    implementation = "generated:Generative"
+
+    kind: Literal["generative"]
+    num_samples: Count  # answers of a state, whose mean is the value
+    question: Name  # behind the state
+    think_tokens: CountOrZero  # of the reasons, at most
+    think_end: str  # ends the reasons; put in where the policy has not written it
+    score_prompt: str  # put in behind the reasons
+    score_tokens: Count  # of the score, at most
+    score_end: str  # what must follow the number; "": anything may
+    score_of: Positive  # the number that means a value of 1
+    unread: Fraction  # the value of an answer without a number
+    training: GenerativeTraining | None  # null: zero-shot
+
+
+@dataclass(frozen=True)
 class PythonValues(Values):
     """A file with a class `Predictor` (docs/extending.md)."""
 
@@ -390,6 +419,7 @@ PredictorConfig = Annotated[
     | PosteriorValues
     | PrivilegedValues
     | RewardModelValues
+    | GenerativeValues
     | PythonValues,
     Field(discriminator="kind"),
 ]

@@ -28,6 +28,7 @@ POLICY_COLUMNS = (
     "is_trained",
     "importance",
     "is_positive",
+    "is_without_bonus",
 )
 
 
@@ -226,7 +227,8 @@ def _bonuses(
     total = scores.logprobs_BT.new_zeros(())
     if optimization.entropy_coef > 0:
         kind = optimization.loss_aggregation
-        entropy = aggregate(scores.entropy_BT, batch["is_trained"], kind, sizes.trained)
+        entropy_BT = scores.entropy_BT.masked_fill(batch["is_without_bonus"], 0.0)
+        entropy = aggregate(entropy_BT, batch["is_trained"], kind, sizes.trained)
         total = total - optimization.entropy_coef * entropy
     if optimization.positive_examples is not None and sizes.positive_tokens:
         likelihood = (scores.logprobs_BT * batch["is_positive"]).sum() / sizes.positive_tokens

@@ -181,10 +181,6 @@ local common = {
   },
   learned: { training: { learning_rate: 1e-6, num_epochs: 1, batch_size: 64, regression_coef: 0 } },
 
-  // Two critics on disjoint halves of every problem's rollouts, valued by their mean, over `ppo`
-  // (AsyPPO, arXiv:2510.01656, without its masks by their spread).
-  two_critics: { critic+: { kind: 'ensemble', num: 2 } },
-
   // What has helped critics since (VC-PPO, arXiv:2503.01491; VAPO, arXiv:2504.05118): warm-up,
   // λ = 1 for the critic and a length-adaptive one for the policy, clip-higher, a loss by tokens.
   modern_ppo: self.ppo {

@@ -11,6 +11,7 @@ from vineppo.config.schema import (
     ArithmeticTaskConfig,
     EnsembleCritic,
     ExpectedCuts,
+    FusedValues,
     GaeCredit,
     GenerativeValues,
     MaskedImportance,
@@ -191,6 +192,7 @@ def _check_values(config: TrainConfig) -> None:
         _check_returns_reader(name, own, config)
         _check_probability(name, own, config)
         _check_generative(name, own)
+        _check_fused(name, own, config)
     feeding = config.values.credit
     require(
         feeding is None or feeding in (*held, *further),
@@ -288,7 +290,7 @@ def _check_expected(config: TrainConfig) -> None:
 
 def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) -> None:
     """One that reads the returns of another predictor's continuations."""
-    if not isinstance(own, ReturnsReader):
+    if not isinstance(own, ReturnsReader) or own.returns_of is None:
         return
     key = f"values.predictors.{name}"
     sampled = [MONTE_CARLO] * (config.credit.monte_carlo is not None)
@@ -314,7 +316,7 @@ def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) 
 
 def _check_probability(name: str, own: PredictorConfig, config: TrainConfig) -> None:
     """One whose values are probabilities of success, so that rewards must be within [0, 1]."""
-    if own.kind not in ("posterior", "privileged", "smoothed", "probe", "generative"):
+    if own.kind not in ("posterior", "privileged", "smoothed", "probe", "generative", "fused"):
         return
     key, grading = f"values.predictors.{name}", config.task.grading
     require(
@@ -327,6 +329,20 @@ def _check_probability(name: str, own: PredictorConfig, config: TrainConfig) -> 
         0 <= (grading.truncated_reward or 0) <= 1,
         f"task.grading.truncated_reward must be null or within [0, 1] for {key} of kind "
         f"{own.kind!r}, got {grading.truncated_reward}",
+    )
+
+
+def _check_fused(name: str, own: PredictorConfig, config: TrainConfig) -> None:
+    if not isinstance(own, FusedValues):
+        return
+    others = {CRITIC: config.critic, **config.values.predictors}
+    prior = others.get(own.prior)
+    # What the engine samples comes without a pass, in training alone.
+    is_read = prior is not None and prior.kind not in ("monte_carlo", "generative", "fused")
+    require(
+        is_read,
+        f"values.predictors.{name}.prior must be another predictor of the run, and none that "
+        f"samples, got {own.prior}",
     )
 
 

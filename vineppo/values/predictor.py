@@ -60,6 +60,7 @@ class ValuePredictor:
     num_continuations = 0  # of every state, which the values are the mean return of; 0: others
     num_weights = 0  # of a model of its own
     returns_of: str | None = None  # the predictor whose `rollout.returns_S` it reads
+    values_of: str | None = None  # the predictor whose values it reads, which comes before it
     is_sampled = False  # the engine is asked, by `open_stream`
     reads_hidden = False  # a pass of the policy sets `hidden_SH` and "trainer_logprobs"
     reads_entropies = False  # that pass sets "entropies" and "trainer_logprobs"

@@ -50,6 +50,11 @@ class Values:
         return None
 
     @property
+    def values_of(self) -> str | None:
+        """The predictor whose values it reads; None: it reads none."""
+        return None
+
+    @property
     def own_model(self) -> "SeparateCritic | None":
         """Itself, where it is a model of its own, with an optimizer of its own."""
         return None
@@ -122,6 +127,20 @@ class GroupMeanValues(Values):
     kind: Literal["group_mean"]
 
 
+@dataclass(frozen=True)
+class FusedValues(Values):
+    """Another predictor's value of the prompt, and the others' mean reward by its evidence."""
+
+    implementation = "fused:Fused"
+
+    kind: Literal["fused"]
+    prior: Name  # the other predictor: "critic" is the estimator's own
+
+    @property
+    def values_of(self) -> str:
+        return self.prior
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReturnsReader(Values):
     """One that reads the returns of the continuations that another samples, and samples none."""
@@ -131,7 +150,7 @@ class ReturnsReader(Values):
     of: Name  # the other: "monte_carlo" is the estimator's own
 
     @property
-    def returns_of(self) -> str:
+    def returns_of(self) -> str | None:
         return self.of
 
 
@@ -172,6 +191,7 @@ class ProbeValues(ReturnsReader):
     implementation = "probe:Probe"
     takes_some_states = True
 
+    of: Name | None  # type: ignore[assignment]  # null: it learns from the rewards alone
     kind: Literal["probe"]
     features: Literal["uncertainty", "hidden", "both"]
     size: Count  # of its hidden layer
@@ -388,6 +408,10 @@ class EnsembleCritic(SeparateCritic):
 
     kind: Literal["ensemble"]  # type: ignore[assignment]
     num: Count  # of critics, at most as many as rollouts.num_samples
+    # Shares of an iteration's tokens, by how far the critics differ: those that they agree on most
+    # train nothing, those that they agree on least get no entropy bonus.
+    agreed: Fraction
+    disputed: Fraction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -408,6 +432,7 @@ CriticConfig = Annotated[
 PredictorConfig = Annotated[
     MonteCarloValues
     | GroupMeanValues
+    | FusedValues
     | PooledValues
     | ShrunkValues
     | SmoothedValues

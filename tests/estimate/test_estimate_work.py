@@ -272,7 +272,7 @@ def test_operations_by_the_rule_of_two_and_six():
 def test_operations_and_seconds_of_every_phase(load):
     config = load("demo_ppo", optimization={"num_epochs": 2}, critic={"num_epochs": 2})
     sampled, trained = sampled_tokens(config, LENGTHS), trained_tokens(config, LENGTHS)
-    work = operations(1000, [(500, 2, 180)], sampled, trained, False, False)
+    work = operations(1000, [(500, 180, 360)], sampled, trained, False, False)
     assert work == {
         "rollouts": 2 * 1000 * 120,
         "values": 0,

@@ -387,6 +387,13 @@ def check_critic(config: TrainConfig) -> None:
             f"{key}.num must be at most rollouts.num_samples = {num_samples}, got "
             f"{getattr(model, 'num', None)} (each critic has its share of a problem's rollouts)",
         )
+        own = CRITIC if isinstance(config.credit, GaeCredit) else None
+        is_fed = key.removeprefix("values.predictors.") == (config.values.credit or own)
+        require(
+            not isinstance(model, EnsembleCritic) or is_fed or not (model.agreed or model.disputed),
+            f"{key}.agreed and .disputed must be 0 where other values feed the estimator (a critic "
+            "beside them is only measured)",
+        )
         require(
             not isinstance(model, YesNoCritic) or model.loss.bounds == (0, 1),
             f"{key}.loss must be of kind 'cross_entropy' from 0 to 1, as a probability is, got "

@@ -100,7 +100,10 @@ ppo + recipes.two_critics + (import '{lib}/hardware.libsonnet').without_vllm + {
   critic+: sizes + {{ view: view.symbols.expected_accuracy }},
   values: {{ credit: null, predictors: {{
     told: told,
-    judge: told + algorithm.yes_no {{ question: '?', yes: '1', no: '0', trained: true }},
+    // At the critic's own rate its many small updates magnify rounding a hundred thousand times.
+    judge: told + algorithm.yes_no {{
+      question: '?', yes: '1', no: '0', trained: true, learning_rate: 2e-5,
+    }},
     fused: {{ kind: 'fused', prior: 'judge' }},
     answer: algorithm.vine_privileged.values.predictors.privileged + {{ num_steps: 2 }},
     writer: algorithm.generative + algorithm.learned {{

@@ -1,4 +1,4 @@
 // credit_short_ppo with two critics on disjoint halves of every problem's rollouts.
-local algorithm = import 'lib/algorithm.libsonnet';
+local recipes = import 'lib/recipes.libsonnet';
 
-(import 'credit_short_ppo.jsonnet') + algorithm.two_critics + { name: 'credit_short_two_critics' }
+(import 'credit_short_ppo.jsonnet') + recipes.two_critics + { name: 'credit_short_two_critics' }

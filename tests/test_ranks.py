@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.processes import run_cli, run_ranks
 from support.ranks import (
     DIFFER,
     DIFFER_OF_VALUES,
@@ -20,7 +21,7 @@ from support.ranks import (
     train_on_two,
     train_on_two_killed_once,
 )
-from support.training import timeless
+from support.training import CONFIGS, timeless
 from support.walks import segmenter_of_entropies
 
 TENSOR_PARALLEL = Case("vineppo", "vllm", tensor_parallel_size=2)  # one replica of both ranks
@@ -84,6 +85,60 @@ def test_a_rank_that_is_killed_ends_the_job_which_goes_on_to_the_numbers_of_one(
     output = finish(start_torchrun(run_dir, case, stage))
     assert output.count(f"resumed after iteration {last}") == 1
     assert_same_numbers(run_dir, case.alone(whole_runs), case)
+
+
+ALL_VALUES = """
+local algorithm = import '{lib}/algorithm.libsonnet';
+local recipes = import '{lib}/recipes.libsonnet';
+local view = import '{lib}/view.libsonnet';
+local ppo = import '{configs}/credit_short_ppo.jsonnet';
+local sizes = {{ batch_size: 6, micro_batch_size: 2 }};
+local told = ppo.critic + sizes + {{ view: view.answer_prefix }};
+ppo + recipes.two_critics + (import '{lib}/hardware.libsonnet').without_vllm + {{
+  name: 'all_values',
+  num_iterations: 2,
+  critic+: sizes + {{ view: view.symbols.expected_accuracy }},
+  values: {{ credit: null, predictors: {{
+    told: told,
+    // At the critic's own rate its many small updates magnify rounding a hundred thousand times.
+    judge: told + algorithm.yes_no {{
+      question: '?', yes: '1', no: '0', trained: true, learning_rate: 2e-5,
+    }},
+    fused: {{ kind: 'fused', prior: 'judge' }},
+    answer: algorithm.vine_privileged.values.predictors.privileged + {{ num_steps: 2 }},
+    writer: algorithm.generative + algorithm.learned {{
+      question: '?', think_tokens: 2, think_end: '=', score_prompt: '', score_tokens: 1,
+      score_end: '', score_of: 9,
+    }},
+  }} }},
+  rollouts: {{ num_prompts: 3, num_samples: 3 }},
+  optimization+: sizes,
+  task+: {{ num_train_problems: 12, num_test_problems: 2 }},
+  evaluation+: {{ every: 0, num_samples: 1 }},
+  checkpoint+: {{ every: 0 }},
+  logging+: {{ wandb_project: null }},
+}}
+"""
+
+
+@pytest.mark.slow
+def test_two_ranks_learn_values_of_every_kind_to_the_numbers_of_one(tmp_path):
+    """Critics with views, asked ones, several, privileged ones, and what the policy writes."""
+    file = tmp_path / "all_values.jsonnet"
+    file.write_text(ALL_VALUES.format(configs=CONFIGS, lib=CONFIGS / "lib"))
+    given = [["train", str(file), f"--run-dir={tmp_path / name}"] for name in ("one", "two")]
+    alone = run_cli(given[0])
+    assert alone.returncode == 0, alone.stderr
+    run_ranks(2, "vineppo.cli.main", given[1])
+    for here, there in zip(timeless(tmp_path / "two"), timeless(tmp_path / "one"), strict=True):
+        assert here.keys() == there.keys()
+        for name, value in there.items():
+            is_said = name.startswith(("values/", "critic/", "policy/loss", "policy/grad_norm"))
+            if is_said and value is not None:
+                assert here[name] == pytest.approx(value, rel=2e-3, abs=1e-4), name
+    for model in ("policy", "told", "judge"):
+        here, there = (flat_weights(tmp_path / name, model) for name in ("two", "one"))
+        assert (here - there).norm() / there.norm() < 1e-4
 
 
 def assert_same_numbers(run_dir: Path, alone: Path, case: Case) -> None:

@@ -188,6 +188,8 @@ def test_entropy_bonus_and_positive_examples(config):
     surrogate = evaluate(config, sequences())[0]
     bonus = changed(config, optimization={"entropy_coef": 0.5})
     assert evaluate(bonus, sequences())[0] == pytest.approx(surrogate - 0.5 * ENTROPY)
+    without = [with_column(s, "is_without_bonus", True) for s in sequences()]
+    assert evaluate(bonus, without)[0] == pytest.approx(surrogate)
     examples = PositiveExamples(coef=0.2, min_reward=0.5)
     positive = changed(config, optimization={"positive_examples": examples})
     assert evaluate(positive, sequences())[0] == pytest.approx(surrogate + 0.2 * 1.0)

@@ -43,6 +43,7 @@ class Policy:
         groups = [[w for w in self.hf_model.parameters() if w.requires_grad]]
         if value_head is not None:
             groups.append(list(value_head.parameters()))
+        self.num_groups = len(groups)
         self.deepspeed = DeepSpeedModule(module, groups, self.hf_model.dtype, optimization)
 
     @property

@@ -21,7 +21,7 @@ from vineppo.models import load_tokenizer, save_model
 from vineppo.pairs import Pair, load_pairs
 from vineppo.policy import checkpoint_activations
 from vineppo.reward_scores import SCORED, SequenceScores, scored_sequence
-from vineppo.schedules import learning_rate
+from vineppo.schedules import rate_of
 from vineppo.seeds import derive_seed
 from vineppo.session import BareSession, is_finished, open_bare_session, open_run_dir
 from vineppo.types import TokenSequence, TrainBatch
@@ -135,13 +135,9 @@ class RewardModel:
 
     def update(self, pairs: Sequence[Pair], update: int, num_updates: int) -> dict[str, float]:
         """One update on the mean loss of the pairs; `reward_model/*`."""
-        optimization = self._optimization
-        rate = learning_rate(
-            update, num_updates, optimization.learning_rate, optimization.warmup_fraction,
-            optimization.schedule,
-        )  # fmt: skip
+        rate = rate_of(self._optimization, update, num_updates)
         # A pair stays in one micro-batch, whose rows are in turn chosen and rejected.
-        lengths, size = [len(pair) for pair in pairs], optimization.micro_batch_size
+        lengths, size = [len(pair) for pair in pairs], self._optimization.micro_batch_size
         batches = [
             collate(
                 [side for i in share for side in self._sides(pairs[i])],

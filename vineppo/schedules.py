@@ -4,6 +4,7 @@ import math
 import random
 from typing import Literal
 
+from vineppo.config.schema import AdamConfig
 from vineppo.seeds import derive_seed
 
 
@@ -26,6 +27,13 @@ def learning_rate(
     if schedule == "constant":
         return peak
     return peak * (num_updates - update) / (num_updates - warmup)
+
+
+def rate_of(adam: AdamConfig, update: int, num_updates: int) -> float:
+    """`learning_rate` as an optimizer's table has it."""
+    return learning_rate(
+        update, num_updates, adam.learning_rate, adam.warmup_fraction, adam.schedule
+    )
 
 
 def problems_of_iteration(

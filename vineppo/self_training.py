@@ -18,7 +18,7 @@ any credit has to be worth.
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle, groupby
-from math import ceil, exp, fsum, log1p, nan
+from math import ceil, exp, fsum, log1p
 from pathlib import Path
 from statistics import fmean
 
@@ -32,13 +32,12 @@ from vineppo.errors import UserError
 from vineppo.evaluate import evaluate_policy
 from vineppo.forward_passes import token_columns
 from vineppo.metrics import reward_metrics
-from vineppo.minibatches import micro_batches
 from vineppo.policy import Policy
 from vineppo.rollouts import Prompt, submit_rollouts
-from vineppo.schedules import learning_rate, problems_of_iteration
+from vineppo.schedules import problems_of_iteration
 from vineppo.seeds import derive_seed
 from vineppo.session import Session, is_finished, open_session
-from vineppo.sft import open_run, update_on
+from vineppo.sft import open_run, update_by, update_on
 from vineppo.tasks import load_task
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, TokenSequence, TrainBatch
@@ -215,12 +214,7 @@ class Pairs:
 
     def update(self, indices: Sequence[int], update: int, num_updates: int) -> dict[str, float]:
         """One step on the mean loss of the pairs."""
-        optimization, policy = self._config.optimization, self._session.policy
         self._session.progress.enter("update")
-        rate = learning_rate(
-            update, num_updates, optimization.learning_rate, optimization.warmup_fraction,
-            optimization.schedule,
-        )  # fmt: skip
         flat = self.logprobs([sequence for i in indices for sequence in self._examples[i]])
         losses: list[float] = []
         weighted: list[TokenSequence] = []
@@ -239,14 +233,11 @@ class Pairs:
             total = (scores.logprobs_BT * batch["slope"]).sum()
             return total, {"loss": total}
 
-        batches = micro_batches(weighted, ("slope",), optimization.micro_batch_size, policy.device)
-        options = ForwardOptions(temperature=1.0)
-        done = policy.update(batches, loss, options, [rate], lambda _: True)
-        return {
-            "self_training/loss": fmean(losses),
-            "self_training/grad_norm": nan if done.grad_norm is None else done.grad_norm,
-            "self_training/lr": rate,
-        }
+        _, metrics = update_by(
+            self._session, self._config, "self_training", loss, weighted, ("slope",), update,
+            num_updates,
+        )  # fmt: skip
+        return metrics | {"self_training/loss": fmean(losses)}
 
 
 def dpo_positive(

@@ -9,7 +9,7 @@ import torch
 from vineppo.batching import shuffled_minibatches
 from vineppo.checkpoint import Models, write_whole
 from vineppo.config.schema import LlamaArchitecture, SftConfig
-from vineppo.deepspeed_module import Summand
+from vineppo.deepspeed_module import Summand, Update
 from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError
@@ -18,7 +18,7 @@ from vineppo.minibatches import micro_batches
 from vineppo.models import LoadedModel, llama_config, load_model
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
-from vineppo.schedules import learning_rate
+from vineppo.schedules import rate_of
 from vineppo.seeds import derive_seed
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
@@ -67,27 +67,35 @@ def update_on(
     num_updates: int,
 ) -> dict[str, float]:
     """One update on the mean negative log-likelihood of the demonstrations' tokens."""
-    session.progress.enter("update")
-    optimization = config.optimization
-    rate = learning_rate(
-        update, num_updates, optimization.learning_rate, optimization.warmup_fraction,
-        optimization.schedule,
-    )  # fmt: skip
     num_tokens = sum(len(sequence.response_ids) for sequence in sequences)
-    done = session.policy.update(
-        micro_batches(sequences, (), optimization.micro_batch_size, session.policy.device),
-        likelihood_loss(num_tokens),
-        ForwardOptions(temperature=1.0),
-        [rate],
-        lambda _: True,
-    )
-    return {
+    loss = likelihood_loss(num_tokens)
+    done, metrics = update_by(session, config, "sft", loss, sequences, (), update, num_updates)
+    return metrics | {
         "sft/loss": sum(stats["loss"] for stats in done.stats),
-        "sft/grad_norm": math.nan if done.grad_norm is None else done.grad_norm,
         "sft/skipped_updates": float(done.grad_norm is None),
-        "sft/lr": rate,
         "sft/tokens": num_tokens,
     }
+
+
+def update_by(
+    session: Session,
+    config: SftConfig,
+    group: str,
+    loss: LossFunction,
+    sequences: Sequence[TokenSequence],
+    columns: Sequence[str],
+    update: int,
+    num_updates: int,
+) -> tuple[Update, dict[str, float]]:
+    """One update by a loss that reads `columns`, with its gradient's norm and rate."""
+    session.progress.enter("update")
+    rate = rate_of(config.optimization, update, num_updates)
+    size, device = config.optimization.micro_batch_size, session.policy.device
+    batches = micro_batches(sequences, columns, size, device)
+    options = ForwardOptions(temperature=1.0)
+    done = session.policy.update(batches, loss, options, [rate], lambda _: True)
+    norm = math.nan if done.grad_norm is None else done.grad_norm
+    return done, {f"{group}/grad_norm": norm, f"{group}/lr": rate}
 
 
 def likelihood_loss(num_tokens: int) -> LossFunction:

@@ -145,7 +145,9 @@ def run_iterations(
         # Update.
         progress.enter("update")
         updates = update(rollouts, policy, predictors, reference, config, iteration, kl_coef)
-        session.wake_engine(with_new_weights=iteration > warmup_iterations(config))
+        is_warm_up = iteration <= warmup_iterations(config)
+        has_moved = not is_warm_up or any(one.trains_policy for one in predictors)
+        session.wake_engine(with_new_weights=has_moved)
 
         progress.enter("checkpoint")
         metrics = experience_metrics(experience, predictors, config, kl_coef)

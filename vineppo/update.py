@@ -28,6 +28,7 @@ POLICY_COLUMNS = (
     "is_trained",
     "importance",
     "is_positive",
+    "is_without_bonus",
 )
 
 
@@ -43,13 +44,17 @@ def update(
     """All that trains; in a critic's warm-up the critic alone. The metrics of the updates."""
     metrics: dict[str, float] = {}
     for predictor in predictors:
-        metrics |= predictor.update(rollouts, iteration)
+        if not predictor.trains_policy:
+            metrics |= predictor.update(rollouts, iteration)
     heads = [predictor for predictor in predictors if predictor.head is not None]
     if iteration > warmup_iterations(config):
         drawn = resampled(rollouts, config, iteration)
         metrics |= update_policy(policy, drawn, heads, reference, config, iteration, kl_coef)
     elif heads:
         metrics |= warm_up_head(policy, rollouts, heads[0], config, iteration)
+    for predictor in predictors:
+        if predictor.trains_policy:
+            metrics |= predictor.update(rollouts, iteration)
     return metrics
 
 
@@ -222,7 +227,8 @@ def _bonuses(
     total = scores.logprobs_BT.new_zeros(())
     if optimization.entropy_coef > 0:
         kind = optimization.loss_aggregation
-        entropy = aggregate(scores.entropy_BT, batch["is_trained"], kind, sizes.trained)
+        entropy_BT = scores.entropy_BT.masked_fill(batch["is_without_bonus"], 0.0)
+        entropy = aggregate(entropy_BT, batch["is_trained"], kind, sizes.trained)
         total = total - optimization.entropy_coef * entropy
     if optimization.positive_examples is not None and sizes.positive_tokens:
         likelihood = (scores.logprobs_BT * batch["is_positive"]).sum() / sizes.positive_tokens

@@ -162,9 +162,24 @@ local common = {
     trained: false,
   },
 
-  // Two critics on disjoint halves of every problem's rollouts, valued by their mean, over `ppo`
-  // (AsyPPO, arXiv:2510.01656, without its masks by their spread).
-  two_critics: { critic+: { kind: 'ensemble', num: 2 } },
+  // What the policy itself writes of a state (values/generated.py), beside a run's own values, over
+  // nothing: `values+: { predictors+: { judge: algorithm.generative } }`. With `+ algorithm.learned`
+  // it learns to.
+  generative: {
+    kind: 'generative',
+    num_samples: 2,
+    question: '\n\nHow likely is this to end with the right answer? Think in <value_think>, then give '
+              + 'a percentage in <value>.\n<value_think>',
+    think_tokens: 256,
+    think_end: '</value_think>',
+    score_prompt: '\n<value>',
+    score_tokens: 8,
+    score_end: '</value>',
+    score_of: 100,
+    unread: 0.5,
+    training: null,
+  },
+  learned: { training: { learning_rate: 1e-6, num_epochs: 1, batch_size: 64, regression_coef: 0 } },
 
   // What has helped critics since (VC-PPO, arXiv:2503.01491; VAPO, arXiv:2504.05118): warm-up,
   // λ = 1 for the critic and a length-adaptive one for the policy, clip-higher, a loss by tokens.

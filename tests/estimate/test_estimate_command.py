@@ -75,7 +75,7 @@ def test_text_holds_the_peak_and_the_assumptions(run):
     assert "  engine: key-value cache" in out
     assert "seconds of an iteration" in out
     assert "  an engine samples 10,000 tokens/s" in out
-    assert "  answers that value predictors ask the engine for are not counted, nor a" in out
+    assert "  answers that a predictor of one's own asks the engine for are not counted" in out
     assert "in 8 steps (means)" in out
 
 

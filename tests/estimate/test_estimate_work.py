@@ -1,6 +1,6 @@
 """Tokens, operations and seconds of an iteration, by hand and by counting every state."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from support.rollouts import changed
@@ -10,14 +10,20 @@ from vineppo.config.load import load_config
 from vineppo.config.schema import (
     CoinCuts,
     Cuts,
+    EnsembleCritic,
+    GenerativeTraining,
+    GenerativeValues,
     MonteCarloValues,
     RemaxCredit,
+    RewardModelReward,
+    RewardModelValues,
     RolloutsInView,
     SftConfig,
     TrainConfig,
     TreeCredit,
     ValuesConfig,
     ViewConfig,
+    YesNoCritic,
 )
 from vineppo.estimate.work import (
     Lengths,
@@ -25,6 +31,7 @@ from vineppo.estimate.work import (
     TrainedTokens,
     operations,
     sampled_tokens,
+    scoring_tokens,
     seconds,
     trained_tokens,
     tree_tokens,
@@ -166,7 +173,8 @@ def test_every_critic_passes_the_tokens_in_epochs_of_its_own(load):
     config = replace(config, values=further)
     trained = trained_tokens(config, LENGTHS)
     assert (trained.critic_scored, trained.critic_updated) == (2 * tokens, 4 * tokens)
-    sampled, critics = sampled_tokens(config, LENGTHS), [(500, 3, tokens), (300, 1, tokens)]
+    sampled = sampled_tokens(config, LENGTHS)
+    critics = [(500, tokens, 3 * tokens), (300, tokens, tokens)]
     alone, work = (operations(0, of, sampled, trained, False, False) for of in ([], critics))
     assert work["log-probabilities"] - alone["log-probabilities"] == 2 * 800 * tokens
     assert work["update"] - alone["update"] == 6 * (3 * 500 + 300) * tokens
@@ -184,6 +192,54 @@ def test_a_view_makes_its_critics_rows_longer(load):
         trained = trained_tokens(config, LENGTHS)
         assert (trained.scored, trained.critic_scored) == (6 * 30, 6 * (30 + added))
         assert trained.critic_updated == 3 * trained.critic_scored
+
+
+def test_a_question_passes_every_state(load):
+    """S = 4 of 10, 15, 20 and 25 tokens, each with a question of 8 characters and its answer."""
+    config = load("demo_ppo", critic={"num_epochs": 3})
+    for trained in (True, False):
+        asked = YesNoCritic(
+            **asdict(config.critic) | {"kind": "yes_no", "loss": config.critic.loss},
+            question="12345678", yes="y", no="n", trained=trained,
+        )  # fmt: skip
+        found = trained_tokens(replace(config, critic=asked), LENGTHS)
+        assert found.critic_scored == 6 * (10 + 15 + 20 + 25 + 4 * 3)
+        assert found.critic_updated == 3 * found.critic_scored * trained
+
+
+def test_each_critic_of_an_ensemble_scores_all_and_learns_from_its_share(load):
+    config = load("demo_ppo", critic={"num_epochs": 3})
+    own = asdict(config.critic) | {"kind": "ensemble", "loss": config.critic.loss}
+    ensemble = EnsembleCritic(**own, num=2, agreed=0, disputed=0)
+    found = trained_tokens(replace(config, critic=ensemble), LENGTHS)
+    assert (found.critic_scored, found.critic_updated) == (2 * 6 * 30, 3 * 6 * 30)
+
+
+def test_answers_are_sampled_at_every_state_and_trained_on(load):
+    """2 + 6 · 3 = 20 states, 2 answers each of at most 5 + 1 tokens, in two requests."""
+    training = GenerativeTraining(1e-5, num_epochs=2, batch_size=8, regression_coef=0.5)
+    own = GenerativeValues(
+        kind="generative", num_samples=2, question="1234", think_tokens=5, think_end="=",
+        score_prompt="", score_tokens=1, score_end="", score_of=9, unread=0.5, training=training,
+    )  # fmt: skip
+    plain = load(credit={"num_continuations": 1})
+    config = replace(plain, values=ValuesConfig(None, {"judge": own}))
+    sampled, alone = (sampled_tokens(one, LENGTHS) for one in (config, plain))
+    assert (sampled.answers, alone.answers) == (20 * 2 * 6, 0)
+    assert sampled.num_requests - alone.num_requests == 20 * 2 * 2
+    # States of 10 tokens and, of 18, half of a response's 20; a question of 1 and 6 of the answer.
+    passed = 20 * (10 + 1 + 6) + 18 * 10
+    updated = [trained_tokens(one, LENGTHS).updated for one in (config, plain)]
+    assert updated[0] - updated[1] == 2 * 2 * 2 * passed
+
+
+def test_a_reward_model_reads_every_response(load):
+    own = RewardModelValues("reward_model", "x", "score")
+    scores = RewardModelReward(path="x", weight=1.0, output="score", micro_batch_size=4)
+    config = load(credit={"num_continuations": 5})
+    config = replace(config, reward_model=scores, values=ValuesConfig(None, {"process": own}))
+    found = scoring_tokens(config, sampled_tokens(config, LENGTHS), LENGTHS)
+    assert found == {"values.predictors.process": 6 * 30, "reward_model": (6 + 100) * 30}
 
 
 def test_a_segmenter_that_needs_entropies_takes_a_pass_more(load, tmp_path):
@@ -216,7 +272,7 @@ def test_operations_by_the_rule_of_two_and_six():
 def test_operations_and_seconds_of_every_phase(load):
     config = load("demo_ppo", optimization={"num_epochs": 2}, critic={"num_epochs": 2})
     sampled, trained = sampled_tokens(config, LENGTHS), trained_tokens(config, LENGTHS)
-    work = operations(1000, [(500, 2, 180)], sampled, trained, False, False)
+    work = operations(1000, [(500, 180, 360)], sampled, trained, False, False)
     assert work == {
         "rollouts": 2 * 1000 * 120,
         "values": 0,

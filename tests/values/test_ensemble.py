@@ -14,7 +14,8 @@ from vineppo.values import predictors_at
 
 def config_of(configs, **changes):
     sizes = {"critic__batch_size": 8, "critic__micro_batch_size": 3}
-    changes = {"critic__kind": "ensemble", "critic__num": 2} | sizes | changes
+    own = {"kind": "ensemble", "num": 2, "agreed": 0, "disputed": 0}
+    changes = {f"critic__{key}": value for key, value in own.items()} | sizes | changes
     return build_config(configs, "separate", **changes)
 
 
@@ -77,3 +78,29 @@ def test_more_critics_than_rollouts_are_refused(configs):
         load_config(
             TrainConfig, str(configs / "credit_short_two_critics.jsonnet"), ["critic.num=5"]
         )
+
+
+def test_masks_of_an_ensemble_that_is_only_measured_are_refused(configs):
+    with pytest.raises(UserError, match=r"critic\.agreed and \.disputed must be 0 where other"):
+        config_of(configs, critic__agreed=0.2, values={"credit": "mean", "predictors": {
+            "mean": {"kind": "group_mean"}}}, credit__level="step")  # fmt: skip
+
+
+def test_agreed_tokens_do_not_train_and_disputed_ones_get_no_bonus(configs):
+    """Of five tokens a share of 0.4 each: the two least, and the two most, spread ones."""
+    ensemble = critic_of(start(config_of(configs, critic__agreed=0.4, critic__disputed=0.4)))
+    (found,) = rollouts()[:1]
+    found.response_ids = (5,) * 5
+    halves_T = (0.3, 0.1, 0.2, 0.5, 0.4)
+    found.tokens_T = {
+        "values/critic_0": halves_T,
+        "values/critic_1": tuple(-half for half in halves_T),
+        "loss_advantages": (1.0, 2.0, 3.0, 4.0, 5.0),
+    }
+    ensemble.prepare_update([found])
+    assert found.tokens_T["loss_advantages"] == [1.0, 0.0, 0.0, 4.0, 5.0]
+    assert found.tokens_T["is_without_bonus"] == [False, False, False, True, True]
+    found.tokens_T |= {"values/critic_1": halves_T, "loss_advantages": (1.0,) * 5}
+    ensemble.prepare_update([found])  # all agree alike
+    assert found.tokens_T["loss_advantages"] == [1.0] * 5
+    assert found.tokens_T["is_without_bonus"] == [False] * 5

@@ -234,3 +234,21 @@ def test_states_that_are_no_numbers_do_not_stay_in_the_replay():
         asked.update(rollouts, seed)
         are_finite.append(np.isfinite([x for one in rollouts for x in one.values_S("probe")]).all())
     assert are_finite == [True, False, True]
+
+
+def test_without_continuations_it_learns_from_the_rewards():
+    """A surprise in the first step is what failures have in common."""
+    rollouts = []
+    for number, surprise in enumerate([0.0, 2.0] * 16):
+        one = rollout(terminal(float(surprise == 0), 2), lengths_S=[1, 1])
+        one.problem = replace(one.problem, id=f"p{number}")
+        one.tokens_T |= {"trainer_logprobs": (-surprise, 0.0), "entropies": (surprise, 0.0)}
+        rollouts.append(one)
+    alone = probe(replace(OWN, of=None))
+    for iteration in (1, 2):
+        alone.estimate(rollouts)
+        alone.update(rollouts, iteration)
+    right, wrong = (one.values_S("probe") for one in rollouts[:2])
+    assert right[0] == pytest.approx(0.5, abs=0.15)
+    assert right[1] > 0.8
+    assert wrong[1] < 0.2

@@ -11,7 +11,9 @@ from vineppo.config.schema import (
     ArithmeticTaskConfig,
     EnsembleCritic,
     ExpectedCuts,
+    FusedValues,
     GaeCredit,
+    GenerativeValues,
     MaskedImportance,
     PredictorConfig,
     ReturnsReader,
@@ -189,6 +191,8 @@ def _check_values(config: TrainConfig) -> None:
         )
         _check_returns_reader(name, own, config)
         _check_probability(name, own, config)
+        _check_generative(name, own)
+        _check_fused(name, own, config)
     feeding = config.values.credit
     require(
         feeding is None or feeding in (*held, *further),
@@ -286,7 +290,7 @@ def _check_expected(config: TrainConfig) -> None:
 
 def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) -> None:
     """One that reads the returns of another predictor's continuations."""
-    if not isinstance(own, ReturnsReader):
+    if not isinstance(own, ReturnsReader) or own.returns_of is None:
         return
     key = f"values.predictors.{name}"
     sampled = [MONTE_CARLO] * (config.credit.monte_carlo is not None)
@@ -312,7 +316,7 @@ def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) 
 
 def _check_probability(name: str, own: PredictorConfig, config: TrainConfig) -> None:
     """One whose values are probabilities of success, so that rewards must be within [0, 1]."""
-    if own.kind not in ("posterior", "privileged", "smoothed", "probe"):
+    if own.kind not in ("posterior", "privileged", "smoothed", "probe", "generative", "fused"):
         return
     key, grading = f"values.predictors.{name}", config.task.grading
     require(
@@ -325,6 +329,35 @@ def _check_probability(name: str, own: PredictorConfig, config: TrainConfig) -> 
         0 <= (grading.truncated_reward or 0) <= 1,
         f"task.grading.truncated_reward must be null or within [0, 1] for {key} of kind "
         f"{own.kind!r}, got {grading.truncated_reward}",
+    )
+
+
+def _check_fused(name: str, own: PredictorConfig, config: TrainConfig) -> None:
+    if not isinstance(own, FusedValues):
+        return
+    others = {CRITIC: config.critic, **config.values.predictors}
+    prior = others.get(own.prior)
+    # What the engine samples comes without a pass, in training alone.
+    is_read = prior is not None and prior.kind not in ("monte_carlo", "generative", "fused")
+    require(
+        is_read,
+        f"values.predictors.{name}.prior must be another predictor of the run, and none that "
+        f"samples, got {own.prior}",
+    )
+
+
+def _check_generative(name: str, own: PredictorConfig) -> None:
+    if not isinstance(own, GenerativeValues):
+        return
+    key = f"values.predictors.{name}"
+    require(
+        own.num_samples >= 2 or own.training is None,
+        f"{key}.num_samples must be at least 2 with {key}.training (an answer's baseline is the "
+        f"other answers' score), got {own.num_samples}",
+    )
+    require(
+        own.think_end != "" or own.think_tokens == 0,
+        f"{key}.think_end must not be empty with {key}.think_tokens {own.think_tokens}",
     )
 
 
@@ -353,6 +386,13 @@ def check_critic(config: TrainConfig) -> None:
             not isinstance(model, EnsembleCritic) or model.num <= num_samples,
             f"{key}.num must be at most rollouts.num_samples = {num_samples}, got "
             f"{getattr(model, 'num', None)} (each critic has its share of a problem's rollouts)",
+        )
+        own = CRITIC if isinstance(config.credit, GaeCredit) else None
+        is_fed = key.removeprefix("values.predictors.") == (config.values.credit or own)
+        require(
+            not isinstance(model, EnsembleCritic) or is_fed or not (model.agreed or model.disputed),
+            f"{key}.agreed and .disputed must be 0 where other values feed the estimator (a critic "
+            "beside them is only measured)",
         )
         require(
             not isinstance(model, YesNoCritic) or model.loss.bounds == (0, 1),

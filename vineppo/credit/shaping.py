@@ -48,6 +48,7 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
         positive, sampled_T = is_positive(rollout, config), sampled_tokens(config.credit, rollout)
         rollout.tokens_T["is_positive"] = tuple(positive and sampled for sampled in sampled_T)
         rollout.tokens_T["loss_advantages"] = rollout.tokens_T["advantages"]
+        rollout.tokens_T["is_without_bonus"] = (False,) * len(old_T)
     if optimization.mask_equal_rewards:
         mask_equal_rewards(rollouts)
     if optimization.whiten_advantages:

@@ -10,13 +10,21 @@ from dataclasses import dataclass
 from vineppo.config.schema import (
     AdamConfig,
     EngineConfig,
+    EnsembleCritic,
     SeparateCritic,
     SftConfig,
     TrainConfig,
     TransformersConfig,
 )
 from vineppo.estimate.shape import Models, ModelShape, Skeleton
-from vineppo.estimate.work import Lengths, Machine, critics_of, has_exact_kl, view_tokens
+from vineppo.estimate.work import (
+    Lengths,
+    Machine,
+    critics_of,
+    has_exact_kl,
+    question_tokens,
+    view_tokens,
+)
 from vineppo.segment import needs_entropies
 from vineppo.vocabulary import CHUNK_LOGITS
 
@@ -53,16 +61,42 @@ def memory(
     trainees = trainees_of(config, models, machine, lengths)
     resident, beside_sampling = {"process": PROCESS_BYTES}, {}
     if isinstance(config, TrainConfig):
+        size = BYTES[config.model.dtype]
         if models.reference is not None:
-            size = BYTES[config.model.dtype] * models.reference.num_parameters
-            resident["reference: weights"] = size
+            resident["reference: weights"] = size * models.reference.num_parameters
+        for key, frozen in models.frozen.items():  # every rank has a copy
+            resident[f"{line_name(key)}: weights"] = size * frozen.shape.num_parameters
         # Its pass runs while rollouts are sampled, but where the policy's own pass asks it; so does
         # the policy's for the segmenter, never at once.
         if config.reference.kl_estimator != "full":
             beside_sampling = {"reference: activations": trainees[0].passes.scoring}
         elif needs_entropies(config.credit.segmenter):
             beside_sampling = {"policy: activations": trainees[0].passes.scoring}
-    return moments(resident, trainees, beside_sampling, engine)
+    lines_by_moment = moments(resident, trainees, beside_sampling, engine)
+    if isinstance(config, TrainConfig):
+        for key, model in models.frozen.items():
+            rows = config.optimization.logprobs_micro_batch_size
+            if key == "reward_model" and config.reward_model is not None:
+                rows = config.reward_model.micro_batch_size
+            saved = model.saved_bytes(rows, row_tokens(config, lengths))
+            name, scoring = line_name(key), f"scoring, {trainees[0].name}"
+            lines = {k: v for k, v in lines_by_moment[scoring].items() if "activations" not in k}
+            activations = {f"{name}: activations": saved // model.shape.num_layers}
+            lines_by_moment[f"scoring, {name}"] = lines | activations
+    return lines_by_moment
+
+
+def line_name(key: str) -> str:
+    """Of a table's key."""
+    return key.replace("values.predictors.", "values/")
+
+
+def row_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> int:
+    """Of the longest rows: a prompt of mean length and a full response."""
+    longest = longest_response(config)
+    if isinstance(config, SftConfig):
+        return longest
+    return min(round(lengths.prompt) + longest, config.engine.max_model_len)
 
 
 def moments(
@@ -117,11 +151,9 @@ def passes_of(
     """Of micro-batches of the longest rows; `device` is "cpu" or "cuda"."""
     shape, rows = model.shape, optimization.micro_batch_size
     size, longest = BYTES[config.model.dtype], longest_response(config)
-    num_tokens = longest
-    if isinstance(config, TrainConfig):  # a prompt of mean length and a full response
-        num_tokens = min(round(lengths.prompt) + longest, config.engine.max_model_len)
+    num_tokens = row_tokens(config, lengths)
     if isinstance(optimization, SeparateCritic):
-        num_tokens += round(view_tokens(optimization.view, lengths))
+        num_tokens += round(view_tokens(optimization.view, lengths) + question_tokens(optimization))
     saved, logits, chunk, scoring = model.saved_bytes(rows, num_tokens), 0, 0, 0
     if config.model.gradient_checkpointing:
         # The input of every layer, and all of the one that is recomputed.
@@ -265,9 +297,11 @@ def trainees_of(
     total += adapters or 0
     trainees = [trainee("policy", policy, total, trained, config.optimization)]
     for key, critic in critics_of(config).items():
-        model, name = models.critics[key], key.replace("values.predictors.", "values/")
+        model, name = models.critics[key], line_name(key)
         count = model.shape.num_parameters
-        trainees.append(trainee(name, model, count, count, critic))
+        num = critic.num if isinstance(critic, EnsembleCritic) else 1
+        names = [name] if num == 1 else [f"{name} {m}" for m in range(num)]
+        trainees += [trainee(each, model, count, count, critic) for each in names]
     return trainees
 
 

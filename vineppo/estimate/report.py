@@ -32,6 +32,7 @@ from vineppo.estimate.work import (
     critic_tokens,
     operations,
     sampled_tokens,
+    scoring_tokens,
     seconds,
     trained_tokens,
 )
@@ -108,7 +109,7 @@ def estimate(
     trained = trained_tokens(config, lengths)
     work = operations(
         shape.matrix_parameters,
-        critics_work(config, models, lengths),
+        critics_work(config, models, sampled, lengths),
         sampled,
         trained,
         config.model.gradient_checkpointing,
@@ -130,19 +131,21 @@ def estimate(
 
 
 def critics_work(
-    config: TrainConfig | SftConfig, models: Models, lengths: Lengths
-) -> list[tuple[int, int, float]]:
-    """Parameters, epochs and tokens of an epoch of every critic."""
-    if isinstance(config, SftConfig):
+    config: TrainConfig | SftConfig,
+    models: Models,
+    sampled: SampledTokens | None,
+    lengths: Lengths,
+) -> list[tuple[int, float, float]]:
+    """Parameters, scored tokens and tokens updated on of every critic and reward model."""
+    if isinstance(config, SftConfig) or sampled is None:
         return []
-    return [
-        (
-            models.critics[key].shape.matrix_parameters,
-            critic.num_epochs,
-            critic_tokens(config, critic, lengths),
-        )
-        for key, critic in config.value_models.items()
-    ]
+    passed = {
+        key: critic_tokens(config, critic, lengths) for key, critic in config.value_models.items()
+    }
+    frozen = scoring_tokens(config, sampled, lengths)
+    passed |= {key: (scored, 0.0) for key, scored in frozen.items()}
+    skeletons = models.critics | models.frozen
+    return [(skeletons[key].shape.matrix_parameters, *tokens) for key, tokens in passed.items()]
 
 
 def as_dict(estimate: Estimate) -> dict[str, Any]:
@@ -184,6 +187,7 @@ def as_text(estimate: Estimate) -> str:
 LABELS = {
     "rollouts": "sampled: rollouts",
     "continuations": "sampled: continuations",
+    "answers": "sampled: answers, at most",
     "prefixes": "fed, without a cache",
     "fed": "fed, with the cache",
     "num_requests": "(requests)",
@@ -222,7 +226,7 @@ def assumptions(estimate: Estimate) -> list[str]:
         "2 operations a parameter and token forward, 6 with backward, 8 with checkpointing; "
         "attention's own products are left out",
         "evaluations and checkpoints are left out",
-        "answers that value predictors ask the engine for are not counted, nor a reward model",
+        "answers that a predictor of one's own asks the engine for are not counted",
     ]
     if estimate.seconds:
         lines.append("ranks are evenly loaded and phases do not overlap")

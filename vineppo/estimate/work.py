@@ -5,13 +5,17 @@ from dataclasses import dataclass
 
 from vineppo.config.schema import (
     EngineConfig,
+    EnsembleCritic,
+    GenerativeValues,
     RemaxCredit,
+    RewardModelValues,
     SeparateCritic,
     SftConfig,
     TrainConfig,
     TransformersConfig,
     TreeCredit,
     ViewConfig,
+    YesNoCritic,
 )
 from vineppo.segment import needs_entropies
 
@@ -57,13 +61,15 @@ class Lengths:
 class SampledTokens:
     """What the engines of all ranks sample, and the prefixes that they are fed, in tokens.
 
-    `rollouts` includes ReMax's greedy responses. `fed` is what is left to compute where prefixes
-    are cached, `prefixes` what it would be without a cache. `num_requests` counts responses and
-    continuations.
+    `rollouts` includes ReMax's greedy responses; `answers` are those of generative values, at their
+    longest. `fed` is what is left to compute where prefixes are cached, `prefixes` what it would be
+    without a cache. `num_requests` counts responses, continuations and the parts of answers,
+    `num_states` what is continued.
     """
 
     rollouts: float
     continuations: float
+    answers: float
     prefixes: float
     fed: float
     num_requests: float
@@ -118,7 +124,16 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         num_continuations += each * num_distinct
         continuations += each * (first * lengths.response + later)
         behind += each * later
-    num_requests = num_rollouts + greedy + num_continuations
+    answers = num_answers = 0.0
+    for asked in config.values.predictors.values():
+        if isinstance(asked, GenerativeValues):
+            each = asked.num_samples * (1 + (asked.think_tokens > 0))  # a request for each part
+            answered = num_prompts + num_rollouts * (lengths.steps - 1)
+            num_answers += each * answered
+            answers += asked.num_samples * answered * (asked.think_tokens + asked.score_tokens)
+            behind += each * num_rollouts * (lengths.steps - 1) / 2 * lengths.response
+            behind += each * answered * len(asked.question) / CHARACTERS
+    num_requests = num_rollouts + greedy + num_continuations + num_answers
     rollouts = (num_rollouts + greedy) * lengths.response
     if isinstance(config.credit, TreeCredit):
         rollouts, requests, before = tree_tokens(config.credit, lengths.response)
@@ -130,8 +145,9 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         remainder = min(lengths.prompt, (block + 1) / 2)
         fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * remainder
     return SampledTokens(
-        rollouts, continuations, prefixes, fed, num_requests, num_states, num_continuations
-    )
+        rollouts, continuations, answers, prefixes, fed, num_requests, num_states,
+        num_continuations,
+    )  # fmt: skip
 
 
 def tree_tokens(tree: TreeCredit, length: float) -> tuple[float, int, float]:
@@ -187,10 +203,63 @@ def view_tokens(view: ViewConfig | None, lengths: Lengths) -> float:
     return tokens
 
 
-def critic_tokens(config: TrainConfig, critic: SeparateCritic, lengths: Lengths) -> float:
-    """Of an iteration's rollouts as the critic sees them."""
+def question_tokens(critic: SeparateCritic) -> float:
+    """Behind a state, with the answer's one; 0 of a critic that is asked nothing."""
+    return len(critic.question) / CHARACTERS + 1 if isinstance(critic, YesNoCritic) else 0.0
+
+
+def critic_tokens(
+    config: TrainConfig, critic: SeparateCritic, lengths: Lengths
+) -> tuple[float, float]:
+    """(scored, updated on) in an iteration, with all of its epochs.
+
+    One that is asked passes the states before the steps, each with its question. Every critic of an
+    ensemble scores all rollouts, and is updated on its share of them.
+    """
     num_rollouts = config.rollouts.num_prompts * config.rollouts.num_samples
-    return num_rollouts * (lengths.sequence + view_tokens(critic.view, lengths))
+    view = view_tokens(critic.view, lengths)
+    tokens = num_rollouts * (lengths.sequence + view)
+    if isinstance(critic, YesNoCritic):
+        states = lengths.steps * (lengths.prompt + view + question_tokens(critic))
+        tokens = num_rollouts * (states + (lengths.steps - 1) / 2 * lengths.response)
+        return tokens, tokens * critic.num_epochs * critic.trained
+    num = critic.num if isinstance(critic, EnsembleCritic) else 1
+    return tokens * num, tokens * critic.num_epochs
+
+
+def scoring_tokens(
+    config: TrainConfig, sampled: SampledTokens, lengths: Lengths
+) -> dict[str, float]:
+    """Of the frozen reward models, by the keys of their tables.
+
+    One that rewards reads every response, continuations' with what they continue.
+    """
+    num_rollouts = config.rollouts.num_prompts * config.rollouts.num_samples
+    tokens = {
+        f"values.predictors.{name}": num_rollouts * lengths.sequence
+        for name, own in config.values.predictors.items()
+        if isinstance(own, RewardModelValues)
+    }
+    if config.reward_model is not None:
+        num_responses = num_rollouts + sampled.num_continuations
+        tokens["reward_model"] = num_responses * lengths.sequence
+    return tokens
+
+
+def answer_updates(config: TrainConfig, lengths: Lengths) -> float:
+    """Tokens of the policy's updates on its answers, with the states before them."""
+    num_rollouts = config.rollouts.num_prompts * config.rollouts.num_samples
+    total = 0.0
+    for own in config.values.predictors.values():
+        if not isinstance(own, GenerativeValues) or own.training is None:
+            continue
+        states = config.rollouts.num_prompts + num_rollouts * (lengths.steps - 1)
+        whole = lengths.prompt + own.think_tokens + own.score_tokens
+        whole += len(own.question + own.score_prompt) / CHARACTERS
+        tokens = states * whole + num_rollouts * (lengths.steps - 1) / 2 * lengths.response
+        each = own.num_samples * (1 + (own.training.regression_coef > 0))
+        total += own.training.num_epochs * each * tokens
+    return total
 
 
 def trained_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> TrainedTokens:
@@ -199,22 +268,19 @@ def trained_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> Trained
         return TrainedTokens(0, 0, 0, config.optimization.batch_size * lengths.sequence, 0)
     tokens = config.rollouts.num_prompts * config.rollouts.num_samples * lengths.sequence
     epochs = config.optimization.num_epochs
-    critics = [
-        (critic_tokens(config, critic, lengths), critic.num_epochs)
-        for critic in critics_of(config).values()
-    ]
+    critics = [critic_tokens(config, critic, lengths) for critic in critics_of(config).values()]
     return TrainedTokens(
         scored=tokens * (1 + needs_entropies(config.credit.segmenter)),
         reference=tokens * (1 + epochs * has_exact_kl(config)),
-        critic_scored=sum(tokens for tokens, _ in critics),
-        updated=tokens * epochs,
-        critic_updated=sum(tokens * num_epochs for tokens, num_epochs in critics),
+        critic_scored=sum(scored for scored, _ in critics),
+        updated=tokens * epochs + answer_updates(config, lengths),
+        critic_updated=sum(updated for _, updated in critics),
     )
 
 
 def operations(
     policy_parameters: int,
-    critics: Sequence[tuple[int, int, float]],
+    critics: Sequence[tuple[int, float, float]],
     sampled: SampledTokens | None,
     trained: TrainedTokens,
     is_checkpointed: bool,
@@ -222,7 +288,8 @@ def operations(
 ) -> dict[str, float]:
     """Operations of an iteration by phase, over all ranks; the reference is as large as the policy.
 
-    `critics` are the parameters, the epochs and the tokens of an epoch of each.
+    `critics` are the parameters, the scored tokens and those updated on, of each critic and frozen
+    reward model.
 
     2 a parameter and token forward and 4 backward: 2 more where activations are recomputed, 2 fewer
     where the weights themselves do not train. Kaplan et al. 2020 (arXiv:2001.08361, section 2.1);
@@ -231,16 +298,16 @@ def operations(
     policy = 2 * policy_parameters  # forward, a token
     passes = 4 if is_checkpointed else 3
     update = (passes - is_adapted) * policy * trained.updated
-    update += passes * sum(2 * size * epochs * tokens for size, epochs, tokens in critics)
+    update += passes * sum(2 * size * updated for size, _, updated in critics)
     if sampled is None:
         return {"update": update}
     return {
         "rollouts": policy * sampled.rollouts,
-        "values": policy * sampled.continuations,
+        "values": policy * (sampled.continuations + sampled.answers),
         "prefixes": policy * sampled.fed,
         "reference": policy * trained.reference,
         "log-probabilities": policy * trained.scored
-        + sum(2 * size * tokens for size, _, tokens in critics),
+        + sum(2 * size * scored for size, scored, _ in critics),
         "update": update,
     }
 
@@ -257,7 +324,8 @@ def seconds(
     by_phase: dict[str, float] = {}
     if sampled is not None and machine.tokens_per_s is not None:
         rate = machine.tokens_per_s * num_engines
-        by_phase = {"rollouts": sampled.rollouts / rate, "values": sampled.continuations / rate}
+        values = sampled.continuations + sampled.answers
+        by_phase = {"rollouts": sampled.rollouts / rate, "values": values / rate}
     if machine.train_tflops is not None:
         rate = machine.train_tflops * 1e12 * machine.num_ranks
         sampling = ("rollouts", "values")

@@ -56,4 +56,5 @@ def _configs(config: TrainConfig) -> dict[str, Values]:
         CRITIC: config.critic,
         **config.values.predictors,
     }
-    return {name: own for name, own in wanted.items() if own is not None}
+    held = {name: own for name, own in wanted.items() if own is not None}
+    return dict(sorted(held.items(), key=lambda item: item[1].values_of is not None))

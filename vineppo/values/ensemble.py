@@ -3,13 +3,15 @@
     V(s) = 1/M Σ_m V_m(s),   V_m trained on the rollouts with index ≡ m (mod M) of every problem
 
 M critics that start from one model stay apart by their data alone. A smaller model (`path`) makes
-them cost less together than one of the policy's size. Their spread is a metric; the paper's masks
-by it, of advantages and of the entropy bonus, are not here.
+them cost less together than one of the policy's size. Their spread, the standard deviation, is a
+metric, and as in the paper it may mask: the share `agreed` of an iteration's tokens with the least
+spread has the advantage 0, the share `disputed` with the most has no entropy bonus.
 
 As a baseline it is fair, as each critic is: it is trained after it has valued.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -52,6 +54,7 @@ class Ensemble(MeanValues):
         self, name: str, config: TrainConfig, own: EnsembleCritic, loaded: LoadedModel
     ) -> None:
         super().__init__(name, config)
+        self._own = own
         names = [f"{name}_{m}" for m in range(own.num)]
         self.members = [SeparateValueModel(member, config, own, loaded) for member in names]
 
@@ -71,6 +74,21 @@ class Ensemble(MeanValues):
     def start(self, policy: Policy) -> None:
         for member in self.members:
             member.start(policy)
+
+    def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
+        """The masks of the policy's loss. Where many tokens are at a bound, they are not masked."""
+        spreads = [[pstdev(values) for values in self._of_members(one)] for one in rollouts]
+        ordered = sorted(chain.from_iterable(spreads))
+        last = len(ordered) - 1
+        least = ordered[round(self._own.agreed * last)]
+        most = ordered[round((1 - self._own.disputed) * last)]
+        for rollout, spread_T in zip(rollouts, spreads, strict=True):
+            columns = rollout.tokens_T
+            columns["loss_advantages"] = [
+                0.0 if spread < least else advantage
+                for spread, advantage in zip(spread_T, columns["loss_advantages"], strict=True)
+            ]
+            columns["is_without_bonus"] = [spread > most for spread in spread_T]
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
         """Each member's on its own share; means of their metrics, and of their deviation."""

@@ -60,6 +60,7 @@ class ValuePredictor:
     num_continuations = 0  # of every state, which the values are the mean return of; 0: others
     num_weights = 0  # of a model of its own
     returns_of: str | None = None  # the predictor whose `rollout.returns_S` it reads
+    values_of: str | None = None  # the predictor whose values it reads, which comes before it
     is_sampled = False  # the engine is asked, by `open_stream`
     reads_hidden = False  # a pass of the policy sets `hidden_SH` and "trainer_logprobs"
     reads_entropies = False  # that pass sets "entropies" and "trainer_logprobs"
@@ -67,6 +68,7 @@ class ValuePredictor:
     head: nn.Module | None = None  # on the policy's backbone, in the policy's module and optimizer
     head_learning_rate = 0.0
     leaves_while_sampling = False
+    trains_policy = False  # `update` changes the policy's weights, and comes after its own
 
     def __init__(self, name: str, config: TrainConfig, *_: object) -> None:
         """`name` among the run's predictors; then come its own config and the starting policy."""

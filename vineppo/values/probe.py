@@ -8,7 +8,8 @@ before it, and m the mean reward of the problem's other rollouts:
     V(s) = σ(wᵀ relu(W (x − μ)/ς + b) + c)
 
 fitted by binary cross-entropy to returns within [0, 1]: those of the continuations that `of`
-sampled at s, if any, and the rollout's reward, which is one return more from each of its states.
+sampled at s, if any (`of` null: none), and the rollout's reward, which is one return more from each
+of its states.
 They are of this iteration and of the `replay_iterations` before it, with the features they had.
 
 Sources: probes on the policy with crossed rollouts, POISE (arXiv:2605.07579); cross-fitting,
@@ -44,6 +45,7 @@ from vineppo.seeds import derive_seed
 from vineppo.types import Rollout
 from vineppo.values.group_mean import means_of_others
 from vineppo.values.predictor import ValuePredictor
+from vineppo.values.sampled import NO_VALUE
 
 PRIOR = 0.5  # of the first iteration where there is no other fold
 WEIGHTS, REPLAY = "model.safetensors", "replay.pt"
@@ -261,10 +263,11 @@ class Probe(ValuePredictor):
         return torch.from_numpy(np.concatenate(features_R)).float()
 
     def _states(self, rollouts: Sequence[Rollout]) -> States:
+        none_S = (NO_VALUE,)
         returns_N = [
             (*state.returns_K, rollout.reward)
             for rollout in rollouts
-            for state in rollout.returns_S[self._own.of]
+            for state in rollout.returns_S.get(self._own.of or "", none_S * len(rollout.spans_S))
         ]
         return States(
             self._features(rollouts, _siblings(rollouts)),

@@ -50,6 +50,11 @@ class Values:
         return None
 
     @property
+    def values_of(self) -> str | None:
+        """The predictor whose values it reads; None: it reads none."""
+        return None
+
+    @property
     def own_model(self) -> "SeparateCritic | None":
         """Itself, where it is a model of its own, with an optimizer of its own."""
         return None
@@ -122,6 +127,20 @@ class GroupMeanValues(Values):
     kind: Literal["group_mean"]
 
 
+@dataclass(frozen=True)
+class FusedValues(Values):
+    """Another predictor's value of the prompt, and the others' mean reward by its evidence."""
+
+    implementation = "fused:Fused"
+
+    kind: Literal["fused"]
+    prior: Name  # the other predictor: "critic" is the estimator's own
+
+    @property
+    def values_of(self) -> str:
+        return self.prior
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReturnsReader(Values):
     """One that reads the returns of the continuations that another samples, and samples none."""
@@ -131,7 +150,7 @@ class ReturnsReader(Values):
     of: Name  # the other: "monte_carlo" is the estimator's own
 
     @property
-    def returns_of(self) -> str:
+    def returns_of(self) -> str | None:
         return self.of
 
 
@@ -172,6 +191,7 @@ class ProbeValues(ReturnsReader):
     implementation = "probe:Probe"
     takes_some_states = True
 
+    of: Name | None  # type: ignore[assignment]  # null: it learns from the rewards alone
     kind: Literal["probe"]
     features: Literal["uncertainty", "hidden", "both"]
     size: Count  # of its hidden layer
@@ -238,6 +258,35 @@ class RewardModelValues(Values):
     kind: Literal["reward_model"]
     path: Name
     output: Literal["score", "probability"]  # "probability": the score's sigmoid
+
+
+@dataclass(frozen=True)
+class GenerativeTraining:
+    """REINFORCE on the answers of an iteration, with the policy's optimizer, after its update."""
+
+    learning_rate: Positive
+    num_epochs: Count
+    batch_size: Count  # answers of one update, over all ranks
+    regression_coef: NonNegative  # of the likelihood of the number that would have been right
+
+
+@dataclass(frozen=True)
+class GenerativeValues(Values):
+    """What the policy writes of a state when asked: reasons up to a budget, then a score."""
+
+    implementation = "generated:Generative"
+
+    kind: Literal["generative"]
+    num_samples: Count  # answers of a state, whose mean is the value
+    question: Name  # behind the state
+    think_tokens: CountOrZero  # of the reasons, at most
+    think_end: str  # ends the reasons; put in where the policy has not written it
+    score_prompt: str  # put in behind the reasons
+    score_tokens: Count  # of the score, at most
+    score_end: str  # what must follow the number; "": anything may
+    score_of: Positive  # the number that means a value of 1
+    unread: Fraction  # the value of an answer without a number
+    training: GenerativeTraining | None  # null: zero-shot
 
 
 @dataclass(frozen=True)
@@ -359,6 +408,10 @@ class EnsembleCritic(SeparateCritic):
 
     kind: Literal["ensemble"]  # type: ignore[assignment]
     num: Count  # of critics, at most as many as rollouts.num_samples
+    # Shares of an iteration's tokens, by how far the critics differ: those that they agree on most
+    # train nothing, those that they agree on least get no entropy bonus.
+    agreed: Fraction
+    disputed: Fraction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -379,6 +432,7 @@ CriticConfig = Annotated[
 PredictorConfig = Annotated[
     MonteCarloValues
     | GroupMeanValues
+    | FusedValues
     | PooledValues
     | ShrunkValues
     | SmoothedValues
@@ -390,6 +444,7 @@ PredictorConfig = Annotated[
     | PosteriorValues
     | PrivilegedValues
     | RewardModelValues
+    | GenerativeValues
     | PythonValues,
     Field(discriminator="kind"),
 ]

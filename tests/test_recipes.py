@@ -1,0 +1,93 @@
+"""Every recipe of `configs/lib/recipes.libsonnet` trains, and does what its paper is about."""
+
+import json
+
+import pytest
+from support.tiny_models import random_model
+from support.training import CONFIGS, NO_WANDB
+
+from vineppo.cli import main
+from vineppo.config.load import evaluate_jsonnet
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+
+SMALL = {
+    **NO_WANDB,
+    "num_iterations": 2,
+    "rollouts.num_prompts": 2,
+    "optimization.batch_size": 6,
+    "optimization.micro_batch_size": 6,
+    "optimization.logprobs_micro_batch_size": 6,
+    "task.num_train_problems": 8,
+    "task.num_test_problems": 1,
+    "evaluation.every": 0,
+    "evaluation.num_samples": 1,
+    "checkpoint.every": 0,
+}
+SIZES = {"batch_size": 6, "micro_batch_size": 6}
+# In the characters of the embedded tokenizer.
+YES_NO = {"question": "?", "yes": '"1"', "no": '"0"'}
+ASKED = {
+    "question": "?", "think_tokens": 3, "think_end": "=", "score_prompt": "", "score_tokens": 1,
+    "score_end": "", "score_of": 9,
+}  # fmt: skip
+OWN = {
+    "v05": {f"values.predictors.prior.{key}": value for key, value in (YES_NO | SIZES).items()},
+    "generative": {f"values.predictors.judge.{key}": value for key, value in ASKED.items()},
+}
+# A metric that says that the recipe's own part was there.
+SEEN = {
+    "bpco": "critic/explained_variance",
+    "decoupled_lambda": "critic/explained_variance",
+    "positive_examples": "policy/loss",
+    "critic_of": "critic/explained_variance",
+    "two_critics": "critic/spread",
+    "asyppo": "critic/spread",
+    "v05": "values/fused/explained_variance",
+    "poise": "values/probe/error",
+    "generative": "values/judge/brier",
+}
+
+
+@pytest.fixture(scope="module")
+def small_critic(tmp_path_factory):
+    """A model a quarter as wide as the policy, with its tokenizer."""
+    path = tmp_path_factory.mktemp("critic")
+    tokenizer = build_tokenizer("worded")
+    random_model("LlamaConfig", vocab_size=len(tokenizer)).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def leaf(folder, name, small_critic=""):
+    """The recipe over PPO on sheets of few steps, without vLLM."""
+    piece = f"critic_of('{small_critic}')" if name == "critic_of" else name
+    file = folder / f"{name}.jsonnet"
+    lib = CONFIGS / "lib"
+    file.write_text(
+        f"(import '{CONFIGS}/credit_short_ppo.jsonnet')"
+        f" + (import '{lib}/hardware.libsonnet').without_vllm"
+        f" + (import '{lib}/recipes.libsonnet').{piece} + {{ name: '{name}' }}"
+    )
+    return file
+
+
+def test_all_are_here(tmp_path):
+    file = tmp_path / "names.jsonnet"
+    names = f"std.objectFieldsAll(import '{CONFIGS}/lib/recipes.libsonnet')"
+    file.write_text(f"{{ names: {names} }}")
+    assert set(evaluate_jsonnet(str(file))["names"]) == set(SEEN)
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_it_trains(name, tmp_path, small_critic):
+    file, run_dir = str(leaf(tmp_path, name, small_critic)), tmp_path / "run"
+    settings = SMALL | OWN.get(name, {})
+    if evaluate_jsonnet(file)["critic"] is not None:
+        settings |= {f"critic.{key}": value for key, value in SIZES.items()}
+    assignments = [f"--set={key}={value}" for key, value in settings.items()]
+    assert main(["train", file, f"--run-dir={run_dir}", *assignments]) == 0
+    rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert len(rows) == 2
+    for row in rows:
+        assert isinstance(row[SEEN[name]], float)
+        assert row["policy/skipped_updates"] == 0

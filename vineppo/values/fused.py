@@ -1,0 +1,48 @@
+"""A prior fused with few rewards by their evidence, as a prompt's value: V0.5 (arXiv:2603.10848).
+
+With v what another predictor says of the state s_0, m the mean reward of the problem's n other
+rollouts, and ν = v (1 − v)/n the variance that m would have if v were right:
+
+    V(s) = v + max(0, 1 − ν/(m − v)²) (m − v)       at every state of the rollout
+
+the positive-part estimator of James and Stein (1961). Rewards within what chance allows leave the
+prior as it is; those that contradict it, because there are many or they are far off, take over. The
+paper's own test and its allocation of further rollouts where prior and rewards disagree are not
+here: every problem has as many rollouts.
+
+As a baseline it is fair: v is of the prompt, and m and the weight are of the others alone. It is
+blind to the step, and as Q̂ biased. Cost: the prior's.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from vineppo.config.schema import FusedValues, TrainConfig
+from vineppo.types import Rollout
+from vineppo.values.group_mean import GroupMean, means_of_others
+
+
+def fused(prior: float, mean: float, num_rewards: int) -> float:
+    """Prior 0.5 and three rewards: of mean 2/3 they leave it, of mean 1 they make 0.833."""
+    prior = min(max(prior, 0.0), 1.0)
+    noise, distance = prior * (1 - prior) / max(num_rewards, 1), mean - prior
+    if num_rewards == 0 or distance**2 <= noise:
+        return prior
+    return prior + (1 - noise / distance**2) * distance
+
+
+class Fused(GroupMean):
+    """It reads another predictor's values, which must be there."""
+
+    values_of: str
+
+    def __init__(self, name: str, config: TrainConfig, own: FusedValues, *_: object) -> None:
+        super().__init__(name, config)
+        self.values_of = own.prior
+
+    def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
+            group_G = list(group)
+            for rollout, mean in zip(group_G, means_of_others(group_G), strict=True):
+                value = fused(rollout.values_S(self.values_of)[0], mean, len(group_G) - 1)
+                self.set_values([rollout], [[value] * len(rollout.spans_S)])

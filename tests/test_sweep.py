@@ -1,7 +1,6 @@
 """Sweeps: a bad file starts nothing, what is missing is executed, a failure stops no other run."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -200,13 +199,13 @@ def test_the_states_of_runs(write, tmp_path, capsys):
     ]
 
 
-def forked(command: list[str]) -> subprocess.CompletedProcess[str]:
+def forked(command: list[str]) -> int:
     """A command of a sweep; what it says goes to this process's own streams."""
     assert command[:3] == [sys.executable, "-m", "vineppo.cli"]
     done = run_cli(command[3:])
     print(done.stdout, end="")
     print(done.stderr, end="", file=sys.stderr)
-    return done
+    return done.returncode
 
 
 def test_what_is_missing_is_executed_though_another_run_fails(write, tmp_path, capfd, monkeypatch):
@@ -216,7 +215,7 @@ def test_what_is_missing_is_executed_though_another_run_fails(write, tmp_path, c
         entry(**TINY),
         evaluations=[{"evaluation.temperature": 0}],
     )
-    monkeypatch.setattr("vineppo.sweep.subprocess.run", forked)
+    monkeypatch.setattr("vineppo.sweep.run_through", forked)
     command = ["sweep", str(path), f"--runs-dir={tmp_path}/runs"]
     assert main(command) == 1
     out, err = capfd.readouterr()

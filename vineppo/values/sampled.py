@@ -7,6 +7,7 @@ from statistics import mean
 from vineppo.config.schema import IdenticalPrefixes
 from vineppo.distributed import gather_replicas, replica
 from vineppo.engine import Completion
+from vineppo.interruption import interruption, raise_if_any
 from vineppo.rollouts import Sampler
 from vineppo.seeds import prefix_digest
 from vineppo.types import Rollout, StateValue
@@ -178,6 +179,7 @@ class _Report:
     """What a replica has left: tokens that its requests may have at most, and rollouts to deal."""
 
     budget: int
+    interruption: str | None
     waiting: list[tuple[int, Rollout]]  # with the budget of their states
 
 
@@ -235,7 +237,9 @@ class WorkSharing:
         budget += sum(stream.budget_left for stream in self._streams)
         ranks_a_replica = self._engine.ranks_a_replica
         mine = replica(ranks_a_replica)
-        reports = gather_replicas(_Report(budget, self._waiting), ranks_a_replica)
+        report = _Report(budget, interruption(), self._waiting)
+        reports = gather_replicas(report, ranks_a_replica)
+        raise_if_any([report.interruption for report in reports])
         budgets = [report.budget for report in reports]
         waiting = [item for report in reports for item in report.waiting]
         self._waiting = []

@@ -69,9 +69,9 @@ class BareSession:
                 yield
             except InterruptionError as signal:
                 done, config = self.state.iteration, self.config.checkpoint
+                again = "goes on from there" if config.every else "begins again"
                 self.progress.say(
-                    f"interrupted ({signal}) after iteration {done}; "
-                    "the same command goes on from the last checkpoint"
+                    f"interrupted ({signal}) after iteration {done}; the same command {again}"
                 )
                 path = self.run.checkpoint_path(done)
                 if config.every and done and not from_main(path.exists):

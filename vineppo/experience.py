@@ -23,7 +23,7 @@ from vineppo.credit.gae import outcome_returns
 from vineppo.credit.shaping import add_update_columns, shaped_rewards
 from vineppo.credit.vine import step_means
 from vineppo.distributed import gather, num_ranks, num_replicas, rank, replica
-from vineppo.errors import SharedError
+from vineppo.errors import InterruptionError, SharedError
 from vineppo.forward_passes import EntropyPass, ReferencePass, RolloutKey, Rows, token_columns
 from vineppo.interruption import interruption, raise_if_any
 from vineppo.kl import KL_ESTIMATORS
@@ -172,7 +172,12 @@ class _Stream:
                 self._sampler, prompts_P, num_samples, seeds, self._add, with_logprobs=True
             )
         greedy = self._submit_greedy(prompts_P)
-        self._run(progress)
+        try:
+            self._run(progress)
+        except InterruptionError:
+            if self._reference_pass is not None:
+                self._reference_pass.wait()  # its model may be the one that is saved now
+            raise
         progress.enter("logprobs")
         ref_logprobs = {} if self._reference_pass is None else self._reference_pass.finish()
         progress.enter("grading")

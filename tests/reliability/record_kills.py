@@ -1,4 +1,4 @@
-"""Draws the record of kills, benchmarks/results/kills.csv, in about 20 minutes of one core.
+"""Draws the record of kills, benchmarks/results/kills.csv, in half an hour of a busy core.
 
     PYTHONPATH=.:tests python tests/reliability/record_kills.py
 
@@ -6,14 +6,14 @@ Runs of three kinds, of both engines, on one rank and on two, are each trained u
 trained again with SIGKILL to a random rank at random moments of random phases: started anew each
 time until they are done. One line a kill: how far into which phase it came, and whether the run's
 metrics (but for times), tables and final weights are those of the undisturbed one to the last bit.
+The runs that the file has are left alone: remove it to begin again.
 """
 
 import csv
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
-from itertools import cycle, islice
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -21,7 +21,6 @@ from support.marks import drawn, left_half_written, traced, train_killed
 from support.training import CONFIGS, NO_WANDB, Settings, arguments, assert_same_runs
 
 PATH = CONFIGS.parent / "benchmarks/results/kills.csv"
-SEED = 1
 KILLS = {1: 9, 2: 2}  # by ranks, of each run
 KINDS = {
     "VinePPO": "demo_vineppo",
@@ -57,54 +56,61 @@ PHASES = (
 )
 
 
-def rows() -> Iterator[dict[str, object]]:
-    stream, places = Random(SEED), cycle(PHASES)
-    for kind, name in KINDS.items():
-        for engine in ("vllm", "transformers"):
-            for num_ranks, num_kills in KILLS.items():
-                settings = {**SIZES, **(NO_WANDB if num_ranks > 1 else {})}
-                if kind == "PPO":
-                    settings |= OF_CRITIC
-                if engine == "transformers":
-                    settings["engine"] = TRANSFORMERS
-                with tempfile.TemporaryDirectory() as folder:
-                    whole, killed = Path(folder) / "whole", Path(folder) / "killed"
-                    (Path(folder) / "tmp").mkdir()
-                    env = {"TMPDIR": f"{folder}/tmp"}
-                    marks = traced(num_ranks, arguments(whole, name, settings), **env)
-                    there = {mark.phase for mark in marks}
-                    phases = list(islice((p for p in places if p in there), num_kills))
-                    moments = drawn(marks, phases, stream)
-                    given = arguments(killed, name, settings)
-                    kills = train_killed(num_ranks, given, moments, **env)
-                    outcome = "equal"
-                    try:
-                        assert_same_runs(killed, whole)
-                        assert not left_half_written(killed)
-                        assert not list(Path(env["TMPDIR"]).iterdir())
-                    except AssertionError as error:
-                        print(error, file=sys.stderr)
-                        outcome = "differs"
-                    print(kind, engine, num_ranks, len(kills), outcome, flush=True)
-                for kill in kills:
-                    yield {
-                        "run": kind,
-                        "engine": engine,
-                        "ranks": num_ranks,
-                        "killed_rank": kill.rank,
-                        "iteration": kill.iteration,
-                        "phase": kill.phase,
-                        "after_ms": round(1000 * kill.after_s, 1),
-                        "is_equal": int(outcome == "equal"),
-                    }
+def record(kind: str, engine: str, num_ranks: int) -> list[dict[str, object]]:
+    """A line a kill of one of the runs."""
+    settings = {**SIZES, **(NO_WANDB if num_ranks > 1 else {})}
+    if kind == "PPO":
+        settings |= OF_CRITIC
+    if engine == "transformers":
+        settings["engine"] = TRANSFORMERS
+    stream = Random(f"{kind} {engine} {num_ranks}")
+    with tempfile.TemporaryDirectory() as folder:
+        whole, killed, temporary = (Path(folder) / name for name in ("whole", "killed", "tmp"))
+        temporary.mkdir()
+        env = {"TMPDIR": str(temporary)}
+        marks = traced(num_ranks, arguments(whole, KINDS[kind], settings), **env)
+        there = [phase for phase in PHASES if any(mark.phase == phase for mark in marks)]
+        phases = stream.sample(there, KILLS[num_ranks])
+        moments = drawn(marks, phases, stream)
+        kills = train_killed(num_ranks, arguments(killed, KINDS[kind], settings), moments, **env)
+        is_equal = True
+        try:
+            assert_same_runs(killed, whole)
+            assert not left_half_written(killed)
+            assert not list(temporary.iterdir())
+        except AssertionError as error:
+            print(error, file=sys.stderr)
+            is_equal = False
+    return [
+        {
+            "run": kind,
+            "engine": engine,
+            "ranks": num_ranks,
+            "killed_rank": kill.rank,
+            "iteration": kill.iteration,
+            "phase": kill.phase,
+            "after_ms": round(1000 * kill.after_s, 1),
+            "is_equal": int(is_equal),
+        }
+        for kill in kills
+    ]
 
 
 def main() -> None:
-    found = list(rows())
-    with PATH.open("w", newline="") as file:
-        writer = csv.DictWriter(file, found[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(found)
+    rows: list[dict[str, object]] = []
+    if PATH.exists():
+        with PATH.open() as file:
+            rows = list(csv.DictReader(file))
+    done = {(row["run"], row["engine"], str(row["ranks"])) for row in rows}
+    for num_ranks, kind, engine in product(KILLS, KINDS, ("transformers", "vllm")):
+        if (kind, engine, str(num_ranks)) in done:
+            continue
+        rows += record(kind, engine, num_ranks)
+        print(rows[-1], flush=True)
+        with PATH.open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
 
 
 if __name__ == "__main__":

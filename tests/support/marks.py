@@ -126,7 +126,7 @@ def drawn(marks: list[Mark], phases: Sequence[str], stream: Random) -> list[Mome
     """A random moment in each of the phases, in the order in which a run reaches them."""
     moments = []
     for phase in phases:
-        rank = stream.choice(sorted({mark.rank for mark in marks}))
+        rank = stream.choice(sorted({mark.rank for mark in marks if mark.phase == phase}))
         mine = [mark for mark in marks if mark.rank == rank]
         lengths = [b.time_s - a.time_s for a, b in pairwise(mine)] + [0.01]
         chosen = [index for index, mark in enumerate(mine) if mark.phase == phase]

@@ -13,5 +13,5 @@ algorithm.reward_model + hardware.cpu + hardware.without_engine + logging + {
   pairs: pairs.rollouts(['runs/demo_vineppo']) { num_test_pairs: 256 },
   optimization+: { learning_rate: 1e-3, num_epochs: 4, max_tokens: 128 },
   evaluation: { every: 20 },
-  checkpoint: { every: 40, keep: 1 },
+  checkpoint: { every: 40, keep: 2 },
 }

@@ -21,5 +21,5 @@ algorithm.sft + hardware.cpu + hardware.without_logprobs_pass + logging + {
     max_tokens: 128,
   },
   evaluation: { every: 100, num_samples: 4, temperature: 1, top_p: 1 },
-  checkpoint: { every: 100, keep: 1 },
+  checkpoint: { every: 100, keep: 2 },
 }

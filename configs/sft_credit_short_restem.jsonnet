@@ -21,5 +21,5 @@ algorithm.restem + hardware.cpu + hardware.without_logprobs_pass + logging + {
     max_tokens: 128,
   },
   evaluation: { every: 1, num_samples: 4, temperature: 1, top_p: 1 },
-  checkpoint: { every: 1, keep: 1 },
+  checkpoint: { every: 1, keep: 2 },
 }

@@ -45,7 +45,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
     ],
     [
         ("config", ["config", "own_code", "own_reward"]),
-        ("ranks", ["distributed", "rank_watch", "parent_death", "cores"]),
+        ("ranks", ["distributed", "rank_watch", "parent_death", "cores", "interruption"]),
     ],
     [
         (

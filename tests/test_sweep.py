@@ -1,8 +1,11 @@
 """Sweeps: a bad file starts nothing, what is missing is executed, a failure stops no other run."""
 
 import json
-import subprocess
+import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,10 +14,11 @@ from support.processes import run_cli
 from vineppo.cli import main
 from vineppo.config.load import load_config, own_digests, to_dict
 from vineppo.config.schema import TrainConfig
+from vineppo.errors import InterruptionError
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.directory import folder_name
 from vineppo.run_dir.files import strict_json, write_atomic
-from vineppo.sweep import load_sweep
+from vineppo.sweep import load_sweep, run_through
 
 TINY = {
     "num_iterations": 1,
@@ -200,13 +204,13 @@ def test_the_states_of_runs(write, tmp_path, capsys):
     ]
 
 
-def forked(command: list[str]) -> subprocess.CompletedProcess[str]:
+def forked(command: list[str]) -> int:
     """A command of a sweep; what it says goes to this process's own streams."""
     assert command[:3] == [sys.executable, "-m", "vineppo.cli"]
     done = run_cli(command[3:])
     print(done.stdout, end="")
     print(done.stderr, end="", file=sys.stderr)
-    return done
+    return done.returncode
 
 
 def test_what_is_missing_is_executed_though_another_run_fails(write, tmp_path, capfd, monkeypatch):
@@ -216,7 +220,7 @@ def test_what_is_missing_is_executed_though_another_run_fails(write, tmp_path, c
         entry(**TINY),
         evaluations=[{"evaluation.temperature": 0}],
     )
-    monkeypatch.setattr("vineppo.sweep.subprocess.run", forked)
+    monkeypatch.setattr("vineppo.sweep.run_through", forked)
     command = ["sweep", str(path), f"--runs-dir={tmp_path}/runs"]
     assert main(command) == 1
     out, err = capfd.readouterr()
@@ -235,6 +239,28 @@ def test_what_is_missing_is_executed_though_another_run_fails(write, tmp_path, c
     assert main([*command, "--list"]) == 0
     states = [line.split(None, 2)[2] for line in capfd.readouterr().out.splitlines()]
     assert states == ["missing", "finished"]
+
+
+OBEDIENT = """
+import pathlib, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(pathlib.Path(sys.argv[1]).write_text("told")))
+pathlib.Path(sys.argv[1]).write_text("ready")
+signal.pause()
+"""
+
+
+def test_a_sweep_that_is_asked_to_end_asks_its_run(tmp_path):
+    path, pid = tmp_path / "child", os.getpid()
+
+    def ask():
+        while not (path.exists() and path.read_text() == "ready"):
+            time.sleep(0.01)
+        os.kill(pid, signal.SIGTERM)
+
+    threading.Thread(target=ask, daemon=True).start()
+    with pytest.raises(InterruptionError, match="SIGTERM"):
+        run_through([sys.executable, "-c", OBEDIENT, str(path)])
+    assert path.read_text() == "told"
 
 
 def test_the_folder_of_evaluations_under_other_conditions():

@@ -9,7 +9,7 @@ import time
 import warnings
 from pathlib import Path
 
-from vineppo.errors import USER_ERRNOS, SharedError, UserError
+from vineppo.errors import USER_ERRNOS, InterruptionError, SharedError, UserError
 from vineppo.estimate import add_options
 
 # The first rank to end has the launcher end the others: the main one must have said why by then.
@@ -27,6 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             print(f"vineppo: {error}", file=sys.stderr)
         return 2
+    except InterruptionError:  # which the run has said
+        return 1
     except KeyboardInterrupt:
         again = "the same command goes on from the last checkpoint"
         print(f"vineppo: interrupted; {again}", file=sys.stderr)

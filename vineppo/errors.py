@@ -1,4 +1,4 @@
-"""The one exception that means "the user can mend this"."""
+"""The exceptions that the command line tells without a traceback."""
 
 import errno
 
@@ -18,3 +18,7 @@ class UserError(Exception):
 
 class SharedError(UserError):
     """A mistake that every rank of a job finds, such as one in the config: the main one says it."""
+
+
+class InterruptionError(Exception):
+    """A signal, of this name, has asked the run to end; it stands where it can go on."""

@@ -22,9 +22,10 @@ from vineppo.credit import token_advantages
 from vineppo.credit.gae import outcome_returns
 from vineppo.credit.shaping import add_update_columns, shaped_rewards
 from vineppo.credit.vine import step_means
-from vineppo.distributed import gather, num_replicas, rank, replica
-from vineppo.errors import SharedError
+from vineppo.distributed import gather, num_ranks, num_replicas, rank, replica
+from vineppo.errors import InterruptionError, SharedError
 from vineppo.forward_passes import EntropyPass, ReferencePass, RolloutKey, Rows, token_columns
+from vineppo.interruption import interruption, raise_if_any
 from vineppo.kl import KL_ESTIMATORS
 from vineppo.metrics import predictor_metrics
 from vineppo.policy import Policy
@@ -171,7 +172,12 @@ class _Stream:
                 self._sampler, prompts_P, num_samples, seeds, self._add, with_logprobs=True
             )
         greedy = self._submit_greedy(prompts_P)
-        self._run(progress)
+        try:
+            self._run(progress)
+        except InterruptionError:
+            if self._reference_pass is not None:
+                self._reference_pass.wait()  # its model may be the one that is saved now
+            raise
         progress.enter("logprobs")
         ref_logprobs = {} if self._reference_pass is None else self._reference_pass.finish()
         progress.enter("grading")
@@ -216,6 +222,8 @@ class _Stream:
             progress.enter("values" if self.streams and not self._num_left else "rollout")
             is_running = self._sharing.step()
             progress.tick(self._sampler.engine)
+            if num_ranks() == 1:  # several meet in the exchanges, and when all is sampled
+                raise_if_any([interruption()])
             if entropy_pass is not None and entropy_pass.is_due(not self._num_left):
                 progress.enter("logprobs")
                 if reference_pass is not None:

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from vineppo.distributed import gather, init_distributed, is_main, num_ranks, rank
-from vineppo.errors import UserError
+from vineppo.errors import InterruptionError, UserError
 from vineppo.parent_death import die_with_parent
 
 CONNECT_S = 20.0
@@ -120,6 +120,9 @@ def watched_ranks() -> Iterator[None]:
     watch = RankWatch(connect(os.environ["MASTER_ADDR"]), gather(socket.gethostname()), end_process)
     try:
         yield
+    except InterruptionError:  # all ranks are
+        watch.leave()
+        raise
     except BaseException as error:
         watch.stop()
         is_failure = isinstance(error, Exception) and not isinstance(error, UserError)

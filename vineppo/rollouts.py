@@ -145,20 +145,22 @@ def submit_continuations(
     A continuation has the token budget that the response had left at the state. A response is made
     text only where the grader reads it.
     """
-    prompt, prefix_ids, sampling = request.state.prompt, request.state.prefix_ids, sampler.sampling
+    prompt, sampling = request.state.prompt, sampler.sampling
     numbers = range(request.first, request.first + request.num_samples)
     if sampler.turn_rules is not None:
         for number in numbers:
             _submit_episode(sampler, sampler.turn_rules, request, number, done, with_logprobs)
         return
+    whole_ids = (*prompt.token_ids, *request.state.prefix_ids)  # once, for all that wait
+    start = len(prompt.token_ids)
 
     def finish(index: int, completion: Completion) -> None:
-        done(_graded(sampler, prompt, prefix_ids, index, completion))
+        done(_graded(sampler, prompt, whole_ids[start:], index, completion))
 
     submit_samples(
         sampler,
-        (*prompt.token_ids, *prefix_ids),
-        replace(sampling, max_tokens=sampling.max_tokens - len(prefix_ids)),
+        whole_ids,
+        replace(sampling, max_tokens=sampling.max_tokens - len(request.state.prefix_ids)),
         numbers,
         request.stream,
         finish,

@@ -24,8 +24,9 @@ from vineppo.config.schema import AnyConfig, RewardModelConfig, SftConfig, Train
 from vineppo.distributed import barrier, from_main, gather, init_distributed, is_main, num_ranks
 from vineppo.encoding import turn_rules
 from vineppo.engine import EngineCounts, build_engine
-from vineppo.errors import UserError
+from vineppo.errors import InterruptionError, UserError
 from vineppo.evaluate import evaluate_policy, headline
+from vineppo.interruption import interruptible, interruption, raise_if_any
 from vineppo.metrics import merged_grading
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
@@ -60,6 +61,28 @@ class BareSession:
         """The models with all of their states."""
         yield
 
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """SIGTERM or Ctrl-C in the body ends the run with a checkpoint of the last iteration done,
+        where the config has any; then raises `InterruptionError`."""
+        with interruptible():
+            try:
+                yield
+            except InterruptionError as signal:
+                done, config = self.state.iteration, self.config.checkpoint
+                again = "goes on from there" if config.every else "begins again"
+                self.progress.say(
+                    f"interrupted ({signal}) after iteration {done}; the same command {again}"
+                )
+                path = self.run.checkpoint_path(done)
+                if config.every and done and not from_main(path.exists):
+                    self.leave_sampling()
+                    save_checkpoint(self.run, self.models, self.state, config.keep)
+                raise
+
+    def leave_sampling(self) -> None:
+        """The models have all of their states; the engine is needed no more."""
+
     def is_evaluation_due(self, iteration: int) -> bool:
         """On schedule and at the end, and for the start as iteration 0."""
         every = self.config.evaluation.every
@@ -87,6 +110,8 @@ class BareSession:
             self.run.append_metrics(metrics)
             self.trackers.log(metrics)
         self.progress.finish_iteration(iteration, self.num_iterations, metrics)
+        if iteration < self.num_iterations:
+            raise_if_any(gather(interruption()))
 
 
 @dataclass
@@ -130,6 +155,10 @@ class Session(BareSession):
         self.sleep_engine()
         yield
         self.wake_engine(with_new_weights=False)
+
+    def leave_sampling(self) -> None:
+        if self.is_sampling and self.models.leave_while_sampling:
+            self.sleep_engine()
 
     def evaluate_if_due(self, iteration: int) -> dict[str, float]:
         """pass@1 and pass@K of the engine's policy as `eval/*`; nothing when none is due."""
@@ -200,7 +229,8 @@ def open_session(
             metrics = session.evaluate_if_due(0)
             progress.say("iteration 0  " + "  ".join(f"{k} {v:.3f}" for k, v in metrics.items()))
         progress.restart()
-        yield session
+        with session.interruptible():
+            yield session
         save_final(run, models)
 
 
@@ -215,7 +245,9 @@ def open_bare_session(
         init_distributed()
         models = start_models()
         record = stack.enter_context(_record(config, num_iterations, run, models, 0.0))
-        yield BareSession(config, num_iterations, run, models, *record)
+        session = BareSession(config, num_iterations, run, models, *record)
+        with session.interruptible():
+            yield session
         save_final(run, models)
 
 

@@ -28,7 +28,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,12 +37,14 @@ from typing import Any
 from vineppo.config.load import assign, evaluate_jsonnet, own_digests, parse_config, to_dict
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
+from vineppo.interruption import interruptible, interruption, raise_if_any
 from vineppo.run_dir import RunDir, first_difference
 from vineppo.run_dir.config import check_own_files
 from vineppo.run_dir.directory import folder_name
 
 SWEEP_KEYS = {"runs": list, "evaluations": list}
 RUN_KEYS = {"name": str, "seed": int, "config": str, "set": dict}
+POLL_S = 0.5
 NOUNS = {list: "a list", str: "a string", int: "a whole number", dict: "a table of keys"}
 
 
@@ -156,7 +158,7 @@ def execute(runs: Sequence[SweepRun], index: int | None) -> int:
             print(f"{head} {run.name}: finished already", flush=True)
         for command in run.commands():
             print(f"{head} vineppo {shlex.join(command)}", flush=True)
-            status = subprocess.run([sys.executable, "-m", "vineppo.cli", *command]).returncode
+            status = run_through([sys.executable, "-m", "vineppo.cli", *command])
             if status != 0:
                 failures.append(f"{number} {run.name}: {command[0]} ended with status {status}")
                 break
@@ -164,6 +166,23 @@ def execute(runs: Sequence[SweepRun], index: int | None) -> int:
         print(f"vineppo: {len(failures)} of {len(numbers)} runs failed:", file=sys.stderr)
         print(*failures, sep="\n", file=sys.stderr)
     return 1 if failures else 0
+
+
+def run_through(command: Sequence[str]) -> int:
+    """The exit status of a process, which ends by itself where this one is asked to end.
+
+    A terminal's Ctrl-C reaches it anyway, a SIGTERM is passed on. Raises `InterruptionError` then.
+    """
+    with interruptible(), subprocess.Popen(command) as process:
+        is_told = False
+        while process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(POLL_S)
+            if interruption() == "SIGTERM" and not is_told:
+                process.terminate()
+                is_told = True
+        raise_if_any([interruption()])
+    return process.returncode
 
 
 def _as_options(assignments: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ import torch
 from vineppo.checkpoint import Models
 from vineppo.config.schema import AdaptiveKl, TrainConfig
 from vineppo.credit.tree import sampled_tokens
-from vineppo.distributed import is_main, ranks_of_replica
+from vineppo.distributed import gather, is_main, ranks_of_replica
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.errors import UserError
 from vineppo.experience import (
@@ -22,6 +22,7 @@ from vineppo.experience import (
     value_quality,
 )
 from vineppo.forward_passes import EntropyPass, ReferencePass
+from vineppo.interruption import interruption, raise_if_any
 from vineppo.kl import adapted_coef
 from vineppo.lora import add_adapters
 from vineppo.metrics import (
@@ -129,6 +130,7 @@ def run_iterations(
             session.sampler, [train_P[i] for i in chosen], config, segmenter, predictors,
             iteration, progress, reference_pass, entropy_pass,
         )  # fmt: skip
+        raise_if_any(gather(interruption()))  # what follows changes the models
         rollouts = experience.rollouts
         progress.enter("sync")
         session.sleep_engine()

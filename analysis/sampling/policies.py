@@ -284,11 +284,14 @@ def _ask_engine(
     for rollout in rollouts:
         for stream in streams:
             stream.submit(rollout)
-    total = sampler.engine.num_unfinished
-    with Meter(f"{checkpoint.title}, answers", total, 0, sampler.engine) as meter:
-        while sampler.engine.num_unfinished:
+    total = left = sum(stream.budget_left for stream in streams)
+    with Meter(f"{checkpoint.title}, tokens of answers", total, 0, sampler.engine) as meter:
+        while left:
+            for stream in streams:
+                stream.feed()
             sampler.engine.step()
-            meter.done = total - sampler.engine.num_unfinished
+            left = sum(stream.budget_left for stream in streams)
+            meter.done = total - left
             meter.tick()
     for predictor, stream in zip(predictors, streams, strict=True):
         predictor.merge(rollouts, [stream.settle()])

@@ -11,7 +11,7 @@ together; `bootstrap_difference` compares two of them on the same resamples.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -138,8 +138,15 @@ def mean_over_problems(rates_P: Sequence[float], num_resamples: int = 2000) -> E
     Rates that are all 0.5 leave no doubt: `Estimate(0.5, 0.5, 0.5)`.
     """
     rates = np.asarray(rates_P, dtype=float)
-    counts_RP = draw_counts(len(rates), num_resamples, np.random.default_rng(BOOTSTRAP_SEED))
-    return percentile_estimate(rates.mean(), counts_RP @ rates / len(rates), LEVEL)
+    resampled_R = _counts_of_problems(len(rates), num_resamples) @ rates / len(rates)
+    return percentile_estimate(rates.mean(), resampled_R, LEVEL)
+
+
+@lru_cache(maxsize=1)
+def _counts_of_problems(num_problems: int, num_resamples: int) -> np.ndarray:
+    """[R, P]; to draw them takes longer than all else of an evaluation."""
+    generator = np.random.default_rng(BOOTSTRAP_SEED)
+    return draw_counts(num_problems, num_resamples, generator).astype(float)
 
 
 def expanded_level(level: float, num_clusters: int) -> float:

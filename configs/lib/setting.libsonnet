@@ -16,7 +16,7 @@ local task = import 'task.libsonnet';
     rollouts: { num_prompts: 32, num_samples: 8 },
     reference+: { kl_coef: 1e-3 },
     evaluation: { every: 2, num_samples: 4, temperature: 1, top_p: 1 },
-    checkpoint: { every: 5, keep: 1 },
+    checkpoint: { every: 5, keep: 2 },
   },
 
   // Long chains, where step credit matters: over a leaf of the demo.
@@ -38,7 +38,7 @@ local task = import 'task.libsonnet';
     reference+: { kl_coef: 0 },
     optimization+: { batch_size: 16, micro_batch_size: 16, learning_rate: 5e-5 },  // experiments/11_credit
     evaluation+: { every: 15 },
-    checkpoint: { every: 20, keep: 1 },
+    checkpoint: { every: 20, keep: 2 },
   },
   credit_long: self.credit_short + {
     model: model.credit_long,

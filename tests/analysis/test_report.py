@@ -36,6 +36,7 @@ from analysis.report.curves import (
     logged,
     phase_shares,
     running_mean,
+    thinned,
 )
 from analysis.report.page import OTHERS, other_html, script_json, summary_rows
 from vineppo.errors import UserError
@@ -273,6 +274,13 @@ def test_the_shares_of_an_iteration_sum_to_one(run_path):
 def test_a_run_that_logged_no_times_or_curves_still_has_a_report(run_path, tmp_path):
     (run_path / "metrics.jsonl").write_text('{"iteration": 12, "reward/mean": null}\n')
     make_page(run_path, out=tmp_path / "out")
+
+
+def test_a_line_of_a_long_run_has_means_of_neighbours(monkeypatch):
+    values = pd.Series([1.0, 2.0, 3.0], index=[5, 6, 7])
+    assert thinned(values).equals(values)
+    monkeypatch.setattr("analysis.report.curves.MAX_POINTS", 2)
+    assert thinned(values).equals(pd.Series([1.5, 3.0], index=[5, 7]))
 
 
 @pytest.mark.parametrize("reach", [0, 1, 3, 50])

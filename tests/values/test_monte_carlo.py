@@ -29,6 +29,7 @@ from vineppo.config.schema import (
     ValuesConfig,
 )
 from vineppo.credit.vine import vine_advantages
+from vineppo.engine import Completion
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout
 from vineppo.values import build_predictors
@@ -37,6 +38,17 @@ from vineppo.values.cuts import chances_of, cuts_of, gains_of, scale_of
 
 def gather(max_tokens, seed, credit=CREDIT, **others):
     return walked(walk_config(max_tokens, seed, credit), **others)
+
+
+class PeakEngine(RandomWalkEngine):
+    """Finishes one request a step, the oldest, and notes how many it held at most."""
+
+    most = 0
+
+    def step(self) -> None:
+        self.most = max(self.most, self.num_unfinished)
+        (_, request, done), *self._running = self._running
+        done(Completion(tuple(sample(request)), (-0.5,) * len(sample(request)), "stop"))
 
 
 def returns_of(rollout: Rollout):
@@ -125,6 +137,16 @@ def test_continuations_get_the_remaining_budget_and_the_sampled_ids():
     assert {request.prefix_ids for request in values_requests} == prefixes
     for request in values_requests:
         assert len(request.prefix_ids) + request.max_tokens == len(prompt_ids(1)) + SHORT
+
+
+def test_states_wait_outside_of_the_engine_which_changes_nothing(monkeypatch):
+    """A request of a long response is long itself: few may wait."""
+    free, held_back = PeakEngine(), PeakEngine()
+    experience, _ = gather(LONG, seed=3, engine=free)
+    monkeypatch.setattr("vineppo.values.sampled.LOOKAHEAD", 20)
+    again, _ = gather(LONG, seed=3, engine=held_back)
+    assert held_back.most <= 20 + CREDIT.num_continuations < free.most
+    assert [returns_of(r) for r in again.rollouts] == [returns_of(r) for r in experience.rollouts]
 
 
 def test_every_request_has_a_seed_of_its_own():

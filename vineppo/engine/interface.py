@@ -97,6 +97,9 @@ class Engine(Protocol):
         """Forgets every cached prefix, so that what follows does not depend on what was sampled."""
 
     def sleep(self) -> None:
-        """Gives memory to the trainer, where the engine can; undone by `wake`."""
+        """Gives memory to the trainer, where the engine can, and forgets what runs.
+
+        Undone by `wake`.
+        """
 
     def wake(self) -> None: ...

@@ -175,7 +175,8 @@ class _Worker:
 
 def main(fd: int, parent_pid: int) -> None:
     """The worker: receive the function, get warm, then keep a child that evaluates."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent's to handle
+        signal.signal(number, signal.SIG_IGN)
     # The closed pipe alone would not reach a process that hangs in C code.
     die_with_parent()
     if os.getppid() != parent_pid:  # it ended before that took effect

@@ -1,13 +1,16 @@
 """Values that are means of what the engine samples at a state, while rollouts are sampled."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import mean
 
 from vineppo.config.schema import IdenticalPrefixes
 from vineppo.distributed import gather_replicas, replica
 from vineppo.engine import Completion
-from vineppo.rollouts import Sampler
+from vineppo.interruption import interruption, raise_if_any
+from vineppo.rollouts import LOOKAHEAD, Sampler
 from vineppo.seeds import prefix_digest
 from vineppo.types import Rollout, StateValue
 from vineppo.values.predictor import StateKey, ValuePredictor, ValueStream
@@ -128,6 +131,7 @@ class StateValues:
         self._sampler = sampler
         self._iteration = iteration
         self._states: dict[StateKey, _Distinct] = {}
+        self._held: deque[Callable[[], None]] = deque()  # draws that the engine has not got yet
         self.budget_left = 0
 
     def budget(self, rollout: Rollout, first: int = 0) -> int:
@@ -141,6 +145,12 @@ class StateValues:
             key = self._predictor.state_key(rollout, step)
             if key not in self._states or self._predictor.identical_prefixes == "union":
                 self._sample(rollout, step, key)
+
+    def feed(self) -> None:
+        """A request has its whole prefix: were all of long responses queued, memory would grow
+        with the square of their steps."""
+        while self._held and self._sampler.engine.num_unfinished < LOOKAHEAD:
+            self._held.popleft()()
 
     def settle(self) -> dict[StateKey, StateValue]:
         values = {}
@@ -170,7 +180,8 @@ class StateValues:
             self.budget_left -= budget
 
         stream = (self._iteration, predictor.stream_name, rollout.problem.id, owner)
-        predictor.draw(self._sampler, rollout, step, stream, finish)
+        self._held.append(partial(predictor.draw, self._sampler, rollout, step, stream, finish))
+        self.feed()
 
 
 @dataclass(frozen=True)
@@ -178,6 +189,7 @@ class _Report:
     """What a replica has left: tokens that its requests may have at most, and rollouts to deal."""
 
     budget: int
+    interruption: str | None
     waiting: list[tuple[int, Rollout]]  # with the budget of their states
 
 
@@ -218,6 +230,8 @@ class WorkSharing:
 
     def step(self) -> bool:
         """A step of the engine, or an exchange where one is due; False when all is done."""
+        for stream in self._streams:
+            stream.feed()
         is_due = self._num_steps == STEPS_BETWEEN_EXCHANGES and self._streams
         if self._engine.num_unfinished and not is_due:
             self._engine.step()
@@ -235,7 +249,9 @@ class WorkSharing:
         budget += sum(stream.budget_left for stream in self._streams)
         ranks_a_replica = self._engine.ranks_a_replica
         mine = replica(ranks_a_replica)
-        reports = gather_replicas(_Report(budget, self._waiting), ranks_a_replica)
+        report = _Report(budget, interruption(), self._waiting)
+        reports = gather_replicas(report, ranks_a_replica)
+        raise_if_any([report.interruption for report in reports])
         budgets = [report.budget for report in reports]
         waiting = [item for report in reports for item in report.waiting]
         self._waiting = []

@@ -1,0 +1,51 @@
+"""A run that SIGKILL ends at random moments, or SIGTERM and Ctrl-C, ends with the same numbers."""
+
+import signal
+from random import Random
+
+import pytest
+from support.marks import Job, drawn, left_half_written, traced, train_killed
+from support.training import SHORT, arguments, assert_same_runs, num_lines
+
+NAME = "demo_vineppo_transformers"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """A run, and when it began what."""
+    whole = tmp_path_factory.mktemp("undisturbed")
+    return whole, traced(1, arguments(whole, NAME, SHORT))
+
+
+def test_sigkill_at_random_moments_changes_nothing(undisturbed, tmp_path):
+    """A few of those of `record_kills.py`."""
+    whole, marks = undisturbed
+    moments = drawn(marks, ("values", "checkpoint"), Random(1))
+    train_killed(1, arguments(tmp_path, NAME, SHORT), moments)
+    assert_same_runs(tmp_path, whole)
+    assert left_half_written(tmp_path) == []
+
+
+@pytest.mark.parametrize("num_ranks", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_sigterm_and_ctrl_c_leave_a_checkpoint(undisturbed, tmp_path, num_ranks):
+    """Of the last iteration done: the one before where the signal comes while sampling, else this.
+
+    The signal reaches the last rank alone.
+    """
+    given = arguments(tmp_path, NAME, {**SHORT, "checkpoint.every": 100})
+    for phase, number, done in (("values", signal.SIGTERM, 1), ("update", signal.SIGINT, 2)):
+        times = 2 if number == signal.SIGTERM else 1  # a scheduler and a launcher
+        sent = f" {number:d}" * times
+        job = Job(num_ranks, given, SIGNALS=f"{num_ranks - 1} 2 {phase}{sent}")
+        output = "".join(job.communicate())
+        assert [process.returncode for process in job.ranks] == [1] * num_ranks, output
+        assert output.count(f"interrupted ({number.name}) after iteration {done}") == 1
+        assert "Traceback" not in output
+        assert num_lines(tmp_path) == done
+        checkpoints = {path.name for path in tmp_path.glob("checkpoints/*")}
+        assert checkpoints == {f"iter_{iteration:06d}" for iteration in range(1, done + 1)}
+    output = Job(num_ranks, given).finish()
+    assert f"resumed after iteration {done}" in output
+    if num_ranks == 1:
+        assert_same_runs(tmp_path, undisturbed[0])
+    assert left_half_written(tmp_path) == []

@@ -114,6 +114,9 @@ def read(paths: Sequence[Path]) -> tuple[pd.DataFrame, dict[str, Any]]:
         [_described(run, setting) for run, setting in zip(runs, settings, strict=True)]
         + [read_json(path / RUNS_FILE) for path in paths if (path / RUNS_FILE).exists()]
     )
+    for setting in first_seen["setting"]:
+        abouts = [about for about in provenance["runs"] if about["setting"] == setting]
+        frames.check_digests({a["run_dir"]: a["problems"] for a in abouts if "problems" in a})
     return frames.in_order(rows, order, **first_seen), provenance
 
 
@@ -308,6 +311,8 @@ def _described(run: Run, setting: str) -> dict[str, Any]:
         environments[_digest(content)] = content
     about = {name: run.identity[name] for name in OF_RUN} | {"setting": setting}
     about |= {"config": _digest(config), "environments": list(environments)}
+    if digest := frames.problems_digest(run):
+        about |= {"problems": digest}
     if (run.path / OWN_FILES).exists():
         about |= {"own_files": read_json(run.path / OWN_FILES)["sha256"]}
     return {"runs": [about], "configs": {_digest(config): config}, "environments": environments}

@@ -1,7 +1,8 @@
 """Runs as data frames, read from the files of their directories. Needs no torch."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -225,13 +226,27 @@ def check_same_tasks(runs: Sequence[Run]) -> None:
 
 
 def check_same_problems(runs: Sequence[Run]) -> None:
-    """Refuses runs that are tested on the problems of different tasks (`UserError`)."""
+    """Refuses runs that are tested on different problems (`UserError`)."""
 
     def problems(run: Run) -> dict[str, Any]:
         task = run.config.get("task", {})
         return {"task": {key: task[key] for key in task if key not in NOT_THE_PROBLEMS}}
 
     check_alike(runs, problems, "are tested on different problems:")
+    check_digests({str(run.path): digest for run in runs if (digest := problems_digest(run))})
+
+
+def problems_digest(run: Run) -> str | None:
+    """Of the questions and answers of its evaluations; None in older runs."""
+    digests = (evaluation.get("problems_digest") for evaluation in run.evaluations.values())
+    return next(filter(None, digests), None)
+
+
+def check_digests(of_runs: Mapping[str, str]) -> None:
+    """Refuses runs of one task whose problems differ all the same (`UserError`)."""
+    for (one, digest), (other, its) in pairwise(of_runs.items()):
+        if digest != its:
+            raise UserError(f"{one} and {other} are tested on different problems of the same ids")
 
 
 def check_same_evaluation(runs: Sequence[Run]) -> None:

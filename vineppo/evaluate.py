@@ -5,6 +5,8 @@ are put to the policy and its answers are found is the run's own, since that is 
 learned, but for what the file names of `prompt`, `too_long`, `response_template` and `grading`.
 """
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -30,6 +32,7 @@ from vineppo.run_dir.directory import folder_name
 from vineppo.run_dir.files import strict_json, write_atomic
 from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
+from vineppo.types import Problem
 
 
 def evaluate_policy(
@@ -72,8 +75,15 @@ def evaluate_policy(
         **merged_grading(gather(sampler.grader.metrics())[::each]),
         "response_length_mean": fmean(lengths),
         "problem_ids": list(num_correct),
+        "problems_digest": _digest_of([prompt.problem for prompt in prompts_P]),
         "num_correct_P": num_correct_P,
     }
+
+
+def _digest_of(problems_P: Sequence[Problem]) -> str:
+    """What tells sets of problems of the same ids apart: 64 bits of their questions and answers."""
+    content = json.dumps([(problem.question, problem.answer) for problem in problems_P])
+    return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
 
 def headline(evaluation: dict[str, Any]) -> dict[str, float]:

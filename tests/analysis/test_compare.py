@@ -287,6 +287,12 @@ def other_problems(path):
     RunDir(path).write_evaluation(10, evaluation)
 
 
+def other_questions(path):
+    for one, digest in ((path.with_name("long_ppo_1"), "00"), (path, "01")):
+        evaluation = RunDir(one).read_evaluation(10)
+        RunDir(one).write_evaluation(10, evaluation | {"problems_digest": digest})
+
+
 def too_many(path):
     evaluation = RunDir(path).read_evaluation(10)
     evaluation["num_correct_P"][0] = NUM_SAMPLES + 1
@@ -310,6 +316,10 @@ def other_task(path):
             other_problems,
             "{runs}/long_ppo_1 at 0 and {path} at 10 are both of the setting long, but were "
             "evaluated on different problems",
+        ),
+        (
+            other_questions,
+            "{runs}/long_ppo_1 and {path} are tested on different problems of the same ids",
         ),
         (too_many, "{path}: evaluation 10 cannot have 17 right of 16 answers to p0"),
         (

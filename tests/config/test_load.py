@@ -96,7 +96,8 @@ def test_set_can_switch_a_kind(configs):
          'config: reference.kl_estimator must be "k1", "abs", "k2", "k3" or "full", got "k4"'),
         ("credit.kind=ppo", "config: credit.kind must be one of \"vine\", \"gae\", \"grpo\", "
          "\"gigpo\", \"tree\", \"rloo\", \"martingale\", \"doubly_robust\", "
-         "\"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", \"remax\", \"python\", got 'ppo'"),
+         "\"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", "
+         "\"remax\", \"python\", got 'ppo'"),
         ("foo.bar=1", "--set foo.bar: unknown key foo"),
         ("critic={}", "config: missing key critic.kind"),
         ('critic={"kind": "shared"}', "config: missing key critic.loss"),

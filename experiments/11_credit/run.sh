@@ -15,4 +15,4 @@ for cost in tokens seconds; do
 done
 python -m analysis power $here/compare --difference 0.05 --out $here/power
 # What the README does not quote would let a wrong number pass by chance.
-rm -f $here/power/power*.csv $here/*/summary.json $here/curves/time_to_target.csv $here/curves/equal_cost.csv
+rm -f $here/power/power*.csv $here/*/summary.json

@@ -10,6 +10,8 @@ python -m analysis learning-curves $runs/credit_short_* --out $here/curves
 python -m analysis compare $runs/credit_short_* --baseline RLOO --out $here/compare
 python -m analysis compare $runs/credit_short_ppo_seed* $runs/credit_short_oracle_seed* $runs/credit_short_vineppo_k[39]_seed* \
     --baseline PPO --out $here/compare_ppo
+python -m analysis compare $runs/credit_short_grpo_seed* $runs/credit_short_vineppo_k[39]_seed* \
+    --baseline GRPO --out $here/compare_grpo
 for cost in tokens seconds; do
     python -m analysis compare $here/compare --baseline RLOO --at "equal $cost" --out $here/equal_$cost
 done

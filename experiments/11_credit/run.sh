@@ -14,7 +14,11 @@ python -m analysis compare $runs/credit_short_grpo_seed* $runs/credit_short_vine
     --baseline GRPO --out $here/compare_grpo
 for cost in tokens seconds; do
     python -m analysis compare $here/compare --baseline RLOO --at "equal $cost" --out $here/equal_$cost
+    for baseline in PPO GRPO; do
+        folder=$here/compare_$(echo $baseline | tr A-Z a-z)
+        python -m analysis compare $folder --baseline $baseline --at "equal $cost" --out $folder/equal_$cost
+    done
 done
 python -m analysis power $here/compare --difference 0.05 --out $here/power
 # What the README does not quote would let a wrong number pass by chance.
-rm -f $here/power/power*.csv $here/*/summary.json
+rm -f $here/power/power*.csv $here/*/summary.json $here/*/*/summary.json

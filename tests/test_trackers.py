@@ -7,15 +7,18 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from vineppo import trackers
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import LoggingConfig, TrainConfig
 from vineppo.errors import UserError
 from vineppo.progress import log_to
 from vineppo.run_dir import RunDir
+from vineppo.session import is_finished
 from vineppo.trackers import Trackers
 
 # In a process of its own: Trackio reads TRACKIO_DIR when it is imported.
@@ -118,8 +121,12 @@ def test_tensorboard_forgets_what_a_killed_run_does_again(configs, tmp_path):
 
 
 def test_a_tracker_that_is_not_installed_is_a_line(configs, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "trackio", None)
+    """Asked before a model is loaded."""
+    monkeypatch.setattr(
+        trackers, "find_spec", lambda name: None if name == "trackio" else find_spec(name)
+    )
     config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), [])
     config = replace(config, logging=LoggingConfig(None, "mine", False))
-    with pytest.raises(UserError, match=r"^logging.trackio_project: .*trackio"):
-        Trackers(config, tmp_path, 0)
+    with pytest.raises(UserError, match=r"^logging.trackio_project needs the package trackio"):
+        is_finished(config, tmp_path / "run")
+    assert not list(tmp_path.iterdir())

@@ -24,7 +24,7 @@ from vineppo.models import end_of_turn, load_tokenizer
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
 from vineppo.seeds import derive_seed
-from vineppo.tasks.prompts import encode_prompt
+from vineppo.tasks.prompts import encode_prompt, plain_ids
 from vineppo.tasks.rows import Row, read_hub, read_rows, text_field, text_or_number_field
 
 RIGHT = 0.5  # a reward above it is of a right response
@@ -166,8 +166,7 @@ def _encode(pairs: TextPairs, tokenizer: Any, messages: Sequence[Message], where
     prompt_ids = encode_prompt(pairs.prompt, tokenizer, text, context, "pairs.prompt")
     end_id = end_of_turn(tokenizer)
     end_id = tokenizer.eos_token_id if end_id is None else end_id
-    ids_T = tokenizer(answer["content"], add_special_tokens=False)["input_ids"]
-    return prompt_ids, (*ids_T, end_id)
+    return prompt_ids, (*plain_ids(tokenizer, answer["content"]), end_id)
 
 
 def _run_pairs(pairs: RunPairs, config: RewardModelConfig, tokenizer: Any) -> list[Pair]:

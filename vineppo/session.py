@@ -34,7 +34,7 @@ from vineppo.progress import Progress, log_to
 from vineppo.rollouts import Prompt, Sampler, Scorer
 from vineppo.run_dir import RunDir
 from vineppo.tasks.grading import Grader
-from vineppo.trackers import Trackers
+from vineppo.trackers import Trackers, check_installed
 
 
 @dataclass
@@ -300,7 +300,8 @@ def is_finished(config: AnyConfig, directory: Path) -> bool:
     """Whether `directory` holds the finished run of `config`, which is then said in a line.
 
     Asked before a model is loaded; raises `UserError` for a run of another config, for one with
-    whose checkpoints this job cannot go on, and for one whose final model is gone.
+    whose checkpoints this job cannot go on, for one whose final model is gone, and for a tracker
+    that is not installed.
     """
     run = RunDir(directory)
 
@@ -322,7 +323,10 @@ def is_finished(config: AnyConfig, directory: Path) -> bool:
         print(f"{config.name}: finished already, in {run.path}")
         return True
 
-    return from_main(finished)
+    is_done: bool = from_main(finished)
+    if not is_done:
+        check_installed(config)
+    return is_done
 
 
 def add_times(metrics: dict[str, Any], times: dict[str, float]) -> dict[str, Any]:

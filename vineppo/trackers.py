@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ class Trackers:
 
     A run that goes on after `iteration` goes on in each: wandb passes over iterations that it has,
     TensorBoard forgets those after `iteration`, Trackio keeps both versions of one done twice.
-    Raises `UserError` for one whose package is not installed.
     """
 
     def __init__(self, config: AnyConfig, directory: Path, iteration: int) -> None:
@@ -38,17 +38,17 @@ class Trackers:
         if logging.wandb_project is not None:
             os.environ.setdefault("WANDB_MODE", "offline")
             os.environ.setdefault("WANDB_SILENT", "true")
-            wandb = _imported("wandb", "logging.wandb_project")
+            wandb = importlib.import_module("wandb")
             # Else processes started later share this one's service, and its ids.
             self._stack.callback(wandb.teardown)
             names = {"project": logging.wandb_project, "name": config.name, "id": identity}
             self._start(wandb, **names, dir=str(directory), **known)
         if logging.trackio_project is not None:
-            trackio = _imported("trackio", "logging.trackio_project")
+            trackio = importlib.import_module("trackio")
             names = {"project": logging.trackio_project, "name": f"{config.name}_{identity}"}
             self._start(trackio, **names, embed=False, **known)
         if logging.tensorboard:
-            tensorboard = _imported("torch.utils.tensorboard", "logging.tensorboard")
+            tensorboard = importlib.import_module("torch.utils.tensorboard")
             purge = iteration + 1 if iteration else None
             self._tensorboard = tensorboard.SummaryWriter(
                 str(directory / "tensorboard"), purge_step=purge
@@ -85,8 +85,13 @@ class Trackers:
                 self._tensorboard.add_histogram(name, np.array(xs), iteration)
 
 
-def _imported(name: str, key: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise UserError(f"{key}: {error}") from error
+def check_installed(config: AnyConfig) -> None:
+    """Raises `UserError` for a tracker that is asked for and is not there; before a model loads."""
+    logging = config.logging
+    for name, key, is_asked in (
+        ("wandb", "wandb_project", logging.wandb_project is not None),
+        ("trackio", "trackio_project", logging.trackio_project is not None),
+        ("tensorboard", "tensorboard", logging.tensorboard),
+    ):
+        if is_asked and find_spec(name) is None:
+            raise UserError(f"logging.{key} needs the package {name}, which is not installed")

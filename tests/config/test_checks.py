@@ -355,8 +355,8 @@ REFUSED = [
     (DRILL, ['values.predictors={"truth": {"kind": "posterior", "num_candidates": 8, "size": 16, '
              '"learning_rate": 1e-3, "weight_decay": 0, "num_steps": 2, "batch_size": 4, '
              '"replay_iterations": 2}}'],
-     "values.predictors.truth.kind must be one of monte_carlo, group_mean, pooled, shrunk, "
-     "separate, shared, ensemble, python for task.environment of kind 'drill', got posterior"),
+     "values.predictors.truth of kind 'posterior' cannot value turns, for task.environment of kind "
+     "'drill'"),
     (DRILL, ["sampling.max_tokens=3"],
      "task.environment.max_turn_tokens must be at most sampling.max_tokens = 3, got 4"),
     (VINEPPO, [TURNS, 'task.environment={"kind": "verifiers", "max_turn_tokens": 4}'],

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import _jsonnet
 from pydantic import TypeAdapter, ValidationError
 
-from vineppo.config.checks import check_reward_model, check_sft, check_train, require
+from vineppo.config.checks import check_reward_model, check_sft, check_train
+from vineppo.config.require import require
 from vineppo.config.schema import (
     AnyConfig,
     PythonCredit,

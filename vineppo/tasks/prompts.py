@@ -36,9 +36,8 @@ def encode_prompt(
             f"{key}.kind must be 'chat' for prompts of several messages, got 'template'"
         )
     ids_T = tokenizer(text)["input_ids"]
-    plain_ids_T = tokenizer(text, add_special_tokens=False)["input_ids"]
     eos_id = tokenizer.eos_token_id
-    if ids_T[-1:] == [eos_id] and plain_ids_T[-1:] != [eos_id]:
+    if ids_T[-1:] == [eos_id] and plain_ids(tokenizer, text)[-1:] != (eos_id,):
         ids_T = ids_T[:-1]
     return tuple(ids_T)
 
@@ -56,8 +55,12 @@ def encode_demonstration(
     text = _fill(response_template, "solution", solution, key="task.response_template")
     if tokenizer.eos_token_id is None:
         raise UserError(f"model.path: tokenizer {_name(tokenizer)} has no end-of-sequence token")
-    ids_T = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return (*ids_T, tokenizer.eos_token_id)
+    return (*plain_ids(tokenizer, text), tokenizer.eos_token_id)
+
+
+def plain_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
+    """Token ids of a text alone, without the special tokens that the tokenizer puts around it."""
+    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def _fill(template: str, placeholder: str, text: str, *, key: str) -> str:

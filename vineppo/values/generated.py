@@ -23,10 +23,11 @@ from vineppo.errors import UserError
 from vineppo.minibatches import is_sound, minibatches, summarize
 from vineppo.policy import Policy
 from vineppo.rollouts import Sampler, submit_samples
+from vineppo.tasks.prompts import plain_ids
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, StateValue, TokenSequence, TrainBatch
 from vineppo.values.predictor import StateKey
-from vineppo.values.sampled import DrawDone, SampledValues, StateValues
+from vineppo.values.sampled import Draws, SampledValues, StateValues
 
 
 class GeneratedValues(SampledValues, ABC):
@@ -56,26 +57,19 @@ class GeneratedValues(SampledValues, ABC):
             return replace(sampling, max_tokens=self.answer_tokens)
         return SamplingConfig(self.temperature, 1.0, self.answer_tokens)
 
-    def draw(
-        self,
-        sampler: Sampler,
-        rollout: Rollout,
-        step: int,
-        stream: tuple[int | str, ...],
-        done: DrawDone,
-    ) -> None:
-        state_ids = (*rollout.prompt_ids, *rollout.prefix_ids(step))
-        asked_ids = tuple(self.ask(state_ids, sampler.tokenizer))
+    def draw(self, sampler: Sampler, asked: Draws) -> None:
+        asked_ids = tuple(self.ask(asked.state_ids, sampler.tokenizer))
 
         def finish(index: int, completion: Completion) -> None:
-            done(index, partial(self._number, sampler.text(completion.token_ids)), completion)
+            asked.done(index, partial(self._number, sampler.text(completion.token_ids)), completion)
 
         numbers = range(self.num_samples)
         if len(asked_ids) + self.answer_tokens > self.config.engine.max_model_len:
             for index in numbers:
                 finish(index, Completion((), (), "length"))
             return
-        submit_samples(sampler, asked_ids, self.sampling(sampler.sampling), numbers, stream, finish)
+        sampling = self.sampling(sampler.sampling)
+        submit_samples(sampler, asked_ids, sampling, numbers, asked.stream, finish)
 
     def _number(self, text: str) -> float:
         number = float(self.read(text))
@@ -146,25 +140,18 @@ class Generative(SampledValues):
         self._answers = {}
         return super().open_stream(sampler, iteration)
 
-    def draw(
-        self,
-        sampler: Sampler,
-        rollout: Rollout,
-        step: int,
-        stream: tuple[int | str, ...],
-        done: DrawDone,
-    ) -> None:
-        own, key = self._own, self.state_key(rollout, step)
+    def draw(self, sampler: Sampler, asked: Draws) -> None:
+        own, key = self._own, self.state_key(asked.rollout, asked.step)
         question, end, prompt = (
-            encode(sampler.tokenizer, text)
+            plain_ids(sampler.tokenizer, text)
             for text in (own.question, own.think_end, own.score_prompt)
         )
-        asked_ids = (*rollout.prompt_ids, *rollout.prefix_ids(step), *question)
+        asked_ids = (*asked.state_ids, *question)
 
         def keep(index: int, answer: Answer, sampled: tuple[int, ...]) -> None:
             self._answers[key, index] = answer
             number = own.unread if answer.number is None else answer.number
-            done(index, lambda: number, Completion(sampled, (), "stop"))
+            asked.done(index, lambda: number, Completion(sampled, (), "stop"))
 
         def thought(index: int, completion: Completion) -> None:
             reasons, has_ended = self._reasons(sampler, completion)
@@ -180,7 +167,7 @@ class Generative(SampledValues):
                 keep(index, answer, (*completion.token_ids, *score.token_ids))
 
             sampling = replace(sampler.sampling, max_tokens=own.score_tokens)
-            place, one = (*stream, "score"), range(index, index + 1)
+            place, one = (*asked.stream, "score"), range(index, index + 1)
             submit_samples(sampler, (*asked_ids, *reasons, *forced), sampling, one, place, scored)
 
         numbers = range(self.num_samples)
@@ -193,7 +180,7 @@ class Generative(SampledValues):
                 thought(index, Completion((), (), "length"))
         else:
             sampling = replace(sampler.sampling, max_tokens=own.think_tokens)
-            submit_samples(sampler, asked_ids, sampling, numbers, (*stream, "think"), thought)
+            submit_samples(sampler, asked_ids, sampling, numbers, (*asked.stream, "think"), thought)
 
     def _reasons(self, sampler: Sampler, completion: Completion) -> tuple[tuple[int, ...], bool]:
         """Up to the first think_end, and whether there is one; without the end of the text."""
@@ -239,7 +226,7 @@ class Generative(SampledValues):
         self, answers_K: Sequence[Answer], reward: float, training: GenerativeTraining
     ) -> list[TokenSequence]:
         right = f"{round(reward * self._own.score_of)}{self._own.score_end}"
-        right_ids = encode(self._policy.tokenizer, right)
+        right_ids = plain_ids(self._policy.tokenizer, right)
         return trained_sequences(answers_K, reward, right_ids, training.regression_coef)
 
     def _train(self, sequences: Sequence[TokenSequence], iteration: int) -> dict[str, float]:
@@ -271,10 +258,6 @@ class Generative(SampledValues):
                 policy.update(part.micro_batches, loss, options, rates, partial(is_sound, None))
             )
         return summarize(updates, self.metrics_group, ("loss",), rate)
-
-
-def encode(tokenizer: Any, text: str) -> tuple[int, ...]:
-    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def trained_sequences(

@@ -22,7 +22,7 @@ from vineppo.rollouts import (
 from vineppo.seeds import derive_seed
 from vineppo.types import MONTE_CARLO, Rollout, StateValue
 from vineppo.values.cuts import cuts_of, mean_chance, scale_of
-from vineppo.values.sampled import DrawDone, SampledValues
+from vineppo.values.sampled import Draws, SampledValues
 
 SCALE = "cuts.json"
 
@@ -51,20 +51,14 @@ class MonteCarlo(SampledValues):
     def max_tokens(self, sampler: Sampler, rollout: Rollout, step: int) -> int:
         return sampler.sampling.max_tokens - rollout.spans_S[step].start
 
-    def draw(
-        self,
-        sampler: Sampler,
-        rollout: Rollout,
-        step: int,
-        stream: tuple[int | str, ...],
-        done: DrawDone,
-    ) -> None:
-        state = State(Prompt(rollout.problem, rollout.prompt_ids), rollout.prefix_ids(step))
+    def draw(self, sampler: Sampler, asked: Draws) -> None:
+        rollout = asked.rollout
+        state = State(Prompt(rollout.problem, rollout.prompt_ids), rollout.prefix_ids(asked.step))
 
         def finish(continuation: Continuation) -> None:
-            done(continuation.index, continuation.reward.result, continuation.completion)
+            asked.done(continuation.index, continuation.reward.result, continuation.completion)
 
-        submit_continuations(sampler, StateRequest(state, self.num_samples, stream), finish)
+        submit_continuations(sampler, StateRequest(state, self.num_samples, asked.stream), finish)
 
     def keep(self, rollout: Rollout, values_S: Sequence[StateValue]) -> None:
         rollout.returns_S[self.name] = tuple(values_S)

@@ -18,8 +18,23 @@ from vineppo.values.predictor import StateKey, ValuePredictor, ValueStream
 STEPS_BETWEEN_EXCHANGES = 32
 NO_VALUE = StateValue((), 0)  # of a state that was not sampled
 
-# Takes the index of a draw, what gives its number once the engine has finished, and the sample.
-DrawDone = Callable[[int, Callable[[], float], Completion], None]
+
+@dataclass(frozen=True)
+class Draws:
+    """What is asked for at the state before a step: a draw number k of the stream (*stream, k).
+
+    `done` takes the index of a draw, what gives its number once the engine has finished, and the
+    sample.
+    """
+
+    rollout: Rollout
+    step: int
+    stream: tuple[int | str, ...]
+    done: Callable[[int, Callable[[], float], Completion], None]
+
+    @property
+    def state_ids(self) -> tuple[int, ...]:
+        return (*self.rollout.prompt_ids, *self.rollout.prefix_ids(self.step))
 
 
 class SampledValues(ValuePredictor):
@@ -37,15 +52,8 @@ class SampledValues(ValuePredictor):
         """The steps of a finished rollout before which its states are sampled; sees no reward."""
         return range(len(rollout.spans_S))
 
-    def draw(
-        self,
-        sampler: Sampler,
-        rollout: Rollout,
-        step: int,
-        stream: tuple[int | str, ...],
-        done: DrawDone,
-    ) -> None:
-        """Queues the draws of the state before a step; `done` is called once for each."""
+    def draw(self, sampler: Sampler, asked: Draws) -> None:
+        """Queues the draws of a state; `done` is called once for each."""
         raise NotImplementedError
 
     def max_tokens(self, sampler: Sampler, rollout: Rollout, step: int) -> int:
@@ -180,7 +188,8 @@ class StateValues:
             self.budget_left -= budget
 
         stream = (self._iteration, predictor.stream_name, rollout.problem.id, owner)
-        self._held.append(partial(predictor.draw, self._sampler, rollout, step, stream, finish))
+        asked = Draws(rollout, step, stream, finish)
+        self._held.append(partial(predictor.draw, self._sampler, asked))
         self.feed()
 
 

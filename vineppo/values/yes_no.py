@@ -23,6 +23,7 @@ from vineppo.config.schema import TrainConfig, YesNoCritic
 from vineppo.errors import UserError
 from vineppo.models import LoadedModel, load_model, load_tokenizer
 from vineppo.rollouts import Prompt
+from vineppo.tasks.prompts import plain_ids
 from vineppo.types import Rollout, TokenSequence
 from vineppo.values.heads import FrozenValueModel, ValueModel
 from vineppo.values.predictor import ValuePredictor
@@ -120,12 +121,8 @@ class Question:
 
     def __init__(self, critic: YesNoCritic, tokenizer: Any, key: str) -> None:
         self._critic = critic
-
-        def encode(text: str) -> tuple[int, ...]:
-            return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-        self.ids = encode(critic.question)
-        answers = {name: encode(getattr(critic, name)) for name in ("yes", "no")}
+        self.ids = plain_ids(tokenizer, critic.question)
+        answers = {name: plain_ids(tokenizer, getattr(critic, name)) for name in ("yes", "no")}
         for name, answer_ids in answers.items():
             if len(answer_ids) != 1:
                 raise UserError(

@@ -38,6 +38,9 @@ class Values:
     gives: ClassVar[Literal["tokens", "steps"]] = "steps"
     is_martingale: ClassVar[bool] = False  # under the policy, with the differences of its tokens
     is_exact: ClassVar[bool] = False  # the policy's value itself, up to what it counts
+    is_probability: ClassVar[bool] = False  # of success, so that rewards must be within [0, 1]
+    is_sampled: ClassVar[bool] = False  # by the engine, while rollouts are
+    takes_turns: ClassVar[bool] = False  # values states between turns, through the policy's mask
 
     @property
     def monte_carlo(self) -> "MonteCarloValues | None":
@@ -107,6 +110,8 @@ class MonteCarloValues(Values):
     """The mean return of fresh continuations; with 256 of them, the oracle that others face."""
 
     implementation = "monte_carlo:MonteCarlo"
+    is_sampled = True
+    takes_turns = True
 
     kind: Literal["monte_carlo"]
     num_continuations: Count
@@ -123,6 +128,7 @@ class GroupMeanValues(Values):
     """The mean reward of the problem's other rollouts, at every state."""
 
     implementation = "group_mean:GroupMean"
+    takes_turns = True
 
     kind: Literal["group_mean"]
 
@@ -132,6 +138,7 @@ class FusedValues(Values):
     """Another predictor's value of the prompt, and the others' mean reward by its evidence."""
 
     implementation = "fused:Fused"
+    is_probability = True
 
     kind: Literal["fused"]
     prior: Name  # the other predictor: "critic" is the estimator's own
@@ -159,6 +166,7 @@ class PooledValues(ReturnsReader):
     """The returns of all rollouts that pass a state, with the continuations sampled there."""
 
     implementation = "pooled:Pooled"
+    takes_turns = True
 
     kind: Literal["pooled"]
 
@@ -168,6 +176,7 @@ class ShrunkValues(ReturnsReader):
     """Mean returns drawn towards the siblings' mean reward, or the value of the state before."""
 
     implementation = "shrunk:Shrunk"
+    takes_turns = True
 
     kind: Literal["shrunk"]
     toward: Literal["siblings", "previous"]
@@ -178,6 +187,7 @@ class SmoothedValues(ReturnsReader):
     """A level that jumps now and then along the rollout, inferred from all its returns."""
 
     implementation = "smoothed:Smoothed"
+    is_probability = True
 
     kind: Literal["smoothed"]
     change: Fraction  # the probability that a step changes the value
@@ -189,6 +199,7 @@ class ProbeValues(ReturnsReader):
     """A small network on the policy's uncertainty or hidden states, fitted to returns."""
 
     implementation = "probe:Probe"
+    is_probability = True
     takes_some_states = True
 
     of: Name | None  # type: ignore[assignment]  # null: it learns from the rewards alone
@@ -234,6 +245,7 @@ class PosteriorValues(ChoiceValues):
     """Ratios of the policy to a model of what it chooses when it succeeds."""
 
     implementation = "posterior:Posterior"
+    is_probability = True
 
     kind: Literal["posterior"]
     size: Count  # of the model's one hidden layer
@@ -244,6 +256,7 @@ class PrivilegedValues(ChoiceValues):
     """A pointer into the true answer, with which a choice is compared."""
 
     implementation = "privileged:Privileged"
+    is_probability = True
 
     kind: Literal["privileged"]
 
@@ -275,6 +288,8 @@ class GenerativeValues(Values):
     """What the policy writes of a state when asked: reasons up to a budget, then a score."""
 
     implementation = "generated:Generative"
+    is_probability = True
+    is_sampled = True
 
     kind: Literal["generative"]
     num_samples: Count  # answers of a state, whose mean is the value
@@ -294,6 +309,7 @@ class PythonValues(Values):
     """A file with a class `Predictor` (docs/extending.md)."""
 
     implementation = "own:OwnPredictor"
+    takes_turns = True
 
     kind: Literal["python"]
     path: Name
@@ -373,6 +389,7 @@ class SeparateCritic(AdamConfig, CriticCommon):
     """
 
     implementation = "separate:SeparateValueModel"
+    takes_turns = True
 
     kind: Literal["separate"]
     path: Name | None
@@ -391,6 +408,7 @@ class YesNoCritic(SeparateCritic):
     """
 
     implementation = "yes_no:YesNo"
+    takes_turns = False
     gives = "steps"
 
     kind: Literal["yes_no"]  # type: ignore[assignment]
@@ -419,6 +437,7 @@ class SharedCritic(CriticCommon):
     """A scalar head on the policy's backbone, trained in the policy's update."""
 
     implementation = "shared:SharedValueHead"
+    takes_turns = True
 
     kind: Literal["shared"]
     coef: Positive  # of the value loss beside the policy's

@@ -27,20 +27,18 @@ def gigpo_credit(config: GigpoCredit, rollouts_G: Sequence[Rollout]) -> list[lis
     the action. The paper's "mean" holds the own return, and those of the rollout's other visits,
     which may depend on it.
     """
-    returns_G = group_returns(rollouts_G)
+    whole = [("", index, total) for index, total in enumerate(group_returns(rollouts_G))]
     visits = [
-        (turn.state, index, to_go)
+        (turn, (turn.state, index, to_go))
         for index, rollout in enumerate(rollouts_G)
         for turn, to_go in zip(rollout.turns, turn_returns(rollout, config.gamma), strict=True)
     ]
-    whole = [("", index, total) for index, total in enumerate(returns_G)]
     advantages_G: list[list[float]] = [[0.0] * len(r.response_ids) for r in rollouts_G]
-    for index, rollout in enumerate(rollouts_G):
-        of_rollout = relative(config, returns_G[index], index, whole)
-        for turn, to_go in zip(rollout.turns, turn_returns(rollout, config.gamma), strict=True):
-            group = [visit for visit in visits if visit[0] == turn.state]
-            advantage = of_rollout + config.step_weight * relative(config, to_go, index, group)
-            advantages_G[index][turn.start : turn.end] = [advantage] * (turn.end - turn.start)
+    for turn, (state, index, to_go) in visits:
+        group = [visit for _, visit in visits if visit[0] == state]
+        of_rollout = relative(config, whole[index][2], index, whole)
+        advantage = of_rollout + config.step_weight * relative(config, to_go, index, group)
+        advantages_G[index][turn.start : turn.end] = [advantage] * (turn.end - turn.start)
     return advantages_G
 
 

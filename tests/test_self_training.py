@@ -3,6 +3,7 @@
 import json
 import math
 import signal
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,8 +13,8 @@ from support.training import CONFIGS, timeless
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import DpoPositive, SftConfig
-from vineppo.self_training import dpo_positive, examples_of
-from vineppo.types import Problem, Rollout
+from vineppo.self_training import dpo_positive, examples_of, parting
+from vineppo.types import Problem, Rollout, StepSpan
 
 SMALL = {
     "self_training.num_iterations": 2,
@@ -89,8 +90,33 @@ def test_pairs_are_of_one_problem():
     assert examples("dpo") == [((5, 6), (5, 7)), ((9,), (5, 7))]
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "pair"),
+    [
+        # Steps of two tokens; the longest common beginning is that of the second wrong answer.
+        ((1, 2, 3, 4, 5), [(1, 9, 3), (1, 2, 3, 7, 5, 6)], ((7, 1, 2), (3, 4), (3, 7))),
+        ((1, 2, 3), [(8, 2, 3)], ((7,), (1, 2), (8, 2))),
+        ((1, 2, 3), [(1, 2)], ((7,), (1, 2, 3), (1, 2))),  # cut off where the other goes on
+    ],
+)
+def test_a_pair_of_steps_is_where_two_answers_part(right, wrong, pair):
+    def steps(rollout):
+        count = len(rollout.response_ids)
+        return [StepSpan(start, min(start + 2, count)) for start in range(0, count, 2)]
+
+    found = parting(
+        replace(answer("p", right, 1.0), prompt_ids=(7,)),
+        [replace(answer("p", ids, 0.0), prompt_ids=(7,)) for ids in wrong],
+        steps,
+    )
+    assert tuple(sequence.response_ids for sequence in found) == pair[1:]
+    assert {sequence.prompt_ids for sequence in found} == {pair[0]}
+
+
 def test_dpo_positive_by_hand():
-    value, slopes = dpo_positive(DpoPositive("dpo_positive", 1.0, 1.0), (-2.0, -3.0), (-1.0, -3.0))
+    value, slopes = dpo_positive(
+        DpoPositive("dpo_positive", 1.0, 1.0, None), (-2.0, -3.0), (-1.0, -3.0)
+    )
     sigma = 1 / (1 + math.exp(-2))
     assert value == pytest.approx(math.log(1 + math.exp(2)))
     assert slopes == pytest.approx((-2 * sigma, sigma))
@@ -99,7 +125,7 @@ def test_dpo_positive_by_hand():
 @pytest.mark.parametrize("now", [(-2.0, -3.5), (-0.5, -2.0), (300.0, -900.0), (-900.0, 300.0)])
 def test_the_slopes_are_the_losss(now):
     """Of DPO-positive written down once more, by autograd."""
-    own, start = DpoPositive("dpo_positive", 0.3, 5.0), (-1.0, -3.0)
+    own, start = DpoPositive("dpo_positive", 0.3, 5.0, None), (-1.0, -3.0)
     logs = torch.tensor(now, dtype=torch.float64, requires_grad=True)
     right, wrong = logs - torch.tensor(start, dtype=torch.float64)
     z = own.beta * (right - wrong - own.penalty * torch.relu(-right))

@@ -11,15 +11,21 @@ policy π_0 that the iteration starts training from:
 
     L = −log σ(z),  z = β (log π(y)/π_0(y) − log π(y')/π_0(y') − λ max(0, log π_0(y)/π(y)))
 
+or, by steps (Step-DPO, arXiv:2406.18629), the step y and the step y' in which a right and a wrong
+response with one beginning part. For these half of the responses go on from a random step of
+another; the reward of one response labels the step, where Step-DPO has a judge.
+
 How long is said by validation problems, which are no test problems. No values, no advantages: what
 any credit has to be worth.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import cycle, groupby
+from functools import partial
+from itertools import cycle, groupby, takewhile
 from math import ceil, exp, fsum, log1p
 from pathlib import Path
+from random import Random
 from statistics import fmean
 
 from vineppo.batching import shuffled_minibatches
@@ -33,16 +39,25 @@ from vineppo.evaluate import evaluate_policy
 from vineppo.forward_passes import token_columns
 from vineppo.metrics import reward_metrics
 from vineppo.policy import Policy
-from vineppo.rollouts import Prompt, submit_rollouts
+from vineppo.rollouts import (
+    Continuation,
+    Prompt,
+    State,
+    StateRequest,
+    submit_continuations,
+    submit_rollouts,
+)
 from vineppo.schedules import problems_of_iteration
 from vineppo.seeds import derive_seed
+from vineppo.segment import build_segmenter, steps_of
 from vineppo.session import Session, is_finished, open_session
 from vineppo.sft import open_run, update_by, update_on
 from vineppo.tasks import load_task
 from vineppo.token_scores import ForwardOptions, TokenScores
-from vineppo.types import Rollout, TokenSequence, TrainBatch
+from vineppo.types import Rollout, StepSpan, TokenSequence, TrainBatch
 
 Example = tuple[TokenSequence, ...]  # a right response, or one and a wrong one
+Steps = Callable[[Rollout], Sequence[StepSpan]]
 START, BEST = "start", "best"  # states of the models, in the run's directory
 
 
@@ -62,6 +77,10 @@ def self_train(config: SftConfig, directory: Path) -> None:
             f"{len(prompts_P)} train problems, got {own.num_prompts} + {own.num_validation}"
         )
     test_P = encode_problems(config, loaded, task.test_P)
+    steps: Steps | None = None
+    if own.loss.kind == "dpo_positive" and own.loss.segmenter is not None:
+        segmenter = build_segmenter(own.loss.segmenter)
+        steps = partial(steps_of, segmenter=segmenter, tokenizer=loaded.tokenizer)
 
     def start_models() -> Models:
         return Models(Policy(loaded, config.optimization, config.model.gradient_checkpointing))
@@ -73,11 +92,13 @@ def self_train(config: SftConfig, directory: Path) -> None:
             session.wake_engine(with_new_weights=False)
         for iteration in session.iterations():
             chosen = problems_of_iteration(len(train_P), own.num_prompts, iteration, config.seed)
-            rollouts = sample(session, own, [train_P[i] for i in chosen], iteration)
-            examples = examples_of(rollouts, own)
+            rollouts, num_tokens = sample(
+                session, own, [train_P[i] for i in chosen], iteration, steps
+            )
+            examples = examples_of(rollouts, own, steps)
             metrics = {
                 **reward_metrics(rollouts),
-                "tokens/rollout": sum(len(rollout.response_ids) for rollout in rollouts),
+                "tokens/rollout": num_tokens,
                 "self_training/examples": len(examples),
             }
             if examples:
@@ -90,45 +111,113 @@ def self_train(config: SftConfig, directory: Path) -> None:
 
 
 def sample(
-    session: Session, own: SelfTraining, prompts_P: Sequence[Prompt], iteration: int
-) -> list[Rollout]:
-    """`num_samples` responses of every prompt, on every rank; the replicas share the work."""
+    session: Session,
+    own: SelfTraining,
+    prompts_P: Sequence[Prompt],
+    iteration: int,
+    steps: Steps | None,
+) -> tuple[list[Rollout], int]:
+    """`num_samples` responses of every prompt, and the tokens that were sampled, on every rank.
+
+    The replicas share the work. With `steps` the later half go on from the earlier half's, each
+    from the start of a random step.
+    """
     session.progress.enter("rollout")
     sampler = session.sampler
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
-    pending = submit_rollouts(sampler, mine_P, own.num_samples, (iteration, "rollout"))
+    by_problem = {prompt.problem.id: prompt for prompt in mine_P}
+    num_branches = own.num_samples // 2 if steps else 0
+    num_whole = own.num_samples - num_branches
+    num_shared = 0
+
+    def branch(rollout: Rollout) -> None:
+        nonlocal num_shared
+        if steps is None or rollout.rollout_index >= num_branches:
+            return
+        name = (iteration, "branch", *rollout.key)
+        starts = [step.start for step in steps(rollout)]
+        cut = Random(derive_seed(sampler.seed, *name)).choice(starts) if starts else 0
+        num_shared += cut
+
+        def finish(continuation: Continuation) -> None:
+            end = continuation.completion
+            whole = replace(
+                rollout,
+                rollout_index=num_whole + rollout.rollout_index,
+                response_ids=(*rollout.response_ids[:cut], *end.token_ids),
+                logprobs_T=(*rollout.logprobs_T[:cut], *end.logprobs_T),
+                finish_reason=end.finish_reason,
+            )
+            pending.add(whole, continuation.reward)
+
+        state = State(by_problem[rollout.problem.id], rollout.response_ids[:cut])
+        submit_continuations(sampler, StateRequest(state, 1, name), finish, with_logprobs=True)
+
+    stream = (iteration, "rollout")
+    pending = submit_rollouts(sampler, mine_P, num_whole, stream, branch, steps is not None)
     while sampler.engine.num_unfinished:
         sampler.engine.step()
         session.progress.tick(sampler.engine)
-    by_key = {key: r for share in gather(pending.settle())[::each] for key, r in share.items()}
+    shares = gather((pending.settle(), num_shared))[::each]
+    by_key = {key: rollout for share, _ in shares for key, rollout in share.items()}
     indices = range(own.num_samples)
-    return [by_key[prompt.problem.id, index] for prompt in prompts_P for index in indices]
+    rollouts = [by_key[prompt.problem.id, index] for prompt in prompts_P for index in indices]
+    num_tokens = sum(len(rollout.response_ids) for rollout in rollouts)
+    return rollouts, num_tokens - sum(num_shared for _, num_shared in shares)
 
 
-def examples_of(rollouts: Sequence[Rollout], own: SelfTraining) -> list[Example]:
+def examples_of(
+    rollouts: Sequence[Rollout], own: SelfTraining, steps: Steps | None = None
+) -> list[Example]:
     """Of each problem the first `most_right` right responses, each once, where pairs are asked for
-    each with a wrong one, in turn.
+    each with a wrong one, in turn; with `steps` the step in which it leaves one.
 
     Right is a reward above 0.5, as in evaluations; a right response that was cut off does not
     count. Right a, b, a and wrong c: (a), (b), or the pairs (a, c), (b, c).
     """
     found: list[Example] = []
     for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
-        right: dict[tuple[int, ...], TokenSequence] = {}
-        wrong: dict[tuple[int, ...], TokenSequence] = {}
+        right: dict[tuple[int, ...], Rollout] = {}
+        wrong: dict[tuple[int, ...], Rollout] = {}
         for rollout in group:
-            sequence = TokenSequence(rollout.prompt_ids, rollout.response_ids)
             if rollout.reward <= 0.5:
-                wrong[rollout.response_ids] = sequence
+                wrong[rollout.response_ids] = rollout
             elif rollout.finish_reason == "stop":
-                right[rollout.response_ids] = sequence
+                right[rollout.response_ids] = rollout
         chosen = list(right.values())[: own.most_right]
         if own.loss.kind == "likelihood":
-            found += [(sequence,) for sequence in chosen]
+            found += [(_tokens(rollout),) for rollout in chosen]
+        elif wrong and steps is not None:
+            found += [parting(rollout, wrong.values(), steps) for rollout in chosen]
         elif wrong:
-            found += list(zip(chosen, cycle(wrong.values()), strict=False))
+            pairs = zip(chosen, cycle(wrong.values()), strict=False)
+            found += [(_tokens(one), _tokens(other)) for one, other in pairs]
     return found
+
+
+def parting(right: Rollout, wrong: Iterable[Rollout], steps: Steps) -> Example:
+    """The steps in which a right response and the wrong one that it follows longest part.
+
+    What is before is their prompt. Steps ab, cd of the right and ab, ce, fg of the wrong: (cd, ce).
+    """
+
+    def num_shared(rollout: Rollout) -> int:
+        pairs = zip(right.response_ids, rollout.response_ids, strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    other = max(wrong, key=num_shared)
+    spans = [steps(right), steps(other)]
+    edge = num_shared(other)
+    start = max({s.start for s in spans[0] if s.start <= edge} & {s.start for s in spans[1]})
+    ends = [next((s.end for s in own if s.end > edge), own[-1].end) for own in spans]
+    pair = zip((right, other), ends, strict=True)
+    return tuple(_tokens(rollout, start, end) for rollout, end in pair)
+
+
+def _tokens(rollout: Rollout, start: int = 0, end: int | None = None) -> TokenSequence:
+    ids = rollout.response_ids
+    return TokenSequence((*rollout.prompt_ids, *ids[:start]), ids[start:end])
 
 
 def maximise(

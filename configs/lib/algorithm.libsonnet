@@ -264,6 +264,8 @@ local common = {
   },
   // DPO-positive (arXiv:2402.13228) on its right and wrong answers, with the λ of its authors.
   dpo_positive: self.restem {
-    self_training+: { loss: { kind: 'dpo_positive', beta: 0.3, penalty: 50 } },
+    self_training+: { loss: { kind: 'dpo_positive', beta: 0.3, penalty: 50, segmenter: null } },
   },
+  // The same on the steps in which two answers part.
+  dpo_steps: self.dpo_positive { self_training+: { loss+: { segmenter: { kind: 'lines' } } } },
 }

@@ -8,6 +8,7 @@ from vineppo.config.schema import (
     AdaptiveKl,
     AnyConfig,
     ArithmeticTaskConfig,
+    DpoPositive,
     GaeCredit,
     MaskedImportance,
     RewardModelConfig,
@@ -15,6 +16,7 @@ from vineppo.config.schema import (
     TextPairs,
     TrainConfig,
     TreeCredit,
+    TurnsSegmenter,
 )
 from vineppo.config.value_checks import check_critic, check_values
 from vineppo.types import CRITIC
@@ -70,6 +72,11 @@ def check_sft(config: SftConfig) -> None:
     require(
         config.self_training is None or config.model.path is not None,
         "model.path must name a policy with self_training (a new model has no right answers)",
+    )
+    loss = config.self_training and config.self_training.loss
+    require(
+        not isinstance(loss, DpoPositive) or not isinstance(loss.segmenter, TurnsSegmenter),
+        "self_training.loss.segmenter.kind must not be 'turns' (answers here have one turn)",
     )
     check_engine(config)
     check_updates(config)

@@ -48,6 +48,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("credit.states", None, "kind=vine"),
     ("credit.own_return", False, "kind=vine"),
     ("values.predictors.*.states", None, "kind=monte_carlo"),
+    ("self_training.loss.segmenter", None, "kind=dpo_positive"),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()

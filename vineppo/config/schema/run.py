@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from vineppo.config.schema.adam import AdamConfig
-from vineppo.config.schema.credit import CreditConfig
+from vineppo.config.schema.credit import CreditConfig, SegmenterConfig
 from vineppo.config.schema.model import (
     EngineConfig,
     ModelConfig,
@@ -226,6 +226,7 @@ class DpoPositive:
     kind: Literal["dpo_positive"]
     beta: Positive
     penalty: NonNegative  # λ, of a right response that becomes less likely; 0: DPO
+    segmenter: SegmenterConfig | None  # null: whole responses; else the step in which they part
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,13 @@ BIN := .venv/bin
 SEED ?=
 ARGS ?=
 LOCK ?=
+JOBS ?= 2
 seed_suffix := $(if $(SEED),_seed$(SEED))
 demo_runs := runs/demo_vineppo$(seed_suffix) runs/demo_ppo$(seed_suffix)
 demo_report := runs/demo_report$(seed_suffix)
+
+# A file of tests stays in one process, whose tests share what they make.
+pytest := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-full check format clean
@@ -28,11 +32,11 @@ demo: setup ## VinePPO and PPO on the embedded policy, and a report (SEED=2 for 
 	done
 	$(BIN)/python -m analysis report $(demo_runs) --out $(demo_report)
 
-test: setup ## run the tests, in minutes (ARGS='tests/credit -x' for some)
-	$(BIN)/python -m pytest --durations=10 $(ARGS)
+test: setup ## run the tests, in minutes (ARGS='tests/credit -x' for some, JOBS=0 in this process)
+	$(pytest) --durations=10 $(ARGS)
 
 test-full: setup ## run all tests, the grids and the long ones as well
-	$(BIN)/python -m pytest --durations=20 -m 'slow or not slow' $(ARGS)
+	$(pytest) --durations=20 -m 'slow or not slow' $(ARGS)
 
 check: setup ## format, lint and types, changing nothing
 	$(BIN)/ruff format --check .

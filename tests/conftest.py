@@ -53,7 +53,12 @@ def sharded() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def whole_runs(tmp_path_factory: pytest.TempPathFactory) -> "WholeRuns":
-    """Small runs of the demo's configs, which all tests share."""
+    """Small runs of the demo's configs, which all tests share, those of other workers too."""
     from support.training import WholeRuns
 
-    return WholeRuns(tmp_path_factory.mktemp("whole_runs"))
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder /= "whole_runs"
+    folder.mkdir(exist_ok=True)
+    return WholeRuns(folder)

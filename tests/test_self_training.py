@@ -50,6 +50,15 @@ def whole_run(tmp_path_factory):
     return run_dir
 
 
+def test_without_validation_the_last_epoch_stays(tmp_path):
+    done = run_cli(arguments(tmp_path / "run", self_training__num_validation=0))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = timeless(tmp_path / "run")
+    assert len(rows) == 2
+    assert all("sft/loss" in row and "self_training/validation" not in row for row in rows)
+    assert (tmp_path / "run/final/policy").is_dir()
+
+
 def answer(problem, ids, reward, finish="stop"):
     return Rollout(
         problem=Problem(problem, "?", "1"),

@@ -15,7 +15,8 @@ or, by steps (Step-DPO, arXiv:2406.18629), the step y and the step y' in which a
 response with one beginning part. For these half of the responses go on from a random step of
 another; the reward of one response labels the step, where Step-DPO has a judge.
 
-How long is said by validation problems, which are no test problems. No values, no advantages: what
+How long is said by validation problems, which are no test problems, or without them by
+`num_epochs`. No values, no advantages: what
 any credit has to be worth.
 """
 
@@ -230,8 +231,8 @@ def maximise(
 ) -> dict[str, float]:
     """Trains on the examples; the policy is then that of the epoch with most validation.
 
-    pass@1 by the samples and the temperature of `evaluation`; of equal epochs the first. The engine
-    is left with it.
+    pass@1 by the samples and the temperature of `evaluation`; of equal epochs the first. Without
+    validation problems it is that of the last. The engine is left with it.
     """
     optimization, best = config.optimization, session.run.path / BEST
     session.sleep_engine()
@@ -252,6 +253,8 @@ def maximise(
                 metrics = update_on(session, config, chosen, done, num_updates)
             else:
                 metrics = pairs.update(indices, done, num_updates)
+        if not validation_P:
+            continue
         session.wake_engine(with_new_weights=True)
         session.progress.enter("evaluate")
         stream = iteration * optimization.num_epochs + epoch
@@ -264,12 +267,14 @@ def maximise(
             if is_main() and best.exists():
                 remove_whole(best)
             write_whole(best, session.models.save_state)
-    session.models.load_state(best)
+    if scores:
+        session.models.load_state(best)
+        metrics |= {
+            "self_training/validation": max(scores),
+            "self_training/epoch": float(scores.index(max(scores)) + 1),
+        }
     session.wake_engine(with_new_weights=True)
-    return metrics | {
-        "self_training/validation": max(scores),
-        "self_training/epoch": float(scores.index(max(scores)) + 1),
-    }
+    return metrics
 
 
 class Pairs:

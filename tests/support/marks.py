@@ -167,7 +167,7 @@ def left_half_written(run_dir: Path) -> list[Path]:
 
 def shared_memory(pid: int) -> set[Path]:
     """The segments that a process has mapped."""
-    with suppress(FileNotFoundError):
+    with suppress(OSError):  # it has ended, or is another user's
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
         return {Path(line.split()[-1]) for line in lines if "/dev/shm/" in line}
     return set()

@@ -3,10 +3,12 @@
 import json
 import signal
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow.parquet
 import torch
+from filelock import FileLock
 from safetensors.torch import load_file
 
 from support.killing import killed_once
@@ -82,19 +84,21 @@ def train(run_dir: Path, name: str = "demo_vineppo", settings: Settings = SMALL)
 
 
 class WholeRuns:
-    """Runs that nothing disturbed. Each is made once; tests read them and change nothing."""
+    """Runs that nothing disturbed. Each is made once; tests read them and change nothing.
+
+    Workers of pytest share the folder.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._made: dict[str, Path] = {}
 
     def __call__(self, name: str = "demo_vineppo", settings: Settings = SMALL) -> Path:
         key = json.dumps([name, dict(settings)])
-        if key not in self._made:
-            run_dir = self._folder / f"{len(self._made)}_{name}"
-            train(run_dir, name, settings)
-            self._made[key] = run_dir
-        return self._made[key]
+        run_dir = self._folder / f"{name}_{sha256(key.encode()).hexdigest()[:12]}"
+        with FileLock(f"{run_dir}.lock"):
+            if not (run_dir / "final").exists():
+                train(run_dir, name, settings)
+        return run_dir
 
 
 def main_killed_once(path: Path, given: list[str]) -> int:

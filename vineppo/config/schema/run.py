@@ -239,7 +239,7 @@ class SelfTraining:
     most_right: (
         Count  # of a problem that are trained on, each with a wrong one where there are pairs
     )
-    num_validation: Count  # train problems that are kept for choosing the epoch
+    num_validation: CountOrZero  # train problems kept for choosing the epoch; 0: the last
     restart: bool  # every iteration trains the starting policy; false: the one before it
     loss: Annotated[Likelihood | DpoPositive, Field(discriminator="kind")]
 

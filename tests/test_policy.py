@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from support.grids import grid
 from support.policies import MODEL, build, relative, update
 from support.rollouts import CPU, random_sequences, with_columns
 
@@ -48,7 +49,11 @@ def test_zero_stage_does_not_change_the_update(config, stage):
 
 @pytest.mark.parametrize(
     ("offload", "stage"),
-    [(offload, stage) for offload in ("optimizer", "while_sampling") for stage in (1, 2, 3)],
+    grid(
+        ("optimizer", 3),
+        ("while_sampling", 3),
+        slow=[(offload, stage) for offload in ("optimizer", "while_sampling") for stage in (1, 2)],
+    ),
 )
 def test_offloaded_states_do_not_change_the_updates(config, stage, offload):
     """Two updates, between which the states leave and come back; the weights stay meanwhile."""
@@ -70,7 +75,7 @@ def test_offloaded_states_do_not_change_the_updates(config, stage, offload):
     assert not torch.equal(*weights[offload])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", grid("float32", slow=["bfloat16"]))
 def test_sharded_states_may_change_their_place(config, dtype):
     """On a CPU they stay where they are; here they move, as to a CPU and back to a GPU."""
     found, sizes = random_sequences(8), {"batch_size": 8, "micro_batch_size": 4, "zero_stage": 3}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.grids import grid
 from support.marks import shared_memory
 from support.processes import run_cli, run_ranks
 from support.ranks import (
@@ -27,7 +28,6 @@ from support.training import CONFIGS, timeless
 from support.walks import segmenter_of_entropies
 
 TENSOR_PARALLEL = Case("vineppo", "vllm", tensor_parallel_size=2)  # one replica of both ranks
-CASES = [(Case("ppo", "vllm"), 2)]
 SLOW_CASES = [
     (Case("vineppo", "vllm"), 3),
     (Case("ppo", "vllm"), 0),
@@ -39,11 +39,7 @@ SLOW_CASES = [
 ]
 
 
-def slow(cases: list[tuple[Case, int]]) -> list[object]:
-    return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
-
-
-@pytest.mark.parametrize(("case", "stage"), [*CASES, *slow(SLOW_CASES)])
+@pytest.mark.parametrize(("case", "stage"), grid((Case("ppo", "vllm"), 2), slow=SLOW_CASES))
 def test_two_ranks_train_to_the_numbers_of_one(whole_runs, tmp_path, case, stage):
     """Killed after the last checkpoint but one."""
     run_dir, last = tmp_path / "two", case.num_iterations - 1
@@ -70,7 +66,7 @@ def lost_blocks() -> set[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("case", "stage"), [(Case("vineppo", "transformers"), 0), *slow([(TENSOR_PARALLEL, 2)])]
+    ("case", "stage"), grid((Case("vineppo", "transformers"), 0), slow=[(TENSOR_PARALLEL, 2)])
 )
 def test_a_rank_that_is_killed_ends_the_job_which_goes_on_to_the_numbers_of_one(
     whole_runs, tmp_path, case, stage

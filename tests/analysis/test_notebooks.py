@@ -8,6 +8,7 @@ import nbformat
 import numpy as np
 import pytest
 from PIL import Image
+from support.grids import grid
 
 from analysis.notebooks import REPOSITORY
 from analysis.notebooks.__main__ import FOLDER, executed, stored_form
@@ -37,11 +38,6 @@ def environment_of_kernels(tmp_path_factory):
         yield
 
 
-def by_name(name):
-    """That of value accuracy reads 20,000 scores and scores some states again."""
-    return pytest.param(name, marks=pytest.mark.slow if name == "value_accuracy" else ())
-
-
 def cells_of(content):
     return json.loads(content)["cells"]
 
@@ -64,7 +60,9 @@ def grey(picture, size=(200, 100)):
     return np.asarray(image.convert("L").resize(size)) / 255
 
 
-@pytest.mark.parametrize("name", map(by_name, sorted(CONTENTS)))
+@pytest.mark.parametrize(
+    "name", grid("kl_efficiency", slow=sorted(CONTENTS.keys() - {"kl_efficiency"}))
+)
 def test_what_is_stored_is_what_comes_out(name, tmp_path):
     """Texts to the letter; pictures nearly, which another version of matplotlib draws otherwise."""
     notebook = nbformat.reads(CONTENTS[name], as_version=4)

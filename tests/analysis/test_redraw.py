@@ -8,6 +8,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pytest
+from support.grids import grid
 
 from analysis import value_figures
 from analysis.__main__ import main
@@ -26,7 +27,8 @@ COMMANDS = {
     for two in ("02_baselines/long", "07_wall_clock/demo")
 }
 # Scoring again takes minutes; what it draws is drawn below.
-SLOW = {("value-accuracy", "experiments/03_value_accuracy", "")}
+DRAWN = sorted(COMMANDS - {("value-accuracy", "experiments/03_value_accuracy", "")})
+QUICK = [min(one for one in DRAWN if one[0] == name) for name in sorted({one[0] for one in DRAWN})]
 FIGURES, TABLES = {".png", ".svg"}, {".csv", ".md"}
 
 
@@ -54,7 +56,10 @@ def test_the_readmes_name_the_commands():
     assert others == {"experiments/11_credit"}  # decisive.py, drawn below
 
 
-@pytest.mark.parametrize(("name", "folder", "options"), sorted(COMMANDS - SLOW))
+@pytest.mark.parametrize(
+    ("name", "folder", "options"),
+    grid(*QUICK, slow=[one for one in DRAWN if one not in QUICK]),
+)
 def test_the_committed_files_are_what_the_command_makes(name, folder, options, tmp_path):
     committed = REPOSITORY / folder
     assert main([name, str(committed), *shlex.split(options), "--out", str(tmp_path)]) == 0

@@ -1,6 +1,7 @@
 """The shipped policies solve what their README says, and fail by wrong single steps."""
 
 import pytest
+from support.grids import grid
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import EvaluationConfig, TrainConfig
@@ -19,16 +20,16 @@ SMALL = ["task.num_train_problems=32"]
 
 @pytest.mark.parametrize(
     ("leaf", "sampled", "greedy"),
-    [
-        ("demo_vineppo", (0.30, 0.60), (0.30, 0.70)),
-        pytest.param(
-            "demo_vineppo_transformers", (0.30, 0.60), (0.30, 0.70), marks=pytest.mark.slow
-        ),
+    grid(
         ("credit_short_vineppo", (0.16, 0.34), (0.24, 0.42)),
-        pytest.param("credit_long_vineppo", (0.12, 0.30), (0.15, 0.33), marks=pytest.mark.slow),
-        pytest.param("credit_sheet_rloo", (0.14, 0.32), (0.37, 0.56), marks=pytest.mark.slow),
-        pytest.param("long_vineppo", (0.20, 0.45), (0.20, 0.55), marks=pytest.mark.slow),
-    ],
+        slow=[
+            ("demo_vineppo", (0.30, 0.60), (0.30, 0.70)),
+            ("demo_vineppo_transformers", (0.30, 0.60), (0.30, 0.70)),
+            ("credit_long_vineppo", (0.12, 0.30), (0.15, 0.33)),
+            ("credit_sheet_rloo", (0.14, 0.32), (0.37, 0.56)),
+            ("long_vineppo", (0.20, 0.45), (0.20, 0.55)),
+        ],
+    ),
 )
 def test_pass_at_1_of_the_start(configs, leaf, sampled, greedy):
     """The bounds leave 3 standard errors (0.028 over 256 problems) around the measured rates."""

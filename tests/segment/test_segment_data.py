@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from support.grids import grid
 from support.shared_data import data_rows
 
 from vineppo.config.schema import MathSegmenter
@@ -33,14 +34,16 @@ def _pieces(text: str, generator: random.Random) -> Iterator[str]:
 # The paper reports about 8 steps a response for MATH. Human solutions are terser than generations.
 @pytest.mark.parametrize(
     ("name", "num_texts", "steps_mean"),
-    [
-        ("math_prm800k_split/train.jsonl", 12_000, 6.06),
+    grid(
         ("math_prm800k_split/test.jsonl", 500, 6.12),
-        ("gsm8k/train.jsonl", 7473, 4.51),
         ("gsm8k/test.jsonl", 1319, 4.57),
         ("grading/rho-math-1b_math500_cot.jsonl", 500, 10.97),
         ("grading/rho-math-1b_gsm8k_test_cot.jsonl", 1319, 7.15),
-    ],
+        slow=[
+            ("math_prm800k_split/train.jsonl", 12_000, 6.06),
+            ("gsm8k/train.jsonl", 7473, 4.51),
+        ],
+    ),
 )
 def test_every_text_is_partitioned(name: str, num_texts: int, steps_mean: float) -> None:
     segment = build_segmenter(MathSegmenter("math", MAX_FORMULA_CHARS))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pytest
 from support import comparators
+from support.grids import grid
 from support.shared_data import data_rows
 from support.task_configs import GRADING
 
@@ -97,7 +98,9 @@ def test_the_published_verdicts(name: str, extraction: Extraction, differing: se
     assert {index for index in differing if ours[index]} == differing & right
 
 
-@pytest.mark.parametrize(("name", "extraction"), [(GSM8K, "last_number"), (MATH, "boxed")])
+@pytest.mark.parametrize(
+    ("name", "extraction"), grid((GSM8K, "last_number"), slow=[(MATH, "boxed")])
+)
 def test_math_verify_alone(name: str, extraction: Extraction) -> None:
     """Searching the whole response itself; of MATH, where there is a box."""
     rows = [

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 
 import pytest
+from support.grids import grid
 from support.task_configs import GRADING, worded_config
 
 from vineppo.config.load import load_config
@@ -48,11 +49,13 @@ def test_a_problem_is_a_chain_with_free_lines() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "digests"),
-    [
-        ("credit_short", ["1358d65a", "15a2d921"]),
-        ("credit_long", ["f9dfb779", "7a1af260"]),
+    grid(
         ("credit_sheet", ["e5504a2c", "68452e3f"]),
-    ],
+        slow=[
+            ("credit_short", ["1358d65a", "15a2d921"]),
+            ("credit_long", ["f9dfb779", "7a1af260"]),
+        ],
+    ),
 )
 def test_the_experiments_problems_stay_what_they_were(configs, setting, digests) -> None:
     """An order of draws that changed would leave all else right, and compare runs on two tests."""

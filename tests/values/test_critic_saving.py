@@ -13,6 +13,7 @@ from support.critics import (
     train,
     values,
 )
+from support.grids import grid
 from support.rollouts import CPU, rollout, terminal
 from support.shared_critic import SQUARED
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -121,7 +122,7 @@ def test_saving_a_shared_critic_leaves_the_training_alone(configs, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "stage"),
-    [("separate", 0), ("separate", 3), ("shared", 0), ("shared", 2), ("shared", 3)],
+    grid(("separate", 0), ("shared", 0), slow=[("separate", 3), ("shared", 2), ("shared", 3)]),
 )
 def test_state_round_trip_is_exact(configs, tmp_path, kind, stage):
     """Train, save, train on; fresh models that load the state train on to the same bits.

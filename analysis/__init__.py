@@ -15,6 +15,7 @@ ANALYSES = {
     "when RLOO is the better buy",
     "compare": "methods against a --baseline over seeds and problems: effect, intervals, tests, "
     "pooled over settings",
+    "diversity": "how far training moved the weights, and how alike a problem's answers became",
     "gradient-variance": "the noise of each estimator's policy gradient on the same rollouts, and "
     "what it costs",
     "ground-truth": "the values of sampled states by 256 fresh continuations each, with the engine",

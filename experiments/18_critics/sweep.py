@@ -1,6 +1,6 @@
 """The sweep's table, sweep.csv: what each rate's values explain of the third iteration's rewards.
 
-    python experiments/18_critics/sweep.py RUNS_DIR
+python experiments/18_critics/sweep.py RUNS_DIR
 """
 
 import json

@@ -1,0 +1,63 @@
+"""Diversity: trie and distance by hand, runs of both kinds, the table that redraws."""
+
+import pytest
+import torch
+from support.processes import run_cli
+from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
+from support.training import CONFIGS
+
+from analysis.__main__ import main
+from analysis.diversity import DIVERSITY
+from analysis.sampling.diversity import distance, tree_diversity
+
+FILES = ["diversity.png", "diversity.svg", "diversity.csv"]
+SIZES = ["--num-problems", "4", "--num-samples", "3"]
+
+
+@pytest.mark.parametrize(
+    ("responses", "diversity"),
+    [
+        ([(1, 2), (1, 3), (1, 2)], 3 / 6),
+        ([(1, 2, 3), (2, 2, 3)], 1),
+        ([(1, 2, 3)] * 4, 1 / 4),
+        ([(1, 2), (1, 2, 3)], 3 / 5),
+    ],
+)
+def test_the_trie_by_hand(responses, diversity):
+    assert tree_diversity(responses) == diversity
+
+
+def test_the_distance_by_hand():
+    models = [torch.nn.Linear(2, 1, bias=False) for _ in range(2)]
+    for model, weights in zip(models, ([[3.0, 4.0]], [[0.0, 5.0]]), strict=True):
+        model.weight.data = torch.tensor(weights)
+    assert distance(*models) == pytest.approx(10**0.5 / 5)
+    assert distance(models[0], models[0]) == 0
+
+
+@pytest.mark.usefixtures("lasting_process_group")
+def test_a_run_and_its_table_alone(trained_path, tmp_path, capsys):  # noqa: F811
+    first, again = tmp_path / "first", tmp_path / "again"
+    assert main(["diversity", str(trained_path), "--out", str(first), *SIZES]) == 0
+    capsys.readouterr()
+    start, last = DIVERSITY.read(first).to_dict("records")
+    assert (start["method"], start["iteration"], start["distance"]) == ("start", 0, 0)
+    assert (last["method"], last["iteration"]) == ("demo_vineppo", 2)
+    assert 0 < last["distance"] < 0.1
+    for row in (start, last):
+        assert 1 / 3 <= row["diversity"] <= row["diversity_high"] <= 1
+        assert 0 <= row["pass@1"] <= 1
+    assert main(["diversity", str(first), "--out", str(again)]) == 0
+    assert capsys.readouterr().out.split() == [str(again / name) for name in FILES]
+    assert all((first / name).read_bytes() == (again / name).read_bytes() for name in FILES)
+
+
+def test_runs_of_other_tasks_are_refused_in_a_line(trained_path, tmp_path, capsys):  # noqa: F811
+    other, config = tmp_path / "other", str(CONFIGS / "sft_credit_short_restem.jsonnet")
+    settings = ["self_training.num_iterations=1", "self_training.num_prompts=4"]
+    settings += ["self_training.num_validation=0", "logging.wandb_project=null"]
+    settings += ["task.num_test_problems=4", "evaluation.num_samples=1"]
+    sets = [f"--set={setting}" for setting in settings]
+    assert run_cli(["sft", config, f"--run-dir={other}", *sets]).returncode == 0
+    assert main(["diversity", str(trained_path), str(other), "--out", str(tmp_path)]) == 2
+    assert "differ in model.path, task or sampling" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 from analysis import figures, frames, options
 from analysis.frames import OF_RUN
@@ -24,7 +25,7 @@ DIVERSITY = Table(
     | dict.fromkeys(["diversity", "distinct", "pass@1"], Estimate)
     | {"num_problems": int, "samples_per_problem": int},
 )
-PANELS = {"pass@1": "pass@1 of the samples", "diversity": "diversity of a problem's answers"}
+PANELS = {"pass@1": "pass@1 of the samples", "diversity": "diversity of answers"}
 START = "start"
 
 
@@ -71,5 +72,6 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
                 axis.plot(*means, **style | {"markersize": 7}, label=labels[method])
             axis.set(xlabel="‖θ − θ₀‖ / ‖θ₀‖", ylabel=label)
             axis.set_xlim(left=0)
+            axis.xaxis.set_major_locator(MaxNLocator(4))
         figures.shared_legend(figure, axes[0])
         return figures.save(figure, path)

@@ -257,12 +257,12 @@ def test_names_that_say_no_setting_are_told_by_task_and_model_and_stand_without_
     assert set(alone["setting"]) == {"arithmetic tiny"}
 
 
-def test_the_figure_shows_every_method_once_with_its_colour(settings, tmp_path):
+def test_the_figure_shows_every_method_once_a_setting_with_its_colour(settings, tmp_path):
     out = tmp_path / "out"
     assert main(["compare", *map(str, settings), "--baseline", "long_ppo", "--out", str(out)]) == 2
     assert main(["compare", *map(str, settings), "--baseline", "ppo", "--out", str(out)]) == 0
     drawn = (out / "compare.svg").read_text()
-    assert drawn.count("<!-- VinePPO -->") == 1
+    assert drawn.count("<!-- VinePPO -->") == 3
     assert "#0072b2" in drawn.lower()
     assert all(f"<!-- {name} -->" in drawn for name in ("short", "long", "pooled"))
     text = (out / "compare.md").read_text()

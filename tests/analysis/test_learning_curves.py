@@ -154,7 +154,7 @@ def test_a_method_has_one_colour_in_every_figure_and_its_variants_shades_of_it()
     assert list(labels.values()) == ["VinePPO, K = 9", "modern PPO", "own"]
     known = ["credit_long_reinforce", "credit_long_oracle", "credit_long_rloo", "modern PPO"]
     assert list(figures.method_labels(known).values()) == [
-        "REINFORCE++", "oracle", "RLOO", "modern PPO",
+        "REINFORCE++", "exact values", "RLOO", "modern PPO",
     ]  # fmt: skip
     assert [figures.setting_of(name) for name in known] == ["credit_long"] * 3 + [""]
     run = "runs/long_vineppo_k9_seed1, iteration 3"
@@ -166,7 +166,7 @@ def test_a_method_has_one_colour_in_every_figure_and_its_variants_shades_of_it()
 def test_estimators_are_called_what_their_credit_is():
     names = ("rloo", "gae", "vine_9", "vine_oracle", "own")
     labels = figures.method_labels([figures.of_credit(name) for name in names])
-    assert list(labels.values()) == ["RLOO", "PPO", "VinePPO, K = 9", "VinePPO, oracle", "own"]
+    assert list(labels.values()) == ["RLOO", "PPO", "VinePPO, K = 9", "exact values", "own"]
 
 
 def test_each_row_of_panels_says_what_it_shows(run_path, tmp_path):

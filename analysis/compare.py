@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from analysis import counts, figures
 from analysis.costs import COSTS
@@ -312,6 +313,7 @@ def draw(comparisons: pd.DataFrame, path: Path) -> list[Path]:
                 _draw_row(axis, row, places[row["setting"], row["method"]], style, look)
             of_what = f"{rows['quote'].iloc[0]} ({' and '.join(rows['interval'].unique())})"
             axis.plot([], [], label=of_what, **{"color": "0.5"} | look)
+        axis.xaxis.set_major_locator(MaxNLocator(5))
         _name_rows(axis, places)
         baselines = " or ".join(comparisons["baseline"].unique())
         axis.set_xlabel(textwrap.fill(f"test pass@1 minus that of {baselines}", LABEL_LETTERS))
@@ -373,7 +375,7 @@ def _draw_row(
     beyond = (left, "<", low < left), (right, ">", high > right)
     arrows = [(edge, arrow) for edge, arrow, is_beyond in beyond if is_beyond]
     for edge, arrow in arrows:
-        axis.plot(edge, height, arrow, color=color, clip_on=False)
+        axis.plot(edge, height, arrow, color=color, markersize=5, zorder=4, clip_on=False)
     if arrows:
         text = interval(estimate(row, "effect"), "+.3f").replace("-", "−")
         axis.text(1.03, height, text, transform=axis.get_yaxis_transform(), va="center", size=6)

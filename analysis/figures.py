@@ -349,7 +349,7 @@ def _shades(variants: Sequence[str]) -> dict[str, float]:
 
     One alone has the colour, and so has the method itself among its variants; it comes first.
     """
-    others = sorted(variants, key=_natural)
+    others = sorted(set(variants), key=_natural)
     plain = [name for name in others if not _method(name)[2]] or others
     if len(plain) > 1:
         return dict(zip(others, np.linspace(0.6, -0.4, len(others)).tolist(), strict=True))

@@ -207,7 +207,7 @@ def test_no_two_methods_have_one_colour():
 def test_a_method_keeps_its_colour_beside_its_variants():
     names = ["ppo", *(f"ppo_{variant}" for variant in ("bigger", "shared", "step", "vine"))]
     for count in range(1, len(names) + 1):
-        styles = figures.method_styles(names[:count])
+        styles = figures.method_styles([*names[:count], "ppo"])
         assert styles["ppo"]["color"].upper() == figures.COLORS[1]
         assert styles["ppo"]["linestyle"] == "-"
         assert len({style["color"] for style in styles.values()}) == count

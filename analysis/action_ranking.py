@@ -243,6 +243,8 @@ def draw_method(axes: Sequence[Axes], rows: pd.DataFrame, looks: Styles) -> None
     checkpoints = sorted(rows["checkpoint"].unique())
     boundaries = rows[rows["group"] == BOUNDARIES]
     last = rows[(rows["checkpoint"] == checkpoints[-1]) & (rows["group"] != BOUNDARIES)]
+    if (known := last[last["pairwise"].notna()]).size:
+        last = known  # where no pair is resolved there is nothing to draw
     groups = [group for group in GROUPS if group in set(last["group"])]
     for axis, name in zip(axes[:2], STATISTICS, strict=True):
         draw_points(axis, boundaries, "checkpoint", checkpoints, name, looks)

@@ -72,7 +72,6 @@ CRITICAL = Table(
 TABLES = {"spread": SPREAD, "shares": SHARES, "places": PLACES, "critical": CRITICAL}
 
 Row = dict[str, Any]
-PANELS = 4
 SOURCES = {TRAINED: "advantages", MC: "MC returns", TRUTH: "true values"}  # in titles
 LINE_OF_GROUP = {CORRECT: "-", INCORRECT: "--"}
 DOT = {"marker": "o"}
@@ -321,17 +320,23 @@ def summary_content(rows: pd.DataFrame) -> dict[str, Any]:
 def draw(
     spread: pd.DataFrame, shares: pd.DataFrame, places: pd.DataFrame, path: Path
 ) -> list[Path]:
-    """A row of panels a run: how advantages are spread, and where in the response."""
+    """A row of panels a run: how advantages are spread, and where in the response.
+
+    Where none is near zero, or critical, there is no panel of that.
+    """
     runs = list(spread.groupby("run_dir", sort=False))
     iterations = sorted(spread["iteration"].unique())
     colors = figures.in_order(len(iterations))
     looks: dict[int, dict[str, Any]] = {
         name: {"color": color} for name, color in zip(iterations, colors, strict=True)
     }
-    num_panels = PANELS if places["critical"].notna().any() else PANELS - 1
-    with figures.panels(len(runs), num_panels) as (figure, axes):
+    trained = places[places["source"] == TRAINED]
+    shown = [name for name, of in (("near_zero", trained), ("critical", places)) if of[name].any()]
+    names = ["advantage", "mean", *shown]
+    with figures.panels(len(runs), len(names)) as (figure, axes):
         for index, (run_dir, of_run) in enumerate(runs):
-            panels = axes[num_panels * index : num_panels * (index + 1)]
+            of_row = axes[len(names) * index : len(names) * (index + 1)]
+            panels = dict(zip(names, of_row, strict=True))
             for iteration in of_run["iteration"].unique():
                 here = f"run_dir == {run_dir!r} and iteration == {iteration}"
                 draw_iteration(panels, shares.query(here), places.query(here), looks[iteration])
@@ -348,11 +353,13 @@ def draw(
 
 
 def draw_iteration(
-    axes: Sequence[Axes], shares: pd.DataFrame, places: pd.DataFrame, style: dict[str, Any]
+    axes: Mapping[str, Axes], shares: pd.DataFrame, places: pd.DataFrame, style: dict[str, Any]
 ) -> None:
     """One colour: cumulative shares, means by outcome, shares near zero, critical steps if any."""
     trained = _of(shares, TRAINED)
-    axes[0].step(trained["advantage"], 100 * trained["probability"], where="post", **style)
+    axes["advantage"].step(
+        trained["advantage"], 100 * trained["probability"], where="post", **style
+    )
     places = places[places["axis"] == "relative"]
     percent = {name: 100 * places[name] for name in ("near_zero", "critical", "even")}
     places = places.assign(middle=100 * (places["bin"] + 0.5) / NUM_BINS, **percent)
@@ -361,31 +368,36 @@ def draw_iteration(
         figures.curve(axis, _of(places, source, group), "middle", column, style | look, ends="")
 
     for group, dashes in LINE_OF_GROUP.items():
-        line(axes[1], "mean", DOT | {"linestyle": dashes}, TRAINED, group)
-    line(axes[2], "near_zero", DOT, TRAINED)
+        line(axes["mean"], "mean", DOT | {"linestyle": dashes}, TRAINED, group)
+    if "near_zero" in axes:
+        line(axes["near_zero"], "near_zero", DOT, TRAINED)
     source = critical_source(places["source"])
-    for axis in axes[3:]:
+    if "critical" in axes:
+        axis = axes["critical"]
         line(axis, "critical", DOT, source)
         if source != TRUTH:
             line(axis, "critical", DOT | {"linestyle": "-."}, TRUTH)
         line(axis, "even", {"linestyle": ":", "linewidth": 0.8}, source)
 
 
-def finish_run(axes: Sequence[Axes], spread: pd.DataFrame) -> None:
+def finish_run(axes: Mapping[str, Axes], spread: pd.DataFrame) -> None:
     """What does not depend on the iteration."""
     last = spread[spread["iteration"] == spread["iteration"].iloc[-1]]
     source = critical_source(last["source"])
     row = _of(last, source).iloc[0]
-    axes[0].set(xlabel="advantage of a step", ylabel="steps with at most it (%)", ylim=(0, 100))
-    axes[0].set_title(f"{figures.method_label(row['method'])}, seed {row['seed']}")
-    for axis in axes[1:]:
+    first = axes["advantage"]
+    first.set(xlabel="advantage of a step", ylabel="steps with at most it (%)", ylim=(0, 100))
+    first.set_title(f"{figures.method_label(row['method'])}, seed {row['seed']}")
+    for axis in list(axes.values())[1:]:
         axis.set(xlabel="part of the response (%)", xlim=(0, 100))
-    axes[1].set_ylabel("mean advantage")
-    axes[1].axhline(0, color="0.7", linewidth=0.6, zorder=0)
-    axes[2].set(ylabel=f"|A| < {row['near_zero_below']:g} (% of steps)", ylim=(0, 100))
-    for axis in axes[3:]:
+    axes["mean"].set_ylabel("mean advantage")
+    axes["mean"].axhline(0, color="0.7", linewidth=0.6, zorder=0)
+    if "near_zero" in axes:
+        text = f"|A| < {row['near_zero_below']:g} (% of steps)"
+        axes["near_zero"].set(ylabel=text, ylim=(0, 100))
+    if "critical" in axes:
         title = f"by {SOURCES.get(source, figures.predictor_label(source))}"
-        axis.set(ylabel="critical steps (%)", ylim=(0, None), title=title)
+        axes["critical"].set(ylabel="critical steps (%)", ylim=(0, None), title=title)
 
 
 def critical_source(sources: pd.Series) -> str:

@@ -5,14 +5,17 @@ The number of seeds alone decides which interval to quote, before any score is l
 """
 
 import argparse
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from analysis import counts, figures
 from analysis.costs import COSTS
@@ -53,8 +56,12 @@ COMPARISONS = Table(
     | {"num_seeds": int, "num_seeds_baseline": int, "num_samples": int}
     | {"noise_sd": float | None, "quote": str | None, "why": str | None},
 )
-THICK, THIN = 2.4, 0.8  # in points, of the two intervals to quote
-ROW_IN, WIDTH_IN, AROUND_IN = 0.17, 4.2, 1.2  # of the figure
+# The two intervals to quote; the thin one lies on the thick one.
+THICK: dict[str, Any] = {"linewidth": 3.0, "solid_capstyle": "butt", "zorder": 1}
+THIN: dict[str, Any] = {"color": "0.15", "linewidth": 0.6, "marker": "|", "markersize": 4}
+ROW_IN, WIDTH_IN, AROUND_IN = 0.17, 5.0, 1.0  # of the figure
+MARGIN = 0.05  # of the axis, on either side of what it holds
+LABEL_LETTERS = 40  # in a line of its name
 
 
 @dataclass(frozen=True)
@@ -288,56 +295,98 @@ def summary_content(comparisons: pd.DataFrame) -> dict[str, Any]:
 def draw(comparisons: pd.DataFrame, path: Path) -> list[Path]:
     """A forest plot: a row a setting and method, the pooled ones below.
 
-    Thick is the interval to quote of these problems, thin that of problems like these.
+    Thick is the interval to quote of these problems, thin that of problems like these. An interval
+    that leaves the axis ends in an arrow, and its numbers stand beside it.
     """
     here, elsewhere = quoted(comparisons, HERE), quoted(comparisons, ELSEWHERE)
-    methods = list(comparisons["method"].unique())
+    methods = comparisons["method"].unique()
     styles = figures.method_styles([*methods, *comparisons["baseline"].unique()])
-    settings = list(comparisons["setting"].unique())
-    places: dict[tuple[str, str], float] = {}
-    for setting in settings:
-        of_setting = here[here["setting"] == setting]
-        start = max(places.values(), default=-1.0) + 1.6
-        places |= {(setting, name): start + i for i, name in enumerate(of_setting["method"])}
+    places = place_rows(here)
     with figures.panels(1, 1) as (figure, (axis,)):
         figure.set_size_inches(WIDTH_IN, AROUND_IN + ROW_IN * (max(places.values()) + 2))
         axis.axvline(0, color="0.6", linewidth=0.6, zorder=0)
-        for name in methods:
-            _bars(axis, elsewhere[elsewhere["method"] == name], places, styles[name], THIN, "")
-            _bars(axis, here[here["method"] == name], places, styles[name], THICK, name)
-        for rows, width in ((here, THICK), (elsewhere, THIN)):
+        low, high = axis_limits(pd.concat([here, elsewhere]))
+        axis.set_xlim(low - MARGIN * (high - low), high + MARGIN * (high - low))
+        for rows, look in ((here, THICK), (elsewhere, THIN)):
+            for row in rows.to_dict("records"):
+                style = styles[row["method"]]
+                _draw_row(axis, row, places[row["setting"], row["method"]], style, look)
             of_what = f"{rows['quote'].iloc[0]} ({' and '.join(rows['interval'].unique())})"
-            axis.plot([], [], color="0.4", linewidth=width, label=of_what)
-        _name_settings(axis, settings, places)
+            axis.plot([], [], label=of_what, **{"color": "0.5"} | look)
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+        _name_rows(axis, places)
         baselines = " or ".join(comparisons["baseline"].unique())
-        axis.set_xlabel(f"test pass@1 minus that of {baselines}")
+        axis.set_xlabel(textwrap.fill(f"test pass@1 minus that of {baselines}", LABEL_LETTERS))
         figures.shared_legend(figure, axis)
         return figures.save(figure, path)
 
 
-def _bars(
+def place_rows(rows: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """How far from the top each method of a setting is; of several, each has a row of its name."""
+    places: dict[tuple[str, str], float] = {}
+    height, num_settings = 0.0, rows["setting"].nunique()
+    for setting, methods in rows.groupby("setting", sort=False)["method"]:
+        for name in [""] * (num_settings > 1) + list(methods):
+            places[str(setting), name] = height
+            height += 1
+        height += 0.6
+    return places
+
+
+def axis_limits(rows: pd.DataFrame) -> tuple[float, float]:
+    """They hold 0 and every interval, but those of a few rows that take more than half of the room.
+
+    Of (0, 1), (−1, 1) and (−9, 9) they are (−1, 1). More than half of the rows stay.
+    """
+    ends = rows.assign(low=rows["effect_low"].fillna(rows["effect"]))
+    ends = ends.assign(high=rows["effect_high"].fillna(rows["effect"]))
+    ends = ends.groupby(["setting", "method"]).agg({"low": "min", "high": "max"})
+    spans: Sequence[tuple[float, float]] = list(ends.itertuples(index=False, name=None))
+
+    def limits(spans: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        return min(0.0, *(low for low, _ in spans)), max(0.0, *(high for _, high in spans))
+
+    def room(spans: Sequence[tuple[float, float]]) -> float:
+        return float(np.diff(limits(spans))[0])
+
+    while len(spans) > len(ends) // 2 + 1:
+        fewer = min(combinations(spans, len(spans) - 1), key=room)
+        if room(fewer) > room(spans) / 2:
+            break
+        spans = fewer
+    return limits(spans)
+
+
+def _draw_row(
     axis: Axes,
-    rows: pd.DataFrame,
-    places: Mapping[tuple[str, str], float],
-    style: Mapping[str, Any],
-    width: float,
-    label: str,
+    row: Mapping[str, Any],
+    height: float,
+    style: dict[str, Any],
+    look: dict[str, Any],
 ) -> None:
-    """Effects with their intervals, lying; without a label the intervals alone."""
-    heights = [places[row.setting, row.method] for row in rows.itertuples()]
-    axis.hlines(heights, rows["effect_low"], rows["effect_high"], style["color"], linewidth=width)
-    if label:
-        look = {"color": style["color"], "marker": style["marker"], "label": label}
-        axis.plot(rows["effect"], heights, linestyle="", markersize=4.5, **look)
+    """An effect and an interval; the numbers and arrows of what lies beyond the axis."""
+    low, high, color = row["effect_low"], row["effect_high"], style["color"]
+    axis.plot([low, high], [height] * 2, **{"color": color} | look)
+    if look is not THICK:
+        return
+    dot = {"color": color, "marker": style["marker"], "markersize": 5, "zorder": 3}
+    axis.plot(row["effect"], height, **dot)
+    left, right = axis.get_xlim()
+    beyond = (left, "<", low < left), (right, ">", high > right)
+    arrows = [(edge, arrow) for edge, arrow, is_beyond in beyond if is_beyond]
+    for edge, arrow in arrows:
+        axis.plot(edge, height, arrow, color=color, markersize=5, zorder=4, clip_on=False)
+    if arrows:
+        text = interval(estimate(row, "effect"), "+.3f").replace("-", "−")
+        axis.text(1.03, height, text, transform=axis.get_yaxis_transform(), va="center", size=6)
 
 
-def _name_settings(
-    axis: Axes, settings: Sequence[str], places: Mapping[tuple[str, str], float]
-) -> None:
-    """Settings beside the middle of their rows, the first on top, a line above the pooled ones."""
-    rows = [[y for (name, _), y in places.items() if name == setting] for setting in settings]
-    axis.set_yticks([float(np.mean(heights)) for heights in rows], settings)
-    axis.tick_params(axis="y", length=0)
-    if POOLED in settings and len(settings) > 1:
-        axis.axhline(min(rows[-1]) - 0.8, color="0.6", linewidth=0.6)
-    axis.set_ylim(max(places.values()) + 0.8, min(places.values()) - 0.8)
+def _name_rows(axis: Axes, places: Mapping[tuple[str, str], float]) -> None:
+    """Methods beside their rows; settings, if several, above theirs, a line above the pooled."""
+    axis.set_yticks(list(places.values()), [name or setting for setting, name in places])
+    for text, (_, name) in zip(axis.get_yticklabels(), places, strict=True):
+        text.set_fontweight("normal" if name else "bold")
+    axis.tick_params(axis="y", length=0, pad=7)
+    if (POOLED, "") in places:
+        axis.axhline(places[POOLED, ""] - 0.8, color="0.6", linewidth=0.6)
+    axis.set_ylim(max(places.values()) + 0.8, -0.8)

@@ -20,26 +20,66 @@ from vineppo.run_dir.files import write_atomic
 
 # Okabe & Ito, 2008: told apart with every common kind of colour blindness.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+# Tol, 2021, likewise.
+MORE_COLORS = ("#44AA99", "#AA4499", "#DDCC77", "#88CCEE", "#661100", "#999933", "#CC6677")
 GREY = "#7F7F7F"  # for what no method can do in earnest
 # Methods as people call them and their colours, by what a run's name contains; the first that fits.
-METHODS = (
-    (r"probe", "probe, corrected", "#332288"),
+METHODS: tuple[tuple[str, str, str | None], ...] = (
+    (r"(vineppo_)?probe", "probe, corrected", "#332288"),
     (r"vineppo", "VinePPO", COLORS[0]),
     (r"spo[_-]chain", "SPO-chain", "#44AA99"),
     (r"spo[_-]tree", "SPO-tree", "#AA4499"),
-    (r"privileged", "martingale, answer in view", "#117733"),
+    (r"(vine_)?privileged", "martingale, answer in view", "#117733"),
     (r"vine_efficient|martingale", "martingale", "#882255"),
-    (r"ppo[_-]view", "PPO, answer in view", "#DDCC77"),
     (r"modern[_ ]?ppo", "modern PPO", COLORS[4]),
-    (r"ppo", "PPO", COLORS[1]),
+    (r"ppo|(?=two_critics)", "PPO", COLORS[1]),
     (r"grpo", "GRPO", COLORS[2]),
     (r"rloo", "RLOO", COLORS[3]),
     (r"reinforce(_plus_plus|\+\+)?[_ ]baseline", "REINFORCE++ baseline", COLORS[6]),
     (r"reinforce(_plus_plus|\+\+)?", "REINFORCE++", COLORS[5]),
     (r"remax", "ReMax", COLORS[7]),
-    (r"oracle", "oracle", GREY),
+    (r"oracle", "exact values", GREY),
     (r"group_mean", "K = 0", "#999933"),
+    (r"restem", "RestEM", "#DDCC77"),
+    (r"dpo_steps", "DPO-positive, steps", "#88CCEE"),
+    (r"dpo", "DPO-positive", "#661100"),
+    (r"(^|_)critics?$", "policy at rest", None),
 )
+# What a name says after its method.
+VARIANTS = (
+    (r"gae_095", "λ = 0.95"),
+    (r"gae", "return less value"),
+    (r"vine", "difference of values"),
+    (r"shared", "shared critic"),
+    (r"bigger", "bigger critic"),
+    (r"pretrained", "critic learns first"),
+    (r"two_critics", "two critics"),
+    (r"step", "λ = 0.9 by steps"),
+    (r"view", "answer in view"),
+    (r"posterior", "the martingale's values"),
+    (r"large", "3 large batches"),
+    (r"k([\d.]+)", r"K = \1"),
+    (r"t([\d.]+)", r"T = \1"),
+    (r"seed[_ ]?(\d+)", r"seed \1"),
+)
+# Values as people call them, where a name does not read as it is.
+PREDICTORS = {
+    "oracle": "exact",
+    "posterior": "martingale, rewards alone",
+    "privileged": "martingale, answer in view",
+    "zero_head": "critic, head at zero",
+    "bounded": "critic, cross-entropy",
+    "bigger": "critic, twice the layers",
+    "ensemble": "two critics",
+    "answer": "critic, answer in view",
+    "siblings": "critic, siblings in view",
+    "asked": "yes/no, zero-shot",
+    "judge": "yes/no, trained",
+    "fused": "yes/no fused with the group",
+    "probe": "probe of the policy's states",
+    "group_mean_others": "group mean, others",
+    **dict.fromkeys(("group", "values/group_mean"), "group mean, training"),
+}
 # The same by the kind of credit in a config.
 CREDITS = {
     "vine": "VinePPO",
@@ -54,6 +94,8 @@ CREDITS = {
 }
 # Estimators of gradient-variance as runs are named: "vine_9" is "vineppo_k9".
 ESTIMATORS = (
+    (r"^vine_oracle$", "oracle"),
+    (r"^martingale_posterior$", "martingale"),
     (r"^vine_(\d+)$", r"vineppo_k\1"),
     (r"^vine(?=_|$)", "vineppo"),
     (r"^gae(?=_|$)", "ppo"),
@@ -122,10 +164,9 @@ def method_labels(names: Sequence[str]) -> dict[str, str]:
     labels = {}
     for name in names:
         method, _, variant = _method(name)
-        variant = re.sub(r"[_ ,]*seed[_ ]?(\d+)", r", seed \1", variant).strip(", ")
-        variant = re.sub(
-            r"^([kt])([\d.]+)(?=,|$)", lambda match: f"{match[1].upper()} = {match[2]}", variant
-        )
+        for pattern, text in VARIANTS:
+            variant = re.sub(rf"(?:^|_|, ?){pattern}(?=[_,]|$)", rf", {text}", variant)
+        variant = variant.strip("_, ")
         labels[name] = f"{method}, {variant}" if variant else method
     return labels if len(set(labels.values())) == len(labels) else {name: name for name in names}
 
@@ -140,8 +181,8 @@ def setting_of(name: str) -> str:
 
     Empty for a name that none of `METHODS` is in.
     """
-    matches = (re.search(pattern, name, re.IGNORECASE) for pattern, _, _ in METHODS)
-    return next((name[: match.start()].strip("_, ") for match in matches if match), "")
+    found = _find(name)
+    return name[: found[0].start()].strip("_, ") if found else ""
 
 
 def seed_labels(rows: pd.DataFrame) -> dict[str, str]:
@@ -157,8 +198,9 @@ def seed_labels(rows: pd.DataFrame) -> dict[str, str]:
 def method_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Colour, dashes and marker of each method, by its name.
 
-    A method of `METHODS` has one colour in every figure. Its variants in a figure differ in their
-    dashes, and are the lighter the smaller their number. Other names take the colours left.
+    A method of `METHODS` has one colour in every figure. Its variants in a figure are shades of it,
+    the lighter the smaller their number, and differ in their dashes. Other names take the colours
+    left.
     """
     methods = {name: _method(name)[0] for name in names}
     colors = {methods[name]: _method(name)[1] for name in names}
@@ -166,10 +208,8 @@ def method_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     colors = {method: color or next(left) for method, color in colors.items()}
     styles = {}
     for index, (name, method) in enumerate(methods.items()):
-        variants = sorted((name for name in names if methods[name] == method), key=_natural)
-        place = variants.index(name)
-        # From 0.6 of the way to white to 0.4 of the way to black; one alone has its colour.
-        shade = 0.6 - place / (len(variants) - 1) if len(variants) > 1 else 0.0
+        shades = _shades([name for name in names if methods[name] == method])
+        place, shade = list(shades).index(name), shades[name]
         rgb = np.array(to_rgb(colors[method]))
         styles[name] = {
             "color": to_hex(rgb + abs(shade) * ((shade > 0) - rgb)),
@@ -187,10 +227,10 @@ def of_credit(estimator: str) -> str:
 
 
 def predictor_label(predictor: str) -> str:
-    """ "mc_9" as "MC, K = 9", "group_mean" as "group mean"."""
+    """ "mc_9" as "MC, K = 9", "zero_head" as "critic, head at zero"."""
     if match := re.fullmatch(r"mc(_train)?_(\d+)", predictor):
         return f"MC, K = {match[2]}" + (", training" if match[1] else "")
-    return {"group_mean_others": "group mean, others"}.get(predictor, predictor.replace("_", " "))
+    return PREDICTORS.get(predictor, predictor.replace("_", " "))
 
 
 def phase_color(name: str, names: Sequence[str]) -> str:
@@ -287,13 +327,37 @@ def render(figure: Figure, suffix: str) -> bytes:
     return buffer.getvalue()
 
 
+def _find(name: str) -> tuple[re.Match[str], str, str | None] | None:
+    """Where a run's name, or a label, says its method; the method and its colour."""
+    for pattern, label, color in METHODS:
+        if match := re.search(rf"^{re.escape(label)}|{pattern}", name, re.IGNORECASE):
+            return match, label, color
+    return None
+
+
 def _method(name: str) -> tuple[str, str | None, str]:
     """The method that a name says, its colour, and what else the name says after it."""
     own = name.rpartition("/")[2]  # of a run directory, not what it lies in
-    for pattern, label, color in METHODS:
-        if match := re.search(pattern, own, re.IGNORECASE):
-            return label, color, own[match.end() :].strip("_, ")
+    if found := _find(own):
+        match, label, color = found
+        return label, color, own[match.end() :].strip("_, ")
     return name, None, ""
+
+
+def _shades(variants: Sequence[str]) -> dict[str, float]:
+    """How far each variant is from its method's colour: on the way to white, below 0 to black.
+
+    One alone has the colour, and so has the method itself among its variants; it comes first.
+    """
+    others = sorted(set(variants), key=_natural)
+    plain = [name for name in others if not _method(name)[2]] or others
+    if len(plain) > 1:
+        return dict(zip(others, np.linspace(0.6, -0.4, len(others)).tolist(), strict=True))
+    others = [name for name in others if name not in plain]
+    half = len(others) // 2
+    light = np.linspace(0.6, 0, half, endpoint=False)
+    dark = np.linspace(-0.4, 0, len(others) - half, endpoint=False)[::-1]
+    return dict(zip([*plain, *others], [0.0, *light.tolist(), *dark.tolist()], strict=True))
 
 
 def _natural(name: str) -> list[Any]:

@@ -71,6 +71,7 @@ SIGNALS = (
     ("signal_per_token", 1000, "signal to noise of 1,000 sampled tokens"),
     ("signal_per_s", 1, "signal to noise of a second"),
 )
+AROUND_IN, ROW_IN = 0.8, 0.16  # of a panel's height, and an estimator's
 SPREAD = 0.6  # of the room between two estimators, which the runs of one share
 
 
@@ -296,12 +297,14 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
         return []
     credits = [figures.of_credit(name) for name in names]
     labels = [figures.method_labels(credits)[name] for name in credits]
-    with figures.grid(len(panels), 3, margin_in=0.8) as (figure, axes):
+    with figures.grid(len(panels), 4, margin_in=0.8) as (figure, axes):
+        num_rows = -(-len(panels) // 4)
+        figure.set_figheight(num_rows * (AROUND_IN + ROW_IN * len(names)))
         for axis, (quantity, scale, title) in zip(axes, panels, strict=True):
             chosen = rows[rows["quantity"] == quantity]
             draw_dots(axis, chosen, names, scale)
             if (quantity, scale, title) in RATIOS:
-                title += f" ({labels[0]}: 1)"
+                axis.set_xlabel(f"{labels[0]}: 1")
                 _logarithmic(axis, chosen["value"])
             else:
                 axis.axvline(0, color="0.7", linewidth=0.6, zorder=0)
@@ -310,7 +313,8 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
             is_first = axis.get_subplotspec().is_first_col()  # type: ignore[union-attr]
             axis.set_yticks(range(len(names)), labels if is_first else [""] * len(names))
             axis.set_ylim(len(names) - 0.5, -0.5)
-        figures.shared_legend(figure, axes[0])
+        if len(axes[0].get_legend_handles_labels()[1]) > 1:
+            figures.shared_legend(figure, axes[0])
         return figures.save(figure, path)
 
 
@@ -334,8 +338,9 @@ def draw_dots(axis: Axes, rows: pd.DataFrame, names: Sequence[str], scale: float
             bar = scale * row["value_low"], scale * row["value_high"]
             axis.plot(scale * row["value"], place, color=color, marker=marker)
             axis.plot(bar, [place, place], color=color, linewidth=0.9)
-        of_run = f"seed {first.seed}, checkpoint {first.checkpoint}"
-        label = f"{figures.method_label(first.method)}, {of_run}"
+        of_run = f"{figures.method_label(first.method)}, seed {first.seed}, "
+        is_only = rows[["method", "seed"]].drop_duplicates().shape[0] == 1
+        label = f"{'' if is_only else of_run}checkpoint {first.checkpoint}"
         axis.plot([], [], ls="", color="0.4", marker=marker, label=label)
 
 

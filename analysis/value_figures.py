@@ -18,8 +18,12 @@ from analysis.value_states import BOUNDARIES, CRITIC, FREE, MC_TRAIN, STRATA, nu
 
 # The kinds of rows in value_accuracy_reliability.csv.
 CURVE, EXACT, BIN = "curve", "exact", "bin"
-_COLORS = dict(zip((CRITIC, *FREE), (*figures.COLORS[1:4], "0.45"), strict=True))
-_FURTHER = (figures.COLORS[4], *figures.COLORS[6:])  # of the run's own predictors
+# Values of a method have its colour; what the rewards give away, and a constant, come last.
+_METHODS = {"posterior": "martingale", "privileged": "privileged", "probe": "probe"}
+_METHODS |= {"oracle": "oracle", CRITIC: "ppo"}
+_COLORS = {name: figures.method_styles([own])[own]["color"] for name, own in _METHODS.items()}
+_COLORS |= dict(zip(FREE, (*figures.COLORS[2:4], "0.75"), strict=True))
+_FURTHER = (figures.COLORS[4], *figures.COLORS[6:], *figures.MORE_COLORS)  # of all other predictors
 LIGHTEST, DARKEST = 0.45, 1.0  # of the blues of MC, the darker the more draws
 # metric: (that of a K-sample mean, name of the axis)
 OVERVIEW = {

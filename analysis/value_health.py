@@ -64,6 +64,7 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     names = [f"{row.method}, {row.predictor}" for row in rows.itertuples()]
     lines = list(rows.groupby(names, sort=False))
     styles = figures.method_styles([str(name) for name, _ in lines])
+    several = rows.groupby("method")["predictor"].nunique().max() > 1
     with figures.grid(len(PANELS), 2) as (figure, axes):
         for axis, (number, label) in zip(axes, PANELS.items(), strict=True):
             for name, group in lines:
@@ -71,7 +72,9 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
                 means = group.groupby("iteration")[NUMBERS].mean()
                 means = means.apply(lambda series: running_mean(series, len(series) // 20))
                 method, predictor = group.iloc[0][["method", "predictor"]]
-                label_of = f"{figures.method_label(method)}: {predictor}"
+                label_of = figures.method_label(method)
+                if several:
+                    label_of += f": {figures.predictor_label(predictor)}"
                 axis.plot(means[number], label=label_of, **style)
                 if number == "value_std":
                     axis.plot(means[RETURN_STD], **style | {"linestyle": ":"}, linewidth=0.8)

@@ -253,7 +253,9 @@ def test_the_tables_alone_give_the_same_files_and_need_no_torch(run_path, tmp_pa
 
 def test_the_figure_shows_the_numbers(tables):
     with figures.panels(1, 4) as (_, axes):
-        draw_iteration(axes, tables.shares, tables.places, {"color": "black"})
+        names = ("advantage", "mean", "near_zero", "critical")
+        by_name = dict(zip(names, axes, strict=True))
+        draw_iteration(by_name, tables.shares, tables.places, {"color": "black"})
         spread, means, near_zero, critical = ([*axis.get_lines()] for axis in axes)
         assert (spread[0].get_xdata()[0], spread[0].get_ydata()[0]) == (-0.75, 0)
         assert (spread[0].get_xdata()[-1], spread[0].get_ydata()[-1]) == (1, 100)

@@ -154,7 +154,7 @@ def test_a_method_has_one_colour_in_every_figure_and_its_variants_shades_of_it()
     assert list(labels.values()) == ["VinePPO, K = 9", "modern PPO", "own"]
     known = ["credit_long_reinforce", "credit_long_oracle", "credit_long_rloo", "modern PPO"]
     assert list(figures.method_labels(known).values()) == [
-        "REINFORCE++", "oracle", "RLOO", "modern PPO",
+        "REINFORCE++", "exact values", "RLOO", "modern PPO",
     ]  # fmt: skip
     assert [figures.setting_of(name) for name in known] == ["credit_long"] * 3 + [""]
     run = "runs/long_vineppo_k9_seed1, iteration 3"
@@ -163,10 +163,63 @@ def test_a_method_has_one_colour_in_every_figure_and_its_variants_shades_of_it()
     assert list(figures.method_labels(same).values()) == same
 
 
+@pytest.mark.parametrize(
+    ("run", "label"),
+    [
+        ("oracle", "exact values"),
+        ("oracle_gae", "exact values, return less value"),
+        ("oracle_gae_095", "exact values, λ = 0.95"),
+        ("vineppo_gae_k3", "VinePPO, return less value, K = 3"),
+        ("ppo_vine", "PPO, difference of values"),
+        ("ppo_shared", "PPO, shared critic"),
+        ("ppo_bigger", "PPO, bigger critic"),
+        ("ppo_pretrained", "PPO, critic learns first"),
+        ("ppo_step", "PPO, λ = 0.9 by steps"),
+        ("ppo_view", "PPO, answer in view"),
+        ("ppo_t1.3", "PPO, T = 1.3"),
+        ("two_critics", "PPO, two critics"),
+        ("spo_tree_others", "SPO-tree, others"),
+        ("vine_privileged", "martingale, answer in view"),
+        ("vineppo_probe", "probe, corrected"),
+        ("group_mean", "K = 0"),
+        ("restem", "RestEM"),
+        ("restem_large", "RestEM, 3 large batches"),
+        ("dpo", "DPO-positive"),
+        ("dpo_steps", "DPO-positive, steps"),
+        ("dpo_steps_large", "DPO-positive, steps, 3 large batches"),
+        ("grpo_large", "GRPO, 3 large batches"),
+        ("critic", "policy at rest"),
+    ],
+)
+def test_a_run_reads_as_people_say_and_so_does_its_label(run, label):
+    name = f"credit_short_{run}"
+    assert figures.method_label(name) == figures.method_label(label) == label
+    assert figures.setting_of(name) == "credit_short"
+    of_name, of_label = (figures.method_styles([it])[it] for it in (name, label))
+    assert of_name["color"] == of_label["color"]
+
+
+def test_no_two_methods_have_one_colour():
+    colors = [color for _, _, color in figures.METHODS if color]
+    assert len(colors) == len(set(colors))
+
+
+def test_a_method_keeps_its_colour_beside_its_variants():
+    names = ["ppo", *(f"ppo_{variant}" for variant in ("bigger", "shared", "step", "vine"))]
+    for count in range(1, len(names) + 1):
+        styles = figures.method_styles([*names[:count], "ppo"])
+        assert styles["ppo"]["color"].upper() == figures.COLORS[1]
+        assert styles["ppo"]["linestyle"] == "-"
+        assert len({style["color"] for style in styles.values()}) == count
+
+
 def test_estimators_are_called_what_their_credit_is():
-    names = ("rloo", "gae", "vine_9", "vine_oracle", "own")
-    labels = figures.method_labels([figures.of_credit(name) for name in names])
-    assert list(labels.values()) == ["RLOO", "PPO", "VinePPO, K = 9", "VinePPO, oracle", "own"]
+    names = ("rloo", "gae", "vine_9", "vine_oracle", "vine_posterior", "martingale_posterior")
+    labels = figures.method_labels([figures.of_credit(name) for name in (*names, "own")])
+    assert list(labels.values()) == [
+        "RLOO", "PPO", "VinePPO, K = 9", "exact values", "VinePPO, the martingale's values",
+        "martingale", "own",
+    ]  # fmt: skip
 
 
 def test_each_row_of_panels_says_what_it_shows(run_path, tmp_path):

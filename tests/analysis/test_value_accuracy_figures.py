@@ -91,3 +91,15 @@ def test_every_predictor_has_a_name_and_a_look_of_its_own():
     assert len({tuple(look.values()) for look in looks.values()}) == len(names)
     labels = [figures.predictor_label(name) for name in ("mc_3", "mc_train_3")]
     assert labels == ["MC, K = 3", "MC, K = 3, training"]
+
+
+def test_values_that_a_method_is_made_of_have_its_colour_and_all_have_names_of_their_own():
+    names = ["critic", "group_mean", "constant", "mc_9", *figures.PREDICTORS]
+    labels = {figures.predictor_label(name) for name in names}
+    assert len(labels) == len(names) - 1  # the group's mean by either name of it
+    assert not any("_" in label for label in labels)
+    looks = styles([name for name in names if name != "values/group_mean"])
+    assert len({look["color"] for look in looks.values()}) == len(looks)
+    methods = {"posterior": "martingale", "privileged": "privileged", "critic": "ppo"}
+    for predictor, method in methods.items():
+        assert looks[predictor]["color"] == figures.method_styles([method])[method]["color"]

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,3 +59,9 @@ def test_the_commands_of_the_index_run(command):
         [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not on PATH")
+def test_the_container_recipe_is_clean():
+    done = subprocess.run(["hadolint", "Dockerfile"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

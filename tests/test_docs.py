@@ -1,5 +1,6 @@
 """The pages of the documentation: their links lead somewhere, the index's commands run."""
 
+import json
 import re
 import shlex
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import _jsonnet
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -65,3 +67,13 @@ def test_the_commands_of_the_index_run(command):
 def test_the_container_recipe_is_clean():
     done = subprocess.run(["hadolint", "Dockerfile"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_table_of_algorithms_has_every_piece_and_its_config():
+    path = ROOT / "configs/lib/algorithm.libsonnet"
+    names = set(json.loads(_jsonnet.evaluate_snippet("", f"std.objectFields(import '{path}')")))
+    page = (ROOT / "docs/baselines.md").read_text().partition("## Options")[0]
+    pieces = re.findall(r"^\| `(\w+)`.*`(\w+)`[^|]*\|$", page, re.MULTILINE)
+    of_values = {"yes_no", "generative", "learned"}
+    assert {name for name, _ in pieces} == names - of_values - {"sft", "reward_model"}
+    assert all((ROOT / f"configs/{config}.jsonnet").is_file() for _, config in pieces)

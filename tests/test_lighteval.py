@@ -71,6 +71,16 @@ def test_tasks_of_several_turns_are_refused(tmp_path):
         Problems(made_run(tmp_path / "drill", "drill_vineppo"))
 
 
+def test_formulas_are_refused(run, tmp_path):
+    """lighteval's math-verify does not know 2x from x + x."""
+    rows = [{"question": "x + x?", "answer": "2x"}]
+    file, path = tmp_path / "rows.jsonl", tmp_path / "formulas.jsonnet"
+    file.write_text("".join(json.dumps(row) for row in rows))
+    path.write_text(f"(import '{CONFIGS}/lib/task.libsonnet').jsonl('{file}', '{file}')")
+    with pytest.raises(UserError, match=r"must have numbers as answers, .*, got 2x"):
+        Problems(run, str(path))
+
+
 def test_without_lighteval_one_line_says_so(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "lighteval", None)
     with pytest.raises(UserError, match="needs `pip install lighteval`"):

@@ -7,6 +7,7 @@ The file that lighteval's `--custom-tasks` names is two lines:
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +23,8 @@ from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
 
+NUMBER = re.compile(r"-?[\d,]*\.?\d+")
+
 
 def lighteval_task(run: str, task_path: str | None = None) -> Any:
     """A `LightevalTaskConfig` with the metric `reward`, by the name of the run's directory.
@@ -29,7 +32,7 @@ def lighteval_task(run: str, task_path: str | None = None) -> Any:
     `task_path` names other problems, as `vineppo evaluate --task` does: the task is then
     "mine_math" for `runs/mine` and `math.jsonnet`. lighteval reads them from a file under
     `RUN/lighteval`. Raises `UserError` where lighteval cannot be imported, and for tasks of several
-    turns or messages.
+    turns or messages, and for answers that are no numbers.
     """
     try:
         from lighteval.metrics.metrics_sample import SampleLevelComputation
@@ -75,6 +78,13 @@ class Problems:
         self._by_id: Mapping[str, Problem] = {p.id: p for p in load_split(task, "test")}
         if task.environment is not None or any(p.context for p in self._by_id.values()):
             raise UserError(f"{run}: lighteval_task must have tasks of one turn and message")
+        formula = next((p for p in self._by_id.values() if not NUMBER.fullmatch(p.answer)), None)
+        if formula is not None and task.grading.reward_path is None:
+            raise UserError(
+                f"{formula.id}: lighteval_task must have numbers as answers, or "
+                f"task.grading.reward_path, got {formula.answer} (lighteval's math-verify is older "
+                "than the grader's, and takes equal formulas for different)"
+            )
         ((_, policy), *_) = choose_policies(RunDir(run), "last")
         self._end_id = load_tokenizer(str(policy), "final or checkpoints").eos_token_id
 

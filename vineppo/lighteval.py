@@ -43,7 +43,7 @@ def lighteval_task(run: str, task_path: str | None = None) -> Any:
         raise UserError(f"lighteval_task needs `pip install lighteval`: {error}") from None
     problems = Problems(Path(run), task_path)
 
-    class Reward(SampleLevelComputation):  # type: ignore[misc]
+    class Reward(SampleLevelComputation):
         def compute(self, responses: Sequence[Any], docs: Sequence[Any], **_: Any) -> list[float]:
             texts = [(r.text[0], r.output_tokens[0]) for r in responses]
             return problems.rewards([doc.specific["id"] for doc in docs], texts)

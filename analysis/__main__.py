@@ -4,6 +4,7 @@ import argparse
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 from analysis import ANALYSES
@@ -31,14 +32,7 @@ def main(arguments: list[str]) -> int:
         if not arguments or arguments[0] not in ANALYSES:
             _overview().parse_args(arguments)
         name, *rest = arguments
-        module = importlib.import_module(f"analysis.{name.replace('-', '_')}")
-        parser = Parser(
-            f"python -m analysis {name}", description=ANALYSES[name], formatter_class=Help
-        )
-        parser.add_argument("run_dirs", nargs="+", type=Path, metavar="RUN_DIR")
-        parser.add_argument("--out", type=Path, help="without: analysis/NAME/ in the first RUN_DIR")
-        if hasattr(module, "add_options"):
-            module.add_options(parser)
+        module, parser = open_analysis(name)
         given = vars(parser.parse_args(rest))
         paths, out = given.pop("run_dirs"), given.pop("out")
         for line in module.run(paths, out or paths[0] / "analysis" / name, **given):
@@ -47,6 +41,17 @@ def main(arguments: list[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def open_analysis(name: str) -> tuple[ModuleType, Parser]:
+    """The analysis's module, and the parser of its options."""
+    module = importlib.import_module(f"analysis.{name.replace('-', '_')}")
+    parser = Parser(f"python -m analysis {name}", description=ANALYSES[name], formatter_class=Help)
+    parser.add_argument("run_dirs", nargs="+", type=Path, metavar="RUN_DIR")
+    parser.add_argument("--out", type=Path, help="without: analysis/NAME/ in the first RUN_DIR")
+    if hasattr(module, "add_options"):
+        module.add_options(parser)
+    return module, parser
 
 
 def _overview() -> Parser:

@@ -45,11 +45,7 @@ class Options:
 
 def parse_options(name: str, description: str) -> Options:
     """`python -m benchmarks.<name> [--quick] [--model M] [--set KEY=VALUE]… [--out FILE.json]`."""
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
-    parser.add_argument("--quick", action="store_true", help="one small run, to try it")
-    parser.add_argument("--model", metavar="NAME_OR_DIR", help="default: the demo's policy")
-    add_set(parser, "of the benchmark's config, after all that it sets itself")
-    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where the numbers go")
+    parser = build_parser(name, description)
     arguments = parser.parse_args()
     if arguments.out is not None:
         try:  # now, not after all has been measured
@@ -58,6 +54,15 @@ def parse_options(name: str, description: str) -> Options:
             parser.error(f"--out: {arguments.out}: {error.strerror}")
     assignments = tuple(arguments.assignments)
     return Options(arguments.quick, arguments.model, arguments.out, assignments)
+
+
+def build_parser(name: str, description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
+    parser.add_argument("--quick", action="store_true", help="one small run, to try it")
+    parser.add_argument("--model", metavar="NAME_OR_DIR", help="default: the demo's policy")
+    add_set(parser, "of the benchmark's config, after all that it sets itself")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where the numbers go")
+    return parser
 
 
 def alternate(

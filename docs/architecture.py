@@ -19,7 +19,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
             "entry points",
             [
                 *("cli", "train", "sft", "self_training", "reward_model", "sweep", "estimate"),
-                *("doctor", "push"),
+                *("doctor", "push", "lighteval"),
             ],
         )
     ],

@@ -35,6 +35,7 @@ def test_shares_are_what_was_not_idle():
         ({0: 0.2, 1: 0.2}, [0, 1]),
         ({0: 0.5, 1: 0.5}, [0]),
         ({0: 1.0, 1: 1.0}, [0]),
+        ({3: 1.0}, [3]),
         ({2: 0.0, 3: 1.0, 4: 0.1, 5: 0.9}, [2, 4]),
         ({}, []),
     ],
@@ -76,6 +77,21 @@ def test_a_run_takes_the_quiet_cores_and_says_so(taken):
         "other work keeps 1.0 of 2 cores busy: this run takes 1 (OMP_NUM_THREADS=2 in the "
         "environment takes all)"
     )
+
+
+@pytest.mark.parametrize(
+    ("shares", "core", "beginning"),
+    [
+        ({0: 1.0, 1: 1.0}, 0, "other work keeps 2.0 of 2 cores busy: this run takes 1 "),
+        ({3: 1.0}, 3, "other work keeps 1.0 of 1 cores busy: this run takes 1 "),
+    ],
+)
+def test_where_no_core_is_idle_a_run_takes_one_and_says_so(
+    taken, monkeypatch, shares, core, beginning
+):
+    monkeypatch.setattr(cores, "watch_cores", lambda: shares)
+    assert (leave_busy_cores() or "").startswith(beginning)
+    assert taken == [[core]]
 
 
 @pytest.mark.parametrize(("name", "value"), [("OMP_NUM_THREADS", "2"), ("WORLD_SIZE", "2")])

@@ -1,12 +1,24 @@
 """The pages of the documentation: their links lead somewhere, the index's commands run."""
 
+import argparse
+import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import _jsonnet
 import pytest
+
+from analysis.__main__ import open_analysis
+from benchmarks import harness
+from vineppo.cli import build_parser
+from vineppo.config.load import load_config
+from vineppo.config.schema import RewardModelConfig, SftConfig, TrainConfig
+from vineppo.errors import UserError
 
 ROOT = Path(__file__).parents[1]
 PATTERNS = ("*.md", "docs/*.md", "experiments/*/README.md", "vineppo/assets/README.md")
@@ -43,6 +55,7 @@ def test_links_lead_somewhere(page):
 def test_the_index_has_every_page():
     named = {target.partition("#")[0] for target in _LINK.findall(INDEX)}
     assert {page.name for page in ROOT.glob("docs/*.md")} - {"README.md"} == named
+    assert len(_COMMAND.findall(INDEX)) == INDEX.count("\n| ") - 1  # the head has none
 
 
 @pytest.mark.parametrize("command", _COMMAND.findall(INDEX))
@@ -58,3 +71,111 @@ def test_the_commands_of_the_index_run(command):
         [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not on PATH")
+def test_the_container_recipe_is_clean():
+    done = subprocess.run(["hadolint", "Dockerfile"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_table_of_algorithms_has_every_piece_and_its_config():
+    path = ROOT / "configs/lib/algorithm.libsonnet"
+    names = set(json.loads(_jsonnet.evaluate_snippet("", f"std.objectFields(import '{path}')")))
+    page = (ROOT / "docs/baselines.md").read_text().partition("## Options")[0]
+    pieces = re.findall(r"^\| `(\w+)`.*`(\w+)`[^|]*\|$", page, re.MULTILINE)
+    of_values = {"yes_no", "generative", "learned"}
+    assert {name for name, _ in pieces} == names - of_values - {"sft", "reward_model"}
+    assert all((ROOT / f"configs/{config}.jsonnet").is_file() for _, config in pieces)
+
+
+COMMANDED = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+MAIN_CONFIGS = {"train": TrainConfig, "sft": SftConfig, "reward-model": RewardModelConfig}
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of each command line in a page's blocks of shell, without what launches it.
+
+    "torchrun --nnodes 2 -m vineppo.cli train …  # all" is `["vineppo", "train", "…"]`.
+    """
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.M | re.S):
+        if language in ("", "bash"):
+            for line in re.sub(r"\s*\\\n\s*", " ", block).splitlines():
+                line = re.sub(r"^(torchrun|deepspeed|srun) .* vineppo\.cli", "vineppo", line)
+                if re.match(r"(\.venv/bin/)?(vineppo|python|make) ", line):
+                    line = re.sub(r"[\[\]]", "", line.replace("[options]", ""))
+                    program, *words = shlex.split(line, comments=True)
+                    yield [program.rpartition("/")[2], *("1" if w == "N" else w for w in words)]
+
+
+def fault(page: Path, program: str, words: list[str]) -> str | None:
+    """What of a command is not there: its option, its config, a key, a file, a target."""
+    files = [word for word in words if word.startswith(("configs/", "experiments/"))]
+    lost = [file for file in files if not re.search("mine|NN", file) and not any(ROOT.glob(file))]
+    if lost:
+        return f"no file {lost[0]}"
+    try:
+        if program == "make":
+            targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            return None if {w for w in words if "=" not in w} <= set(targets) else "no such target"
+        if program == "vineppo":
+            return fault_of_keys(build_parser().parse_args(words))
+        if words[:2] == ["-m", "analysis"]:
+            name = "report" if words[2] == "NAME" else words[2]
+            open_analysis(name)[1].parse_args(words[3:])
+        elif words[0] == "-m" and words[1].startswith("benchmarks."):
+            name = words[1].partition(".")[2]
+            if name != "NAME" and not (ROOT / f"benchmarks/{name}.py").is_file():
+                return f"no benchmark {name}"
+            harness.build_parser(name, "").parse_args(words[2:])
+        elif words[0] != "-m" and not (ROOT / words[0]).is_file():
+            return None if f"# {words[0]}\n" in page.read_text() else f"no file {words[0]}"
+    except (SystemExit, KeyError, ModuleNotFoundError, UserError) as error:
+        return f"does not parse: {error}"
+    return None
+
+
+def fault_of_keys(options: argparse.Namespace) -> str | None:
+    """Of what `--set` names; in the demo's config where the command's is not at hand."""
+    config = getattr(options, "config", "")
+    path = ROOT / (config if (ROOT / config).is_file() else "configs/demo_vineppo.jsonnet")
+    left_out = ("key=", *(["task."] if getattr(options, "tasks", []) else []))  # of another task
+    keys = [a for a in getattr(options, "assignments", []) if not a.startswith(left_out)]
+    try:
+        if keys:
+            load_config(MAIN_CONFIGS.get(options.command, TrainConfig), str(path), keys)
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def test_the_commands_of_the_pages_are_there():
+    found = [(page, command) for page in COMMANDED for command in commands(page)]
+    assert len(found) > 60
+    faults = {
+        f"{page.name}: {shlex.join(command)}": fault(page, command[0], command[1:])
+        for page, command in found
+    }
+    assert {line: why for line, why in faults.items() if why} == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("vineppo train configs/demo_vineppo.jsonnet --dry", None),
+        ("vineppo train configs/demo_vineppo.jsonnet --quick", "does not parse"),
+        ("vineppo train configs/demo_vinepo.jsonnet", "no file configs/demo_vinepo"),
+        ("vineppo train configs/demo_vineppo.jsonnet --set sampling.top=1", "sampling.top"),
+        ("vineppo evaluate runs/mine --set evaluation.temperature=cold", "evaluation.temperature"),
+        ("python -m analysis report runs/mine --of 3", "does not parse"),
+        ("python -m analysis reports runs/mine", "does not parse"),
+        ("python -m benchmarks.NAME --fast", "does not parse"),
+        ("python -m benchmarks.trl_gpo", "no benchmark trl_gpo"),
+        ("python requirements/look.py", "no file requirements/look.py"),
+        ("make tests", "no such target"),
+    ],
+)
+def test_a_command_that_is_not_there_is_found(line, why):
+    program, *words = shlex.split(line)
+    found = fault(ROOT / "README.md", program, words)
+    assert (found is None) if why is None else (why in (found or ""))

@@ -28,7 +28,7 @@ OF_FORMS = [command for command in COMMANDS if command[-1] != "mine/gym.jsonnet"
 def files(tmp_path, configs, monkeypatch) -> Path:
     """The page's files where it has them, and the rows that its script makes."""
     found = page_files(PAGE)
-    assert len(found) == 9
+    assert len(found) == 10
     (tmp_path / "mine").mkdir()
     for path, code in found.items():
         (tmp_path / path).write_text(code)

@@ -60,9 +60,16 @@ def quiet_cores(shares: Mapping[int, float]) -> list[int]:
     `quiet_cores({0: 0.9, 1: 0.1}) == [1]`. Work that wanders counts by its sum: of
     `{0: 0.5, 1: 0.5}` one core is taken.
     """
-    num_busy = round(sum(shares.values()))
     by_work = sorted(shares, key=lambda core: shares[core])
-    return sorted(by_work[: max(1, len(by_work) - num_busy)])
+    return sorted(by_work[: max(1, len(by_work) - num_busy(shares))])
+
+
+def num_busy(shares: Mapping[int, float]) -> int:
+    """How many cores other work fills. It may be all of them: a run then shares the one it takes.
+
+    `num_busy({0: 0.9, 1: 0.1}) == 1`, and of a lone core `num_busy({0: 1.0}) == 1`.
+    """
+    return round(sum(shares.values()))
 
 
 def leave_busy_cores() -> str | None:
@@ -74,9 +81,9 @@ def leave_busy_cores() -> str | None:
     if "OMP_NUM_THREADS" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1":
         return None
     shares = watch_cores()
-    taken = quiet_cores(shares)
-    if len(taken) == len(shares):
+    if num_busy(shares) == 0:
         return None
+    taken = quiet_cores(shares)
     os.sched_setaffinity(0, taken)
     return (
         f"{busy_line(shares)}: this run takes {len(taken)} (OMP_NUM_THREADS={len(shares)} in the "

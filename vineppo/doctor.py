@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vineppo.cores import busy_line, quiet_cores, watch_cores
+from vineppo.cores import busy_line, num_busy, quiet_cores, watch_cores
 from vineppo.run_dir.environment import describe_environment
 
 LIBRARIES = ("torch", "transformers", "deepspeed", "vllm")
@@ -93,13 +93,15 @@ def findings(machine: Machine) -> list[str]:
 def warnings(machine: Machine) -> list[str]:
     """What makes a run slow, or impossible, and what to do about it."""
     has_gpu = bool(machine.hardware["gpus"])
-    quiet = quiet_cores(machine.busy_shares)
+    shares = machine.busy_shares
     slow = (
-        f"{busy_line(machine.busy_shares)}: OpenMP's threads wait for those, and runs take 5 to 10 "
-        f"times as long; runs take {len(quiet)} unless OMP_NUM_THREADS says otherwise"
+        f"{busy_line(shares)}: OpenMP's threads wait for those, and runs take 5 to 10 "
+        f"times as long; runs take {len(quiet_cores(shares))} unless OMP_NUM_THREADS says otherwise"
     )
+    shared = f"{busy_line(shares)}: none is idle, so that a run shares the one that it takes"
     found = {
-        slow: len(quiet) < len(machine.busy_shares),
+        slow: 0 < num_busy(shares) < len(shares),
+        shared: 0 < len(shares) <= num_busy(shares),
         "torch sees no GPU, nvidia-smi is there: a CUDA build of torch, or a driver, is missing": (
             machine.has_nvidia_tool and not has_gpu
         ),

@@ -1,6 +1,6 @@
 // Reinforcement learning in RestEM's schedule: three batches of 40 x 8 rollouts, four epochs each; the
 // best rates of sweep.csv.
-local rates = { grpo: 1e-4, rloo: 1e-4, vine_privileged: 1e-4, oracle: 1e-4 };
+local rates = { grpo: 2.5e-5, rloo: 2.5e-5, vine_privileged: 2.5e-5, oracle: 2.5e-5 };
 {
   runs: [
     {

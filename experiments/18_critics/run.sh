@@ -1,0 +1,20 @@
+#!/bin/sh
+# From the repository's root, in the project's environment; one core, an hour and a half. What is
+# finished is not repeated.
+set -e
+here=experiments/18_critics
+runs=${RUNS:-runs}
+export OMP_NUM_THREADS=1
+[ -d runs/deep_critic ] || python experiments/12_causes/deepen.py runs/deep_critic  # as values.jsonnet has it
+# Of sweep.jsonnet a third of the rates was not run: the critics know nothing at either of the others.
+for i in 1 2; do vineppo sweep $here/sweep.jsonnet --runs-dir $runs/18_critics_sweep --index $i; done
+python $here/sweep.py $runs/18_critics_sweep
+[ -d $runs/18_critics/final ] || vineppo train $here/values.jsonnet --run-dir $runs/18_critics \
+    $(for name in critic values.predictors.zero_head values.predictors.bounded values.predictors.judge; do
+        echo --set $name.learning_rate=3e-3
+    done)
+python -m analysis ground-truth $runs/18_critics --checkpoints 2,6 --num-states 128 --num-draws 9
+python -m analysis value-accuracy $runs/18_critics --out $here/accuracy
+python -m analysis action-ranking $runs/18_critics --checkpoints 6 --out $here/ranking
+python -m analysis gradient-variance $runs/18_critics --checkpoints 6 --num-problems 64 --sample-values 9 --out $here/noise
+rm -f $here/*/summary.json

@@ -14,7 +14,9 @@ python $here/sweep.py $runs/18_critics_sweep
         echo --set $name.learning_rate=3e-3
     done)
 python -m analysis ground-truth $runs/18_critics --checkpoints 2,6 --num-states 128 --num-draws 9
-python -m analysis value-accuracy $runs/18_critics --out $here/accuracy
-python -m analysis action-ranking $runs/18_critics --checkpoints 6 --out $here/ranking
-python -m analysis gradient-variance $runs/18_critics --checkpoints 6 --num-problems 64 --sample-values 9 --out $here/noise
-rm -f $here/*/summary.json
+python -m analysis value-accuracy $runs/18_critics --out $runs/18_critics_out/accuracy
+python -m analysis action-ranking $runs/18_critics --checkpoints 6 --out $runs/18_critics_out/ranking
+python -m analysis gradient-variance $runs/18_critics --checkpoints 6 --num-problems 64 --sample-values 9 \
+    --out $runs/18_critics_out/noise
+cp $runs/18_critics_out/accuracy/value_accuracy.csv $runs/18_critics_out/noise/gradient_variance.csv $here
+python $here/figure.py

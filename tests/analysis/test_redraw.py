@@ -53,7 +53,7 @@ def test_the_readmes_name_the_commands():
     drawn = {folder for _, folder, _ in COMMANDS}
     figures = REPOSITORY.glob("experiments/**/*.svg")
     others = {str(path.parent.relative_to(REPOSITORY)) for path in figures} - drawn
-    assert others == {"experiments/11_credit"}  # decisive.py, drawn below
+    assert others == {"experiments/11_credit", "experiments/18_critics"}  # drawn below
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,17 @@ def test_the_committed_files_are_what_the_command_makes(name, folder, options, t
             check_same(path, committed / path.name)
 
 
-def test_the_share_of_hard_steps_is_drawn_from_its_table(tmp_path):
-    folder = REPOSITORY / "experiments" / "11_credit"
-    for name in ("decisive.py", "decisive.csv"):
-        shutil.copy(folder / name, tmp_path)
-    runpy.run_path(str(tmp_path / "decisive.py"))["main"]([])
-    for name in ("decisive.png", "decisive.svg"):
-        check_same(tmp_path / name, folder / name)
+@pytest.mark.parametrize(
+    ("folder", "script", "figure", "given"),
+    [("11_credit", "decisive.py", "decisive", ([],)), ("18_critics", "figure.py", "critics", ())],
+)
+def test_a_script_draws_its_figure_from_its_tables(folder, script, figure, given, tmp_path):
+    committed = REPOSITORY / "experiments" / folder
+    for path in (committed / script, *committed.glob("*.csv")):
+        shutil.copy(path, tmp_path)
+    runpy.run_path(str(tmp_path / script))["main"](*given)
+    for suffix in FIGURES:
+        check_same(tmp_path / f"{figure}{suffix}", committed / f"{figure}{suffix}")
 
 
 @pytest.mark.slow

@@ -1,0 +1,65 @@
+"""One figure of all values: what they know within problems, and what their differences leave of the
+policy's gradient.
+
+    python experiments/18_critics/figure.py
+
+draws critics.png and .svg from value_accuracy.csv and gradient_variance.csv beside it.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis import figures
+
+HERE = Path(__file__).parent
+# The estimator of gradient-variance whose credit is the differences of a predictor's values.
+ESTIMATORS = {
+    "mc_1": "vine_1",
+    "mc_3": "vine_3",
+    "mc_9": "vine_9",
+    "group_mean_others": "vine_group",
+}
+LOOKS = [
+    {"label": "after 1,024 rewards", "color": "0.65"},
+    {"label": "after 3,072 rewards", "color": figures.COLORS[0]},
+]
+LEFT_OUT = ("constant", "group", "group_mean")  # no differences within a problem, or named twice
+
+
+def main() -> None:
+    scores = pd.read_csv(HERE / "value_accuracy.csv")
+    scores = scores[(scores["stratum"] == "boundaries") & (scores["metric"] == "pearson_within")]
+    scores = scores[~scores["predictor"].isin(LEFT_OUT)].set_index(["checkpoint", "predictor"])
+    noise = pd.read_csv(HERE / "gradient_variance.csv").set_index(["quantity", "estimator"])
+    early, late = (scores.loc[checkpoint] for checkpoint in (2, 6))
+    names = list(late.sort_values("value").index)
+    estimators = [ESTIMATORS.get(name, f"vine_{name}") for name in names]
+    panels = [
+        ("correlation within problems", (early.loc[names], late.loc[names])),
+        *(
+            (label, (noise.loc[quantity].reindex(estimators),))
+            for quantity, label in {
+                "signal_ratio": "gradient's signal over RLOO's",
+                "trace_ratio": "gradient's noise over RLOO's",
+            }.items()
+        ),
+    ]
+    with figures.panels(1, 3) as (figure, axes):
+        figure.set_size_inches(8.4, 0.17 * len(names) + 0.9)
+        for axis, (label, frames) in zip(axes, panels, strict=True):
+            for place, (frame, look) in enumerate(zip(frames, LOOKS[-len(frames) :], strict=True)):
+                rows = np.arange(len(names)) + 0.15 * (len(frames) - 1 - 2 * place)
+                axis.hlines(rows, frame["value_low"], frame["value_high"], color=look["color"])
+                axis.plot(frame["value"], rows, "o", **look)
+            axis.axvline(0, color="0.7", linewidth=0.6, zorder=0)
+            axis.set(xlabel=label, yticks=range(len(names)), yticklabels=[])
+        axes[0].set_yticklabels([figures.predictor_label(name) for name in names])
+        axes[1].axvline(1, color="0.7", linewidth=0.6, linestyle=":", zorder=0)
+        figures.shared_legend(figure, axes[0])
+        figures.save(figure, HERE / "critics")
+
+
+if __name__ == "__main__":
+    main()

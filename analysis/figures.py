@@ -58,6 +58,8 @@ VARIANTS = (
     (r"view", "answer in view"),
     (r"posterior", "the martingale's values"),
     (r"large", "3 large batches"),
+    (r"positive", "likelihood of right answers"),
+    (r"validated", "validated"),
     (r"k([\d.]+)", r"K = \1"),
     (r"t([\d.]+)", r"T = \1"),
     (r"seed[_ ]?(\d+)", r"seed \1"),

@@ -7,25 +7,25 @@ here=experiments/17_without_rl
 runs=${RUNS:-runs/17_without_rl}
 experiments/sweep_two.sh $here/runs.jsonnet $runs
 alone() {  # CORE SEED: the seed's self-training on one core
-    for method in restem restem_validated dpo dpo_steps; do
+    for method in restem dpo dpo_steps; do
         run=$runs/credit_short_${method}_seed$2
-        case $method in
-            restem) own="restem --set optimization.learning_rate=1e-4 --set self_training.num_validation=0" ;;
-            restem_validated) own="restem --set optimization.learning_rate=1e-4" ;;
-            dpo) own="dpo --set optimization.learning_rate=5e-5 --set self_training.num_validation=0" ;;
-            dpo_steps) own="dpo_steps --set optimization.learning_rate=5e-5 --set self_training.num_validation=0" ;;
-        esac
-        # shellcheck disable=SC2086  # a config's name and its settings
+        # Without validation, which samples three times as much as an iteration: the last epoch stays.
         [ -d $run/final ] || OMP_NUM_THREADS=1 taskset -c $1 \
-            vineppo sft configs/sft_credit_short_${own%% *}.jsonnet ${own#* } --run-dir $run \
-            --set name=credit_short_$method --set seed=$2 --set self_training.restart=false \
-            --set checkpoint.every=0 --set logging.wandb_project=null
+            vineppo sft configs/sft_credit_short_$method.jsonnet --run-dir $run \
+            --set name=credit_short_$method --set seed=$2 --set self_training.num_validation=0 \
+            --set optimization.learning_rate=$([ $method = restem ] && echo 1e-4 || echo 5e-5) \
+            --set self_training.restart=false --set checkpoint.every=0 --set logging.wandb_project=null
     done
+    run=$runs/credit_sheet_restem_seed$2  # with it
+    [ -d $run/final ] || OMP_NUM_THREADS=1 taskset -c $1 vineppo sft $here/restem_sheet.jsonnet --run-dir $run \
+        --set seed=$2 --set optimization.learning_rate=2e-4 --set checkpoint.every=0 --set logging.wandb_project=null
 }
 (for seed in 1 3 5 7; do alone 0 $seed; done) &
 for seed in 2 4 6 8; do alone 1 $seed; done
 wait $!
 python -m analysis compare experiments/11_credit/compare $runs/credit_short_* --baseline GRPO \
     --at "equal tokens" --out $here/compare
-python -m analysis diversity $runs/credit_short_* --out $here/diversity
+python -m analysis compare experiments/16_by_the_clock/compare $runs/credit_sheet_* --baseline GRPO \
+    --at "equal tokens" --out $here/compare_sheet
+python -m analysis diversity $runs/credit_short_*[a-z]_seed* --out $here/diversity
 rm -f $here/*/summary.json

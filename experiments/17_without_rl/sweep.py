@@ -2,13 +2,15 @@
 
     python experiments/17_without_rl/sweep.py RUNS_DIR
 
-pass@1 is that of the held-out train problems after the last iteration; of reinforcement learning,
-the mean reward of the fourth iteration's rollouts, which are of the policy after three.
+`score` is pass@1 of the held-out train problems after the last iteration; of reinforcement learning
+in large batches the mean reward of the fourth iteration's rollouts, which are of the policy after
+three; of its 60 iterations (positive) the mean of all, as in 11.
 """
 
 import json
 import sys
 from pathlib import Path
+from statistics import fmean
 
 import pandas as pd
 
@@ -19,17 +21,23 @@ if __name__ == "__main__":
     for final in sorted(Path(sys.argv[1]).glob("*/final")):
         run = final.parent
         config = json.loads((run / "config.json").read_text())
-        last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
-        restart = config.get("self_training", {}).get("restart")
+        metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        optimization = config["optimization"]
+        positive = optimization.get("positive_examples") or {}
+        rewards = [row["reward/mean"] for row in metrics]
+        reward = rewards[-1] if len(rewards) == 4 else fmean(rewards)
         rows.append(
             {
-                "method": run.name.rsplit("_", 1 if restart is None else 2)[0],
-                "learning_rate": config["optimization"]["learning_rate"],
-                "restart": restart,
+                "method": "_".join(part for part in run.name.split("_") if not part[0].isdigit())
+                .removesuffix("_true")
+                .removesuffix("_false"),
+                "learning_rate": optimization["learning_rate"],
+                "restart": config.get("self_training", {}).get("restart"),
+                "coef": positive.get("coef"),
                 "seed": config["seed"],
-                "pass@1": last.get("self_training/validation", last["reward/mean"]),
+                "score": metrics[-1].get("self_training/validation", reward),
             }
         )
     table = pd.DataFrame(rows)
     table.to_csv(HERE / "sweep.csv", index=False, float_format="%.6g")
-    print(table.loc[table.groupby("method")["pass@1"].idxmax()].to_string(index=False))
+    print(table.loc[table.groupby("method")["score"].idxmax()].to_string(index=False))

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Rates of each method, for self-training whether an iteration starts over, and for reinforcement
-# learning in RestEM's few large batches, on a seed that no comparison uses; one core, an hour. A
+# learning in RestEM's few large batches, on a seed that no comparison uses; one core, an hour and a half. A
 # finished run is not repeated.
 set -e
 here=experiments/17_without_rl
@@ -29,11 +29,23 @@ done
 # One iteration more, whose rewards are those of the policy after three.
 for method in grpo rloo vine_privileged oracle; do
     # At 2e-4 the first two collapse, as RLOO and exact values do in 11; the others were not run there.
-    for rate in 2.5e-5 5e-5 1e-4 $(case $method in grpo | rloo) echo 2e-4 ;; esac); do
+    for rate in 2.5e-5 5e-5 1e-4 $([ $method = grpo ] || [ $method = rloo ] && echo 2e-4); do
         run=$runs/${method}_large_$rate
         [ -d $run/final ] || vineppo train configs/credit_short_$method.jsonnet --run-dir $run $common \
             --set optimization.learning_rate=$rate --set num_iterations=4 --set optimization.num_epochs=4 \
             --set rollouts.num_prompts=40 --set rollouts.num_samples=8
     done
 done
+# The likelihood of right answers beside GRPO's loss, six runs; and the martingale at the best of them.
+positive() {  # METHOD COEF RATE
+    run=$runs/$1_positive_$2_$3
+    [ -d $run/final ] || vineppo train configs/credit_short_$1.jsonnet --run-dir $run $common \
+        --set optimization.learning_rate=$3 \
+        --set "optimization.positive_examples={\"coef\":$2,\"min_reward\":0.5}"
+}
+for coef in 0.3 1; do
+    for rate in 5e-5 1e-4; do positive grpo $coef $rate; done
+done
+for rate in 2.5e-5 5e-5; do positive grpo 3 $rate; done
+positive vine_privileged 1 5e-5
 python $here/sweep.py $runs

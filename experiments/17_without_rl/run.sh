@@ -27,5 +27,5 @@ python -m analysis compare experiments/11_credit/compare $runs/credit_short_* --
     --at "equal tokens" --out $here/compare
 python -m analysis compare experiments/16_by_the_clock/compare $runs/credit_sheet_* --baseline GRPO \
     --at "equal tokens" --out $here/compare_sheet
-python -m analysis diversity $runs/credit_short_*[a-z]_seed* --out $here/diversity
+python -m analysis diversity $runs/credit_short_*_seed[123] --out $here/diversity
 rm -f $here/*/summary.json

@@ -18,5 +18,5 @@ python -m analysis value-accuracy $runs/18_critics --out $runs/18_critics_out/ac
 python -m analysis action-ranking $runs/18_critics --checkpoints 6 --out $runs/18_critics_out/ranking
 python -m analysis gradient-variance $runs/18_critics --checkpoints 6 --num-problems 64 --sample-values 9 \
     --out $runs/18_critics_out/noise
-cp $runs/18_critics_out/accuracy/value_accuracy.csv $runs/18_critics_out/noise/gradient_variance.csv $here
+cp $runs/18_critics_out/*/*_accuracy.csv $runs/18_critics_out/*/*_ranking.csv $runs/18_critics_out/*/*_variance.csv $here
 python $here/figure.py

@@ -14,19 +14,20 @@ local positive = {
   'optimization.learning_rate': 5e-5,
   'evaluation.every': 20,
 };
-local run(method, variant, set) = function(seed) {
-  name: 'credit_short_%s_%s' % [method, variant],
+local run(setting, method, variant, set) = function(seed) {
+  name: '%s_%s_%s' % [setting, method, variant],
   seed: seed,
-  config: '../../configs/credit_short_%s.jsonnet' % method,
+  config: '../../configs/%s_%s.jsonnet' % [setting, method],
   set: set { 'checkpoint.every': 0, 'logging.wandb_project': null },
 };
 {
   runs: [
-    run(method, 'positive', positive)(seed)
+    run(setting, method, 'positive', positive)(seed)
+    for setting in ['credit_short', 'credit_sheet']
     for seed in std.range(1, 8)
     for method in ['grpo', 'vine_privileged']
   ] + [
-    run(method, 'large', large)(seed)
+    run('credit_short', method, 'large', large)(seed)
     for seed in std.range(1, 5)
     for method in ['grpo', 'oracle', 'vine_privileged']
   ],

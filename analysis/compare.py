@@ -89,15 +89,18 @@ class Pair:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", required=True, metavar="NAME", help="of a run, or PPO, GRPO…")
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="NAME", help="a method that is left out"
+    )
     counts.add_place(parser)
 
 
-def run(paths: list[Path], out: Path, baseline: str, at: str) -> list[Any]:
+def run(paths: list[Path], out: Path, baseline: str, at: str, without: list[str]) -> list[Any]:
     """Writes both tables of `counts`, the comparisons, the figure and the summary.
 
     Each path is a run directory, or a directory whose evaluations.parquet is read in its place.
     """
-    rows, provenance = counts.read(paths)
+    rows, provenance = counts.without(without, *counts.read(paths))
     comparisons = compared(pairs_of(rows, baseline, at))
     lines = table_lines(comparisons)
     write_atomic(out / "compare.md", "\n".join([*lines, "", *notes(comparisons), ""]).encode())

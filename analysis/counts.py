@@ -120,6 +120,30 @@ def read(paths: Sequence[Path]) -> tuple[pd.DataFrame, dict[str, Any]]:
     return frames.in_order(rows, order, **first_seen), provenance
 
 
+def without(
+    names: Sequence[str], rows: pd.DataFrame, provenance: dict[str, Any]
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Both of `read` less the methods `names`, as people call them or as runs are named."""
+    labels = {
+        method: label
+        for _, of_setting in rows.groupby("setting", sort=False)
+        for method, label in method_labels(of_setting).items()
+    }
+    for name in names:
+        if name not in {*labels, *labels.values()}:
+            held = ", ".join(labels.values())
+            raise UserError(f"--without: there is no {name} (only {held})")
+    left_out = [method for method, label in labels.items() if {method, label} & set(names)]
+    rows = rows[~rows["method"].isin(left_out)]
+    runs = [about for about in provenance["runs"] if about["method"] not in left_out]
+    named = {digest for about in runs for digest in (about["config"], *about["environments"])}
+    kept = {
+        kind: {digest: it for digest, it in provenance[kind].items() if digest in named}
+        for kind in ("configs", "environments")
+    }
+    return rows, {"runs": runs, **kept}
+
+
 def write(out: Path, rows: pd.DataFrame, provenance: dict[str, Any]) -> list[Path]:
     """Writes both files; returns their paths."""
     cells = rows.astype(object).where(rows.notna(), None)

@@ -23,9 +23,10 @@ alone() {  # CORE SEED: the seed's self-training on one core
 (for seed in 1 3 5 7; do alone 0 $seed; done) &
 for seed in 2 4 6 8; do alone 1 $seed; done
 wait $!
-python -m analysis compare experiments/11_credit/compare $runs/credit_short_* --baseline GRPO \
+# SPO-tree came to fewer tokens; the others have two seeds.
+python -m analysis compare experiments/11_credit/compare $runs/credit_short_* --without SPO-tree --baseline GRPO \
     --at "equal tokens" --out $here/compare
-python -m analysis compare experiments/16_by_the_clock/compare $runs/credit_sheet_* --baseline GRPO \
-    --at "equal tokens" --out $here/compare_sheet
+python -m analysis compare experiments/16_by_the_clock/compare $runs/credit_sheet_* --without "exact values" \
+    --without REINFORCE++ --baseline "martingale, answer in view" --at "equal tokens" --out $here/compare_sheet
 python -m analysis diversity $runs/credit_short_*_seed[123] --out $here/diversity
 rm -f $here/*/summary.json

@@ -197,6 +197,20 @@ def test_equal_costs_are_read_off_between_the_evaluations(tmp_path):
     assert counts.measure(of_a, "iteration", 5).noise_S[0] == pytest.approx(sum(ends) / 4)
 
 
+def test_what_is_left_out_neither_sets_the_cost_nor_stands_in_the_tables(tmp_path):
+    steps, runs = [np.full(8, count) for count in (0, 8, 16)], []
+    for name, tokens in (("vineppo", 1000), ("ppo", 1000), ("grpo", 10)):
+        runs += [write_run(tmp_path / f"{name}{s}", name, s, steps, tokens=tokens) for s in (1, 2)]
+    given = ["compare", *map(str, runs), "--baseline=PPO", "--at=equal tokens"]
+    for out, options, at in (("all", [], 200), ("some", ["--without=GRPO"], 20_000)):
+        assert main([*given, *options, f"--out={tmp_path / out}"]) == 0
+        with (tmp_path / out / "compare.csv").open(newline="") as file:
+            assert {float(row["at"]) for row in csv.DictReader(file)} == {at}
+    provenance = json.loads((tmp_path / "some/runs.json").read_text())
+    assert {about["method"] for about in provenance["runs"]} == {"ppo", "vineppo"}
+    assert len(provenance["configs"]) == 2
+
+
 def test_a_cost_that_a_run_did_not_log_is_one_clear_line(settings, capsys):
     path = settings[0].parent / "short_ppo_1"
     lines = [{"iteration": iteration} for iteration in range(1, 11)]
@@ -400,6 +414,11 @@ def test_runs_that_cannot_be_compared_are_one_clear_line(settings, capsys, damag
             ["short_ppo_1", "short_ppo_1"],
             ["--baseline=PPO"],
             "{runs}/short_ppo_1 is given twice, or has problem p0 twice",
+        ),
+        (
+            ["short_ppo_1", "short_vineppo_1"],
+            ["--baseline=PPO", "--without=GRPO"],
+            "--without: there is no GRPO (only PPO, VinePPO)",
         ),
         (["nowhere"], ["--baseline=PPO"], "{runs}/nowhere is no directory"),
     ],

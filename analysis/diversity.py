@@ -25,7 +25,7 @@ DIVERSITY = Table(
     | dict.fromkeys(["diversity", "distinct", "pass@1"], Estimate)
     | {"num_problems": int, "samples_per_problem": int},
 )
-PANELS = {"pass@1": "pass@1 of the samples", "diversity": "diversity of answers"}
+PANELS = ("pass@1", "diversity")
 START = "start"
 
 
@@ -59,7 +59,7 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     methods = list(trained["method"].unique())
     styles, labels = figures.method_styles(methods), figures.method_labels(methods)
     with figures.grid(len(PANELS), 2) as (figure, axes):
-        for axis, (column, label) in zip(axes, PANELS.items(), strict=True):
+        for axis, column in zip(axes, PANELS, strict=True):
             axis.axhline(
                 rows.loc[rows["method"] == START, column].iloc[0],
                 color="0.6", linestyle=":", linewidth=0.8, label="starting policy",
@@ -70,7 +70,7 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
                 axis.plot(own["distance"], own[column], **style, alpha=0.4)
                 means = own[["distance", column]].mean()
                 axis.plot(*means, **style | {"markersize": 7}, label=labels[method])
-            axis.set(xlabel="‖θ − θ₀‖ / ‖θ₀‖", ylabel=label)
+            axis.set(xlabel="‖θ − θ₀‖ / ‖θ₀‖", ylabel=column)
             axis.set_xlim(left=0)
             axis.xaxis.set_major_locator(MaxNLocator(4))
         figures.shared_legend(figure, axes[0])

@@ -75,7 +75,8 @@ def test_offloaded_states_do_not_change_the_updates(config, stage, offload):
     assert not torch.equal(*weights[offload])
 
 
-@pytest.mark.parametrize("dtype", grid("float32", slow=["bfloat16"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_sharded_states_may_change_their_place(config, dtype):
     """On a CPU they stay where they are; here they move, as to a CPU and back to a GPU."""
     found, sizes = random_sequences(8), {"batch_size": 8, "micro_batch_size": 4, "zero_stage": 3}

@@ -191,7 +191,8 @@ def test_steps_by_entropies_with_a_kill(tmp_path, offload):
     assert timeless(whole)[-1]["rollout/steps_mean"] > 1
 
 
-@pytest.mark.parametrize("stage", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [2, 3])
 def test_states_that_leave_while_sampling_change_nothing(tmp_path, stage):
     """Checkpoints are whole, and a run that was killed between them goes on from one."""
     settings = {**SHORT, "optimization.zero_stage": stage}

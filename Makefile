@@ -8,7 +8,7 @@ demo_runs := runs/demo_vineppo$(seed_suffix) runs/demo_ppo$(seed_suffix)
 demo_report := runs/demo_report$(seed_suffix)
 
 # A file of tests stays in one process, whose tests share what they make.
-pytest := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+pytest := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-full check format clean

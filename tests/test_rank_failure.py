@@ -1,8 +1,10 @@
 """A rank that fails ends the job, says why, and leaves nothing running."""
 
+import pytest
 from support.ranks import CASE, TIMEOUT_S, left_running, start_torchrun, train_on_two
 
 
+@pytest.mark.slow
 def test_an_error_of_one_rank_ends_the_job_with_its_traceback(tmp_path):
     """…and the job, started again, goes on from the last checkpoint to its end."""
     run_dir = tmp_path / "run"

@@ -185,6 +185,7 @@ def test_the_last_iteration_started_over(whole_run):
     assert moved.max() < 0.02
 
 
+@pytest.mark.slow
 def test_sigkill_changes_nothing(whole_run, tmp_path):
     """In the first iteration, and between the second one's epochs."""
     run_dir = tmp_path / "killed"

@@ -50,6 +50,7 @@ def _value(expression: str) -> float:
         return float("nan")
 
 
+@pytest.mark.slow
 def test_a_formula_of_the_question_is_no_answer() -> None:
     """Boxed copies of the questions' formulas: those that are paid for are numbers and names."""
     right: set[int] = set()

@@ -116,6 +116,7 @@ def test_math_verify_alone(name: str, extraction: Extraction) -> None:
     assert {index for index in alone if ours[index] != alone[index]} == set()
 
 
+@pytest.mark.slow
 def test_several_answers_in_any_order_and_none_left_out() -> None:
     rows = [row for row in data_rows("olympiadbench/test.jsonl") if row["is_multiple_answer"]]
     answers = [olympiadbench_problem(row, "", "").answer for row in rows]

@@ -16,8 +16,7 @@ response with one beginning part. For these half of the responses go on from a r
 another; the reward of one response labels the step, where Step-DPO has a judge.
 
 How long is said by validation problems, which are no test problems, or without them by
-`num_epochs`. No values, no advantages: what
-any credit has to be worth.
+`num_epochs`. No values, no advantages: what any credit has to be worth.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -7,7 +7,7 @@ here=experiments/17_without_rl
 runs=${RUNS:-runs/17_without_rl}
 experiments/sweep_two.sh $here/runs.jsonnet $runs
 alone() {  # CORE SEED: the seed's self-training on one core
-    for method in restem dpo dpo_steps; do
+    for method in restem dpo; do
         run=$runs/credit_short_${method}_seed$2
         # Without validation, which samples three times as much as an iteration: the last epoch stays.
         [ -d $run/final ] || OMP_NUM_THREADS=1 taskset -c $1 \

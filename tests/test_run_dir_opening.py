@@ -13,6 +13,18 @@ from vineppo.run_dir import RunDir
 from vineppo.run_dir.files import NO_LOCKS, TEMPORARY_SUFFIX
 
 CONFIG = {"name": "x", "num_iterations": 10}
+# Opens each directory that its parent names, and holds it until the next.
+OPENER = """
+import sys
+from vineppo.errors import UserError
+from vineppo.run_dir import RunDir
+for line in sys.stdin:
+    try:
+        kept = RunDir.open(line.strip(), {"name": "y"})
+        print("open", flush=True)
+    except UserError as error:
+        print(error, flush=True)
+"""
 
 
 def test_a_directory_in_use_is_refused(tmp_path):
@@ -28,6 +40,25 @@ def test_a_directory_in_use_is_refused(tmp_path):
     del opened
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
     assert not half.exists()
+
+
+@pytest.mark.parametrize("leftover", [False, True])
+def test_of_two_that_start_at_once_one_is_refused(tmp_path, leftover):
+    """In a new directory, and where both take over what failed before its first result."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    pair = [subprocess.Popen([sys.executable, "-c", OPENER], **pipes) for _ in range(2)]
+    for number in range(40):
+        path = tmp_path / str(number)
+        if leftover:
+            RunDir.open(path, {"name": "x"})
+        for process in pair:
+            process.stdin.write(f"{path}\n")
+            process.stdin.flush()
+        said = [process.stdout.readline().strip() for process in pair]
+        assert sorted(line == "open" for line in said) == [False, True], said
+        assert all(line == "open" or line.startswith(f"{path} ") for line in said), said
+    for process in pair:
+        process.communicate()
 
 
 def test_a_file_system_that_locks_for_writers_alone(tmp_path, monkeypatch):

@@ -44,6 +44,7 @@ from vineppo.run_dir.tables import (
     write_parquet,
 )
 
+LOCK = ".lock"  # nothing replaces it, so that all processes lock the same file
 # What a run leaves that ended before its first result.
 UNSTARTED = {"config.json", "own_files.json", "environment.json", "train.log", "initial"}
 SUFFIXES = {
@@ -113,14 +114,12 @@ class RunDir:
         with named_errors("create", run_dir.path):
             run_dir.path.mkdir(parents=True, exist_ok=True)
         config = json.loads(strict_json(resolved_config))
-        if not run_dir._entries():
-            write_atomic(run_dir.config_path, strict_json(config, indent=2))
-        elif not run_dir.check(config, own_digests or {}):
-            run_dir._lock = lock(run_dir.config_path)
+        run_dir.check(config, own_digests or {})  # what it refuses is left as it is
+        run_dir._lock = lock(run_dir.path / LOCK)
+        if not run_dir.check(config, own_digests or {}):
             shutil.rmtree(run_dir.path / "initial", ignore_errors=True)
-            run_dir.environment_path.unlink()
+            run_dir.environment_path.unlink(missing_ok=True)
             write_atomic(run_dir.config_path, strict_json(config, indent=2))
-        run_dir._lock = lock(run_dir.config_path)
         sweep_temporaries(run_dir.path, *(run_dir.path / kind for kind in SUFFIXES))
         record_own_files(run_dir.path, own_digests or {})
         record_environment(run_dir.environment_path)
@@ -153,7 +152,8 @@ class RunDir:
         if not self.path.is_dir():
             return set()
         with named_errors("read", self.path):
-            return {entry.name for entry in self.path.iterdir() if not is_temporary(entry)}
+            names = {entry.name for entry in self.path.iterdir() if not is_temporary(entry)}
+            return names - {LOCK}
 
     def read_config(self) -> dict[str, Any]:
         """The resolved config, with the keys that were added since."""

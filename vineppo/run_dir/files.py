@@ -77,11 +77,12 @@ def sync(path: Path) -> None:
 def lock(path: Path) -> BinaryIO:
     """Holds the directory of `path` until the file is closed or this process ends, however it ends.
 
+    The file is made where there is none.
     Raises `UserError` while another process holds it. Where the file system has no locks the run
     goes on without one, and says so.
     """
     with named_errors("write", path):
-        file = path.open("r+b")  # NFS grants an exclusive lock to a writer alone
+        file = path.open("ab")  # NFS grants an exclusive lock to a writer alone
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

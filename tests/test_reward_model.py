@@ -323,6 +323,15 @@ def test_scores_join_the_verifiers_rewards(run_dir, classifier, config, output, 
         assert rewards[i].result() == pytest.approx(expected, abs=1e-5)
 
 
+def test_a_score_that_is_not_finite_ends_the_run(run_dir, config):
+    loaded = load_model(config.model.path, "float32", "sdpa")
+    scorer = RewardModelScorer(with_reward_model(config, run_dir.parent), loaded)
+    scorer._module.model.score.weight.data.fill_(torch.nan)
+    reward = scorer.submit((1, 5), (4, 5, 2), resolved(1.0))
+    with pytest.raises(UserError, match=r"reward_model: scores must be finite, got nan by .*"):
+        reward.result()
+
+
 def test_a_model_without_a_head_is_no_reward_model(folder, config):
     config = with_reward_model(config, folder)
     own = replace(config.reward_model, path=config.model.path)

@@ -51,7 +51,7 @@ class OwnReward:
     """The reward function of the file at `path`; `name` None: the usual one that it has.
 
     It can be pickled, and is loaded at its first call in a process. A reward that is not finite
-    in the float32 of the losses, or none, is a `ValueError`.
+    in the float32 of the losses, or no number, is a `ValueError`.
     """
 
     path: str
@@ -69,9 +69,10 @@ class OwnReward:
 
     def __call__(self, *arguments: Any) -> float:
         found = self.load().call(*arguments)
-        reward = math.nan if found is None else float(found)
+        # float() would read a text, too.
+        reward = math.nan if found is None or isinstance(found, str) else float(found)
         if not abs(reward) <= LARGEST_FLOAT32:
-            raise ValueError(f"reward must be finite, got {found}")
+            raise ValueError(f"reward must be finite, got {found!r}")
         return reward
 
 

@@ -1,5 +1,6 @@
 """The scores of a reward model: where a response is read, and a frozen one in the grader's wake."""
 
+import math
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -9,6 +10,7 @@ from torch import nn
 
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import LONE
+from vineppo.errors import UserError
 from vineppo.forward_passes import read_sequences
 from vineppo.models import LoadedModel
 from vineppo.token_scores import last_hidden
@@ -93,6 +95,10 @@ class RewardModelScorer:
         size, weight = self._config.micro_batch_size, self._config.weight
         outputs = read_sequences(read, sequences, size, self._device, LONE, (SCORED,))
         for (_, verdict, reward), output in zip(waiting, outputs, strict=True):
+            if not math.isfinite(output):
+                raise UserError(
+                    f"reward_model: scores must be finite, got {output} by {self._config.path}"
+                )
             reward.set_result((1.0 - weight) * verdict.result() + weight * output)
 
 

@@ -56,6 +56,14 @@ def test_a_grid_of_numbers_meets_every_token_at_its_probability(temperature, top
     torch.testing.assert_close(logprobs_B, expected_B, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_nan_give_an_id_whose_log_probability_says_so(temperature):
+    logits_BV = torch.stack([torch.full((4,), torch.nan), torch.zeros(4)])
+    tokens_B, logprobs_B = sample_tokens(logits_BV, [temperature] * 2, [1.0] * 2, [0.6] * 2)
+    assert 0 <= tokens_B[0] < 4
+    assert logprobs_B.isnan().tolist() == [True, False]
+
+
 def test_nucleus_ends_with_the_id_that_reaches_its_mass():
     probs_V = torch.tensor([[0.125, 0.5, 0.25, 0.125]])
     logprobs_BV = processed_logprobs(probs_V.log().expand(3, -1), [1.0] * 3, [0.49, 0.51, 0.76])

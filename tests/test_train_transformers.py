@@ -1,6 +1,7 @@
 """Whole runs without vLLM: the second engine trains, resumes, and needs nothing of the first."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict
@@ -53,6 +54,19 @@ def test_a_kill_changes_nothing(whole_run, tmp_path):
     assert num_lines(run_dir) == 1
     assert "resumed after iteration 1" in train(run_dir, NAME, SHORT)
     assert_same_runs(run_dir, whole_run)
+
+
+def test_another_number_of_threads_is_said(whole_run, tmp_path):
+    """A run that has more of them rounds differently."""
+    run_dir = tmp_path / "moved"
+    shutil.copytree(whole_run, run_dir, ignore=shutil.ignore_patterns("final", "iter_000003"))
+    done = subprocess.run(
+        [sys.executable, "-m", "vineppo.cli", *arguments(run_dir, NAME, SHORT)],
+        env=environment(OMP_NUM_THREADS="2"), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "it goes on with 2 threads (OMP_NUM_THREADS), where it had 1" in done.stdout
+    assert num_lines(run_dir) == 3
 
 
 POSTERIOR = {

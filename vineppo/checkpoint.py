@@ -42,6 +42,7 @@ class TrainState:
     metrics: dict[str, Any]
     kl_coef: float
     num_ranks: int  # whose shards the optimizer's state is in
+    num_threads: int | None = None  # torch's; None of runs before it was recorded
 
 
 class Saved(Protocol):

@@ -98,7 +98,8 @@ class BareSession:
         metrics = {"iteration": iteration, **metrics, "memory/peak_gib": peak_gib()}
         metrics = {**metrics, **self.progress.take_times()}
         elapsed_s = metrics["time/elapsed_s"]
-        self.state = TrainState(iteration, elapsed_s, metrics, kl_coef, num_ranks())
+        threads = self.state.num_threads
+        self.state = TrainState(iteration, elapsed_s, metrics, kl_coef, num_ranks(), threads)
         every = self.config.checkpoint.every
         if every > 0 and (iteration % every == 0 or iteration == self.num_iterations):
             self.progress.enter("checkpoint")
@@ -256,14 +257,19 @@ def _record(
     config: AnyConfig, num_iterations: int, run: RunDir, models: Saved, kl_coef: float
 ) -> Iterator[tuple[Progress, Trackers, TrainState]]:
     """Restores the last checkpoint; what the run is shown and logged with, and where it stands."""
-    state = resume(run, models, kl_coef)
+    state, threads = resume(run, models, kl_coef), torch.get_num_threads()
     with (
         Progress(num_iterations, state.iteration, state.elapsed_s) as progress,
         Trackers(config, run.path, state.iteration) as trackers,
     ):
         where = f"resumed after iteration {state.iteration}" if state.iteration else "started"
         progress.say(f"{config.name}: {where}, {num_iterations} iterations, in {run.path}")
-        yield progress, trackers, state
+        if state.num_threads not in (None, threads):
+            progress.say(
+                f"it goes on with {threads} threads (OMP_NUM_THREADS), where it had "
+                f"{state.num_threads}: its numbers differ by rounding from an undisturbed run's"
+            )
+        yield progress, trackers, replace(state, num_threads=threads)
 
 
 def open_run_dir(config: AnyConfig, directory: Path) -> RunDir:

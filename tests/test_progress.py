@@ -1,4 +1,4 @@
-"""What a person is told of an engine that makes no step."""
+"""What a person is told: of an engine that makes no step, of updates that were skipped."""
 
 import logging
 import time
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from vineppo import progress
-from vineppo.progress import Progress
+from vineppo.progress import Progress, summary
 
 ENGINE = SimpleNamespace(counts=SimpleNamespace(sampled_tokens=0), num_unfinished=1)
 LIMIT_S = 0.2
@@ -36,3 +36,8 @@ def test_steps_are_no_stall(monkeypatch, caplog):
             shown.tick(ENGINE)
             time.sleep(0.1)
     assert caplog.records == []
+
+
+def test_skipped_updates_are_in_the_line_where_there_are_any():
+    metrics = {"reward/mean": 0.5, "policy/skipped_updates": 0.0, "critic/skipped_updates": 4.0}
+    assert summary(metrics) == "reward 0.500  critic/skipped_updates 4"

@@ -132,6 +132,7 @@ class Progress:
         logger.info(text)
 
 
+SKIPPED = "skipped_updates"  # said where there are any: of weights that are NaN all are skipped
 ON_BAR = ("eval/pass@1", "eval/pair_accuracy", "reward/mean", "sft/loss", "reward_model/loss")
 SHOWN = {
     "eval/pass@1": "pass@1 {:.3f}",
@@ -151,6 +152,7 @@ SHOWN = {
 def summary(metrics: dict[str, Any]) -> str:
     """The numbers a person watches: "pass@1 0.612  reward 0.583  kl 0.0102 …"."""
     shown = [text.format(metrics[name]) for name, text in SHOWN.items() if name in metrics]
+    shown += [f"{name} {n:g}" for name, n in metrics.items() if SKIPPED in name and n]
     return "  ".join(shown)
 
 

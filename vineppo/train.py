@@ -64,6 +64,7 @@ def open_training(
 ) -> Iterator[tuple[Session, list[Prompt], Reference]]:
     """A run about to go on, with its problems and its reference policy."""
     task = load_task(config.task)
+    check_num_prompts(config, len(task.train_P))
     check_tokenizers(config)
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
     if config.model.lora is not None:
@@ -72,11 +73,7 @@ def open_training(
     scorer = build_scorer(config, loaded)
     train_P = encode_train_problems(config, loaded, task.train_P)
     start_models = load_models(config, loaded, train_P)
-    if config.rollouts.num_prompts > len(train_P):
-        raise UserError(
-            f"config: rollouts.num_prompts must be at most the number of train problems, "
-            f"{len(train_P)}, got {config.rollouts.num_prompts}"
-        )
+    check_num_prompts(config, len(train_P))  # those too long for the model may be left out
     test_P = encode_problems(config, loaded, task.test_P)
     run = open_run_dir(config, directory)
     kl_coef = config.reference.kl_coef
@@ -87,6 +84,14 @@ def open_training(
         if scorer is not None:
             scorer.to(session.policy.device)
         yield session, train_P, reference
+
+
+def check_num_prompts(config: TrainConfig, num_problems: int) -> None:
+    if config.rollouts.num_prompts > num_problems:
+        raise UserError(
+            "config: rollouts.num_prompts must be at most the number of train problems, "
+            f"{num_problems}, got {config.rollouts.num_prompts}"
+        )
 
 
 def load_models(

@@ -134,8 +134,11 @@ def weights(run_dir: Path, name: str = "final/policy") -> dict[str, torch.Tensor
 
 
 def assert_same_runs(here: Path, there: Path) -> None:
-    """Every metric but times, every table and every final weight, to the last bit."""
+    """Every metric but times, evaluation, table and final weight, to the last bit."""
     assert timeless(here) == timeless(there)
+    for evaluation in there.glob("evaluations/*.json"):
+        name = evaluation.relative_to(there)
+        assert json.loads((here / name).read_text()) == json.loads(evaluation.read_text()), name
     tables = {path.relative_to(there) for path in there.glob("*/iter_*.parquet")}
     assert tables == {path.relative_to(here) for path in here.glob("*/iter_*.parquet")}
     for table in tables:

@@ -1,5 +1,5 @@
 // The methods that are swept and compared, over configs/credit_{sheet,short}_*.jsonnet.
-local plain(config) = { config: config, set: {} };
+local plain(config, set={}) = { config: config, set: set };
 {
   vine_privileged: plain('vine_privileged'),
   rloo: plain('rloo'),
@@ -8,4 +8,11 @@ local plain(config) = { config: config, set: {} };
   ppo: plain('ppo'),
   ppo_view: plain('ppo_view'),
   oracle: plain('oracle'),
+  vineppo_k3: plain('vineppo', { 'credit.num_continuations': 3 }),
+  // What of the lead is not step credit: RLOO's advantages in the martingale's own update (whitened, a
+  // mean over tokens).
+  control: plain('vine_privileged', {
+    credit: { kind: 'rloo', segmenter: { kind: 'lines' } },
+    values: { credit: null, predictors: {} },
+  }),
 }

@@ -5,7 +5,6 @@ here=experiments/16_by_the_clock
 runs=${RUNS:-runs/16_by_the_clock}
 python $here/simulate.py
 experiments/sweep_two.sh $here/sweep.jsonnet ${runs}_sweep
-experiments/sweep_two.sh $here/control.jsonnet ${runs}_sweep
 python experiments/11_credit/sweep.py ${runs}_sweep $here/sweep.csv
 # Every estimator's gradients on the same rollouts.
 export OMP_NUM_THREADS=1

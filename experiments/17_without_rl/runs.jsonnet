@@ -1,22 +1,33 @@
-// The likelihood of right answers beside the own loss, at the best weight and rate of sweep.csv.
+// The likelihood of right answers beside the own loss, and reinforcement learning in RestEM's three large
+// batches, at the best weight and rate of sweep.csv.
+local run(setting, method, seed, suffix, set) = {
+  name: '%s_%s_%s' % [setting, method, suffix],
+  seed: seed,
+  config: '../../configs/%s_%s.jsonnet' % [setting, method],
+  set: set { 'checkpoint.every': 0, 'logging.wandb_project': null },
+};
 local seeds = { credit_short: std.range(1, 8), credit_sheet: std.range(1, 5) };
 {
   runs: [
-    {
-      name: '%s_%s_positive' % [setting, method],
-      seed: seed,
-      config: '../../configs/%s_%s.jsonnet' % [setting, method],
-      set: {
-        'optimization.positive_examples': { coef: 1, min_reward: 0.5 },
-        'optimization.learning_rate': 5e-5,
-        'evaluation.every': 20,
-        'checkpoint.every': 0,
-        'logging.wandb_project': null,
-      },
-    }
+    run(setting, method, seed, 'positive', {
+      'optimization.positive_examples': { coef: 1, min_reward: 0.5 },
+      'optimization.learning_rate': 5e-5,
+      'evaluation.every': 20,
+    })
     for setting in std.objectFields(seeds)
     for seed in seeds[setting]
     for method in ['grpo', 'vine_privileged']
+  ] + [
+    run('credit_short', method, seed, 'large', {
+      'optimization.learning_rate': 2.5e-5,
+      'optimization.num_epochs': 4,
+      'rollouts.num_prompts': 40,
+      'rollouts.num_samples': 8,
+      num_iterations: 3,
+      'evaluation.every': 3,
+    })
+    for seed in std.range(1, 8)
+    for method in ['grpo', 'rloo', 'vine_privileged', 'oracle']
   ],
   evaluations: [],
 }

@@ -29,7 +29,7 @@ done
 # One iteration more, whose rewards are those of the policy after three.
 for method in grpo rloo vine_privileged oracle; do
     # At 2e-4 the first two collapse, as RLOO and exact values do in 11; the others were not run there.
-    for rate in 2.5e-5 5e-5 1e-4 $([ $method = grpo ] || [ $method = rloo ] && echo 2e-4); do
+    for rate in 1.25e-5 2.5e-5 5e-5 1e-4 $([ $method = grpo ] || [ $method = rloo ] && echo 2e-4); do
         run=$runs/${method}_large_$rate
         [ -d $run/final ] || vineppo train configs/credit_short_$method.jsonnet --run-dir $run $common \
             --set optimization.learning_rate=$rate --set num_iterations=4 --set optimization.num_epochs=4 \

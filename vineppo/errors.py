@@ -15,6 +15,9 @@ class UserError(Exception):
     traceback and exits with status 2.
     """
 
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))
+
 
 class SharedError(UserError):
     """A mistake that every rank of a job finds, such as one in the config: the main one says it."""

@@ -52,7 +52,7 @@ TRANSFORMERS = json.dumps(
 )
 PHASES = (
     *("rollout", "values", "logprobs", "grading", "sync", "update", "parquet", "evaluate"),
-    *("checkpoint", "metrics"),
+    *("checkpoint", "metrics", "final"),
 )
 
 

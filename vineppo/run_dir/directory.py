@@ -11,8 +11,9 @@ No file is ever seen half-written, whenever the process dies. Reading needs no t
 import hashlib
 import json
 import math
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,6 +33,7 @@ from vineppo.run_dir.files import (
     read_json,
     strict_json,
     sweep_temporaries,
+    sync,
     write_atomic,
 )
 from vineppo.run_dir.tables import (
@@ -185,31 +187,42 @@ class RunDir:
         Half a last line is left out; without a file there are none. Raises `UserError` for a file
         that cannot be read and for a line that is not of an iteration.
         """
-        if not self.metrics_path.exists():
-            return []
-        with named_errors("read", self.metrics_path):
-            *lines, _ = self.metrics_path.read_bytes().split(b"\n")
-        rows = []
-        for number, line in enumerate(lines, start=1):
-            try:
-                rows.append(json.loads(line))
-                int(rows[-1]["iteration"])
-            except (ValueError, TypeError, KeyError):
-                raise UserError(
-                    f"{self.metrics_path}, line {number} must be the metrics of an iteration"
-                ) from None
-        return rows
+        return [row for _, row in self._metrics()]
 
     def last_logged_iteration(self) -> int:
         """0 before the first."""
-        return max((row["iteration"] for row in self.read_metrics()), default=0)
+        return max((row["iteration"] for _, row in self._metrics()), default=0)
 
     def truncate_metrics(self, last_iteration: float = math.inf) -> None:
         """Drops every line after `last_iteration`, and half a line that a crash left."""
-        rows = [row for row in self.read_metrics() if row["iteration"] <= last_iteration]
+        end = last = 0
+        for line_end, row in self._metrics():
+            if row["iteration"] <= last_iteration:
+                end, last = line_end, row["iteration"]
         if self.metrics_path.exists():
-            write_atomic(self.metrics_path, b"".join(strict_json(row) for row in rows))
-        self._last_iteration = rows[-1]["iteration"] if rows else 0
+            with named_errors("write", self.metrics_path):
+                os.truncate(self.metrics_path, end)
+                sync(self.metrics_path)
+        self._last_iteration = last
+
+    def _metrics(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """One iteration after another, with the byte that its line ends at."""
+        if not self.metrics_path.exists():
+            return
+        end = 0
+        with named_errors("read", self.metrics_path), self.metrics_path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    return
+                end += len(line)
+                try:
+                    row = json.loads(line)
+                    int(row["iteration"])
+                except (ValueError, TypeError, KeyError):
+                    raise UserError(
+                        f"{self.metrics_path}, line {number} must be the metrics of an iteration"
+                    ) from None
+                yield end, row
 
     def write_rollouts(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
         """Writes the rows of `tables.rollout_rows`."""

@@ -9,6 +9,7 @@ from vineppo.config.schema.scalars import (
     Fraction,
     NonNegative,
     Positive,
+    PositiveFraction,
 )
 
 
@@ -16,7 +17,7 @@ from vineppo.config.schema.scalars import (
 class AdamConfig:
     """AdamW, and how an update is laid out on the machine."""
 
-    learning_rate: Positive
+    learning_rate: PositiveFraction
     schedule: Literal["constant", "linear"]  # after the warm-up; linear ends at 0
     warmup_fraction: Fraction  # of all updates
     adam_beta1: Decay

@@ -14,6 +14,7 @@ from vineppo.config.schema.scalars import (
     Name,
     Positive,
     PositiveFraction,
+    ProblemCount,
     Seed,
 )
 
@@ -160,8 +161,8 @@ class ArithmeticTaskConfig(TaskCommon):
     kind: Literal["arithmetic"]
     train_path: None
     test_path: None
-    num_train_problems: Count
-    num_test_problems: Count
+    num_train_problems: ProblemCount
+    num_test_problems: ProblemCount
     min_operations: Count
     max_operations: Count
     modulus: Annotated[int, Field(ge=2, le=10)]
@@ -181,8 +182,8 @@ class WordedTaskConfig(TaskCommon):
     layout: Literal["chain", "sheet"]
     train_path: None
     test_path: None
-    num_train_problems: Count
-    num_test_problems: Count
+    num_train_problems: ProblemCount
+    num_test_problems: ProblemCount
     num_operations: Count
     num_hard_steps: CountOrZero  # steps of a problem whose result is in doubt
     num_hard_facts: Count  # the facts (operation, a, b) that they meet

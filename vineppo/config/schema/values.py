@@ -206,7 +206,7 @@ class ProbeValues(ReturnsReader):
     kind: Literal["probe"]
     features: Literal["uncertainty", "hidden", "both"]
     size: Count  # of its hidden layer
-    learning_rate: Positive
+    learning_rate: PositiveFraction
     weight_decay: NonNegative
     num_steps: Count  # of Adam, a fit
     batch_size: Count  # states a step
@@ -233,7 +233,7 @@ class ChoiceValues(Values):
     is_martingale = True
 
     num_candidates: Count  # tokens a place, the likeliest; all others count as one
-    learning_rate: Positive
+    learning_rate: PositiveFraction
     weight_decay: NonNegative
     num_steps: Count  # of Adam, an iteration
     batch_size: Count  # rollouts a step
@@ -277,7 +277,7 @@ class RewardModelValues(Values):
 class GenerativeTraining:
     """REINFORCE on the answers of an iteration, with the policy's optimizer, after its update."""
 
-    learning_rate: Positive
+    learning_rate: PositiveFraction
     num_epochs: Count
     batch_size: Count  # answers of one update, over all ranks
     regression_coef: NonNegative  # of the likelihood of the number that would have been right
@@ -441,7 +441,7 @@ class SharedCritic(CriticCommon):
 
     kind: Literal["shared"]
     coef: Positive  # of the value loss beside the policy's
-    head_learning_rate: Positive
+    head_learning_rate: PositiveFraction
 
 
 CriticConfig = Annotated[

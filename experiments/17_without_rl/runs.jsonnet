@@ -19,7 +19,7 @@ local seeds = { credit_short: std.range(1, 8), credit_sheet: std.range(1, 5) };
     for method in ['grpo', 'vine_privileged']
   ] + [
     run('credit_short', method, seed, 'large', {
-      'optimization.learning_rate': 2.5e-5,
+      'optimization.learning_rate': if method == 'vine_privileged' then 1.25e-5 else 2.5e-5,
       'optimization.num_epochs': 4,
       'rollouts.num_prompts': 40,
       'rollouts.num_samples': 8,

@@ -1,11 +1,13 @@
 """A run's problems and grader as a task of lighteval."""
 
 import json
+import shutil
 import sys
 from types import SimpleNamespace
 
 import pytest
 from support.training import CONFIGS
+from transformers import GenerationConfig
 
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TrainConfig
@@ -13,6 +15,8 @@ from vineppo.errors import UserError
 from vineppo.lighteval import Problems, lighteval_task
 from vineppo.models import ASSETS
 from vineppo.run_dir import RunDir
+
+END = 2  # of the embedded policy
 
 
 @pytest.fixture
@@ -42,19 +46,25 @@ def test_rows_are_the_test_problems(run):
         assert eval(row["prompt"][:-2]) % 10 == int(row["answer"])
 
 
-def graded(problems, answers):
-    """`rewards` of the right answer, a wrong one, and the right one cut off."""
-    ids = list(answers)
-    right, wrong = (f"#### {(int(answers[ids[0]]) + more) % 10}" for more in (0, 1))
-    end = problems._end_id
-    return problems.rewards([ids[0]] * 3, [(right, [5, end]), (wrong, [5, end]), (right, [5, 5])])
-
-
 def test_rewards_are_the_runs(run):
+    """Of the right answer, of a wrong one, and of the right one cut off."""
     problems = Problems(run)
-    rows = (problems.write_rows() / "test.jsonl").read_text().splitlines()
-    answers = {row["id"]: row["answer"] for row in map(json.loads, rows)}
-    assert graded(problems, answers) == [1.0, 0.0, 0.0]
+    row = json.loads((problems.write_rows() / "test.jsonl").read_text().splitlines()[0])
+    right, wrong = (f"#### {(int(row['answer']) + more) % 10}" for more in (0, 1))
+    texts = [(right, [5, END]), (wrong, [5, END]), (right, [5, 5])]
+    assert problems.rewards([row["id"]] * 3, texts) == [1.0, 0.0, 0.0]
+
+
+def test_any_id_that_ends_a_response_of_the_run_does(run, tmp_path):
+    policy = tmp_path / "policy"
+    shutil.copytree(ASSETS / "arithmetic_short", policy)
+    GenerationConfig(eos_token_id=[END, 9]).save_pretrained(policy)
+    (run / "final/policy").unlink()
+    (run / "final/policy").symlink_to(policy)
+    problems = Problems(run)
+    row = json.loads((problems.write_rows() / "test.jsonl").read_text().splitlines()[0])
+    right = f"#### {row['answer']}"
+    assert problems.rewards([row["id"]] * 2, [(right, [5, 9]), (right, [5, 8])]) == [1.0, 0.0]
 
 
 def test_other_problems_have_a_name_of_their_own(run, tmp_path):
@@ -71,14 +81,33 @@ def test_tasks_of_several_turns_are_refused(tmp_path):
         Problems(made_run(tmp_path / "drill", "drill_vineppo"))
 
 
-def test_formulas_are_refused(run, tmp_path):
+def task_file(tmp_path, answer, more=""):
+    file, path = tmp_path / "rows.jsonl", tmp_path / "other.jsonnet"
+    file.write_text(json.dumps({"question": "What?", "answer": answer}))
+    path.write_text(f"(import '{CONFIGS}/lib/task.libsonnet').jsonl('{file}', '{file}')" + more)
+    return str(path)
+
+
+@pytest.mark.parametrize("answer", ["2x", "3,5"])
+def test_formulas_and_lists_are_refused(run, tmp_path, answer):
     """lighteval's math-verify does not know 2x from x + x."""
-    rows = [{"question": "x + x?", "answer": "2x"}]
-    file, path = tmp_path / "rows.jsonl", tmp_path / "formulas.jsonnet"
-    file.write_text("".join(json.dumps(row) for row in rows))
-    path.write_text(f"(import '{CONFIGS}/lib/task.libsonnet').jsonl('{file}', '{file}')")
-    with pytest.raises(UserError, match=r"must have numbers as answers, .*, got 2x"):
-        Problems(run, str(path))
+    with pytest.raises(UserError, match=f"must have numbers as answers, .*, got {answer}"):
+        Problems(run, task_file(tmp_path, answer))
+
+
+@pytest.mark.parametrize("answer", ["50%", "-1,200", "\\frac{1}{2}"])
+def test_numbers_are_taken(run, tmp_path, answer):
+    Problems(run, task_file(tmp_path, answer))
+
+
+def test_prompts_that_it_cannot_make_are_refused(run, tmp_path):
+    """Nor is a template without the question's place."""
+    chat = " { prompt: { kind: 'chat', template: '{question}', system: null } }"
+    with pytest.raises(UserError, match=r"task\.prompt\.kind must be 'template'"):
+        Problems(run, task_file(tmp_path, "2", chat))
+    none = " { prompt: { kind: 'template', template: 'Q' } }"
+    with pytest.raises(UserError, match=r"task\.prompt\.template must contain \{question\}"):
+        Problems(run, task_file(tmp_path, "2", none)).write_rows()
 
 
 def test_without_lighteval_one_line_says_so(run, monkeypatch):
@@ -100,10 +129,7 @@ def test_lighteval_grades_as_the_run_does(run, monkeypatch, tmp_path):
         f"arithmetic/test/{index}" for index in range(3)
     ]
     responses = [
-        SimpleNamespace(
-            text=[f"#### {doc.get_golds()[0]}"], output_tokens=[[Problems(run)._end_id]]
-        )
-        for doc in docs
+        SimpleNamespace(text=[f"#### {doc.get_golds()[0]}"], output_tokens=[[END]]) for doc in docs
     ]
     responses[1].text = ["no answer"]
     found = apply_metric(responses=responses, docs=docs, metrics=task.metrics)

@@ -4,17 +4,19 @@ import json
 import math
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from support.processes import run, run_cli
-from support.training import CONFIGS, timeless
+from support.training import CONFIGS, assert_same_runs, timeless
 
+from vineppo import self_training
 from vineppo.config.load import load_config
 from vineppo.config.schema import DpoPositive, SftConfig
-from vineppo.self_training import dpo_positive, examples_of, parting
-from vineppo.types import Problem, Rollout, StepSpan
+from vineppo.self_training import dpo_positive, examples_of, maximise, parting
+from vineppo.types import Problem, Rollout, StepSpan, TokenSequence
 
 SMALL = {
     "self_training.num_iterations": 2,
@@ -50,13 +52,36 @@ def whole_run(tmp_path_factory):
     return run_dir
 
 
-def test_without_validation_the_last_epoch_stays(tmp_path):
-    done = run_cli(arguments(tmp_path / "run", self_training__num_validation=0))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = timeless(tmp_path / "run")
-    assert len(rows) == 2
-    assert all("sft/loss" in row and "self_training/validation" not in row for row in rows)
-    assert (tmp_path / "run/final/policy").is_dir()
+def test_without_validation_the_last_epoch_stays(monkeypatch, tmp_path):
+    """Nothing is loaded after its updates, of which one of each epoch is skipped here."""
+    config = load_config(
+        SftConfig,
+        str(CONFIGS / "sft_credit_short_restem.jsonnet"),
+        [
+            "self_training.num_validation=0",
+            "self_training.restart=true",
+            "optimization.num_epochs=2",
+            "optimization.batch_size=1",
+            "optimization.micro_batch_size=1",
+        ],
+    )
+    calls = []
+
+    def update_on(_session, _config, _sequences, number, _num_updates):
+        calls.append(number)
+        return {"sft/skipped_updates": float(number % 2)}
+
+    monkeypatch.setattr(self_training, "update_on", update_on)
+    session = SimpleNamespace(
+        run=SimpleNamespace(path=tmp_path),
+        models=SimpleNamespace(load_state=lambda path: calls.append(path.name)),
+        sleep_engine=lambda: calls.append("sleep"),
+        wake_engine=lambda with_new_weights: calls.append(("wake", with_new_weights)),
+    )
+    answers = [(TokenSequence((1,), (2,)),)] * 2
+    metrics = maximise(session, config, config.self_training, [], answers, 1)
+    assert calls == ["sleep", "start", 0, 1, 2, 3, ("wake", True)]
+    assert metrics == {"sft/skipped_updates": 2.0}
 
 
 def answer(problem, ids, reward, finish="stop"):
@@ -196,9 +221,7 @@ def test_sigkill_changes_nothing(whole_run, tmp_path):
     done = run_cli(arguments(run_dir))
     assert done.returncode == 0, done.stderr
     assert "resumed after iteration 1" in done.stdout
-    assert timeless(run_dir) == timeless(whole_run)
-    policy = "final/policy/model.safetensors"
-    assert (run_dir / policy).read_bytes() == (whole_run / policy).read_bytes()
+    assert_same_runs(run_dir, whole_run)
 
 
 @pytest.mark.parametrize(

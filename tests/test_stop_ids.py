@@ -18,17 +18,16 @@ def tokenizer_with(template):
     return tokenizer
 
 
-def model_with(eos_token_id):
-    generation = SimpleNamespace(eos_token_id=eos_token_id)
-    return SimpleNamespace(generation_config=generation, name_or_path="a model")
+def generation(eos_token_id):
+    return SimpleNamespace(eos_token_id=eos_token_id)
 
 
 def test_a_turn_ends_a_response_too():
     tokenizer = tokenizer_with(TURNS.replace("END", "<turn>"))
     turn = tokenizer.convert_tokens_to_ids("<turn>")
     assert end_of_turn(tokenizer) == turn != tokenizer.eos_token_id
-    assert find_stop_ids(model_with(None), tokenizer) == (tokenizer.eos_token_id, turn)
-    assert find_stop_ids(model_with([turn, 3]), tokenizer) == (tokenizer.eos_token_id, turn, 3)
+    assert find_stop_ids(generation(None), tokenizer) == (tokenizer.eos_token_id, turn)
+    assert find_stop_ids(generation([turn, 3]), tokenizer) == (tokenizer.eos_token_id, turn, 3)
 
 
 @pytest.mark.parametrize(
@@ -39,11 +38,11 @@ def test_a_turn_ends_a_response_too():
 def test_what_is_no_special_token_ends_nothing(template):
     tokenizer = tokenizer_with(template)
     assert end_of_turn(tokenizer) is None
-    assert find_stop_ids(model_with(None), tokenizer) == (tokenizer.eos_token_id,)
+    assert find_stop_ids(generation(None), tokenizer) == (tokenizer.eos_token_id,)
 
 
 def test_a_model_without_an_end_is_refused():
     tokenizer = tokenizer_with(None)
-    tokenizer.eos_token = None
+    tokenizer.eos_token, tokenizer.name_or_path = None, "a model"
     with pytest.raises(UserError, match="a model has no end-of-sequence token"):
-        find_stop_ids(model_with(None), tokenizer)
+        find_stop_ids(generation(None), tokenizer)

@@ -7,23 +7,24 @@ The file that lighteval's `--custom-tasks` names is two lines:
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from transformers import GenerationConfig
+
 from vineppo.errors import UserError
 from vineppo.evaluate import choose_policies
-from vineppo.models import load_tokenizer
+from vineppo.models import find_stop_ids, load_tokenizer
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
 from vineppo.run_dir.files import write_atomic
 from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
+from vineppo.tasks.notation import literal, normalize
+from vineppo.tasks.prompts import fill
 from vineppo.types import Problem
-
-NUMBER = re.compile(r"-?[\d,]*\.?\d+")
 
 
 def lighteval_task(run: str, task_path: str | None = None) -> Any:
@@ -32,7 +33,7 @@ def lighteval_task(run: str, task_path: str | None = None) -> Any:
     `task_path` names other problems, as `vineppo evaluate --task` does: the task is then
     "mine_math" for `runs/mine` and `math.jsonnet`. lighteval reads them from a file under
     `RUN/lighteval`. Raises `UserError` where lighteval cannot be imported, and for tasks of several
-    turns or messages, and for answers that are no numbers.
+    turns or messages, for prompts of kind "chat", and for answers that are no numbers.
     """
     try:
         from lighteval.metrics.metrics_sample import SampleLevelComputation
@@ -78,7 +79,14 @@ class Problems:
         self._by_id: Mapping[str, Problem] = {p.id: p for p in load_split(task, "test")}
         if task.environment is not None or any(p.context for p in self._by_id.values()):
             raise UserError(f"{run}: lighteval_task must have tasks of one turn and message")
-        formula = next((p for p in self._by_id.values() if not NUMBER.fullmatch(p.answer)), None)
+        if task.prompt.kind != "template":
+            raise UserError(
+                f"{run}: task.prompt.kind must be 'template' for lighteval_task, "
+                f"got '{task.prompt.kind}'"
+            )
+        formula = next(
+            (p for p in self._by_id.values() if literal(normalize(p.answer)) is None), None
+        )
         if formula is not None and task.grading.reward_path is None:
             raise UserError(
                 f"{formula.id}: lighteval_task must have numbers as answers, or "
@@ -86,13 +94,18 @@ class Problems:
                 "than the grader's, and takes equal formulas for different)"
             )
         ((_, policy), *_) = choose_policies(RunDir(run), "last")
-        self._end_id = load_tokenizer(str(policy), "final or checkpoints").eos_token_id
+        tokenizer = load_tokenizer(str(policy), "final or checkpoints")
+        self._stop_ids = set(find_stop_ids(GenerationConfig.from_pretrained(policy), tokenizer))
 
     def write_rows(self) -> Path:
         """Writes a row with id, prompt and answer a problem; the folder of the file."""
         template = self.config.task.prompt.template
         rows = [
-            {"id": p.id, "prompt": template.replace("{question}", p.question), "answer": p.answer}
+            {
+                "id": p.id,
+                "prompt": fill(template, "question", p.question, key="task.prompt.template"),
+                "answer": p.answer,
+            }
             for p in self._by_id.values()
         ]
         lines = "".join(f"{json.dumps(row)}\n" for row in rows)
@@ -106,7 +119,10 @@ class Problems:
         with Grader(self.config.task.grading) as grader:
             pending = [
                 grader.submit(
-                    self._by_id[name], text, "stop" if self._end_id in tokens else "length", tokens
+                    self._by_id[name],
+                    text,
+                    "length" if self._stop_ids.isdisjoint(tokens) else "stop",
+                    tokens,
                 )
                 for name, (text, tokens) in zip(ids, texts, strict=True)
             ]

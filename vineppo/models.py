@@ -97,7 +97,7 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
             f"model {path}: the tokenizer has {num_ids} ids, which must be at most the {num_rows} "
             "rows of the embedding"
         )
-    stop_ids = find_stop_ids(model, tokenizer)
+    stop_ids = find_stop_ids(model.generation_config, tokenizer)
     if max(stop_ids) >= num_ids:
         raise UserError(
             f"model {path}: the end-of-sequence id {max(stop_ids)} must be one of the tokenizer's "
@@ -154,17 +154,16 @@ def llama_config(architecture: LlamaArchitecture, tokenizer: Any) -> Any:
     )
 
 
-def find_stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+def find_stop_ids(generation: Any, tokenizer: Any) -> tuple[int, ...]:
     """The ids that end a response: the tokenizer's, the generation config's, the chat template's.
 
     Base models are published with a chat template whose turns end otherwise than their texts.
     """
-    generation = model.generation_config.eos_token_id if model.generation_config else None
-    extra = generation if isinstance(generation, list) else [generation]
-    ids = [tokenizer.eos_token_id, *extra, end_of_turn(tokenizer)]
-    stop_ids = dict.fromkeys(i for i in ids if i is not None)
+    own = generation.eos_token_id if generation else None
+    ids = [tokenizer.eos_token_id, *(own if isinstance(own, list) else [own])]
+    stop_ids = dict.fromkeys(i for i in (*ids, end_of_turn(tokenizer)) if i is not None)
     if not stop_ids:
-        raise UserError(f"model {model.name_or_path} has no end-of-sequence token")
+        raise UserError(f"model {tokenizer.name_or_path} has no end-of-sequence token")
     return tuple(stop_ids)
 
 

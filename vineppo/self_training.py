@@ -240,7 +240,9 @@ def maximise(
     updates_per_epoch = ceil(len(examples) / optimization.batch_size)
     num_updates = optimization.num_epochs * updates_per_epoch
     pairs = Pairs(session, config, own.loss, examples) if own.loss.kind == "dpo_positive" else None
+    skipped_key = f"{'sft' if pairs is None else 'self_training'}/skipped_updates"
     metrics: dict[str, float] = {}
+    num_skipped = 0.0
     scores: list[float] = []
     for epoch in range(optimization.num_epochs):
         seed = derive_seed(config.seed, iteration, "own answers", epoch)
@@ -252,20 +254,15 @@ def maximise(
                 metrics = update_on(session, config, chosen, done, num_updates)
             else:
                 metrics = pairs.update(indices, done, num_updates)
-        if not validation_P:
-            continue
-        session.wake_engine(with_new_weights=True)
-        session.progress.enter("evaluate")
-        stream = iteration * optimization.num_epochs + epoch
-        found = evaluate_policy(
-            session.sampler, validation_P, config.evaluation, stream, session.progress
-        )
-        scores.append(found["pass@1"])
-        session.sleep_engine()
-        if scores[-1] > max(scores[:-1], default=-1.0):
-            if is_main() and best.exists():
-                remove_whole(best)
-            write_whole(best, session.models.save_state)
+            num_skipped += metrics[skipped_key]
+        if validation_P:
+            stream = iteration * optimization.num_epochs + epoch
+            scores.append(validation_score(session, config, validation_P, stream))
+            if scores[-1] > max(scores[:-1], default=-1.0):
+                if is_main() and best.exists():
+                    remove_whole(best)
+                write_whole(best, session.models.save_state)
+    metrics[skipped_key] = num_skipped
     if scores:
         session.models.load_state(best)
         metrics |= {
@@ -274,6 +271,19 @@ def maximise(
         }
     session.wake_engine(with_new_weights=True)
     return metrics
+
+
+def validation_score(
+    session: Session, config: SftConfig, validation_P: Sequence[Prompt], stream: int
+) -> float:
+    """pass@1; the engine sleeps before and after."""
+    session.wake_engine(with_new_weights=True)
+    session.progress.enter("evaluate")
+    found = evaluate_policy(
+        session.sampler, validation_P, config.evaluation, stream, session.progress
+    )
+    session.sleep_engine()
+    return float(found["pass@1"])
 
 
 class Pairs:

@@ -72,7 +72,6 @@ def update_on(
     done, metrics = update_by(session, config, "sft", loss, sequences, (), update, num_updates)
     return metrics | {
         "sft/loss": sum(stats["loss"] for stats in done.stats),
-        "sft/skipped_updates": float(done.grad_norm is None),
         "sft/tokens": num_tokens,
     }
 
@@ -87,7 +86,8 @@ def update_by(
     update: int,
     num_updates: int,
 ) -> tuple[Update, dict[str, float]]:
-    """One update by a loss that reads `columns`, with its gradient's norm and rate."""
+    """One update by a loss that reads `columns`, with its gradient's norm, its rate and whether it
+    was skipped."""
     session.progress.enter("update")
     rate = rate_of(config.optimization, update, num_updates)
     size, device = config.optimization.micro_batch_size, session.policy.device
@@ -95,7 +95,10 @@ def update_by(
     options = ForwardOptions(temperature=1.0)
     done = session.policy.update(batches, loss, options, [rate], lambda _: True)
     norm = math.nan if done.grad_norm is None else done.grad_norm
-    return done, {f"{group}/grad_norm": norm, f"{group}/lr": rate}
+    skipped = float(done.grad_norm is None)
+    return done, {
+        f"{group}/grad_norm": norm, f"{group}/lr": rate, f"{group}/skipped_updates": skipped
+    }  # fmt: skip
 
 
 def likelihood_loss(num_tokens: int) -> LossFunction:

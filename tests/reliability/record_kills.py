@@ -5,7 +5,8 @@
 Runs of three kinds, of both engines, on one rank and on two, are each trained undisturbed, and
 trained again with SIGKILL to a random rank at random moments of random phases: started anew each
 time until they are done. One line a kill: how far into which phase it came, and whether the run's
-metrics (but for times), tables and final weights are those of the undisturbed one to the last bit.
+metrics (but for times), evaluations, tables and final weights are those of the undisturbed one to
+the last bit.
 The runs that the file has are left alone: remove it to begin again.
 """
 

@@ -1,6 +1,7 @@
 """Small training runs: how they start, how they are killed, and what they leave behind."""
 
 import json
+import shutil
 import signal
 from collections.abc import Mapping
 from hashlib import sha256
@@ -97,6 +98,7 @@ class WholeRuns:
         run_dir = self._folder / f"{name}_{sha256(key.encode()).hexdigest()[:12]}"
         with FileLock(f"{run_dir}.lock"):
             if not (run_dir / "final").exists():
+                shutil.rmtree(run_dir, ignore_errors=True)  # what a failed attempt left
                 train(run_dir, name, settings)
         return run_dir
 
@@ -134,20 +136,22 @@ def weights(run_dir: Path, name: str = "final/policy") -> dict[str, torch.Tensor
 
 
 def assert_same_runs(here: Path, there: Path) -> None:
-    """Every metric but times, evaluation, table and final weight, to the last bit."""
+    """Every evaluation, table, final weight and metric (but times and memory), to the last bit."""
     assert timeless(here) == timeless(there)
-    for evaluation in there.glob("evaluations/*.json"):
-        name = evaluation.relative_to(there)
-        assert json.loads((here / name).read_text()) == json.loads(evaluation.read_text()), name
+    ours, theirs = (
+        {path.name: json.loads(path.read_text()) for path in run_dir.glob("evaluations/*.json")}
+        for run_dir in (here, there)
+    )
+    assert ours == theirs
     tables = {path.relative_to(there) for path in there.glob("*/iter_*.parquet")}
     assert tables == {path.relative_to(here) for path in here.glob("*/iter_*.parquet")}
     for table in tables:
         read = pyarrow.parquet.read_table
         assert read(here / table).equals(read(there / table)), table
     for model in (there / "final").iterdir():
-        ours, theirs = (weights(run_dir, f"final/{model.name}") for run_dir in (here, there))
-        assert ours.keys() == theirs.keys()
-        assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
+        mine, its = (weights(run_dir, f"final/{model.name}") for run_dir in (here, there))
+        assert mine.keys() == its.keys()
+        assert all(torch.equal(mine[key], its[key]) for key in its)
 
 
 METRICS = [

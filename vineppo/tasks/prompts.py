@@ -28,7 +28,7 @@ def encode_prompt(
     `TemplatePrompt("template", "Q: {question}\\nA:")` and the question "1+1?" give the ids of
     "<bos>Q: 1+1?\\nA:".
     """
-    text = _fill(config.template, "question", question, key=f"{key}.template")
+    text = fill(config.template, "question", question, key=f"{key}.template")
     if isinstance(config, ChatPrompt):
         return _encode_chat(config, tokenizer, [*context, ("user", text)], key)
     if context:
@@ -52,7 +52,7 @@ def encode_demonstration(
 
     `encode_demonstration(" {solution}", tokenizer, "1+1=2")` gives the ids of " 1+1=2<eos>".
     """
-    text = _fill(response_template, "solution", solution, key="task.response_template")
+    text = fill(response_template, "solution", solution, key="task.response_template")
     if tokenizer.eos_token_id is None:
         raise UserError(f"model.path: tokenizer {_name(tokenizer)} has no end-of-sequence token")
     return (*plain_ids(tokenizer, text), tokenizer.eos_token_id)
@@ -63,7 +63,7 @@ def plain_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
     return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _fill(template: str, placeholder: str, text: str, *, key: str) -> str:
+def fill(template: str, placeholder: str, text: str, *, key: str) -> str:
     # str.replace, since str.format would trip over the braces of LaTeX.
     field = f"{{{placeholder}}}"
     if field not in template:

@@ -6,6 +6,6 @@ RUN apt-get update && apt-get install -y --no-install-recommends python3.12-venv
 COPY . /opt/vineppo
 WORKDIR /opt/vineppo
 # A build sees no GPU, so that the lock file must be named.
-RUN make setup LOCK=requirements/cuda.lock
+RUN PIP_NO_CACHE_DIR=1 make setup LOCK=requirements/cuda.lock
 ENV PATH=/opt/vineppo/.venv/bin:$PATH
 ENTRYPOINT ["vineppo"]

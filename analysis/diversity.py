@@ -16,6 +16,7 @@ from analysis import figures, frames, options
 from analysis.frames import OF_RUN
 from analysis.stats.bootstrap import Estimate
 from analysis.tables import Table
+from vineppo.errors import UserError
 
 # Intervals over problems. `distinct` is the share of a problem's responses that differ.
 DIVERSITY = Table(
@@ -44,6 +45,8 @@ def run(paths: list[Path], out: Path, **settings: int) -> list[Path]:
     Each path is a run directory, or one directory whose diversity.csv is drawn again.
     """
     options.check_least(settings, num_problems=1, num_samples=2)
+    if len(paths) > 1 and any(map(DIVERSITY.holds, paths)):
+        raise UserError("diversity takes run directories, or one directory with their table")
     if DIVERSITY.holds(paths[0]):
         rows = DIVERSITY.read(paths[0])
     else:
@@ -54,7 +57,7 @@ def run(paths: list[Path], out: Path, **settings: int) -> list[Path]:
 
 
 def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
-    """A dot a run, by the distance; a method's mean has a ring. Dotted: the starting policy."""
+    """A dot a run, by the distance; a method's mean is larger. Dotted: the starting policy."""
     trained = rows[rows["method"] != START]
     methods = list(trained["method"].unique())
     styles, labels = figures.method_styles(methods), figures.method_labels(methods)

@@ -16,6 +16,7 @@ from vineppo.config.schema import TrainConfig
 from vineppo.models import ASSETS, load_model
 from vineppo.run_dir import RunDir
 
+BATCHES_OF_TWO = ("optimization.batch_size=2", "optimization.micro_batch_size=2")
 ROWS = [{"q": "1+1", "a": "2"}, {"q": "2+2", "a": "4"}]
 
 
@@ -80,9 +81,18 @@ def test_missing_data_file(fails, configs, tmp_path):
 
 
 def test_fewer_problems_than_prompts(fails, configs, tmp_path):
+    """Found before a model is loaded."""
     file = jsonl(tmp_path / "train.jsonl", ROWS)
-    message = fails(jsonl_task(configs, file, file))
+    message = fails(jsonl_task(configs, file, file), "model.path=nowhere")
     assert "rollouts.num_prompts must be at most the number of train problems, 2, got 32" in message
+
+
+def test_fewer_problems_than_prompts_once_those_too_long_are_left_out(fails, configs, tmp_path):
+    rows = [*ROWS, {"q": "1" * 500, "a": "2"}]
+    file = jsonl(tmp_path / "train.jsonl", rows)
+    task = jsonl_task(configs, file, file).replace('"refuse"', '"leave_out"')
+    message = fails(task, "rollouts.num_prompts=3", *BATCHES_OF_TWO)
+    assert "must be at most the number of train problems, 2, got 3" in message
 
 
 def test_pickled_weights_are_read_where_asked_alone(fails, tmp_path, monkeypatch):
@@ -270,3 +280,8 @@ def test_make_demo_trains_each_method_into_a_directory_of_its_own(
     assert run_dirs == [f"runs/demo_vineppo{suffix}", f"runs/demo_ppo{suffix}"]
     assert report[:4] == ["bin/python", "-m", "analysis", "report"]
     assert report[4:] == [*run_dirs, "--out", f"runs/demo_report{suffix}"]
+
+
+def test_a_users_mistake_is_one_line_whatever_it_quotes(capsys):
+    assert main(["train", "no\nwhere.jsonnet"]) == 2
+    assert capsys.readouterr().err == "vineppo: config file not found: no where.jsonnet\n"

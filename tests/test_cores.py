@@ -83,7 +83,7 @@ def test_a_run_takes_the_quiet_cores_and_says_so(taken):
     ("shares", "core", "beginning"),
     [
         ({0: 1.0, 1: 1.0}, 0, "other work keeps 2.0 of 2 cores busy: this run takes 1 "),
-        ({3: 1.0}, 3, "other work keeps 1.0 of 1 cores busy: this run takes 1 "),
+        ({3: 1.0}, 3, "other work keeps 1.0 of 1 cores busy: this run shares it"),
     ],
 )
 def test_where_no_core_is_idle_a_run_takes_one_and_says_so(

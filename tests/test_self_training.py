@@ -227,7 +227,10 @@ def test_sigkill_changes_nothing(whole_run, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"self_training__num_validation": 30}, "must together be at most the 40 train problems"),
+        (
+            {"self_training__num_validation": 30, "model__path": "nowhere"},
+            "must together be at most the 40 train problems",
+        ),
         ({"model__path": "null"}, "model.path"),
     ],
 )

@@ -85,6 +85,8 @@ def leave_busy_cores() -> str | None:
         return None
     taken = quiet_cores(shares)
     os.sched_setaffinity(0, taken)
+    if len(taken) == len(shares):
+        return f"{busy_line(shares)}: this run shares it"
     return (
         f"{busy_line(shares)}: this run takes {len(taken)} (OMP_NUM_THREADS={len(shares)} in the "
         "environment takes all)"

@@ -101,7 +101,7 @@ def warnings(machine: Machine) -> list[str]:
     shared = f"{busy_line(shares)}: none is idle, so that a run shares the one that it takes"
     found = {
         slow: 0 < num_busy(shares) < len(shares),
-        shared: 0 < len(shares) <= num_busy(shares),
+        shared: 0 < len(shares) == num_busy(shares),
         "torch sees no GPU, nvidia-smi is there: a CUDA build of torch, or a driver, is missing": (
             machine.has_nvidia_tool and not has_gpu
         ),

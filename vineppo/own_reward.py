@@ -70,9 +70,9 @@ class OwnReward:
     def __call__(self, *arguments: Any) -> float:
         found = self.load().call(*arguments)
         # float() would read a text, too.
-        reward = math.nan if found is None or isinstance(found, str) else float(found)
+        reward = math.nan if isinstance(found, str | bytes | None) else float(found)
         if not abs(reward) <= LARGEST_FLOAT32:
-            raise ValueError(f"reward must be finite, got {found!r}")
+            raise ValueError(f"reward must be a finite number, got {found!r}")
         return reward
 
 

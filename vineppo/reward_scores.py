@@ -1,6 +1,5 @@
 """The scores of a reward model: where a response is read, and a frozen one in the grader's wake."""
 
-import math
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -87,6 +86,11 @@ class RewardModelScorer:
 
         def read(batch: TrainBatch, _: Sequence[TokenSequence]) -> list[float]:
             scores_B = self._module(batch)
+            if not scores_B.isfinite().all():
+                raise UserError(
+                    "reward_model: scores must be finite, got "
+                    f"{scores_B.tolist()} by {self._config.path}"
+                )
             is_score = self._config.output == "score"
             outputs: list[float] = (scores_B if is_score else scores_B.sigmoid()).tolist()
             return outputs
@@ -95,10 +99,6 @@ class RewardModelScorer:
         size, weight = self._config.micro_batch_size, self._config.weight
         outputs = read_sequences(read, sequences, size, self._device, LONE, (SCORED,))
         for (_, verdict, reward), output in zip(waiting, outputs, strict=True):
-            if not math.isfinite(output):
-                raise UserError(
-                    f"reward_model: scores must be finite, got {output} by {self._config.path}"
-                )
             reward.set_result((1.0 - weight) * verdict.result() + weight * output)
 
 

@@ -30,11 +30,11 @@ from statistics import fmean
 
 from vineppo.batching import shuffled_minibatches
 from vineppo.checkpoint import Models, remove_whole, write_whole
+from vineppo.config.require import require
 from vineppo.config.schema import DpoPositive, SelfTraining, SftConfig
 from vineppo.deepspeed_module import Summand
 from vineppo.distributed import from_main, gather, is_main, num_replicas, replica
 from vineppo.encoding import encode_problems, encode_train_problems
-from vineppo.errors import UserError
 from vineppo.evaluate import evaluate_policy
 from vineppo.forward_passes import token_columns
 from vineppo.metrics import reward_metrics
@@ -68,14 +68,11 @@ def self_train(config: SftConfig, directory: Path) -> None:
     if is_finished(config, directory):
         return
     task = load_task(config.task)
+    check_num_problems(own, len(task.train_P))
     run, loaded = open_run(config, directory)
     prompts_P = encode_train_problems(config, loaded, task.train_P)
+    check_num_problems(own, len(prompts_P))  # those too long for the model may be left out
     validation_P, train_P = prompts_P[: own.num_validation], prompts_P[own.num_validation :]
-    if len(train_P) < own.num_prompts:
-        raise UserError(
-            "config: self_training.num_prompts and num_validation must together be at most the "
-            f"{len(prompts_P)} train problems, got {own.num_prompts} + {own.num_validation}"
-        )
     test_P = encode_problems(config, loaded, task.test_P)
     steps: Steps | None = None
     if own.loss.kind == "dpo_positive" and own.loss.segmenter is not None:
@@ -108,6 +105,14 @@ def self_train(config: SftConfig, directory: Path) -> None:
         for name in (START, BEST):
             if is_main() and (run.path / name).exists():
                 remove_whole(run.path / name)
+
+
+def check_num_problems(own: SelfTraining, num_problems: int) -> None:
+    require(
+        own.num_prompts + own.num_validation <= num_problems,
+        "self_training.num_prompts and num_validation must together be at most the "
+        f"{num_problems} train problems, got {own.num_prompts} + {own.num_validation}",
+    )
 
 
 def sample(

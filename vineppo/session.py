@@ -264,10 +264,10 @@ def _record(
     ):
         where = f"resumed after iteration {state.iteration}" if state.iteration else "started"
         progress.say(f"{config.name}: {where}, {num_iterations} iterations, in {run.path}")
-        if state.num_threads not in (None, threads):
+        if not torch.cuda.is_available() and state.num_threads not in (None, threads):
             progress.say(
                 f"it goes on with {threads} threads (OMP_NUM_THREADS), where it had "
-                f"{state.num_threads}: its numbers differ by rounding from an undisturbed run's"
+                f"{state.num_threads}: its numbers may differ by rounding from an undisturbed run's"
             )
         yield progress, trackers, replace(state, num_threads=threads)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 
 from vineppo.checkpoint import Models
+from vineppo.config.require import require
 from vineppo.config.schema import AdaptiveKl, TrainConfig
 from vineppo.credit.tree import sampled_tokens
 from vineppo.distributed import gather, is_main, ranks_of_replica
 from vineppo.encoding import encode_problems, encode_train_problems
-from vineppo.errors import UserError
 from vineppo.experience import (
     Experience,
     add_advantages,
@@ -87,11 +87,11 @@ def open_training(
 
 
 def check_num_prompts(config: TrainConfig, num_problems: int) -> None:
-    if config.rollouts.num_prompts > num_problems:
-        raise UserError(
-            "config: rollouts.num_prompts must be at most the number of train problems, "
-            f"{num_problems}, got {config.rollouts.num_prompts}"
-        )
+    require(
+        config.rollouts.num_prompts <= num_problems,
+        f"rollouts.num_prompts must be at most the number of train problems, {num_problems}, got "
+        f"{config.rollouts.num_prompts}",
+    )
 
 
 def load_models(

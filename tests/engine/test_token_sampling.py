@@ -57,8 +57,9 @@ def test_a_grid_of_numbers_meets_every_token_at_its_probability(temperature, top
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_logits_that_are_nan_give_an_id_whose_log_probability_says_so(temperature):
-    logits_BV = torch.stack([torch.full((4,), torch.nan), torch.zeros(4)])
+@pytest.mark.parametrize("logit", [torch.nan, torch.inf])
+def test_logits_that_are_not_finite_give_an_id_whose_log_probability_says_so(temperature, logit):
+    logits_BV = torch.stack([torch.full((4,), logit), torch.zeros(4)])
     tokens_B, logprobs_B = sample_tokens(logits_BV, [temperature] * 2, [1.0] * 2, [0.6] * 2)
     assert 0 <= tokens_B[0] < 4
     assert logprobs_B.isnan().tolist() == [True, False]

@@ -5,16 +5,18 @@ import re
 import shlex
 from dataclasses import asdict
 
+import _jsonnet
 import pytest
 from support import hf_configs
+from support.training import CONFIGS
 
 from vineppo.cli import main
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 
 GIB = 2**30
-LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-LORA = {"rank": 16, "alpha": 32, "target_modules": LINEAR}  # `adapters` of configs/lib
+ADAPTERS = f"(import '{CONFIGS}/lib/model.libsonnet').adapters.lora"
+LORA = json.loads(_jsonnet.evaluate_snippet("", ADAPTERS))
 
 
 @pytest.fixture

@@ -144,9 +144,8 @@ def test_flash_attention_is_measured_where_its_package_is_missing():
 
 def test_a_hub_config_that_cannot_be_had_names_the_option():
     message = r"^the config of model\.path nobody/nothing cannot be had; --model-config FILE takes"
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         read_hf_config("nobody/nothing", "model.path", None)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -162,9 +161,8 @@ def test_a_file_that_is_no_config(tmp_path, text, reason):
     file = tmp_path / "config.json"
     file.write_text(text)
     message = rf"^--model-config must be an HF config\.json, got .*config\.json \(.*{reason}.*\)$"
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         read_hf_config("x", "model.path", file)
-    assert "\n" not in str(error.value)
 
 
 def test_a_file_that_is_missing(tmp_path):

@@ -127,14 +127,12 @@ def test_a_bad_row_is_named(tmp_path: Path, changes: dict[str, Any], message: st
     with pytest.raises(UserError) as error:
         load(path, fields_of("task.verl('a', 'b')", tmp_path))
     assert str(error.value).startswith(f"{path}: row 2: {message}")
-    assert "\n" not in str(error.value)
 
 
 def test_what_is_no_parquet(tmp_path: Path) -> None:
     (tmp_path / "test.parquet").write_text("{}")
-    with pytest.raises(UserError, match=r"test\.parquet: must be a Parquet file") as error:
+    with pytest.raises(UserError, match=r"test\.parquet: must be a Parquet file"):
         load(str(tmp_path / "test.parquet"), {})
-    assert "\n" not in str(error.value)
     with pytest.raises(UserError, match=r"nowhere\.parquet: cannot be read: No such file"):
         load(str(tmp_path / "nowhere.parquet"), {})
     path = write(tmp_path / "empty.parquet", [])

@@ -83,7 +83,6 @@ def test_a_bad_row_is_named(tmp_path: Path, row: Any, message: str) -> None:
     with pytest.raises(UserError) as error:
         _load_jsonl(tmp_path, GOOD, b"", row)
     assert str(error.value).startswith(f"{tmp_path}/train.jsonl: row 3: {message}")
-    assert "\n" not in str(error.value)
 
 
 def test_a_json_list_is_read_like_lines(tmp_path: Path) -> None:

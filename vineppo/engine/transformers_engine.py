@@ -49,7 +49,7 @@ def sample_tokens(
     cumulative_BV = logprobs_BV.double().exp().cumsum(-1)
     uniforms_B1 = torch.tensor(uniforms_B, dtype=torch.float64, device=logits_BV.device)[:, None]
     drawn_B1 = torch.searchsorted(cumulative_BV, uniforms_B1 * cumulative_BV[:, -1:], right=True)
-    # Of logits that are not finite every sum is NaN: the last id, whose log-probability says so.
+    # Of logits that are NaN or +∞ every sum is NaN: the last id, whose log-probability says so.
     drawn_B = drawn_B1.squeeze(-1).clamp(max=logits_BV.shape[1] - 1)
     tokens_B = torch.where(is_greedy_B, logits_BV.argmax(-1), drawn_B)
     return tokens_B, logprobs_BV.gather(-1, tokens_B[:, None]).squeeze(-1)

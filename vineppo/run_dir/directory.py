@@ -115,15 +115,15 @@ class RunDir:
         run_dir = cls(path)
         with named_errors("create", run_dir.path):
             run_dir.path.mkdir(parents=True, exist_ok=True)
-        config = json.loads(strict_json(resolved_config))
-        run_dir.check(config, own_digests or {})  # what it refuses is left as it is
+        config, digests = json.loads(strict_json(resolved_config)), own_digests or {}
+        run_dir.check(config, digests)  # what it refuses is left as it is
         run_dir._lock = lock(run_dir.path / LOCK)
-        if not run_dir.check(config, own_digests or {}):
+        if not run_dir.check(config, digests):
             shutil.rmtree(run_dir.path / "initial", ignore_errors=True)
-            run_dir.environment_path.unlink(missing_ok=True)
             write_atomic(run_dir.config_path, strict_json(config, indent=2))
+            run_dir.environment_path.unlink(missing_ok=True)
         sweep_temporaries(run_dir.path, *(run_dir.path / kind for kind in SUFFIXES))
-        record_own_files(run_dir.path, own_digests or {})
+        record_own_files(run_dir.path, digests)
         record_environment(run_dir.environment_path)
         return run_dir
 

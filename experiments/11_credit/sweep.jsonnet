@@ -1,4 +1,5 @@
-// Every method at the same rates (at 2e-4 all collapse: sweep.csv has two), on a seed that no comparison uses; VinePPO's is found with K = 3.
+// Every method at the same rates (at 2e-4 the two that were run collapse), on a seed that no comparison
+// uses; VinePPO's is found with K = 3.
 local methods = import 'methods.libsonnet';
 {
   runs: [

@@ -1,5 +1,5 @@
 // Every kind of learned value on a policy that stands still, from the same rewards: 512 rollouts an
-// iteration. Rates are the best of sweep.csv's.
+// iteration. run.sh sets the rates that sweep.csv chose where they are others.
 local algorithm = import '../../configs/lib/algorithm.libsonnet';
 local recipes = import '../../configs/lib/recipes.libsonnet';
 local view = (import '../../configs/lib/view.libsonnet').symbols;

@@ -8,7 +8,6 @@ import argparse
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -341,23 +340,22 @@ def axis_limits(rows: pd.DataFrame) -> tuple[float, float]:
 
     Of (0, 1), (−1, 1) and (−9, 9) they are (−1, 1). More than half of the rows stay.
     """
-    ends = rows.assign(low=rows["effect_low"].fillna(rows["effect"]))
-    ends = ends.assign(high=rows["effect_high"].fillna(rows["effect"]))
-    ends = ends.groupby(["setting", "method"]).agg({"low": "min", "high": "max"})
-    spans: Sequence[tuple[float, float]] = list(ends.itertuples(index=False, name=None))
+    ends = rows.assign(
+        low=rows["effect_low"].fillna(rows["effect"]),
+        high=rows["effect_high"].fillna(rows["effect"]),
+    )
+    of_rows = ends.groupby(["setting", "method"]).agg({"low": "min", "high": "max"})
+    spans = np.vstack([[0.0, 0.0], of_rows.to_numpy()])
 
-    def limits(spans: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        return min(0.0, *(low for low, _ in spans)), max(0.0, *(high for _, high in spans))
+    def room(spans: np.ndarray) -> float:
+        return float(spans[:, 1].max() - spans[:, 0].min())
 
-    def room(spans: Sequence[tuple[float, float]]) -> float:
-        return float(np.diff(limits(spans))[0])
-
-    while len(spans) > len(ends) // 2 + 1:
-        fewer = min(combinations(spans, len(spans) - 1), key=room)
+    while len(spans) > len(of_rows) // 2 + 2:
+        fewer = min((np.delete(spans, row, 0) for row in range(1, len(spans))), key=room)
         if room(fewer) > room(spans) / 2:
             break
         spans = fewer
-    return limits(spans)
+    return float(spans[:, 0].min()), float(spans[:, 1].max())
 
 
 def _draw_row(

@@ -296,14 +296,16 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     if not panels:
         return []
     credits = [figures.of_credit(name) for name in names]
-    labels = [figures.method_labels(credits)[name] for name in credits]
+    names_of = figures.method_labels(credits)
+    labels = [names_of[name] for name in credits]
     with figures.grid(len(panels), 4, margin_in=0.8) as (figure, axes):
         num_rows = -(-len(panels) // 4)
         figure.set_figheight(num_rows * (AROUND_IN + ROW_IN * len(names)))
-        for axis, (quantity, scale, title) in zip(axes, panels, strict=True):
+        for axis, panel in zip(axes, panels, strict=True):
+            quantity, scale, title = panel
             chosen = rows[rows["quantity"] == quantity]
             draw_dots(axis, chosen, names, scale)
-            if (quantity, scale, title) in RATIOS:
+            if panel in RATIOS:
                 axis.set_xlabel(f"{labels[0]}: 1")
                 _logarithmic(axis, chosen["value"])
             else:

@@ -1,32 +1,49 @@
 #!/bin/sh
-# After 11, whose table it takes, and sweep.sh; from the repository's root, in the project's
-# environment, two cores. A run takes one to three minutes of one core, and a finished one is not
-# repeated.
+# After 11 and 16, whose tables it takes, and sweep.sh; from the repository's root, in the project's
+# environment, two cores, two hours. A run takes one to three minutes of one core, and a finished one
+# is not repeated.
 set -e
 here=experiments/17_without_rl
 runs=${RUNS:-runs/17_without_rl}
 experiments/sweep_two.sh $here/runs.jsonnet $runs
 alone() {  # CORE SEED: the seed's self-training on one core
-    for method in restem dpo; do
-        run=$runs/credit_short_${method}_seed$2
-        # Without validation, which samples three times as much as an iteration: the last epoch stays.
-        [ -d $run/final ] || OMP_NUM_THREADS=1 taskset -c $1 \
-            vineppo sft configs/sft_credit_short_$method.jsonnet --run-dir $run \
-            --set name=credit_short_$method --set seed=$2 --set self_training.num_validation=0 \
-            --set optimization.learning_rate=$([ $method = restem ] && echo 1e-4 || echo 5e-5) \
-            --set self_training.restart=false --set checkpoint.every=0 --set logging.wandb_project=null
-    done
-    run=$runs/credit_sheet_restem_seed$2  # with it
-    [ -d $run/final ] || OMP_NUM_THREADS=1 taskset -c $1 vineppo sft $here/restem_sheet.jsonnet --run-dir $run \
-        --set seed=$2 --set optimization.learning_rate=2e-4 --set checkpoint.every=0 --set logging.wandb_project=null
+    train() {  # NAME CONFIG RATE and what else is set
+        run=$runs/$1_seed$seed config=$2 rate=$3
+        [ -d $run/final ] || OMP_NUM_THREADS=1 taskset -c $core vineppo sft $config --run-dir $run \
+            --set name=$1 --set seed=$seed --set optimization.learning_rate=$rate \
+            --set self_training.restart=false --set checkpoint.every=0 --set logging.wandb_project=null $4
+    }
+    core=$1 seed=$2
+    # Validation samples three times as much as an iteration; without it the last epoch stays.
+    last_epoch="--set self_training.num_validation=0"
+    train credit_short_restem configs/sft_credit_short_restem.jsonnet 1e-4 "$last_epoch"
+    train credit_short_dpo configs/sft_credit_short_dpo.jsonnet 5e-5 "$last_epoch"
+    train credit_short_dpo_steps configs/sft_credit_short_dpo_steps.jsonnet 5e-5 "$last_epoch"
+    train credit_sheet_restem $here/restem_sheet.jsonnet 2e-4
+    train credit_sheet_restem_last_epoch $here/restem_sheet.jsonnet 2e-4 "$last_epoch"
 }
 (for seed in 1 3 5 7; do alone 0 $seed; done) &
 for seed in 2 4 6 8; do alone 1 $seed; done
 wait $!
-# SPO-tree came to fewer tokens; the others have two seeds.
+# SPO-tree came to fewer tokens.
 python -m analysis compare experiments/11_credit/compare $runs/credit_short_* --without SPO-tree --baseline GRPO \
     --at "equal tokens" --out $here/compare
-python -m analysis compare experiments/16_by_the_clock/compare $runs/credit_sheet_* --without "exact values" \
-    --without REINFORCE++ --baseline "martingale, answer in view" --at "equal tokens" --out $here/compare_sheet
+python -m analysis compare experiments/16_by_the_clock/compare $runs/credit_sheet_* \
+    --baseline "martingale, answer in view" --at "equal tokens" --out $here/compare_sheet
+versus() {  # FOLDER BASELINE AT TABLE: the same runs, less another one
+    python -m analysis compare $here/$1 --baseline "$2" --at "$3" --out $runs/../17_versus/$4
+    cp $runs/../17_versus/$4/compare.csv $here/$4.csv
+}
+versus compare RestEM "equal tokens" versus_restem
+versus compare "GRPO, likelihood of right answers" "equal tokens" versus_likelihood
+versus compare "RLOO, 3 large batches" "equal tokens" versus_large
+versus compare DPO-positive "equal tokens" versus_dpo
+versus compare_sheet GRPO "equal tokens" versus_grpo_sheet
+versus compare_sheet RestEM "equal tokens" versus_restem_sheet
+versus compare_sheet "martingale, answer in view" "equal seconds" versus_sheet_seconds
+for setting in short sheet; do
+    python -m analysis learning-curves $runs/credit_${setting}_* --out $runs/../17_versus/$setting
+    cp $runs/../17_versus/$setting/learning_curves.csv $here/learning_curves_$setting.csv
+done
 python -m analysis diversity $runs/credit_short_*_seed[123] --out $here/diversity
 rm -f $here/*/summary.json

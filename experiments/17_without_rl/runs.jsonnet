@@ -6,7 +6,6 @@ local run(setting, method, seed, suffix, set) = {
   config: '../../configs/%s_%s.jsonnet' % [setting, method],
   set: set { 'checkpoint.every': 0, 'logging.wandb_project': null },
 };
-local seeds = { credit_short: std.range(1, 8), credit_sheet: std.range(1, 5) };
 {
   runs: [
     run(setting, method, seed, 'positive', {
@@ -14,8 +13,8 @@ local seeds = { credit_short: std.range(1, 8), credit_sheet: std.range(1, 5) };
       'optimization.learning_rate': 5e-5,
       'evaluation.every': 20,
     })
-    for setting in std.objectFields(seeds)
-    for seed in seeds[setting]
+    for setting in ['credit_short', 'credit_sheet']
+    for seed in std.range(1, 8)
     for method in ['grpo', 'vine_privileged']
   ] + [
     run('credit_short', method, seed, 'large', {

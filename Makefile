@@ -2,7 +2,8 @@ BIN := .venv/bin
 SEED ?=
 ARGS ?=
 LOCK ?=
-JOBS ?= 2
+# More than cores: tests wait for processes that they start.
+JOBS ?= 3
 seed_suffix := $(if $(SEED),_seed$(SEED))
 demo_runs := runs/demo_vineppo$(seed_suffix) runs/demo_ppo$(seed_suffix)
 demo_report := runs/demo_report$(seed_suffix)

@@ -54,11 +54,6 @@ def sharded() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def whole_runs(tmp_path_factory: pytest.TempPathFactory) -> "WholeRuns":
     """Small runs of the demo's configs, which all tests share, those of other workers too."""
-    from support.training import WholeRuns
+    from support.training import WholeRuns, shared_folder
 
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    folder /= "whole_runs"
-    folder.mkdir(exist_ok=True)
-    return WholeRuns(folder)
+    return WholeRuns(shared_folder(tmp_path_factory, "whole_runs"))

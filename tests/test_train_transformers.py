@@ -56,6 +56,7 @@ def test_a_kill_changes_nothing(whole_run, tmp_path):
     assert_same_runs(run_dir, whole_run)
 
 
+@pytest.mark.slow
 def test_another_number_of_threads_is_said(whole_run, tmp_path):
     """A run that has more of them rounds differently."""
     run_dir = tmp_path / "moved"

@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from filelock import FileLock
 
 from support.page import page_predictors
-from support.training import CONFIGS, train
+from support.training import CONFIGS, shared_folder, train
 from vineppo.config.load import evaluate_jsonnet
 
 NUM_PROMPTS, NUM_SAMPLES, NUM_CONTINUATIONS, NUM_ITERATIONS = 6, 4, 4, 2
@@ -39,8 +40,10 @@ def lasting_process_group():
 @pytest.fixture(scope="session")
 def trained_path(tmp_path_factory):
     """Checkpoints 1 and 2 beside the start; evaluated at 0 and 2; its name is "tiny"."""
-    path = tmp_path_factory.getbasetemp() / "trained" / "tiny"
-    if not path.exists():  # a fixture is made once in every module that imports it
+    path = shared_folder(tmp_path_factory, "trained") / "tiny"
+    with FileLock(f"{path}.lock"):
+        if (path / "final").exists():  # a fixture is made once in every module that imports it
+            return path
         critic = evaluate_jsonnet(str(CONFIGS / "demo_ppo.jsonnet"))["critic"]
         settings = {**SETTINGS, "critic": json.dumps(critic | SMALL)}
         predictors = page_predictors(tmp_path_factory.mktemp("mine"))

@@ -1,6 +1,7 @@
 """Small training runs: how they start, how they are killed, and what they leave behind."""
 
 import json
+import os
 import shutil
 import signal
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pyarrow.parquet
+import pytest
 import torch
 from filelock import FileLock
 from safetensors.torch import load_file
@@ -82,6 +84,15 @@ def train(run_dir: Path, name: str = "demo_vineppo", settings: Settings = SMALL)
     done = run_cli(arguments(run_dir, name, settings))
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def shared_folder(factory: pytest.TempPathFactory, name: str) -> Path:
+    """One for all workers of pytest."""
+    folder = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    (folder / name).mkdir(exist_ok=True)
+    return folder / name
 
 
 class WholeRuns:

@@ -21,6 +21,8 @@ alone() {  # CORE SEED: the seed's self-training on one core
     train credit_short_dpo_steps configs/sft_credit_short_dpo_steps.jsonnet 5e-5 "$last_epoch"
     train credit_sheet_restem $here/restem_sheet.jsonnet 2e-4
     train credit_sheet_restem_last_epoch $here/restem_sheet.jsonnet 2e-4 "$last_epoch"
+    train credit_sheet_restem_longer $here/restem_sheet.jsonnet 2e-4 \
+        "$last_epoch --set self_training.num_iterations=9 --set evaluation.every=3"
 }
 (for seed in 1 3 5 7; do alone 0 $seed; done) &
 for seed in 2 4 6 8; do alone 1 $seed; done
@@ -28,19 +30,21 @@ wait $!
 # SPO-tree came to fewer tokens.
 python -m analysis compare experiments/11_credit/compare $runs/credit_short_* --without SPO-tree --baseline GRPO \
     --at "equal tokens" --out $here/compare
-python -m analysis compare experiments/16_by_the_clock/compare $runs/credit_sheet_* \
+sheet=experiments/16_by_the_clock/compare
+python -m analysis compare $sheet $runs/credit_sheet_* --without "RestEM, 9 iterations" \
     --baseline "martingale, answer in view" --at "equal tokens" --out $here/compare_sheet
-versus() {  # FOLDER BASELINE AT TABLE: the same runs, less another one
-    python -m analysis compare $here/$1 --baseline "$2" --at "$3" --out $runs/../17_versus/$4
+versus() {  # FOLDERS BASELINE AT TABLE: less another one
+    python -m analysis compare $1 --baseline "$2" --at "$3" --out $runs/../17_versus/$4
     cp $runs/../17_versus/$4/compare.csv $here/$4.csv
 }
-versus compare RestEM "equal tokens" versus_restem
-versus compare "GRPO, likelihood of right answers" "equal tokens" versus_likelihood
-versus compare "RLOO, 3 large batches" "equal tokens" versus_large
-versus compare DPO-positive "equal tokens" versus_dpo
-versus compare_sheet GRPO "equal tokens" versus_grpo_sheet
-versus compare_sheet RestEM "equal tokens" versus_restem_sheet
-versus compare_sheet "martingale, answer in view" "equal seconds" versus_sheet_seconds
+versus $here/compare RestEM "equal tokens" versus_restem
+versus $here/compare "GRPO, likelihood of right answers" "equal tokens" versus_likelihood
+versus $here/compare "RLOO, 3 large batches" "equal tokens" versus_large
+versus $here/compare DPO-positive "equal tokens" versus_dpo
+versus $here/compare_sheet GRPO "equal tokens" versus_grpo_sheet
+versus $here/compare_sheet RestEM "equal tokens" versus_restem_sheet
+versus $here/compare_sheet "martingale, answer in view" "equal seconds" versus_sheet_seconds
+versus "$sheet $(echo $runs/credit_sheet_restem_longer_*)" "RestEM, 9 iterations" "equal seconds" versus_clock
 for setting in short sheet; do
     python -m analysis learning-curves $runs/credit_${setting}_* --out $runs/../17_versus/$setting
     cp $runs/../17_versus/$setting/learning_curves.csv $here/learning_curves_$setting.csv

@@ -31,7 +31,8 @@ wait $!
 python -m analysis compare experiments/11_credit/compare $runs/credit_short_* --without SPO-tree --baseline GRPO \
     --at "equal tokens" --out $here/compare
 sheet=experiments/16_by_the_clock/compare
-python -m analysis compare $sheet $runs/credit_sheet_* --without "RestEM, 9 iterations" \
+python -m analysis compare $sheet $runs/credit_sheet_* --without "RestEM, 9 iterations" --without "exact values" \
+    --without REINFORCE++ --without "PPO, answer in view" --without "RLOO in the martingale's update" \
     --baseline "martingale, answer in view" --at "equal tokens" --out $here/compare_sheet
 versus() {  # FOLDERS BASELINE AT TABLE: less another one
     python -m analysis compare $1 --baseline "$2" --at "$3" --out $runs/../17_versus/$4
@@ -43,8 +44,11 @@ versus $here/compare "RLOO, 3 large batches" "equal tokens" versus_large
 versus $here/compare DPO-positive "equal tokens" versus_dpo
 versus $here/compare_sheet GRPO "equal tokens" versus_grpo_sheet
 versus $here/compare_sheet RestEM "equal tokens" versus_restem_sheet
-versus $here/compare_sheet "martingale, answer in view" "equal seconds" versus_sheet_seconds
-versus "$sheet $(echo $runs/credit_sheet_restem_longer_*)" "RestEM, 9 iterations" "equal seconds" versus_clock
+# Seconds compare on one machine alone: the martingale of 16 once more, which ends as before.
+experiments/sweep_two.sh experiments/16_by_the_clock/runs.jsonnet $runs/../16_by_the_clock/compared
+martingale=$(echo $runs/../16_by_the_clock/compared/credit_sheet_vine_privileged_*)
+versus "$martingale $(echo $runs/credit_sheet_restem_longer_*)" "RestEM, 9 iterations" "equal seconds" versus_clock
+versus "$martingale $(echo $runs/credit_sheet_restem_last_epoch_*)" "RestEM, last epoch" "equal seconds" versus_clock_three
 for setting in short sheet; do
     python -m analysis learning-curves $runs/credit_${setting}_* --out $runs/../17_versus/$setting
     cp $runs/../17_versus/$setting/learning_curves.csv $here/learning_curves_$setting.csv

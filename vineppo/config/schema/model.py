@@ -14,7 +14,6 @@ from vineppo.config.schema.scalars import (
     Name,
     Positive,
     PositiveFraction,
-    ProblemCount,
     Seed,
 )
 
@@ -161,8 +160,8 @@ class ArithmeticTaskConfig(TaskCommon):
     kind: Literal["arithmetic"]
     train_path: None
     test_path: None
-    num_train_problems: ProblemCount
-    num_test_problems: ProblemCount
+    num_train_problems: Count
+    num_test_problems: Count
     min_operations: Count
     max_operations: Count
     modulus: Annotated[int, Field(ge=2, le=10)]
@@ -182,8 +181,8 @@ class WordedTaskConfig(TaskCommon):
     layout: Literal["chain", "sheet"]
     train_path: None
     test_path: None
-    num_train_problems: ProblemCount
-    num_test_problems: ProblemCount
+    num_train_problems: Count
+    num_test_problems: Count
     num_operations: Count
     num_hard_steps: CountOrZero  # steps of a problem whose result is in doubt
     num_hard_facts: Count  # the facts (operation, a, b) that they meet

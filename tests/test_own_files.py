@@ -130,6 +130,7 @@ def test_a_run_does_not_go_on_with_another_own_file(files, loaded, tmp_path):
     ("body", "line"),
     [
         ("return 1 / 0", "ZeroDivisionError"),
+        ("raise ValueError('boom\\nand more')", "ValueError: boom and more"),
         ("return float('nan')", "must be a finite number, got nan"),
         # Not in the losses' float32.
         ("return 1e300", "must be a finite number, got 1e\\+300"),
@@ -147,9 +148,11 @@ def test_a_reward_that_raises_ends_the_run(body, line, tmp_path, loaded):
         grader.submit(PROBLEM, "0", "stop").result()
 
 
-def test_a_reward_that_hangs_is_counted_as_wrong(tmp_path, loaded):
+@pytest.mark.parametrize("body", ["pass", "__import__('time').sleep(1)"])
+def test_a_reward_that_hangs_is_counted_as_wrong(body, tmp_path, loaded):
+    """After its limit of processor time, or ten times as much by the clock."""
     file = tmp_path / "mine.py"
-    file.write_text("def reward(question, answer, response):\n    while True: pass\n")
+    file.write_text(f"def reward(question, answer, response):\n    while True: {body}\n")
     limits = (f"task.grading.reward_path={file}", "task.grading.time_limit_s=0.2")
     with Grader(loaded(*limits).task.grading) as grader:
         assert grader.submit(PROBLEM, "0", "stop").result() == 0.0

@@ -25,7 +25,7 @@ from vineppo.credit.vine import step_means
 from vineppo.distributed import gather, num_ranks, num_replicas, rank, replica
 from vineppo.errors import InterruptionError, SharedError
 from vineppo.forward_passes import EntropyPass, ReferencePass, RolloutKey, Rows, token_columns
-from vineppo.interruption import interruption, raise_if_any
+from vineppo.interruption import awaited, interruption, raise_if_any
 from vineppo.kl import KL_ESTIMATORS
 from vineppo.metrics import predictor_metrics
 from vineppo.policy import Policy
@@ -182,9 +182,11 @@ class _Stream:
         ref_logprobs = {} if self._reference_pass is None else self._reference_pass.finish()
         progress.enter("grading")
         return _Share(
-            rollouts=pending.settle(),
+            rollouts=pending.settle(awaited),
             values={name: stream.settle() for name, stream in self.streams.items()},
-            greedy={problem_id: rollout for (problem_id, _), rollout in greedy.settle().items()},
+            greedy={
+                problem_id: rollout for (problem_id, _), rollout in greedy.settle(awaited).items()
+            },
             ref_logprobs=ref_logprobs,
         )
 

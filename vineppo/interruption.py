@@ -3,11 +3,16 @@
 import signal
 import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import FrameType
+from typing import TypeVar
 
+from vineppo.distributed import num_ranks
 from vineppo.errors import InterruptionError
 
+POLL_S = 1.0
+T = TypeVar("T")
 _asked: str | None = None  # a handler can tell nobody but its module
 
 
@@ -41,6 +46,19 @@ def raise_if_any(asked_R: Iterable[str | None]) -> None:
     for asked in asked_R:
         if asked is not None:
             raise InterruptionError(asked)
+
+
+def awaited(future: Future[T]) -> T:
+    """Its result, where the models are as the last iteration left them.
+
+    A signal ends the wait of a lone rank; several end together, when all have their results.
+    """
+    while num_ranks() == 1 and not future.done():
+        try:
+            return future.result(POLL_S)
+        except TimeoutError:  # its own, too
+            raise_if_any([interruption()])
+    return future.result()
 
 
 def _note(number: int, _: FrameType | None) -> None:

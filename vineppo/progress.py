@@ -132,7 +132,8 @@ class Progress:
         logger.info(text)
 
 
-SKIPPED = "skipped_updates"  # said where there are any: of weights that are NaN all are skipped
+# Said where there are any: of weights that are NaN all updates are skipped.
+TOLD = ("skipped_updates", "num_timeouts", "num_worker_deaths")
 ON_BAR = ("eval/pass@1", "eval/pair_accuracy", "reward/mean", "sft/loss", "reward_model/loss")
 SHOWN = {
     "eval/pass@1": "pass@1 {:.3f}",
@@ -152,7 +153,7 @@ SHOWN = {
 def summary(metrics: dict[str, Any]) -> str:
     """The numbers a person watches: "pass@1 0.612  reward 0.583  kl 0.0102 …"."""
     shown = [text.format(metrics[name]) for name, text in SHOWN.items() if name in metrics]
-    shown += [f"{name} {n:g}" for name, n in metrics.items() if SKIPPED in name and n]
+    shown += [f"{name} {n:g}" for name, n in metrics.items() if name.endswith(TOLD) and n]
     return "  ".join(shown)
 
 

@@ -294,10 +294,12 @@ class PendingRollouts:
     def add(self, rollout: Rollout, reward: Future[float]) -> None:
         self._items[rollout.key] = rollout, reward
 
-    def settle(self) -> dict[tuple[str, int], Rollout]:
-        """Waits for the rewards, which the rollouts then have; by problem and index."""
+    def settle(
+        self, result: Callable[[Future[float]], float] = Future.result
+    ) -> dict[tuple[str, int], Rollout]:
+        """Waits for the rewards by `result`, which the rollouts then have; by problem and index."""
         for rollout, reward in self._items.values():
-            rollout.reward = reward.result()
+            rollout.reward = result(reward)
         return {key: rollout for key, (rollout, _) in self._items.items()}
 
 

@@ -1,10 +1,11 @@
 """A run that SIGKILL ends at random moments, or SIGTERM and Ctrl-C, ends with the same numbers."""
 
+import os
 import signal
 from random import Random
 
 import pytest
-from support.marks import Job, drawn, left_half_written, traced, train_killed
+from support.marks import Job, Moment, drawn, left_half_written, traced, train_killed
 from support.training import SHORT, arguments, assert_same_runs, num_lines
 
 NAME = "demo_vineppo_transformers"
@@ -49,3 +50,27 @@ def test_sigterm_and_ctrl_c_leave_a_checkpoint(undisturbed, tmp_path, num_ranks)
     if num_ranks == 1:
         assert_same_runs(tmp_path, undisturbed[0])
     assert left_half_written(tmp_path) == []
+
+
+HANGS = """
+import os, time
+
+def reward(question, answer, response):
+    while os.path.exists(r"{marker}"):
+        time.sleep(0.1)
+    return 1.0
+"""
+
+
+def test_sigterm_ends_the_wait_for_graders(tmp_path):
+    marker, file = tmp_path / "marker", tmp_path / "mine.py"
+    file.write_text(HANGS.format(marker=marker))
+    own = {"task.grading.reward_path": str(file), "task.grading.time_limit_s": 60.0}
+    job = Job(1, arguments(tmp_path / "run", NAME, {**SHORT, **own}))
+    assert job.wait_for(Moment(0, 2, "rollout"))
+    marker.touch()
+    assert job.wait_for(Moment(0, 2, "grading"))
+    os.kill(job.ranks[0].pid, signal.SIGTERM)
+    output = "".join(job.communicate())
+    assert job.ranks[0].returncode == 1, output
+    assert "interrupted (SIGTERM) after iteration 1" in output

@@ -175,8 +175,7 @@ class Grader:
             self._evaluate(key, reward, slower)
             return
         if self._own_reward is not None and isinstance(error, EvaluationError):
-            last_line = str(error).strip().splitlines()[-1]
-            error = UserError(f"{self._own_reward.where} raised {last_line}")
+            error = UserError(f"{self._own_reward.where} raised {error.raised}")
         counter = _FAILURE_COUNTERS.get(type(error))
         if error is not None and counter is None:
             reward.set_exception(error)

@@ -45,7 +45,11 @@ class WorkerDiedError(Exception):
 
 
 class EvaluationError(Exception):
-    """The function raised; the message is the worker's traceback."""
+    """The function raised; the message is the worker's traceback, `raised` its exception."""
+
+    def __init__(self, message: str, raised: str) -> None:
+        super().__init__(message)
+        self.raised = raised
 
 
 class PoolClosedError(Exception):
@@ -144,7 +148,7 @@ class _Worker:
             raise WorkerDiedError(f"exit status {self._process.returncode}") from error
         self._is_ready = kind in ("value", "error")
         if kind == "error":
-            raise EvaluationError(result)
+            raise EvaluationError(*result)
         if kind == "killed" and result == signal.SIGPROF:
             raise TimeoutError(f"no answer within {time_limit_s} s")
         if kind == "killed":
@@ -208,8 +212,9 @@ def _answer_from(connection: Connection, function: Callable[..., Any]) -> NoRetu
         signal.setitimer(signal.ITIMER_PROF, time_limit_s)
         try:
             answer = "value", function(*args)
-        except BaseException:  # a SystemExit is the function's failure too, not the child's end
-            answer = "error", traceback.format_exc(limit=-5)
+        except BaseException as error:  # a SystemExit is its failure too, not the child's end
+            raised = "".join(traceback.format_exception_only(error)).strip()
+            answer = "error", (traceback.format_exc(limit=-5), raised)
         signal.setitimer(signal.ITIMER_PROF, 0)
         connection.send(answer)
 

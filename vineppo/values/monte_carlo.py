@@ -7,10 +7,12 @@ the policy samples, with the token budget that the rollout had left at s_i (Vine
 
 import json
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from vineppo.config.schema import ExpectedCuts, MonteCarloValues, TrainConfig
 from vineppo.distributed import is_main
+from vineppo.interruption import awaited
 from vineppo.rollouts import (
     Continuation,
     Prompt,
@@ -56,7 +58,9 @@ class MonteCarlo(SampledValues):
         state = State(Prompt(rollout.problem, rollout.prompt_ids), rollout.prefix_ids(asked.step))
 
         def finish(continuation: Continuation) -> None:
-            asked.done(continuation.index, continuation.reward.result, continuation.completion)
+            asked.done(
+                continuation.index, partial(awaited, continuation.reward), continuation.completion
+            )
 
         submit_continuations(sampler, StateRequest(state, self.num_samples, asked.stream), finish)
 

@@ -83,9 +83,13 @@ class Verdict:
     of: object
     engine: SlottedEngine
 
-    def result(self):
+    def done(self):
         assert not self.engine.num_unfinished, "the stream waits for a grader"
-        return self.of.result()
+        return self.of.done()
+
+    def result(self, timeout=None):
+        assert not self.engine.num_unfinished, "the stream waits for a grader"
+        return self.of.result(timeout)
 
 
 @dataclass

@@ -119,7 +119,8 @@ def save_final(run: RunDir, models: Saved) -> None:
 
 def checkpoint_iterations(run: RunDir) -> list[int]:
     """The iterations of the whole checkpoints, ascending."""
-    return sorted(int(path.name[5:]) for path in run.checkpoints_path.glob("iter_??????"))
+    names = (path.name.removeprefix("iter_") for path in run.checkpoints_path.glob("iter_*"))
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def sweep_checkpoints(run: RunDir) -> None:

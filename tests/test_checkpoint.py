@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from support.small_disk import in_small_tmpfs
 
@@ -269,3 +270,13 @@ def test_a_final_policy_without_weights_is_named(config, tmp_path):
     )
     (policy / "model.safetensors").touch()
     assert is_finished(config, tmp_path / "run")
+
+
+def test_a_full_disk_that_safetensors_meets_is_one_line(tmp_path):
+    """It removes what it wrote, so that there is room when the disk is asked again."""
+
+    def write(_: Path) -> None:
+        raise SafetensorError("Error while serializing: I/O error: no room (os error 28)")
+
+    with pytest.raises(UserError, match=r"^cannot write .*/final: No space left on device$"):
+        write_whole(tmp_path / "final", write)

@@ -285,3 +285,10 @@ def test_make_demo_trains_each_method_into_a_directory_of_its_own(
 def test_a_users_mistake_is_one_line_whatever_it_quotes(capsys):
     assert main(["train", "no\nwhere.jsonnet"]) == 2
     assert capsys.readouterr().err == "vineppo: config file not found: no where.jsonnet\n"
+
+
+def test_a_damaged_tokenizer_is_one_line(fails, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(ASSETS / "arithmetic_short", model)
+    (model / "tokenizer.json").write_text("{}")
+    assert f"model {model} cannot be loaded" in fails(f"model.path={model}")

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import zipfile
 from collections import Counter
@@ -275,10 +276,13 @@ def write_whole(target: Path, write: Callable[[Path], object]) -> None:
 def _refusal(directory: Path, error: Exception) -> str | None:
     """The system's reason; None where it is the writer's error.
 
-    torch and safetensors report a full disk as errors of their own, so it is asked again.
+    torch and safetensors report a full disk as errors of their own. The latter's text has the
+    number; else it is asked again.
     """
     if isinstance(error, OSError):
         return error.strerror if error.errno in USER_ERRNOS else None
+    if found := re.search(r"\(os error (\d+)\)", str(error)):
+        return os.strerror(int(found[1])) if int(found[1]) in USER_ERRNOS else None
     try:
         write_atomic(directory / "probe", bytes(PROBE_BYTES))
     except UserError as refusal:

@@ -217,6 +217,7 @@ def quiet_libraries() -> None:
         ("TOKENIZERS_PARALLELISM", "false"),
     ):
         os.environ.setdefault(variable, value)
+    logging.raiseExceptions = False  # a full disk would have a traceback for each line of wandb's
     for library in ("DeepSpeed", "vllm"):
         logging.getLogger(library).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")

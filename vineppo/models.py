@@ -16,6 +16,8 @@ from vineppo.errors import UserError
 
 EMBEDDED = "embedded:"
 ASSETS = Path(__file__).parent / "assets"
+# What transformers raises for files of a model that are absent, damaged or of another kind.
+UNREADABLE = (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError)
 # A `.bin` file is a pickle, which may run code when it is read.
 ALLOW_PICKLE = "VINEPPO_ALLOW_PICKLE"
 
@@ -84,9 +86,8 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
             use_safetensors=safetensors_only() or None,  # None: either
             trust_remote_code=False,
         )
-    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"model {path} cannot be loaded: {reason}") from None
+    except (*UNREADABLE, RuntimeError, SafetensorError) as error:
+        raise UserError(f"model {path} cannot be loaded: {first_line(error)}") from None
     if report["missing_keys"]:
         raise UserError(
             f"model {path} lacks the weights {', '.join(sorted(report['missing_keys']))}"
@@ -130,9 +131,13 @@ def load_tokenizer(path: str, key: str) -> Any:
 
     try:
         return AutoTokenizer.from_pretrained(resolve_model_path(path, key), trust_remote_code=False)
-    except (OSError, ValueError, ImportError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except UNREADABLE as error:
+        reason = first_line(error)
         raise UserError(f"the tokenizer of model {path} cannot be loaded: {reason}") from None
+
+
+def first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def llama_config(architecture: LlamaArchitecture, tokenizer: Any) -> Any:

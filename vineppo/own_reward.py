@@ -70,7 +70,7 @@ class OwnReward:
     def __call__(self, *arguments: Any) -> float:
         found = self.load().call(*arguments)
         # float() would read a text, too.
-        reward = math.nan if isinstance(found, str | bytes | None) else float(found)
+        reward = math.nan if isinstance(found, str | bytes | bytearray | None) else float(found)
         if not abs(reward) <= LARGEST_FLOAT32:
             raise ValueError(f"reward must be a finite number, got {found!r}")
         return reward

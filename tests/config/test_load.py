@@ -104,6 +104,8 @@ def test_set_can_switch_a_kind(configs):
          "config: optimization.learning_rate must be less than or equal to 1, got 1e+300"),
         ("task.num_train_problems=1000000000000", "config: task.num_train_problems must be less "
          "than or equal to 10000000, got 1000000000000"),
+        ("task.grading.time_limit_s=1e6",
+         "config: task.grading.time_limit_s must be less than or equal to 86400, got 1000000.0"),
         ("foo.bar=1", "--set foo.bar: unknown key foo"),
         ("critic={}", "config: missing key critic.kind"),
         ('critic={"kind": "shared"}', "config: missing key critic.loss"),

@@ -15,6 +15,7 @@ from vineppo.config.schema.scalars import (
     Positive,
     PositiveFraction,
     Seed,
+    TimeLimit,
 )
 
 
@@ -92,7 +93,7 @@ class GradingConfig:
     # (`own_reward.py` has its forms); null: these.
     reward_path: Name | None
     num_workers: Count
-    time_limit_s: Positive  # of processor time, per comparison; past it: 0, and counted
+    time_limit_s: TimeLimit  # of processor time, per comparison; past it: 0, and counted
     truncated_reward: Finite | None  # of a response cut off by the budget; null: graded as is
     # A pass mark: how many of the answer's characters must be right, each an answer of its own;
     # null: the answer is one.

@@ -1,5 +1,5 @@
 // VinePPO on long chains at K = 1, 3 and 27; K = 9 is among the runs of 03. The fewer the continuations,
-// the more iterations.
+// the more iterations. On credit_short K = 1 alone: the others are among the runs of 11 and 12.
 local iterations = { '1': 30, '3': 15, '27': 6 };
 {
   runs: [
@@ -18,6 +18,20 @@ local iterations = { '1': 30, '3': 15, '27': 6 };
     }
     for seed in [1, 2, 3]
     for k in ['1', '3', '27']
+  ] + [
+    {
+      name: 'credit_short_vineppo_k1',
+      seed: seed,
+      config: '../../configs/credit_short_vineppo.jsonnet',
+      set: {
+        'credit.num_continuations': 1,
+        'optimization.learning_rate': 5e-5,
+        'evaluation.every': 20,
+        'checkpoint.every': 0,
+        'logging.wandb_project': null,
+      },
+    }
+    for seed in std.range(1, 8)
   ],
   evaluations: [],
 }

@@ -13,7 +13,7 @@
         [if method == 'vineppo' then 'credit.num_continuations']: 1,
       },
     }
-    for seed in std.range(1, 3)
+    for seed in std.range(1, 8)
     for temperature in [1.3, 1.6]
     for method in ['rloo', 'ppo', 'vineppo']
   ],

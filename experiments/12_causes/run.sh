@@ -12,6 +12,12 @@ python -m analysis compare $(ls -d $runs/12_causes/* | grep -v pretrained) $runs
     $runs/11_credit/credit_short_oracle_seed* $runs/11_credit/credit_short_rloo_seed* \
     $runs/11_credit/credit_short_vineppo_k3_seed* --baseline "K = 0" --out $here/compare
 rm $here/compare/summary.json
+versus() {  # BASELINE TABLE: the same runs, less another one
+    python -m analysis compare $here/compare --baseline "$1" --out $runs/versus/$2
+    cp $runs/versus/$2/compare.csv $here/versus_$2.csv
+}
+versus "VinePPO, return less value, K = 3" gae_k3
+versus PPO ppo
 python -m analysis value-health $runs/11_credit/credit_short_ppo_seed* $runs/11_credit/credit_short_vine_efficient_seed* \
     --out $here/health
 rm -f $here/health/summary.json

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from config.test_load import CONFIGS, LEAVES, kind_of
+from support.grids import grid
 
 from vineppo.config.load import evaluate_jsonnet, parse_config
 from vineppo.errors import UserError
@@ -45,10 +46,7 @@ def changed(resolved: Table, place: tuple[str, ...], how: str) -> Table | None:
     return copy
 
 
-@pytest.mark.parametrize(
-    "leaf",
-    [leaf if leaf in QUICK else pytest.param(leaf, marks=pytest.mark.slow) for leaf in LEAVES],
-)
+@pytest.mark.parametrize("leaf", grid(*QUICK, slow=[leaf for leaf in LEAVES if leaf not in QUICK]))
 def test_a_mistake_is_one_line_that_names_the_key(leaf: str) -> None:
     kind = kind_of(leaf)
     resolved = evaluate_jsonnet(str(CONFIGS / f"{leaf}.jsonnet"))

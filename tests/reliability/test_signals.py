@@ -5,6 +5,7 @@ import signal
 from random import Random
 
 import pytest
+from support.grids import grid
 from support.marks import Job, Moment, drawn, left_half_written, traced, train_killed
 from support.training import SHORT, arguments, assert_same_runs, num_lines
 
@@ -27,7 +28,7 @@ def test_sigkill_at_random_moments_changes_nothing(undisturbed, tmp_path):
     assert left_half_written(tmp_path) == []
 
 
-@pytest.mark.parametrize("num_ranks", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_ranks", grid(1, slow=[2]))
 def test_sigterm_and_ctrl_c_leave_a_checkpoint(undisturbed, tmp_path, num_ranks):
     """Of the last iteration done: the one before where the signal comes while sampling, else this.
 

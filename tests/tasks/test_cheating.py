@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from support.grids import grid
 from support.shared_data import data_rows
 from support.task_configs import GRADING
 
@@ -86,7 +87,7 @@ _RIGHT = {
 }
 
 
-@pytest.mark.parametrize("every", [500, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", grid(500, slow=[1]))
 def test_a_universal_answer_is_never_accepted_wrongly(every: int) -> None:
     rows = [data_rows(f"math_prm800k_split/{split}.jsonl") for split in ("train", "test")]
     answers = {math_problem(row, "", "").answer for row in (*rows[0], *rows[1])}

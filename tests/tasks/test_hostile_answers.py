@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import comparators
+from support.grids import grid
 from support.task_configs import GRADING
 
 from benchmarks.hostile_answers import FRAMES, TRUE_ANSWERS, hostile_answers
@@ -21,7 +22,7 @@ filtered = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", grid(100, slow=[20_000]))
 def test_hostile_answers_get_a_reward(count: int, tmp_path: Path) -> None:
     """And have nothing compiled, imported or opened, or `audited` would end its worker."""
     forbidden = tmp_path / "touched"

@@ -38,7 +38,7 @@ def trained(config):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("stage", [0, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stage", grid(0, slow=[3]))
 def test_transformers_loads_a_saved_critic(configs, tmp_path, kind, stage):
     """Its logit for a bare prefix is the value of the state before the next token."""
     table = "critic" if kind == "separate" else "optimization"

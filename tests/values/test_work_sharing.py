@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.grids import grid
 from support.processes import call_on_ranks
 from support.random_walk import problem, prompt_ids
 from support.rollouts import CPU
@@ -144,7 +145,7 @@ def test_exchanges_change_nothing_for_a_lone_replica(kind, monkeypatch):
         assert here == there
 
 
-@pytest.mark.parametrize("num_ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_ranks", grid(2, slow=[3]))
 @pytest.mark.parametrize("kind", ["share", "union", "separate"])
 def test_the_values_are_those_of_one_replica(num_ranks, kind, tmp_path, free_port):
     here, _ = on_ranks(num_ranks, kind, tmp_path / "found.pt", free_port)

@@ -109,7 +109,7 @@ GAE = GaeCredit("gae", TURNS, 1.0, 0.5, None, 1.0, "step", None)
     ("credit", "times"),
     # Every other rollout passes the first state, so that the turns' part is the whole again.
     [(RlooCredit("rloo", TURNS), 1), (VINE, 1), (GAE, 1), (OTHERS, 2),
-     (replace(OTHERS, step_weight=0.0), 1)],
+     (replace(OTHERS, gamma=0.95), 1.95), (replace(OTHERS, step_weight=0.0), 1)],
 )  # fmt: skip
 def test_where_the_policy_decides_when_to_stop_the_gradient_is_exact(credit, times):
     """dJ/dθ = p (1 − p) (1 − 0), in closed form."""

@@ -1,0 +1,10 @@
+#!/bin/sh
+# From the repository's root, in the project's environment; two cores. What is finished is not repeated.
+set -e
+here=experiments/20_turns
+runs=${RUNS:-runs/20_turns}
+experiments/sweep_two.sh $here/runs.jsonnet $runs
+python -m analysis learning-curves $runs/drill_* --out $here/curves
+python -m analysis compare $runs/drill_* --baseline drill_group --out $here/compare
+python -m analysis compare $here/compare --baseline drill_group --at "equal tokens" --out $here/equal_tokens
+rm $here/*/summary.json

@@ -88,6 +88,7 @@ def test_the_card_says_what_trained_how_well_and_how_again(run, tmp_path):
         "| 0 | 0.250 | 0.875 (k = 4) | 9 | 0.35 |",
         "| 2 | 0.750 | 0.875 (k = 4) | 9 | 0.35 |",
         "| 2 | critic | 0.125 (0.062 to 0.250) |  |  |  |",
+        f'from_pretrained("{tmp_path / "model"}", subfolder="critic")',
         "vineppo train run/config.json --run-dir runs/demo_ppo",
         "- needs `mine.py`, which is not here (SHA-256 ab12)",
     ):
@@ -100,6 +101,15 @@ def test_the_config_trains_it_again(run, tmp_path, capsys):
     capsys.readouterr()
     assert main(["train", str(tmp_path / "model/run/config.json"), "--dry-run"]) == 0
     assert json.loads(capsys.readouterr().out) == run.read_config()
+
+
+def test_an_adapters_base_is_named_as_in_the_config(run, tmp_path):
+    (run.final_path / "adapter").mkdir()
+    made = {"base_model_name_or_path": "/home/somebody/arithmetic_short", "r": 16}
+    (run.final_path / "adapter" / "adapter_config.json").write_text(json.dumps(made))
+    main(["push", str(run.path), "--to", str(tmp_path / "model")])
+    found = json.loads((tmp_path / "model" / "adapter" / "adapter_config.json").read_text())
+    assert found == made | {"base_model_name_or_path": "acme/base-1b"}
 
 
 def test_values_that_nobody_measured_are_not_in_the_card(run, tmp_path):

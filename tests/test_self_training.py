@@ -192,6 +192,7 @@ def test_what_a_run_leaves(whole_run):
         assert 0 < row["self_training/examples"] <= 12 * 4
         assert row["self_training/examples"] <= round(row["reward/mean"] * 12 * 6)
         assert row["tokens/rollout"] > 12 * 6 * 20
+        assert row["grading/num_graded"] == 12 * 6
         assert row["self_training/epoch"] in (1.0, 2.0)
     assert {path.name for path in (whole_run / "evaluations").iterdir()} == {
         f"iter_{iteration:06d}.json" for iteration in (0, 1, 2)

@@ -60,7 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, text in (
         ("train", "reinforcement learning from a config"),
-        ("sft", "supervised fine-tuning from a config"),
+        ("sft", "supervised fine-tuning, RestEM or DPO-positive from a config"),
         ("reward-model", "a reward model from preference pairs, from a config"),
     ):
         command = commands.add_parser(name, help=text)

@@ -33,7 +33,7 @@ ALONG = (
 FACTS = (
     "model.path", "model.dtype", "model.lora", "task.kind", "task.hub_path", "task.train_path",
     "sampling", "rollouts", "credit", "critic.path", "reference.kl_coef", "num_iterations",
-    "optimization.learning_rate", "seed",
+    "optimization.learning_rate", "self_training", "seed",
 )  # fmt: skip
 
 
@@ -87,6 +87,10 @@ def write_model(run_path: Path, target: Path, name: str) -> None:
     for folder in policy.parent.iterdir():
         if folder.is_dir() and folder.name not in ("policy", "trainer"):
             shutil.copytree(folder, target / folder.name)
+    adapter = target / "adapter" / "adapter_config.json"
+    if adapter.exists():  # peft names the base by where it lay
+        named = read_json(adapter) | {"base_model_name_or_path": run.read_config()["model"]["path"]}
+        adapter.write_bytes(strict_json(named, indent=2))
     about = target / "run"
     about.mkdir(exist_ok=True)
     for pattern in ALONG:
@@ -96,7 +100,8 @@ def write_model(run_path: Path, target: Path, name: str) -> None:
             shutil.copy(file, copy)
     (about / "config.json").write_bytes(strict_json(run.read_config(), indent=2))
     draw_curve(run, about / "learning_curve.png")
-    (target / "README.md").write_text(card(run, iteration, name))
+    has_critic = (target / "critic" / "config.json").exists()
+    (target / "README.md").write_text(card(run, iteration, name, has_critic))
 
 
 def draw_curve(run: RunDir, path: Path) -> None:
@@ -120,7 +125,7 @@ def draw_curve(run: RunDir, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def card(run: RunDir, iteration: int, name: str) -> str:
+def card(run: RunDir, iteration: int, name: str, has_critic: bool) -> str:
     """The model card: what trained, on what, how well, how to use it and to train it again."""
     config = run.read_config()
     prompt = config["task"]["prompt"]
@@ -142,12 +147,24 @@ def card(run: RunDir, iteration: int, name: str) -> str:
             "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
             f'policy = AutoModelForCausalLM.from_pretrained("{name}")\n'
             f'tokenizer = AutoTokenizer.from_pretrained("{name}")\n```',
+            *(use_of_critic(config, name) if has_critic else ()),
             f"Prompts were put by `{json.dumps(prompt, ensure_ascii=False)}`.",
             "## Train it again",
             f"```\nvineppo {command} run/config.json --run-dir runs/{config['name']}\n```",
             "\n".join(f"- {line}" for line in origin(run)) + "\n",
         ]
     )
+
+
+def use_of_critic(config: Mapping[str, Any], name: str) -> list[str]:
+    bounded = config["critic"]["loss"]["kind"] == "cross_entropy"
+    how = ": low + (high − low) · sigmoid of it, of `critic.loss`" if bounded else ""
+    return [
+        "```python\nfrom transformers import AutoModelForSequenceClassification\n\n"
+        "critic = AutoModelForSequenceClassification.from_pretrained("
+        f'"{name}", subfolder="critic")\n```',
+        f"Its logit behind a prefix is the value there{how}.",
+    ]
 
 
 def front_matter(config: Mapping[str, Any], credit: str | None) -> str:

@@ -97,10 +97,11 @@ def self_train(config: SftConfig, directory: Path) -> None:
                 **reward_metrics(rollouts),
                 "tokens/rollout": num_tokens,
                 "self_training/examples": len(examples),
+                **session.sampling_metrics(),
             }
             if examples:
                 metrics |= maximise(session, config, own, validation_P, examples, iteration)
-            metrics |= session.sampling_metrics() | session.evaluate_if_due(iteration)
+            metrics |= session.evaluate_if_due(iteration)
             session.finish_iteration(iteration, metrics)
         for name in (START, BEST):
             if is_main() and (run.path / name).exists():
@@ -287,6 +288,7 @@ def validation_score(
     found = evaluate_policy(
         session.sampler, validation_P, config.evaluation, stream, session.progress
     )
+    session.sampling_metrics()  # what follows is the next iteration's alone
     session.sleep_engine()
     return float(found["pass@1"])
 

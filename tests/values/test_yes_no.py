@@ -94,6 +94,17 @@ def test_zero_shot_it_stays_as_it_was(configs):
     assert values(judge, *rollouts) == before
 
 
+def test_zero_shot_it_is_its_weights_and_nothing_of_it_is_saved(configs, tmp_path):
+    config = config_of(configs, trained=False)
+    judge = judge_of(config)
+    assert judge.num_weights
+    assert not hasattr(judge, "_deepspeed")
+    judge.save_hf(tmp_path / "judge")
+    assert not list(tmp_path.iterdir())
+    (found,) = (one for one in predictors_at(config, tmp_path) if one.name == "judge")
+    assert values(found, attempt()) == values(judge, attempt())
+
+
 def test_a_checkpoint_asks_the_same(configs, tmp_path):
     config = config_of(configs)
     rollouts = [attempt(), attempt("9-2=7\n1\n", reward=0.0)]

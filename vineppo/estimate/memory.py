@@ -15,6 +15,7 @@ from vineppo.config.schema import (
     SftConfig,
     TrainConfig,
     TransformersConfig,
+    YesNoCritic,
 )
 from vineppo.estimate.shape import Models, ModelShape, Skeleton
 from vineppo.estimate.work import (
@@ -114,8 +115,9 @@ def moments(
     lines_by_moment = {"sampling": sampling | beside_sampling | engine.awake}
     for trainee in trainees:
         lines_by_moment[f"scoring, {trainee.name}"] = beside | trainee.in_scoring()
-        lines_by_moment[f"backward, {trainee.name}"] = beside | trainee.in_backward()
-        lines_by_moment[f"step, {trainee.name}"] = beside | trainee.in_step()
+        if trainee.num_trained:
+            lines_by_moment[f"backward, {trainee.name}"] = beside | trainee.in_backward()
+            lines_by_moment[f"step, {trainee.name}"] = beside | trainee.in_step()
     return lines_by_moment
 
 
@@ -182,6 +184,8 @@ def longest_response(config: TrainConfig | SftConfig) -> int:
 class Trainee:
     """A model under DeepSpeed and AdamW, as one rank holds it; `num_trained` parameters train.
 
+    With none it is no more than its weights, whole on every rank.
+
     1.5 billion bfloat16 parameters under stage 1 on one rank: 3 GB of weights, 6 GB of float32
     weights, 12 GB of moments, and 3 GB of gradients while there are any.
     """
@@ -199,9 +203,9 @@ class Trainee:
     def resident(self, is_sampling: bool = False) -> Lines:
         """What stays from one iteration to the next, where the trainer works or the engine."""
         p, n = self.num_trained, self.num_ranks
-        num_shards = n if self.zero_stage == 3 else 1
+        num_shards = n if self.zero_stage == 3 and p else 1
         lines = {"weights": self.bytes_per_weight * self.num_parameters // num_shards}
-        if not (self.is_on_gpu and self.offload == "while_sampling" and is_sampling):
+        if p and not (self.is_on_gpu and self.offload == "while_sampling" and is_sampling):
             if not self._is_optimizer_elsewhere:
                 if self.zero_stage >= 1:
                     lines["float32 weights"] = 4 * p // n
@@ -266,7 +270,7 @@ class Trainee:
         return self.bytes_per_weight * min(self.num_trained, BUCKET)
 
     def _gathered(self) -> Lines:
-        if self.zero_stage < 3:
+        if self.zero_stage < 3 or not self.num_trained:
             return {}
         live = min(self.num_parameters, LIVE_PARAMETERS)
         return {"gathered weights": self.bytes_per_weight * live}
@@ -301,7 +305,8 @@ def trainees_of(
         count = model.shape.num_parameters
         num = critic.num if isinstance(critic, EnsembleCritic) else 1
         names = [name] if num == 1 else [f"{name} {m}" for m in range(num)]
-        trainees += [trainee(each, model, count, count, critic) for each in names]
+        learns = not isinstance(critic, YesNoCritic) or critic.trained
+        trainees += [trainee(each, model, count, count * learns, critic) for each in names]
     return trainees
 
 

@@ -31,6 +31,7 @@ from vineppo.models import (
     safetensors_only,
     save_model,
 )
+from vineppo.policy import Policy
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import hidden_before_tokens, spread
 from vineppo.types import Rollout, TokenSequence, TrainBatch
@@ -208,6 +209,10 @@ class FrozenValueModel(ValueModel):
             return cls(name, config, own, None)
         path = directory / name
         return cls(name, config, own, str(path)) if path.is_dir() else None
+
+    def start(self, policy: Policy) -> None:
+        self._device = policy.device
+        self._module.to(self._device)
 
     @property
     def device(self) -> torch.device:

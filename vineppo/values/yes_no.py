@@ -25,7 +25,7 @@ from vineppo.models import LoadedModel, load_model, load_tokenizer
 from vineppo.rollouts import Prompt
 from vineppo.tasks.prompts import plain_ids
 from vineppo.types import Rollout, TokenSequence
-from vineppo.values.heads import FrozenValueModel, ValueModel
+from vineppo.values.heads import FrozenValueModel, ValueModel, check_size
 from vineppo.values.predictor import ValuePredictor
 from vineppo.values.separate import SeparateValueModel
 
@@ -35,6 +35,18 @@ class AskingModel(ValueModel):
 
     gives: Literal["tokens", "steps"] = "steps"
     question: "Question"
+    hf_config: Any
+
+    def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
+        positions = getattr(self.hf_config, "max_position_embeddings", None)
+        longest = self.config.sampling.max_tokens + len(self.question.ids)
+        self.view.check(prompts_P, longest, positions)
+        most = max((len(prompt.token_ids) for prompt in prompts_P), default=0) + longest
+        if positions is not None and most > positions:
+            raise UserError(
+                f"config: {self.key}.question must leave prompt, response and question at most the "
+                f"model's {positions} tokens, got {most}"
+            )
 
     def seen(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> list[TokenSequence]:
         """State and question as the prompt, "yes" as a response; its columns where they are known.
@@ -66,13 +78,13 @@ class AskingModel(ValueModel):
 
 
 class YesNo(AskingModel, SeparateValueModel):
-    """`trained` false: as it started, zero-shot."""
+    """One that learns by cross-entropy from the rewards."""
 
     def __init__(
         self, name: str, config: TrainConfig, critic: YesNoCritic, loaded: LoadedModel
     ) -> None:
         super().__init__(name, config, critic, loaded)
-        self._is_trained = critic.trained
+        self.hf_config = self._hf_model.config
         self.question = Question(critic, loaded.tokenizer, self.key)
         self.question.start(self._hf_model, config)
 
@@ -80,37 +92,34 @@ class YesNo(AskingModel, SeparateValueModel):
     def at_checkpoint(
         cls, name: str, config: TrainConfig, own: Any, directory: Path | None
     ) -> ValuePredictor | None:
-        return FrozenYesNo.at_checkpoint(name, config, own, directory)
-
-    def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
-        positions = getattr(self._hf_model.config, "max_position_embeddings", None)
-        longest = self.config.sampling.max_tokens + len(self.question.ids)
-        self.view.check(prompts_P, longest, positions)
-        most = max((len(prompt.token_ids) for prompt in prompts_P), default=0) + longest
-        if positions is not None and most > positions:
-            raise UserError(
-                f"config: {self.key}.question must leave prompt, response and question at most the "
-                f"model's {positions} tokens, got {most}"
-            )
+        return ZeroShot.at_checkpoint(name, config, own, directory)
 
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
         """The targets are the rewards."""
 
-    def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
-        return super().update(rollouts, iteration) if self._is_trained else {}
 
-
-class FrozenYesNo(AskingModel, FrozenValueModel):
-    """As a checkpoint has it, or as training starts."""
+class ZeroShot(AskingModel, FrozenValueModel):
+    """One that never learns, or as a checkpoint has it: `source` is then its folder."""
 
     def __init__(
-        self, name: str, config: TrainConfig, critic: YesNoCritic, path: str | None
+        self, name: str, config: TrainConfig, critic: YesNoCritic, source: LoadedModel | str | None
     ) -> None:
+        path = source if isinstance(source, str) else None
         super().__init__(name, config, critic, path)
-        source = path or critic.path or config.model.path
-        self.question = Question(critic, load_tokenizer(source, f"{self.key}.path"), self.key)
+        model = self._module.model
+        if isinstance(source, LoadedModel):
+            check_size(model, source.engine_model.num_token_ids, config.engine.max_model_len)
+        self.hf_config = model.config
+        tokenizer = load_tokenizer(path or critic.path or config.model.path, f"{self.key}.path")
+        self.question = Question(critic, tokenizer, self.key)
         if path is None:
-            self.question.start(self._module.model, config)
+            self.question.start(model, config)
+
+    @classmethod
+    def at_checkpoint(
+        cls, name: str, config: TrainConfig, own: Any, directory: Path | None
+    ) -> FrozenValueModel | None:
+        return super().at_checkpoint(name, config, own, directory if own.trained else None)
 
 
 class Question:

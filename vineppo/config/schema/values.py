@@ -407,7 +407,6 @@ class YesNoCritic(SeparateCritic):
     The head starts as the difference of the two tokens' output rows, whatever `head_init` says.
     """
 
-    implementation = "yes_no:YesNo"
     takes_turns = False
     gives = "steps"
 
@@ -416,6 +415,10 @@ class YesNoCritic(SeparateCritic):
     yes: Name  # each one token
     no: Name
     trained: bool  # by cross-entropy on the rewards; false: zero-shot
+
+    @property
+    def implementation(self) -> str:  # type: ignore[override]
+        return "yes_no:YesNo" if self.trained else "yes_no:ZeroShot"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,6 +78,7 @@ def _measure(policies: Policies, path: str, settings: Mapping[str, int]) -> dict
     }
 
 
+@torch.no_grad()
 def distance(model: torch.nn.Module, start: torch.nn.Module) -> float:
     """‖θ − θ_0‖ / ‖θ_0‖ over all weights. 3, 4 from 0, 5: √(9 + 1)/5."""
     moved, size = 0.0, 0.0

@@ -53,5 +53,12 @@ for setting in short sheet; do
     python -m analysis learning-curves $runs/credit_${setting}_* --out $runs/../17_versus/$setting
     cp $runs/../17_versus/$setting/learning_curves.csv $here/learning_curves_$setting.csv
 done
-python -m analysis diversity $runs/credit_short_*_seed[123] --out $here/diversity
+set --
+for method in restem dpo dpo_steps grpo_positive vine_privileged_positive; do
+    set -- "$@" $runs/credit_short_${method}_seed[567]
+done
+for method in grpo rloo ppo vineppo_k3; do  # after 11
+    set -- "$@" $runs/../11_credit/credit_short_${method}_seed[567]
+done
+python -m analysis diversity "$@" --out $here/diversity
 rm -f $here/*/summary.json

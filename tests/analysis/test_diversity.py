@@ -28,6 +28,7 @@ def test_the_trie_by_hand(responses, diversity):
     assert tree_diversity(responses) == diversity
 
 
+@pytest.mark.filterwarnings("error")
 def test_the_distance_by_hand():
     models = [torch.nn.Linear(2, 1, bias=False) for _ in range(2)]
     for model, weights in zip(models, ([[3.0, 4.0]], [[0.0, 5.0]]), strict=True):

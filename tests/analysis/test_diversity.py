@@ -5,11 +5,13 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
 
 from analysis.__main__ import main
 from analysis.diversity import DIVERSITY
 from analysis.sampling.diversity import distance, tree_diversity
+from vineppo.models import ASSETS
 
 FILES = ["diversity.png", "diversity.svg", "diversity.csv"]
 SIZES = ["--num-problems", "4", "--num-samples", "3"]
@@ -45,7 +47,13 @@ def test_a_run_and_its_table_alone(trained_path, tmp_path, capsys):  # noqa: F81
     start, last = DIVERSITY.read(first).to_dict("records")
     assert (start["method"], start["iteration"], start["distance"]) == ("start", 0, 0)
     assert (last["method"], last["iteration"]) == ("demo_vineppo", 2)
-    assert 0 < last["distance"] < 0.1
+    before, now = (
+        load_file(folder / "model.safetensors")
+        for folder in (ASSETS / "arithmetic_short", trained_path / "final" / "policy")
+    )
+    moved = sum(float((now[name] - weight).square().sum()) for name, weight in before.items())
+    size = sum(float(weight.square().sum()) for weight in before.values())
+    assert last["distance"] == pytest.approx((moved / size) ** 0.5, rel=0.01)
     for row in (start, last):
         assert 1 / 3 <= row["diversity"] <= row["diversity_high"] <= 1
         assert 0 <= row["pass@1"] <= 1

@@ -14,8 +14,8 @@ HERE = Path(__file__).parent
 if __name__ == "__main__":
     rows = []
     for setting in ("demo", "long"):
-        tables = [HERE / f"{setting}.csv", HERE.parent / setting / "learning_curves.csv"]
-        curves = pd.concat(map(pd.read_csv, tables))
+        folders = [HERE / setting, HERE.parent / setting]
+        curves = pd.concat(pd.read_csv(folder / "learning_curves.csv") for folder in folders)
         vine = {"demo": "demo_vineppo_k9", "long": "long_vineppo"}[setting]
         for iteration in sorted(set(curves["iteration"])):
             of_method = {

@@ -95,9 +95,9 @@ def warnings(machine: Machine) -> list[str]:
     has_gpu = bool(machine.hardware["gpus"])
     shares = machine.busy_shares
     slow = (
-        f"{busy_line(shares)}: OpenMP's threads wait for each other, and with one on every core runs "
-        f"take 5 to 10 times as long; they take {len(quiet_cores(shares))} unless OMP_NUM_THREADS "
-        "says otherwise"
+        f"{busy_line(shares)}: OpenMP's threads wait for each other, and with one on every core "
+        f"runs take 5 to 10 times as long; they take {len(quiet_cores(shares))} unless "
+        "OMP_NUM_THREADS says otherwise"
     )
     shared = f"{busy_line(shares)}: none is idle, so that a run shares the one that it takes"
     found = {

@@ -44,11 +44,14 @@ versus $here/compare "RLOO, 3 large batches" "equal tokens" versus_large
 versus $here/compare DPO-positive "equal tokens" versus_dpo
 versus $here/compare_sheet GRPO "equal tokens" versus_grpo_sheet
 versus $here/compare_sheet RestEM "equal tokens" versus_restem_sheet
+versus $here/compare_sheet "GRPO, likelihood of right answers" "equal tokens" versus_likelihood_sheet
 # Seconds compare on one machine alone: the martingale of 16 once more, which ends as before.
 experiments/sweep_two.sh experiments/16_by_the_clock/runs.jsonnet $runs/../16_by_the_clock/compared
 martingale=$(echo $runs/../16_by_the_clock/compared/credit_sheet_vine_privileged_*)
 versus "$martingale $(echo $runs/credit_sheet_restem_longer_*)" "RestEM, 9 iterations" "equal seconds" versus_clock
 versus "$martingale $(echo $runs/credit_sheet_restem_last_epoch_*)" "RestEM, last epoch" "equal seconds" versus_clock_three
+python -m analysis learning-curves $martingale --out $runs/../17_versus/martingale
+cp $runs/../17_versus/martingale/learning_curves.csv $here/learning_curves_clock.csv
 for setting in short sheet; do
     python -m analysis learning-curves $runs/credit_${setting}_* --out $runs/../17_versus/$setting
     cp $runs/../17_versus/$setting/learning_curves.csv $here/learning_curves_$setting.csv

@@ -75,6 +75,17 @@ def test_the_commands_of_the_index_run(command):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_program_of_continuations_tells_right_from_wrong(tmp_path):
+    text = (ROOT / "docs/continuations.md").read_text()
+    (program,) = re.findall(r"^```python\n(# continuations\.py\n.*?)^```", text, re.M | re.S)
+    (tmp_path / "continuations.py").write_text(program)
+    command = [sys.executable, str(tmp_path / "continuations.py")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    values = dict(re.findall(r"^V\((\w+)\) = ([\d.]+)$", done.stdout, re.M))
+    assert float(values["wrong"]) < 0.3 < float(values["start"]) <= float(values["right"])
+
+
 @pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not on PATH")
 def test_the_container_recipe_is_clean():
     done = subprocess.run(["hadolint", "Dockerfile"], cwd=ROOT, capture_output=True, text=True)
@@ -144,13 +155,14 @@ def fault(page: Path, program: str, words: list[str]) -> str | None:
 
 
 def fault_of_keys(options: argparse.Namespace) -> str | None:
-    """Of what `--set` names; in the demo's config where the command's is not at hand."""
+    """Of the config, and of what `--set` names; in the demo's where the command's is not at hand."""
     config = getattr(options, "config", "")
-    path = ROOT / (config if (ROOT / config).is_file() else "configs/demo_vineppo.jsonnet")
+    is_there = (ROOT / config).is_file()
+    path = ROOT / (config if is_there else "configs/demo_vineppo.jsonnet")
     left_out = ("key=", *(["task."] if getattr(options, "tasks", []) else []))  # of another task
     keys = [a for a in getattr(options, "assignments", []) if not a.startswith(left_out)]
     try:
-        if keys:
+        if keys or is_there:
             load_config(MAIN_CONFIGS.get(options.command, TrainConfig), str(path), keys)
     except UserError as error:
         return str(error)

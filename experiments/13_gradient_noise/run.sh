@@ -8,8 +8,13 @@ train() { [ -d $runs/$2/final ] || vineppo train $here/$1.jsonnet --run-dir $run
 train noise credit_short_noise_seed1
 train demo demo_noise_seed1
 python -m analysis gradient-variance $runs/credit_short_noise_seed1 --checkpoints 15,30,45 \
-    --num-problems 64 --sample-values 9 --out $here --estimators \
-    rloo,martingale_posterior,vine_posterior,vine_oracle,vine_1,vine_2,vine_3,vine_5,vine_9,gae,grpo,reinforce_plus_plus
+    --num-problems 64 --sample-values 27 --out $here --estimators \
+    rloo,martingale_posterior,vine_posterior,vine_oracle,vine_1,vine_2,vine_3,vine_5,vine_9,vine_27,gae,grpo,reinforce_plus_plus
+# Where every step decides: the starting policy of the long chains.
+[ -d $runs/long_start/final ] || vineppo train configs/long_vineppo.jsonnet --run-dir $runs/long_start --set num_iterations=1 \
+    --set credit.num_continuations=1 --set evaluation.every=0 --set logging.wandb_project=null
+python -m analysis gradient-variance $runs/long_start --checkpoints 0 --num-problems 32 --sample-values 27 \
+    --out $here/long --estimators rloo,vine_1,vine_3,vine_9,vine_27
 python -m analysis gradient-variance $runs/demo_noise_seed1 --checkpoints 10 \
     --num-problems 64 --sample-values 9 --out $here/demo --estimators \
     rloo,martingale_posterior,vine_1,vine_2,vine_3,vine_5,vine_9,gae,grpo,reinforce_plus_plus

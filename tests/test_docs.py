@@ -155,7 +155,7 @@ def fault(page: Path, program: str, words: list[str]) -> str | None:
 
 
 def fault_of_keys(options: argparse.Namespace) -> str | None:
-    """Of the config, and of what `--set` names; in the demo's where the command's is not at hand."""
+    """Of the config, and of what `--set` names, in the demo's where the command's is not there."""
     config = getattr(options, "config", "")
     is_there = (ROOT / config).is_file()
     path = ROOT / (config if is_there else "configs/demo_vineppo.jsonnet")

@@ -12,8 +12,10 @@ python -m analysis compare $runs/credit_short_ppo_seed* $runs/credit_short_oracl
     --baseline PPO --out $here/compare_ppo
 python -m analysis compare $runs/credit_short_grpo_seed* $runs/credit_short_vineppo_k[39]_seed* \
     --baseline GRPO --out $here/compare_grpo
+# Seconds compare on one machine alone: the martingale's are of another day.
+python -m analysis compare $here/compare --baseline RLOO --at "equal seconds" --without martingale --out $here/equal_seconds
+python -m analysis compare $here/compare --baseline RLOO --at "equal tokens" --out $here/equal_tokens
 for cost in tokens seconds; do
-    python -m analysis compare $here/compare --baseline RLOO --at "equal $cost" --out $here/equal_$cost
     for baseline in PPO GRPO; do
         folder=$here/compare_$(echo $baseline | tr A-Z a-z)
         python -m analysis compare $folder --baseline $baseline --at "equal $cost" --out $folder/equal_$cost

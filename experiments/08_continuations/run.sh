@@ -9,3 +9,18 @@ python -m analysis learning-curves $runs/03_value_accuracy/long_vineppo_k9_seed*
     $runs/08_continuations/long_vineppo_k1_seed* $runs/08_continuations/long_vineppo_k3_seed* \
     $runs/08_continuations/long_vineppo_k27_seed* --out $here
 python experiments/equal_cost_of.py $here long_vineppo_k9 long_vineppo_k1 long_vineppo_k3
+# On credit_short, after 11 and 12.
+one=$(echo $runs/08_continuations/credit_short_vineppo_k1_seed*)
+python -m analysis compare $one $runs/11_credit/credit_short_vineppo_k[39]_seed* $runs/11_credit/credit_short_oracle_seed* \
+    $runs/12_causes/credit_short_group_mean_seed* --baseline "K = 0" --out $here/credit_short
+python -m analysis learning-curves $one --out $runs/08_curves
+cp $runs/08_curves/learning_curves.csv $here/credit_short
+versus() {  # TABLE OPTIONS...: the same, less K = 1
+    table=$1
+    shift
+    python -m analysis compare $here/credit_short --baseline "VinePPO, K = 1" "$@" --out $runs/08_$table
+    cp $runs/08_$table/compare.csv $here/$table.csv
+}
+versus versus_k1
+versus versus_k1_tokens --at "equal tokens" --without "K = 0" --without "exact values"
+rm -f $here/credit_short/summary.json

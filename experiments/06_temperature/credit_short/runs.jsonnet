@@ -1,21 +1,29 @@
-// Temperatures of training on credit_short above those of 11, which has 1.
+// Temperatures of training on credit_short above those of 11, which has 1: three seeds of both, eight
+// of the higher, where K = 3 takes the place of K = 1.
+local continuations = { vineppo: 1, vineppo_k3: 3 };
+local run(method, temperature, seed) = {
+  name: 'credit_short_%s_t%g' % [method, temperature],
+  seed: seed,
+  config: '../../../configs/credit_short_%s.jsonnet' % std.split(method, '_')[0],
+  set: {
+    'sampling.temperature': temperature,
+    'evaluation.every': 60,
+    'checkpoint.every': 0,
+    'logging.wandb_project': null,
+    [if std.objectHas(continuations, method) then 'credit.num_continuations']: continuations[method],
+  },
+};
 {
   runs: [
-    {
-      name: 'credit_short_%s_t%g' % [method, temperature],
-      seed: seed,
-      config: '../../../configs/credit_short_%s.jsonnet' % method,
-      set: {
-        'sampling.temperature': temperature,
-        'evaluation.every': 60,
-        'checkpoint.every': 0,
-        'logging.wandb_project': null,
-        [if method == 'vineppo' then 'credit.num_continuations']: 1,
-      },
-    }
-    for seed in std.range(1, 8)
+    run(method, temperature, seed)
+    for seed in std.range(1, 3)
     for temperature in [1.3, 1.6]
     for method in ['rloo', 'ppo', 'vineppo']
+  ] + [
+    run(method, 1.6, seed)
+    for seed in std.range(1, 8)
+    for method in ['rloo', 'ppo', 'vineppo_k3']
+    if seed > 3 || method == 'vineppo_k3'
   ],
   // The last policies as trained; while training all are evaluated at 1.
   evaluations: [],

@@ -7,7 +7,7 @@ python -m analysis kl-efficiency $runs/long_vineppo_k9_seed* $runs/long_ppo_seed
 here=experiments/05_kl_efficiency/credit_short  # after 11
 set --
 for method in rloo grpo ppo oracle vineppo_k3; do
-    for seed in 1 2 3 4; do
+    for seed in 1 2 3 4 5 6 7 8; do
         set -- "$@" ${RUNS_CREDIT:-runs/11_credit}/credit_short_${method}_seed$seed
     done
 done

@@ -157,7 +157,10 @@ def card(run: RunDir, iteration: int, name: str, has_critic: bool) -> str:
 
 
 def use_of_critic(config: Mapping[str, Any], name: str) -> list[str]:
-    bounded = config["critic"]["loss"]["kind"] == "cross_entropy"
+    critic = config["critic"]
+    if critic["kind"] not in ("separate", "shared") or critic.get("view") is not None:
+        return []  # several models, or one that is shown more than the prefix
+    bounded = critic["loss"]["kind"] == "cross_entropy"
     how = ": low + (high − low) · sigmoid of it, of `critic.loss`" if bounded else ""
     return [
         "```python\nfrom transformers import AutoModelForSequenceClassification\n\n"

@@ -12,3 +12,6 @@ for t in 1.3 1.6; do
     python -m analysis compare $hot/*_t${t}_seed* --baseline "RLOO, T = $t" --out $out
     rm $out/summary.json
 done
+here=experiments/06_temperature/credit_short
+python -m analysis compare $here/t1.6 --baseline "PPO, T = 1.6" --out $hot/versus
+cp $hot/versus/compare.csv $here/versus_ppo_1.6.csv

@@ -407,6 +407,7 @@ class YesNoCritic(SeparateCritic):
     The head starts as the difference of the two tokens' output rows, whatever `head_init` says.
     """
 
+    implementation = "yes_no:YesNo"
     takes_turns = False
     gives = "steps"
 
@@ -416,9 +417,9 @@ class YesNoCritic(SeparateCritic):
     no: Name
     trained: bool  # by cross-entropy on the rewards; false: zero-shot
 
-    @property
-    def implementation(self) -> str:  # type: ignore[override]
-        return "yes_no:YesNo" if self.trained else "yes_no:ZeroShot"
+    def __post_init__(self) -> None:
+        if not self.trained:
+            object.__setattr__(self, "implementation", "yes_no:ZeroShot")
 
 
 @dataclass(frozen=True, kw_only=True)

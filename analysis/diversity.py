@@ -26,7 +26,6 @@ DIVERSITY = Table(
     | dict.fromkeys(["diversity", "distinct", "pass@1"], Estimate)
     | {"num_problems": int, "samples_per_problem": int},
 )
-LEGEND_LINE_IN = 0.17  # a method's
 PANELS = ("pass@1", "diversity")
 START = "start"
 
@@ -77,6 +76,5 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
             axis.set(xlabel="‖θ − θ₀‖ / ‖θ₀‖", ylabel=column)
             axis.set_xlim(left=0)
             axis.xaxis.set_major_locator(MaxNLocator(4))
-        figure.set_figheight(figure.get_figheight() + LEGEND_LINE_IN * len(methods))
-        figures.shared_legend(figure, axes[0])
+        figures.legend_below(figure, axes[0])
         return figures.save(figure, path)

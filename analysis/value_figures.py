@@ -11,7 +11,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm, to_hex
-from matplotlib.figure import Figure
 
 from analysis import figures
 from analysis.value_states import BOUNDARIES, CRITIC, FREE, MC_TRAIN, STRATA, num_draws, order
@@ -127,7 +126,7 @@ def draw_methods(
             draw(of_row, of_method, looks)
         for predictor, look in looks.items():
             axes[0].plot([], [], label=figures.predictor_label(predictor), **look)
-        legend_below(figure, axes[0])
+        figures.legend_below(figure, axes[0])
         return figures.save(figure, path)
 
 
@@ -225,7 +224,7 @@ def draw_reliability(reliability: pd.DataFrame, path: Path) -> list[Path]:
                 draw_curve(axis, of_method[of_method["predictor"] == name])
             figure.suptitle(title(of_method), fontsize=8)
             name_panels(axes, names, "mean true value")
-            legend_below(figure, axes[0])
+            figures.legend_below(figure, axes[0])
             written += figures.save(figure, method_path(path, str(method)))
     return written
 
@@ -286,14 +285,6 @@ def name_panels(axes: Sequence[Axes], predictors: Sequence[str], y: str) -> None
         name = figures.predictor_label(predictor)
         axis.set(title=name, ylim=(-0.03, 1.03), xlabel="prediction")
     figures.label_rows(axes, y)
-
-
-def legend_below(figure: Figure, axis: Axes) -> None:
-    """`figures.shared_legend` in a figure that grows by as much as it takes."""
-    figures.shared_legend(figure, axis)
-    width, height = figure.get_size_inches()
-    extent = figure.legends[0].get_window_extent()
-    figure.set_size_inches(width, height + extent.height / figure.dpi)
 
 
 def method_path(path: Path, method: str) -> Path:

@@ -127,5 +127,16 @@ def test_where_the_policy_decides_when_to_stop_the_gradient_is_exact(credit, tim
     assert expected_gradient(advantages_of) == pytest.approx(times * GO_ON * (1 - GO_ON))
 
 
+def test_a_state_that_no_other_passes_adds_nothing():
+    """P(another rollout passes the state) is 0, and the turns' part with it."""
+
+    def alone(rollouts_G):
+        for number, one in enumerate(rollouts_G):
+            one.turns = tuple(replace(turn, state=f"{turn.state}{number}") for turn in one.turns)
+        return token_advantages(OTHERS, rollouts_G)
+
+    assert expected_gradient(alone) == pytest.approx(GO_ON * (1 - GO_ON))
+
+
 def test_normalising_by_the_turns_number_would_not_see_that_going_on_pays():
     assert expected_gradient(by_turn_number) == pytest.approx(0.0, abs=1e-12)

@@ -42,6 +42,16 @@ def rho(tmp_path):
     return of_model(hf_configs.RHO_1B, tmp_path)
 
 
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_zero_shot_judge_never_trains(run, trained):
+    key = f"values.predictors.judge.trained={str(trained).lower()}"
+    _, out, _ = run("credit_short_yes_no.jsonnet", "--num-gpus=0", "--json", "--set", key)
+    memory = json.loads(out)["memory"]
+    assert ("step, values/judge" in memory) is trained
+    assert ("values/judge: Adam's moments" in memory["sampling"]) is trained
+    assert memory["sampling"]["values/judge: weights"] > 0
+
+
 def test_the_demo_on_a_cpu(run):
     status, out, _ = run("demo_ppo.jsonnet", "--num-gpus=0", "--json", "--prompt-tokens=12")
     figures = json.loads(out)

@@ -99,6 +99,18 @@ def test_what_does_not_train_has_weights_and_no_states():
     assert adapted.in_step()["policy: gradients"] * 100 == whole.in_step()["policy: gradients"]
 
 
+@pytest.mark.parametrize("stage", range(4))
+def test_a_model_that_never_trains_is_its_weights_on_every_rank(stage):
+    frozen = replace(trainee(stage, is_on_gpu=True), num_trained=0, offload="while_sampling")
+    weights = {"policy: weights": 8 * GB // 10}
+    assert frozen.resident() == frozen.resident(is_sampling=True) == weights
+    lines_by_moment = moments({}, [frozen], {}, EngineBytes(awake={}, beside={}))
+    assert lines_by_moment == {
+        "sampling": weights,
+        "scoring, policy": weights | {"policy: activations": PASSES.scoring},
+    }
+
+
 def test_passes_are_lines_of_the_backward_pass():
     lines = trainee(1).in_backward()
     assert lines["policy: activations"] == 7

@@ -203,9 +203,11 @@ class Trainee:
     def resident(self, is_sampling: bool = False) -> Lines:
         """What stays from one iteration to the next, where the trainer works or the engine."""
         p, n = self.num_trained, self.num_ranks
-        num_shards = n if self.zero_stage == 3 and p else 1
+        if not p:
+            return self._named({"weights": self.bytes_per_weight * self.num_parameters})
+        num_shards = n if self.zero_stage == 3 else 1
         lines = {"weights": self.bytes_per_weight * self.num_parameters // num_shards}
-        if p and not (self.is_on_gpu and self.offload == "while_sampling" and is_sampling):
+        if not (self.is_on_gpu and self.offload == "while_sampling" and is_sampling):
             if not self._is_optimizer_elsewhere:
                 if self.zero_stage >= 1:
                     lines["float32 weights"] = 4 * p // n

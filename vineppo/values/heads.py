@@ -185,7 +185,8 @@ class ValueModel(ValuePredictor):
 class FrozenValueModel(ValueModel):
     """A critic of either kind as a checkpoint has it, or as training starts: both are classifiers.
 
-    It is passed on the GPU, where there is one.
+    At a checkpoint it is passed on the GPU, where there is one; in training it comes there by
+    `start`, as the engine measures an empty GPU before.
     """
 
     def __init__(
@@ -195,8 +196,8 @@ class FrozenValueModel(ValueModel):
         self._loss = critic.loss
         model = load_value_model(critic, config.model, config.seed, path)
         self.num_weights = sum(weight.numel() for weight in model.parameters())
-        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._module = ValueOutputs(model).to(self._device).eval()
+        self._device = torch.device("cpu")
+        self._module = ValueOutputs(model).eval()
         view = critic.own_model.view if critic.own_model is not None else None
         tokenizer = load_tokenizer(path or config.model.path, f"{self.key}.path") if view else None
         self.view = View(view, tokenizer, self.key)
@@ -205,14 +206,19 @@ class FrozenValueModel(ValueModel):
     def at_checkpoint(
         cls, name: str, config: TrainConfig, own: Any, directory: Path | None
     ) -> "FrozenValueModel | None":
-        if directory is None:
-            return cls(name, config, own, None)
-        path = directory / name
-        return cls(name, config, own, str(path)) if path.is_dir() else None
+        path = None if directory is None else directory / name
+        if path is not None and not path.is_dir():
+            return None
+        model = cls(name, config, own, None if path is None else str(path))
+        model._to(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+        return model
 
     def start(self, policy: Policy) -> None:
-        self._device = policy.device
-        self._module.to(self._device)
+        self._to(policy.device)
+
+    def _to(self, device: torch.device) -> None:
+        self._device = device
+        self._module.to(device)
 
     @property
     def device(self) -> torch.device:

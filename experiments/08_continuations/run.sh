@@ -15,12 +15,13 @@ python -m analysis compare $one $runs/11_credit/credit_short_vineppo_k[39]_seed*
     $runs/12_causes/credit_short_group_mean_seed* --baseline "K = 0" --out $here/credit_short
 python -m analysis learning-curves $one --out $runs/08_curves
 cp $runs/08_curves/learning_curves.csv $here/credit_short
-versus() {  # TABLE OPTIONS...: the same, less K = 1
-    table=$1
-    shift
-    python -m analysis compare $here/credit_short --baseline "VinePPO, K = 1" "$@" --out $runs/08_$table
+versus() {  # K TABLE OPTIONS...: the same, less K continuations
+    k=$1 table=$2
+    shift 2
+    python -m analysis compare $here/credit_short --baseline "VinePPO, K = $k" "$@" --out $runs/08_$table
     cp $runs/08_$table/compare.csv $here/$table.csv
 }
-versus versus_k1
-versus versus_k1_tokens --at "equal tokens" --without "K = 0" --without "exact values"
+versus 1 versus_k1
+versus 3 versus_k3
+versus 1 versus_k1_tokens --at "equal tokens" --without "K = 0" --without "exact values"
 rm -f $here/credit_short/summary.json

@@ -15,6 +15,7 @@ python -m analysis gradient-variance $runs/credit_short_noise_seed1 --checkpoint
     --set credit.num_continuations=1 --set evaluation.every=0 --set logging.wandb_project=null
 python -m analysis gradient-variance $runs/long_start --checkpoints 0 --num-problems 32 --sample-values 27 \
     --out $here/long --estimators rloo,vine_1,vine_3,vine_9,vine_27
+rm $here/long/summary.json
 python -m analysis gradient-variance $runs/demo_noise_seed1 --checkpoints 10 \
     --num-problems 64 --sample-values 9 --out $here/demo --estimators \
     rloo,martingale_posterior,vine_1,vine_2,vine_3,vine_5,vine_9,gae,grpo,reinforce_plus_plus

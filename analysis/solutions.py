@@ -72,8 +72,8 @@ def _checked(
 ) -> Solution:
     if not isinstance(question, str) or not question.strip():
         raise UserError(f"{where}: the question must be a text, got {question!r}")
-    is_steps = isinstance(steps, list) and all(isinstance(step, str) and step for step in steps)
-    if not is_steps or not steps:
+    is_steps = isinstance(steps, list) and all(isinstance(step, str) for step in steps)
+    if not is_steps or not any(steps):  # BIG-Bench-Mistake has an empty step
         raise UserError(f"{where}: the steps must be a list of texts, got {steps!r}")
     is_place = isinstance(first_wrong, int) and not isinstance(first_wrong, bool)
     if first_wrong is not None and not (is_place and 0 <= first_wrong < len(steps)):

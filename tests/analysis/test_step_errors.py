@@ -40,6 +40,12 @@ def test_each_form(tmp_path, row, expected):
     assert len({s.id for s in found}) == len(found)
 
 
+def test_a_step_may_be_empty_as_one_of_big_bench_mistake_is(tmp_path):
+    row = {"input": "x", "steps": ["a", "", "c"], "mistake_index": 1, "target": ")"}
+    (found,) = read_solutions(write(tmp_path / "data.jsonl", [row]))
+    assert found.steps_S == ("a", "", "c")
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [
@@ -47,6 +53,7 @@ def test_each_form(tmp_path, row, expected):
         ({**OURS, "first_wrong": 3}, "row 2: the first wrong step must be null or one of 3, got 3"),
         ({**OURS, "first_wrong": True}, "must be null or one of 3, got True"),
         ({**OURS, "steps": []}, "row 2: the steps must be a list of texts"),
+        ({**OURS, "steps": ["", "", ""]}, "row 2: the steps must be a list of texts"),
         ({**OURS, "question": " "}, "row 2: the question must be a text"),
     ],
 )

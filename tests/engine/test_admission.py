@@ -1,8 +1,15 @@
-"""How many requests vLLM gets at once; waves are a GPU's, and run here without one."""
+"""What the engine does on a GPU alone, run here without one: waves of requests, threads."""
+
+from types import SimpleNamespace
 
 import pytest
+import torch
+import vllm
 
-from vineppo.engine.vllm_engine import num_admitted
+from vineppo.config.schema import VllmConfig
+from vineppo.engine.interface import EngineModel
+from vineppo.engine.vllm_engine import VllmEngine, num_admitted
+from vineppo.models import resolve_model_path
 
 
 @pytest.mark.parametrize(
@@ -36,3 +43,23 @@ def test_waves_keep_most_places_taken():
         running = [left - 1 for left in running if left > 1]
     assert sum(taken) / len(taken) > 0.94 * limit
     assert steps_with_prompts < 0.4 * 2000
+
+
+def test_a_gpus_worker_leaves_this_process_its_threads(monkeypatch):
+    """vLLM's sets torch to one, with which an offloaded optimizer would step."""
+    threads = [7]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads[-1])
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+
+    def start(**_):
+        torch.set_num_threads(1)
+        return SimpleNamespace(llm_engine=None)
+
+    monkeypatch.setattr(vllm, "LLM", start)
+    path = resolve_model_path("embedded:arithmetic_short")
+    VllmEngine(
+        VllmConfig("vllm", "float32", 32, 64, 4, 64, 1, 1, 0.5, *[True] * 3),
+        EngineModel(path, 9, (0,)),
+    )
+    assert threads == [7, 1, 7]

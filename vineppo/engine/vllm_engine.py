@@ -65,6 +65,7 @@ class VllmEngine:
         # A graph for every batch that decodes: vLLM would stop at 512 sequences.
         has_graphs = on_gpu and not config.enforce_eager
         compilation = {"max_cudagraph_capture_size": config.max_num_seqs} if has_graphs else None
+        num_threads = torch.get_num_threads()
         self._llm = vllm.LLM(
             model=model.path,
             skip_tokenizer_init=True,
@@ -93,6 +94,9 @@ class VllmEngine:
             use_tqdm_on_load=False,
             seed=0,
         )
+        if on_gpu:
+            # The worker leaves one to this process, in which the optimizer's offloaded part steps.
+            torch.set_num_threads(num_threads)
         self._core = self._llm.llm_engine
         self._stop_ids = list(model.stop_ids)
         self._dtype = getattr(torch, config.dtype)

@@ -125,13 +125,33 @@ def collate(
         return placed(is_response_BT, flat, np.bool_ if name.startswith("is_") else np.float32)
 
     token_ids = [i for s in sequences for i in (*s.prompt_ids, *s.response_ids)]
+    has_branches = any(sequence.branches for sequence in sequences)
+    of_branches = branched(sequences, len(positions_T)) if has_branches else {}
     return TrainBatch(
         token_ids_BT=placed(is_token_BT, token_ids, np.int64),
         response_mask_BT=torch.from_numpy(is_response_BT).to(device),
         response_index_N=torch.from_numpy(np.flatnonzero(is_response_BT)).to(device),
         num_tokens=len(token_ids),
         columns_BT={name: column(name) for name in columns},
+        **{name: torch.from_numpy(x).to(device) for name, x in of_branches.items()},
     )
+
+
+def branched(sequences: Sequence[TokenSequence], length: int) -> dict[str, np.ndarray]:
+    """Where tokens stand and which see which, as `TrainBatch` has them.
+
+    A response of 6 tokens with branches (2, 3, 5) and (3, 5, 6) behind an empty prompt has the
+    positions 0 1 2 2 3 3; the last token sees itself and the first three.
+    """
+    positions_BT = np.tile(np.arange(length), (len(sequences), 1))
+    sees_BTT = np.tril(np.ones((len(sequences), length, length), np.bool_))
+    for row, sequence in enumerate(sequences):
+        begin = len(sequence.prompt_ids)
+        for fork, start, end in sequence.branches:
+            own = slice(begin + start, begin + end)
+            positions_BT[row, own] = np.arange(begin + fork, begin + fork + end - start)
+            sees_BTT[row, own, begin + fork : begin + start] = False
+    return {"position_ids_BT": positions_BT, "attention_B1TT": sees_BTT[:, None]}
 
 
 def response_rows(

@@ -28,6 +28,15 @@ class NoCache(Cache):
         return key_states, value_states
 
 
+def attends_to_all(model: Any) -> bool:
+    """Whether every layer attends to all tokens so far: a mask may then leave some of them out."""
+    text = model.config.get_text_config()
+    kinds = getattr(text, "layer_types", None)
+    if kinds is None:
+        return not model._is_stateful and getattr(text, "sliding_window", None) is None
+    return not model._is_stateful and set(kinds) == {"full_attention"}
+
+
 def has_attention_alone(model: Any) -> bool:
     """Whether every layer attends to all tokens so far, or to a window of them; none recurs."""
     kinds = getattr(model.config.get_text_config(), "layer_types", None) or ["full_attention"]

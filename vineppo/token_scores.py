@@ -178,20 +178,28 @@ class Reference:
 
 def hidden_before_tokens(backbone: Any, batch: TrainBatch) -> torch.Tensor:
     """The last hidden states of the states before the response's tokens, [N, H]."""
-    hidden_BTH = last_hidden(backbone, batch.token_ids_BT)
+    hidden_BTH = last_hidden(
+        backbone, batch.token_ids_BT, batch.position_ids_BT, batch.attention_B1TT
+    )
     # The state before token t predicts token t; a boolean mask would make a GPU wait for its count.
     return hidden_BTH.flatten(0, 1).index_select(0, batch.response_index_N - 1)
 
 
-def last_hidden(backbone: Any, token_ids_BT: torch.Tensor) -> torch.Tensor:
+def last_hidden(
+    backbone: Any,
+    token_ids_BT: torch.Tensor,
+    position_ids_BT: torch.Tensor | None = None,
+    attention_B1TT: torch.Tensor | None = None,
+) -> torch.Tensor:
     """The last hidden states of sequences padded on the right, [B, T, H]."""
     from vineppo.no_cache import NoCache, has_attention_alone  # transformers takes seconds
 
     hidden_BTH: torch.Tensor = backbone(
         input_ids=token_ids_BT,
-        # No attention_mask: the padding stands on the right, where no token looks, and transformers
-        # would ask the device whether there is any before every pass.
-        attention_mask=None,
+        position_ids=position_ids_BT,
+        # Without branches no mask: the padding stands on the right, where no token looks, and
+        # transformers would ask the device whether there is any before every pass.
+        attention_mask=attention_B1TT,
         past_key_values=NoCache() if has_attention_alone(backbone) else None,
         use_cache=False,
     ).last_hidden_state

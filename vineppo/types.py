@@ -19,7 +19,7 @@ natural logarithms, `old_` is the behaviour policy and `ref_` the reference poli
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,19 +117,32 @@ class Turn:
     reward: float
 
 
+class Branch(NamedTuple):
+    """Tokens [start, end) of a response that stand behind its first `fork` ones.
+
+    No other token sees them.
+    """
+
+    fork: int
+    start: int
+    end: int
+
+
 @dataclass
 class TokenSequence:
     """A prompt and a response as token ids, with named numbers of the response's tokens.
 
     `tokens_T["advantages"][t]` belongs to `response_ids[t]`; a value is that of the state before
     the token. `turns` are those of a dialogue with an environment, whose tokens no batch marks as
-    the response's; none: the policy wrote all.
+    the response's; none: the policy wrote all. It may end in `branches`, one behind
+    the other.
     """
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     tokens_T: dict[str, Sequence[float]] = field(default_factory=dict, kw_only=True)
     turns: tuple[Turn, ...] = field(default=(), kw_only=True)
+    branches: tuple[Branch, ...] = field(default=(), kw_only=True)
 
     def __len__(self) -> int:
         return len(self.prompt_ids) + len(self.response_ids)
@@ -260,7 +273,8 @@ class TrainBatch:
     the value of the state before it. `columns_BT` are the columns of the sequences that were asked
     for; prompt and padding positions are 0, and False in `response_mask_BT`. `response_index_N` are
     the response tokens' places in the flattened [B, T], in order; `num_tokens` counts those of
-    prompts and responses.
+    prompts and responses. Where a sequence has branches, `position_ids_BT` say where a token stands
+    and `attention_B1TT` whom it sees.
     """
 
     token_ids_BT: "torch.Tensor"
@@ -268,6 +282,8 @@ class TrainBatch:
     response_index_N: "torch.Tensor"
     num_tokens: int
     columns_BT: "dict[str, torch.Tensor]"
+    position_ids_BT: "torch.Tensor | None" = None
+    attention_B1TT: "torch.Tensor | None" = None
 
     def __getitem__(self, column: str) -> "torch.Tensor":
         """A column, [B, T]."""

@@ -194,17 +194,19 @@ def test_a_view_makes_its_critics_rows_longer(load):
         assert trained.critic_updated == 3 * trained.critic_scored
 
 
-def test_a_question_passes_every_state(load):
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_a_question_is_asked_of_every_state(load, attention):
     """S = 4 of 10, 15, 20 and 25 tokens, each with a question of 8 characters and its answer."""
-    config = load("demo_ppo", critic={"num_epochs": 3})
+    config = load("demo_ppo", critic={"num_epochs": 3}, model={"attention": attention})
     for trained in (True, False):
         asked = YesNoCritic(
             **asdict(config.critic) | {"kind": "yes_no", "loss": config.critic.loss},
             question="12345678", yes="y", no="n", trained=trained,
         )  # fmt: skip
         found = trained_tokens(replace(config, critic=asked), LENGTHS)
-        assert found.critic_scored == 6 * (10 + 15 + 20 + 25 + 4 * 3)
-        assert found.critic_updated == 3 * found.critic_scored * trained
+        states = 6 * (10 + 15 + 20 + 25 + 4 * 3)
+        assert found.critic_scored == (6 * (30 + 4 * 3) if attention == "sdpa" else states)
+        assert found.critic_updated == 3 * states * trained
 
 
 def test_each_critic_of_an_ensemble_scores_all_and_learns_from_its_share(load):

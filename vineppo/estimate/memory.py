@@ -168,6 +168,8 @@ def passes_of(
             logits *= 2  # the reference's stand beside them
         chunk = CHUNK_TENSORS * 4 * min(positions * shape.vocab_size, CHUNK_LOGITS[device])
     if isinstance(config, TrainConfig):
+        if isinstance(optimization, YesNoCritic) and config.model.attention == "sdpa":
+            num_tokens += round((lengths.steps - 1) * question_tokens(optimization))
         scored = model.saved_bytes(config.optimization.logprobs_micro_batch_size, num_tokens)
         scoring = scored // shape.num_layers + chunk
     return PassBytes(saved, logits, chunk, scoring)

@@ -213,16 +213,21 @@ def critic_tokens(
 ) -> tuple[float, float]:
     """(scored, updated on) in an iteration, with all of its epochs.
 
-    One that is asked passes the states before the steps, each with its question. Every critic of an
-    ensemble scores all rollouts, and is updated on its share of them.
+    One that is asked passes a rollout with its questions where the attention takes a mask, and is
+    updated on the states before the steps, each with its question. Every critic of an ensemble
+    scores all rollouts, and is updated on its share of them.
     """
     num_rollouts = config.rollouts.num_prompts * config.rollouts.num_samples
     view = view_tokens(critic.view, lengths)
     tokens = num_rollouts * (lengths.sequence + view)
     if isinstance(critic, YesNoCritic):
-        states = lengths.steps * (lengths.prompt + view + question_tokens(critic))
-        tokens = num_rollouts * (states + (lengths.steps - 1) / 2 * lengths.response)
-        return tokens, tokens * critic.num_epochs * critic.trained
+        asked = lengths.steps * question_tokens(critic)
+        before = (
+            lengths.steps * (lengths.prompt + view) + (lengths.steps - 1) / 2 * lengths.response
+        )
+        states = num_rollouts * (before + asked)
+        trees = tokens + num_rollouts * asked if config.model.attention == "sdpa" else states
+        return trees, states * critic.num_epochs * critic.trained
     num = critic.num if isinstance(critic, EnsembleCritic) else 1
     return tokens * num, tokens * critic.num_epochs
 

@@ -7,7 +7,8 @@ A file is JSONL, a JSON list or Parquet, of one of these forms, which the keys o
     problem, steps, label                      ProcessBench (arXiv:2412.06559), from 0, −1: none
     modified_question, modified_process, error_steps, original_…
                                                PRMBench (arXiv:2501.03124), from 1; the original
-                                               process is a right solution beside it
+                                               process, which several rows share, is a right
+                                               solution beside them
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,10 +24,12 @@ from vineppo.tasks.rows import read_rows
 class Solution:
     """Steps of text; `first_wrong` counts them from 0, None: all are right.
 
-    `answer` is the true one, "" where the data do not say it.
+    `answer` is the true one, "" where the data do not say it. Solutions of one question, or made
+    from one, have the same `problem`.
     """
 
     id: str
+    problem: str
     question: str
     steps_S: tuple[str, ...]
     first_wrong: int | None
@@ -36,9 +39,18 @@ class Solution:
 def read_solutions(path: Path) -> list[Solution]:
     """Raises `UserError` naming the row for one of none of the forms."""
     found: list[Solution] = []
+    problems: dict[Any, str] = {}
+    originals: set[tuple[str, tuple[str, ...]]] = set()
     for number, (where, row) in enumerate(read_rows(str(path))):
         for name, fields in _forms(row, where):
-            found.append(_checked(f"{number}{name}", *fields, where=where))
+            question = str(row.get("original_question", fields[0]))
+            problem = problems.setdefault(question, str(number))
+            one = _checked(f"{number}{name}", problem, *fields, where=where)
+            own = (one.question, one.steps_S)
+            if not name or own not in originals:
+                found.append(one)
+            if name:
+                originals.add(own)
     return found
 
 
@@ -68,7 +80,7 @@ def _none_below(step: Any) -> Any:
 
 
 def _checked(
-    name: str, question: Any, steps: Any, first_wrong: Any, answer: Any, *, where: str
+    name: str, problem: str, question: Any, steps: Any, first_wrong: Any, answer: Any, *, where: str
 ) -> Solution:
     if not isinstance(question, str) or not question.strip():
         raise UserError(f"{where}: the question must be a text, got {question!r}")
@@ -80,4 +92,4 @@ def _checked(
         raise UserError(
             f"{where}: the first wrong step must be null or one of {len(steps)}, got {first_wrong}"
         )
-    return Solution(name, question, tuple(steps), first_wrong, str(answer))
+    return Solution(name, problem, question, tuple(steps), first_wrong, str(answer))

@@ -28,7 +28,14 @@ WHOSE |= {"predictor": str}
 VALUES = Table(
     "step_error_values.csv",
     WHOSE
-    | {"solution": str, "step_index": int, "place": int | None, "before": float, "after": float},
+    | {
+        "problem": str,
+        "solution": str,
+        "step_index": int,
+        "place": int | None,
+        "before": float,
+        "after": float,
+    },
 )
 # auc: the chance that the first wrong step falls by more than one before any, ties half; of all
 # solutions together. rank: the share of a solution's other steps that fall by more; 0.5 by chance.
@@ -49,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser,
         num_solutions=(0, "the first so many of the file; 0: all"),
         num_continuations=(0, "of every state, for values mc_K; 0: none"),
-        num_resamples=(2000, "of solutions, for intervals"),
+        num_resamples=(2000, "of problems, for intervals"),
         seed=(0, "which continuations, which resamples"),
     )
 
@@ -85,7 +92,8 @@ def step_rows(
 ) -> list[dict[str, Any]]:
     wrong = solution.first_wrong
     return [
-        {**whose, "solution": solution.id, "step_index": step, "before": before, "after": after}
+        {**whose, "problem": solution.problem, "solution": solution.id, "step_index": step}
+        | {"before": before, "after": after}
         | {"place": None if wrong is None else step - wrong}
         for step, (before, after) in enumerate(pairwise(values_S))
     ]
@@ -106,7 +114,7 @@ def score_rows(values: pd.DataFrame, num_resamples: int, seed: int) -> pd.DataFr
 def scores(
     steps: pd.DataFrame, num_resamples: int, generator: np.random.Generator
 ) -> dict[str, Estimate]:
-    """With intervals over solutions; `steps` are those of one predictor."""
+    """With intervals over problems; `steps` are those of one predictor."""
     fall_N = (steps["before"] - steps["after"]).to_numpy(float)
     place_N = steps["place"].to_numpy(float, na_value=np.nan)
     is_wrong_N = place_N == 0
@@ -126,7 +134,7 @@ def scores(
         return found
 
     return bootstrap_weights(
-        statistic, solution_N, generator, num_resamples=num_resamples, level=0.95
+        statistic, steps["problem"].to_numpy(), generator, num_resamples=num_resamples, level=0.95
     )
 
 

@@ -164,7 +164,7 @@ def returns_name(rollout: Rollout) -> str:
 class Rates:
     """Seconds of a sampled token, and of learning a problem without and with a critic.
 
-    NaN where the run logged no times.
+    NaN where the run does not tell (`learning_seconds`).
     """
 
     per_token_s: float
@@ -172,8 +172,8 @@ class Rates:
     with_critic_s: float
 
     @classmethod
-    def of(cls, metrics: Metrics, num_prompts: int, critic_share: float) -> "Rates":
-        learning_s = learning_seconds(metrics, num_prompts)
+    def of(cls, metrics: Metrics, config: TrainConfig, critic_share: float) -> "Rates":
+        learning_s = learning_seconds(metrics, config)
         without_s = learning_s * (1 - critic_share)
         return cls(seconds_per_token(metrics), without_s, learning_s)
 
@@ -218,11 +218,18 @@ def seconds_per_token(metrics: Metrics) -> float:
     return median(rates) if rates else math.nan
 
 
-def learning_seconds(metrics: Metrics, num_prompts: int) -> float:
-    """Per problem, of all models that the run trains. NaN where no iteration logged them all."""
+def learning_seconds(metrics: Metrics, config: TrainConfig) -> float:
+    """Per problem, of policy and critic.
+
+    NaN where no iteration logged it all, and where further predictors train models of their own,
+    whose times a run does not tell from these.
+    """
+    further = config.values.predictors.values()
+    if any(own.own_model is not None and getattr(own, "trained", True) for own in further):
+        return math.nan
     totals = [_total(row, LEARNING) for row in metrics]
     known = [total for total in totals if total is not None]
-    return median(known) / num_prompts if known else math.nan
+    return median(known) / config.rollouts.num_prompts if known else math.nan
 
 
 def critic_share(config: TrainConfig, num_policy_weights: int, num_critic_weights: int) -> float:

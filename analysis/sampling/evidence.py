@@ -79,11 +79,14 @@ def read_evidence(
     terms = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     learning = cost_ratio
     if learning is None:
-        metrics, num_prompts = run.read_metrics(), config.rollouts.num_prompts
+        metrics = run.read_metrics()
         tokens = terms["length"].mean() * config.rollouts.num_samples
-        learning = learning_seconds(metrics, num_prompts) / (seconds_per_token(metrics) * tokens)
+        learning = learning_seconds(metrics, config) / (seconds_per_token(metrics) * tokens)
         if not math.isfinite(learning):
-            raise UserError(f"{run_path} logged no times to price estimators by; give --cost-ratio")
+            raise UserError(
+                f"{run_path} logged no times to price estimators by, or those of several value "
+                "models together; give --cost-ratio"
+            )
     # The critic's passes cost what the policy's do: its size is not looked up.
     share = critic_share(config, 1, 1)
     without = learning * (1 - share) if cost_ratio is None else learning

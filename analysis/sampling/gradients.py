@@ -93,7 +93,7 @@ def gradient_rows(
     share = critic_share(config, num_weights, critic_weights or num_weights)
     run = RunDir(checkpoint.run_path)
     metrics = run.read_metrics() if (run.path / "metrics.jsonl").exists() else []
-    rates = Rates.of(metrics, config.rollouts.num_prompts, share)
+    rates = Rates.of(metrics, config, share)
     tokens_EN = sampled_tokens(source.groups, estimators, source.greedy_tokens)
     time_s_EN = seconds(tokens_EN, estimators, rates)
     rows = [

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from support.rollouts import changed
 from support.trained_runs import (
     NUM_CONTINUATIONS,
     NUM_PROMPTS,
@@ -32,7 +33,7 @@ from analysis.sampling.policies import (
 )
 from analysis.sampling.rollouts import groups_of, read_saved
 from vineppo.config.load import load_config
-from vineppo.config.schema import PooledValues, TrainConfig, ValuesConfig
+from vineppo.config.schema import GroupMeanValues, PooledValues, TrainConfig, ValuesConfig
 from vineppo.credit.vine import step_means
 from vineppo.errors import UserError
 from vineppo.models import load_model
@@ -277,13 +278,17 @@ def test_prices_by_hand(configs):
     }  # fmt: skip
     slow = {key: 3 * x if key.startswith("time/") else x for key, x in row.items()}
     assert prices.seconds_per_token([row, row, slow]) == pytest.approx(0.002)
-    assert prices.learning_seconds([slow, row, row], num_prompts=8) == 0.5
     assert math.isnan(prices.seconds_per_token([row | {"tokens/values": None}]))
-    assert math.isnan(prices.learning_seconds([], num_prompts=8))
     vine, ppo = (
         load_config(TrainConfig, str(configs / f"{name}.jsonnet"), [])
         for name in ("demo_vineppo", "demo_ppo")
     )
+    eight = changed(ppo, rollouts={"num_prompts": 8})
+    assert prices.learning_seconds([slow, row, row], eight) == 0.5
+    assert math.isnan(prices.learning_seconds([], eight))
+    for further, is_known in ((ppo.critic, False), (GroupMeanValues("group_mean"), True)):
+        beside = replace(eight, values=ValuesConfig(None, {"further": further}))
+        assert math.isfinite(prices.learning_seconds([row], beside)) is is_known
     assert prices.critic_share(vine, 100, 100) == 0
     assert prices.critic_share(ppo, 100, 100) == 7 / 15
     assert prices.critic_share(ppo, 100, 50) == 3.5 / 11.5

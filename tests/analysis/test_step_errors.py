@@ -40,6 +40,16 @@ def test_each_form(tmp_path, row, expected):
     assert len({s.id for s in found}) == len(found)
 
 
+def test_solutions_made_from_one_question_are_drawn_together_and_its_own_counts_once(tmp_path):
+    row = FORMS[5][0]
+    other = row | {"modified_question": "n", "modified_process": ["a", "b", "d"]}
+    last = row | {"original_question": "q"}
+    found = read_solutions(write(tmp_path / "data.jsonl", [row, other, last]))
+    assert [(s.question, s.problem) for s in found] == [
+        ("m", "0"), ("o", "0"), ("n", "0"), ("m", "2"), ("q", "2")
+    ]  # fmt: skip
+
+
 def test_a_step_may_be_empty_as_one_of_big_bench_mistake_is(tmp_path):
     row = {"input": "x", "steps": ["a", "", "c"], "mistake_index": 1, "target": ")"}
     (found,) = read_solutions(write(tmp_path / "data.jsonl", [row]))
@@ -80,7 +90,7 @@ def scored(*solutions):
     rows = []
     for number, (wrong, values_S) in enumerate(solutions):
         steps = ("s",) * (len(values_S) - 1)
-        solution = Solution(str(number), "?", steps, wrong)
+        solution = Solution(str(number), str(number), "?", steps, wrong)
         rows += step_errors.step_rows(whose, solution, values_S)
     frame = step_errors.score_rows(step_errors.VALUES.frame(rows), 200, 0)
     return frame.set_index("metric")

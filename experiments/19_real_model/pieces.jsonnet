@@ -57,6 +57,9 @@ local pieces = {
   cispo_sequence_masking: on(qwen, algorithm.grpo + loss.cispo + loss.sequence_masking),
   dr_grpo_pf_ppo: on(qwen, algorithm.grpo + loss.dr_grpo + loss.pf_ppo),
   dapo_positive_examples: on(qwen, algorithm.grpo + loss.dapo + recipes.positive_examples),
+  masked_tokens: on(qwen, algorithm.grpo {
+    optimization+: { token_mask_path: 'experiments/19_real_model/mask.py' },
+  }),
   kl_importance: on(qwen, algorithm.rloo {
     reference+: { kl_in: 'loss', kl_estimator: 'k3', kl_importance: true },
   }),
@@ -95,6 +98,7 @@ local pieces = {
       if name != 'symbols'
     } },
   }),
+  smaller_critic: on(small, ppo + recipes.critic_of(models + 'smollm2_half')),
   asyppo_decoupled_lambda: on(small, ppo + recipes.asyppo + recipes.decoupled_lambda),
   yes_no_trained: on(small, ppo + judged('judge', critic + yes_no { trained: true })),
 };

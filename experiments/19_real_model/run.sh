@@ -1,7 +1,7 @@
 #!/bin/sh
-# run.sh QWEN SMOLLM2 GSM8K: Qwen2.5-Coder-0.5B-Instruct and SmolLM2-135M-Instruct in HF format, and a folder with
-# train.jsonl and test.jsonl. From the repository's root, in the project's environment; two cores. What is there is
-# kept.
+# run.sh QWEN SMOLLM2 GSM8K PRMBENCH: Qwen2.5-Coder-0.5B-Instruct and SmolLM2-135M-Instruct in HF format, a folder with
+# train.jsonl and test.jsonl, and PRMBench's prmtest_classified_subset400 (github.com/ssmisya/PRMBench). From the
+# repository's root, in the project's environment; two cores. What is there is kept.
 set -e
 here=experiments/19_real_model
 models=runs/19_real_model_models
@@ -18,6 +18,18 @@ run=runs/19_real_model
 python -m analysis ground-truth $run --checkpoints 0 --num-states 96 --num-samples 32 --num-draws 9
 python -m analysis value-accuracy $run --out $here
 cp $run/metrics.jsonl $here/values.jsonl
+[ -f $here/step_errors.csv ] || python -m analysis step-errors $run --data "$4" --num-solutions 60 \
+    --num-continuations 2 --out $here
+[ -d $models/smollm2_half ] || python - $models/smollm2 $models/smollm2_half <<'END'
+import sys
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype="auto")
+model.model.layers = model.model.layers[:15]
+model.config.num_hidden_layers = 15
+model.save_pretrained(sys.argv[2])
+AutoTokenizer.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])
+END
 for kind in outcome process; do
     [ -d $models/$kind/final ] || vineppo reward-model $here/$kind.jsonnet --run-dir $models/$kind
 done

@@ -1,5 +1,5 @@
 #!/bin/sh
-# From the repository's root, in the project's environment; one core, half an hour. What is there is kept.
+# From the repository's root, in the project's environment; one core, three quarters of an hour. What is there is kept.
 set -e
 here=experiments/13_gradient_noise
 runs=${RUNS:-runs/13_gradient_noise}
@@ -19,10 +19,10 @@ rm $here/long/summary.json
 python -m analysis gradient-variance $runs/demo_noise_seed1 --checkpoints 10 \
     --num-problems 64 --sample-values 9 --out $here/demo --estimators \
     rloo,martingale_posterior,vine_1,vine_2,vine_3,vine_5,vine_9,gae,grpo,reinforce_plus_plus
-advise() {  # RUN CHECKPOINT NUM_ITERATIONS
-    python -m analysis advise $runs/$1 --checkpoint $2 --num-iterations $3 --continuations 1,2,3,5,9 \
+advise() {  # RUN CHECKPOINT NUM_ITERATIONS CONTINUATIONS
+    python -m analysis advise $runs/$1 --checkpoint $2 --num-iterations $3 --continuations $4 \
         --out $runs/advice/$1_$2
 }
-for checkpoint in 15 30 45; do advise credit_short_noise_seed1 $checkpoint 15; done
-advise demo_noise_seed1 10 10
+for checkpoint in 15 30 45; do advise credit_short_noise_seed1 $checkpoint 15 1,2,3,5,9,27; done
+advise demo_noise_seed1 10 10 1,2,3,5,9
 python $here/predicted.py $here $runs/advice/*

@@ -18,8 +18,6 @@ run=runs/19_real_model
 python -m analysis ground-truth $run --checkpoints 0 --num-states 96 --num-samples 32 --num-draws 9
 python -m analysis value-accuracy $run --out $here
 cp $run/metrics.jsonl $here/values.jsonl
-[ -f $here/step_errors.csv ] || python -m analysis step-errors $run --data "$4" --num-solutions 60 \
-    --num-continuations 2 --out $here
 [ -d $models/smollm2_half ] || python - $models/smollm2 $models/smollm2_half <<'END'
 import sys
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -35,4 +33,6 @@ for kind in outcome process; do
 done
 vineppo sweep $here/pieces.jsonnet --runs-dir runs/19_pieces
 python $here/pieces.py runs/19_pieces
+[ -f $here/step_errors.csv ] || python -m analysis step-errors $run --data "$4" --num-solutions 40 \
+    --num-continuations 1 --out $here
 rm -f $here/summary.json

@@ -17,7 +17,7 @@ run=runs/19_real_model
 [ -d $run/final ] || vineppo train $here/values.jsonnet --run-dir $run
 python -m analysis ground-truth $run --checkpoints 0 --num-states 96 --num-samples 32 --num-draws 9
 python -m analysis value-accuracy $run --out $here
-cp $run/metrics.jsonl $here/values.jsonl
+tail -n 1 $run/metrics.jsonl > $here/values.json
 [ -d $models/smollm2_half ] || python - $models/smollm2 $models/smollm2_half <<'END'
 import sys
 from transformers import AutoModelForCausalLM, AutoTokenizer

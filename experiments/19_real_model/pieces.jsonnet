@@ -13,8 +13,8 @@ local models = 'runs/19_real_model_models/';
 local on(policy, algorithm) = algorithm + hardware.gpu + hardware.on_cpu + logging + policy + {
   num_iterations: 1,
   task: task.gsm8k_chat {
-    train_path: models + 'gsm8k/train.jsonl',
-    test_path: models + 'gsm8k/test.jsonl',
+    train_path: models + 'gsm8k_short_train.jsonl',
+    test_path: models + 'gsm8k_short_test.jsonl',
     num_test_problems: 4,
   },
   engine+: { max_model_len: 640, cpu_kv_cache_gib: 1 },

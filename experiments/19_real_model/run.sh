@@ -32,7 +32,7 @@ for kind in outcome process; do
     [ -d $models/$kind/final ] || vineppo reward-model $here/$kind.jsonnet --run-dir $models/$kind
 done
 vineppo sweep $here/pieces.jsonnet --runs-dir runs/19_pieces
-python $here/pieces.py runs/19_pieces
-[ -f $here/step_errors.csv ] || python -m analysis step-errors $run --data "$4" --num-solutions 40 \
+python $here/pieces.py runs/19_pieces $models
+[ -f $here/step_errors.csv ] || python -m analysis step-errors $run --data "$4" --num-solutions 32 \
     --num-continuations 1 --out $here
 rm -f $here/summary.json

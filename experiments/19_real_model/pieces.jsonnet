@@ -71,7 +71,12 @@ local pieces = {
                      + 'percentage.') + '<value_think>',
       think_tokens: 48,
     } } },
-  }),
+  }) {
+    // Every answer trains with its state: few states, which are chunks.
+    rollouts: { num_prompts: 2, num_samples: 2 },
+    optimization+: { batch_size: 4 },
+    credit+: { segmenter: { kind: 'tokens', num_tokens: 64 } },
+  },
   rewarded: on(qwen, algorithm.rloo {
     reward_model: {
       path: models + 'outcome/final/reward_model',

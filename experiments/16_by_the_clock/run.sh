@@ -27,9 +27,9 @@ for at in "" "equal seconds"; do
     rm $out/summary.json
 done
 rm $here/*/summary.json
-versus() {  # NAME BASELINE
+versus() {  # NAME BASELINE METHODS
     python -m analysis compare $here/compare --baseline "$2" --out $runs/versus_$1
-    cp $runs/versus_$1/compare.csv $here/versus_$1.csv
+    grep -E "^setting,|^credit_sheet,($3),.*,welch," $runs/versus_$1/compare.csv > $here/versus/$1.csv
 }
-versus k3 "VinePPO, K = 3"
-versus ppo PPO
+versus k3 "VinePPO, K = 3" "RLOO|GRPO|PPO"
+versus ppo PPO '"PPO, answer in view"'

@@ -35,4 +35,4 @@ vineppo sweep $here/pieces.jsonnet --runs-dir runs/19_pieces
 python $here/pieces.py runs/19_pieces $models
 [ -f $here/step_errors.csv ] || python -m analysis step-errors $run --data "$4" --num-solutions 32 \
     --num-continuations 1 --out $here
-rm -f $here/summary.json
+rm -f $here/summary.json $here/*.png $here/*.svg $here/*_reliability.csv

@@ -286,6 +286,8 @@ def test_prices_by_hand(configs):
     eight = changed(ppo, rollouts={"num_prompts": 8})
     assert prices.learning_seconds([slow, row, row], eight) == 0.5
     assert math.isnan(prices.learning_seconds([], eight))
+    rates = prices.Rates.of([row], eight, 0.25)  # gae pays for the critic
+    assert (rates.without_critic_s, rates.with_critic_s) == (0.375, 0.5)
     for further, is_known in ((ppo.critic, False), (GroupMeanValues("group_mean"), True)):
         beside = replace(eight, values=ValuesConfig(None, {"further": further}))
         assert math.isfinite(prices.learning_seconds([row], beside)) is is_known

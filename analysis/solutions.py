@@ -39,7 +39,7 @@ class Solution:
 def read_solutions(path: Path) -> list[Solution]:
     """Raises `UserError` naming the row for one of none of the forms."""
     found: list[Solution] = []
-    problems: dict[Any, str] = {}
+    problems: dict[str, str] = {}
     originals: set[tuple[str, tuple[str, ...]]] = set()
     for number, (where, row) in enumerate(read_rows(str(path))):
         for name, fields in _forms(row, where):

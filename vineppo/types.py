@@ -134,8 +134,7 @@ class TokenSequence:
 
     `tokens_T["advantages"][t]` belongs to `response_ids[t]`; a value is that of the state before
     the token. `turns` are those of a dialogue with an environment, whose tokens no batch marks as
-    the response's; none: the policy wrote all. It may end in `branches`, one behind
-    the other.
+    the response's; none: the policy wrote all. The response may end in `branches`.
     """
 
     prompt_ids: tuple[int, ...]

@@ -224,8 +224,8 @@ def learning_seconds(metrics: Metrics, config: TrainConfig) -> float:
     NaN where no iteration logged it all, and where further predictors train models of their own,
     whose times a run does not tell from these.
     """
-    further = config.values.predictors.values()
-    if any(own.own_model is not None and getattr(own, "trained", True) for own in further):
+    further = (own.own_model for own in config.values.predictors.values())
+    if any(model is not None and model.learns for model in further):
         return math.nan
     totals = [_total(row, LEARNING) for row in metrics]
     known = [total for total in totals if total is not None]

@@ -309,8 +309,7 @@ def trainees_of(
         count = model.shape.num_parameters
         num = critic.num if isinstance(critic, EnsembleCritic) else 1
         names = [name] if num == 1 else [f"{name} {m}" for m in range(num)]
-        learns = not isinstance(critic, YesNoCritic) or critic.trained
-        trainees += [trainee(each, model, count, count * learns, critic) for each in names]
+        trainees += [trainee(each, model, count, count * critic.learns, critic) for each in names]
     return trainees
 
 

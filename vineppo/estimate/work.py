@@ -227,7 +227,7 @@ def critic_tokens(
         )
         states = num_rollouts * (before + asked)
         trees = tokens + num_rollouts * asked if config.model.attention == "sdpa" else states
-        return trees, states * critic.num_epochs * critic.trained
+        return trees, states * critic.num_epochs * critic.learns
     num = critic.num if isinstance(critic, EnsembleCritic) else 1
     return tokens * num, tokens * critic.num_epochs
 

@@ -5,11 +5,10 @@ rollouts, and ν = v (1 − v)/n the variance that m would have if v were right:
 
     V(s) = v + max(0, 1 − ν/(m − v)²) (m − v)       at every state of the rollout
 
-after the form of James and Stein (1961), of whose estimator it is the positive part in one
-dimension. Rewards within what chance allows leave the
-prior as it is; those that contradict it, because there are many or they are far off, take over. The
-paper's own test and its allocation of further rollouts where prior and rewards disagree are not
-here: every problem has as many rollouts.
+after the form of James and Stein's positive-part estimator (1961). Rewards within what chance
+allows leave the prior as it is; those that contradict it, because there are many or they are far
+off, take over. The paper's own test and its allocation of further rollouts where prior and rewards
+disagree are not here: every problem has as many rollouts.
 
 As a baseline it is fair: v is of the prompt, and m and the weight are of the others alone. It is
 blind to the step, and as Q̂ biased. Cost: the prior's.

@@ -399,6 +399,10 @@ class SeparateCritic(AdamConfig, CriticCommon):
     def own_model(self) -> "SeparateCritic":
         return self
 
+    @property
+    def learns(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True, kw_only=True)
 class YesNoCritic(SeparateCritic):
@@ -416,6 +420,10 @@ class YesNoCritic(SeparateCritic):
     yes: Name  # each one token
     no: Name
     trained: bool  # by cross-entropy on the rewards; false: zero-shot
+
+    @property
+    def learns(self) -> bool:
+        return self.trained
 
     def __post_init__(self) -> None:
         if not self.trained:

@@ -2,6 +2,7 @@
 local plain(config, set={}) = { config: config, set: set };
 {
   vine_privileged: plain('vine_privileged'),
+  vine_efficient: plain('vine_efficient'),
   rloo: plain('rloo'),
   grpo: plain('grpo'),
   reinforce: plain('reinforce'),

@@ -14,31 +14,41 @@ charged to the estimators that use a critic alone. Evaluation and checkpoints co
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
-from statistics import fmean, median
-from typing import Any
+from statistics import median
+from typing import Any, Literal
 
 import numpy as np
 
 from vineppo.config.schema import (
+    CoinCuts,
     CreditConfig,
+    Cuts,
+    DoublyRobustCredit,
     GaeCredit,
     GrpoCredit,
     MartingaleCredit,
     ReinforcePlusPlusCredit,
     RemaxCredit,
     RlooCredit,
+    StatesConfig,
     TrainConfig,
     VineCredit,
 )
 from vineppo.credit import token_advantages
 from vineppo.errors import UserError
-from vineppo.types import CRITIC, MONTE_CARLO, Rollout
+from vineppo.seeds import derive_seed
+from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue
 from vineppo.values import feeding_predictor
+from vineppo.values.cuts import cuts_of
+from vineppo.values.sampled import NO_VALUE
 
-VINE, MC = "vine_", "mc_"
+VINE, ROBUST = "vine_", "doubly_robust_"
+# vine_K, cuts_M_K, …: a form, its numbers, whether the own return joins them.
+OF_DRAWS = re.compile(r"(.+?)((?:_[1-9]\d*){1,2})(_own)?")
 
 SAMPLING = ("time/rollout_s", "time/values_s", "time/grading_s")
 SAMPLED = ("tokens/rollout", "tokens/values")
@@ -50,28 +60,43 @@ Metrics = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Estimator:
-    """`Estimator("vine_3", VineCredit(…), "mc_3")`: a name, the credit, and whose values it takes.
+    """`Estimator("vine_3", VineCredit(…), MONTE_CARLO, of_draws=True)`: a name, the credit, and
+    whose values it takes.
 
-    "mc_3" are the means of the first 3 continuations of each state. `returns_of` names the
-    predictor whose continuations the values are made of, where they are another's.
+    One `of_draws` sees of the continuations at hand those alone that its credit would have had
+    sampled. `returns_of` names the predictor whose continuations the values are made of, where they
+    are another's.
     """
 
     name: str
     credit: CreditConfig
     values_from: str | None = None
     returns_of: str | None = None
+    of_draws: bool = False
 
-    @property
-    def num_draws(self) -> int:
-        """K of "mc_K"; 0 of other predictors."""
-        number = (self.values_from or "").removeprefix(MC)
-        return int(number) if number != self.values_from and number.isdecimal() else 0
+    def drawn(self, rollout: Rollout) -> list[StateValue]:
+        """The first K returns of the states that the credit samples; cuts are drawn by rollout."""
+        asked = self.credit.monte_carlo
+        assert asked is not None, "an estimator of draws"
+        returns_S, number = rollout.returns_S[returns_name(rollout)], asked.num_continuations
+        chosen: Collection[int] = range(len(returns_S))
+        if asked.states is not None:
+            chosen = cuts_of(asked.states, rollout, derive_seed(0, "cuts", *rollout.key))
+        return [
+            replace(state, returns_K=state.returns_K[:number]) if step in chosen else NO_VALUE
+            for step, state in enumerate(returns_S)
+        ]
 
     def tokens_of(self, rollout: Rollout) -> float:
         """What was sampled for the values of a rollout's states, or their share of it."""
-        if self.num_draws:
-            values = rollout.returns_S[returns_name(rollout)]
-            return sum(v.num_tokens * self.num_draws / len(v.returns_K) for v in values)
+        if self.of_draws:
+            taken_S = zip(
+                self.drawn(rollout), rollout.returns_S[returns_name(rollout)], strict=True
+            )
+            return sum(
+                taken.num_tokens * len(taken.returns_K) / len(state.returns_K)
+                for taken, state in taken_S
+            )
         own = MONTE_CARLO if self.credit.monte_carlo else None
         name = self.returns_of or self.values_from or own
         if name in rollout.returns_S:
@@ -97,21 +122,24 @@ def choose_estimators(
     if wanted == "all":
         smaller = takewhile(lambda k: k < most, (3**i for i in range(20)))
         numbers = [*smaller, most] if most else []
-        return [*possible.values(), *(_vine(config, number) for number in numbers)]
+        return [*possible.values(), *filter(None, (_named(config, f"{VINE}{k}") for k in numbers))]
     chosen = {}
     for name in wanted.split(","):
-        number = name.removeprefix(VINE)
-        if name != number and number.isdecimal() and 1 <= int(number) <= most:
-            chosen[name] = _vine(config, int(number))
-        elif name in possible:
-            chosen[name] = possible[name]
-        else:
+        estimator = possible.get(name) or _named(config, name)
+        if estimator is None or not is_possible(estimator, rollouts) or num_asked(estimator) > most:
             held = [*possible, *([f"{VINE}1 to {VINE}{most}"] * (most > 0))]
             raise UserError(
                 f"--estimators: {name} is not one of {', '.join(held)}, which this run's rollouts "
                 "allow (vine needs values or --sample-values, gae a critic, remax --sample-values)"
             )
+        chosen[name] = estimator
     return list(chosen.values())
+
+
+def num_asked(estimator: Estimator) -> int:
+    """K of an estimator of draws, else 0."""
+    asked = estimator.credit.monte_carlo if estimator.of_draws else None
+    return asked.num_continuations if asked else 0
 
 
 def is_possible(estimator: Estimator, rollouts: Sequence[Rollout]) -> bool:
@@ -123,6 +151,10 @@ def is_possible(estimator: Estimator, rollouts: Sequence[Rollout]) -> bool:
         return False  # rollouts of this analysis are independent
     if credit.kind == "remax":
         return first.greedy_reward is not None
+    if estimator.of_draws:
+        if not _num_draws(rollouts):
+            return False
+        return estimator.values_from in (MONTE_CARLO, *_valued(first))
     values = credit.monte_carlo
     if values is not None and values.states is not None:  # as it was trained: never with s_0
         is_apart = credit.kind == "doubly_robust"  # the values are another's
@@ -133,10 +165,14 @@ def is_possible(estimator: Estimator, rollouts: Sequence[Rollout]) -> bool:
             return False
     if estimator.values_from is None:  # a user's own may look at continuations
         return credit.monte_carlo is None or MONTE_CARLO in first.returns_S
-    columns = dict(first.tokens_T)
-    if not (isinstance(credit, GaeCredit) and credit.level == "token"):
-        columns |= first.steps_S
-    return f"values/{estimator.values_from}" in columns
+    by_step = not (isinstance(credit, GaeCredit) and credit.level == "token")
+    return estimator.values_from in _valued(first, by_step)
+
+
+def _valued(rollout: Rollout, by_step: bool = True) -> set[str]:
+    """The predictors that have valued the rollout's tokens, or its steps."""
+    columns = {*rollout.tokens_T, *(rollout.steps_S if by_step else ())}
+    return {name.removeprefix("values/") for name in columns if name.startswith("values/")}
 
 
 def advantages_of(estimator: Estimator, group_G: Sequence[Rollout]) -> list[list[float]]:
@@ -145,18 +181,17 @@ def advantages_of(estimator: Estimator, group_G: Sequence[Rollout]) -> list[list
     The reward is the terminal one alone: a KL penalty that a run shapes into it is left out, as are
     whitening and all else that only the loss does.
     """
+    seen_G = []
     for rollout in group_G:
         rollout.tokens_T["rewards"] = (*[0.0] * (len(rollout.response_ids) - 1), rollout.reward)
-        rollout.values_from = estimator.values_from
-        if number := estimator.num_draws:
-            values = rollout.returns_S[returns_name(rollout)]
-            means = [fmean(value.returns_K[:number]) for value in values]
-            rollout.steps_S[f"values/{estimator.values_from}"] = means
-    return token_advantages(estimator.credit, group_G)
+        returns_S = {MONTE_CARLO: estimator.drawn(rollout)} if estimator.of_draws else {}
+        seen = rollout.returns_S | returns_S
+        seen_G.append(replace(rollout, values_from=estimator.values_from, returns_S=seen))
+    return token_advantages(estimator.credit, seen_G)
 
 
 def returns_name(rollout: Rollout) -> str:
-    """Whose continuations "mc_K" is made of: the estimator's own, or else another's."""
+    """Whose continuations estimators of draws see: the run's own, or else another's."""
     return MONTE_CARLO if MONTE_CARLO in rollout.returns_S else next(iter(rollout.returns_S))
 
 
@@ -258,17 +293,6 @@ def _num_draws(rollouts: Sequence[Rollout]) -> int:
 def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
     """What stands in every comparison, each further predictor's, and the run's own."""
     segmenter = config.credit.segmenter
-    # A_t = R − V(s_t): λ = γ = 1, as in the VinePPO paper's PPO.
-    gae = GaeCredit(
-        kind="gae",
-        segmenter=segmenter,
-        gamma=1.0,
-        policy_lambda=1.0,
-        length_adaptive_alpha=None,
-        critic_lambda=1.0,
-        level="token",
-        segment_max_prob=None,
-    )
     estimators = [
         Estimator("rloo", RlooCredit("rloo", segmenter)),
         Estimator("grpo", GrpoCredit("grpo", segmenter, normalize_std=True)),
@@ -277,12 +301,12 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
             ReinforcePlusPlusCredit("reinforce_plus_plus", segmenter, gamma=1.0),
         ),
         Estimator("remax", RemaxCredit("remax", segmenter)),
-        Estimator("gae", gae, CRITIC),
+        Estimator("gae", _baseline(config, "token"), CRITIC),
     ]
     for name, table in config.values.predictors.items():
         if table.monte_carlo is None:
             vine = VineCredit("vine", 0, segmenter, "share", None, False)
-            estimators.append(Estimator(f"{VINE}{name}", vine, name))
+            estimators.append(Estimator(f"{VINE}{name}", vine, name, table.returns_of))
         if table.is_martingale:
             credit = MartingaleCredit("martingale", segmenter)
             estimators.append(Estimator(f"martingale_{name}", credit, name))
@@ -299,9 +323,50 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
     return {estimator.name: estimator for estimator in estimators}
 
 
-def _vine(config: TrainConfig, number: int) -> Estimator:
-    credit = VineCredit("vine", number, config.credit.segmenter, "share", None, False)
-    return Estimator(f"{VINE}{number}", credit, f"{MC}{number}")
+def _named(config: TrainConfig, name: str) -> Estimator | None:
+    """What "all" does not hold: an estimator of draws, or "gae_NAME" = R − V̂ of a predictor."""
+    predictor = name.removeprefix("gae_")
+    if predictor != name and predictor in config.values.predictors:
+        table = config.values.predictors[predictor]
+        return Estimator(name, _baseline(config, "step"), predictor, table.returns_of)
+    found = OF_DRAWS.fullmatch(name)
+    if found is None:
+        return None
+    segmenter, own_return = config.credit.segmenter, found[3] is not None
+    *of_states, number = map(int, found[2].split("_")[1:])
+    states: StatesConfig | None = None
+    match found[1], of_states:
+        case "vine", []:
+            pass
+        case "cuts", [cuts]:
+            states = Cuts("random", cuts)
+        case "uncertain", [cuts]:
+            states = Cuts("uncertain", cuts)
+        case "surprisal", [cuts]:
+            states = Cuts("surprisal", cuts)
+        case "coin", [one_in]:
+            states = CoinCuts("coin", 1 / one_in)
+        case form, [one_in] if form.startswith(ROBUST) and not own_return:
+            robust = DoublyRobustCredit("doubly_robust", number, 1 / one_in, segmenter)
+            return Estimator(name, robust, form.removeprefix(ROBUST), of_draws=True)
+        case _:
+            return None
+    vine = VineCredit("vine", number, segmenter, "share", states, own_return)
+    return Estimator(name, vine, MONTE_CARLO, of_draws=True)
+
+
+def _baseline(config: TrainConfig, level: Literal["token", "step"]) -> GaeCredit:
+    """A_t = R − V(s_t): λ = γ = 1, as in the VinePPO paper's PPO."""
+    return GaeCredit(
+        kind="gae",
+        segmenter=config.credit.segmenter,
+        gamma=1.0,
+        policy_lambda=1.0,
+        length_adaptive_alpha=None,
+        critic_lambda=1.0,
+        level=level,
+        segment_max_prob=None,
+    )
 
 
 def _total(row: Mapping[str, Any], names: Sequence[str]) -> float | None:

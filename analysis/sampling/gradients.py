@@ -175,7 +175,8 @@ def is_unbiased(config: TrainConfig, estimator: Estimator) -> bool:
     """Whether the mean of a difference of its values is that of the policy's own values."""
     table = config.values.predictors.get(estimator.values_from or "")
     is_exact = table is not None and (table.is_exact or table.monte_carlo is not None)
-    return estimator.num_draws > 0 or is_exact
+    draws = estimator.credit.monte_carlo if estimator.of_draws else None
+    return is_exact or (draws is not None and draws.states is None)
 
 
 def chosen_coordinates(num_weights: int, most: int, seed: int) -> np.ndarray:

@@ -1,13 +1,15 @@
-// Training by the posterior's martingale, with PPO's critic and exact values learned and measured
-// beside it: every estimator's values and gradients can be had at its checkpoints, of the same rollouts.
+// Training by the posterior's martingale, with PPO's critic, exact values, a probe of the policy's uncertainty and what is
+// made of continuations learned and measured beside it: every estimator's values and gradients can be had at its
+// checkpoints, of the same rollouts.
 local efficient = import '../../configs/credit_short_vine_efficient.jsonnet';
 local oracle = import '../../configs/credit_short_oracle.jsonnet';
 local ppo = import '../../configs/credit_short_ppo.jsonnet';
+local made_of_continuations = import 'made_of_continuations.libsonnet';
 
 efficient + {
   name: 'credit_short_noise',
   critic: ppo.critic,
-  values+: { predictors+: oracle.values.predictors },
+  values+: { predictors+: oracle.values.predictors + made_of_continuations },
   evaluation+: { every: 0 },
   checkpoint: { every: 15, keep: 4 },
   logging+: { wandb_project: null },

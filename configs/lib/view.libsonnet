@@ -20,6 +20,7 @@ local attempts(template, right, wrong, max_tokens) = told(template) {
   // sheet's solution is not).
   symbols: {
     answer_prefix: $.answer_prefix,
+    boxed_answer: told('{answer}\n', 'before_response'),
     cot_spoiler: told('{solution}\n'),
     expected_accuracy: told('{percent}\n'),
     rollout_context: attempts('{rollouts}', '+{response}\n', '-{response}\n', 16),

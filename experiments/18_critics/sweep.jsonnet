@@ -1,12 +1,12 @@
 // A third, once and three times the rate of every value that learns, on a seed that nothing else uses.
-local values = import 'values.jsonnet';
-local predictors = values.values.predictors;
+local configs = { critics: import 'values.jsonnet', further: import 'further.jsonnet' };
 {
   runs: [
     {
-      name: 'critics_x%s' % factor,
+      local predictors = configs[kind].values.predictors,
+      name: '%s_x%s' % [kind, factor],
       seed: 101,
-      config: 'values.jsonnet',
+      config: { critics: 'values.jsonnet', further: 'further.jsonnet' }[kind],
       set: {
         num_iterations: 3,
         'critic.warmup_iterations': 3,
@@ -19,6 +19,7 @@ local predictors = values.values.predictors;
         if std.objectHas(predictors[name], 'learning_rate') && name != 'asked'
       },
     }
+    for kind in std.objectFields(configs)
     for factor in ['0.3', '1', '3']
   ],
   evaluations: [],

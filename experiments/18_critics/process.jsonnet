@@ -1,0 +1,7 @@
+// The same from their states, valued by three continuations.
+local pairs = import '../../configs/lib/pairs.libsonnet';
+
+(import 'outcome.jsonnet') + {
+  name: 'process',
+  pairs: pairs.states(['runs/18_critics_rollouts']) { num_test_pairs: 128 },
+}

@@ -80,7 +80,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--num-problems", type=int, help="without: those of an iteration")
     parser.add_argument(
         "--estimators", default="all", metavar="NAME,NAME…",
-        help="rloo, grpo, reinforce_plus_plus, remax, gae, vine_1, vine_2, … and the run's own; "
+        help="rloo, grpo, reinforce_plus_plus, remax, gae, vine_1, vine_2, …, vine_PREDICTOR and "
+        "the run's own; by name also vine_K_own, cuts_M_K, coin_N_K and more (docs/analysis.md); "
         "the first is what the others are compared with; all: that the run allows, rloo first",
     )  # fmt: skip
     parser.add_argument(

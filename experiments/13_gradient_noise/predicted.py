@@ -14,7 +14,13 @@ from pathlib import Path
 import pandas as pd
 from scipy.stats import spearmanr
 
-MEASURED = {"vine_oracle": "exact", "martingale_posterior": "martingale"}
+# The adviser's cuts have the own outcome in Q̂.
+MEASURED = {
+    r"^vine_oracle$": "exact",
+    r"^martingale_posterior$": "martingale",
+    r"^(cuts_\d+_\d+)$": r"\1_without",
+    r"^(cuts_\d+_\d+)_own$": r"\1",
+}
 NUMBERS = {"noise": "trace_ratio", "noise_seconds": "trace_time_ratio"}
 
 KEYS = ["method", "checkpoint", "estimator"]
@@ -22,7 +28,7 @@ KEYS = ["method", "checkpoint", "estimator"]
 if __name__ == "__main__":
     folder, *advice = map(Path, sys.argv[1:])
     tables = [*folder.glob("gradient_variance.csv"), *folder.glob("demo/gradient_variance.csv")]
-    measured = pd.concat(map(pd.read_csv, tables)).replace({"estimator": MEASURED})
+    measured = pd.concat(map(pd.read_csv, tables)).replace({"estimator": MEASURED}, regex=True)
     predicted = pd.concat(pd.read_csv(path / "advise.csv") for path in advice)
     rows = predicted.rename(columns={"last_iteration": "checkpoint"}).set_index(KEYS)
     columns = {"values_by": rows["values_by"]}

@@ -176,6 +176,49 @@ def test_what_an_estimator_sees_of_the_returns_and_what_it_pays(config):
     assert own.tokens_of(group[0]) == 60
 
 
+def test_what_is_made_of_the_first_draws(config):
+    """Own returns, cuts, coins, the doubly robust and values as a baseline, by their names."""
+    values = (StateValue((1.0, 0.0, 0.0, 1.0), 40), StateValue((1.0, 1.0, 0.0, 0.0), 20))
+    group = [
+        saved_rollout("a", 0, (7, 4, 5), 1.0, values),
+        saved_rollout("a", 1, (4,) * 4, 0.0, values),
+    ]
+    for one in group:
+        one.steps_S["values/pool"] = (0.25, 0.75)
+    pool = PooledValues(of="monte_carlo", kind="pooled")
+    config = replace(config, values=ValuesConfig(None, {"pool": pool}))
+    names = "vine_2_own,cuts_1_2,cuts_1_2_own,coin_1_2,doubly_robust_pool_1_2,gae_pool,vine_pool"
+    chosen = choose_estimators(config, group, names)
+    # Values (1/2, 1); of the second rollout's first step the end is (2 · 1 + 0)/3 with its own.
+    by_hand = {
+        "vine_2_own": ([1 / 2, 0], [2 / 3 - 1 / 2, -1]),
+        "cuts_1_2": ([1, 0], [0, -1]),  # the only boundary; the root is the other's reward
+        "cuts_1_2_own": ([1, 0], [2 / 3 - 1, -1]),
+        "coin_1_2": ([1, 0], [0, -1]),  # a coin of 1
+        "doubly_robust_pool_1_2": ([3 / 4, 1 / 4], [3 / 4, -3 / 4]),  # λ = 0: 1 − 1/4, R − 3/4
+        "gae_pool": ([3 / 4, 1 / 4], [-1 / 4, -3 / 4]),
+        "vine_pool": ([1 / 2, 1 / 4], [1 / 2, -3 / 4]),
+    }
+    assert [one.name for one in chosen] == list(by_hand)
+    for one, expected_GS in zip(chosen, by_hand.values(), strict=True):
+        for found_T, rollout, expected_S in zip(
+            advantages_of(one, group), group, expected_GS, strict=True
+        ):
+            assert step_means(found_T, rollout.spans_S) == pytest.approx(expected_S), one.name
+    assert [one.tokens_of(group[0]) for one in chosen] == [30, 10, 10, 10, 10, 60, 60]
+    assert group[0].returns_S["monte_carlo"] == values  # nothing is left changed
+    for wrong in (
+        "cuts_0_2",
+        "cuts_2",
+        "vine_5",
+        "doubly_robust_others_3_1",
+        "gae_others",
+        "own_2",
+    ):
+        with pytest.raises(UserError, match=f"--estimators: {wrong} is not one of"):
+            choose_estimators(config, group, wrong)
+
+
 def test_which_estimators_there_are(config):
     def names(wanted, num_draws=0, **columns):
         values = tuple(StateValue((1.0,) * num_draws, 5) for _ in range(2))

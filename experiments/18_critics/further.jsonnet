@@ -13,7 +13,10 @@ values + {
   name: 'critics_further',
   values: {
     credit: null,
-    predictors: made_of_continuations + {
+    predictors: {
+      [if name == 'probe' then 'uncertainty' else name]: made_of_continuations[name]
+      for name in std.objectFields(made_of_continuations)
+    } + {
       boxed: told('boxed_answer'),
       spoiler: told('cot_spoiler'),
       accuracy: told('expected_accuracy'),

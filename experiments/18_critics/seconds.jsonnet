@@ -13,7 +13,7 @@ local kinds = { none: {}, critic: of(first, ['zero_head']), fused: of(first, ['j
               }
               // A quarter of the rollouts, a quarter of the steps.
               + { [name]: { [name]: first[name] { num_steps: 16 } } for name in ['posterior', 'privileged'] }
-              + { [name]: of(further, [name]) for name in ['boxed', 'spoiler', 'accuracy', 'outcome'] };
+              + { [name]: of(further, [name]) for name in ['boxed', 'spoiler', 'accuracy', 'outcome', 'from_outcome'] };
 {
   runs: [
     {

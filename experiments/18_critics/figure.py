@@ -1,9 +1,9 @@
-"""One figure of all values: what they know within problems, and what their differences leave of the
-policy's gradient.
+"""One figure of all values: what they know within problems, what their differences leave of the
+policy's gradient, and what they cost.
 
     python experiments/18_critics/figure.py
 
-draws critics.png and .svg from value_accuracy.csv and gradient_variance.csv beside it.
+draws critics.png and .svg from value_accuracy.csv, gradient_variance.csv and seconds.csv beside it.
 """
 
 from pathlib import Path
@@ -20,6 +20,17 @@ ESTIMATORS = {
     "mc_3": "vine_3",
     "mc_9": "vine_9",
     "group_mean_others": "vine_group",
+}
+# Values that cost what others do, by the names of seconds.csv.
+COST_AS = {
+    "critic": "critic",
+    "zero_head": "critic",
+    "process": "outcome",
+    "group_mean_others": "none",
+    "pooled": "mc_1",
+    "shrunk": "mc_1",
+    "smoothed": "mc_1",
+    "mc_train_1": "mc_1",
 }
 LOOKS = [
     {"label": "after 1,024 rewards", "color": "0.65"},
@@ -46,15 +57,23 @@ def main() -> None:
             }.items()
         ),
     ]
-    with figures.panels(1, 3) as (figure, axes):
-        figure.set_size_inches(8.4, 0.17 * len(names) + 0.9)
-        for axis, (label, frames) in zip(axes, panels, strict=True):
+    seconds = pd.read_csv(HERE / "seconds.csv", index_col="predictor")["over_grpo"]
+    with figures.panels(1, 4) as (figure, axes):
+        figure.set_size_inches(10.4, 0.17 * len(names) + 0.9)
+        for axis, (label, frames) in zip(axes[:3], panels, strict=True):
             for place, (frame, look) in enumerate(zip(frames, LOOKS[-len(frames) :], strict=True)):
                 rows = np.arange(len(names)) + 0.15 * (len(frames) - 1 - 2 * place)
                 axis.hlines(rows, frame["value_low"], frame["value_high"], color=look["color"])
                 axis.plot(frame["value"], rows, "o", **look)
             axis.axvline(0, color="0.7", linewidth=0.6, zorder=0)
             axis.set(xlabel=label, yticks=range(len(names)), yticklabels=[])
+        costs = seconds.reindex([COST_AS.get(name, name) for name in names])
+        axes[3].plot(costs, range(len(names)), "o", color=figures.COLORS[0])
+        axes[3].set(
+            xscale="log", xlabel="seconds of an iteration over GRPO's", yticks=range(len(names)),
+            yticklabels=[],
+        )  # fmt: skip
+        axes[3].axvline(1, color="0.7", linewidth=0.6, zorder=0)
         axes[0].set_yticklabels([figures.predictor_label(name) for name in names])
         axes[1].axvline(1, color="0.7", linewidth=0.6, linestyle=":", zorder=0)
         figures.shared_legend(figure, axes[0])

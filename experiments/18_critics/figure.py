@@ -3,7 +3,8 @@ policy's gradient, and what they cost.
 
     python experiments/18_critics/figure.py
 
-draws critics.png and .svg from value_accuracy.csv, gradient_variance.csv and seconds.csv beside it.
+draws critics.png and .svg from value_accuracy.csv and gradient_variance.csv beside it and in further/,
+and seconds.csv.
 """
 
 from pathlib import Path
@@ -36,14 +37,22 @@ LOOKS = [
     {"label": "after 1,024 rewards", "color": "0.65"},
     {"label": "after 3,072 rewards", "color": figures.COLORS[0]},
 ]
-LEFT_OUT = ("constant", "group", "group_mean")  # no differences within a problem, or named twice
+# No differences within a problem, or named twice.
+LEFT_OUT = ("constant", "group", "group_mean", "mc_train_1")
+
+
+def read(name: str, keys: list[str]) -> pd.DataFrame:
+    """Both runs' rows, of what both measured the first's."""
+    both = [pd.read_csv(HERE / folder / name) for folder in (".", "further")]
+    return pd.concat(both).drop_duplicates(keys)
 
 
 def main() -> None:
-    scores = pd.read_csv(HERE / "value_accuracy.csv")
+    scores = read("value_accuracy.csv", ["checkpoint", "predictor", "stratum", "metric"])
     scores = scores[(scores["stratum"] == "boundaries") & (scores["metric"] == "pearson_within")]
     scores = scores[~scores["predictor"].isin(LEFT_OUT)].set_index(["checkpoint", "predictor"])
-    noise = pd.read_csv(HERE / "gradient_variance.csv").set_index(["quantity", "estimator"])
+    noise = read("gradient_variance.csv", ["quantity", "estimator"])
+    noise = noise.set_index(["quantity", "estimator"])
     early, late = (scores.loc[checkpoint] for checkpoint in (2, 6))
     names = list(late.sort_values("value").index)
     estimators = [ESTIMATORS.get(name, f"vine_{name}") for name in names]

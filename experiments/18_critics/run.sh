@@ -19,4 +19,27 @@ python -m analysis action-ranking $runs/18_critics --checkpoints 6 --out $runs/1
 python -m analysis gradient-variance $runs/18_critics --checkpoints 6 --num-problems 64 --sample-values 9 \
     --out $runs/18_critics_out/noise
 cp $runs/18_critics_out/*/*_accuracy.csv $runs/18_critics_out/*/*_ranking.csv $runs/18_critics_out/*/*_variance.csv $here
+
+# The further values; first the reward models, of as many rewards as two iterations have.
+[ -d $runs/18_critics_rollouts/final ] || vineppo train configs/credit_short_vineppo.jsonnet \
+    --run-dir $runs/18_critics_rollouts --set seed=2 --set num_iterations=1 --set rollouts.num_prompts=128 \
+    --set rollouts.num_samples=8 --set credit.num_continuations=3 --set evaluation.every=0 --set logging.wandb_project=null
+for kind in outcome process; do
+    for rate in 1e-4 3e-4 1e-3; do
+        [ -d $runs/18_critics_$kind/$rate/final ] || vineppo reward-model $here/$kind.jsonnet \
+            --run-dir $runs/18_critics_$kind/$rate --set optimization.learning_rate=$rate
+    done
+done
+for i in 4 5; do vineppo sweep $here/sweep.jsonnet --runs-dir $runs/18_critics_sweep --index $i; done
+further=$runs/18_critics_further
+[ -d $further/final ] || vineppo train $here/further.jsonnet --run-dir $further
+python -m analysis ground-truth $further --checkpoints 2,6 --num-states 128 --num-draws 9
+python -m analysis value-accuracy $further --out $further/out
+python -m analysis action-ranking $further --checkpoints 6 --out $further/out
+python -m analysis gradient-variance $further --checkpoints 6 --num-problems 64 --sample-values 1 --out $further/out
+mkdir -p $here/further
+cp $further/out/*_accuracy.csv $further/out/*_ranking.csv $further/out/*_variance.csv $here/further
+# Alone on the machine:
+vineppo sweep $here/seconds.jsonnet --runs-dir $runs/18_critics_seconds
+python $here/seconds.py $runs/18_critics_seconds
 python $here/figure.py

@@ -3,7 +3,7 @@ policy's gradient, and what they cost.
 
     python experiments/18_critics/figure.py
 
-draws critics.png and .svg from value_accuracy.csv and gradient_variance.csv beside it and in further/,
+draws critics.png and .svg from value_accuracy.csv and gradient_variance.csv, here and in further/,
 and seconds.csv.
 """
 

@@ -25,9 +25,9 @@ cp $runs/18_critics_out/*/*_accuracy.csv $runs/18_critics_out/*/*_ranking.csv $r
     --run-dir $runs/18_critics_rollouts --set seed=2 --set num_iterations=1 --set rollouts.num_prompts=128 \
     --set rollouts.num_samples=8 --set credit.num_continuations=3 --set evaluation.every=0 --set logging.wandb_project=null
 for kind in outcome process; do
-    for rate in 1e-4 3e-4 1e-3; do
-        [ -d $runs/18_critics_$kind/$rate/final ] || vineppo reward-model $here/$kind.jsonnet \
-            --run-dir $runs/18_critics_$kind/$rate --set optimization.learning_rate=$rate
+    for rate in 1e-4 3e-4 1e-3; do  # 3e-4, which is used, has the lowest loss of held-out pairs
+        model=$runs/18_critics_reward_models/${kind}_$rate
+        [ -d $model/final ] || vineppo reward-model $here/$kind.jsonnet --run-dir $model --set optimization.learning_rate=$rate
     done
 done
 for i in 4 5; do vineppo sweep $here/sweep.jsonnet --runs-dir $runs/18_critics_sweep --index $i; done
@@ -36,10 +36,12 @@ further=$runs/18_critics_further
 python -m analysis ground-truth $further --checkpoints 2,6 --num-states 128 --num-draws 9
 python -m analysis value-accuracy $further --out $further/out
 python -m analysis action-ranking $further --checkpoints 6 --out $further/out
-python -m analysis gradient-variance $further --checkpoints 6 --num-problems 64 --sample-values 1 --out $further/out
+python -m analysis gradient-variance $further --checkpoints 6 --num-problems 64 --sample-values 1 --out $further/out \
+    --estimators rloo,vine_1,vine_1_own,vine_boxed,vine_spoiler,vine_accuracy,vine_outcome,vine_process,vine_from_outcome,\
+vine_uncertainty,gae_uncertainty,vine_pooled,vine_shrunk,gae_shrunk,vine_smoothed,gae_smoothed,coin_3_1,doubly_robust_uncertainty_3_1
 mkdir -p $here/further
 cp $further/out/*_accuracy.csv $further/out/*_ranking.csv $further/out/*_variance.csv $here/further
 # Alone on the machine:
 vineppo sweep $here/seconds.jsonnet --runs-dir $runs/18_critics_seconds
-python $here/seconds.py $runs/18_critics_seconds
+python $here/tables.py $runs
 python $here/figure.py

@@ -10,6 +10,10 @@ local plain(config, set={}) = { config: config, set: set };
   ppo_view: plain('ppo_view'),
   oracle: plain('oracle'),
   vineppo_k3: plain('vineppo', { 'credit.num_continuations': 3 }),
+  cuts: plain('vineppo', {
+    'credit.num_continuations': 3,
+    'credit.states': { kind: 'surprisal', cuts: 2 },
+  }),
   // What of the lead is not step credit: RLOO's advantages in the martingale's own update (whitened, a
   // mean over tokens).
   control: plain('vine_privileged', {

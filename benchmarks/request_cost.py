@@ -1,10 +1,10 @@
 """Microseconds of a request, and of each further token of it, without a model.
 
 The step boundaries of the demo's rollouts, K continuations each, of a model that is not asked: its
-logits are zeros, so that all tokens are as likely. What is left is seeds, vLLM's requests, scheduler
-and sampler, text and grading. Continuations of one token tell what a request costs, those of up to
-17 what a token more adds. "Checked anew": with parameters that are made for every request, as
-before they were copied from checked ones.
+logits are zeros, so that all tokens are as likely. What is left is seeds, vLLM's requests, its
+scheduler and sampler, text and grading. Continuations of one token tell what a request costs, those
+of up to 17 what a token more adds. "Checked anew": with parameters that are made for every request,
+as before they were copied from checked ones.
 """
 
 from collections.abc import Iterator

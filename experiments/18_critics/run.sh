@@ -32,7 +32,8 @@ for kind in outcome process; do
 done
 for i in 4 5; do vineppo sweep $here/sweep.jsonnet --runs-dir $runs/18_critics_sweep --index $i; done
 further=$runs/18_critics_further
-[ -d $further/final ] || vineppo train $here/further.jsonnet --run-dir $further
+[ -d $further/final ] || vineppo train $here/further.jsonnet --run-dir $further \
+    --set values.predictors.uncertainty.learning_rate=3e-3 --set values.predictors.from_outcome.learning_rate=3e-3
 python -m analysis ground-truth $further --checkpoints 2,6 --num-states 128 --num-draws 9
 python -m analysis value-accuracy $further --out $further/out
 python -m analysis action-ranking $further --checkpoints 6 --out $further/out

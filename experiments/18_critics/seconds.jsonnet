@@ -26,6 +26,7 @@ local kinds = { none: {}, critic: of(first, ['zero_head']), fused: of(first, ['j
         'rollouts.num_samples': 8,
         'values.predictors': kinds[kind],
         'evaluation.every': 0,
+        'task.num_test_problems': 4,
         'checkpoint.every': 0,
         'logging.wandb_project': null,
       },

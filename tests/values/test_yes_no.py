@@ -179,3 +179,19 @@ def test_a_branch_has_values_and_no_targets(configs):
 def test_what_is_no_question_is_refused(configs, own, said):
     with pytest.raises(UserError, match=said):
         judge_of(config_of(configs, **own))
+
+
+@pytest.mark.parametrize("odd", ["final_logit_softcapping", "a bias of the output"])
+def test_logits_that_are_not_the_heads_products_are_refused(configs, monkeypatch, odd):
+    def loaded(*arguments):
+        found = load_model(*arguments)
+        head = found.model.get_output_embeddings()
+        if odd == "final_logit_softcapping":
+            found.model.config.final_logit_softcapping = 30.0
+        else:
+            head.bias = torch.nn.Parameter(torch.zeros(head.out_features))
+        return found
+
+    monkeypatch.setattr("vineppo.values.yes_no.load_model", loaded)
+    with pytest.raises(UserError, match=f"a yes/no value does not support {odd}"):
+        judge_of(config_of(configs))

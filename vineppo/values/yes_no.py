@@ -180,11 +180,22 @@ class Question:
             raise UserError(f"config: {key}.no must be another token than {key}.yes")
 
     def start(self, value_model: Any, config: TrainConfig) -> None:
-        """Makes the head w_yes − w_no, but for a classifier's, which was trained."""
+        """Makes the head w_yes − w_no, but for a classifier's, which was trained.
+
+        Raises `UserError` for a model whose logits are not the products with these rows alone.
+        """
         path = self._critic.path or config.model.path
         if (value_model.config.architectures or [""])[0].endswith("ForSequenceClassification"):
             return
         language_model = load_model(path, config.model.dtype, config.model.attention).model
-        rows_VH = language_model.get_output_embeddings().weight
+        head = language_model.get_output_embeddings()
+        odd = [
+            key
+            for key in ("logit_scale", "logits_scaling", "final_logit_softcapping")
+            if getattr(language_model.config, key, None) not in (None, 1, 1.0)
+        ] + ["a bias of the output"] * (getattr(head, "bias", None) is not None)
+        if odd:
+            raise UserError(f"model {path}: a yes/no value does not support {odd[0]}")
+        rows_VH = head.weight
         with torch.no_grad():
             value_model.score.weight.copy_(rows_VH[self.yes] - rows_VH[self.no])

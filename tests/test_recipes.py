@@ -1,4 +1,4 @@
-"""Every recipe of `configs/lib/recipes.libsonnet` trains, and does what its paper is about."""
+"""Every recipe of `configs/lib/recipes.libsonnet` trains; what each part does is tested beside it."""
 
 import json
 
@@ -34,7 +34,7 @@ OWN = {
     "v05": {f"values.predictors.prior.{key}": value for key, value in (YES_NO | SIZES).items()},
     "generative": {f"values.predictors.judge.{key}": value for key, value in ASKED.items()},
 }
-# A metric that says that the recipe's own part was there.
+# A metric of the recipe's own part, or else of what it changes.
 SEEN = {
     "bpco": "critic/explained_variance",
     "decoupled_lambda": "critic/explained_variance",
@@ -61,13 +61,16 @@ def small_critic(tmp_path_factory):
 def leaf(folder, name, small_critic=""):
     """The recipe over PPO on sheets of few steps, without vLLM."""
     piece = f"critic_of('{small_critic}')" if name == "critic_of" else name
-    file = folder / f"{name}.jsonnet"
     lib = CONFIGS / "lib"
-    file.write_text(
+    plain = (
         f"(import '{CONFIGS}/credit_short_ppo.jsonnet')"
-        f" + (import '{lib}/hardware.libsonnet').without_vllm"
-        f" + (import '{lib}/recipes.libsonnet').{piece} + {{ name: '{name}' }}"
+        f" + (import '{lib}/hardware.libsonnet').without_vllm + {{ name: '{name}' }}"
     )
+    file = folder / f"{name}.jsonnet"
+    file.write_text(plain)
+    without = evaluate_jsonnet(str(file))
+    file.write_text(f"{plain} + (import '{lib}/recipes.libsonnet').{piece}")
+    assert evaluate_jsonnet(str(file)) != without, "the piece changes nothing"
     return file
 
 

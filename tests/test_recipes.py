@@ -1,4 +1,4 @@
-"""Every recipe of `configs/lib/recipes.libsonnet` trains; what each part does is tested beside it."""
+"""Every recipe of `configs/lib/recipes.libsonnet` trains, and changes what plain PPO has."""
 
 import json
 

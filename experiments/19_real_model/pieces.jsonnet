@@ -43,7 +43,7 @@ local judged(name, judge) = {
 };
 
 local pieces = {
-  spo_chain: on(qwen, algorithm.spo_chain),
+  spo_chain: on(qwen, algorithm.spo_chain { credit+: { num_continuations: 3 } }),
   spo_tree: on(qwen, algorithm.spo_tree { credit+: { branching: [2, 2], tokens_per_level: 48 } }),
   privileged: on(qwen, algorithm.vine_privileged),
   pooled_smoothed: on(qwen, algorithm.vineppo {

@@ -26,3 +26,17 @@ advise() {  # RUN CHECKPOINT NUM_ITERATIONS CONTINUATIONS
 for checkpoint in 15 30 45; do advise credit_short_noise_seed1 $checkpoint 15 1,2,3,5,9,27; done
 advise demo_noise_seed1 10 10 1,2,3,5,9
 python $here/predicted.py $here $runs/advice/*
+# Cuts, own outcomes, and what is made of one continuation.
+further=$runs/further
+python -m analysis gradient-variance $runs/credit_short_noise_seed1 --checkpoints 15,30,45 --num-problems 64 --sample-values 3 \
+    --out $further --estimators \
+rloo,vine_1,vine_3,vine_1_own,vine_3_own,cuts_1_1_own,cuts_1_3_own,cuts_2_1_own,cuts_2_3_own,cuts_4_1_own,\
+cuts_4_3_own,uncertain_2_3,surprisal_2_3,coin_3_1,coin_3_1_own,doubly_robust_probe_3_1,vine_pooled,gae_pooled,\
+vine_shrunk,gae_shrunk,vine_smoothed,gae_smoothed,vine_probe,gae_probe,martingale_posterior,vine_oracle,gae
+mkdir -p $here/further
+cp $further/gradient_variance.csv $here/further
+for checkpoint in 15 30 45; do
+    python -m analysis advise $runs/credit_short_noise_seed1 --checkpoint $checkpoint --num-iterations 15 --continuations 1,3 \
+        --out $further/advice_$checkpoint
+done
+python experiments/13_gradient_noise/predicted.py $here/further $further/advice_*

@@ -18,6 +18,20 @@ for checkpoint in 15 30; do
     cp $runs/advice/sheet_$checkpoint/advise.csv $here/advice/advise_$checkpoint.csv
 done
 python experiments/13_gradient_noise/predicted.py $here/noise $runs/advice/sheet_*
+# Cuts, own outcomes, and what is made of one continuation.
+further=$runs/further
+python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-problems 64 --sample-values 3 \
+    --out $further --estimators \
+rloo,vine_1,vine_3,vine_1_own,vine_3_own,cuts_1_1_own,cuts_1_3_own,cuts_2_1_own,cuts_2_3_own,cuts_4_1_own,\
+cuts_4_3_own,uncertain_2_3,surprisal_2_3,coin_3_1,coin_3_1_own,doubly_robust_probe_3_1,vine_pooled,gae_pooled,\
+vine_shrunk,gae_shrunk,vine_smoothed,gae_smoothed,vine_probe,gae_probe,martingale_posterior,vine_oracle,gae,martingale_privileged
+mkdir -p $here/further
+cp $further/gradient_variance.csv $here/further
+for checkpoint in 15 30; do
+    python -m analysis advise $runs/noise --checkpoint $checkpoint --num-iterations 15 --continuations 1,3 \
+        --out $further/advice_$checkpoint
+done
+python experiments/13_gradient_noise/predicted.py $here/further $further/advice_*
 experiments/sweep_two.sh $here/runs.jsonnet $runs/compared
 python -m analysis learning-curves $runs/compared/credit_sheet_* --out $here/curves
 for at in "" "equal seconds"; do

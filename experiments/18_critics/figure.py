@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import StrMethodFormatter
 
 from analysis import figures
 
@@ -24,21 +25,19 @@ ESTIMATORS = {
 }
 # Values that cost what others do, by the names of seconds.csv.
 COST_AS = {
-    "critic": "critic",
-    "zero_head": "critic",
+    **dict.fromkeys(("critic", "zero_head", "from_outcome"), "bounded"),
+    **dict.fromkeys(("boxed", "spoiler", "accuracy"), "answer"),
+    **dict.fromkeys(("pooled", "shrunk", "smoothed", "uncertainty"), "mc_1"),
     "process": "outcome",
+    "fused": "judge",
     "group_mean_others": "none",
-    "pooled": "mc_1",
-    "shrunk": "mc_1",
-    "smoothed": "mc_1",
-    "mc_train_1": "mc_1",
 }
 LOOKS = [
     {"label": "after 1,024 rewards", "color": "0.65"},
     {"label": "after 3,072 rewards", "color": figures.COLORS[0]},
 ]
 # No differences within a problem, or named twice.
-LEFT_OUT = ("constant", "group", "group_mean", "mc_train_1")
+LEFT_OUT = ("constant", "group", "group_mean", "drawn")
 
 
 def read(name: str, keys: list[str]) -> pd.DataFrame:
@@ -79,9 +78,10 @@ def main() -> None:
         costs = seconds.reindex([COST_AS.get(name, name) for name in names])
         axes[3].plot(costs, range(len(names)), "o", color=figures.COLORS[0])
         axes[3].set(
-            xscale="log", xlabel="seconds of an iteration over GRPO's", yticks=range(len(names)),
-            yticklabels=[],
-        )  # fmt: skip
+            xlabel="seconds of an iteration over GRPO's", yticks=range(len(names)), yticklabels=[]
+        )
+        low, high = 0.8 * seconds.min(), 1.25 * seconds.max()
+        figures.logarithmic(axes[3], low, high, StrMethodFormatter("{x:g}"))
         axes[3].axvline(1, color="0.7", linewidth=0.6, zorder=0)
         axes[0].set_yticklabels([figures.predictor_label(name) for name in names])
         axes[1].axvline(1, color="0.7", linewidth=0.6, linestyle=":", zorder=0)

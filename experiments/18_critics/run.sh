@@ -1,5 +1,5 @@
 #!/bin/sh
-# From the repository's root, in the project's environment; one core, two hours. What is
+# From the repository's root, in the project's environment; one core, four hours. What is
 # finished is not repeated.
 set -e
 here=experiments/18_critics

@@ -32,6 +32,7 @@ for checkpoint in 15 30; do
         --out $further/advice_$checkpoint
 done
 python experiments/13_gradient_noise/predicted.py $here/further $further/advice_*
+rm $here/further/predicted.csv  # what the README does not quote would let a wrong number pass by chance
 experiments/sweep_two.sh $here/runs.jsonnet $runs/compared
 python -m analysis learning-curves $runs/compared/credit_sheet_* --out $here/curves
 for at in "" "equal seconds"; do

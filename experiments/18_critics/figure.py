@@ -23,6 +23,16 @@ ESTIMATORS = {
     "mc_9": "vine_9",
     "group_mean_others": "vine_group",
 }
+LABELS = {
+    "boxed": "critic, answer behind the prompt",
+    "spoiler": "critic, solution in view",
+    "accuracy": "critic, others' pass rate in view",
+    "outcome": "reward model of outcomes",
+    "process": "reward model of states",
+    "from_outcome": "critic, started from a reward model",
+    "uncertainty": "probe of the policy's uncertainty",
+    **{name: f"continuations, {name}" for name in ("pooled", "shrunk", "smoothed")},
+}
 # Values that cost what others do, by the names of seconds.csv.
 COST_AS = {
     **dict.fromkeys(("critic", "zero_head", "from_outcome"), "bounded"),
@@ -83,7 +93,9 @@ def main() -> None:
         low, high = 0.8 * seconds.min(), 1.25 * seconds.max()
         figures.logarithmic(axes[3], low, high, StrMethodFormatter("{x:g}"))
         axes[3].axvline(1, color="0.7", linewidth=0.6, zorder=0)
-        axes[0].set_yticklabels([figures.predictor_label(name) for name in names])
+        axes[0].set_yticklabels(
+            [LABELS.get(name) or figures.predictor_label(name) for name in names]
+        )
         axes[1].axvline(1, color="0.7", linewidth=0.6, linestyle=":", zorder=0)
         figures.shared_legend(figure, axes[0])
         figures.save(figure, HERE / "critics")

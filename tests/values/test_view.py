@@ -284,6 +284,7 @@ READY = {
     "expected_accuracy": "Of other attempts 50 % are right.\n\n{prompt}",
     "rollout_context": "Other attempts:\nWrong:1=1\n\nRight:2=2\n\n{prompt}",
     "symbols.answer_prefix": "40\n{prompt}",
+    "symbols.boxed_answer": "{prompt}40\n",
     "symbols.cot_spoiler": "6+4=0\n{prompt}",
     "symbols.expected_accuracy": "50\n{prompt}",
     "symbols.rollout_context": "-1=1\n+2=2\n{prompt}",

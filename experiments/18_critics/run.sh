@@ -46,3 +46,19 @@ cp $further/out/*_accuracy.csv $further/out/*_ranking.csv $further/out/*_varianc
 vineppo sweep $here/seconds.jsonnet --runs-dir $runs/18_critics_seconds
 python $here/tables.py $runs
 python $here/figure.py
+
+# The best four, learning, beside the runs of 11.
+compared=$runs/18_critics_compared
+for seed in 1 2 3 4 5 6 7 8; do
+    run=$compared/credit_short_vine_privileged_seed$seed
+    [ -d $run/final ] || vineppo train configs/credit_short_vine_privileged.jsonnet --run-dir $run --set seed=$seed \
+        --set evaluation.every=20 --set checkpoint.every=0 --set logging.wandb_project=null
+done
+for at in "" "equal tokens"; do
+    out=$here/compare${at:+_tokens}
+    python -m analysis compare experiments/11_credit/compare $compared/* --baseline RLOO ${at:+--at "$at"} --out $out \
+        --without GRPO --without REINFORCE++ --without "exact values" --without SPO-chain --without SPO-tree
+    rm $out/summary.json
+done
+python -m analysis compare $here/compare --baseline PPO --out ${compared}_versus_ppo
+grep -E "^setting,|,welch," ${compared}_versus_ppo/compare.csv > $here/compare/versus_ppo.csv

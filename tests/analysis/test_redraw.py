@@ -77,7 +77,9 @@ def test_the_committed_files_are_what_the_command_makes(name, folder, options, t
 )
 def test_a_script_draws_its_figure_from_its_tables(folder, script, figure, given, tmp_path):
     committed = REPOSITORY / "experiments" / folder
-    shutil.copytree(committed, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.png", "*.svg"))
+    shutil.copytree(
+        committed, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.png", "*.svg")
+    )
     runpy.run_path(str(tmp_path / script))["main"](*given)
     for suffix in FIGURES:
         check_same(tmp_path / f"{figure}{suffix}", committed / f"{figure}{suffix}")

@@ -20,9 +20,10 @@ from support.walks import (
 )
 
 from vineppo.config.schema import RemaxCredit, RlooCredit
-from vineppo.experience import add_advantages, value_quality
+from vineppo.experience import Experience, add_advantages, sample_varied, value_quality
 from vineppo.forward_passes import EntropyPass
 from vineppo.tasks.grading import Grader
+from vineppo.types import Problem
 from vineppo.values.group_mean import GroupMean
 from vineppo.values.predictor import ValuePredictor
 
@@ -74,6 +75,52 @@ def test_the_greedy_response_is_the_baseline_of_its_problem():
 def reward_of(request):
     """By the engine's own sample: 1 where the walk ends at the top."""
     return float(DIGITS[TOP] == sample(request)[-2])
+
+
+def drawing(varied):
+    """Draws of two rollouts a problem, 3 tokens of values each, and what was drawn."""
+    drawn = []
+
+    def draw(problems):
+        drawn.append([*problems])
+        found = [
+            replace(
+                rollout(terminal(float(i in varied and index), 1)),
+                problem=Problem(f"p{i}", "", ""),
+                rollout_index=index,
+            )
+            for i in problems
+            for index in range(2)
+        ]
+        return Experience(found, found, {"monte_carlo": len(problems)}, 3 * len(problems), 0)
+
+    return draw, drawn
+
+
+@pytest.mark.parametrize(
+    ("varied", "max_redraws", "draws", "kept"),
+    [
+        ({0, 1, 2, 3}, 9, [[0, 1, 2, 3]], [0, 1, 2, 3]),
+        # A half differs, so two are found among four; then all that are missing.
+        ({0, 2, 4, 7}, 9, [[0, 1, 2, 3], [4, 5, 6, 7]], [0, 2, 4, 7]),
+        # A quarter differs: 12 would be needed, 4 are drawn at once, then the two that are left.
+        ({0, 5, 8}, 9, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]], [0, 1, 5, 8]),
+        ({0, 5, 8}, 1, [[0, 1, 2, 3], [4, 5, 6, 7]], [0, 1, 2, 5]),
+        (set(), 1, [[0, 1, 2, 3], [4, 5, 6, 7]], [0, 1, 2, 3]),
+        # 3 of 4 differ: two are drawn for the one that is missing, and one is too many.
+        ({0, 1, 2, 4, 5}, 9, [[0, 1, 2, 3], [4, 5]], [0, 1, 2, 4]),
+        ({5}, 0, [[0, 1, 2, 3]], [0, 1, 2, 3]),
+    ],
+)
+def test_problems_are_drawn_until_enough_of_them_differ(varied, max_redraws, draws, kept):
+    draw, drawn = drawing(varied)
+    found = sample_varied(draw, range(10), 4, max_redraws)
+    assert drawn == draws
+    assert [one.key for one in found.rollouts] == [(f"p{i}", j) for i in kept for j in range(2)]
+    num_drawn = sum(map(len, draws))
+    assert len(found.drawn) == 2 * num_drawn
+    assert found.num_continuations == num_drawn
+    assert found.value_tokens == 3 * num_drawn
 
 
 @dataclass

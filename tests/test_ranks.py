@@ -1,7 +1,7 @@
 """PPO and VinePPO on two ranks: the numbers of one process, also when killed and resumed."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
@@ -53,9 +53,28 @@ def test_two_ranks_train_to_the_numbers_of_one(whole_runs, tmp_path, case, stage
 @pytest.mark.parametrize("case", [Case("vineppo", "transformers"), TENSOR_PARALLEL])
 def test_two_ranks_cut_by_entropies_as_one_does(whole_runs, tmp_path, case):
     """Two replicas, each with passes of its own; one replica, whose ranks share them."""
-    case = replace(case, segmenter=segmenter_of_entropies(tmp_path).path)
+    segmenter = json.dumps(asdict(segmenter_of_entropies(tmp_path)))
+    case = replace(case, changes=(("credit.segmenter", segmenter),))
     train_on_two(tmp_path / "two", case, stage=2)
     assert_same_numbers(tmp_path / "two", case.alone(whole_runs), case)
+
+
+@pytest.mark.slow
+def test_two_ranks_draw_anew_as_one_does(whole_runs, tmp_path):
+    """Of six problems there is one behind an iteration's five, which leaves a rank without any."""
+    case = Case(
+        "vineppo",
+        "transformers",
+        changes=(
+            ("optimization.mask_equal_rewards", "true"),
+            ("optimization.max_redraws", "5"),
+            ("task.num_train_problems", "6"),
+        ),
+    )
+    train_on_two(tmp_path / "two", case, stage=2)
+    alone = case.alone(whole_runs)
+    assert_same_numbers(tmp_path / "two", alone, case)
+    assert any(row["reward/drawn_problems"] == 6 for row in timeless(alone))
 
 
 def lost_blocks() -> set[Path]:

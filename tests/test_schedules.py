@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vineppo.schedules import learning_rate, problems_of_iteration
+from vineppo.schedules import learning_rate, problems_of_iteration, with_redraws
 
 
 def test_learning_rate_docstring_example():
@@ -28,6 +28,15 @@ def test_iterations_hold_distinct_problems_and_epochs_hold_all(num_prompts, extr
     flat = [i for indices in chosen for i in indices]
     whole = flat[: len(flat) // num_problems * num_problems]
     assert set(Counter(whole).values()) == {len(whole) // num_problems}
+
+
+def test_redraws_are_of_problems_that_the_iteration_has_not_had():
+    chosen = problems_of_iteration(20, 4, 3, 0)
+    order = with_redraws(chosen, 20, 3, 0)
+    assert order[:4] == chosen
+    assert sorted(order) == [*range(20)]
+    assert order[4:] != sorted(order[4:])
+    assert with_redraws(chosen, 20, 4, 0)[4:] != order[4:]
 
 
 def test_more_prompts_than_problems_is_refused():

@@ -84,6 +84,31 @@ def test_a_run_with_another_loss_of_other_rollouts(loss, tmp_path):
     assert any(row["policy/trained_frac"] > 0 for row in rows)
 
 
+@pytest.mark.slow
+def test_a_run_that_draws_anew_fills_its_iterations_also_when_killed(tmp_path):
+    """DAPO over VinePPO: what is drawn follows from rewards, and these from seeds."""
+    settings = SHORT | {
+        "optimization.mask_equal_rewards": "true",
+        "optimization.max_redraws": 5,
+        "task.min_operations": 1,  # so easy that many problems are always solved
+    }
+    train(tmp_path / "whole", settings=settings)
+    train_killed_once("checkpoints/iter_000001", tmp_path / "killed", settings=settings)
+    train(tmp_path / "killed", settings=settings)
+    assert_same_runs(tmp_path / "killed", tmp_path / "whole")
+    rows = timeless(tmp_path / "whole")
+    assert max(row["reward/drawn_problems"] for row in rows) > 5
+    for row in rows:
+        assert row["reward/group_all_equal_frac"] == 0
+        assert row["policy/trained_frac"] == 1
+        assert row["values/num_continuations"] > 0
+    first = pyarrow.parquet.read_table(tmp_path / "whole/rollouts/iter_000001.parquet").to_pylist()
+    assert len(first) == NUM_ROLLOUTS
+    num_tokens = sum(len(row["response_ids"]) for row in first)
+    has_more = rows[0]["reward/drawn_problems"] > 5
+    assert (rows[0]["tokens/rollout"] > num_tokens) == has_more
+
+
 def test_a_damaged_checkpoint_changes_nothing(whole_run, tmp_path):
     """A run that goes on from the one before ends with the same numbers, and says why in a line."""
     run_dir = tmp_path / "damaged"

@@ -39,6 +39,9 @@ def encode_problems(
             f"{config.engine.max_model_len}"
         )
     rules = turn_rules(config.task, loaded)
+    room, longest = config.sampling.max_tokens, "sampling.max_tokens"
+    if isinstance(config, TrainConfig) and config.max_valued_tokens > room:
+        room, longest = room + 1, f"{longest} - 1 (credit.bootstrap_truncated)"
 
     def encode(problem: Problem) -> tuple[int, ...]:
         ids = encode_prompt(config.task.prompt, loaded.tokenizer, problem.question, problem.context)
@@ -46,8 +49,8 @@ def encode_problems(
 
     encoded = ((p, encode(p)) for p in problems)
     return within(
-        config.engine.max_model_len - config.sampling.max_tokens,
-        "engine.max_model_len - sampling.max_tokens",
+        config.engine.max_model_len - room,
+        f"engine.max_model_len - {longest}",
         ((p.id, len(ids), "a prompt of ", Prompt(p, ids)) for p, ids in encoded),
         too_long,
     )

@@ -5,7 +5,8 @@ columns to the rollouts.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -20,7 +21,7 @@ from vineppo.config.schema import (
 )
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import outcome_returns
-from vineppo.credit.shaping import add_update_columns, shaped_rewards
+from vineppo.credit.shaping import add_update_columns, has_equal_rewards, shaped_rewards
 from vineppo.credit.vine import step_means
 from vineppo.distributed import gather, num_ranks, num_replicas, rank, replica
 from vineppo.errors import InterruptionError, SharedError
@@ -44,11 +45,13 @@ from vineppo.values.sampled import WorkSharing
 class Experience:
     """The rollouts of an iteration in the order of prompts, and what sampling them took besides.
 
-    `continuations` (or other samples) by predictor, their tokens and `greedy_tokens` (of greedy
-    responses, which the estimator asked for) count over all replicas.
+    `drawn` are those that were sampled, of which `rollouts` are kept. `continuations` (or other
+    samples) by predictor, their tokens and `greedy_tokens` (of greedy responses, which the
+    estimator asked for) count over all replicas, and for all that was drawn.
     """
 
     rollouts: list[Rollout]
+    drawn: list[Rollout]
     continuations: dict[str, int]
     value_tokens: int
     greedy_tokens: int
@@ -114,11 +117,52 @@ def sample(
     }
     return Experience(
         rollouts,
+        rollouts,
         continuations={
             n: sum(len(value.returns_K) for value in states) for n, states in values.items()
         },
         value_tokens=sum(value.num_tokens for states in values.values() for value in states),
         greedy_tokens=sum(rollout.num_actions for rollout in greedy.values()),
+    )
+
+
+def sample_varied(
+    draw: Callable[[Sequence[int]], Experience],
+    order: Sequence[int],
+    num_prompts: int,
+    max_redraws: int,
+) -> Experience:
+    """`num_prompts` problems whose rollouts' rewards differ, as far as they are found.
+
+    DAPO's dynamic sampling (arXiv:2503.14476, eq. 11). `draw` samples problems by index: the first
+    `num_prompts` of `order`, then at most `max_redraws` times the next ones, as many as give what
+    is missing where as large a share differs as did so far. What is missing in the end are the
+    first of those with equal rewards. Of what is kept the order is that of `order`.
+    """
+    taken, count = 0, num_prompts
+    parts: list[Experience] = []
+    groups: list[list[Rollout]] = []
+    while count > 0:
+        parts.append(draw(order[taken : taken + count]))
+        taken += count
+        groups += [list(g) for _, g in groupby(parts[-1].rollouts, lambda r: r.problem.id)]
+        num_varied = sum(not has_equal_rewards(group) for group in groups)
+        missing = num_prompts - num_varied
+        if missing <= 0 or len(parts) > max_redraws:
+            break
+        wanted = math.ceil(missing * taken / num_varied) if num_varied else num_prompts
+        count = min(wanted, num_prompts, len(order) - taken)
+    by_worth = sorted(range(len(groups)), key=lambda i: has_equal_rewards(groups[i]))
+    kept = [rollout for i in sorted(by_worth[:num_prompts]) for rollout in groups[i]]
+    continuations = Counter[str]()
+    for part in parts:
+        continuations.update(part.continuations)
+    return Experience(
+        kept,
+        [rollout for group in groups for rollout in group],
+        continuations,
+        sum(part.value_tokens for part in parts),
+        sum(part.greedy_tokens for part in parts),
     )
 
 
@@ -316,6 +360,7 @@ def add_values(rollouts: Sequence[Rollout], predictors: Sequence[ValuePredictor]
     """
     for predictor in predictors:
         predictor.estimate(rollouts)
+        predictor.estimate_after(rollouts)
 
 
 def add_advantages(

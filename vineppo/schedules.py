@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Sequence
 from typing import Literal
 
 from vineppo.config.schema import AdamConfig
@@ -59,3 +60,13 @@ def problems_of_iteration(
         order += fresh + [i for i in permutation if i not in taken]
         epoch += 1
     return order[(iteration - 1) * num_prompts : iteration * num_prompts]
+
+
+def with_redraws(chosen: Sequence[int], num_problems: int, iteration: int, seed: int) -> list[int]:
+    """An iteration's problems, and behind them all others in the order in which they may be drawn.
+
+    What one iteration draws besides changes nothing of which problems another has.
+    """
+    left = sorted(set(range(num_problems)) - set(chosen))
+    random.Random(derive_seed(seed, "redraws", iteration)).shuffle(left)
+    return [*chosen, *left]

@@ -19,6 +19,7 @@ from vineppo.experience import (
     add_values,
     check_logprob_gap,
     sample,
+    sample_varied,
     value_quality,
 )
 from vineppo.forward_passes import EntropyPass, ReferencePass
@@ -27,6 +28,7 @@ from vineppo.kl import adapted_coef
 from vineppo.lora import add_adapters
 from vineppo.metrics import (
     advantage_metrics,
+    draw_metrics,
     importance_metrics,
     kl_metrics,
     logprob_gap_metrics,
@@ -39,7 +41,7 @@ from vineppo.policy import Policy
 from vineppo.reward_scores import build_scorer
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.tables import rollout_rows, value_rows
-from vineppo.schedules import problems_of_iteration
+from vineppo.schedules import problems_of_iteration, with_redraws
 from vineppo.segment import build_segmenter, needs_entropies
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
@@ -131,10 +133,14 @@ def run_iterations(
         chosen = problems_of_iteration(len(train_P), num_prompts, iteration, config.seed)
 
         # Sample: rollouts, and in the same stream the continuations of their states.
-        experience = sample(
-            session.sampler, [train_P[i] for i in chosen], config, segmenter, predictors,
-            iteration, progress, reference_pass, entropy_pass,
-        )  # fmt: skip
+        def draw(problems: Sequence[int], iteration: int = iteration) -> Experience:
+            return sample(
+                session.sampler, [train_P[i] for i in problems], config, segmenter, predictors,
+                iteration, progress, reference_pass, entropy_pass,
+            )  # fmt: skip
+
+        order = with_redraws(chosen, len(train_P), iteration, config.seed)
+        experience = sample_varied(draw, order, num_prompts, config.optimization.max_redraws)
         raise_if_any(gather(interruption()))  # what follows changes the models
         rollouts = experience.rollouts
         progress.enter("sync")
@@ -212,9 +218,11 @@ def experience_metrics(
         **logprob_gap_metrics(rollouts),
         **kl_metrics([rollout.of_actions(rollout.tokens_T["kl"]) for rollout in rollouts], kl_coef),
         **value_quality(rollouts, predictors, config),
-        "tokens/rollout": sum(sum(sampled_tokens(config.credit, rollout)) for rollout in rollouts)
+        "tokens/rollout": sum(sum(sampled_tokens(config.credit, one)) for one in experience.drawn)
         + experience.greedy_tokens,
     }
+    if config.optimization.max_redraws:
+        metrics |= draw_metrics(experience.drawn)
     importance = config.optimization.importance_correction
     if importance is not None:
         metrics |= importance_metrics(rollouts, importance.level)

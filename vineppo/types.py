@@ -195,9 +195,10 @@ class Rollout(TokenSequence):
         returns_S  NAME                                     raw returns of Monte-Carlo predictors
 
     `values_from` names the predictor whose values the credit estimator takes, None where it takes
-    none; `greedy_reward` is that of the problem's greedy response (remax). `hidden_SH` are the
-    policy's hidden states before the steps (float32), and `choices` what it chose from, where a
-    predictor reads them.
+    none; `greedy_reward` is that of the problem's greedy response (remax), `values_after` the
+    predictors' values of the state after the last token, where credit bootstraps it. `hidden_SH`
+    are the policy's hidden states before the steps (float32), and `choices` what it chose from,
+    where a predictor reads them.
     """
 
     problem: Problem
@@ -211,6 +212,7 @@ class Rollout(TokenSequence):
     returns_S: dict[str, Sequence[StateValue]] = field(default_factory=dict)
     values_from: str | None = None
     greedy_reward: float | None = None
+    values_after: dict[str, float] = field(default_factory=dict)
     hidden_SH: "np.ndarray | None" = field(default=None, repr=False, compare=False)
     choices: Choices | None = field(default=None, repr=False, compare=False)
 

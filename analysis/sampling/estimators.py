@@ -366,6 +366,7 @@ def _baseline(config: TrainConfig, level: Literal["token", "step"]) -> GaeCredit
         critic_lambda=1.0,
         level=level,
         segment_max_prob=None,
+        bootstrap_truncated=False,
     )
 
 

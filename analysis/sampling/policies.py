@@ -219,6 +219,7 @@ def add_values(
                 asking.append(predictor)
                 continue
             predictor.estimate(rollouts)
+            predictor.estimate_after(rollouts)
             if branches:
                 predictor.estimate_branches(branches, rollouts)
             del predictor

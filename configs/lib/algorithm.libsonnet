@@ -52,6 +52,7 @@ local common = {
     importance_correction: null,
     mask_truncated: false,
     mask_equal_rewards: false,
+    max_redraws: 0,
     max_token_prob: null,
     token_mask_path: null,
     resampling: null,
@@ -134,6 +135,7 @@ local common = {
       critic_lambda: 1,
       level: 'token',
       segment_max_prob: null,
+      bootstrap_truncated: false,
     },
     local policy = self.optimization,
     critic: adam {

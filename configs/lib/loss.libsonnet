@@ -22,7 +22,7 @@
     },
   },
 
-  // arXiv:2503.14476 without its penalty for length: a filter in place of the second draw.
+  // arXiv:2503.14476 without its penalty for length; its code draws at most ten times.
   dapo: {
     reference+: { kl_coef: 0 },
     optimization+: {
@@ -30,6 +30,7 @@
       loss_aggregation: 'token_mean',
       mask_truncated: true,
       mask_equal_rewards: true,
+      max_redraws: 9,
     },
   },
 

@@ -143,6 +143,16 @@ REFUSED = [
     (PPO, ["credit.level=step", "credit.segment_max_prob=0.2"],
      "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), got "
      "0.2"),
+    (PPO, ["credit.bootstrap_truncated=true", "task.grading.truncated_reward=null"],
+     "task.grading.truncated_reward must be 0 with credit.bootstrap_truncated (a value stands in "
+     "its place), got None"),
+    (PPO, ["credit.bootstrap_truncated=true", "credit.level=step", "values.credit=mean",
+           predictors(mean={"kind": "group_mean"})],
+     "values.credit must be a predictor of tokens' values, such as a critic, with "
+     "credit.bootstrap_truncated (it values the end of a response), got mean"),
+    (VINEPPO, ["optimization.max_redraws=1"],
+     "optimization.mask_equal_rewards must be true with optimization.max_redraws (it says in whose "
+     "place problems are drawn), got false"),
     # Values.
     (VINEPPO, [predictors(critic={"kind": "group_mean"})],
      "values.predictors must not be named monte_carlo, critic, policy, trainer or state.json, "

@@ -29,6 +29,7 @@ PLAIN = GaeCredit(
     critic_lambda=1.0,
     level="token",
     segment_max_prob=None,
+    bootstrap_truncated=False,
 )
 FRACTION = st.floats(0, 1)
 
@@ -49,7 +50,7 @@ def advantages(config, response):
 
 def targets(config, response):
     """Those of a critic whose values feed the estimator."""
-    return critic_returns(config, response, response.state_values_T)
+    return critic_returns(config, response, "fed")
 
 
 def test_by_hand():
@@ -73,6 +74,25 @@ def test_docstring_examples():
     assert length_adaptive_lambda(0.05, 100) == pytest.approx(0.8)
     probabilities = [math.log(p) for p in (0.9, 0.1, 0.8)]
     assert segmental_lambdas(probabilities, 0.5, 0.2) == [0.5, 1.0, 1.0]
+
+
+def test_a_response_that_is_bootstrapped_by_hand():
+    """With γ = 0.5 and V_T = 0.8: δ_1 = 0.4 − 0.25 = 0.15, δ_0 = 0.125 − 0.5 = −0.375.
+
+    λ = 0.5: A_0 = −0.375 + 0.25 · 0.15 = −0.3375. λ = 1 for the critic: γ V_T = 0.4, γ² V_T = 0.2.
+    """
+    response = replace(rollout([0.0, 0.0], [0.5, 0.25]), values_after={"fed": 0.8, "other": 9.0})
+    config = replace(PLAIN, gamma=0.5, policy_lambda=0.5)
+    assert advantages(config, response) == pytest.approx([-0.4375, -0.25])
+    config = replace(config, bootstrap_truncated=True)
+    assert advantages(config, response) == pytest.approx([-0.3375, 0.15])
+    assert targets(config, response) == pytest.approx([0.2, 0.4])
+    # One step of two tokens: A = γ V_T − V_0.
+    assert advantages(replace(config, level="step"), response) == pytest.approx([-0.1, -0.1])
+    ended = replace(response, values_after={})
+    assert advantages(config, ended) == advantages(
+        replace(config, bootstrap_truncated=False), ended
+    )
 
 
 @given(responses(), FRACTION)

@@ -102,7 +102,7 @@ def by_turn_number(rollouts_G):
 
 
 VINE = VineCredit("vine", 1, TURNS, "share", None, False)
-GAE = GaeCredit("gae", TURNS, 1.0, 0.5, None, 1.0, "step", None)
+GAE = GaeCredit("gae", TURNS, 1.0, 0.5, None, 1.0, "step", None, False)
 
 
 @pytest.mark.parametrize(

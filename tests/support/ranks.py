@@ -1,6 +1,5 @@
 """Small runs on two ranks: how they start, are killed, and what of them must agree with one's."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ class Case:
     algorithm: str
     engine: str
     tensor_parallel_size: int = 1
-    segmenter: str | None = None  # a user's file
+    changes: tuple[tuple[str, str], ...] = ()  # of the config
 
     @property
     def config(self) -> str:
@@ -45,11 +44,7 @@ class Case:
     def _alone(self) -> Settings:
         if self.algorithm == "ppo":
             return PPO
-        settings = SMALL if self.engine == "vllm" else SHORT
-        if self.segmenter is None:
-            return settings
-        segmenter = {"kind": "python", "path": self.segmenter}
-        return {**settings, "credit.segmenter": json.dumps(segmenter)}
+        return {**(SMALL if self.engine == "vllm" else SHORT), **dict(self.changes)}
 
     @property
     def num_iterations(self) -> int:

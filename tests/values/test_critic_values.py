@@ -3,7 +3,7 @@
 import pytest
 import torch
 from support.critics import build_config, critic_of, sequences, start, values
-from support.rollouts import CPU
+from support.rollouts import CPU, two_rollouts
 
 from vineppo.batching import collate
 from vineppo.models import load_model
@@ -57,6 +57,24 @@ def test_padding_company_and_order_do_not_matter(models):
     for a, b, c in zip(together, backwards, alone, strict=True):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=0)
         torch.testing.assert_close(a, c, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_end_of_a_truncated_response_has_the_value_of_that_prefix(configs, kind):
+    """As before the third token of a response that goes on; one that has ended has none."""
+    config = build_config(configs, kind, credit__bootstrap_truncated=True)
+    critic = critic_of(models := start(config))
+    _, cut_off = two_rollouts()
+    ended, goes_on = two_rollouts()
+    goes_on.response_ids += (4, 5)
+    critic.estimate_after([ended, cut_off])
+    values_T = rows(models, [goes_on])[0].tolist()
+    assert cut_off.values_after == {"critic": pytest.approx(values_T[3], abs=1e-5)}
+    assert values_T[3] != pytest.approx(values_T[2], abs=1e-3)
+    assert not ended.values_after
+    unasked = critic_of(start(build_config(configs, kind)))
+    unasked.estimate_after([goes_on])
+    assert not goes_on.values_after
 
 
 @pytest.mark.parametrize("kind", KINDS)

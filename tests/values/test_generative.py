@@ -26,7 +26,7 @@ THINKING = GenerativeValues(
 )  # fmt: skip
 VALUE = {0: 0.0, 1: 0.25, 2: 0.5, 3: 0.125, 4: 1.0}  # of a position, as `Judge` writes it
 VINE = Vine("vine", 0, LINES, "share", None, False)
-GAE = GaeCredit("gae", LINES, 1.0, 0.5, None, 1.0, "step", None)
+GAE = GaeCredit("gae", LINES, 1.0, 0.5, None, 1.0, "step", None, False)
 
 
 def ids(text, begins=False):

@@ -171,6 +171,11 @@ def check_policy_loss(config: TrainConfig) -> None:
             f"rollouts of a problem), got {num_samples}",
         )
     require(
+        optimization.mask_equal_rewards or not optimization.max_redraws,
+        "optimization.mask_equal_rewards must be true with optimization.max_redraws (it says in "
+        "whose place problems are drawn), got false",
+    )
+    require(
         optimization.resampling is None or config.credit.kind != "tree",
         "optimization.resampling must be null for credit.kind 'tree' (its rollouts stand for "
         f"segments that they share), got {optimization.resampling!r}",

@@ -90,10 +90,30 @@ def _check_feeding(config: TrainConfig) -> None:
             f"credit.level must be 'step' with values.credit {feeding} (it values steps), got "
             "'token'",
         )
+        if credit.bootstrap_truncated:
+            _check_bootstrapping(config, feeding)
     require(
         config.critic is None or config.critic.own_model is not None or feeding in (None, CRITIC),
         "critic.kind must be 'separate' where values.credit names another predictor (a shared one "
         "would change the policy that it only measures), got 'shared'",
+    )
+
+
+def _check_bootstrapping(config: TrainConfig, feeding: str | None) -> None:
+    """A value in place of the reward of a truncated response."""
+    require(
+        feeding in (None, CRITIC) or _gives_tokens(config, feeding),
+        "values.credit must be a predictor of tokens' values, such as a critic, with "
+        f"credit.bootstrap_truncated (it values the end of a response), got {feeding}",
+    )
+    require(
+        config.task.environment is None,
+        "credit.bootstrap_truncated must be false with task.environment, got true",
+    )
+    require(
+        config.task.grading.truncated_reward == 0,
+        "task.grading.truncated_reward must be 0 with credit.bootstrap_truncated (a value stands "
+        f"in its place), got {config.task.grading.truncated_reward}",
     )
 
 

@@ -1,7 +1,8 @@
 """Generalised advantage estimation over a critic's values (Schulman et al. 2016, arXiv:1506.02438).
 
 Everything here is plain lists over the tokens, or steps, of one response: padding cannot enter.
-`values_T[t]` is the value of the state before token t; after the last token it is 0. Tokens of an
+`values_T[t]` is the value of the state before token t; after the last token it is 0, or with
+`bootstrap_truncated` that of the state in which the budget ended. Tokens of an
 environment have γ = λ = 1 and the value after them, so that credit passes them by as if they were
 not there.
 """
@@ -19,15 +20,16 @@ def gae(
     values_T: Sequence[float],
     gammas_T: Sequence[float],
     lambdas_T: Sequence[float],
+    value_after: float = 0.0,
 ) -> list[float]:
     """A_t = δ_t + γ_t λ_t A_{t+1},  δ_t = r_t + γ_t V_{t+1} − V_t  (arXiv:1506.02438, eq. 16).
 
-    One γ and one λ a token: they carry V_{t+1} and A_{t+1} back to t, so the last are without
-    effect. Rewards [0, 1], values [0.5, 0.25], γ = 1, λ = 0.5: A_1 = 0.75,
-    A_0 = −0.25 + 0.5·0.75 = 0.125.
+    One γ and one λ a token: they carry V_{t+1} and A_{t+1} back to t, so the last λ is without
+    effect, and so is the last γ where `value_after`, V_T, is 0. Rewards [0, 1], values [0.5, 0.25],
+    γ = 1, λ = 0.5: A_1 = 0.75, A_0 = −0.25 + 0.5·0.75 = 0.125.
     """
     advantages_T: list[float] = []
-    next_value = next_advantage = 0.0
+    next_value, next_advantage = value_after, 0.0
     terms = zip(rewards_T, values_T, gammas_T, lambdas_T, strict=True)
     for reward, value, gamma, lambda_ in reversed(list(terms)):
         delta = reward + gamma * next_value - value
@@ -94,7 +96,9 @@ def _policy_advantages(config: GaeCredit, rollout: Rollout) -> list[float]:
     if config.segment_max_prob is not None:
         lambdas = segmental_lambdas(rollout.logprobs_T, lambda_, config.segment_max_prob)
     gammas = each_action(config.gamma, rollout) if is_token else [config.gamma] * len(values)
-    advantages = gae(rewards, values, gammas, lambdas)
+    advantages = gae(
+        rewards, values, gammas, lambdas, value_after(config, rollout, rollout.values_from)
+    )
     return advantages if is_token else broadcast(advantages, rollout.spans_S)
 
 
@@ -103,13 +107,24 @@ def outcome_returns(config: CreditConfig, rollout: Rollout) -> list[float]:
     return reward_to_go(rollout.rewards_T, _gammas(config, rollout))
 
 
-def critic_returns(
-    config: CreditConfig, rollout: Rollout, values_T: Sequence[float]
-) -> list[float]:
+def value_after(config: GaeCredit, rollout: Rollout, predictor: str | None) -> float:
+    """V of the state after the last token: 0 where the response has ended.
+
+    With `bootstrap_truncated` a response that the budget cut off counts as one that goes on
+    (partial-episode bootstrapping, Pardo et al. 2018, arXiv:1712.00378): its last δ is
+    γ V(s_T) − V(s_{T−1}).
+    """
+    if predictor is None or not config.bootstrap_truncated:
+        return 0.0
+    return rollout.values_after.get(predictor, 0.0)
+
+
+def critic_returns(config: CreditConfig, rollout: Rollout, predictor: str) -> list[float]:
     """A critic's targets, one a token: A^GAE(critic_lambda) + V before any whitening.
 
-    `values_T` are the critic's own. A λ of its own is VC-PPO's decoupled GAE (arXiv:2503.01491);
-    critic_lambda = 1 gives the reward to go. Always over tokens; where γ is per step it discounts
+    Of the critic's own values. A λ of its own is VC-PPO's decoupled GAE (arXiv:2503.01491);
+    critic_lambda = 1 gives the reward to go, and of a response that is bootstrapped γ's discount of
+    V_T besides. Always over tokens; where γ is per step it discounts
     between steps, so that the values at step starts are those that step-level advantages take. A
     critic beside another estimator is only measured, and learns the undiscounted reward to go.
     Rewards [0, 1], values [0.5, 0.25], γ = 1, λ = 0.5: advantages [0.125, 0.75], targets
@@ -118,7 +133,8 @@ def critic_returns(
     if not isinstance(config, GaeCredit):
         return outcome_returns(config, rollout)
     lambdas_T = each_action(config.critic_lambda, rollout)
-    advantages_T = gae(rollout.rewards_T, values_T, _gammas(config, rollout), lambdas_T)
+    values_T, after = rollout.values_T(predictor), value_after(config, rollout, predictor)
+    advantages_T = gae(rollout.rewards_T, values_T, _gammas(config, rollout), lambdas_T, after)
     return [advantage + value for advantage, value in zip(advantages_T, values_T, strict=True)]
 
 

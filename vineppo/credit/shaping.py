@@ -58,16 +58,20 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
 def mask_equal_rewards(rollouts: Sequence[Rollout]) -> None:
     """Nothing trains of the problems whose rollouts all got one reward.
 
-    The filter of DAPO's dynamic sampling (arXiv:2503.14476, section 3.2), which samples further
-    problems in their place. Here an iteration's problems follow from its number alone, so the
-    update is of those that are left. Rewards [1, 1] and [1, 0] of two problems: the second trains.
+    The filter of DAPO's dynamic sampling (arXiv:2503.14476, section 3.2), to which
+    `experience.sample_varied` adds further problems. Rewards [1, 1] and [1, 0] of two problems: the
+    second trains.
     """
     for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
         rollouts_G = list(group)
-        if len({rollout.reward for rollout in rollouts_G}) == 1:
+        if has_equal_rewards(rollouts_G):
             for rollout in rollouts_G:
                 nothing_T = (False,) * len(rollout.response_ids)
                 rollout.tokens_T |= {"is_trained": nothing_T, "is_positive": nothing_T}
+
+
+def has_equal_rewards(rollouts_G: Sequence[Rollout]) -> bool:
+    return len({rollout.reward for rollout in rollouts_G}) == 1
 
 
 def is_positive(rollout: Rollout, config: TrainConfig) -> bool:

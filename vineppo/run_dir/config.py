@@ -34,6 +34,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("optimization.policy_loss", "ppo", "clip_low"),
     ("optimization.importance_correction.level", "token", "max_weight"),
     ("optimization.mask_equal_rewards", False, "clip_low"),
+    ("optimization.max_redraws", 0, "clip_low"),
     ("optimization.resampling", None, "clip_low"),
     ("optimization.token_mask_path", None, "clip_low"),
     ("optimization.max_logprob_gap", float32_gap, "max_mean_ratio"),
@@ -47,6 +48,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("values.predictors.*.view", None, "kind=separate"),
     ("credit.states", None, "kind=vine"),
     ("credit.own_return", False, "kind=vine"),
+    ("credit.bootstrap_truncated", False, "segment_max_prob"),
     ("values.predictors.*.states", None, "kind=monte_carlo"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
 )

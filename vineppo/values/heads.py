@@ -136,8 +136,7 @@ class ValueHead(nn.Linear):
 def set_targets(rollouts: Sequence[Rollout], name: str, config: TrainConfig) -> None:
     """The column "targets/NAME": what the values of predictor `name` are trained towards."""
     for rollout in rollouts:
-        targets_T = critic_returns(config.credit, rollout, rollout.values_T(name))
-        rollout.tokens_T[f"targets/{name}"] = targets_T
+        rollout.tokens_T[f"targets/{name}"] = critic_returns(config.credit, rollout, name)
 
 
 class ValueOutputs(nn.Module):

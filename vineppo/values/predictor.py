@@ -1,6 +1,7 @@
 """The interface of everything that values states: the value predictor."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -153,6 +154,26 @@ class ValuePredictor:
         `rollouts` are an iteration's, with their values. A branch has no reward.
         """
         self.estimate(branches)
+
+    def estimate_after(self, rollouts: Sequence[Rollout]) -> None:
+        """Sets `values_after` of responses that the budget cut off, where credit goes on with them.
+
+        By a branch of one token more: a value is of the tokens before it.
+        """
+        config = self.config
+        if self.gives == "steps" or config.max_valued_tokens == config.sampling.max_tokens:
+            return
+        cut_off = [rollout for rollout in rollouts if rollout.finish_reason == "length"]
+        if not cut_off:
+            return
+        longer = [
+            replace(rollout, response_ids=(*rollout.response_ids, 0), tokens_T={})
+            for rollout in cut_off
+        ]
+        self.estimate_branches(longer, rollouts)
+        for rollout, branch in zip(cut_off, longer, strict=True):
+            after = {name.removeprefix("values/"): x[-1] for name, x in branch.tokens_T.items()}
+            rollout.values_after |= after
 
     # Training.
 

@@ -49,7 +49,7 @@ class SeparateValueModel(ValueModel):
 
     def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
         positions = getattr(self._hf_model.config, "max_position_embeddings", None)
-        self.view.check(prompts_P, self.config.sampling.max_tokens, positions)
+        self.view.check(prompts_P, self.config.max_valued_tokens, positions)
 
     @classmethod
     def at_checkpoint(

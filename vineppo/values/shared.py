@@ -8,10 +8,11 @@ import torch
 
 from vineppo.config.schema import SharedCritic, TrainConfig
 from vineppo.deepspeed_module import Summand
+from vineppo.forward_passes import token_columns
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
-from vineppo.token_scores import TokenScores
+from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, TrainBatch
 from vineppo.values.heads import (
     HEAD,
@@ -55,6 +56,17 @@ class SharedValueHead(ValuePredictor):
 
     def from_policy(self, scores: TokenScores) -> torch.Tensor:
         return values_of(scores.value_outputs_BT, self._critic.loss)
+
+    def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:  # noqa: ARG002
+        """A pass of the policy, as the branches are not in the one that trains."""
+
+        def values_in(batch: TrainBatch) -> tuple[torch.Tensor]:
+            options = ForwardOptions(self.config.sampling.temperature)
+            return (self.from_policy(self._policy.scores(batch, options)),)
+
+        size = self.config.optimization.logprobs_micro_batch_size
+        (values,) = token_columns(values_in, branches, size, self._policy.device)
+        self.set_values(branches, values)
 
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
         self.head.measure_offset(rollouts, self._critic.loss)

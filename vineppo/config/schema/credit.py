@@ -145,6 +145,7 @@ class GaeCredit(Credit):
     level: Literal["token", "step"]  # "step": one advantage a step, values at step boundaries only
     # λ only before tokens sampled with less than this probability, 1 elsewhere; null: everywhere.
     segment_max_prob: Fraction | None
+    bootstrap_truncated: bool  # a response cut off by the budget goes on with the value of its end
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from vineppo.config.schema.adam import AdamConfig
-from vineppo.config.schema.credit import CreditConfig, SegmenterConfig
+from vineppo.config.schema.credit import CreditConfig, GaeCredit, SegmenterConfig
 from vineppo.config.schema.model import (
     EngineConfig,
     ModelConfig,
@@ -123,6 +123,7 @@ class OptimizationConfig(AdamConfig):
     importance_correction: ImportanceConfig | None  # of what the engine samples and trainer updates
     mask_truncated: bool  # rollouts cut off by the budget train nothing
     mask_equal_rewards: bool  # nor do those of a problem whose rollouts all got one reward
+    max_redraws: CountOrZero  # times that an iteration draws further problems in place of those
     # Tokens sampled with more than it train nothing; null: all do.
     max_token_prob: PositiveFraction | None
     token_mask_path: Name | None  # a Python file with `trains(rollout)`: one truth a token
@@ -206,6 +207,13 @@ class TrainConfig:
         tables = {f"values.predictors.{name}": x for name, x in self.values.predictors.items()}
         models = {"critic": self.separate_critic, **{k: x.own_model for k, x in tables.items()}}
         return {key: model for key, model in models.items() if model is not None}
+
+    @property
+    def max_valued_tokens(self) -> int:
+        """Of a response; the state after the last one is asked for by one more."""
+        credit = self.credit
+        asks_for_end = isinstance(credit, GaeCredit) and credit.bootstrap_truncated
+        return self.sampling.max_tokens + asks_for_end
 
     @property
     def has_shared_critic(self) -> bool:

@@ -237,6 +237,55 @@ def test_every_loss_begins_with_the_policy_gradient(kind):
     assert not terms.is_clipped.any()
 
 
+# What others' code says of an update of two responses, the second without its last token. DAPO's
+# and the sequence weights are their authors' own, in verl (b178a3c), GSPO and CISPO by others there;
+# Dr. GRPO's is its authors', in oat (c1a074c).
+OLD = [[-0.5, -2.0, -0.1, -1.5], [-0.3, -0.7, -1.2, -0.4]]
+NEW = [[-0.1, -2.5, -0.3, -1.0], [-1.2, -0.2, -0.9, -0.1]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "aggregation", "loss", "gradient"),
+    [
+        # DAPO: clip-higher, mean over tokens; then with a dual clip.
+        ("ppo", {}, "token_mean", -0.297996, [0, -0.086647, -0.116962, 0, 0, 0.117766, 0.096418]),
+        ("ppo", {"dual_clip": 1.5}, "token_mean", -0.308619,
+         [0, -0.086647, -0.116962, 0, 0, 0, 0.096418]),
+        ("ppo", {}, "sequence_mean", -0.181609,
+         [0, -0.075816, -0.102341, 0, 0, 0.137393, 0.112488]),
+        # Dr. GRPO: the sum over tokens by the longest response, 8.
+        ("ppo", {"clip_high": 0.2}, "fixed_length", -0.120373,
+         [0, -0.037908, -0.051171, 0, 0, 0.051523, 0.042183]),
+        ("gspo", {}, "sequence_mean", -0.283832, [-0.131409] * 4 + [0.080601] * 3),
+        ("gspo", {"clip_low": 0.01, "clip_high": 0.02}, "sequence_mean", -0.2625, [0] * 7),
+        ("cispo", {"clip_low": 1.0, "clip_high": 0.5}, "token_mean", 0.34425,
+         [-0.213118, -0.086647, -0.116962, -0.214286, 0.029041, 0.107143, 0.096418]),
+    ],
+)  # fmt: skip
+def test_losses_are_those_of_others_code(kind, changes, aggregation, loss, gradient):
+    keys = {"policy_loss": kind, "clip_low": 0.2, "clip_high": 0.28, "dual_clip": None} | changes
+    logprobs = torch.tensor(NEW, dtype=torch.float64, requires_grad=True)
+    advantages = torch.tensor([[1.0] * 4, [-0.5] * 4])
+    mask = torch.tensor([[True] * 4, [True] * 3 + [False]])
+    terms = policy_surrogate(SimpleNamespace(**keys), logprobs, torch.tensor(OLD), advantages, mask)
+    total = aggregate(terms.loss, mask, aggregation, Totals(7, 2, 8))
+    total.backward()
+    assert total.item() == pytest.approx(loss, abs=1e-6)
+    assert logprobs.grad.flatten().tolist() == pytest.approx([*gradient, 0], abs=1e-6)
+
+
+def test_importance_weights_are_those_of_others_code():
+    """verl's, by tokens and by sequences, truncated at 1.3; oat's of tokens are the same."""
+    rows = list(zip(NEW, OLD, strict=True))
+    of_tokens = [importance_weights(truncated_at(1.3), new, old) for new, old in rows]
+    assert of_tokens[0] == pytest.approx([1.3, 0.606531, 0.818731, 1.3], abs=1e-6)
+    assert of_tokens[1][:3] == pytest.approx([0.40657, 1.3, 1.3], abs=1e-6)
+    whole = truncated_at(1.3, "sequence")
+    assert importance_weights(whole, NEW[0], OLD[0]) == pytest.approx([1.221403] * 4, abs=1e-6)
+    found = importance_weights(whole, NEW[1][:3], OLD[1][:3])
+    assert found == pytest.approx([0.904837] * 3, abs=1e-6)
+
+
 def truncated_at(max_weight, level="token"):
     return TruncatedImportance("truncated", level, max_weight)
 

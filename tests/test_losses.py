@@ -238,7 +238,7 @@ def test_every_loss_begins_with_the_policy_gradient(kind):
 
 
 # What others' code says of an update of two responses, the second without its last token. DAPO's
-# and the sequence weights are their authors' own, in verl (b178a3c), GSPO and CISPO by others there;
+# and the sequence weights are their authors' own, in verl (b178a3c), GSPO and CISPO others', there;
 # Dr. GRPO's is its authors', in oat (c1a074c).
 OLD = [[-0.5, -2.0, -0.1, -1.5], [-0.3, -0.7, -1.2, -0.4]]
 NEW = [[-0.1, -2.5, -0.3, -1.0], [-1.2, -0.2, -0.9, -0.1]]

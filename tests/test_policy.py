@@ -1,6 +1,7 @@
 """One update of the real policy under DeepSpeed: what may and what may not change its result."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from support.policies import MODEL, build, relative, update
 from support.rollouts import CPU, random_sequences, with_columns
 
 from vineppo.batching import collate
+from vineppo.deepspeed_module import DeepSpeedModule
 from vineppo.forward_passes import token_columns
 from vineppo.models import load_model
 from vineppo.policy import Policy
@@ -45,6 +47,24 @@ def test_zero_stage_does_not_change_the_update(config, stage):
     plain, _ = weights_after(config, found, batch_size=8, micro_batch_size=4)
     sharded, _ = weights_after(config, found, batch_size=8, micro_batch_size=4, zero_stage=stage)
     assert relative(sharded, plain) < 1e-5
+
+
+def test_bfloat16_gradients_are_summed_in_float32(config):
+    """256 micro-batches under ZeRO 2, against their sum in float64; in bfloat16 it is 2 % off."""
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.randn(256, 2, 8, 64, generator=generator).bfloat16()
+    linear = torch.nn.Linear(64, 64, bias=False, dtype=torch.bfloat16)
+    adam = replace(config.optimization, zero_stage=2, max_grad_norm=1e9)
+    module = DeepSpeedModule(linear, [[linear.weight]], torch.bfloat16, adam)
+
+    def product(pair):
+        return (module(pair[0]).float() * pair[1]).sum(), {"none": torch.zeros(())}
+
+    module.update(list(pairs), product, [1e-3], lambda _: True)
+    (state,) = module._engine.optimizer.optimizer.state.values()
+    found = state["exp_avg"].view(64, 64).double() / (1 - adam.adam_beta1)
+    x, y = pairs.double().unbind(1)
+    assert relative(found, torch.einsum("bni,bnj->ij", y, x)) < 5e-3
 
 
 @pytest.mark.parametrize(

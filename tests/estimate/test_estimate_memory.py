@@ -42,10 +42,12 @@ RESIDENT = {
         "gradients": 2, "gradient bucket": 8,
     },
 }  # fmt: skip
-GRADIENTS = {0: 16, 1: 8, 2: 4, 3: 2}
-# A share's gradients as they came, a flat copy of them, and one in float32: (2 + 2 + 4) · 0.1 GB;
-# stage 1 has all gradients and its share's copy before that, stage 0 a flat copy to reduce.
-STEP = {0: 32, 1: 10, 2: 8, 3: 8}
+# Stage 2 sums its share in float32, 4, beside that of a micro-batch, 2.
+GRADIENTS = {0: 16, 1: 8, 2: 6, 3: 2}
+# A share's gradients as they came, a flat copy of them, and one in float32: (2 + 2 + 4) · 0.1 GB,
+# and (4 + 4 + 4) under stage 2; stage 1 has all gradients and its share's copy before that, stage 0
+# a flat copy to reduce.
+STEP = {0: 32, 1: 10, 2: 12, 3: 8}
 
 
 @pytest.mark.parametrize("stage", range(4))

@@ -236,7 +236,7 @@ class Trainee:
         ranks, through a flat copy.
         """
         p, e, n = self.num_trained, self.bytes_per_weight, self.num_ranks
-        step = (2 * e + 4) * p // n
+        step = (2 * self._bytes_per_gradient + 4) * p // n
         if self.zero_stage == 0:
             step = e * (p + (min(p, BUCKET) if n > 1 else 0))
         if self._is_optimizer_elsewhere:
@@ -257,13 +257,18 @@ class Trainee:
         bucket = {"gradient bucket": self._bucket()} if self.zero_stage >= 1 else {}
         return {"gradients": self._gradients(), **bucket}
 
+    @property
+    def _bytes_per_gradient(self) -> int:
+        """Of the sum over an update's micro-batches."""
+        return 4 if self.zero_stage == 2 else self.bytes_per_weight
+
     def _gradients(self) -> int:
-        whole = self.bytes_per_weight * self.num_trained
         if self.zero_stage <= 1:
-            return whole
-        share = whole // self.num_ranks
-        accumulated = 0 if self._is_optimizer_elsewhere else share
-        return accumulated + (share if self.zero_stage == 2 else 0)  # this micro-batch's
+            return self.bytes_per_weight * self.num_trained
+        share = self.num_trained // self.num_ranks
+        accumulated = 0 if self._is_optimizer_elsewhere else self._bytes_per_gradient * share
+        # This micro-batch's.
+        return accumulated + (self.bytes_per_weight * share if self.zero_stage == 2 else 0)
 
     def _bucket(self) -> int:
         """A CPU gives memory only to what is written; under stage 1 gradients move into it."""

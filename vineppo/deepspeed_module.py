@@ -205,8 +205,8 @@ class DeepSpeedModule:
             "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False,  # it is compiled at its first use
             "bf16": {"enabled": dtype == torch.bfloat16},
-            # A sum of 256 micro-batches' gradients in bfloat16 is 2 % off. Under stage 1 DeepSpeed has
-            # for this another optimizer, which offloads nothing; stage 3 is for want of memory.
+            # A sum of 256 micro-batches' gradients in bfloat16 is 2 % off. Under stage 1 DeepSpeed
+            # takes another optimizer for it, which offloads nothing; stage 3 is for want of memory.
             "data_types": {"grad_accum_dtype": "fp32" if optimization.zero_stage == 2 else None},
             "steps_per_print": 2**31,
         }

@@ -42,6 +42,7 @@ SEEN = {
     "critic_of": "critic/explained_variance",
     "two_critics": "critic/spread",
     "asyppo": "critic/spread",
+    "shrinkage": "values/shrunk_mean/explained_variance",
     "v05": "values/fused/explained_variance",
     "poise": "values/probe/error",
     "generative": "values/judge/brier",

@@ -37,6 +37,9 @@ local baseline(name, predictors) = {
   // critics small.
   asyppo: self.two_critics { critic+: { agreed: 0.2, disputed: 0.2 }, optimization+: { entropy_coef: 1e-3 } },
 
+  // RLOO with a shrinkage baseline (arXiv:2511.03710): drawn towards the mean of other problems.
+  shrinkage: baseline('shrunk_mean', { shrunk_mean: { kind: 'shrunk_mean', replay_iterations: 10 } }),
+
   // V0.5 (arXiv:2603.10848): a prior that does not train, here the policy's own yes or no, fused with
   // the problem's few other rewards.
   v05: {

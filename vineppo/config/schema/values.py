@@ -134,6 +134,17 @@ class GroupMeanValues(Values):
 
 
 @dataclass(frozen=True)
+class ShrunkMeanValues(Values):
+    """The same, drawn towards the mean of other problems."""
+
+    implementation = "shrunk_mean:ShrunkMean"
+    takes_turns = True
+
+    kind: Literal["shrunk_mean"]
+    replay_iterations: CountOrZero  # earlier ones, whose problems count as well
+
+
+@dataclass(frozen=True)
 class FusedValues(Values):
     """Another predictor's value of the prompt, and the others' mean reward by its evidence."""
 
@@ -463,6 +474,7 @@ CriticConfig = Annotated[
 PredictorConfig = Annotated[
     MonteCarloValues
     | GroupMeanValues
+    | ShrunkMeanValues
     | FusedValues
     | PooledValues
     | ShrunkValues

@@ -1,9 +1,12 @@
 // The methods that are swept and compared, over configs/credit_{sheet,short}_*.jsonnet.
+local recipes = import '../../configs/lib/recipes.libsonnet';
 local plain(config, set={}) = { config: config, set: set };
+local shrunk = (import '../../configs/credit_sheet_ppo.jsonnet') + recipes.shrinkage;
 {
   vine_privileged: plain('vine_privileged'),
   vine_efficient: plain('vine_efficient'),
   rloo: plain('rloo'),
+  rloo_shrunk: plain('rloo', { credit: shrunk.credit, values: shrunk.values }),
   grpo: plain('grpo'),
   reinforce: plain('reinforce'),
   ppo: plain('ppo'),

@@ -56,7 +56,9 @@ local pieces = {
   gspo_sequence_correction: on(qwen, algorithm.grpo + loss.gspo + loss.sequence_correction),
   cispo_sequence_masking: on(qwen, algorithm.grpo + loss.cispo + loss.sequence_masking),
   dr_grpo_pf_ppo: on(qwen, algorithm.grpo + loss.dr_grpo + loss.pf_ppo),
-  dapo_positive_examples: on(qwen, algorithm.grpo + loss.dapo + recipes.positive_examples),
+  dapo_positive_examples: on(qwen, algorithm.grpo + loss.dapo + recipes.positive_examples) {
+    optimization+: { max_redraws: 2 },
+  },
   masked_tokens: on(qwen, algorithm.grpo {
     optimization+: { token_mask_path: 'experiments/19_real_model/mask.py' },
   }),
@@ -104,6 +106,7 @@ local pieces = {
     } },
   }),
   smaller_critic: on(small, ppo + recipes.critic_of(models + 'smollm2_half')),
+  bootstrapped: on(small, ppo { credit+: { bootstrap_truncated: true } }) { sampling+: { max_tokens: 128 } },
   asyppo_decoupled_lambda: on(small, ppo + recipes.asyppo + recipes.decoupled_lambda),
   yes_no_trained: on(small, ppo + judged('judge', critic + yes_no { trained: true })),
 };

@@ -52,6 +52,7 @@ NUM_RESAMPLES = 2000
 # By an estimator's name: what it is called with its numbers, in a legend, and its colour.
 FAMILIES = (
     ("rloo", "RLOO", "RLOO", 3),
+    ("rloo_shrunk", "RLOO, shrunk", "RLOO, shrunk", 6),
     ("vine_{}_own", "vine, K = {}, own outcome", "vine, own (K)", 5),
     ("vine_{}", "vine, K = {}", "vine (K)", 0),
     ("cuts_{}_{}", "cuts: {}, K = {}", "cuts (cuts, K)", 2),

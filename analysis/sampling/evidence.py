@@ -14,15 +14,17 @@ from analysis.sampling.held_out import NAME, SCORE_SQUARES, fit_martingale
 from analysis.sampling.policies import policy_paths, train_config
 from analysis.sampling.rollouts import groups_of, read_saved
 from analysis.stats import credit_noise
-from vineppo.config.schema import TrainConfig
+from vineppo.config.schema import ShrunkMeanValues, TrainConfig
 from vineppo.credit.groups import rloo_advantages
 from vineppo.credit.martingale import shrunk_advantages
 from vineppo.credit.vine import step_sums
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 from vineppo.types import CRITIC, Problem, Rollout
+from vineppo.values.shrunk_mean import ShrunkMean
 
 FITTED, SAMPLED, EXACT, SAVED = "fitted martingale", "continuations", "exact", "saved martingale"
+SHRUNK, REPLAY = "rloo_shrunk", 10  # as configs/lib/recipes.libsonnet has it
 DECISIVE = 0.1  # the change of value from which on a step decides
 
 
@@ -70,6 +72,10 @@ def read_evidence(
     groups = [group for rollouts in iterations for group in groups_of(rollouts)]
     rollouts = [*chain.from_iterable(groups)]
     check(run_path, groups)
+    shrunk = ShrunkMean(SHRUNK, config, ShrunkMeanValues("shrunk_mean", REPLAY))
+    for of_iteration in iterations:
+        shrunk.estimate(of_iteration)
+        shrunk.update(of_iteration, 0)
     if is_fitted:
         fit_martingale(config, policies[last], read, num_iterations)
     source, name = value_source(run_path, config, rollouts, is_fitted)
@@ -168,7 +174,9 @@ def group_terms(
         masses_S = by_step(masses_T, rollout)
         path = path_of(rollout, masses_S, source, name, differences_G, residuals_G, index)
         length, differences = float(path.num_tokens), differences_G[index]
-        noise = {"rloo": float(masses_S.sum()) * advantages_G[index] ** 2}
+        total = float(masses_S.sum())
+        noise = {"rloo": total * advantages_G[index] ** 2}
+        noise[SHRUNK] = total * (rewards_G[index] - rollout.values_S(SHRUNK)[0]) ** 2
         tokens: dict[str, float] = {}
         row = {"length": length}
         if differences is not None:

@@ -231,11 +231,15 @@ def test_few_decisive_steps_and_cheap_sampling_call_for_continuations(exact_run)
 
 
 def test_where_every_step_decides_and_sampling_is_the_price_rloo_stays(tmp_path):
+    """With a baseline that knows, for nothing, that all problems are alike: it is their mean."""
     path = World(ALL).write(tmp_path / "all")
     rows = advise.run_rows(path, **SETTINGS, cost_ratio=0, fit_iterations=0)
-    _, is_sure = advise.best_of(rows)
-    assert not is_sure
-    assert "Stay with **RLOO or GRPO**" in "\n".join(advise.report(rows))
+    best, is_sure = advise.best_of(rows)
+    assert (best["estimator"], is_sure) == ("rloo_shrunk", True)
+    assert best["noise"] == pytest.approx((GROUP - 1) / GROUP, rel=0.05)
+    others = rows[rows["estimator"] != "rloo_shrunk"]
+    assert not advise.best_of(others)[1]
+    assert "Stay with **RLOO or GRPO**" in "\n".join(advise.report(others))
 
 
 def test_it_writes_and_draws_again(exact_run, tmp_path, capsys):

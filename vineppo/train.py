@@ -139,8 +139,10 @@ def run_iterations(
                 iteration, progress, reference_pass, entropy_pass,
             )  # fmt: skip
 
-        order = with_redraws(chosen, len(train_P), iteration, config.seed)
-        experience = sample_varied(draw, order, num_prompts, config.optimization.max_redraws)
+        max_redraws = config.optimization.max_redraws
+        if max_redraws:
+            chosen = with_redraws(chosen, len(train_P), iteration, config.seed)
+        experience = sample_varied(draw, chosen, num_prompts, max_redraws)
         raise_if_any(gather(interruption()))  # what follows changes the models
         rollouts = experience.rollouts
         progress.enter("sync")

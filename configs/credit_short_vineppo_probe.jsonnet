@@ -24,6 +24,7 @@ vineppo + {
         batch_size: 64,
         replay_iterations: 20,
         num_folds: 4,
+        crossed: false,
       },
     },
   },

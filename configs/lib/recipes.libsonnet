@@ -47,8 +47,9 @@ local baseline(name, predictors) = {
     values+: { predictors+: { prior: critic + algorithm.yes_no } },
   } + baseline('fused', { fused: { kind: 'fused', prior: 'prior' } }),
 
-  // POISE (arXiv:2605.07579): a probe on the policy's states, fitted to other problems' rewards; the
-  // paper crosses a problem's rollouts and gives a response one value.
+  // POISE (arXiv:2605.07579): a probe on the policy's states and uncertainty at the end of the other
+  // rollouts, fitted to other problems' rewards; one value a response. Without `crossed` every state
+  // has a value by what led to it.
   poise: baseline('probe', {
     probe: {
       kind: 'probe',
@@ -61,6 +62,7 @@ local baseline(name, predictors) = {
       batch_size: 64,
       replay_iterations: 20,
       num_folds: 4,
+      crossed: true,
     },
   }),
 

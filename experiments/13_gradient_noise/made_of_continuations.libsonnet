@@ -5,5 +5,5 @@ local poise = (import '../../configs/lib/recipes.libsonnet').poise;
   pooled: { kind: 'pooled', of: 'drawn' },
   shrunk: { kind: 'shrunk', of: 'drawn', toward: 'siblings' },
   smoothed: { kind: 'smoothed', of: 'drawn', change: 0.2, direction: 'causal' },
-  probe: poise.values.predictors.probe { of: 'drawn', features: 'uncertainty' },
+  probe: poise.values.predictors.probe { of: 'drawn', features: 'uncertainty', crossed: false },
 }

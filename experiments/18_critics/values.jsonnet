@@ -31,7 +31,7 @@ ppo + {
       asked: critic + algorithm.yes_no { question: '?', yes: '1', no: '0' },
       judge: critic + algorithm.yes_no { question: '?', yes: '1', no: '0', trained: true },
       fused: { kind: 'fused', prior: 'judge' },
-      probe: recipes.poise.values.predictors.probe,
+      probe: recipes.poise.values.predictors.probe { crossed: false },
     },
   },
   evaluation+: { every: 0 },

@@ -8,7 +8,7 @@ local vineppo = import '../../configs/gsm8k_qwen2.5_0.5b_vineppo.jsonnet';
 local critic = ((import '../../configs/gsm8k_qwen2.5_0.5b_ppo.jsonnet') + hardware.on_cpu).critic;
 
 local models = 'runs/19_real_model_models/';
-local probe = poise.values.predictors.probe { of: 'monte_carlo' };
+local probe = poise.values.predictors.probe { of: 'monte_carlo', crossed: false };
 local chat(text) = '<|im_end|>\n<|im_start|>user\n' + text + '<|im_end|>\n<|im_start|>assistant\n';
 
 vineppo + hardware.on_cpu + {

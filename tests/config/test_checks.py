@@ -62,7 +62,7 @@ POSTERIOR = {"kind": "posterior", "num_candidates": 8, "size": 16, "learning_rat
 SMOOTHED = {"kind": "smoothed", "of": "monte_carlo", "change": 0.1, "direction": "causal"}
 PROBE = {"kind": "probe", "of": "monte_carlo", "features": "both", "size": 8, "learning_rate": 3e-3,
          "weight_decay": 0, "num_steps": 2, "batch_size": 4, "replay_iterations": 2,
-         "num_folds": 2}  # fmt: skip
+         "num_folds": 2, "crossed": False}  # fmt: skip
 
 TREE = "credit_short_spo_tree"
 
@@ -143,6 +143,13 @@ REFUSED = [
     (PPO, ["credit.level=step", "credit.segment_max_prob=0.2"],
      "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), got "
      "0.2"),
+    (VINEPPO, [predictors(probe=PROBE | {"crossed": True})],
+     "values.predictors.probe.of must be null with values.predictors.probe.crossed (it looks at "
+     "rewards alone), got 'monte_carlo'"),
+    (VINEPPO, [predictors(probe=PROBE | {"crossed": True, "of": None}), "rollouts.num_samples=1",
+               "rollouts.num_prompts=256"],
+     "rollouts.num_samples must be at least 2 with values.predictors.probe.crossed (it looks at a "
+     "problem's other rollouts), got 1"),
     (PPO, ["credit.bootstrap_truncated=true", "task.grading.truncated_reward=null"],
      "task.grading.truncated_reward must be 0 with credit.bootstrap_truncated (a value stands in "
      "its place), got None"),

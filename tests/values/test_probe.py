@@ -19,6 +19,7 @@ from vineppo.values.probe import Probe, States, doubts, fitted
 OWN = ProbeValues(
     of="monte_carlo", kind="probe", features="uncertainty", size=32, learning_rate=1e-2,
     weight_decay=0.01, num_steps=150, batch_size=64, replay_iterations=2, num_folds=4,
+    crossed=False,
 )  # fmt: skip
 QUICK = replace(OWN, num_steps=5, batch_size=8)
 
@@ -67,7 +68,8 @@ def test_a_network_sees_only_what_it_may():
         assert changed.tolist() == [g != f for g in range(3)]
 
 
-def test_by_enumeration_it_is_a_fair_baseline_and_a_fit_that_saw_the_problem_is_not():
+@pytest.mark.parametrize("own", [QUICK, replace(QUICK, of=None, crossed=True)])
+def test_by_enumeration_it_is_a_fair_baseline_and_a_fit_that_saw_the_problem_is_not(own):
     """Whatever was learned before; the action of a step is in the features after it alone."""
 
     def told(rollouts):
@@ -76,17 +78,17 @@ def test_by_enumeration_it_is_a_fair_baseline_and_a_fit_that_saw_the_problem_is_
             one.tokens_T["entropies"] = [1.0, 0.5]
         return rollouts
 
-    crossed = probe(QUICK)
+    crossed = probe(own)
     earlier = told([made("p", 0, (0, 1), 1, [(1,), (0,)]), made("p", 1, (1, 1), 0, [(1,), (0,)])])
     crossed.estimate(earlier)
     crossed.update(earlier, 1)
 
     def seeing(rollouts):
-        own = probe(QUICK)
-        own.estimate(told(rollouts))
-        own.update(rollouts, 1)
-        own._num_folds = 1
-        own.estimate(rollouts)
+        seen = probe(own)
+        seen.estimate(told(rollouts))
+        seen.update(rollouts, 1)
+        seen._num_folds = 1
+        seen.estimate(rollouts)
 
     fair = score_covariances(lambda rollouts: crossed.estimate(told(rollouts)), "probe")
     assert fair == pytest.approx((0, 0), abs=1e-7)  # of float32
@@ -252,3 +254,41 @@ def test_without_continuations_it_learns_from_the_rewards():
     assert right[0] == pytest.approx(0.5, abs=0.15)
     assert right[1] > 0.8
     assert wrong[1] < 0.2
+
+
+def tossed(draw, number, chance):
+    """Two rollouts of a problem, whose policy was sure in the end where the problem is easy."""
+    group = []
+    for index in range(2):
+        reward = float(draw.random() < chance)
+        one = rollout(terminal(reward, 3), lengths_S=[1, 2])
+        one.problem, one.rollout_index = replace(one.problem, id=f"p{number}"), index
+        one.tokens_T |= {"trainer_logprobs": (chance - 1, 0, 0), "entropies": (1 - chance, 0, 0)}
+        group.append(one)
+    return group
+
+
+def test_crossed_it_values_a_rollout_by_how_the_others_ended():
+    """Its own outcome and tokens are without influence; of hard problems it says less."""
+    draw, crossed = np.random.default_rng(0), probe(replace(OWN, of=None, crossed=True))
+    for iteration in (1, 2, 3):
+        groups = [tossed(draw, number, number % 2 * 0.8 + 0.1) for number in range(64)]
+        rollouts = [one for group in groups for one in group]
+        crossed.estimate(rollouts)
+        metrics = crossed.update(rollouts, iteration)
+    hard, easy = (np.mean([g[0].values_S("probe")[0] for g in groups[i::2]]) for i in (0, 1))
+    assert (hard, easy) == pytest.approx((0.1, 0.9), abs=0.1)
+    assert metrics["values/probe/error"] < 0.15  # 0.09 where the chances are known, else 0.25
+    assert all(len(set(one.values_S("probe"))) == 1 for one in rollouts)
+    first, second = groups[0]
+    crossed.estimate(rollouts)
+    before = [one.values_S("probe")[0] for one in (first, second)]
+    first.reward, columns = 1 - first.reward, {"trainer_logprobs": (-9, -9, -9)}
+    first.tokens_T |= columns
+    crossed.estimate(rollouts)
+    after = [one.values_S("probe")[0] for one in (first, second)]
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+    branch = replace(first, steps_S={})
+    crossed.estimate_branches([branch], rollouts)
+    assert branch.values_S("probe") == first.values_S("probe")

@@ -8,6 +8,7 @@ from vineppo.config.schema import (
     GaeCredit,
     GenerativeValues,
     PredictorConfig,
+    ProbeValues,
     ReturnsReader,
     TrainConfig,
     ViewConfig,
@@ -37,6 +38,7 @@ def check_values(config: TrainConfig) -> None:
         _check_returns_reader(name, own, config)
         _check_probability(name, own, config)
         _check_generative(name, own)
+        _check_probe(name, own, config)
         _check_fused(name, own, config)
     _check_feeding(config)
     _check_states(config)
@@ -201,6 +203,21 @@ def _check_probability(name: str, own: PredictorConfig, config: TrainConfig) -> 
         0 <= (grading.truncated_reward or 0) <= 1,
         f"task.grading.truncated_reward must be null or within [0, 1] for {key} of kind "
         f"{own.kind!r}, got {grading.truncated_reward}",
+    )
+
+
+def _check_probe(name: str, own: PredictorConfig, config: TrainConfig) -> None:
+    if not (isinstance(own, ProbeValues) and own.crossed):
+        return
+    key = f"values.predictors.{name}"
+    require(
+        own.of is None,
+        f"{key}.of must be null with {key}.crossed (it looks at rewards alone), got {own.of!r}",
+    )
+    require(
+        config.rollouts.num_samples >= 2,
+        f"rollouts.num_samples must be at least 2 with {key}.crossed (it looks at a problem's "
+        f"other rollouts), got {config.rollouts.num_samples}",
     )
 
 

@@ -49,6 +49,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("credit.states", None, "kind=vine"),
     ("credit.own_return", False, "kind=vine"),
     ("credit.bootstrap_truncated", False, "segment_max_prob"),
+    ("values.predictors.*.crossed", False, "num_folds"),
     ("values.predictors.*.states", None, "kind=monte_carlo"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
 )

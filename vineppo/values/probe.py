@@ -12,14 +12,19 @@ sampled at s, if any (`of` null: none), and the rollout's reward, which is one r
 of its states.
 They are of this iteration and of the `replay_iterations` before it, with the features they had.
 
-Sources: probes on the policy with crossed rollouts, POISE (arXiv:2605.07579); cross-fitting,
+With `crossed` it is POISE's: what the other rollouts looked like in the end says what the prompt is
+worth. Each rollout is one row, x of its last state without m, whose return is the mean reward of
+the problem's others; the value of all of a rollout's states is the mean of V over the others' rows.
+
+Sources: probes on the policy, and crossed rollouts, POISE (arXiv:2605.07579); cross-fitting,
 Chernozhukov et al. 2018 (arXiv:1608.00060).
 
 When is the gradient unbiased? V is a fair baseline. The iteration's problems are split into
 `num_folds`; a fold's values come from a fit to the other folds and to earlier iterations, which are
 independent, given the policy, of all that the fold's rollouts do. A split by rollouts would not be
 enough: siblings share states, and by an action a rollout decides which of them it has sampled. m is
-of the siblings alone, and the other features are of tokens before s. So `gae` with `level` "step"
+of the siblings alone, and the other features are of tokens before s (`crossed`: of the siblings
+alone, and no step is told from another). So `gae` with `level` "step"
 and γ = λ = 1, and `doubly_robust`, are unbiased. As Q̂ (`vine`) V is biased as far as it is wrong.
 With one fold, or one problem, the values come from earlier iterations alone.
 
@@ -33,6 +38,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 import torch
@@ -194,6 +201,10 @@ class Probe(ValuePredictor):
 
     def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
         """Whatever a rollout does at a state, its problem's others stay the same."""
+        if self._own.crossed:
+            values = {rollout.key: rollout.values_S(self.name)[0] for rollout in rollouts}
+            self.set_values(branches, [[values[b.key]] * len(b.spans_S) for b in branches])
+            return
         features_NI = self._features(branches, _siblings(rollouts))
         self._set(branches, self._by_earlier(features_NI))
 
@@ -207,7 +218,7 @@ class Probe(ValuePredictor):
         """
         states = self._states(rollouts)
         fold_N = self._fold_of_states(rollouts)
-        used_N = torch.tensor([value for one in rollouts for value in one.values_S(self.name)])
+        used_N = torch.tensor([v for one in rollouts for v in self._rows(one.values_S(self.name))])
         metrics = {"error": states.error(used_N)}
         if self._earlier is not None:
             values_N = self._by_earlier(states.features_NI)
@@ -246,36 +257,56 @@ class Probe(ValuePredictor):
         """By problem; all 0 where there is one fold."""
         problems = list(dict.fromkeys(rollout.problem.id for rollout in rollouts))
         fold = {problem: i % self._num_folds for i, problem in enumerate(problems)}
-        return torch.tensor([fold[one.problem.id] for one in rollouts for _ in one.spans_S])
+        return torch.tensor([fold[r.problem.id] for r in rollouts for _ in self._rows(r.spans_S)])
+
+    def _rows(self, of_steps_S: Any) -> Any:
+        """Those of the states that it looks at: of all, or of the last."""
+        return of_steps_S[-1:] if self._own.crossed else of_steps_S
 
     def _features(
         self, rollouts: Sequence[Rollout], siblings: Mapping[tuple[str, int], float]
     ) -> torch.Tensor:
         features_R = []
         for rollout in rollouts:
-            parts = [np.full((len(rollout.spans_S), 1), siblings[rollout.key])]
+            known = 0.0 if self._own.crossed else siblings[rollout.key]
+            parts = [np.full((len(rollout.spans_S), 1), known)]
             if self._own.features != "hidden":
                 parts.append(doubts(rollout))
             if self.reads_hidden:
                 assert rollout.hidden_SH is not None, "set by the policy's pass"
                 parts.append(rollout.hidden_SH)
-            features_R.append(np.concatenate(parts, 1))
+            features_R.append(self._rows(np.concatenate(parts, 1)))
         return torch.from_numpy(np.concatenate(features_R)).float()
 
     def _states(self, rollouts: Sequence[Rollout]) -> States:
         none_S = (NO_VALUE,)
-        returns_N = [
-            (*state.returns_K, rollout.reward)
-            for rollout in rollouts
-            for state in rollout.returns_S.get(self._own.of or "", none_S * len(rollout.spans_S))
-        ]
+        siblings = _siblings(rollouts)
+        returns_N = (
+            [(siblings[one.key],) for one in rollouts]
+            if self._own.crossed
+            else [
+                (*state.returns_K, rollout.reward)
+                for rollout in rollouts
+                for state in rollout.returns_S.get(
+                    self._own.of or "", none_S * len(rollout.spans_S)
+                )
+            ]
+        )
         return States(
-            self._features(rollouts, _siblings(rollouts)),
+            self._features(rollouts, siblings),
             torch.tensor([sum(returns) / len(returns) for returns in returns_N]),
             torch.tensor([float(len(returns)) for returns in returns_N]),
         )
 
     def _set(self, rollouts: Sequence[Rollout], values_N: torch.Tensor) -> None:
+        if self._own.crossed:
+            row = {r.key: v for r, v in zip(rollouts, values_N.tolist(), strict=True)}
+            for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
+                group_G = list(group)
+                for one in group_G:
+                    value = fmean(row[other.key] for other in group_G if other is not one)
+                    self.set_values([one], [[value] * len(one.spans_S)])
+            return
         lengths = [len(rollout.spans_S) for rollout in rollouts]
         self.set_values(rollouts, [values_S.tolist() for values_S in values_N.split(lengths)])
 

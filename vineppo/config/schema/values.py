@@ -223,6 +223,9 @@ class ProbeValues(ReturnsReader):
     batch_size: Count  # states a step
     replay_iterations: Count  # earlier ones, whose returns count as well
     num_folds: Count  # of an iteration's problems; 1: values by earlier iterations alone
+    crossed: (
+        bool  # a rollout's value is what the problem's other rollouts tell of it, at their ends
+    )
 
 
 @dataclass(frozen=True)

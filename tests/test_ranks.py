@@ -74,7 +74,7 @@ def test_two_ranks_draw_anew_as_one_does(whole_runs, tmp_path):
     train_on_two(tmp_path / "two", case, stage=2)
     alone = case.alone(whole_runs)
     assert_same_numbers(tmp_path / "two", alone, case)
-    assert any(row["reward/drawn_problems"] == 6 for row in timeless(alone))
+    assert any(row["rollout/drawn_problems"] == 6 for row in timeless(alone))
 
 
 def lost_blocks() -> set[Path]:

@@ -97,15 +97,15 @@ def test_a_run_that_draws_anew_fills_its_iterations_also_when_killed(tmp_path):
     train(tmp_path / "killed", settings=settings)
     assert_same_runs(tmp_path / "killed", tmp_path / "whole")
     rows = timeless(tmp_path / "whole")
-    assert max(row["reward/drawn_problems"] for row in rows) > 5
+    assert max(row["rollout/drawn_problems"] for row in rows) > 5
     for row in rows:
-        assert row["reward/group_all_equal_frac"] == 0
+        assert (row["reward/group_all_equal_frac"] > 0) == (row["rollout/drawn_problems"] > 5)
         assert row["policy/trained_frac"] == 1
         assert row["values/num_continuations"] > 0
     first = pyarrow.parquet.read_table(tmp_path / "whole/rollouts/iter_000001.parquet").to_pylist()
     assert len(first) == NUM_ROLLOUTS
     num_tokens = sum(len(row["response_ids"]) for row in first)
-    has_more = rows[0]["reward/drawn_problems"] > 5
+    has_more = rows[0]["rollout/drawn_problems"] > 5
     assert (rows[0]["tokens/rollout"] > num_tokens) == has_more
 
 

@@ -29,14 +29,6 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     }
 
 
-def draw_metrics(drawn: Sequence[Rollout]) -> dict[str, float]:
-    """`reward/drawn_*` of all problems that an iteration drew, where it keeps those that differ."""
-    return {
-        "reward/drawn_mean": fmean(rollout.reward for rollout in drawn),
-        "reward/drawn_problems": len({rollout.problem.id for rollout in drawn}),
-    }
-
-
 def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """`rollout/*` but for the log-probability gap; lengths in tokens, with the end token.
 

@@ -28,7 +28,6 @@ from vineppo.kl import adapted_coef
 from vineppo.lora import add_adapters
 from vineppo.metrics import (
     advantage_metrics,
-    draw_metrics,
     importance_metrics,
     kl_metrics,
     logprob_gap_metrics,
@@ -214,7 +213,7 @@ def experience_metrics(
 ) -> dict[str, float]:
     rollouts = experience.rollouts
     metrics = {
-        **reward_metrics(rollouts),
+        **reward_metrics(experience.drawn),
         **rollout_metrics(rollouts),
         **advantage_metrics([rollout.steps_S["advantages"] for rollout in rollouts]),
         **logprob_gap_metrics(rollouts),
@@ -224,7 +223,8 @@ def experience_metrics(
         + experience.greedy_tokens,
     }
     if config.optimization.max_redraws:
-        metrics |= draw_metrics(experience.drawn)
+        num_drawn = len(experience.drawn) // config.rollouts.num_samples
+        metrics["rollout/drawn_problems"] = num_drawn
     importance = config.optimization.importance_correction
     if importance is not None:
         metrics |= importance_metrics(rollouts, importance.level)

@@ -61,23 +61,28 @@ def read_evidence(
         held = ", ".join(map(str, policies))
         raise UserError(f"--checkpoint: {run_path} has {held}, not {last}")
     saved = [i for i in run.iterations("rollouts") if checkpoint is None or i <= checkpoint]
-    saved = saved[-max(num_iterations, fit_iterations) :]
+    if config.optimization.max_redraws:
+        raise UserError(
+            f"{run_path} saved the problems whose rewards differ alone (optimization.max_redraws): "
+            "give a run that saved all"
+        )
     if not saved:
         raise UserError(f"{run_path} has no saved rollouts")
     is_fitted = fit_iterations > 0 and last > 0
+    num_fitted = max(num_iterations, fit_iterations) if is_fitted else 0
+    saved = saved[-max(num_iterations + REPLAY, num_fitted) :]
     numbers = saved[-num_iterations:]
-    to_read = saved if is_fitted else numbers
-    read = [read_saved(run_path, i, lambda name: Problem(name, "", "")) for i in to_read]
+    read = [read_saved(run_path, i, lambda name: Problem(name, "", "")) for i in saved]
     iterations = read[-num_iterations:]
     groups = [group for rollouts in iterations for group in groups_of(rollouts)]
     rollouts = [*chain.from_iterable(groups)]
     check(run_path, groups)
     shrunk = ShrunkMean(SHRUNK, config, ShrunkMeanValues("shrunk_mean", REPLAY))
-    for of_iteration in iterations:
+    for of_iteration in read:  # the first of them may be earlier
         shrunk.estimate(of_iteration)
         shrunk.update(of_iteration, 0)
     if is_fitted:
-        fit_martingale(config, policies[last], read, num_iterations)
+        fit_martingale(config, policies[last], read[-num_fitted:], num_iterations)
     source, name = value_source(run_path, config, rollouts, is_fitted)
     rows = [
         row for group in groups for row in group_terms(group, source, name, continuations, cuts)

@@ -35,8 +35,8 @@ python experiments/13_gradient_noise/predicted.py $here/further $further/advice_
 # A shrinkage baseline, on the same rollouts.
 [ -d $runs/noise_shrunk/final ] || vineppo train $here/noise.jsonnet --run-dir $runs/noise_shrunk \
     --set 'values.predictors.shrunk_mean={"kind": "shrunk_mean", "replay_iterations": 10}'
-python -m analysis gradient-variance $runs/noise_shrunk --checkpoints 0,15,30 --num-problems 64 --out $runs/shrunk \
-    --estimators rloo,gae_shrunk_mean
+python -m analysis gradient-variance $runs/noise_shrunk --checkpoints 0,15,30 --num-problems 64 --sample-values 1 \
+    --out $runs/shrunk --estimators rloo,gae_shrunk_mean
 mkdir -p $here/shrunk
 cp $runs/shrunk/gradient_variance.csv $here/shrunk
 rm $here/further/predicted.csv  # what the README does not quote would let a wrong number pass by chance

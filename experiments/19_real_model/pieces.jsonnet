@@ -106,7 +106,10 @@ local pieces = {
     } },
   }),
   smaller_critic: on(small, ppo + recipes.critic_of(models + 'smollm2_half')),
-  bootstrapped: on(small, ppo { credit+: { bootstrap_truncated: true } }) { sampling+: { max_tokens: 128 } },
+  bootstrapped: on(small, ppo { credit+: { bootstrap_truncated: true }, critic+: { head_init: 'zero' } }) {
+    sampling+: { max_tokens: 128 },
+  },
+  shrinkage: on(qwen, ppo + recipes.shrinkage),
   asyppo_decoupled_lambda: on(small, ppo + recipes.asyppo + recipes.decoupled_lambda),
   yes_no_trained: on(small, ppo + judged('judge', critic + yes_no { trained: true })),
 };

@@ -153,6 +153,12 @@ REFUSED = [
     (PPO, ["credit.bootstrap_truncated=true", "task.grading.truncated_reward=null"],
      "task.grading.truncated_reward must be 0 with credit.bootstrap_truncated (a value stands in "
      "its place), got None"),
+    (PPO, ["credit.bootstrap_truncated=true", "optimization.mask_truncated=true"],
+     "optimization.mask_truncated must be false with credit.bootstrap_truncated (nothing of what "
+     "is bootstrapped would train the policy), got true"),
+    (PPO, ["credit.bootstrap_truncated=true", "optimization.mask_equal_rewards=true"],
+     "optimization.mask_equal_rewards must be false with credit.bootstrap_truncated (truncated "
+     "responses all count as reward 0), got true"),
     (PPO, ["credit.bootstrap_truncated=true", "credit.level=step", "values.credit=mean",
            predictors(mean={"kind": "group_mean"})],
      "values.credit must be a predictor of tokens' values, such as a critic, with "

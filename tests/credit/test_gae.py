@@ -81,7 +81,11 @@ def test_a_response_that_is_bootstrapped_by_hand():
 
     λ = 0.5: A_0 = −0.375 + 0.25 · 0.15 = −0.3375. λ = 1 for the critic: γ V_T = 0.4, γ² V_T = 0.2.
     """
-    response = replace(rollout([0.0, 0.0], [0.5, 0.25]), values_after={"fed": 0.8, "other": 9.0})
+    response = replace(
+        rollout([0.0, 0.0], [0.5, 0.25]),
+        values_after={"fed": 0.8, "other": 9.0},
+        finish_reason="length",
+    )
     config = replace(PLAIN, gamma=0.5, policy_lambda=0.5)
     assert advantages(config, response) == pytest.approx([-0.4375, -0.25])
     config = replace(config, bootstrap_truncated=True)
@@ -89,7 +93,7 @@ def test_a_response_that_is_bootstrapped_by_hand():
     assert targets(config, response) == pytest.approx([0.2, 0.4])
     # One step of two tokens: A = γ V_T − V_0.
     assert advantages(replace(config, level="step"), response) == pytest.approx([-0.1, -0.1])
-    ended = replace(response, values_after={})
+    ended = replace(response, finish_reason="stop")
     assert advantages(config, ended) == advantages(
         replace(config, bootstrap_truncated=False), ended
     )

@@ -31,7 +31,7 @@ from vineppo.tasks.environments import TurnRules
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import TrainBatch
-from vineppo.values import build_predictors
+from vineppo.values import ValuePredictor, build_predictors
 
 GRADING = GradingConfig("hash", None, 1, 10.0, 0.0, None)
 CREDIT = VineCredit("vine", 4, LinesSegmenter("lines"), "share", None, False)
@@ -74,10 +74,12 @@ def walked(
     reference_pass: Any = None,
     entropy_pass: EntropyPass | None = None,
     turn_rules: TurnRules | None = None,
+    predictors: Sequence[ValuePredictor] | None = None,
 ) -> tuple[Experience, RandomWalkEngine]:
     """An iteration's experience, and the engine that it was sampled with."""
     engine = engine or RandomWalkEngine()
-    predictors = build_predictors(config, None)  # no critic, so no model
+    if predictors is None:
+        predictors = build_predictors(config, None)  # no critic, so no model
     opened = Grader(GRADING) if grader is None else nullcontext(grader)
     with opened as grading, Progress(1, 0, 0.0) as progress:
         sampler = Sampler(

@@ -8,7 +8,7 @@ import torch
 from support.critics import build_config, start
 from support.random_walk import DIGITS, TOKENIZER, RandomWalkEngine
 from support.rollouts import LINES, terminal
-from support.walks import SHORT, walk_config, walked
+from support.walks import PROMPTS, SHORT, walk_config, walked
 
 from vineppo.config.schema import GaeCredit, GenerativeTraining, GenerativeValues, ValuesConfig
 from vineppo.config.schema import VineCredit as Vine
@@ -18,6 +18,7 @@ from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.rollouts import Sampler
 from vineppo.types import Problem, Rollout, StepSpan
+from vineppo.values import build_predictors
 from vineppo.values.generated import Answer, Generative, trained_sequences
 
 THINKING = GenerativeValues(
@@ -104,6 +105,25 @@ def test_an_answer_without_a_number_from_0_to_1_counts_as_configured():
         assert list(one.values_S("judge")) == [VALUE[x] for x in positions(one)]
         seen |= set(positions(one))
     assert {1, 2, 3} <= seen
+
+
+def test_answers_of_all_draws_of_an_iteration_are_scored():
+    """And none of the iteration before."""
+    config = walk_config(SHORT, 1, VINE, values=ValuesConfig("judge", {"judge": THINKING}))
+    judges = build_predictors(config, None)
+    for _ in range(2):
+        kept = []
+        for part in (PROMPTS[:2], PROMPTS[2:]):
+            experience, _ = walked(config, engine=Judge(), prompts_P=part, predictors=judges)
+            kept += experience.rollouts[:6]
+        metrics = judges[0].update(kept, 1)
+        states = {
+            (*one.prompt_ids, *one.prefix_ids(step)): position
+            for one in kept
+            for step, position in enumerate(positions(one))
+        }
+        unread = [position == 3 for position in states.values()]
+        assert metrics["values/judge/unread_frac"] == pytest.approx(sum(unread) / len(unread))
 
 
 @pytest.mark.parametrize("credit", [VINE, GAE])

@@ -112,6 +112,14 @@ def _check_bootstrapping(config: TrainConfig, feeding: str | None) -> None:
         config.task.environment is None,
         "credit.bootstrap_truncated must be false with task.environment, got true",
     )
+    for key, why in (
+        ("mask_truncated", "nothing of what is bootstrapped would train the policy"),
+        ("mask_equal_rewards", "truncated responses all count as reward 0"),
+    ):
+        require(
+            not getattr(config.optimization, key),
+            f"optimization.{key} must be false with credit.bootstrap_truncated ({why}), got true",
+        )
     require(
         config.task.grading.truncated_reward == 0,
         "task.grading.truncated_reward must be 0 with credit.bootstrap_truncated (a value stands "

@@ -114,9 +114,10 @@ def value_after(config: GaeCredit, rollout: Rollout, predictor: str | None) -> f
     (partial-episode bootstrapping, Pardo et al. 2018, arXiv:1712.00378): its last δ is
     γ V(s_T) − V(s_{T−1}).
     """
-    if predictor is None or not config.bootstrap_truncated:
+    if not config.bootstrap_truncated or rollout.finish_reason != "length":
         return 0.0
-    return rollout.values_after.get(predictor, 0.0)
+    assert predictor is not None, "a predictor feeds it"
+    return rollout.values_after[predictor]
 
 
 def critic_returns(config: CreditConfig, rollout: Rollout, predictor: str) -> list[float]:

@@ -256,6 +256,12 @@ class LearnedFromChoices(ValuePredictor):
             values.append((float(roots_B[b]) + before_T).tolist())
         self.set_values(rollouts, values)
 
+    def estimate_after(self, rollouts: Sequence[Rollout]) -> None:
+        """What the last token changed is known already."""
+        for rollout in rollouts:
+            change = rollout.tokens_T[f"differences/{self.name}"][-1]
+            rollout.values_after[self.name] = rollout.values_T(self.name)[-1] + change
+
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
         """Some steps of Adam on rollouts drawn from the replay.
 

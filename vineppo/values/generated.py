@@ -27,7 +27,7 @@ from vineppo.tasks.prompts import plain_ids
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, StateValue, TokenSequence, TrainBatch
 from vineppo.values.predictor import StateKey
-from vineppo.values.sampled import Draws, SampledValues, StateValues
+from vineppo.values.sampled import Draws, SampledValues
 
 
 class GeneratedValues(SampledValues, ABC):
@@ -136,10 +136,6 @@ class Generative(SampledValues):
     def max_tokens(self, sampler: Sampler, rollout: Rollout, step: int) -> int:  # noqa: ARG002
         return self._own.think_tokens + self._own.score_tokens
 
-    def open_stream(self, sampler: Sampler, iteration: int) -> StateValues:
-        self._answers = {}
-        return super().open_stream(sampler, iteration)
-
     def draw(self, sampler: Sampler, asked: Draws) -> None:
         own, key = self._own, self.state_key(asked.rollout, asked.step)
         question, end, prompt = (
@@ -212,12 +208,14 @@ class Generative(SampledValues):
                 rewards_of.setdefault(self.state_key(rollout, step), []).append(rollout.reward)
         sequences: list[TokenSequence] = []
         briers: list[float] = []
+        unread: list[bool] = []
         for state, rewards in sorted(rewards_of.items()):
             answers_K = [self._answers[state, k] for k in range(self.num_samples)]
             briers += [answer.brier(fmean(rewards)) for answer in answers_K]
             if self._own.training is not None:
                 sequences += self._sequences(answers_K, fmean(rewards), self._own.training)
-        unread = [answer.number is None for answer in self._answers.values()]
+            unread += [answer.number is None for answer in answers_K]
+        self._answers = {}  # an iteration may draw several times
         metrics = {"brier": fmean(briers), "unread_frac": fmean(unread)}
         metrics = {f"{self.metrics_group}/{name}": x for name, x in metrics.items()}
         return metrics | self._train(sequences, iteration)
@@ -230,9 +228,10 @@ class Generative(SampledValues):
         return trained_sequences(answers_K, reward, right_ids, training.regression_coef)
 
     def _train(self, sequences: Sequence[TokenSequence], iteration: int) -> dict[str, float]:
-        own, policy = self._own.training, self._policy
+        own = self._own.training
         if own is None or not sequences:
             return {}
+        policy = self._policy
         optimization = replace(
             self.config.optimization,
             learning_rate=own.learning_rate,

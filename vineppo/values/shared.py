@@ -61,7 +61,7 @@ class SharedValueHead(ValuePredictor):
         """A pass of the policy, as the branches are not in the one that trains."""
 
         def values_in(batch: TrainBatch) -> tuple[torch.Tensor]:
-            options = ForwardOptions(self.config.sampling.temperature)
+            options = ForwardOptions(self.config.sampling.temperature, only_values=True)
             return (self.from_policy(self._policy.scores(batch, options)),)
 
         size = self.config.optimization.logprobs_micro_batch_size

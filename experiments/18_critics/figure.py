@@ -1,10 +1,10 @@
 """One figure of all values: what they know within problems, what their differences leave of the
-policy's gradient, and what they cost.
+policy's gradient, what they cost, and what the policy learns by some of them.
 
     python experiments/18_critics/figure.py
 
 draws critics.png and .svg from value_accuracy.csv and gradient_variance.csv, here and in further/,
-and seconds.csv.
+seconds.csv, and compare/compare.csv.
 """
 
 from pathlib import Path
@@ -42,6 +42,14 @@ COST_AS = {
     "fused": "judge",
     "group_mean_others": "none",
 }
+# Runs of compare.csv that learned by them.
+LEARNED = {
+    "mc_3": "VinePPO, K = 3",
+    "mc_9": "VinePPO, K = 9",
+    "privileged": "martingale, answer in view",
+    "posterior": "martingale",
+    "zero_head": "PPO",
+}
 LOOKS = [
     {"label": "after 1,024 rewards", "color": "0.65"},
     {"label": "after 3,072 rewards", "color": figures.COLORS[0]},
@@ -76,8 +84,11 @@ def main() -> None:
         ),
     ]
     seconds = pd.read_csv(HERE / "seconds.csv", index_col="predictor")["over_grpo"]
-    with figures.panels(1, 4) as (figure, axes):
-        figure.set_size_inches(10.4, 0.17 * len(names) + 0.9)
+    learned = pd.read_csv(HERE / "compare" / "compare.csv")
+    learned = learned[learned["interval"] == "welch"].set_index("method")
+    learned = learned.reindex([LEARNED.get(name, "") for name in names])
+    with figures.panels(1, 5) as (figure, axes):
+        figure.set_size_inches(12.4, 0.17 * len(names) + 0.9)
         for axis, (label, frames) in zip(axes[:3], panels, strict=True):
             for place, (frame, look) in enumerate(zip(frames, LOOKS[-len(frames) :], strict=True)):
                 rows = np.arange(len(names)) + 0.15 * (len(frames) - 1 - 2 * place)
@@ -93,6 +104,11 @@ def main() -> None:
         low, high = 0.8 * seconds.min(), 1.25 * seconds.max()
         figures.logarithmic(axes[3], low, high, StrMethodFormatter("{x:g}"))
         axes[3].axvline(1, color="0.7", linewidth=0.6, zorder=0)
+        axes[4].hlines(range(len(names)), learned["effect_low"], learned["effect_high"])
+        axes[4].plot(learned["effect"], range(len(names)), "o", color=figures.COLORS[0])
+        axes[4].axvline(0, color="0.7", linewidth=0.6, zorder=0)
+        axes[4].set(xlabel="pass@1 less RLOO's", yticks=range(len(names)), yticklabels=[])
+        axes[4].set_ylim(axes[0].get_ylim())
         axes[0].set_yticklabels(
             [LABELS.get(name) or figures.predictor_label(name) for name in names]
         )

@@ -60,6 +60,7 @@ VARIANTS = (
     (r"step", "λ = 0.9 by steps"),
     (r"last_epoch", "last epoch"),
     (r"longer", "9 iterations"),
+    (r"shrunk", "shrunk mean"),
     (r"view", "answer in view"),
     (r"posterior", "the martingale's values"),
     (r"large", "3 large batches"),

@@ -1,5 +1,5 @@
 #!/bin/sh
-# From the repository's root, in the project's environment; one core, four hours. What is
+# From the repository's root, in the project's environment; one core, five hours. What is
 # finished is not repeated.
 set -e
 here=experiments/18_critics
@@ -42,6 +42,19 @@ python -m analysis gradient-variance $further --checkpoints 6 --num-problems 64 
 vine_uncertainty,gae_uncertainty,vine_pooled,vine_shrunk,gae_shrunk,vine_smoothed,gae_smoothed,coin_3_1,doubly_robust_uncertainty_3_1
 mkdir -p $here/further
 cp $further/out/*_accuracy.csv $further/out/*_ranking.csv $further/out/*_variance.csv $here/further
+# The policy writes its values, and learns to. Of three rates one leaves it able to solve the task.
+written=$runs/18_critics_generative
+for rate in 1e-4 1e-5 1e-6; do
+    run=${written}_sweep/$rate
+    [ -d $run/final ] || vineppo train $here/generative.jsonnet --run-dir $run --set seed=101 --set num_iterations=3 \
+        --set values.predictors.judge.training.learning_rate=$rate
+done
+[ -d $written/final ] || vineppo train $here/generative.jsonnet --run-dir $written \
+    --set values.predictors.judge.training.learning_rate=1e-6
+python -m analysis ground-truth $written --checkpoints 2,6 --num-states 128 --num-draws 9
+python -m analysis value-accuracy $written --out $written/out
+mkdir -p $here/written
+grep -E "^method,|,boundaries," $written/out/value_accuracy.csv > $here/written/value_accuracy.csv
 # Alone on the machine:
 vineppo sweep $here/seconds.jsonnet --runs-dir $runs/18_critics_seconds
 python $here/tables.py $runs

@@ -1,11 +1,12 @@
-"""Two tables of finished runs: seconds.csv and reward_models.csv.
+"""Three tables of finished runs: seconds.csv, reward_models.csv and generative.csv.
 
     python experiments/18_critics/tables.py RUNS_DIR
 
-Seconds of an iteration with each kind of values, over that of GRPO with none; and what each rate
-makes of a reward model's held-out pairs.
+Seconds of an iteration with each kind of values, over that of GRPO with none; what each rate makes
+of a reward model's held-out pairs; and what the policy earns while it learns to write its values.
 """
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -40,6 +41,22 @@ def reward_models(runs: Path) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("kind")
 
 
+def generative(runs: Path) -> pd.DataFrame:
+    """By iteration, before the training that ends it."""
+    parts = []
+    for path in sorted(runs.glob("18_critics_generative*/**/metrics.jsonl")):
+        config = json.loads((path.parent / "config.json").read_text())
+        rate = config["values"]["predictors"]["judge"]["training"]["learning_rate"]
+        about = {"learning_rate": f"{rate:g}", "seed": config["seed"]}
+        names = {"iteration": "iteration", "reward/mean": "reward"}
+        names |= {f"values/judge/{key}": key for key in ("brier", "unread_frac")}
+        rows = pd.read_json(path, lines=True)[[*names]].rename(columns=names)
+        parts.append(rows.assign(**about))
+    return pd.concat(parts).set_index([*about])
+
+
+TABLES = {"seconds": seconds_of, "reward_models": reward_models, "generative": generative}
+
 if __name__ == "__main__":
-    for name, make in {"seconds": seconds_of, "reward_models": reward_models}.items():
+    for name, make in TABLES.items():
         make(Path(sys.argv[1])).to_csv(HERE / f"{name}.csv", float_format="%.4f")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# From the repository's root, in the project's environment; two cores, three hours. What is there is kept.
+# From the repository's root, in the project's environment; two cores, four hours. What is there is kept.
 set -e
 here=experiments/16_by_the_clock
 runs=${RUNS:-runs/16_by_the_clock}
@@ -55,3 +55,8 @@ versus() {  # NAME BASELINE METHODS
 }
 versus k3 "VinePPO, K = 3" "RLOO|GRPO|PPO"
 versus ppo PPO '"PPO, answer in view"'
+versus rloo RLOO 'cuts|"RLOO, shrunk mean"|martingale'
+# Beside each other on one machine.
+python -m analysis compare $runs/compared/credit_sheet_cuts_seed[1-5] $runs/compared/credit_sheet_rloo_seed[1-5] \
+    --baseline RLOO --at "equal seconds" --out $runs/versus_seconds
+grep -E "^setting,|,cuts,.*,welch," $runs/versus_seconds/compare.csv > $here/versus/seconds.csv

@@ -73,5 +73,16 @@ for at in "" "equal tokens"; do
         --without GRPO --without REINFORCE++ --without "exact values" --without SPO-chain --without SPO-tree
     rm $out/summary.json
 done
+timed=$runs/18_critics_timed  # two at once, whose seconds are compared
+for seed in 1 2 3 4 5 6 7 8; do
+    for method in rloo vine_privileged; do
+        run=$timed/credit_short_${method}_seed$seed
+        [ -d $run/final ] || vineppo train configs/credit_short_$method.jsonnet --run-dir $run --set seed=$seed \
+            --set optimization.learning_rate=5e-5 --set evaluation.every=20 --set checkpoint.every=0 --set logging.wandb_project=null &
+    done
+    wait
+done
+python -m analysis compare $timed/* --baseline RLOO --at "equal seconds" --out $here/compare_seconds
+rm $here/compare_seconds/summary.json
 python -m analysis compare $here/compare --baseline PPO --out ${compared}_versus_ppo
 grep -E "^setting,|,welch," ${compared}_versus_ppo/compare.csv > $here/compare/versus_ppo.csv

@@ -284,6 +284,13 @@ def test_importance_weights_are_those_of_others_code():
     assert importance_weights(whole, NEW[0], OLD[0]) == pytest.approx([1.221403] * 4, abs=1e-6)
     found = importance_weights(whole, NEW[1][:3], OLD[1][:3])
     assert found == pytest.approx([0.904837] * 3, abs=1e-6)
+    # TRL's (f2cd577), masked to [0.7, 1.2].
+    for level, expected in {"token": [0.0] * 3, "sequence": [0.904837] * 3}.items():
+        found = importance_weights(masked_to(0.7, 1.2, level), NEW[1][:3], OLD[1][:3])
+        assert found == pytest.approx(expected, abs=1e-6)
+    kept = importance_weights(masked_to(0.7, 1.2), NEW[0], OLD[0])
+    assert kept == pytest.approx([0, 0, 0.818731, 0], abs=1e-6)
+    assert importance_weights(masked_to(0.7, 1.2, "sequence"), NEW[0], OLD[0]) == [0.0] * 4
 
 
 def truncated_at(max_weight, level="token"):

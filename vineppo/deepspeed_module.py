@@ -207,9 +207,18 @@ class DeepSpeedModule:
             "bf16": {"enabled": dtype == torch.bfloat16},
             # A sum of 256 micro-batches' gradients in bfloat16 is 2 % off. Under stage 1 DeepSpeed
             # takes another optimizer for it, which offloads nothing; stage 3 is for want of memory.
-            "data_types": {"grad_accum_dtype": "fp32" if optimization.zero_stage == 2 else None},
+            "data_types": {"grad_accum_dtype": "fp32" if sums_in_float32(optimization) else None},
             "steps_per_print": 2**31,
         }
+
+
+def sums_in_float32(optimization: AdamConfig) -> bool:
+    """Whether a bfloat16 model's gradients are.
+
+    Not with the optimizer on the CPU: there an update after a skipped one then changes nothing
+    (DeepSpeed 0.19.8).
+    """
+    return optimization.zero_stage == 2 and optimization.offload != "optimizer"
 
 
 def _as_floats(numbers_by_batch: Sequence[dict[str, torch.Tensor]]) -> list[dict[str, float]]:

@@ -260,7 +260,8 @@ class Trainee:
     @property
     def _bytes_per_gradient(self) -> int:
         """Of the sum over an update's micro-batches."""
-        return 4 if self.zero_stage == 2 else self.bytes_per_weight
+        sums_in_float32 = self.zero_stage == 2 and self.offload != "optimizer"
+        return 4 if sums_in_float32 else self.bytes_per_weight
 
     def _gradients(self) -> int:
         if self.zero_stage <= 1:

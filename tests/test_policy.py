@@ -49,12 +49,13 @@ def test_zero_stage_does_not_change_the_update(config, stage):
     assert relative(sharded, plain) < 1e-5
 
 
-def test_bfloat16_gradients_are_summed_in_float32(config):
-    """256 micro-batches under ZeRO 2, against their sum in float64; in bfloat16 it is 2 % off."""
+@pytest.mark.parametrize(("stage", "least", "most"), [(1, 1e-2, 3e-2), (2, 0.0, 5e-3)])
+def test_bfloat16_gradients_are_summed_in_float32(config, stage, least, most):
+    """256 micro-batches against their sum in float64: under ZeRO 2; under 1 they are 2 % off."""
     generator = torch.Generator().manual_seed(0)
     pairs = torch.randn(256, 2, 8, 64, generator=generator).bfloat16()
     linear = torch.nn.Linear(64, 64, bias=False, dtype=torch.bfloat16)
-    adam = replace(config.optimization, zero_stage=2, max_grad_norm=1e9)
+    adam = replace(config.optimization, zero_stage=stage, max_grad_norm=1e9)
     module = DeepSpeedModule(linear, [[linear.weight]], torch.bfloat16, adam)
 
     def product(pair):
@@ -64,7 +65,7 @@ def test_bfloat16_gradients_are_summed_in_float32(config):
     (state,) = module._engine.optimizer.optimizer.state.values()
     found = state["exp_avg"].view(64, 64).double() / (1 - adam.adam_beta1)
     x, y = pairs.double().unbind(1)
-    assert relative(found, torch.einsum("bni,bnj->ij", y, x)) < 5e-3
+    assert least <= relative(found, torch.einsum("bni,bnj->ij", y, x)) < most
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vineppo.config.schema import AdamConfig
+from vineppo.config.schema import AdamConfig, sums_in_float32
 from vineppo.distributed import gather, init_distributed, num_ranks
 from vineppo.models import named_weights
 from vineppo.types import TrainBatch
@@ -193,6 +193,7 @@ class DeepSpeedModule:
             optimizer.micro_step_id = INITIAL_MICRO_STEP_ID
 
     def _config(self, optimization: AdamConfig, dtype: torch.dtype) -> dict[str, Any]:
+        place = optimization.zero_stage, optimization.offload
         zero: dict[str, Any] = {"stage": optimization.zero_stage}
         if optimization.offload == "optimizer":
             zero["offload_optimizer"] = {"device": "cpu"}
@@ -205,20 +206,9 @@ class DeepSpeedModule:
             "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False,  # it is compiled at its first use
             "bf16": {"enabled": dtype == torch.bfloat16},
-            # A sum of 256 micro-batches' gradients in bfloat16 is 2 % off. Under stage 1 DeepSpeed
-            # takes another optimizer for it, which offloads nothing; stage 3 is for want of memory.
-            "data_types": {"grad_accum_dtype": "fp32" if sums_in_float32(optimization) else None},
+            "data_types": {"grad_accum_dtype": "fp32" if sums_in_float32(*place) else None},
             "steps_per_print": 2**31,
         }
-
-
-def sums_in_float32(optimization: AdamConfig) -> bool:
-    """Whether a bfloat16 model's gradients are.
-
-    Not with the optimizer on the CPU: there an update after a skipped one then changes nothing
-    (DeepSpeed 0.19.8).
-    """
-    return optimization.zero_stage == 2 and optimization.offload != "optimizer"
 
 
 def _as_floats(numbers_by_batch: Sequence[dict[str, torch.Tensor]]) -> list[dict[str, float]]:

@@ -16,6 +16,7 @@ from vineppo.config.schema import (
     TrainConfig,
     TransformersConfig,
     YesNoCritic,
+    sums_in_float32,
 )
 from vineppo.estimate.shape import Models, ModelShape, Skeleton
 from vineppo.estimate.work import (
@@ -260,8 +261,7 @@ class Trainee:
     @property
     def _bytes_per_gradient(self) -> int:
         """Of the sum over an update's micro-batches."""
-        sums_in_float32 = self.zero_stage == 2 and self.offload != "optimizer"
-        return 4 if sums_in_float32 else self.bytes_per_weight
+        return 4 if sums_in_float32(self.zero_stage, self.offload) else self.bytes_per_weight
 
     def _gradients(self) -> int:
         if self.zero_stage <= 1:

@@ -24,8 +24,7 @@ class GroupMean(ValuePredictor):
 
     def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
         """Whatever a rollout does at a state, its problem's others stay the same."""
-        means = {rollout.key: rollout.values_S(self.name)[0] for rollout in rollouts}
-        self.set_values(branches, [[means[b.key]] * len(b.spans_S) for b in branches])
+        self.set_of_rollouts(branches, rollouts)
 
 
 def means_of_others(group_G: Sequence[Rollout]) -> list[float]:

@@ -1,20 +1,17 @@
 """The value of worded chains and sheets in closed form, at the policy's skill in hard facts."""
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from vineppo.config.schema import OracleValues, TrainConfig, WordedTaskConfig
-from vineppo.distributed import is_main
 from vineppo.tasks.arithmetic import Fact
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.worded import Demonstrator
 from vineppo.types import Rollout
-from vineppo.values.predictor import ValuePredictor
+from vineppo.values.predictor import Remembered
 
 
-class Oracle(ValuePredictor):
+class Oracle(Remembered):
     """The probability that the rest comes out right, of known p_f: `Demonstrator.value`.
 
     p_f is the share of right results where a rollout met the hard fact f and it counted, in
@@ -24,6 +21,7 @@ class Oracle(ValuePredictor):
     """
 
     PRIOR = 4.0
+    state_file = "counts.json"
 
     def __init__(self, name: str, config: TrainConfig, own: OracleValues, *_: object) -> None:
         super().__init__(name, config)
@@ -35,15 +33,6 @@ class Oracle(ValuePredictor):
         self._counts: dict[Fact, tuple[float, float]] = dict.fromkeys(  # right results, and all
             self._demonstrator.wrong_results, (self.PRIOR * p, self.PRIOR)
         )
-
-    @classmethod
-    def at_checkpoint(
-        cls, name: str, config: TrainConfig, own: Any, directory: Path | None
-    ) -> "Oracle | None":
-        oracle = cls(name, config, own)
-        if directory is not None:
-            oracle.load_state(directory / name)
-        return oracle
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         skill = {fact: right / met for fact, (right, met) in self._counts.items()}
@@ -74,15 +63,9 @@ class Oracle(ValuePredictor):
     def _text(self, rollout: Rollout, end: int) -> str:
         return str(self._tokenizer.decode(rollout.response_ids[:end], skip_special_tokens=True))
 
-    def save_hf(self, directory: Path) -> None:
-        self.save_state(directory)
+    def state(self) -> Any:
+        return [[*fact, *counts] for fact, counts in self._counts.items()]
 
-    def save_state(self, directory: Path) -> None:
-        if is_main():
-            directory.mkdir(parents=True, exist_ok=True)
-            rows = [[*fact, *counts] for fact, counts in self._counts.items()]
-            (directory / "counts.json").write_text(json.dumps(rows))
-
-    def load_state(self, directory: Path) -> None:
-        for operation, left, right, *counts in json.loads((directory / "counts.json").read_text()):
+    def set_state(self, saved: Any) -> None:
+        for operation, left, right, *counts in saved:
             self._counts[operation, left, right] = tuple(counts)

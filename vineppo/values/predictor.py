@@ -1,5 +1,6 @@
 """The interface of everything that values states: the value predictor."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from vineppo.config.schema import TrainConfig
+from vineppo.distributed import is_main
 from vineppo.minibatches import UpdateSizes
 from vineppo.types import CRITIC, Rollout, StateValue, TrainBatch, Turn
 
@@ -109,6 +111,11 @@ class ValuePredictor:
     def key(self) -> str:
         """Its table in the config."""
         return CRITIC if self.name == CRITIC else f"values.predictors.{self.name}"
+
+    def set_of_rollouts(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
+        """For one that gives all states of a rollout one value: a branch of it has the same."""
+        value = {rollout.key: rollout.values_S(self.name)[0] for rollout in rollouts}
+        self.set_values(branches, [[value[b.key]] * len(b.spans_S) for b in branches])
 
     def set_values(self, rollouts: Sequence[Rollout], values: Sequence[Sequence[float]]) -> None:
         """`values[i]` are those of rollout i, one a step or one a token, as `gives` says."""
@@ -212,6 +219,38 @@ class ValuePredictor:
         """Leaves the GPU to the engine; see `DeepSpeedModule.offload`."""
 
     def reload(self) -> None: ...
+
+
+class Remembered(ValuePredictor):
+    """One that learns a few numbers and no more: they lie in `state_file`, as JSON."""
+
+    state_file: str
+
+    def state(self) -> Any:
+        raise NotImplementedError
+
+    def set_state(self, saved: Any) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    def at_checkpoint(
+        cls, name: str, config: TrainConfig, own: Any, directory: Path | None
+    ) -> "Remembered | None":
+        predictor = cls(name, config, own)
+        if directory is not None:
+            predictor.load_state(directory / name)
+        return predictor
+
+    def save_hf(self, directory: Path) -> None:
+        self.save_state(directory)
+
+    def save_state(self, directory: Path) -> None:
+        if is_main():
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / self.state_file).write_text(json.dumps(self.state()))
+
+    def load_state(self, directory: Path) -> None:
+        self.set_state(json.loads((directory / self.state_file).read_text()))
 
 
 def carried_back(values_T: Sequence[float], turns: Sequence[Turn]) -> Sequence[float]:

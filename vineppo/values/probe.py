@@ -202,8 +202,7 @@ class Probe(ValuePredictor):
     def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
         """Whatever a rollout does at a state, its problem's others stay the same."""
         if self._own.crossed:
-            values = {rollout.key: rollout.values_S(self.name)[0] for rollout in rollouts}
-            self.set_values(branches, [[values[b.key]] * len(b.spans_S) for b in branches])
+            self.set_of_rollouts(branches, rollouts)
             return
         features_NI = self._features(branches, _siblings(rollouts))
         self._set(branches, self._by_earlier(features_NI))
@@ -279,19 +278,15 @@ class Probe(ValuePredictor):
         return torch.from_numpy(np.concatenate(features_R)).float()
 
     def _states(self, rollouts: Sequence[Rollout]) -> States:
-        none_S = (NO_VALUE,)
         siblings = _siblings(rollouts)
-        returns_N = (
-            [(siblings[one.key],) for one in rollouts]
-            if self._own.crossed
-            else [
-                (*state.returns_K, rollout.reward)
-                for rollout in rollouts
-                for state in rollout.returns_S.get(
-                    self._own.of or "", none_S * len(rollout.spans_S)
-                )
-            ]
-        )
+        returns_N: list[tuple[float, ...]] = []
+        for rollout in rollouts:
+            if self._own.crossed:
+                returns_N.append((siblings[rollout.key],))
+                continue
+            none_S = (NO_VALUE,) * len(rollout.spans_S)
+            states = rollout.returns_S.get(self._own.of or "", none_S)
+            returns_N += [(*state.returns_K, rollout.reward) for state in states]
         return States(
             self._features(rollouts, siblings),
             torch.tensor([sum(returns) / len(returns) for returns in returns_N]),

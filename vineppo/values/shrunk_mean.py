@@ -10,30 +10,27 @@ the linear combination of least squared error (James and Stein 1961; for baselin
 arXiv:2511.03710, which has no replay). All three variances are moments of the *other problems*'
 rewards: σ² the mean of their sample variances, s² the sample variance of their means,
 τ² = max(0, s² − mean σ²/n), which is how far problems differ. Of few problems these moments are so
-poor that λ may do harm: with fewer than 12 others V = m. In simulations of thirty others and n = 4,
-V has 0.05 of m's squared error where problems are alike, 0.6 where their chances of success are
-spread evenly from 0 to 1, and 0.95 where each is nearly always or nearly never solved.
+poor that λ may do harm: with fewer than 12 others V = m. What is left of m's squared error is
+little where problems are alike, most where their chances of success are spread from 0 to 1, and all
+where each is nearly always or never solved (`tests/values/test_shrunk_mean.py` simulates it).
 
 As a baseline it leaves the gradient unbiased: m is of the problem's other rollouts, c and λ are of
 other problems and of earlier iterations. RLOO's m costs n/(n − 1) of the noise that the problem's
 true mean would leave; this gives a part of it back, for nothing.
 """
 
-import json
 from collections import deque
 from collections.abc import Sequence
 from itertools import chain, groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vineppo.config.schema import ShrunkMeanValues, TrainConfig
-from vineppo.distributed import is_main
 from vineppo.types import Rollout
 from vineppo.values.group_mean import GroupMean, means_of_others
+from vineppo.values.predictor import Remembered
 
-REWARDS = "rewards.json"
 MIN_OTHERS = 12  # problems
 Rewards = list[list[float]]  # of an iteration's rollouts, by problem
 
@@ -62,21 +59,14 @@ def shrinkage(rewards_PG: Sequence[Sequence[float]], first: int = 0) -> tuple[An
     return np.where(counts_P[first:] > 1, weights_P, 1.0), middle + centres_P
 
 
-class ShrunkMean(GroupMean):
+class ShrunkMean(Remembered, GroupMean):
     """The mean reward of a problem's other rollouts, shrunk to that of the other problems."""
+
+    state_file = "rewards.json"
 
     def __init__(self, name: str, config: TrainConfig, own: ShrunkMeanValues, *_: object) -> None:
         super().__init__(name, config)
         self._earlier: deque[Rewards] = deque(maxlen=own.replay_iterations)
-
-    @classmethod
-    def at_checkpoint(
-        cls, name: str, config: TrainConfig, own: ShrunkMeanValues, directory: Path | None
-    ) -> "ShrunkMean":
-        predictor = cls(name, config, own)
-        if directory is not None:
-            predictor.load_state(directory / name)
-        return predictor
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         earlier_PG = [*chain.from_iterable(self._earlier)]
@@ -92,16 +82,11 @@ class ShrunkMean(GroupMean):
         self._earlier.append(rewards_of(rollouts))
         return {}
 
-    def save_hf(self, directory: Path) -> None:
-        self.save_state(directory)
+    def state(self) -> Any:
+        return [*self._earlier]
 
-    def save_state(self, directory: Path) -> None:
-        if is_main():
-            directory.mkdir(parents=True, exist_ok=True)
-            (directory / REWARDS).write_text(json.dumps([*self._earlier]))
-
-    def load_state(self, directory: Path) -> None:
-        self._earlier.extend(json.loads((directory / REWARDS).read_text()))
+    def set_state(self, saved: Any) -> None:
+        self._earlier.extend(saved)
 
 
 def rewards_of(rollouts: Sequence[Rollout]) -> Rewards:

@@ -32,3 +32,13 @@ class AdamConfig:
     # What a GPU need not hold: nothing; the optimizer, whose step the CPU then makes; or, while the
     # engine is awake, full-precision weights and moments (it sleeps during updates).
     offload: Literal["nothing", "optimizer", "while_sampling"]
+
+
+def sums_in_float32(zero_stage: int, offload: str) -> bool:
+    """Whether a bfloat16 model's gradients are summed so over micro-batches.
+
+    Under stage 1 DeepSpeed takes another optimizer for it, which offloads nothing; stage 3 is for
+    want of memory; with the optimizer on the CPU an update after a skipped one then changes nothing
+    (DeepSpeed 0.19.8).
+    """
+    return zero_stage == 2 and offload != "optimizer"

@@ -74,7 +74,7 @@ def test_a_segmenter_of_entropies_has_starts_and_whole_models(tmp_path, loaded):
     other = tmp_path / "other.py"
     other.write_text(ENTROPIES.format("starts"))
     loaded(f"credit.segmenter.path={other}", "optimization.zero_stage=2")
-    with pytest.raises(UserError, match="zero_stage must be below 3 with a segmenter that needs"):
+    with pytest.raises(UserError, match="zero_stage must be below 3 where steps or cuts go by"):
         loaded(f"credit.segmenter.path={other}", "optimization.zero_stage=3")
 
 

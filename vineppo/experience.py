@@ -85,7 +85,7 @@ def sample(
     """Rollouts and continuations of all prompts, on every rank; the replicas share the work.
 
     Sets the steps, the values that are sampled, the greedy rewards, and "ref_logprobs" where a
-    `ReferencePass` is given. A segmenter that needs entropies needs an `EntropyPass`.
+    `ReferencePass` is given. Steps or cuts by entropies need an `EntropyPass`.
     """
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]

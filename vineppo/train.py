@@ -187,8 +187,8 @@ def build_reference_pass(
 def build_entropy_pass(
     config: TrainConfig, policy: Policy, ranks_a_replica: int
 ) -> EntropyPass | None:
-    """None where the segmenter does without; all ranks must ask at once."""
-    if not needs_entropies(config.credit.segmenter):
+    """None where steps and cuts do without; all ranks must ask at once."""
+    if not needs_entropies(config):
         return None
     size, temperature = config.optimization.logprobs_micro_batch_size, config.sampling.temperature
     ranks = ranks_of_replica(ranks_a_replica)

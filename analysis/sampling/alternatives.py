@@ -54,18 +54,17 @@ def ranking_rows(
     policies: Policies, checkpoint: Checkpoint, journal: Journal
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows of a table of alternatives and what follows them, and what sampling them cost."""
-    by = checkpoint.config.credit.segmenter
-    if needs_entropies(by):
+    if needs_entropies(checkpoint.config):
         raise UserError(
             f"{checkpoint.run_path}: action-ranking cuts while it samples, without the entropies "
-            "that credit.segmenter needs"
+            "that its steps or cuts need"
         )
     if checkpoint.config.task.environment is not None:
         raise UserError(
             f"{checkpoint.run_path}: action-ranking cuts single responses, and those of "
             "task.environment have several turns"
         )
-    segmenter = build_segmenter(by)
+    segmenter = build_segmenter(checkpoint.config.credit.segmenter)
     iteration, rollouts, states = states_of(policies, checkpoint)
     sampler, tokenizer = policies.sampler, policies.sampler.tokenizer
     proposed, proposals_cost = propose(sampler, checkpoint, states, segmenter, journal)

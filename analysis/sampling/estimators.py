@@ -28,6 +28,7 @@ from vineppo.config.schema import (
     CreditConfig,
     Cuts,
     DoublyRobustCredit,
+    ExpectedCuts,
     GaeCredit,
     GrpoCredit,
     MartingaleCredit,
@@ -43,7 +44,7 @@ from vineppo.errors import UserError
 from vineppo.seeds import derive_seed
 from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue
 from vineppo.values import feeding_predictor
-from vineppo.values.cuts import cuts_of
+from vineppo.values.cuts import cuts_of, scale_of
 from vineppo.values.sampled import NO_VALUE
 
 VINE, ROBUST = "vine_", "doubly_robust_"
@@ -73,6 +74,7 @@ class Estimator:
     values_from: str | None = None
     returns_of: str | None = None
     of_draws: bool = False
+    scale: float | None = None  # of the probabilities of states "expected"
 
     def drawn(self, rollout: Rollout) -> list[StateValue]:
         """The first K returns of the states that the credit samples; cuts are drawn by rollout."""
@@ -81,7 +83,9 @@ class Estimator:
         returns_S, number = rollout.returns_S[returns_name(rollout)], asked.num_continuations
         chosen: Collection[int] = range(len(returns_S))
         if asked.states is not None:
-            chosen = cuts_of(asked.states, rollout, derive_seed(0, "cuts", *rollout.key))
+            chosen = cuts_of(
+                asked.states, rollout, derive_seed(0, "cuts", *rollout.key), self.scale
+            )
         return [
             replace(state, returns_K=state.returns_K[:number]) if step in chosen else NO_VALUE
             for step, state in enumerate(returns_S)
@@ -134,6 +138,18 @@ def choose_estimators(
             )
         chosen[name] = estimator
     return list(chosen.values())
+
+
+def expected_states(estimator: Estimator) -> ExpectedCuts | None:
+    """Those of an estimator of draws."""
+    asked = estimator.credit.monte_carlo if estimator.of_draws else None
+    return asked.states if asked and isinstance(asked.states, ExpectedCuts) else None
+
+
+def scaled(estimator: Estimator, rollouts: Sequence[Rollout]) -> Estimator:
+    """With the scale of its "expected" states, in training that of the iteration before."""
+    states = expected_states(estimator)
+    return estimator if states is None else replace(estimator, scale=scale_of(states, rollouts))
 
 
 def num_asked(estimator: Estimator) -> int:
@@ -346,6 +362,10 @@ def _named(config: TrainConfig, name: str) -> Estimator | None:
             states = Cuts("surprisal", cuts)
         case "coin", [one_in]:
             states = CoinCuts("coin", 1 / one_in)
+        case "expected", [one_in]:
+            states = ExpectedCuts("expected", "probability", 1 / one_in, 0.0)
+        case "entropy", [one_in]:
+            states = ExpectedCuts("expected", "entropy", 1 / one_in, 0.0)
         case form, [one_in] if form.startswith(ROBUST) and not own_return:
             robust = DoublyRobustCredit("doubly_robust", number, 1 / one_in, segmenter)
             return Estimator(name, robust, form.removeprefix(ROBUST), of_draws=True)

@@ -19,7 +19,9 @@ from analysis.sampling.estimators import (
     advantages_of,
     choose_estimators,
     critic_share,
+    expected_states,
     sampled_tokens,
+    scaled,
     seconds,
 )
 from analysis.sampling.journal import Journal
@@ -83,6 +85,10 @@ def gradient_rows(
     if source.iteration == checkpoint.iteration + 1:
         critic_weights = add_values(policies, checkpoint, source.rollouts).get(CRITIC, 0)
     estimators = choose_estimators(config, source.rollouts, settings["estimators"])
+    states = filter(None, map(expected_states, estimators))
+    if any(own.by == "entropy" for own in states):
+        add_entropies(policies, checkpoint, source.rollouts)
+    estimators = [scaled(estimator, source.rollouts) for estimator in estimators]
     with policies.engine_asleep():
         loaded = load_model(checkpoint.policy_path, "float32", "sdpa")
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -353,7 +359,7 @@ def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: in
         policies.sampler, [prompts[i] for i in chosen], config.rollouts.num_samples,
         (iteration, "rollouts"), f"{checkpoint.title}, rollouts",
     )  # fmt: skip
-    if needs_entropies(config.credit.segmenter):
+    if needs_entropies(config):
         add_entropies(policies, checkpoint, rollouts)
     segmenter = build_segmenter(config.credit.segmenter)
     for rollout in rollouts:

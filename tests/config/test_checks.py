@@ -194,7 +194,7 @@ REFUSED = [
     # Values of some states.
     (VINEPPO, [some("random", cuts=0)],
      "credit.states.cuts must be greater than or equal to 1, got 0"),
-    (VINEPPO, [some("expected", probability=0.2, floor=0.3)],
+    (VINEPPO, [some("expected", by="entropy", probability=0.2, floor=0.3)],
      "credit.states.floor must be at most credit.states.probability = 0.2, got 0.3"),
     (VINEPPO, [some("coin", probability=0)],
      "credit.states.probability must be greater than 0, got 0"),

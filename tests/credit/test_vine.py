@@ -1,6 +1,6 @@
 from dataclasses import replace
 from functools import cache
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from vineppo.credit import token_advantages
 from vineppo.credit.vine import piece_advantages, vine_advantages
 from vineppo.segment import build_segmenter
 from vineppo.types import StateValue
-from vineppo.values.cuts import chances_of
+from vineppo.values.cuts import chances_of, even_cuts
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
 CONFIG = VineCredit("vine", 9, LinesSegmenter("lines"), "share", None, False)
@@ -179,6 +179,12 @@ def tossed(chances_S):
     ]
 
 
+def even(chances_S):
+    """All cuts that one phase gives these chances: it changes nothing between two of the edges."""
+    edges = sorted({0.0, 1.0, *(-np.cumsum(chances_S) % 1)})
+    return [(b - a, tuple(even_cuts(chances_S, (a + b) / 2))) for a, b in pairwise(edges)]
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("own_return", [False, True])
 def test_pieces_are_unbiased(seed, own_return):
@@ -205,7 +211,7 @@ def test_a_cut_that_knows_the_length_is_biased(seed):
 def test_coins_by_the_prefix_are_unbiased_and_by_the_outcome_are_not(seed):
     """Those of states "expected"; the same by the tokens after a boundary; by the reward."""
     tree = Tree(seed, UNEVEN)
-    states = ExpectedCuts("expected", 0.3, 0.1)
+    states = ExpectedCuts("expected", "probability", 0.3, 0.1)
 
     def expected(leaf):
         probs_T = [abs(a - tree.first[leaf[:t]]) for t, a in enumerate(leaf)]
@@ -220,12 +226,12 @@ def test_coins_by_the_prefix_are_unbiased_and_by_the_outcome_are_not(seed):
         return [0.9 if tree.reward[leaf] else 0.1] * (len(leaf) - 1)
 
     truth = tree.true_gradient()
-    assert tree.vine_gradient(lambda leaf: tossed(expected(leaf))) == pytest.approx(
-        truth, abs=1e-12
-    )
-    for chances in (ahead, by_outcome):
-        bias = tree.vine_gradient(lambda leaf: tossed(chances(leaf))) - truth  # noqa: B023
-        assert np.linalg.norm(bias) > 0.01 * np.linalg.norm(truth)
+    for drawn in (tossed, even):
+        found = tree.vine_gradient(lambda leaf: drawn(expected(leaf)))  # noqa: B023
+        assert found == pytest.approx(truth, abs=1e-12)
+        for chances in (ahead, by_outcome):
+            bias = tree.vine_gradient(lambda leaf: drawn(chances(leaf))) - truth  # noqa: B023
+            assert np.linalg.norm(bias) > 0.01 * np.linalg.norm(truth)
 
 
 def test_the_own_return_in_the_baseline_as_well_shrinks_the_gradient():

@@ -30,10 +30,11 @@ from vineppo.config.schema import (
 )
 from vineppo.credit.vine import vine_advantages
 from vineppo.engine import Completion
+from vineppo.segment import needs_entropies
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout
 from vineppo.values import build_predictors
-from vineppo.values.cuts import chances_of, cuts_of, gains_of, scale_of
+from vineppo.values.cuts import chances_of, cuts_of, even_cuts, gains_of, scale_of
 
 
 def gather(max_tokens, seed, credit=CREDIT, **others):
@@ -280,7 +281,7 @@ def test_the_second_may_feed_the_estimator():
 
 SOME = [Cuts(kind, 2) for kind in ("random", "uncertain", "surprisal")] + [
     CoinCuts("coin", 0.4),
-    ExpectedCuts("expected", 0.4, 0.1),
+    ExpectedCuts("expected", "probability", 0.4, 0.1),
 ]
 LOGPROBS = (-1.0, -0.5, -3.0, -0.5, -1.0, -4.0)  # steps of 2, 1, 1, 1 and 1 tokens
 
@@ -310,8 +311,8 @@ def test_expected_cuts_have_the_mean_probability_and_follow_the_step_before():
     """Gains 1 − e^−1.5, 1 − e^−3, 1 − e^−0.5, 1 − e^−1; with c = 0.4 those are 0.31 … 0.16 …"""
     one = plain_rollout([0.0] * 6, lengths_S=[2, 1, 1, 1, 1], logprobs_T=LOGPROBS)
     gains = [1 - math.exp(-nats) for nats in (1.5, 3, 0.5, 1)]
-    assert gains_of(one) == pytest.approx(gains)
-    states = ExpectedCuts("expected", 0.4, 0.2)
+    assert gains_of(one, "probability") == pytest.approx(gains)
+    states = ExpectedCuts("expected", "probability", 0.4, 0.2)
     assert chances_of(states, one, 0.4) == pytest.approx(
         [0.4 * gains[0], 0.4 * gains[1], 0.2, 0.4 * gains[3]]
     )
@@ -325,10 +326,26 @@ def test_expected_cuts_have_the_mean_probability_and_follow_the_step_before():
     counts = [sum(step in cuts for cuts in found) for step in (1, 2, 3, 4)]
     expected = [2000 * chance for chance in chances_of(states, one, scale)]
     assert counts == pytest.approx(expected, abs=90)  # 4 standard errors
+    # Evenly: 1.6 cuts are one or two.
+    assert {len(cuts) for cuts in found} == {1, 2}
+    assert even_cuts([0.5, 0.25, 0.5], 0.4) == [2]
+    by_entropy = replace(states, by="entropy")
+    one.tokens_T["entropies"] = [0.1, 0.3, 0.0, 0.2, 0.6, 0.9]
+    assert gains_of(one, "entropy") == pytest.approx([0.4, 0.0, 0.2, 0.6])
+    assert chances_of(by_entropy, one, 1.0) == pytest.approx([0.4, 0.2, 0.2, 0.6])
+
+
+def test_cuts_by_entropy_ask_for_the_policys_pass():
+    states = ExpectedCuts("expected", "entropy", 0.4, 0.1)
+    config = walk_config(LONG, 3, replace(CREDIT, states=states))
+    assert needs_entropies(config)
+    predictors = {"more": MonteCarloValues("monte_carlo", 2, "share", states)}
+    assert needs_entropies(walk_config(LONG, 3, values=ValuesConfig(None, predictors)))
+    assert not needs_entropies(walk_config(LONG, 3))
 
 
 def test_the_next_iterations_scale_is_kept(tmp_path):
-    credit = replace(CREDIT, states=ExpectedCuts("expected", 0.4, 0.1))
+    credit = replace(CREDIT, states=ExpectedCuts("expected", "probability", 0.4, 0.1))
     config = walk_config(LONG, 3, credit)
     experience, _ = walked(config)
     (first,), (other,) = build_predictors(config, None), build_predictors(config, None)

@@ -27,6 +27,7 @@ from vineppo.config.schema import (
 from vineppo.errors import UserError
 from vineppo.own_code import OwnClass, OwnEnvironment, OwnFunction, OwnSegmenter, digest
 from vineppo.own_reward import OwnReward
+from vineppo.segment import needs_entropies
 
 Config = TypeVar("Config", TrainConfig, SftConfig, RewardModelConfig)
 
@@ -63,12 +64,12 @@ def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config
     config = parse_config(kind, resolved)
     for function in own_functions(config):
         function.load()
-        if isinstance(function, OwnSegmenter) and function.needs_entropies:
-            require(
-                config.optimization.zero_stage < 3,
-                "optimization.zero_stage must be below 3 with a segmenter that needs entropies (a "
-                "rank passes its own rollouts when they are there, and stage 3 needs all ranks)",
-            )
+    if isinstance(config, TrainConfig) and needs_entropies(config):
+        require(
+            config.optimization.zero_stage < 3,
+            "optimization.zero_stage must be below 3 where steps or cuts go by entropies (a "
+            "rank passes its own rollouts when they are there, and stage 3 needs all ranks)",
+        )
     return config
 
 

@@ -72,7 +72,7 @@ def memory(
         # the policy's for the segmenter, never at once.
         if config.reference.kl_estimator != "full":
             beside_sampling = {"reference: activations": trainees[0].passes.scoring}
-        elif needs_entropies(config.credit.segmenter):
+        elif needs_entropies(config):
             beside_sampling = {"policy: activations": trainees[0].passes.scoring}
     lines_by_moment = moments(resident, trainees, beside_sampling, engine)
     if isinstance(config, TrainConfig):

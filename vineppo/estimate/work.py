@@ -275,7 +275,7 @@ def trained_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> Trained
     epochs = config.optimization.num_epochs
     critics = [critic_tokens(config, critic, lengths) for critic in critics_of(config).values()]
     return TrainedTokens(
-        scored=tokens * (1 + needs_entropies(config.credit.segmenter)),
+        scored=tokens * (1 + needs_entropies(config)),
         reference=tokens * (1 + epochs * has_exact_kl(config)),
         critic_scored=sum(scored for scored, _ in critics),
         updated=tokens * epochs + answer_updates(config, lengths),

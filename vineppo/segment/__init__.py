@@ -21,6 +21,7 @@ from vineppo.config.schema import (
     PythonSegmenter,
     SegmenterConfig,
     TokensSegmenter,
+    TrainConfig,
     TurnsSegmenter,
 )
 from vineppo.errors import UserError
@@ -54,9 +55,11 @@ def build_segmenter(config: SegmenterConfig) -> Segmenter:
     return SEGMENTERS[type(config)](config)
 
 
-def needs_entropies(config: SegmenterConfig) -> bool:
-    """Whether the segmenter is to get the policy's entropies, which take a pass of it."""
-    return isinstance(config, PythonSegmenter) and OwnSegmenter(config.path).needs_entropies
+def needs_entropies(config: TrainConfig) -> bool:
+    """Whether steps or cuts go by the policy's entropies, which take a pass of it."""
+    by = config.credit.segmenter
+    is_own = isinstance(by, PythonSegmenter) and OwnSegmenter(by.path).needs_entropies
+    return is_own or config.cuts_by_entropy
 
 
 def steps_of(rollout: Rollout, segmenter: Segmenter, tokenizer: Any) -> tuple[StepSpan, ...]:

@@ -11,40 +11,55 @@ not.
 
     V(s_{j−1}) = π(a) V(s_j) + (1 − π(a)) V'
     V(s_j) − V(s_{j−1}) = (1 − π(a)) (V(s_j) − V'),    at most 1 − π(a) = g_j for rewards in [0, 1]
-    P(cut before step j) = min(1, max(floor, c g_j))
+    p_j = min(1, max(floor, c g_j)),    a cut where u + p_1 + … + p_j passes a whole number
+
+so that P(cut before step j) = p_j with u uniform in [0, 1), one draw a rollout: cuts lie as evenly
+as the gain allows (systematic sampling, Madow 1949). With `by` "entropy" g_j is Σ H(π(· | s_t)) of
+the step's tokens: a fork is cut whichever way it was taken.
 
 c is such that the boundaries of the iteration before would have had the mean `probability`. Given
 the policy it is a constant, and g_j looks at tokens of the prefix alone, so that the next cut after
 a step is a stopping time and the mean of V there is Q (optional stopping). The engine's
-log-probabilities are used, as states are sampled before the trainer's pass. What the bound cannot
-tell is a choice that matters from one of words.
+log-probabilities are used, as states are sampled before the trainer's pass; entropies take a pass
+of their own (`EntropyPass`). What neither can tell is a choice that matters from one of words.
 """
 
 import math
 from collections.abc import Collection, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from random import Random
+from typing import Literal
 
 from vineppo.config.schema import CoinCuts, ExpectedCuts, StatesConfig
+from vineppo.credit.vine import step_sums
 from vineppo.types import Rollout
 
 
-def gains_of(rollout: Rollout) -> list[float]:
-    """1 − π(step before the boundary), for the boundaries 1 … S − 1.
+def gains_of(rollout: Rollout, by: Literal["probability", "entropy"]) -> list[float]:
+    """1 − π(step before the boundary), or its entropy, for the boundaries 1 … S − 1.
 
     Steps of 2 and 1 tokens with probabilities 1/2, 1/2, 1/4: [3/4].
     """
-    return [
-        -math.expm1(min(0.0, math.fsum(rollout.logprobs_T[span.start : span.end])))
-        for span in rollout.spans_S[:-1]
-    ]
+    if by == "entropy":
+        return step_sums(rollout.tokens_T["entropies"], rollout.spans_S)[:-1]
+    logprobs_S = step_sums(rollout.logprobs_T, rollout.spans_S)
+    return [-math.expm1(min(0.0, logprob)) for logprob in logprobs_S[:-1]]
+
+
+def even_cuts(chances: Sequence[float], phase: float) -> list[int]:
+    """The steps from 1 on at which `phase` and their chances come to the next whole number.
+
+    Chances 0.5, 0.25, 0.5 and a phase of 0.4: after 0.9, 1.15 and 1.65, [2].
+    """
+    behind = accumulate(chances, initial=phase)
+    return [step for step, (a, b) in enumerate(pairwise(behind), start=1) if a // 1 < b // 1]
 
 
 def chances_of(states: ExpectedCuts, rollout: Rollout, scale: float | None) -> list[float]:
     """The probabilities of a cut before steps 1 … S − 1; `scale` None: all alike."""
     if scale is None:
         return [states.probability] * (len(rollout.spans_S) - 1)
-    return [min(1.0, max(states.floor, scale * gain)) for gain in gains_of(rollout)]
+    return [min(1.0, max(states.floor, scale * gain)) for gain in gains_of(rollout, states.by)]
 
 
 def scale_of(states: ExpectedCuts, rollouts: Sequence[Rollout]) -> float | None:
@@ -76,7 +91,7 @@ def cuts_of(
     """The steps before which a rollout is cut, of 1 … S − 1, for M = `cuts`:
 
         coin        each with `probability`
-        expected    each with a probability of its own, by `scale` (`chances_of`)
+        expected    each with a probability of its own, by `scale` (`chances_of`), evenly
         random      M of them, all alike
         uncertain   after the M steps whose least likely token had the lowest probability
         surprisal   the nearest to m/(M + 1) of −Σ log p over the response, m = 1 … M
@@ -89,10 +104,7 @@ def cuts_of(
         stream = Random(seed)
         return [step for step in boundaries if stream.random() < states.probability]
     if isinstance(states, ExpectedCuts):
-        stream, chances = Random(seed), chances_of(states, rollout, scale)
-        return [
-            j for j, chance in zip(boundaries, chances, strict=True) if stream.random() < chance
-        ]
+        return even_cuts(chances_of(states, rollout, scale), Random(seed).random())
     most = min(states.cuts, len(boundaries))
     logprobs_S = [rollout.logprobs_T[span.start : span.end] for span in rollout.spans_S]
     match states.kind:

@@ -28,7 +28,7 @@ from vineppo.config.schema.scalars import (
     PositiveFraction,
     Seed,
 )
-from vineppo.config.schema.values import CriticConfig, SeparateCritic, ValuesConfig
+from vineppo.config.schema.values import CriticConfig, ExpectedCuts, SeparateCritic, ValuesConfig
 
 
 @dataclass(frozen=True)
@@ -207,6 +207,13 @@ class TrainConfig:
         tables = {f"values.predictors.{name}": x for name, x in self.values.predictors.items()}
         models = {"critic": self.separate_critic, **{k: x.own_model for k, x in tables.items()}}
         return {key: model for key, model in models.items() if model is not None}
+
+    @property
+    def cuts_by_entropy(self) -> bool:
+        """Whether the policy's entropies say which states are continued."""
+        tables = (self.credit, *self.values.predictors.values())
+        asked = (one.monte_carlo.states for one in tables if one.monte_carlo is not None)
+        return any(isinstance(s, ExpectedCuts) and s.by == "entropy" for s in asked)
 
     @property
     def max_valued_tokens(self) -> int:

@@ -88,12 +88,13 @@ class CoinCuts:
 
 @dataclass(frozen=True)
 class ExpectedCuts:
-    """Every step boundary by a coin that falls the more often, the less sure the step before was.
+    """Every step boundary, the more often the less sure the step before it was.
 
     With `probability` on average and at least `floor`.
     """
 
     kind: Literal["expected"]
+    by: Literal["probability", "entropy"]  # of the step taken, or of the policy before its tokens
     probability: PositiveFraction
     floor: Fraction
 

@@ -18,7 +18,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from statistics import median
+from statistics import fmean, median
 from typing import Any, Literal
 
 import numpy as np
@@ -123,13 +123,14 @@ def choose_estimators(
         name: estimator for name, estimator in known.items() if is_possible(estimator, rollouts)
     }
     most = _num_draws(rollouts)
+    num_boundaries = max(1.0, fmean(len(rollout.spans_S) - 1 for rollout in rollouts))
     if wanted == "all":
         smaller = takewhile(lambda k: k < most, (3**i for i in range(20)))
         numbers = [*smaller, most] if most else []
-        return [*possible.values(), *filter(None, (_named(config, f"{VINE}{k}") for k in numbers))]
+        return [*possible.values(), *filter(None, (_named(config, f"{VINE}{k}", num_boundaries) for k in numbers))]
     chosen = {}
     for name in wanted.split(","):
-        estimator = possible.get(name) or _named(config, name)
+        estimator = possible.get(name) or _named(config, name, num_boundaries)
         if estimator is None or not is_possible(estimator, rollouts) or num_asked(estimator) > most:
             held = [*possible, *([f"{VINE}1 to {VINE}{most}"] * (most > 0))]
             raise UserError(
@@ -339,8 +340,11 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
     return {estimator.name: estimator for estimator in estimators}
 
 
-def _named(config: TrainConfig, name: str) -> Estimator | None:
-    """What "all" does not hold: an estimator of draws, or "gae_NAME" = R − V̂ of a predictor."""
+def _named(config: TrainConfig, name: str, num_boundaries: float) -> Estimator | None:
+    """What "all" does not hold: an estimator of draws, or "gae_NAME" = R − V̂ of a predictor.
+
+    `num_boundaries` between the steps of a rollout, on average.
+    """
     predictor = name.removeprefix("gae_")
     if predictor != name and predictor in config.values.predictors:
         table = config.values.predictors[predictor]
@@ -362,10 +366,9 @@ def _named(config: TrainConfig, name: str) -> Estimator | None:
             states = Cuts("surprisal", cuts)
         case "coin", [one_in]:
             states = CoinCuts("coin", 1 / one_in)
-        case "expected", [one_in]:
-            states = ExpectedCuts("expected", "probability", 1 / one_in, 0.0)
-        case "entropy", [one_in]:
-            states = ExpectedCuts("expected", "entropy", 1 / one_in, 0.0)
+        case "expected" | "entropy" as form, [cuts]:
+            by: Literal["probability", "entropy"] = "probability" if form == "expected" else form
+            states = ExpectedCuts("expected", by, min(1.0, cuts / num_boundaries), 0.0)
         case form, [one_in] if form.startswith(ROBUST) and not own_return:
             robust = DoublyRobustCredit("doubly_robust", number, 1 / one_in, segmenter)
             return Estimator(name, robust, form.removeprefix(ROBUST), of_draws=True)

@@ -49,6 +49,7 @@ ADVICE = Table(
 )
 BASELINE, BOUND = "rloo", "exact"  # exact values are what no run can buy
 NUM_RESAMPLES = 2000
+COLORS = figures.COLORS + figures.MORE_COLORS
 # By an estimator's name: what it is called with its numbers, in a legend, and its colour.
 FAMILIES = (
     ("rloo", "RLOO", "RLOO", 3),
@@ -56,6 +57,10 @@ FAMILIES = (
     ("vine_{}_own", "vine, K = {}, own outcome", "vine, own (K)", 5),
     ("vine_{}", "vine, K = {}", "vine (K)", 0),
     ("cuts_{}_{}", "cuts: {}, K = {}", "cuts (cuts, K)", 2),
+    ("expected_{}_{}", "cuts by expectation: {}, K = {}", "cuts by expectation (cuts, K)", 8),
+    ("pooled_{}", "pooled, K = {}", "pooled (K)", 9),
+    ("shrunk_{}", "shrunk, as a baseline, K = {}", "shrunk (K)", 10),
+    ("smoothed_{}", "smoothed, as a baseline, K = {}", "smoothed (K)", 11),
     ("martingale", "martingale", "martingale", 4),
     ("gae", "critic, λ = 1", "critic", 1),
     ("exact", "exact values", "exact values", 7),
@@ -70,6 +75,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             64,
             "to which a martingale is fitted, with a pass of the run's last policy; 0: no pass, "
             "and scores by the sampled tokens",
+        ),
+        num_gradients=(
+            4096,
+            "of steps, by which scores are weighed, a backward pass each; problems beyond are left "
+            "out; 0: none, and scores by logits",
         ),
     )
     text = "of the run: its policy scores, its rollouts are the last; without: the run's end"
@@ -86,7 +96,7 @@ def run(paths: list[Path], out: Path, **settings: Any) -> list[Any]:
 
     Each path is a run directory, or a directory whose advise.csv is drawn again.
     """
-    options.check_least(settings, num_iterations=1, fit_iterations=0)
+    options.check_least(settings, num_iterations=1, fit_iterations=0, num_gradients=0)
     settings["continuations"] = options.parse_continuations(settings["continuations"])
     settings["cuts"] = options.parse_continuations(settings["cuts"], "--cuts")
     cost_ratio = settings["cost_ratio"]
@@ -263,7 +273,7 @@ def draw_run(axis: Axes, rows: pd.DataFrame) -> None:
     for row in rows.to_dict("records"):
         *_, name, place = family(row["estimator"])
         numbers = [part for part in row["estimator"].split("_") if part.isdecimal()]
-        color, marker = figures.COLORS[place], figures.marker(place)
+        color, marker = COLORS[place], figures.marker(place)
         axis.plot(row["seconds"], row["noise"], ls="", label=name, color=color, marker=marker)
         if not pd.isna(row["noise_low"]):
             bar = max(row["noise_low"], 1e-6), row["noise_high"]

@@ -127,7 +127,10 @@ def choose_estimators(
     if wanted == "all":
         smaller = takewhile(lambda k: k < most, (3**i for i in range(20)))
         numbers = [*smaller, most] if most else []
-        return [*possible.values(), *filter(None, (_named(config, f"{VINE}{k}", num_boundaries) for k in numbers))]
+        return [
+            *possible.values(),
+            *filter(None, (_named(config, f"{VINE}{k}", num_boundaries) for k in numbers)),
+        ]
     chosen = {}
     for name in wanted.split(","):
         estimator = possible.get(name) or _named(config, name, num_boundaries)

@@ -2,29 +2,46 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from analysis.sampling.estimators import critic_share, learning_seconds, seconds_per_token
-from analysis.sampling.held_out import NAME, SCORE_SQUARES, fit_martingale
+from analysis.sampling.held_out import NAME, SCORE_SQUARES, fit_martingale, measure_gradients
 from analysis.sampling.policies import policy_paths, train_config
 from analysis.sampling.rollouts import groups_of, read_saved
 from analysis.stats import credit_noise
-from vineppo.config.schema import ShrunkMeanValues, TrainConfig
+from vineppo.config.schema import (
+    ExpectedCuts,
+    MonteCarloValues,
+    PooledValues,
+    ShrunkMeanValues,
+    ShrunkValues,
+    SmoothedValues,
+    TrainConfig,
+)
 from vineppo.credit.groups import rloo_advantages
 from vineppo.credit.martingale import shrunk_advantages
 from vineppo.credit.vine import step_sums
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
+from vineppo.seeds import derive_seed
 from vineppo.types import CRITIC, Problem, Rollout
+from vineppo.values.cuts import cuts_of, scale_of
+from vineppo.values.pooled import Pooled
+from vineppo.values.predictor import ValuePredictor
+from vineppo.values.shrunk import Shrunk
 from vineppo.values.shrunk_mean import ShrunkMean
+from vineppo.values.smoothed import Smoothed
 
 FITTED, SAMPLED, EXACT, SAVED = "fitted martingale", "continuations", "exact", "saved martingale"
 SHRUNK, REPLAY = "rloo_shrunk", 10  # as configs/lib/recipes.libsonnet has it
+TOSSED, NUM_TOSSES = "tossed", 4
+SMOOTHED = SmoothedValues(of=TOSSED, kind="smoothed", change=0.2, direction="causal")
 DECISIVE = 0.1  # the change of value from which on a step decides
 
 
@@ -50,10 +67,12 @@ def read_evidence(
     cuts: Sequence[int],
     cost_ratio: float | None,
     fit_iterations: int,
+    num_gradients: int,
     checkpoint: int | None = None,
 ) -> Evidence:
     """Of the last `num_iterations` that are saved, up to the checkpoint; a martingale is fitted to
-    `fit_iterations` of them, or more. Raises `UserError` where they tell nothing."""
+    `fit_iterations` of them, or more, and the lengths of scores are measured on as many problems as
+    have `num_gradients` steps. Raises `UserError` where they tell nothing."""
     config, run = train_config(run_path), RunDir(run_path)
     policies = policy_paths(run_path, config.model.path)
     last = max(policies) if checkpoint is None else checkpoint
@@ -83,10 +102,17 @@ def read_evidence(
         shrunk.update(of_iteration, 0)
     if is_fitted:
         fit_martingale(config, policies[last], read[-num_fitted:], num_iterations)
+        if num_gradients:
+            groups = sampled_groups(groups, num_gradients)
+            rollouts = [*chain.from_iterable(groups)]
+            measure_gradients(config, policies[last], rollouts)
     source, name = value_source(run_path, config, rollouts, is_fitted)
-    rows = [
-        row for group in groups for row in group_terms(group, source, name, continuations, cuts)
+    found = [
+        one for group in groups for one in group_terms(group, source, name, continuations, cuts)
     ]
+    rows, paths = [row for row, _ in found], [path for _, path in found]
+    add_expected(rows, rollouts, paths, continuations, cuts)
+    add_made(rows, config, groups, paths, continuations)
     terms = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     learning = cost_ratio
     if learning is None:
@@ -111,6 +137,13 @@ def read_evidence(
         "has_exact_scores": int(is_fitted), "cost_ratio": without,
     }  # fmt: skip
     return Evidence(about, [rollout.problem.id for rollout in rollouts], terms, ratios)
+
+
+def sampled_groups(groups: Sequence[list[Rollout]], num_steps: int) -> list[list[Rollout]]:
+    """Every n-th problem, so that they have at most so many steps, but two at least."""
+    total = sum(len(rollout.spans_S) for group in groups for rollout in group)
+    every = min(math.ceil(total / num_steps), max(1, len(groups) // 2))
+    return list(groups[::every])
 
 
 def check(run_path: Path, groups: Sequence[Sequence[Rollout]]) -> None:
@@ -163,8 +196,8 @@ def group_terms(
     name: str,
     continuations: Sequence[int],
     cuts: Sequence[int],
-) -> list[dict[str, float]]:
-    """`Evidence.terms` of a problem's rollouts."""
+) -> list[tuple[dict[str, float], credit_noise.Path]]:
+    """`Evidence.terms` of a problem's rollouts, and their values."""
     rewards_G = [rollout.reward for rollout in group]
     advantages_G = rloo_advantages(rewards_G)
     differences_G = [differences_of(rollout, source, name) for rollout in group]
@@ -215,8 +248,75 @@ def group_terms(
         noise["exact"] = credit_noise.exact_noise(path)
         row |= {f"noise/{key}": number for key, number in noise.items()}
         row |= {f"tokens/{key}": length + tokens.get(key, 0.0) for key in noise}
-        rows.append(row)
+        rows.append((row, path))
     return rows
+
+
+def add_expected(
+    rows: Sequence[dict[str, float]],
+    rollouts: Sequence[Rollout],
+    paths: Sequence[credit_noise.Path],
+    continuations: Sequence[int],
+    cuts: Sequence[int],
+) -> None:
+    """Cuts by expectation, M a rollout on average (`vineppo/values/cuts.py`)."""
+    num_boundaries = max(1.0, fmean(len(rollout.spans_S) - 1 for rollout in rollouts))
+    for number in cuts:
+        states = ExpectedCuts("expected", "probability", min(1.0, number / num_boundaries), 0.0)
+        scale = scale_of(states, rollouts)
+        for row, rollout, path in zip(rows, rollouts, paths, strict=True):
+            chosen = cuts_of(states, rollout, derive_seed(0, "cuts", *rollout.key), scale)
+            for k in continuations:
+                key = f"expected_{number}_{k}"
+                row[f"noise/{key}"] = credit_noise.chosen_noise(path, chosen, k)
+                row[f"tokens/{key}"] = row["length"] + credit_noise.chosen_tokens(path, chosen, k)
+
+
+def add_made(
+    rows: Sequence[dict[str, float]],
+    config: TrainConfig,
+    groups: Sequence[Sequence[Rollout]],
+    paths: Sequence[credit_noise.Path],
+    continuations: Sequence[int],
+) -> None:
+    """What is made of K continuations of every state, by tosses of the values, `NUM_TOSSES` times.
+
+    "pooled" are differences, "shrunk" (to siblings) and "smoothed" (causal) baselines of the
+    outcome: the unbiased ones. What rollouts share is tossed once for each, and not pooled.
+    """
+    values = replace(
+        config.values, predictors={TOSSED: MonteCarloValues("monte_carlo", 1, "share", None)}
+    )
+    config = replace(config, values=values)
+    makers: tuple[ValuePredictor, ...] = (
+        Pooled("pooled", config, PooledValues(of=TOSSED, kind="pooled")),
+        Shrunk("shrunk", config, ShrunkValues(of=TOSSED, kind="shrunk", toward="siblings")),
+        Smoothed("smoothed", config, SMOOTHED),
+    )
+    rollouts = [*chain.from_iterable(groups)]
+    # An iteration's problems are those that a weight of "shrunk" is chosen by.
+    num_problems = config.rollouts.num_prompts
+    iterations = [
+        [*chain.from_iterable(groups[first : first + num_problems])]
+        for first in range(0, len(groups), num_problems)
+    ]
+    for k in continuations:
+        rng = np.random.default_rng(0)
+        for _ in range(NUM_TOSSES):
+            for rollout, path in zip(rollouts, paths, strict=True):
+                rollout.returns_S[TOSSED] = tuple(credit_noise.tossed(path, k, rng))
+            for maker, of_iteration in product(makers, iterations):
+                maker.estimate(of_iteration)
+            for row, rollout, path in zip(rows, rollouts, paths, strict=True):
+                for maker in makers:
+                    noise_of = credit_noise.baseline_noise
+                    if maker.name == "pooled":
+                        noise_of = credit_noise.differences_noise
+                    noise = noise_of(path, rollout.values_S(maker.name), rollout.reward)
+                    key = f"noise/{maker.name}_{k}"
+                    row[key] = row.get(key, 0.0) + noise / NUM_TOSSES
+        for row in rows:
+            row |= {f"tokens/{maker.name}_{k}": row[f"tokens/vine_{k}"] for maker in makers}
 
 
 def masses_of(rollout: Rollout) -> np.ndarray:

@@ -5,16 +5,25 @@ the problems; it then values the other half, and the other way round. No value h
 of its own problem.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
+from rich.progress import Progress
 
+from vineppo.batching import collate
 from vineppo.config.schema import PosteriorValues, TrainConfig
 from vineppo.models import LoadedModel, load_model
-from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
+from vineppo.token_scores import (
+    ForwardOptions,
+    TokenLogprobs,
+    TokenScores,
+    hidden_before_tokens,
+)
 from vineppo.types import Rollout, TrainBatch
 from vineppo.values.policy_pass import read_policy
 from vineppo.values.posterior import Posterior
+from vineppo.vocabulary import Softmax
 
 NAME = "posterior"
 SCORE_SQUARES = "score_squares"
@@ -53,6 +62,38 @@ def fit_martingale(
             fitted.estimate(others[start : start + AT_ONCE])
     for rollout in rollouts:
         rollout.choices = None  # hidden states, no more needed
+
+
+def measure_gradients(config: TrainConfig, policy_path: str, rollouts: Sequence[Rollout]) -> None:
+    """Scales "score_squares" so that a step's are |∇ log π(step)|², in the weights, together.
+
+    A backward pass a step. By logits alone steps that decide are made too light where the weights
+    behind their choices move more: on `credit_short` 21 times ("decisive.py" of experiment 11).
+    """
+    loaded = load_model(policy_path, "float32", config.model.attention)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
+    weights = [weight for weight in module.parameters() if weight.requires_grad]
+    softmax = Softmax(module.num_token_ids, module.softcap, config.sampling.temperature)
+    with Progress(transient=True) as bar:
+        for rollout in bar.track(rollouts, description="gradients of steps"):
+            # Not by the module's own projection, whose backward pass can be had once.
+            hidden_TH = hidden_before_tokens(
+                module.model.base_model, collate([rollout], device, ())
+            )
+            ids_T1 = torch.tensor(rollout.response_ids, device=device)[:, None]
+            logprobs_T = softmax.log(module.logits(hidden_TH)).gather(1, ids_T1)[:, 0]
+            squares_T = list(rollout.tokens_T[SCORE_SQUARES])
+            for span in rollout.spans_S:
+                gradients = torch.autograd.grad(
+                    logprobs_T[span.start : span.end].sum(), weights, retain_graph=True,
+                    allow_unused=True,
+                )  # fmt: skip
+                length = sum(float(g.square().sum()) for g in gradients if g is not None)
+                factor = length / max(math.fsum(squares_T[span.start : span.end]), 1e-12)
+                for t in range(span.start, span.end):
+                    squares_T[t] *= factor
+            rollout.tokens_T[SCORE_SQUARES] = squares_T
 
 
 def _pass(

@@ -8,17 +8,20 @@ i, u_i = v_i(1 − v_i) the variance of a return from it and d_ij = E (v_j − v
     exact values             A_i = v_{i+1} − v_i      E A_i² = d_{i,i+1}
     K continuations          differences of means     d_{i,i+1} + u_i/K + u_{i+1}/K
     with the own outcome     in the mean of the end   d_{i,i+1} + u_i/K + u_{i+1}/(K + 1)
-    a piece from l to h      of M cuts, the same on   d_lh + u_l/K + u_h/(K + 1), at the root
-                             all steps of the piece   u_0/(G − 1) of the G − 1 other outcomes
+    a piece from l to h      between two cuts, the    d_lh + u_l/K + u_h/(K + 1), at the root
+                             same on all its steps    u_0/(G − 1) of the G − 1 other outcomes
 
-u is 0 at the end. What RLOO, a critic and a martingale would give is taken from the rollouts.
+u is 0 at the end. What RLOO, a critic and a martingale would give is taken from the rollouts, and
+what is made of continuations from tosses of the values (`tossed`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import comb
+
+from vineppo.types import StateValue
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,9 @@ class Path:
 
     `masses_S` are the m_i. `values_Z` are of the Z = S + 1 states, up to a constant, the last its
     outcome or what the values come to without it; `errors_Z` are the variances of these estimates
-    and `variances_Z` are u. `residual` is the variance of the outcome that the values leave
-    unexplained: it is spread over the steps by their masses. All are unbiased, not each in range.
+    and `variances_Z` are u. `chances_S` are the values themselves, as far as they are known.
+    `residual` is the variance of the outcome that the values leave unexplained: it is spread over
+    the steps by their masses. All are unbiased, not each in range.
     """
 
     masses_S: np.ndarray
@@ -38,6 +42,7 @@ class Path:
     values_Z: np.ndarray
     errors_Z: np.ndarray
     variances_Z: np.ndarray
+    chances_S: np.ndarray
     residual: float = 0.0
 
     @property
@@ -67,7 +72,7 @@ def sampled_path(
     numbers = np.array([*map(len, returns_SK), 1])
     return Path(
         masses_S, starts_S, num_tokens, group_size, np.array(means), variances_Z / numbers,
-        variances_Z,
+        variances_Z, np.array(means[:-1]),
     )  # fmt: skip
 
 
@@ -83,7 +88,9 @@ def exact_path(
     variances_Z = values_Z * (1 - values_Z)
     variances_Z[-1] = 0.0
     zeros_Z = np.zeros(len(values_Z))
-    return Path(masses_S, starts_S, num_tokens, group_size, values_Z, zeros_Z, variances_Z)
+    return Path(
+        masses_S, starts_S, num_tokens, group_size, values_Z, zeros_Z, variances_Z, values_Z[:-1]
+    )
 
 
 def martingale_path(
@@ -109,7 +116,7 @@ def martingale_path(
     variances_Z[-1] = 0.0
     return Path(
         masses_S, starts_S, num_tokens, others + 1, values_Z, np.zeros(len(values_Z)), variances_Z,
-        residual,
+        np.clip(m_Z[:-1], 0, 1), residual,
     )  # fmt: skip
 
 
@@ -150,13 +157,52 @@ def cuts_noise(path: Path, num_cuts: int, num_continuations: int) -> float:
 
     The own outcome joins the end of a piece, and the other rollouts' are the value of the root.
     """
-    num_steps, u_Z = len(path.masses_S), path.variances_Z
+    num_steps = len(path.masses_S)
     low, high = np.triu_indices(num_steps + 1, 1)
     probabilities = cut_probabilities(low, high, num_steps, min(num_cuts, num_steps - 1))
+    return float(probabilities @ noise_of_pieces(path, low, high, num_continuations))
+
+
+def noise_of_pieces(
+    path: Path, low: np.ndarray, high: np.ndarray, num_continuations: int
+) -> np.ndarray:
+    """Of the steps between two states each."""
+    u_Z = path.variances_Z
     begin = np.where(low > 0, u_Z[low] / num_continuations, u_Z[0] / (path.group_size - 1))
     end = u_Z[high] / (num_continuations + 1)
     masses = path.cumulated_Z[high] - path.cumulated_Z[low]
-    return float((probabilities * masses) @ (path.squares(low, high) + begin + end))
+    noises: np.ndarray = masses * (path.squares(low, high) + begin + end)
+    return noises
+
+
+def chosen_noise(path: Path, cuts: Collection[int], num_continuations: int) -> float:
+    """`cuts_noise` of the given steps."""
+    bounds = np.array([0, *sorted(cuts), len(path.masses_S)])
+    return float(noise_of_pieces(path, bounds[:-1], bounds[1:], num_continuations).sum())
+
+
+def chosen_tokens(path: Path, cuts: Collection[int], num_continuations: int) -> float:
+    """10 tokens in steps from 0, 4 and 7, cuts before both later ones, K = 2: 2·(6 + 3) = 18."""
+    return num_continuations * float((path.num_tokens - path.starts_S[list(cuts)]).sum())
+
+
+def tossed(path: Path, num_continuations: int, rng: np.random.Generator) -> list[StateValue]:
+    """K returns of every state, 1 with the chance that its value is."""
+    is_right_SK = rng.random((len(path.chances_S), num_continuations)) < path.chances_S[:, None]
+    return [StateValue(tuple(map(float, is_right_K)), 0) for is_right_K in is_right_SK]
+
+
+def baseline_noise(path: Path, values_S: Sequence[float], reward: float) -> float:
+    """Of A_i = R − V̂_i."""
+    return float(path.masses_S @ (reward - np.array(values_S)) ** 2)
+
+
+def differences_noise(path: Path, values_S: Sequence[float], reward: float) -> float:
+    """Of A_i = V̂_{i+1} − V̂_i, V̂ from tosses: these have the errors of the path's values too."""
+    errors = path.errors_Z[1:] + path.errors_Z[:-1]
+    shares_S = path.masses_S / max(path.cumulated_Z[-1], 1e-12)
+    squares = np.diff([*values_S, reward]) ** 2
+    return float(path.masses_S @ (squares - errors + path.residual * shares_S))
 
 
 def cuts_tokens(path: Path, num_cuts: int, num_continuations: int) -> float:

@@ -14,11 +14,13 @@ from analysis.stats import credit_noise
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TrainConfig
 from vineppo.run_dir import RunDir
+from vineppo.types import StateValue
+from vineppo.values.smoothed import smoothed
 
 START, NUM_STEPS, STEP = 0.3, 12, 3  # of a step's tokens the first alone is a choice
 PROBLEMS, GROUP = 150, 8
 FEW, ALL = (3, 7), tuple(range(NUM_STEPS))
-SETTINGS = {"num_iterations": 5, "continuations": (1, 3, 9), "cuts": (1, 2)}
+SETTINGS = {"num_iterations": 5, "continuations": (1, 3, 9), "cuts": (1, 2), "num_gradients": 0}
 FILES = {"advise.csv", "advise.md", "advise.png", "advise.svg", "summary.json"}
 
 
@@ -87,7 +89,7 @@ class World:
             logprobs[:, 0] = np.log(chosen[p, g])
             yield p, g, {
                 "problem_id": f"p{p}", "rollout_index": g, "prompt_ids": [1],
-                "response_ids": [2] * NUM_STEPS * STEP, "logprobs": logprobs.ravel().tolist(),
+                "response_ids": [2 + g] * NUM_STEPS * STEP, "logprobs": logprobs.ravel().tolist(),
                 "text": "", "reward": self.rewards[p, g], "finish_reason": "stop",
                 "step_starts": [STEP * step for step in range(NUM_STEPS)],
                 "advantages_S": [0.0] * NUM_STEPS,
@@ -199,6 +201,44 @@ def test_prices_follow_from_tokens_and_the_ratio(exact_run):
     at = row["break_even"]
     assert row["noise"] * (tokens + at) / (1 + at) == pytest.approx(1)
     assert advice.loc["cuts_1_3", "tokens"] == pytest.approx(2.5)
+
+
+def test_the_noise_between_chosen_cuts_is_that_of_a_simulation():
+    """Before steps 3 and 7, which decide, with K = 3 and the own outcome."""
+    world, k, bounds = World(FEW, 1000), 3, (0, 3, 7, NUM_STEPS)
+    found = np.mean([credit_noise.chosen_noise(path, bounds[1:-1], k) for path in world.paths()])
+    drawn = world.mean(k)
+    joined = (k * drawn + world.rewards[..., None]) / (k + 1)
+    drawn[..., 0] = (world.rewards.sum(1, keepdims=True) - world.rewards) / (GROUP - 1)
+    pieces = [(joined[..., h] - drawn[..., low], low, h) for low, h in pairwise(bounds)]
+    advantages = np.concatenate(
+        [np.repeat(a[..., None], high - low, -1) for a, low, high in pieces], -1
+    )
+    assert found == pytest.approx(2 * world.moment(advantages), rel=0.05)
+    path = next(world.paths())
+    left = sum(NUM_STEPS - step for step in bounds[1:-1])
+    assert credit_noise.chosen_tokens(path, bounds[1:-1], k) == k * STEP * left
+
+
+def test_what_is_made_of_continuations_is_told_as_a_simulation_has_it(few, exact_run):
+    """With the predictors' own functions, on returns of the true values."""
+    others = (few.rewards.sum(1, keepdims=True) - few.rewards) / (GROUP - 1)
+    rloo = few.moment((few.rewards - others)[..., None])
+    drawn, baselines = few.mean(3)[..., :-1], np.zeros(few.scores.shape)
+    counts = (3 * drawn).round().astype(int)
+    for p, g in np.ndindex(*few.rewards.shape):
+        returns = [StateValue((1.0,) * n + (0.0,) * (3 - n), 0) for n in counts[p, g]]
+        baselines[p, g] = smoothed(returns, 0.2, is_causal=True)
+    advice = advice_of(exact_run)
+    noise = few.moment(few.rewards[..., None] - baselines) / rloo
+    assert advice.loc["smoothed_3", "noise"] == pytest.approx(noise, rel=0.05)
+    # Of seven more returns of s_0 the first step has a better baseline, and all else is K = 3.
+    drawn[..., 0] = (3 * drawn[..., 0] + (GROUP - 1) * others) / (3 + GROUP - 1)
+    values = np.concatenate([drawn, few.rewards[..., None]], -1)
+    noise = few.moment(np.diff(values)) / rloo
+    assert advice.loc["pooled_3", "noise"] == pytest.approx(noise, rel=0.05)
+    assert advice.loc["pooled_3", "tokens"] == advice.loc["vine_3", "tokens"]
+    assert advice.loc["shrunk_1", "noise"] < min(1, advice.loc["vine_1", "noise"])
 
 
 def test_cut_probabilities_sum_to_the_pieces():

@@ -43,6 +43,7 @@ METHODS: tuple[tuple[str, str, str | None], ...] = (
     (r"group_mean", "K = 0", "#999933"),
     (r"group$", "the group's mean alone", "#994455"),
     (r"control", "RLOO in the martingale's update", "#CC6677"),
+    (r"expected", "cuts by expectation", "#3D7A99"),
     (r"restem", "RestEM", "#DDCC77"),
     (r"dpo_steps", "DPO-positive, steps", "#88CCEE"),
     (r"dpo", "DPO-positive", "#661100"),

@@ -19,27 +19,38 @@ from vineppo.config.load import load_config
 from vineppo.config.schema import (
     CoinCuts,
     CreditConfig,
+    CutpointsSegmenter,
     Cuts,
     DoublyRobustCredit,
+    ExpectedCuts,
     GaeCredit,
     GrpoCredit,
     LinesSegmenter,
     MartingaleCredit,
+    MergedSegmenter,
     PooledValues,
+    ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
+    RemaxCredit,
     RlooCredit,
+    ShrunkMeanValues,
     ShrunkValues,
     SmoothedValues,
+    TokensSegmenter,
     TrainConfig,
+    TreeCredit,
     VineCredit,
 )
 from vineppo.credit import token_advantages
-from vineppo.credit.vine import vine_advantages
+from vineppo.credit.tree import trained_of_tree
+from vineppo.credit.vine import broadcast, vine_advantages
+from vineppo.segment import build_segmenter
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
 from vineppo.values.cuts import cuts_of
 from vineppo.values.pooled import Pooled
 from vineppo.values.sampled import NO_VALUE
 from vineppo.values.shrunk import Shrunk
+from vineppo.values.shrunk_mean import ShrunkMean
 from vineppo.values.smoothed import Smoothed
 
 # The policy: at each of 6 places, on the right way or off it, one of three tokens. On it two
@@ -50,11 +61,11 @@ OFF = (0.5, 0.3, 0.2)
 BATCH = 1000  # problems
 CONFIDENCE = 0.95
 
-LINES = LinesSegmenter("lines")
+LINES, ONE = LinesSegmenter("lines"), TokensSegmenter("tokens", 1)
 RLOO = RlooCredit("rloo", LINES)
 VINE = VineCredit("vine", 3, LINES, "separate", None, False)
 OWN = replace(VINE, own_return=True)
-GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 1.0, "step", None)
+GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 1.0, "step", None, False)
 ROBUST = DoublyRobustCredit("doubly_robust", 3, 1 / 3, LINES)
 
 
@@ -68,11 +79,50 @@ def weighted(rollouts_G: Sequence[Rollout]) -> list[list[float]]:
     return advantages_G
 
 
+def by_steps(
+    segmenter: CutpointsSegmenter | MergedSegmenter, max_prob: float = 1.0
+) -> Callable[[Sequence[Rollout]], list[list[float]]]:
+    """`vine` on exact values between these steps; tokens of at least `max_prob` do not train."""
+
+    def advantages_of(rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+        advantages_G = []
+        for rollout in rollouts_G:
+            # With a token that ends the response, which no segmenter makes a step of its own.
+            logprobs_T, values_T = (*rollout.logprobs_T, 0.0), rollout.values_S("exact")
+            spans = build_segmenter(segmenter)(["a"] * len(logprobs_T), logprobs_T)
+            found = vine_advantages([values_T[span.start] for span in spans], rollout.reward)
+            is_unsure_T = np.exp(rollout.logprobs_T) < max_prob
+            advantages_G.append((broadcast(found, spans)[:-1] * is_unsure_T).tolist())
+        return advantages_G
+
+    return advantages_of
+
+
+def tree(baseline: str, train_shared: str) -> Callable[[Sequence[Rollout]], list[list[float]]]:
+    """Two nodes of three tokens with two leaves each, `Batch.is_tree`."""
+    credit = TreeCredit("tree", LINES, (2, 2), 3, baseline, False, train_shared)
+
+    def advantages_of(rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+        found_G = token_advantages(credit, rollouts_G)
+        for rollout, found_T in zip(rollouts_G, found_G, strict=True):
+            rollout.tokens_T["advantages"] = found_T
+        return [
+            (np.array(found_T) * trained_of_tree(credit, rollout)).tolist()
+            for rollout, found_T in zip(rollouts_G, found_G, strict=True)
+        ]
+
+    return advantages_of
+
+
 CUTS = {
     "coin": CoinCuts("coin", 0.5),
     "random": Cuts("random", 1),
     "uncertain": Cuts("uncertain", 1),
     "surprisal": Cuts("surprisal", 1),
+}
+SCALED_CUTS = {
+    kind: (ExpectedCuts("expected", by, 0.5, 0.05), scale)
+    for kind, by, scale in (("expected", "probability", 1.0), ("entropy", "entropy", 0.5))
 }
 # name -> (estimator, values that feed it, whether docs/estimators.md says that it is unbiased)
 Estimator = CreditConfig | Callable[[Sequence[Rollout]], list[list[float]]]
@@ -116,7 +166,27 @@ ESTIMATORS: dict[str, tuple[Estimator, str | None, bool]] = {
     "doubly_robust, constant": (ROBUST, "constant", True),
     "doubly_robust, exact values": (ROBUST, "exact", True),
     "next state over 1/3, wrong critic": (weighted, "weighted", True),
+    "vine, expected cuts": (VINE, "expected", True),
+    "vine, expected cuts, own return": (OWN, "expected", True),
+    "vine, cuts by entropy": (VINE, "entropy", True),
+    "vine, merged steps": (by_steps(MergedSegmenter("merged", 0.5, ONE)), None, True),
+    "vine, cutpoints": (by_steps(CutpointsSegmenter("cutpoints", 0.5, 1)), None, False),
+    "spo_chain": (by_steps(CutpointsSegmenter("cutpoints", 0.5, 1), 0.5), None, False),
+    "tree, others, by leaves": (tree("others", "by_leaves"), None, True),
+    "tree, others, once": (tree("others", "once"), None, False),
+    "tree, mean, by leaves": (tree("mean", "by_leaves"), None, False),
+    "remax": (RemaxCredit("remax", LINES), None, True),
+    "reinforce_plus_plus_baseline": (
+        ReinforcePlusPlusBaselineCredit("reinforce_plus_plus_baseline", LINES),
+        None,
+        False,
+    ),
+    "gae 1, shrunk mean": (GAE, "shrunk_mean", True),
+    "gae 1, shrunk, siblings": (GAE, "siblings", True),
+    "gae 1, shrunk, previous": (GAE, "previous", True),
+    "vine, shrunk, previous": (VINE, "previous", False),
 }
+TREES = [name for name in ESTIMATORS if name.startswith("tree")]
 
 
 class World:
@@ -156,9 +226,12 @@ def exact(probs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Batch:
-    """`BATCH` groups of rollouts, with all values; N = all of them, S = LENGTH, padded."""
+    """`BATCH` groups of rollouts, with all values; N = all of them, S = LENGTH, padded.
 
-    def __init__(self, world: World, seed: int) -> None:
+    In a tree the first three tokens of rollouts 0 and 1 are the same, and of 2 and 3.
+    """
+
+    def __init__(self, world: World, seed: int, is_tree: bool) -> None:
         draw = np.random.default_rng((14, seed))
         num = BATCH * SAMPLES
         self.off_NS = np.zeros((num, LENGTH), int)
@@ -166,7 +239,10 @@ class Batch:
         self.is_there_NS = np.zeros((num, LENGTH), bool)
         off, is_going = np.zeros(num, int), np.ones(num, bool)
         for t in range(LENGTH):
-            chosen = (draw.random((num, 1)) > world.probs[t, off].cumsum(-1)[:, :2]).sum(-1)
+            toss = draw.random((num, 1))
+            if is_tree and t < 3:
+                toss[1::2] = toss[::2]
+            chosen = (toss > world.probs[t, off].cumsum(-1)[:, :2]).sum(-1)
             self.off_NS[:, t], self.ids_NS[:, t], self.is_there_NS[:, t] = off, chosen, is_going
             is_going = is_going & ~((off == 1) & (chosen == 1))
             off = np.where(off == 0, chosen == 2, chosen == 0).astype(int)
@@ -178,6 +254,7 @@ class Batch:
         steps = {"exact": self.true_NS, "critic": world.critic[(*at, before_NS)]}
         tokens = {"martingale": world.differences[(*at, self.ids_NS)]}
         logprobs_NS = np.log(world.probs[(*at, self.ids_NS)])
+        entropies_NS = -(world.probs[at] * np.log(world.probs[at])).sum(-1)
         self.exact_NS = world.advantages[(*at, self.ids_NS)] * self.is_there_NS
         score = -world.probs[at][..., None, :].repeat(2, -2)  # [N, S, off, token], 0 elsewhere
         score *= (np.arange(2) == self.off_NS[..., None])[..., None]
@@ -217,15 +294,23 @@ class Batch:
                 steps_S={f"values/{k}": v[index, :length].tolist() for k, v in steps.items()},
                 returns_S={k: tuple(v[index][:length]) for k, v in returns.items()},
             )
+            rollout.tokens_T["entropies"] = entropies_NS[index, :length].tolist()
+            rollout.greedy_reward = 1.0  # the right way
             for name, differences in tokens.items():
                 found = differences[index, :length].tolist()
                 rollout.tokens_T[f"differences/{name}"] = found
+                rollout.steps_S[f"values/{name}"] = [0.5] * length
             if index % SAMPLES == 0:
                 self.groups.append([])
             self.groups[-1].append(rollout)
         seeds = draw.integers(2**40, size=(num, len(CUTS))).tolist()
         for group in self.groups:
             self._share(group, [seeds.pop() for _ in group])
+            for rollout in group:
+                for kind, (cuts, scale) in SCALED_CUTS.items():
+                    cut = cuts_of(cuts, rollout, int(draw.integers(2**40)), scale)
+                    states_S = enumerate(rollout.returns_S["mc3"])
+                    rollout.returns_S[kind] = [s if i in cut else NO_VALUE for i, s in states_S]
         estimate_others(self.groups)
 
     def _returns(self, draw: np.random.Generator, k: int) -> list[list[StateValue]]:
@@ -304,7 +389,7 @@ RETURNS = {
 }
 UNTIL = [StateValue((0.0,) * n + (1.0,) * (n < 9), 0) for n in range(10)]
 # Whose continuations the others read.
-SOURCES = dict.fromkeys(("own", "pooled", "siblings", "causal", "both"), "mc3")
+SOURCES = dict.fromkeys(("own", "pooled", "siblings", "previous", "causal", "both"), "mc3")
 SOURCES["weighted"] = MONTE_CARLO
 
 
@@ -316,11 +401,13 @@ def estimate_others(groups: Sequence[list[Rollout]]) -> None:
             predictor.estimate(rollouts)
 
 
-def readers() -> Iterator[Pooled | Shrunk | Smoothed]:
+def readers() -> Iterator[Pooled | Shrunk | ShrunkMean | Smoothed]:
     config = load_config(TrainConfig, "configs/demo_vineppo.jsonnet", [])
     config = replace(config, values=replace(config.values, predictors={"mc3": VINE.monte_carlo}))
     yield Pooled("pooled", config, PooledValues(of="mc3", kind="pooled"))
-    yield Shrunk("siblings", config, ShrunkValues(of="mc3", kind="shrunk", toward="siblings"))
+    for toward in ("siblings", "previous"):
+        yield Shrunk(toward, config, ShrunkValues(of="mc3", kind="shrunk", toward=toward))
+    yield ShrunkMean("shrunk_mean", config, ShrunkMeanValues("shrunk_mean", 0))
     for way in ("causal", "both"):
         own = SmoothedValues(of="mc3", kind="smoothed", change=0.2, direction=way)
         yield Smoothed(way, config, own)
@@ -331,15 +418,19 @@ READERS = list(readers())
 
 def simulate(world: World, seed: int, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Of every estimator: its gradient's mean distance from exact advantages', trace and cost."""
-    batch = Batch(world, seed)
-    exact_PD = batch.summed(batch.exact_NS)
     found = {}
-    for name in names:
-        credit, values, _ = ESTIMATORS[name]
-        gradients_PD, cost = batch.gradients(credit, values)
-        trace = gradients_PD.var(0, ddof=1).sum()
-        bias_D = (gradients_PD - exact_PD).mean(0)
-        found[name] = np.concatenate([bias_D, [trace, cost]])
+    for is_tree in (False, True):
+        chosen = [name for name in names if (name in TREES) == is_tree]
+        if not chosen:
+            continue
+        batch = Batch(world, seed, is_tree)
+        exact_PD = batch.summed(batch.exact_NS)
+        for name in chosen:
+            credit, values, _ = ESTIMATORS[name]
+            gradients_PD, cost = batch.gradients(credit, values)
+            trace = gradients_PD.var(0, ddof=1).sum()
+            bias_D = (gradients_PD - exact_PD).mean(0)
+            found[name] = np.concatenate([bias_D, [trace, cost]])
     return found
 
 

@@ -6,8 +6,9 @@ set -e
 here=experiments/11_credit
 runs=${RUNS:-runs/11_credit}
 experiments/sweep_two.sh $here/runs.jsonnet $runs
-python -m analysis learning-curves $runs/credit_short_* --out $here/curves
-python -m analysis compare $runs/credit_short_* --baseline RLOO --out $here/compare
+first=$(ls -d $runs/credit_short_* | grep -v -e vineppo_probe -e spo_tree_others)
+python -m analysis learning-curves $first --out $here/curves
+python -m analysis compare $first --baseline RLOO --out $here/compare
 python -m analysis compare $runs/credit_short_ppo_seed* $runs/credit_short_oracle_seed* $runs/credit_short_vineppo_k[39]_seed* \
     --baseline PPO --out $here/compare_ppo
 python -m analysis compare $runs/credit_short_grpo_seed* $runs/credit_short_vineppo_k[39]_seed* \
@@ -21,6 +22,13 @@ for cost in tokens seconds; do
         python -m analysis compare $folder --baseline $baseline --at "equal $cost" --out $folder/equal_$cost
     done
 done
+# Compared later.
+python -m analysis compare $runs/credit_short_vineppo_probe_* $runs/credit_short_spo_tree_others_* $runs/credit_short_rloo_* \
+    --baseline RLOO --out $here/later
+for cost in tokens seconds; do
+    python -m analysis compare $here/later --baseline RLOO --at "equal $cost" --out $here/later/equal_$cost
+done
+python $here/staleness.py $runs/credit_short_vineppo_probe_*
 python -m analysis power $here/compare --difference 0.05 --out $here/power
 # What the README does not quote would let a wrong number pass by chance.
 rm -f $here/power/power*.csv $here/*/summary.json $here/*/*/summary.json

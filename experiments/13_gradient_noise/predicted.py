@@ -18,8 +18,11 @@ from scipy.stats import spearmanr
 MEASURED = {
     r"^vine_oracle$": "exact",
     r"^martingale_posterior$": "martingale",
-    r"^(cuts_\d+_\d+)$": r"\1_without",
-    r"^(cuts_\d+_\d+)_own$": r"\1",
+    r"^((cuts|expected)_\d+_\d+)$": r"\1_without",
+    r"^((cuts|expected)_\d+_\d+)_own$": r"\1",
+    r"^vine_pooled$": "pooled_1",
+    r"^gae_(shrunk|smoothed)$": r"\1_1",
+    r"^gae_shrunk_mean$": "rloo_shrunk",
 }
 NUMBERS = {"noise": "trace_ratio", "noise_seconds": "trace_time_ratio"}
 

@@ -35,8 +35,20 @@ cuts_4_3_own,uncertain_2_3,surprisal_2_3,coin_3_1,coin_3_1_own,doubly_robust_pro
 vine_shrunk,gae_shrunk,vine_smoothed,gae_smoothed,vine_probe,gae_probe,martingale_posterior,vine_oracle,gae
 mkdir -p $here/further
 cp $further/gradient_variance.csv $here/further
-for checkpoint in 15 30 45; do
-    python -m analysis advise $runs/credit_short_noise_seed1 --checkpoint $checkpoint --num-iterations 15 --continuations 1,3 \
-        --out $further/advice_$checkpoint
+# Cuts by expectation and entropy.
+python -m analysis gradient-variance $runs/credit_short_noise_seed1 --checkpoints 15,30,45 --num-problems 64 --sample-values 3 \
+    --out $runs/expected --estimators \
+rloo,cuts_2_3_own,surprisal_2_3_own,expected_1_3_own,expected_2_1_own,expected_2_3_own,expected_4_3_own,entropy_2_3_own
+mkdir -p $here/expected
+cp $runs/expected/gradient_variance.csv $here/expected
+for folder in further expected; do
+    python $here/predicted.py $here/$folder $runs/advice/credit_short_*
 done
-python experiments/13_gradient_noise/predicted.py $here/further $further/advice_*
+# SPO-chain: values at its cutpoints, the tokens that it trains on.
+[ -d $runs/credit_short_spo_seed1/final ] || vineppo train $here/noise.jsonnet --run-dir $runs/credit_short_spo_seed1 \
+    --set name=credit_short_noise_spo --set 'credit.segmenter={"kind": "cutpoints", "max_prob": 0.9, "num_cutpoints": 5}' \
+    --set optimization.max_token_prob=0.9
+python -m analysis gradient-variance $runs/credit_short_spo_seed1 --checkpoints 15,30,45 --num-problems 64 --sample-values 9 \
+    --out $runs/spo --estimators rloo,vine_1,vine_3,vine_5,vine_9
+mkdir -p $here/spo
+cp $runs/spo/gradient_variance.csv $here/spo

@@ -4,13 +4,15 @@ local privileged = import '../../configs/credit_sheet_vine_privileged.jsonnet';
 local efficient = import '../../configs/credit_sheet_vine_efficient.jsonnet';
 local oracle = import '../../configs/credit_sheet_oracle.jsonnet';
 local made_of_continuations = import '../13_gradient_noise/made_of_continuations.libsonnet';
+local recipes = import '../../configs/lib/recipes.libsonnet';
 local ppo = import '../../configs/credit_sheet_ppo.jsonnet';
 
 privileged + {
   name: 'credit_sheet_noise',
   num_iterations: 30,
   critic: ppo.critic,
-  values+: { predictors+: efficient.values.predictors + oracle.values.predictors + made_of_continuations },
+  values+: { predictors+: efficient.values.predictors + oracle.values.predictors + made_of_continuations
+                         + recipes.shrinkage.values.predictors },
   evaluation+: { every: 0 },
   checkpoint: { every: 15, keep: 4 },
   logging+: { wandb_project: null },

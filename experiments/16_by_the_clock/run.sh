@@ -17,7 +17,6 @@ for checkpoint in 15 30; do
         --out $runs/advice/sheet_$checkpoint
     cp $runs/advice/sheet_$checkpoint/advise.csv $here/advice/advise_$checkpoint.csv
 done
-python experiments/13_gradient_noise/predicted.py $here/noise $runs/advice/sheet_*
 # Cuts, own outcomes, and what is made of one continuation.
 further=$runs/further
 python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-problems 64 --sample-values 3 \
@@ -27,15 +26,17 @@ cuts_4_3_own,uncertain_2_3,surprisal_2_3,coin_3_1,coin_3_1_own,doubly_robust_pro
 vine_shrunk,gae_shrunk,vine_smoothed,gae_smoothed,vine_probe,gae_probe,martingale_posterior,vine_oracle,gae,martingale_privileged
 mkdir -p $here/further
 cp $further/gradient_variance.csv $here/further
-for checkpoint in 15 30; do
-    python -m analysis advise $runs/noise --checkpoint $checkpoint --num-iterations 15 --continuations 1,3 \
-        --out $further/advice_$checkpoint
+# Cuts by expectation and entropy.
+python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-problems 64 --sample-values 3 --out $runs/expected \
+    --estimators \
+rloo,cuts_2_3_own,surprisal_2_3_own,expected_1_3_own,expected_2_1_own,expected_2_3_own,expected_4_3_own,entropy_2_3_own,gae_shrunk_mean
+mkdir -p $here/expected
+cp $runs/expected/gradient_variance.csv $here/expected
+for folder in noise further expected; do
+    python experiments/13_gradient_noise/predicted.py $here/$folder $runs/advice/sheet_*
 done
-python experiments/13_gradient_noise/predicted.py $here/further $further/advice_*
 # A shrinkage baseline, on the same rollouts.
-[ -d $runs/noise_shrunk/final ] || vineppo train $here/noise.jsonnet --run-dir $runs/noise_shrunk \
-    --set 'values.predictors.shrunk_mean={"kind": "shrunk_mean", "replay_iterations": 10}'
-python -m analysis gradient-variance $runs/noise_shrunk --checkpoints 0,15,30 --num-problems 64 --sample-values 1 \
+python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-problems 64 --sample-values 1 \
     --out $runs/shrunk --estimators rloo,gae_shrunk_mean
 mkdir -p $here/shrunk
 cp $runs/shrunk/gradient_variance.csv $here/shrunk
@@ -55,7 +56,8 @@ versus() {  # NAME BASELINE METHODS
 }
 versus k3 "VinePPO, K = 3" "RLOO|GRPO|PPO"
 versus ppo PPO '"PPO, answer in view"'
-versus rloo RLOO 'cuts|"RLOO, shrunk mean"|martingale'
+versus rloo RLOO 'cuts|cuts by expectation|"RLOO, shrunk mean"|martingale'
+versus cuts cuts 'cuts by expectation'
 # Beside each other on one machine.
 python -m analysis compare $runs/compared/credit_sheet_cuts_seed[1-5] $runs/compared/credit_sheet_rloo_seed[1-5] \
     --baseline RLOO --at "equal seconds" --out $runs/versus_seconds

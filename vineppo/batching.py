@@ -54,10 +54,11 @@ def filter_weights(rewards_G: Sequence[float], kind: Resampling) -> list[float]:
 def length_bucketed(lengths: Sequence[int], micro_batch_size: int) -> list[list[int]]:
     """Indices of sequences of similar length in micro-batches, longest first.
 
-    A micro-batch has at most `micro_batch_size` sequences, and fewer where padding would be more
-    than `MAX_PADDING` of all tokens. Longest first shows at once whether the memory suffices.
+    A micro-batch has as many tokens, padding included, as `micro_batch_size` of the longest
+    sequence: of shorter ones it holds more, so that no pass is small and none takes more memory
+    than the first. It has fewer where padding would be more than `MAX_PADDING` of all tokens.
     Lengths [3, 9, 4, 8] in micro-batches of 2 give [[1, 3], [2], [0]], with 1 padding token in 25,
-    as [[1, 3], [2, 0]] would have 2 in 26.
+    as [[1, 3], [2, 0]] would have 2 in 26; [2, 2, 2, 2, 8] in micro-batches of 1 [[4], [0, 1, 2, 3]].
     """
     return ranks_share(lengths, micro_batch_size, 0, 1)
 
@@ -79,16 +80,17 @@ def ranks_share(
 
 
 def _cut(descending: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Runs of at most `size` in descending lengths, as few as the limit of padding lets be.
+    """Runs of at most `size` times the first length, as few as the limit of padding lets be.
 
     A run ends where a length falls below a share of its first; the share is the lowest of a grid
     that keeps the limit.
     """
-    total = sum(descending)
+    total, most = sum(descending), size * max(descending, default=0)
     for tightness in _TIGHTNESS:
         cuts, start = [], 0
         for i, length in enumerate(descending):
-            if i - start == size or length < tightness * descending[start]:
+            is_full = (i - start + 1) * descending[start] > most
+            if is_full or length < tightness * descending[start]:
                 cuts.append((start, i))
                 start = i
         cuts.append((start, len(descending)))

@@ -12,7 +12,8 @@ COLUMNS = ("error", "error_earlier", "error_new", "drift")
 
 if __name__ == "__main__":
     rows = pd.concat(
-        pd.read_json(Path(run) / "metrics.jsonl", lines=True).assign(run=run) for run in sys.argv[1:]
+        pd.read_json(Path(run) / "metrics.jsonl", lines=True).assign(run=run)
+        for run in sys.argv[1:]
     )
     rows = rows.rename(columns=lambda name: name.removeprefix("values/probe/"))
     rows = rows[rows["iteration"] > 0]

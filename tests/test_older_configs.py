@@ -39,6 +39,12 @@ def test_importance_weights_were_of_tokens(configs):
 
 
 def test_continuations_were_of_all_states(configs):
+    states = {"kind": "expected", "by": "probability", "probability": 0.5, "floor": 0.1}
+    path = str(configs / "credit_short_vineppo.jsonnet")
+    config = load_config(TrainConfig, path, [f"credit.states={json.dumps(states)}"])
+    older = json.loads(json.dumps(to_dict(config)))
+    del older["credit"]["states"]["by"]
+    assert parse_config(TrainConfig, with_added_keys(older)) == config
     for leaf in ("credit_short_vineppo", "credit_short_vineppo_gae"):
         config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), [])
         older = json.loads(json.dumps(to_dict(config)))
@@ -55,6 +61,7 @@ def test_critics_saw_prompt_and_response_alone(configs):
     current = parse_config(TrainConfig, older)
     for table in (older["critic"], older["values"]["predictors"]["again"]):
         assert table.pop("view") is None
+        assert table.pop("learns_from") is None
     assert parse_config(TrainConfig, with_added_keys(older)) == current
 
 

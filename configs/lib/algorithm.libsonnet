@@ -142,6 +142,7 @@ local common = {
       kind: 'separate',
       path: null,
       view: null,
+      learns_from: null,
       learning_rate: policy.learning_rate,
       schedule: policy.schedule,
       num_epochs: policy.num_epochs,

@@ -1,6 +1,7 @@
-"""staleness.py RUN...: what the probes of runs say of continuations that they keep: staleness.csv beside this file.
+"""staleness.py RUN...: what the probes of runs say of the continuations that they keep.
 
-Means over the runs and twenty iterations; the columns are `values/probe/*` of docs/analysis.md.
+Writes staleness.csv beside this file: means over the runs and twenty iterations of the columns
+`values/probe/*` of docs/analysis.md.
 """
 
 import sys

@@ -99,6 +99,13 @@ REFUSED = [
                                      "batch_size": 16, "micro_batch_size": 16})],
      "credit.kind must not be 'tree' for values.predictors.told.view.template '{percent}' (the "
      "other rollouts of a tree share this one's actions)"),
+    # Whose continuations a critic learns from.
+    (PPO, ["critic.learns_from=monte_carlo"],
+     "critic.learns_from must be null or a predictor of the run that samples continuations, of "
+     "which there are none, got monte_carlo"),
+    (PPO, [predictors(drawn=MANY), "critic.learns_from=drawn", "credit.gamma=0.9"],
+     "critic.learns_from must be null where credit.gamma is below 1 or credit.bootstrap_truncated "
+     "is true (continuations' returns are neither), got drawn"),
     # A tree and what it needs.
     (TREE, ["rollouts.num_samples=8"],
      "rollouts.num_samples must be the product of credit.branching (the leaves of a tree) = 4, got "

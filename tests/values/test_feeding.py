@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 from support.critics import build_config, critic_of, start, values
-from support.rollouts import CPU, two_rollouts
+from support.rollouts import CPU, rollout, two_rollouts
 
 from vineppo.batching import collate
 from vineppo.config.load import evaluate_jsonnet, parse_config
@@ -14,7 +14,9 @@ from vineppo.errors import UserError
 from vineppo.experience import add_advantages, add_logprobs, add_values, value_quality
 from vineppo.models import load_model
 from vineppo.token_scores import Reference
+from vineppo.types import StateValue
 from vineppo.values import feeding_predictor
+from vineppo.values.heads import set_targets
 
 pytestmark = pytest.mark.usefixtures("sharded")
 
@@ -64,6 +66,17 @@ def test_its_targets_are_the_rewards_to_go_and_its_values_its_own(config, models
     values_BT = values(models, collate(rollouts, CPU))
     for values_T, row in zip(column("values/critic", rollouts), values_BT, strict=True):
         torch.testing.assert_close(torch.tensor(values_T), row[2:], atol=1e-6, rtol=0)
+
+
+def test_a_critic_may_learn_the_returns_of_continuations(config):
+    """Before a step those of the state after it, the reward where none is sampled."""
+    critic = replace(config.critic, learns_from="drawn")
+    one = rollout([0.0, 0.0, 1.0], lengths_S=[1, 1, 1])
+    one.returns_S["drawn"] = (
+        StateValue((1.0, 1.0), 0), StateValue((0.0, 1.0), 0), StateValue((), 0),
+    )  # fmt: skip
+    set_targets([one], "critic", config, critic.learns_from)
+    assert one.tokens_T["targets/critic"] == [0.5, 1.0, 1.0]
 
 
 def test_vine_takes_the_values_of_the_critic(config, models):

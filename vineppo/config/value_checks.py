@@ -10,6 +10,7 @@ from vineppo.config.schema import (
     PredictorConfig,
     ProbeValues,
     ReturnsReader,
+    SeparateCritic,
     TrainConfig,
     ViewConfig,
     YesNoCritic,
@@ -40,6 +41,8 @@ def check_values(config: TrainConfig) -> None:
         _check_generative(name, own)
         _check_probe(name, own, config)
         _check_fused(name, own, config)
+    for key, model in config.value_models.items():
+        _check_learns_from(key, model, config)
     _check_feeding(config)
     _check_states(config)
     _check_expected(config)
@@ -170,13 +173,41 @@ def _check_expected(config: TrainConfig) -> None:
             )
 
 
+def _sampling(config: TrainConfig) -> list[str]:
+    """The run's predictors that sample continuations."""
+    further = [name for name, own in config.values.predictors.items() if own.monte_carlo]
+    return [MONTE_CARLO] * (config.credit.monte_carlo is not None) + further
+
+
+def _check_learns_from(key: str, own: SeparateCritic, config: TrainConfig) -> None:
+    """A value model that learns the returns of continuations, which are not discounted."""
+    if own.learns_from is None:
+        return
+    sampled, credit = _sampling(config), config.credit
+    require(
+        own.kind != "yes_no",
+        f"{key}.learns_from must be null for kind 'yes_no' (it learns rewards), got "
+        f"{own.learns_from}",
+    )
+    require(
+        own.learns_from in sampled,
+        f"{key}.learns_from must be null or a predictor of the run that samples continuations, "
+        f"{', '.join(sampled) or 'of which there are none'}, got {own.learns_from}",
+    )
+    require(
+        credit.kind != "gae" or (credit.gamma == 1 and not credit.bootstrap_truncated),
+        f"{key}.learns_from must be null where credit.gamma is below 1 or "
+        "credit.bootstrap_truncated is true (continuations' returns are neither), got "
+        f"{own.learns_from}",
+    )
+
+
 def _check_returns_reader(name: str, own: PredictorConfig, config: TrainConfig) -> None:
     """One that reads the returns of another predictor's continuations."""
     if not isinstance(own, ReturnsReader) or own.returns_of is None:
         return
     key = f"values.predictors.{name}"
-    sampled = [MONTE_CARLO] * (config.credit.monte_carlo is not None)
-    sampled += [other for other, its in config.values.predictors.items() if its.monte_carlo]
+    sampled = _sampling(config)
     require(
         own.returns_of in sampled,
         f"{key}.of must be a predictor of the run that samples continuations, "

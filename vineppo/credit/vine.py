@@ -18,6 +18,22 @@ def vine_advantages(values_S: Sequence[float], reward: float) -> list[float]:
     return [after - before for before, after in zip(values_S, after_S, strict=True)]
 
 
+def next_values(
+    states_S: Sequence[StateValue], reward: float, own_return: bool = False
+) -> list[float]:
+    """Of each step the value of the first sampled state after it, or the reward.
+
+    Of V̂ = [–, –, 0.5, –]: [0.5, 0.5, R, R]. `own_return` joins R to its K returns.
+    """
+    after_S, after = [], reward  # from the last step to the first
+    for state in reversed(states_S):
+        after_S.append(after)
+        if state.returns_K:
+            num = len(state.returns_K)
+            after = (num * state.mean + reward) / (num + 1) if own_return else state.mean
+    return after_S[::-1]
+
+
 def piece_advantages(
     states_S: Sequence[StateValue], reward: float, root: float, own_return: bool
 ) -> list[float]:
@@ -35,13 +51,8 @@ def piece_advantages(
     for state in states_S:
         before = state.mean if state.returns_K else before
         before_S.append(before)
-    after_S, after = [], reward  # from the last step to the first
-    for state in reversed(states_S):
-        after_S.append(after)
-        if state.returns_K:
-            num = len(state.returns_K)
-            after = (num * state.mean + reward) / (num + 1) if own_return else state.mean
-    return [after - before for before, after in zip(before_S, reversed(after_S), strict=True)]
+    after_S = next_values(states_S, reward, own_return)
+    return [after - before for before, after in zip(before_S, after_S, strict=True)]
 
 
 def vine_credit(config: VineCredit, rollouts_G: Sequence[Rollout]) -> list[list[float]]:

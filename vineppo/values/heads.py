@@ -19,6 +19,7 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.credit.gae import critic_returns
+from vineppo.credit.vine import broadcast, next_values
 from vineppo.deepspeed_module import Summand
 from vineppo.errors import UserError
 from vineppo.forward_passes import token_columns
@@ -133,10 +134,23 @@ class ValueHead(nn.Linear):
             self.offset.fill_(mean)
 
 
-def set_targets(rollouts: Sequence[Rollout], name: str, config: TrainConfig) -> None:
-    """The column "targets/NAME": what the values of predictor `name` are trained towards."""
+def set_targets(
+    rollouts: Sequence[Rollout], name: str, config: TrainConfig, learns_from: str | None = None
+) -> None:
+    """The column "targets/NAME": what the values of predictor `name` are trained towards.
+
+    Before a token of step i that is the return to go, or where it `learns_from` the continuations
+    of another the mean return of the next state that has some, whose mean is V(s_t) as well and
+    whose variance is 1/K and less of the return's, and after the last of them the reward.
+    """
     for rollout in rollouts:
-        rollout.tokens_T[f"targets/{name}"] = critic_returns(config.credit, rollout, name)
+        if learns_from is None:
+            targets_T = critic_returns(config.credit, rollout, name)
+        else:
+            reward = sum(rollout.rewards_T)
+            next_S = next_values(rollout.returns_S[learns_from], reward)
+            targets_T = broadcast(next_S, rollout.spans_S)
+        rollout.tokens_T[f"targets/{name}"] = targets_T
 
 
 class ValueOutputs(nn.Module):

@@ -76,7 +76,7 @@ class SeparateValueModel(ValueModel):
 
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
         self._hf_model.score.measure_offset(rollouts, self._critic.loss)
-        set_targets(rollouts, self.name, self.config)
+        set_targets(rollouts, self.name, self.config, self._critic.learns_from)
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
         """The value model's own epochs over its own minibatches; `critic/*` metrics or alike."""

@@ -409,6 +409,12 @@ class SeparateCritic(AdamConfig, CriticCommon):
     kind: Literal["separate"]
     path: Name | None
     view: ViewConfig | None  # null: prompt and response alone
+    # The predictor whose continuations' returns it learns; null: from the rollouts' rewards.
+    learns_from: Name | None
+
+    @property
+    def returns_of(self) -> str | None:
+        return self.learns_from
 
     @property
     def own_model(self) -> "SeparateCritic":

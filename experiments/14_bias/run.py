@@ -1,4 +1,6 @@
-"""Bias and noise of every estimator's gradient where the true one is known: writes bias.csv.
+"""Bias and noise of every estimator's gradient where the true one is known.
+
+Writes unbiased.csv, of the estimators that docs/estimators.md calls so, and bias.csv, of the others.
 
     python experiments/14_bias/run.py [--rollouts N] [--minutes M] [--batches DIR]
 
@@ -494,7 +496,9 @@ def main() -> None:
             np.savez(args.batches / "part.npz", **found)
             (args.batches / "part.npz").rename(path)
     result = table(world, sorted(args.batches.glob("[0-9]*.npz")))
-    result.to_csv(Path(__file__).with_name("bias.csv"), index=False, float_format="%.5f")
+    for is_unbiased, name in ((True, "unbiased.csv"), (False, "bias.csv")):
+        rows = result[result["is_unbiased"] == is_unbiased]
+        rows.to_csv(Path(__file__).with_name(name), index=False, float_format="%.5f")
     print(result.to_string(index=False))
 
 

@@ -77,7 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "and scores by the sampled tokens",
         ),
         num_gradients=(
-            4096,
+            8192,
             "of steps, by which scores are weighed, a backward pass each; problems beyond are left "
             "out; 0: none, and scores by logits",
         ),

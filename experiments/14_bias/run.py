@@ -1,6 +1,6 @@
 """Bias and noise of every estimator's gradient where the true one is known.
 
-Writes unbiased.csv, of the estimators that docs/estimators.md calls so, and bias.csv, of the others.
+Writes unbiased.csv, of the estimators that docs/estimators.md calls so, and bias.csv.
 
     python experiments/14_bias/run.py [--rollouts N] [--minutes M] [--batches DIR]
 

@@ -57,7 +57,7 @@ FAMILIES = (
     ("vine_{}_own", "vine, K = {}, own outcome", "vine, own (K)", 5),
     ("vine_{}", "vine, K = {}", "vine (K)", 0),
     ("cuts_{}_{}", "cuts: {}, K = {}", "cuts (cuts, K)", 2),
-    ("expected_{}_{}", "cuts by expectation: {}, K = {}", "cuts by expectation (cuts, K)", 8),
+    ("expected_{}_{}", "cuts by expectation: {}, K = {}", "expected (cuts, K)", 8),
     ("pooled_{}", "pooled, K = {}", "pooled (K)", 9),
     ("shrunk_{}", "shrunk, as a baseline, K = {}", "shrunk (K)", 10),
     ("smoothed_{}", "smoothed, as a baseline, K = {}", "smoothed (K)", 11),
@@ -263,7 +263,7 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
             draw_run(axis, of_run)
             axis.set_title(name)
         figures.label_rows(axes, "noise (RLOO: 1)")
-        figures.shared_legend(figure, *axes)
+        figures.legend_below(figure, *axes)
         return figures.save(figure, path)
 
 

@@ -320,9 +320,9 @@ def shared_legend(figure: Figure, *axes: Axes) -> None:
     figure.legend(named.values(), named, loc="outside lower center", ncols=columns)
 
 
-def legend_below(figure: Figure, axis: Axes) -> None:
+def legend_below(figure: Figure, *axes: Axes) -> None:
     """`shared_legend` in a figure that grows by as much as it takes."""
-    shared_legend(figure, axis)
+    shared_legend(figure, *axes)
     width, height = figure.get_size_inches()
     extent = figure.legends[0].get_window_extent()
     figure.set_size_inches(width, height + extent.height / figure.dpi)

@@ -6,15 +6,23 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
+from support.rollouts import rollout as plain_rollout
 from support.sampled_runs import CONFIGS, write_solved_run
 
 from analysis import advise
 from analysis.__main__ import main
+from analysis.sampling.evidence import sampled_groups
+from analysis.sampling.held_out import SCORE_SQUARES, measure_gradients
+from analysis.sampling.rollouts import read_saved
 from analysis.stats import credit_noise
+from vineppo.batching import collate
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TrainConfig
+from vineppo.models import load_model
 from vineppo.run_dir import RunDir
-from vineppo.types import StateValue
+from vineppo.token_scores import ForwardOptions, TokenLogprobs
+from vineppo.types import Problem, StateValue
 from vineppo.values.smoothed import smoothed
 
 START, NUM_STEPS, STEP = 0.3, 12, 3  # of a step's tokens the first alone is a choice
@@ -377,3 +385,35 @@ def test_values_are_fitted_where_none_are_saved(tmp_path):
     )
     assert of_all["last_iteration"].unique().tolist() == [last + 1]
     assert of_checkpoint["last_iteration"].max() <= last
+
+
+def test_steps_are_weighed_by_their_gradients(tmp_path):
+    """As the trainer's own pass has them, one step at a time; within a step as the logits say."""
+    path = write_solved_run(tmp_path / "run", num_problems=2, iterations=(1,))
+    config = load_config(TrainConfig, str(CONFIGS / "demo_vineppo.jsonnet"), [])
+    rollouts = read_saved(path, 1, lambda name: Problem(name, "", ""))[:3]
+    loaded = load_model(config.model.path, "float32", "sdpa")
+    for rollout in rollouts:
+        rollout.tokens_T[SCORE_SQUARES] = [1.0 + t % 2 for t in range(len(rollout.response_ids))]
+    measure_gradients(config, config.model.path, rollouts)
+    module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).eval()
+    for rollout in rollouts:
+        for span in rollout.spans_S:
+            module.zero_grad()
+            options = ForwardOptions(config.sampling.temperature)
+            logprobs_T = module(collate([rollout], torch.device("cpu"), ()), options)[0][0]
+            prompt = len(logprobs_T) - len(rollout.response_ids)
+            logprobs_T[prompt + span.start : prompt + span.end].sum().backward()
+            squares = [w.grad.square().sum() for w in module.parameters() if w.grad is not None]
+            found_T = rollout.tokens_T[SCORE_SQUARES][span.start : span.end]
+            assert sum(found_T) == pytest.approx(float(sum(squares)), rel=1e-3)
+            if len(found_T) > 1:
+                ratio = (1.0 + (span.start + 1) % 2) / (1.0 + span.start % 2)
+                assert found_T[1] / found_T[0] == pytest.approx(ratio)
+
+
+def test_problems_are_left_out_evenly_until_the_steps_are_few_enough():
+    groups = [[plain_rollout([0.0] * 4, lengths_S=[1] * 4)] * 2 for _ in range(10)]
+    assert len(sampled_groups(groups, 80)) == 10
+    assert sampled_groups(groups, 30) == groups[::3]
+    assert len(sampled_groups(groups, 1)) == 2

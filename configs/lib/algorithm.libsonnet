@@ -72,6 +72,16 @@ local common = {
     },
   },
 
+  // VinePPO from a tenth of the states, those before which most may have been decided, without a bias
+  // (docs/continuations.md#fewer-states).
+  vine_cuts: self.vineppo {
+    credit+: {
+      num_continuations: 3,
+      states: { kind: 'expected', by: 'probability', probability: 0.1, floor: 0.01 },
+      own_return: true,
+    },
+  },
+
   // SPO-chain (Segment Policy Optimization, arXiv:2505.23564, and its code): VinePPO between cutpoints,
   // and only they train.
   spo_chain: self.vineppo {

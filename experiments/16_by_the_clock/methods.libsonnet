@@ -17,12 +17,7 @@ local shrunk = (import '../../configs/credit_sheet_ppo.jsonnet') + recipes.shrin
     'credit.num_continuations': 3,
     'credit.states': { kind: 'surprisal', cuts: 2 },
   }),
-  // Two of the 23 inner boundaries on average, the engine's log-probabilities of the steps before them deciding.
-  expected: plain('vineppo', {
-    'credit.num_continuations': 3,
-    'credit.states': { kind: 'expected', by: 'probability', probability: 2 / 23, floor: 0.01 },
-    'credit.own_return': true,
-  }),
+  expected: plain('vine_cuts'),
   // What of the lead is not step credit: RLOO's advantages in the martingale's own update (whitened, a
   // mean over tokens).
   control: plain('vine_privileged', {

@@ -74,6 +74,8 @@ for at in "" "equal tokens"; do
     rm $out/summary.json
 done
 timed=$runs/18_critics_timed  # two at once, whose seconds are compared
+experiments/sweep_two.sh $here/learns_from.jsonnet runs/18_learns
+python $here/learns_from.py runs/18_learns
 for seed in 1 2 3 4 5 6 7 8; do
     for method in rloo vine_privileged; do
         run=$timed/credit_short_${method}_seed$seed

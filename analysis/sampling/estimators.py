@@ -313,6 +313,7 @@ def _num_draws(rollouts: Sequence[Rollout]) -> int:
 def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
     """What stands in every comparison, each further predictor's, and the run's own."""
     segmenter = config.credit.segmenter
+    learned_from = config.critic.returns_of if config.critic else None
     estimators = [
         Estimator("rloo", RlooCredit("rloo", segmenter)),
         Estimator("grpo", GrpoCredit("grpo", segmenter, normalize_std=True)),
@@ -321,7 +322,7 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
             ReinforcePlusPlusCredit("reinforce_plus_plus", segmenter, gamma=1.0),
         ),
         Estimator("remax", RemaxCredit("remax", segmenter)),
-        Estimator("gae", _baseline(config, "token"), CRITIC),
+        Estimator("gae", _baseline(config, "token"), CRITIC, learned_from),
     ]
     for name, table in config.values.predictors.items():
         if table.monte_carlo is None:

@@ -104,6 +104,7 @@ def read_evidence(
         fit_martingale(config, policies[last], read[-num_fitted:], num_iterations)
         if num_gradients:
             groups = sampled_groups(groups, num_gradients)
+            check(run_path, groups)
             rollouts = [*chain.from_iterable(groups)]
             measure_gradients(config, policies[last], rollouts)
     source, name = value_source(run_path, config, rollouts, is_fitted)

@@ -62,3 +62,7 @@ versus cuts cuts 'cuts by expectation'
 python -m analysis compare $runs/compared/credit_sheet_cuts_seed[1-5] $runs/compared/credit_sheet_rloo_seed[1-5] \
     --baseline RLOO --at "equal seconds" --out $runs/versus_seconds
 grep -E "^setting,|,cuts,.*,welch," $runs/versus_seconds/compare.csv > $here/versus/seconds.csv
+vineppo sweep $here/runs.jsonnet --runs-dir $runs/clock --list | awk '/_(expected|rloo)_seed/ { print $1 }' |
+    OMP_NUM_THREADS=1 xargs -P 2 -I {} vineppo sweep $here/runs.jsonnet --runs-dir $runs/clock --index {}
+python -m analysis compare $runs/clock/* --baseline RLOO --at "equal seconds" --out $runs/versus_clock
+grep -E ",RLOO,.*,welch," $runs/versus_clock/compare.csv >> $here/versus/seconds.csv

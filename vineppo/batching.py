@@ -54,9 +54,9 @@ def filter_weights(rewards_G: Sequence[float], kind: Resampling) -> list[float]:
 def length_bucketed(lengths: Sequence[int], micro_batch_size: int) -> list[list[int]]:
     """Indices of sequences of similar length in micro-batches, longest first.
 
-    A micro-batch has as many tokens, padding included, as `micro_batch_size` of the longest
-    sequence: of shorter ones it holds more, so that no pass is small and none takes more memory
-    than the first. It has fewer where padding would be more than `MAX_PADDING` of all tokens.
+    A micro-batch has at most as many tokens, padding included, as `micro_batch_size` of the longest
+    sequence: of shorter ones it holds more, and none takes more memory than the first may. It has
+    fewer where padding would be more than `MAX_PADDING` of all tokens.
     Lengths [3, 9, 4, 8] in micro-batches of 2 give [[1, 3], [2], [0]], with 1 padding token in 25,
     as [[1, 3], [2, 0]] would have 2 in 26; [2, 2, 2, 2, 8] in micro-batches of 1 give
     [[4], [0, 1, 2, 3]].

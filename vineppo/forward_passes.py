@@ -141,7 +141,7 @@ class ReferencePass(_PassOfRollouts):
 
 
 class EntropyPass(_PassOfRollouts):
-    """H(π(· | s_t)) of finished rollouts in nats, for segmenters that look at it.
+    """H(π(· | s_t)) of finished rollouts in nats, for segmenters and cuts that look at it.
 
     It is exact over the vocabulary and of the tempered policy, of which `scores` is the pass.
     `ranks` are those of a replica: they add the same rollouts, divide the passes, and have the very

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import chain, count, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -93,7 +93,8 @@ def read_evidence(
     numbers = saved[-num_iterations:]
     read = [read_saved(run_path, i, lambda name: Problem(name, "", "")) for i in saved]
     iterations = read[-num_iterations:]
-    groups = [group for rollouts in iterations for group in groups_of(rollouts)]
+    groups_I = [groups_of(of_iteration) for of_iteration in iterations]
+    groups = [*chain.from_iterable(groups_I)]
     rollouts = [*chain.from_iterable(groups)]
     check(run_path, groups)
     shrunk = ShrunkMean(SHRUNK, config, ShrunkMeanValues("shrunk_mean", REPLAY))
@@ -103,7 +104,8 @@ def read_evidence(
     if is_fitted:
         fit_martingale(config, policies[last], read[-num_fitted:], num_iterations)
         if num_gradients:
-            groups = sampled_groups(groups, num_gradients)
+            groups_I = sampled_groups(groups_I, num_gradients)
+            groups = [*chain.from_iterable(groups_I)]
             check(run_path, groups)
             rollouts = [*chain.from_iterable(groups)]
             measure_gradients(config, policies[last], rollouts)
@@ -113,7 +115,12 @@ def read_evidence(
     ]
     rows, paths = [row for row, _ in found], [path for _, path in found]
     add_expected(rows, rollouts, paths, continuations, cuts)
-    add_made(rows, config, groups, paths, continuations)
+    add_made(rows, config, groups_I, paths, continuations)
+    learned_from = config.critic.returns_of if config.critic else None
+    for row, rollout in zip(rows, rollouts, strict=True):
+        if "noise/gae" in row:
+            learned = rollout.returns_S.get(learned_from or "", ())
+            row["tokens/gae"] += sum(state.num_tokens for state in learned)
     terms = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     learning = cost_ratio
     if learning is None:
@@ -135,16 +142,20 @@ def read_evidence(
         "first_iteration": numbers[0], "last_iteration": numbers[-1],
         "num_problems": len({rollout.problem.id for rollout in rollouts}),
         "num_rollouts": len(rollouts), "values_by": source,
-        "has_exact_scores": int(is_fitted), "cost_ratio": without,
+        "has_exact_scores": is_fitted * (1 + (num_gradients > 0)), "cost_ratio": without,
     }  # fmt: skip
     return Evidence(about, [rollout.problem.id for rollout in rollouts], terms, ratios)
 
 
-def sampled_groups(groups: Sequence[list[Rollout]], num_steps: int) -> list[list[Rollout]]:
-    """Every n-th problem, so that they have at most so many steps, but two at least."""
+def sampled_groups(
+    groups_I: Sequence[Sequence[list[Rollout]]], num_steps: int
+) -> list[list[list[Rollout]]]:
+    """Every n-th problem, by iteration, so that they have at most so many steps; two at least."""
+    groups = [*chain.from_iterable(groups_I)]
     total = sum(len(rollout.spans_S) for group in groups for rollout in group)
     every = min(math.ceil(total / num_steps), max(1, len(groups) // 2))
-    return list(groups[::every])
+    numbers = count()
+    return [[group for group in of_it if next(numbers) % every == 0] for of_it in groups_I]
 
 
 def check(run_path: Path, groups: Sequence[Sequence[Rollout]]) -> None:
@@ -276,14 +287,15 @@ def add_expected(
 def add_made(
     rows: Sequence[dict[str, float]],
     config: TrainConfig,
-    groups: Sequence[Sequence[Rollout]],
+    groups_I: Sequence[Sequence[Sequence[Rollout]]],
     paths: Sequence[credit_noise.Path],
     continuations: Sequence[int],
 ) -> None:
-    """What is made of K continuations of every state, by tosses of the values, `NUM_TOSSES` times.
+    """What is made of K continuations of every state, of saved ones or tosses, `NUM_TOSSES` times.
 
     "pooled" are differences, "shrunk" (to siblings) and "smoothed" (causal) baselines of the
-    outcome: the unbiased ones. What rollouts share is tossed once for each, and not pooled.
+    outcome: the unbiased ones. What rollouts share is drawn once for each, and not pooled. Of fewer
+    than K saved ones nothing is told.
     """
     values = replace(
         config.values, predictors={TOSSED: MonteCarloValues("monte_carlo", 1, "share", None)}
@@ -294,26 +306,24 @@ def add_made(
         Shrunk("shrunk", config, ShrunkValues(of=TOSSED, kind="shrunk", toward="siblings")),
         Smoothed("smoothed", config, SMOOTHED),
     )
-    rollouts = [*chain.from_iterable(groups)]
     # An iteration's problems are those that a weight of "shrunk" is chosen by.
-    num_problems = config.rollouts.num_prompts
-    iterations = [
-        [*chain.from_iterable(groups[first : first + num_problems])]
-        for first in range(0, len(groups), num_problems)
-    ]
-    for k in continuations:
+    iterations = [[*chain.from_iterable(groups)] for groups in groups_I if groups]
+    rollouts = [*chain.from_iterable(iterations)]
+    most = min(path.most_draws for path in paths)
+    for k in (k for k in continuations if k <= most):
         rng = np.random.default_rng(0)
         for _ in range(NUM_TOSSES):
             for rollout, path in zip(rollouts, paths, strict=True):
-                rollout.returns_S[TOSSED] = tuple(credit_noise.tossed(path, k, rng))
+                rollout.returns_S[TOSSED] = tuple(credit_noise.drawn(path, k, rng))
             for maker, of_iteration in product(makers, iterations):
                 maker.estimate(of_iteration)
             for row, rollout, path in zip(rows, rollouts, paths, strict=True):
                 for maker in makers:
-                    noise_of = credit_noise.baseline_noise
+                    values_S = rollout.values_S(maker.name)
                     if maker.name == "pooled":
-                        noise_of = credit_noise.differences_noise
-                    noise = noise_of(path, rollout.values_S(maker.name), rollout.reward)
+                        noise = credit_noise.differences_noise(path, values_S, k)
+                    else:
+                        noise = credit_noise.baseline_noise(path, values_S, rollout.reward)
                     key = f"noise/{maker.name}_{k}"
                     row[key] = row.get(key, 0.0) + noise / NUM_TOSSES
         for row in rows:

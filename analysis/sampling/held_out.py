@@ -8,6 +8,7 @@ of its own problem.
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from rich.progress import Progress
 
@@ -81,14 +82,15 @@ def measure_gradients(config: TrainConfig, policy_path: str, rollouts: Sequence[
             hidden_TH = hidden_before_tokens(
                 module.model.base_model, collate([rollout], device, ())
             )
-            ids_T1 = torch.tensor(rollout.response_ids, device=device)[:, None]
+            own_T = np.flatnonzero(rollout.is_action_T)  # an environment's tokens have none
+            ids_T1 = torch.tensor(np.array(rollout.response_ids)[own_T], device=device)[:, None]
             logprobs_T = softmax.log(module.logits(hidden_TH)).gather(1, ids_T1)[:, 0]
             squares_T = list(rollout.tokens_T[SCORE_SQUARES])
             for span in rollout.spans_S:
+                low, high = np.searchsorted(own_T, (span.start, span.end))
                 gradients = torch.autograd.grad(
-                    logprobs_T[span.start : span.end].sum(), weights, retain_graph=True,
-                    allow_unused=True,
-                )  # fmt: skip
+                    logprobs_T[low:high].sum(), weights, retain_graph=True, allow_unused=True
+                )
                 length = sum(float(g.square().sum()) for g in gradients if g is not None)
                 factor = length / max(math.fsum(squares_T[span.start : span.end]), 1e-12)
                 for t in range(span.start, span.end):

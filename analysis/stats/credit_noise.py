@@ -1,8 +1,9 @@
 """What credit estimators' gradients would vary by, predicted from values along saved rollouts.
 
 Scores of different tokens are taken as orthogonal, so that a rollout's gradient Σ_t A_t ∇ log π has
-the second moment Σ_i m_i E A_i² with m_i the squared length of step i's scores in logits. That of
-one token is Σ_a (1[a = a_t] − π(a))², and 1 − π(a_t) has the same mean. With v_i the value of state
+the second moment Σ_i m_i E A_i² with m_i the squared length of the gradient of step i's
+log-probability, in the weights or in the logits. There that of one token is
+Σ_a (1[a = a_t] − π(a))², and 1 − π(a_t) has the same mean. With v_i the value of state
 i, u_i = v_i(1 − v_i) the variance of a return from it and d_ij = E (v_j − v_i)²:
 
     exact values             A_i = v_{i+1} − v_i      E A_i² = d_{i,i+1}
@@ -12,9 +13,10 @@ i, u_i = v_i(1 − v_i) the variance of a return from it and d_ij = E (v_j − v
                              same on all its steps    u_0/(G − 1) of the G − 1 other outcomes
 
 u is 0 at the end. What RLOO, a critic and a martingale would give is taken from the rollouts, and
-what is made of continuations from tosses of the values (`tossed`).
+what is made of continuations from saved ones or tosses of the values (`drawn`).
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -30,9 +32,10 @@ class Path:
 
     `masses_S` are the m_i. `values_Z` are of the Z = S + 1 states, up to a constant, the last its
     outcome or what the values come to without it; `errors_Z` are the variances of these estimates
-    and `variances_Z` are u. `chances_S` are the values themselves, as far as they are known.
-    `residual` is the variance of the outcome that the values leave unexplained: it is spread over
-    the steps by their masses. All are unbiased, not each in range.
+    and `variances_Z` are u. `chances_S` are the values themselves, as far as they are known, `end`
+    is the last one; where continuations tell them, `returns_SK` has them. `residual` is the
+    variance of the outcome that the values leave unexplained: it is spread over the steps by their
+    masses. All are unbiased, not each in range.
     """
 
     masses_S: np.ndarray
@@ -43,7 +46,14 @@ class Path:
     errors_Z: np.ndarray
     variances_Z: np.ndarray
     chances_S: np.ndarray
+    end: float
     residual: float = 0.0
+    returns_SK: tuple[tuple[float, ...], ...] | None = None
+
+    @property
+    def most_draws(self) -> float:
+        """How many continuations of every state `drawn` can give."""
+        return math.inf if self.returns_SK is None else min(map(len, self.returns_SK))
 
     @property
     def cumulated_Z(self) -> np.ndarray:
@@ -72,7 +82,7 @@ def sampled_path(
     numbers = np.array([*map(len, returns_SK), 1])
     return Path(
         masses_S, starts_S, num_tokens, group_size, np.array(means), variances_Z / numbers,
-        variances_Z, np.array(means[:-1]),
+        variances_Z, np.array(means[:-1]), reward, returns_SK=tuple(map(tuple, returns_SK)),
     )  # fmt: skip
 
 
@@ -89,7 +99,15 @@ def exact_path(
     variances_Z[-1] = 0.0
     zeros_Z = np.zeros(len(values_Z))
     return Path(
-        masses_S, starts_S, num_tokens, group_size, values_Z, zeros_Z, variances_Z, values_Z[:-1]
+        masses_S,
+        starts_S,
+        num_tokens,
+        group_size,
+        values_Z,
+        zeros_Z,
+        variances_Z,
+        values_Z[:-1],
+        reward,
     )
 
 
@@ -116,7 +134,7 @@ def martingale_path(
     variances_Z[-1] = 0.0
     return Path(
         masses_S, starts_S, num_tokens, others + 1, values_Z, np.zeros(len(values_Z)), variances_Z,
-        np.clip(m_Z[:-1], 0, 1), residual,
+        np.clip(m_Z[:-1], 0, 1), float(m_Z[-1]), residual,
     )  # fmt: skip
 
 
@@ -186,10 +204,14 @@ def chosen_tokens(path: Path, cuts: Collection[int], num_continuations: int) -> 
     return num_continuations * float((path.num_tokens - path.starts_S[list(cuts)]).sum())
 
 
-def tossed(path: Path, num_continuations: int, rng: np.random.Generator) -> list[StateValue]:
-    """K returns of every state, 1 with the chance that its value is."""
-    is_right_SK = rng.random((len(path.chances_S), num_continuations)) < path.chances_S[:, None]
-    return [StateValue(tuple(map(float, is_right_K)), 0) for is_right_K in is_right_SK]
+def drawn(path: Path, num_continuations: int, rng: np.random.Generator) -> list[StateValue]:
+    """K returns of every state: of the saved ones, or 1 with the chance that its value is."""
+    if path.returns_SK is not None:
+        found_SK = [rng.permutation(returns_K)[:num_continuations] for returns_K in path.returns_SK]
+    else:
+        shape = len(path.chances_S), num_continuations
+        found_SK = list(rng.random(shape) < path.chances_S[:, None])
+    return [StateValue(tuple(map(float, returns_K)), 0) for returns_K in found_SK]
 
 
 def baseline_noise(path: Path, values_S: Sequence[float], reward: float) -> float:
@@ -197,12 +219,17 @@ def baseline_noise(path: Path, values_S: Sequence[float], reward: float) -> floa
     return float(path.masses_S @ (reward - np.array(values_S)) ** 2)
 
 
-def differences_noise(path: Path, values_S: Sequence[float], reward: float) -> float:
-    """Of A_i = V̂_{i+1} − V̂_i, V̂ from tosses: these have the errors of the path's values too."""
-    errors = path.errors_Z[1:] + path.errors_Z[:-1]
+def differences_noise(path: Path, values_S: Sequence[float], num_continuations: int) -> float:
+    """Of A_i = V̂_{i+1} − V̂_i, to the value of the end, and the residual as in `Path.squares`.
+
+    A toss varies by v(1 − v), which is taken to the u of its state.
+    """
     shares_S = path.masses_S / max(path.cumulated_Z[-1], 1e-12)
-    squares = np.diff([*values_S, reward]) ** 2
-    return float(path.masses_S @ (squares - errors + path.residual * shares_S))
+    squares_S = np.diff([*values_S, path.end]) ** 2
+    if path.returns_SK is None:
+        excess_Z = np.append(path.chances_S * (1 - path.chances_S), 0.0) - path.variances_Z
+        squares_S -= (excess_Z[1:] + excess_Z[:-1]) / num_continuations
+    return float(path.masses_S @ (squares_S + path.residual * shares_S))
 
 
 def cuts_tokens(path: Path, num_cuts: int, num_continuations: int) -> float:

@@ -44,6 +44,7 @@ cp $runs/expected/gradient_variance.csv $here/expected
 for folder in further expected; do
     python $here/predicted.py $here/$folder $runs/advice/credit_short_*
 done
+rm $here/expected/predicted.csv  # what no page quotes would let a wrong number pass by chance
 # SPO-chain: values at its cutpoints, the tokens that it trains on.
 [ -d $runs/credit_short_spo_seed1/final ] || vineppo train $here/noise.jsonnet --run-dir $runs/credit_short_spo_seed1 \
     --set name=credit_short_noise_spo --set 'credit.segmenter={"kind": "cutpoints", "max_prob": 0.9, "num_cutpoints": 5}' \

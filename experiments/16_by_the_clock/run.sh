@@ -40,7 +40,7 @@ python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-pro
     --out $runs/shrunk --estimators rloo,gae_shrunk_mean
 mkdir -p $here/shrunk
 cp $runs/shrunk/gradient_variance.csv $here/shrunk
-rm $here/further/predicted.csv  # what the README does not quote would let a wrong number pass by chance
+rm $here/further/predicted.csv $here/expected/predicted.csv  # what the README does not quote would let a wrong number pass by chance
 experiments/sweep_two.sh $here/runs.jsonnet $runs/compared
 python -m analysis learning-curves $runs/compared/credit_sheet_* --out $here/curves
 for at in "" "equal seconds"; do

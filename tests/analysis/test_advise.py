@@ -414,6 +414,43 @@ def test_steps_are_weighed_by_their_gradients(tmp_path):
 
 def test_problems_are_left_out_evenly_until_the_steps_are_few_enough():
     groups = [[plain_rollout([0.0] * 4, lengths_S=[1] * 4)] * 2 for _ in range(10)]
-    assert len(sampled_groups(groups, 80)) == 10
-    assert sampled_groups(groups, 30) == groups[::3]
-    assert len(sampled_groups(groups, 1)) == 2
+    by_iteration = [groups[:4], groups[4:8], groups[8:]]
+    assert sampled_groups(by_iteration, 80) == by_iteration
+    assert sampled_groups(by_iteration, 30) == [groups[:4:3], groups[6:8:3], groups[9:]]
+    assert sum(map(len, sampled_groups(by_iteration, 1))) == 2
+
+
+def test_what_is_surely_better_is_advised_before_what_may_be(exact_run):
+    rows = advise.run_rows(exact_run, **SETTINGS, cost_ratio=1, fit_iterations=0)
+    rows = rows[rows["estimator"].isin(["rloo", "cuts_1_1", "rloo_shrunk"])].reset_index(drop=True)
+    names = ["noise_seconds", "noise_seconds_low", "noise_seconds_high"]
+    for name, numbers in {"cuts_1_1": (0.7, 0.5, 1.4), "rloo_shrunk": (0.8, 0.7, 0.9)}.items():
+        rows.loc[rows["estimator"] == name, names] = numbers
+    best, is_sure = advise.best_of(rows)
+    assert (best["estimator"], is_sure) == ("rloo_shrunk", True)
+    rows.loc[rows["estimator"] == "rloo_shrunk", "noise_seconds_high"] = 1.1
+    best, is_sure = advise.best_of(rows)
+    assert (best["estimator"], is_sure) == ("cuts_1_1", False)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_differences_of_drawn_values_have_the_noise_of_vine(k, few):
+    """Of a martingale that knows nothing, and of three saved continuations a state."""
+    rng = np.random.default_rng(0)
+    about = np.ones(NUM_STEPS), STEP * np.arange(NUM_STEPS), STEP * NUM_STEPS
+    unknown, sampled = [], []
+    for p in range(40):
+        values, rewards = few.values[p], list(few.rewards[p])
+        for g in range(GROUP):
+            unknown.append(credit_noise.martingale_path(*about, np.zeros(NUM_STEPS), rewards, g))
+            returns = (rng.random((NUM_STEPS, 3)) < values[g, :-1, None]).astype(float)
+            sampled.append(credit_noise.sampled_path(*about, GROUP, returns, rewards[g]))
+    for paths in (unknown, sampled):
+        expected = sum(credit_noise.vine_noise(path, k) for path in paths)
+        found = 0.0
+        for _ in range(20):
+            for path in paths:
+                means = [state.mean for state in credit_noise.drawn(path, k, rng)]
+                found += credit_noise.differences_noise(path, means, k) / 20
+        assert found == pytest.approx(expected, rel=0.1)
+    assert sampled[0].most_draws == 3

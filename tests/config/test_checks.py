@@ -106,6 +106,14 @@ REFUSED = [
     (PPO, [predictors(drawn=MANY), "critic.learns_from=drawn", "credit.gamma=0.9"],
      "critic.learns_from must be null where credit.gamma is below 1 or credit.bootstrap_truncated "
      "is true (continuations' returns are neither), got drawn"),
+    (PPO, [predictors(drawn=MANY | {"states": {"kind": "random", "cuts": 1}}),
+           "critic.learns_from=drawn"],
+     "critic.learns_from must be a predictor whose states are null, 'coin' or 'expected' (others "
+     "are chosen by what comes after them), got drawn"),
+    (PPO, [predictors(drawn=MANY), "critic.learns_from=drawn", "reference.kl_in=reward",
+           "reference.kl_estimator=k1", "reference.kl_clamp=null"],
+     "critic.learns_from must be null where reference.kl_in is 'reward' (continuations hold no "
+     "KL), got drawn"),
     # A tree and what it needs.
     (TREE, ["rollouts.num_samples=8"],
      "rollouts.num_samples must be the product of credit.branching (the leaves of a tree) = 4, got "

@@ -207,16 +207,19 @@ def test_a_cut_that_knows_the_length_is_biased(seed):
     assert np.linalg.norm(bias) > 0.1 * np.linalg.norm(truth)
 
 
+@pytest.mark.parametrize("by", ["probability", "entropy"])
 @pytest.mark.parametrize("seed", range(3))
-def test_coins_by_the_prefix_are_unbiased_and_by_the_outcome_are_not(seed):
+def test_coins_by_the_prefix_are_unbiased_and_by_the_outcome_are_not(seed, by):
     """Those of states "expected"; the same by the tokens after a boundary; by the reward."""
     tree = Tree(seed, UNEVEN)
-    states = ExpectedCuts("expected", "probability", 0.3, 0.1)
+    states = ExpectedCuts("expected", by, 0.3, 0.1)
 
     def expected(leaf):
         probs_T = [abs(a - tree.first[leaf[:t]]) for t, a in enumerate(leaf)]
         one = sampled([()] * len(leaf), 0.0)
         one.logprobs_T = tuple(np.log(probs_T))
+        firsts = [tree.first[leaf[:t]] for t in range(len(leaf))]
+        one.tokens_T["entropies"] = [-p * np.log(p) - (1 - p) * np.log(1 - p) for p in firsts]
         return chances_of(states, one, 0.7)
 
     def ahead(leaf):

@@ -16,7 +16,6 @@ from vineppo.models import load_model
 from vineppo.token_scores import Reference
 from vineppo.types import StateValue
 from vineppo.values import feeding_predictor
-from vineppo.values.heads import set_targets
 
 pytestmark = pytest.mark.usefixtures("sharded")
 
@@ -68,14 +67,15 @@ def test_its_targets_are_the_rewards_to_go_and_its_values_its_own(config, models
         torch.testing.assert_close(torch.tensor(values_T), row[2:], atol=1e-6, rtol=0)
 
 
-def test_a_critic_may_learn_the_returns_of_continuations(config):
+def test_a_critic_may_learn_the_returns_of_continuations(config, models, monkeypatch):
     """Before a step those of the state after it, the reward where none is sampled."""
-    critic = replace(config.critic, learns_from="drawn")
+    critic = critic_of(models)
+    monkeypatch.setattr(critic, "_critic", replace(config.critic, learns_from="drawn"))
     one = rollout([0.0, 0.0, 1.0], lengths_S=[1, 1, 1])
     one.returns_S["drawn"] = (
         StateValue((1.0, 1.0), 0), StateValue((0.0, 1.0), 0), StateValue((), 0),
     )  # fmt: skip
-    set_targets([one], "critic", config, critic.learns_from)
+    critic.prepare_update([one])
     assert one.tokens_T["targets/critic"] == [0.5, 1.0, 1.0]
 
 

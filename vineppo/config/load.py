@@ -27,7 +27,6 @@ from vineppo.config.schema import (
 from vineppo.errors import UserError
 from vineppo.own_code import OwnClass, OwnEnvironment, OwnFunction, OwnSegmenter, digest
 from vineppo.own_reward import OwnReward
-from vineppo.segment import needs_entropies
 
 Config = TypeVar("Config", TrainConfig, SftConfig, RewardModelConfig)
 
@@ -62,9 +61,11 @@ def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config
     for assignment in assignments:
         assign(resolved, assignment)
     config = parse_config(kind, resolved)
+    by_entropies = isinstance(config, TrainConfig) and config.cuts_by_entropy
     for function in own_functions(config):
         function.load()
-    if isinstance(config, TrainConfig) and needs_entropies(config):
+        by_entropies |= isinstance(function, OwnSegmenter) and function.needs_entropies
+    if by_entropies:
         require(
             config.optimization.zero_stage < 3,
             "optimization.zero_stage must be below 3 where steps or cuts go by entropies (a "

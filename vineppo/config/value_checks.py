@@ -2,6 +2,7 @@
 
 from vineppo.config.require import require, require_order
 from vineppo.config.schema import (
+    Cuts,
     EnsembleCritic,
     ExpectedCuts,
     FusedValues,
@@ -193,6 +194,18 @@ def _check_learns_from(key: str, own: SeparateCritic, config: TrainConfig) -> No
         own.learns_from in sampled,
         f"{key}.learns_from must be null or a predictor of the run that samples continuations, "
         f"{', '.join(sampled) or 'of which there are none'}, got {own.learns_from}",
+    )
+    its = config.values.predictors.get(own.learns_from, credit).monte_carlo
+    assert its is not None, "sampled"
+    require(
+        not isinstance(its.states, Cuts),
+        f"{key}.learns_from must be a predictor whose states are null, 'coin' or 'expected' "
+        f"(others are chosen by what comes after them), got {own.learns_from}",
+    )
+    require(
+        config.reference.kl_in == "loss",
+        f"{key}.learns_from must be null where reference.kl_in is 'reward' (continuations hold no "
+        f"KL), got {own.learns_from}",
     )
     require(
         credit.kind != "gae" or (credit.gamma == 1 and not credit.bootstrap_truncated),

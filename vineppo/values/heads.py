@@ -140,8 +140,8 @@ def set_targets(
     """The column "targets/NAME": what the values of predictor `name` are trained towards.
 
     Before a token of step i that is the return to go, or where it `learns_from` the continuations
-    of another the mean return of the next state that has some, whose mean is V(s_t) as well and
-    whose variance is 1/K and less of the return's, and after the last of them the reward.
+    of another the mean return of the next state that has some, which has the mean V(s_t) as well
+    and less variance, and after the last of them the reward.
     """
     for rollout in rollouts:
         if learns_from is None:

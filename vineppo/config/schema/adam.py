@@ -27,7 +27,8 @@ class AdamConfig:
     max_grad_norm: Positive
     num_epochs: Count  # passes over an iteration's rollouts, or over the demonstrations
     batch_size: Count  # sequences of one update, over all ranks
-    micro_batch_size: Count  # sequences of one forward-backward on one rank
+    # Of one forward-backward on one rank, in sequences of the longest: of shorter ones more.
+    micro_batch_size: Count
     zero_stage: Literal[0, 1, 2, 3]
     # What a GPU need not hold: nothing; the optimizer, whose step the CPU then makes; or, while the
     # engine is awake, full-precision weights and moments (it sleeps during updates).

@@ -105,7 +105,7 @@ Resampling = Literal["best_of_n", "best_random", "best_worst"]
 class OptimizationConfig(AdamConfig):
     """The update of reinforcement learning: the clipped surrogate and what may join it."""
 
-    logprobs_micro_batch_size: Count  # sequences of one forward without gradients on one rank
+    logprobs_micro_batch_size: Count  # the same of a forward without gradients
     # What is clipped: each token's ratio, the response's, or the weight of the log-likelihood.
     policy_loss: Literal["ppo", "gspo", "cispo"]
     clip_low: Fraction
@@ -159,7 +159,7 @@ class RewardModelReward:
     path: Name
     weight: PositiveFraction  # 1: the reward model alone
     output: Literal["score", "probability"]  # "probability": the score's sigmoid
-    micro_batch_size: Count  # responses of one forward on one rank
+    micro_batch_size: Count  # as optimization.logprobs_micro_batch_size
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@
 
 Each directory is an `advise --out` of a run of the config of FOLDER's gradient_variance.csv, or
 that of its demo/, at one of its checkpoints: of the same run where run.sh made both, else of one
-made anew, whose policies differ by what rounding does to sixty iterations. Writes into FOLDER predicted.csv, noise and noise times
-seconds over RLOO's, predicted and measured, and ranks.csv, Spearman's correlation of the two over
-the estimators.
+made anew, whose policies differ by what rounding does to sixty iterations. Writes into FOLDER
+predicted.csv, noise and noise times seconds over RLOO's, predicted and measured, and ranks.csv,
+Spearman's correlation of the two over the estimators.
 """
 
 import sys

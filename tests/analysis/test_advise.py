@@ -22,7 +22,7 @@ from vineppo.config.schema import TrainConfig
 from vineppo.models import load_model
 from vineppo.run_dir import RunDir
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
-from vineppo.types import Problem, StateValue
+from vineppo.types import Problem, StateValue, StepSpan, Turn
 from vineppo.values.smoothed import smoothed
 
 START, NUM_STEPS, STEP = 0.3, 12, 3  # of a step's tokens the first alone is a choice
@@ -393,6 +393,9 @@ def test_steps_are_weighed_by_their_gradients(tmp_path):
     config = load_config(TrainConfig, str(CONFIGS / "demo_vineppo.jsonnet"), [])
     rollouts = read_saved(path, 1, lambda name: Problem(name, "", ""))[:3]
     loaded = load_model(config.model.path, "float32", "sdpa")
+    end = len(rollouts[0].response_ids)
+    rollouts[0].turns = (Turn(0, 2, "a", 0.0), Turn(4, end, "b", 1.0))  # two tokens observed
+    rollouts[0].spans_S = (StepSpan(0, 4), StepSpan(4, end))
     for rollout in rollouts:
         rollout.tokens_T[SCORE_SQUARES] = [1.0 + t % 2 for t in range(len(rollout.response_ids))]
     measure_gradients(config, config.model.path, rollouts)
@@ -403,7 +406,8 @@ def test_steps_are_weighed_by_their_gradients(tmp_path):
             options = ForwardOptions(config.sampling.temperature)
             logprobs_T = module(collate([rollout], torch.device("cpu"), ()), options)[0][0]
             prompt = len(logprobs_T) - len(rollout.response_ids)
-            logprobs_T[prompt + span.start : prompt + span.end].sum().backward()
+            places = [t for t in range(span.start, span.end) if rollout.is_action_T[t]]
+            logprobs_T[[prompt + t for t in places]].sum().backward()
             squares = [w.grad.square().sum() for w in module.parameters() if w.grad is not None]
             found_T = rollout.tokens_T[SCORE_SQUARES][span.start : span.end]
             assert sum(found_T) == pytest.approx(float(sum(squares)), rel=1e-3)

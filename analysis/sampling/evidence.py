@@ -124,14 +124,7 @@ def read_evidence(
     terms = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     learning = cost_ratio
     if learning is None:
-        metrics = run.read_metrics()
-        tokens = terms["length"].mean() * config.rollouts.num_samples
-        learning = learning_seconds(metrics, config) / (seconds_per_token(metrics) * tokens)
-        if not math.isfinite(learning):
-            raise UserError(
-                f"{run_path} logged no times to price estimators by, or those of several value "
-                "models together; give --cost-ratio"
-            )
+        learning = price_of_learning(run, config, terms["length"].mean())
     # The critic's passes cost what the policy's do: its size is not looked up.
     share = critic_share(config, 1, 1)
     without = learning * (1 - share) if cost_ratio is None else learning
@@ -145,6 +138,19 @@ def read_evidence(
         "has_exact_scores": is_fitted * (1 + (num_gradients > 0)), "cost_ratio": without,
     }  # fmt: skip
     return Evidence(about, [rollout.problem.id for rollout in rollouts], terms, ratios)
+
+
+def price_of_learning(run: RunDir, config: TrainConfig, length: float) -> float:
+    """Of a token of rollouts of mean `length`, in sampled tokens, by the run's seconds."""
+    metrics = run.read_metrics()
+    tokens = length * config.rollouts.num_samples
+    price = learning_seconds(metrics, config) / (seconds_per_token(metrics) * tokens)
+    if not math.isfinite(price):
+        raise UserError(
+            f"{run.path} logged no times to price estimators by, or those of several value "
+            "models together; give --cost-ratio"
+        )
+    return price
 
 
 def sampled_groups(

@@ -10,7 +10,7 @@ RUN = Path(__file__).parents[2] / "experiments/14_bias/run.py"
 
 def test_every_estimator_of_the_bias_experiment_has_a_gradient(monkeypatch, tmp_path):
     monkeypatch.chdir(RUN.parents[2])
-    module = runpy.run_path(str(RUN), init_globals=None)
+    module = runpy.run_path(str(RUN))
     module["simulate"].__globals__["BATCH"] = 20
     names = list(module["ESTIMATORS"])
     batches = []

@@ -19,11 +19,12 @@ from support.walks import (
     walked,
 )
 
-from vineppo.config.schema import RemaxCredit, RlooCredit
+from vineppo.config.schema import ExpectedCuts, RemaxCredit, RlooCredit
 from vineppo.experience import Experience, add_advantages, sample_varied, value_quality
 from vineppo.forward_passes import EntropyPass
 from vineppo.tasks.grading import Grader
-from vineppo.types import Problem
+from vineppo.types import MONTE_CARLO, Problem
+from vineppo.values import build_predictors
 from vineppo.values.group_mean import GroupMean
 from vineppo.values.predictor import ValuePredictor
 
@@ -213,6 +214,36 @@ def test_rollouts_are_cut_once_their_entropies_are_there(tmp_path):
     assert len({steps for steps, _ in engine.submitted} - {0}) <= 3
     _, at_once = walked(walk_config(60, seed=5), SlottedEngine())
     assert len({steps for steps, _ in at_once.submitted} - {0}) > 6
+
+
+def test_cuts_go_by_the_entropies_of_the_policy(tmp_path):
+    """Only behind steps that have some; resumed, the same ones."""
+
+    def of_one_digit(batch, options):
+        scores = entropies_of_lines(batch, options)
+        return replace(scores, entropy_BT=(batch.token_ids_BT == DIGITS[3]).float())
+
+    states = ExpectedCuts("expected", "entropy", 0.4, 0.0)
+    config = walk_config(60, 5, replace(CREDIT, states=states, identical_prefixes="separate"))
+    (predictor,), (resumed,) = build_predictors(config, None), build_predictors(config, None)
+    entropy_pass = EntropyPass(of_one_digit, 1.0, 2, CPU)
+    first, _ = walked(config, entropy_pass=entropy_pass, predictors=[predictor])
+    predictor.update(first.rollouts, 1)
+    predictor.save_state(tmp_path)
+    resumed.load_state(tmp_path)
+    returns = []
+    for one in (predictor, resumed):
+        found, _ = walked(config, iteration=2, entropy_pass=entropy_pass, predictors=[one])
+        returns.append([one.returns_S[MONTE_CARLO] for one in found.rollouts])
+    assert returns[0] == returns[1]
+    behind = [
+        DIGITS[3] in one.response_ids[span.start : span.end]
+        for one in found.rollouts
+        for span, state in zip(one.spans_S, one.returns_S[MONTE_CARLO][1:], strict=False)
+        if state.returns_K
+    ]
+    assert behind
+    assert all(behind)
 
 
 def test_an_estimator_without_values_ends_with_every_rollout_cut(tmp_path):

@@ -1,27 +1,11 @@
-"""Every estimator's advantages for the same rollouts, by the project's own credit code, and prices.
+"""Every estimator's advantages for the same rollouts, by the project's own credit code."""
 
-What an estimator costs, per problem, in sampled tokens and in seconds of the run's machine. Tokens
-are counted: those of the rollouts, and for vine with K the share K/K' of the tokens that the K'
-continuations of each state took. Seconds are read from the run's metrics, which time phases, not
-estimators, so they are divided:
-
-    seconds = tokens · (s per sampled token) + (s of learning per problem) [− the critic's share]
-
-Both rates are medians over the run's iterations. A token of a rollout and of a continuation count
-alike, since both are sampled in one stream. Learning is `time/logprobs_s`, `time/update_s` and
-`time/sync_s`; where the run has a value model of its own, its share of them (`critic_share`) is
-charged to the estimators that use a critic alone. Evaluation and checkpoints cost nothing here.
-"""
-
-import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any, Literal
-
-import numpy as np
 
 from vineppo.config.schema import (
     CoinCuts,
@@ -37,6 +21,7 @@ from vineppo.config.schema import (
     RlooCredit,
     StatesConfig,
     TrainConfig,
+    TreeCredit,
     VineCredit,
 )
 from vineppo.credit import token_advantages
@@ -50,13 +35,8 @@ from vineppo.values.sampled import NO_VALUE
 VINE, ROBUST = "vine_", "doubly_robust_"
 # vine_K, cuts_M_K, …: a form, its numbers, whether the own return joins them.
 OF_DRAWS = re.compile(r"(.+?)((?:_[1-9]\d*){1,2})(_own)?")
-
-SAMPLING = ("time/rollout_s", "time/values_s", "time/grading_s")
-SAMPLED = ("tokens/rollout", "tokens/values")
-LEARNING = ("time/logprobs_s", "time/update_s", "time/sync_s")
-UPDATE_PASSES = 3  # a forward pass, and a backward pass that costs two of them
-
-Metrics = Sequence[Mapping[str, Any]]
+# tree_T_B_C…: tokens a level and branching, of the unbiased tree; or as the paper trains it.
+TREE = re.compile(r"tree_([1-9]\d*)((?:_\d+)+)(_paper)?")
 
 
 @dataclass(frozen=True)
@@ -109,18 +89,20 @@ class Estimator:
 
 
 def choose_estimators(
-    config: TrainConfig, rollouts: Sequence[Rollout], wanted: str
+    config: TrainConfig, rollouts: Sequence[Rollout], wanted: str, *, can_sample: bool = False
 ) -> list[Estimator]:
     """Those of the comma-separated names, or for "all" every one that the rollouts allow.
 
     rloo comes first, by which the others are measured: unbiased, and made of the rollouts alone.
     Each is the run's own where the run trains with its kind; "all" has vine of K = 1, 3, 9, … and
-    of all continuations at hand. Raises `UserError` for a name that is unknown, or whose values or
-    greedy responses the rollouts lack.
+    of all continuations at hand. Trees are others' rollouts, which have to be sampled. Raises
+    `UserError` for a name that is unknown, or whose values or greedy responses the rollouts lack.
     """
     known = _without_draws(config)
     possible = {
-        name: estimator for name, estimator in known.items() if is_possible(estimator, rollouts)
+        name: estimator
+        for name, estimator in known.items()
+        if is_possible(estimator, rollouts, can_sample)
     }
     most = _num_draws(rollouts)
     num_boundaries = max(1.0, fmean(len(rollout.spans_S) - 1 for rollout in rollouts))
@@ -134,11 +116,16 @@ def choose_estimators(
     chosen = {}
     for name in wanted.split(","):
         estimator = possible.get(name) or _named(config, name, num_boundaries)
-        if estimator is None or not is_possible(estimator, rollouts) or num_asked(estimator) > most:
+        if (
+            estimator is None
+            or not is_possible(estimator, rollouts, can_sample)
+            or num_asked(estimator) > most
+        ):
             held = [*possible, *([f"{VINE}1 to {VINE}{most}"] * (most > 0))]
             raise UserError(
                 f"--estimators: {name} is not one of {', '.join(held)}, which this run's rollouts "
-                "allow (vine needs values or --sample-values, gae a critic, remax --sample-values)"
+                "allow (vine needs values or --sample-values, gae a critic, remax and trees "
+                "--sample-values)"
             )
         chosen[name] = estimator
     return list(chosen.values())
@@ -162,13 +149,15 @@ def num_asked(estimator: Estimator) -> int:
     return asked.num_continuations if asked else 0
 
 
-def is_possible(estimator: Estimator, rollouts: Sequence[Rollout]) -> bool:
+def is_possible(
+    estimator: Estimator, rollouts: Sequence[Rollout], can_sample: bool = False
+) -> bool:
     """Whether the rollouts have what the estimator looks at."""
     credit, first = estimator.credit, rollouts[0]
     if credit.kind in ("rloo", "grpo", "reinforce_plus_plus_baseline"):
         return any(rollout.key == (first.problem.id, 1) for rollout in rollouts)
     if credit.kind == "tree":
-        return False  # rollouts of this analysis are independent
+        return can_sample
     if credit.kind == "remax":
         return first.greedy_reward is not None
     if estimator.of_draws:
@@ -213,92 +202,6 @@ def advantages_of(estimator: Estimator, group_G: Sequence[Rollout]) -> list[list
 def returns_name(rollout: Rollout) -> str:
     """Whose continuations estimators of draws see: the run's own, or else another's."""
     return MONTE_CARLO if MONTE_CARLO in rollout.returns_S else next(iter(rollout.returns_S))
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Seconds of a sampled token, and of learning a problem without and with a critic.
-
-    NaN where the run does not tell (`learning_seconds`).
-    """
-
-    per_token_s: float
-    without_critic_s: float
-    with_critic_s: float
-
-    @classmethod
-    def of(cls, metrics: Metrics, config: TrainConfig, critic_share: float) -> "Rates":
-        learning_s = learning_seconds(metrics, config)
-        without_s = learning_s * (1 - critic_share)
-        return cls(seconds_per_token(metrics), without_s, learning_s)
-
-
-def sampled_tokens(
-    groups: Sequence[Sequence[Rollout]],
-    estimators: Sequence[Estimator],
-    greedy_tokens: Mapping[str, int],
-) -> np.ndarray:
-    """Of every estimator and problem, [E, N]: the rollouts, and what was sampled besides."""
-    rollouts_N = np.array(
-        [sum(rollout.num_actions for rollout in group) for group in groups], float
-    )
-    greedy_N = np.array([greedy_tokens.get(group[0].problem.id, 0) for group in groups])
-    values_EN = np.array(
-        [[sum(map(estimator.tokens_of, group)) for group in groups] for estimator in estimators],
-        float,
-    )
-    takes_greedy_E = np.array([estimator.credit.kind == "remax" for estimator in estimators])
-    return rollouts_N + values_EN + takes_greedy_E[:, None] * greedy_N
-
-
-def seconds(tokens_EN: np.ndarray, estimators: Sequence[Estimator], rates: Rates) -> np.ndarray:
-    """[E, N]; learning costs every problem the same."""
-    learning_E = [
-        rates.with_critic_s if estimator.values_from == CRITIC else rates.without_critic_s
-        for estimator in estimators
-    ]
-    return tokens_EN * rates.per_token_s + np.array(learning_E)[:, None]
-
-
-def seconds_per_token(metrics: Metrics) -> float:
-    """Of sampling and grading: 10 s for 1,000 tokens of rollouts and 4,000 of values are 2 ms.
-
-    NaN where no iteration logged them all.
-    """
-    rates = []
-    for row in metrics:
-        times, tokens = _total(row, SAMPLING), _total(row, SAMPLED)
-        if times is not None and tokens:
-            rates.append(times / tokens)
-    return median(rates) if rates else math.nan
-
-
-def learning_seconds(metrics: Metrics, config: TrainConfig) -> float:
-    """Per problem, of policy and critic.
-
-    NaN where no iteration logged it all, and where further predictors train models of their own,
-    whose times a run does not tell from these.
-    """
-    further = (own.own_model for own in config.values.predictors.values())
-    if any(model is not None and model.learns for model in further):
-        return math.nan
-    totals = [_total(row, LEARNING) for row in metrics]
-    known = [total for total in totals if total is not None]
-    return median(known) / config.rollouts.num_prompts if known else math.nan
-
-
-def critic_share(config: TrainConfig, num_policy_weights: int, num_critic_weights: int) -> float:
-    """Of the time of learning, by the passes of each model times its weights.
-
-    The policy has 2 passes without gradient (its own and the reference's) and 3 an epoch, a value
-    model of its own 1 and 3 an epoch. With 2 epochs each and equal sizes: 7/(8 + 7) = 0.467. 0
-    without a value model of its own: a shared head is hardly more than its policy.
-    """
-    if config.separate_critic is None:
-        return 0.0
-    policy = (2 + UPDATE_PASSES * config.optimization.num_epochs) * num_policy_weights
-    critic = (1 + UPDATE_PASSES * config.separate_critic.num_epochs) * num_critic_weights
-    return critic / (policy + critic)
 
 
 def _num_draws(rollouts: Sequence[Rollout]) -> int:
@@ -353,6 +256,8 @@ def _named(config: TrainConfig, name: str, num_boundaries: float) -> Estimator |
     if predictor != name and predictor in config.values.predictors:
         table = config.values.predictors[predictor]
         return Estimator(name, _baseline(config, "step"), predictor, table.returns_of)
+    if found := TREE.fullmatch(name):
+        return _tree(config, found)
     found = OF_DRAWS.fullmatch(name)
     if found is None:
         return None
@@ -382,6 +287,18 @@ def _named(config: TrainConfig, name: str, num_boundaries: float) -> Estimator |
     return Estimator(name, vine, MONTE_CARLO, of_draws=True)
 
 
+def _tree(config: TrainConfig, found: re.Match[str]) -> Estimator | None:
+    branching = tuple(map(int, found[2].split("_")[1:]))
+    if min(branching) < 2:
+        return None
+    forms: tuple[tuple[Any, Any], ...] = (("others", "by_leaves"), ("mean", "once"))
+    baseline, train_shared = forms[found[3] is not None]
+    credit = TreeCredit(
+        "tree", config.credit.segmenter, branching, int(found[1]), baseline, False, train_shared
+    )
+    return Estimator(found[0], credit)
+
+
 def _baseline(config: TrainConfig, level: Literal["token", "step"]) -> GaeCredit:
     """A_t = R − V(s_t): λ = γ = 1, as in the VinePPO paper's PPO."""
     return GaeCredit(
@@ -395,9 +312,3 @@ def _baseline(config: TrainConfig, level: Literal["token", "step"]) -> GaeCredit
         segment_max_prob=None,
         bootstrap_truncated=False,
     )
-
-
-def _total(row: Mapping[str, Any], names: Sequence[str]) -> float | None:
-    numbers = [row.get(name) for name in names]
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(names) else None

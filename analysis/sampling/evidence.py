@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.sampling.estimators import critic_share, learning_seconds, seconds_per_token
 from analysis.sampling.held_out import NAME, SCORE_SQUARES, fit_martingale, measure_gradients
 from analysis.sampling.policies import policy_paths, train_config
+from analysis.sampling.prices import critic_share, learning_seconds, seconds_per_token
 from analysis.sampling.rollouts import groups_of, read_saved
 from analysis.stats import credit_noise
 from vineppo.config.schema import (

@@ -15,23 +15,28 @@ from rich.progress import Progress
 
 from analysis.sampling.estimators import (
     Estimator,
-    Rates,
     advantages_of,
     choose_estimators,
-    critic_share,
     expected_states,
-    sampled_tokens,
     scaled,
-    seconds,
 )
 from analysis.sampling.journal import Journal
 from analysis.sampling.policies import Checkpoint, Policies, add_entropies, add_values
+from analysis.sampling.prices import Rates, critic_share, sampled_tokens, seconds
 from analysis.sampling.returns import add_fresh_values
 from analysis.sampling.rollouts import groups_of, read_saved, rollout_iteration, sample_responses
 from analysis.stats.gradient_noise import adam_gains, noise_from_gram
 from vineppo.batching import collate, length_bucketed
-from vineppo.config.schema import GrpoCredit, TrainConfig, VineCredit
+from vineppo.config.schema import (
+    CreditConfig,
+    GrpoCredit,
+    RlooCredit,
+    TrainConfig,
+    TreeCredit,
+    VineCredit,
+)
 from vineppo.credit.shaping import mask_equal_rewards, trained_tokens, whiten_advantages
+from vineppo.credit.tree import sampled_tokens as sampled_of
 from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
 from vineppo.minibatches import UpdateSizes
@@ -74,33 +79,34 @@ def gradient_rows(
     learnt the returns of the rollouts is no baseline that is independent of them.
     """
     config, settings = checkpoint.config, checkpoint.settings
-    if settings["sample_values"] > 0:
-        source = _sampled(policies, checkpoint, journal)
-    else:
-        source = _saved(policies, checkpoint)
+    can_sample = settings["sample_values"] > 0
+    source = (_sampled if can_sample else _saved)(policies, checkpoint, journal)
     num_groups = len(source.groups)
     if num_groups < 2:
         raise UserError(f"{checkpoint.title}: a covariance needs two problems, got {num_groups}")
     critic_weights = 0
     if source.iteration == checkpoint.iteration + 1:
         critic_weights = add_values(policies, checkpoint, source.rollouts).get(CRITIC, 0)
-    estimators = choose_estimators(config, source.rollouts, settings["estimators"])
+    estimators = choose_estimators(
+        config, source.rollouts, settings["estimators"], can_sample=can_sample
+    )
     states = filter(None, map(expected_states, estimators))
     if any(own.by == "entropy" for own in states):
         add_entropies(policies, checkpoint, source.rollouts)
     estimators = [scaled(estimator, source.rollouts) for estimator in estimators]
+    groups_E = groups_by_estimator(policies, checkpoint, source, estimators)
     with policies.engine_asleep():
         loaded = load_model(checkpoint.policy_path, "float32", "sdpa")
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
         num_weights = _num_weights(module)
-        products, gains = inner_products_of(module, checkpoint, source.groups, estimators)
+        products, gains = inner_products_of(module, checkpoint, groups_E, estimators)
         del module
     share = critic_share(config, num_weights, critic_weights or num_weights)
     run = RunDir(checkpoint.run_path)
     metrics = run.read_metrics() if (run.path / "metrics.jsonl").exists() else []
     rates = Rates.of(metrics, config, share)
-    tokens_EN = sampled_tokens(source.groups, estimators, source.greedy_tokens)
+    tokens_EN = sampled_tokens(groups_E, estimators, source.greedy_tokens)
     time_s_EN = seconds(tokens_EN, estimators, rates)
     rows = [
         {
@@ -127,7 +133,7 @@ def gradient_rows(
 def inner_products_of(
     module: TokenLogprobs,
     checkpoint: Checkpoint,
-    groups: Sequence[Sequence[Rollout]],
+    groups_E: Sequence[Sequence[Sequence[Rollout]]],
     estimators: Sequence[Estimator],
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
     """Of every estimator's gradients, with each other and with the first estimator's, [N, N].
@@ -137,6 +143,7 @@ def inner_products_of(
     problems.
     """
     config, settings = checkpoint.config, checkpoint.settings
+    num_problems = len(groups_E[0])
     seed = derive_seed(settings["seed"], "projection")
     device = next(module.parameters()).device
     num_weights = _num_weights(module)
@@ -145,11 +152,11 @@ def inner_products_of(
     first_ND: np.ndarray | None = None
     products, coordinates = [], []
     with Progress(transient=True) as bar:
-        task = bar.add_task(f"{checkpoint.title}: gradients", total=len(estimators) * len(groups))
-        for estimator in estimators:
+        task = bar.add_task(f"{checkpoint.title}: gradients", total=len(groups_E) * num_problems)
+        for estimator, groups in zip(estimators, groups_E, strict=True):
             set_advantages(
                 groups, [advantages_of(estimator, group) for group in groups], config,
-                settings["whiten"],
+                settings["whiten"], estimator.credit,
             )  # fmt: skip
             rows_ND, rows_NC = problem_gradients(
                 module, config, groups, sketch, chosen_C, lambda: bar.advance(task)
@@ -157,9 +164,9 @@ def inner_products_of(
             first_ND = rows_ND if first_ND is None else first_ND
             products.append((inner_products(rows_ND, rows_ND), inner_products(rows_ND, first_ND)))
             coordinates.append(rows_NC)
-    if len(groups) < 3:
-        return products, [np.full(1 + len(groups), np.nan)] * len(estimators)
-    ones_N = np.ones(len(groups))
+    if num_problems < 3:
+        return products, [np.full(1 + num_problems, np.nan)] * len(estimators)
+    ones_N = np.ones(num_problems)
     traces = {
         e: noise_from_gram(products[e][0], ones_N).trace
         for e, estimator in enumerate(estimators)
@@ -197,12 +204,23 @@ def set_advantages(
     advantages_NGT: Sequence[Sequence[Sequence[float]]],
     config: TrainConfig,
     is_whitened: bool,
+    credit: CreditConfig | None = None,
 ) -> None:
-    """The columns that the loss reads; on request whitened over the trained tokens of all."""
+    """The columns that the loss reads; on request whitened over the trained tokens of all.
+
+    A tree's segments of advantage 0 count too, which in training they do not: gradients of one
+    scale are compared.
+    """
+    plain = replace(config, credit=RlooCredit("rloo", config.credit.segmenter))
+    trains_once = isinstance(credit, TreeCredit) and credit.train_shared == "once"
     for group, advantages_GT in zip(groups, advantages_NGT, strict=True):
         for rollout, advantages_T in zip(group, advantages_GT, strict=True):
             rollout.tokens_T["old_logprobs"] = rollout.logprobs_T
-            rollout.tokens_T["is_trained"] = trained_tokens(rollout, rollout.logprobs_T, config)
+            trained_T = trained_tokens(rollout, rollout.logprobs_T, plain)
+            if trains_once and credit is not None:
+                sampled_T = sampled_of(credit, rollout)
+                trained_T = tuple(a and b for a, b in zip(trained_T, sampled_T, strict=True))
+            rollout.tokens_T["is_trained"] = trained_T
             rollout.tokens_T["loss_advantages"] = advantages_T
     if config.optimization.mask_equal_rewards:
         mask_equal_rewards([*chain.from_iterable(groups)])
@@ -306,7 +324,7 @@ def _gradient(
     )
 
 
-def _saved(policies: Policies, checkpoint: Checkpoint) -> Source:
+def _saved(policies: Policies, checkpoint: Checkpoint, _: Journal) -> Source:
     """As training left them."""
     if checkpoint.config.credit.kind == "tree":
         raise UserError(
@@ -343,6 +361,28 @@ def _sampled(policies: Policies, checkpoint: Checkpoint, journal: Journal) -> So
     source = Source(iteration, groups[:number])
     greedy_tokens = add_fresh_values(policies, checkpoint, source.rollouts, journal)
     return replace(source, greedy_tokens=greedy_tokens)
+
+
+def groups_by_estimator(
+    policies: Policies, checkpoint: Checkpoint, source: Source, estimators: Sequence[Estimator]
+) -> list[list[list[Rollout]]]:
+    """The source's, or trees from its problems, sampled once for all estimators of one shape."""
+    trees: dict[Any, list[list[Rollout]]] = {}
+    groups_E = []
+    for estimator in estimators:
+        credit, groups = estimator.credit, source.groups
+        if isinstance(credit, TreeCredit):
+            shape = credit.branching, credit.tokens_per_level
+            if shape not in trees:
+                prompts = [policies.prompt(group[0].problem.id) for group in source.groups]
+                leaves = sample_responses(
+                    policies.sampler, prompts, credit, (source.iteration, "trees"),
+                    f"{checkpoint.title}, trees",
+                )  # fmt: skip
+                trees[shape] = groups_of(leaves)
+            groups = trees[shape]
+        groups_E.append(groups)
+    return groups_E
 
 
 def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: int) -> list[Rollout]:

@@ -7,13 +7,15 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from analysis.rollout_files import predictions_by_state, read_rollouts, values_by_state
 from analysis.sampling.journal import Meter
+from vineppo.config.schema import TreeCredit
 from vineppo.errors import UserError
-from vineppo.rollouts import Prompt, Sampler, State, submit_rollouts
+from vineppo.rollouts import Prompt, Sampler, State, submit_rollouts, submit_trees
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.tables import TURN_COLUMNS
 from vineppo.seeds import derive_seed
@@ -50,15 +52,23 @@ def groups_of(rollouts: Sequence[Rollout]) -> list[list[Rollout]]:
 def sample_responses(
     sampler: Sampler,
     prompts_P: Sequence[Prompt],
-    num_samples: int,
+    asked: int | TreeCredit,
     stream: tuple[int | str, ...],
     title: str,
 ) -> list[Rollout]:
-    """`num_samples` graded responses of every prompt by the engine's policy; without steps."""
+    """So many graded responses of every prompt by the engine's policy, or a tree; without steps."""
+    num_samples = asked if isinstance(asked, int) else prod(asked.branching)
     with Meter(title, len(prompts_P) * num_samples, 0, sampler.engine) as meter:
-        pending = submit_rollouts(
-            sampler, prompts_P, num_samples, stream, lambda _: meter.advance(), with_logprobs=True
-        )
+
+        def advance(_: Rollout) -> None:
+            meter.advance()
+
+        if isinstance(asked, TreeCredit):
+            pending = submit_trees(sampler, prompts_P, asked, stream, advance)
+        else:
+            pending = submit_rollouts(
+                sampler, prompts_P, num_samples, stream, advance, with_logprobs=True
+            )
         while sampler.engine.num_unfinished:
             sampler.engine.step()
             meter.tick()

@@ -5,11 +5,12 @@ local efficient = import '../../configs/credit_short_vine_efficient.jsonnet';
 local oracle = import '../../configs/credit_short_oracle.jsonnet';
 local ppo = import '../../configs/credit_short_ppo.jsonnet';
 local made_of_continuations = import 'made_of_continuations.libsonnet';
+local recipes = import '../../configs/lib/recipes.libsonnet';
 
 efficient + {
   name: 'credit_short_noise',
   critic: ppo.critic,
-  values+: { predictors+: oracle.values.predictors + made_of_continuations },
+  values+: { predictors+: oracle.values.predictors + made_of_continuations + recipes.shrinkage.values.predictors },
   evaluation+: { every: 0 },
   checkpoint: { every: 15, keep: 4 },
   logging+: { wandb_project: null },

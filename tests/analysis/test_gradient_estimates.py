@@ -16,7 +16,7 @@ from support.trained_runs import (
     trained_path,  # noqa: F401
 )
 
-from analysis.sampling import estimators as prices
+from analysis.sampling import prices
 from analysis.sampling.estimators import advantages_of, choose_estimators
 from analysis.sampling.gradients import (
     CountSketch,
@@ -165,7 +165,7 @@ def test_what_an_estimator_sees_of_the_returns_and_what_it_pays(config):
     assert advantages_of(rloo, group) == [[1.0] * 3, [-1.0] * 4]
     assert advantages_of(plain, group) == [[1.0] * 3, [0.0] * 4]
     assert [one.tokens_of(group[0]) for one in (k1, k3, rloo)] == [15, 45, 0]
-    tokens_EN = prices.sampled_tokens([group], [k1, k3, rloo], {})
+    tokens_EN = prices.sampled_tokens([[group]] * 3, [k1, k3, rloo], {})
     assert tokens_EN.tolist() == [[7 + 30], [7 + 90], [7]]
     # Values made of another's continuations cost what those do.
     pool = PooledValues(of="monte_carlo", kind="pooled")
@@ -217,6 +217,26 @@ def test_what_is_made_of_the_first_draws(config):
     ):
         with pytest.raises(UserError, match=f"--estimators: {wrong} is not one of"):
             choose_estimators(config, group, wrong)
+
+
+def test_trees_by_their_names(config):
+    """Two children of 2 tokens, two leaves each: V of the nodes is 1/2 and 1."""
+    leaves = [((7, 4, 5), 1.0), ((7, 4, 6), 0.0), ((8, 9, 3), 1.0), ((8, 9, 7), 1.0)]
+    group = [saved_rollout("a", i, *leaf) for i, leaf in enumerate(leaves)]
+    names = "tree_2_2_2,tree_2_2_2_paper"
+    unbiased, paper = choose_estimators(config, group, names, can_sample=True)
+    assert advantages_of(unbiased, group) == [
+        [-1 / 2, -1 / 2, 1], [-1 / 2, -1 / 2, -1], [1 / 2, 1 / 2, 0], [1 / 2, 1 / 2, 0]
+    ]  # fmt: skip
+    assert advantages_of(paper, group)[:2] == [[-1 / 4, -1 / 4, 1 / 2], [-1 / 4, -1 / 4, -1 / 2]]
+    assert prices.sampled_tokens([[group]] * 2, [unbiased, paper], {}).tolist() == [[8], [8]]
+    for one, trained in ((unbiased, 12), (paper, 8)):  # those of no advantage too
+        found = [advantages_of(one, group)]
+        set_advantages([group], found, config, False, one.credit)
+        assert sum(sum(leaf.tokens_T["is_trained"]) for leaf in group) == trained
+    for wrong, can_sample in ((names, False), ("tree_2_2_1", True), ("tree_2", True)):
+        with pytest.raises(UserError, match="--estimators: tree"):
+            choose_estimators(config, group, wrong, can_sample=can_sample)
 
 
 def test_which_estimators_there_are(config):

@@ -272,3 +272,18 @@ def test_with_an_engine_end_to_end(trained_path, tmp_path, monkeypatch):  # noqa
     monkeypatch.setattr("analysis.sampling.policies.open_policies", refuse)
     assert main([*command, f"--out={out}"]) == 0
     assert {name: (out / name).read_bytes() for name in FILES} == before
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("lasting_process_group")
+def test_trees_are_sampled_beside_the_rollouts(trained_path, tmp_path):  # noqa: F811
+    names = "rloo,tree_4_2_2,tree_4_2_2_paper"
+    command = ["gradient-variance", str(trained_path), "--checkpoints=0", "--sample-values=1"]
+    assert main([*command, f"--estimators={names}", f"--out={tmp_path}"]) == 0
+    table = read_gradients(tmp_path / "gradients/tiny/iter_000000.parquet")
+    assert table.estimators == tuple(names.split(","))
+    rloo, unbiased, paper = table.num_tokens_EN
+    assert (unbiased == paper).all()
+    assert (unbiased != rloo).any()
+    assert np.diagonal(table.gram_ENN[1]).sum() > 0
+    assert (table.gram_ENN[1] != table.gram_ENN[2]).any()

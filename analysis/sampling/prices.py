@@ -1,0 +1,129 @@
+"""What every estimator costs, per problem: sampled tokens, and seconds of the run's machine.
+
+Tokens are counted: those of the rollouts, and for vine with K the share K/K' of the tokens that the
+K' continuations of each state took. Seconds are read from the run's metrics, which time phases, not
+estimators, so they are divided:
+
+    seconds = tokens · (s per sampled token) + (s of learning per problem) [− the critic's share]
+
+Both rates are medians over the run's iterations. A token of a rollout and of a continuation count
+alike, since both are sampled in one stream. Learning is `time/logprobs_s`, `time/update_s` and
+`time/sync_s`; where the run has a value model of its own, its share of them (`critic_share`) is
+charged to the estimators that use a critic alone. Evaluation and checkpoints cost nothing here.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from analysis.sampling.estimators import Estimator
+from vineppo.config.schema import TrainConfig
+from vineppo.credit.tree import sampled_tokens as sampled_of
+from vineppo.types import CRITIC, Rollout
+
+SAMPLING = ("time/rollout_s", "time/values_s", "time/grading_s")
+SAMPLED = ("tokens/rollout", "tokens/values")
+LEARNING = ("time/logprobs_s", "time/update_s", "time/sync_s")
+UPDATE_PASSES = 3  # a forward pass, and a backward pass that costs two of them
+
+Metrics = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds of a sampled token, and of learning a problem without and with a critic.
+
+    NaN where the run does not tell (`learning_seconds`).
+    """
+
+    per_token_s: float
+    without_critic_s: float
+    with_critic_s: float
+
+    @classmethod
+    def of(cls, metrics: Metrics, config: TrainConfig, critic_share: float) -> "Rates":
+        learning_s = learning_seconds(metrics, config)
+        without_s = learning_s * (1 - critic_share)
+        return cls(seconds_per_token(metrics), without_s, learning_s)
+
+
+def sampled_tokens(
+    groups_E: Sequence[Sequence[Sequence[Rollout]]],
+    estimators: Sequence[Estimator],
+    greedy_tokens: Mapping[str, int],
+) -> np.ndarray:
+    """Of every estimator and problem, [E, N]: its rollouts, and what was sampled besides."""
+
+    def tokens_of(estimator: Estimator, group: Sequence[Rollout]) -> float:
+        own = sum(sum(sampled_of(estimator.credit, one)) for one in group)
+        takes_greedy = estimator.credit.kind == "remax"
+        greedy = takes_greedy * greedy_tokens.get(group[0].problem.id, 0)
+        return own + greedy + sum(map(estimator.tokens_of, group))
+
+    return np.array(
+        [
+            [tokens_of(estimator, group) for group in groups]
+            for estimator, groups in zip(estimators, groups_E, strict=True)
+        ],
+        float,
+    )
+
+
+def seconds(tokens_EN: np.ndarray, estimators: Sequence[Estimator], rates: Rates) -> np.ndarray:
+    """[E, N]; learning costs every problem the same."""
+    learning_E = [
+        rates.with_critic_s if estimator.values_from == CRITIC else rates.without_critic_s
+        for estimator in estimators
+    ]
+    return tokens_EN * rates.per_token_s + np.array(learning_E)[:, None]
+
+
+def seconds_per_token(metrics: Metrics) -> float:
+    """Of sampling and grading: 10 s for 1,000 tokens of rollouts and 4,000 of values are 2 ms.
+
+    NaN where no iteration logged them all.
+    """
+    rates = []
+    for row in metrics:
+        times, tokens = _total(row, SAMPLING), _total(row, SAMPLED)
+        if times is not None and tokens:
+            rates.append(times / tokens)
+    return median(rates) if rates else math.nan
+
+
+def learning_seconds(metrics: Metrics, config: TrainConfig) -> float:
+    """Per problem, of policy and critic.
+
+    NaN where no iteration logged it all, and where further predictors train models of their own,
+    whose times a run does not tell from these.
+    """
+    further = (own.own_model for own in config.values.predictors.values())
+    if any(model is not None and model.learns for model in further):
+        return math.nan
+    totals = [_total(row, LEARNING) for row in metrics]
+    known = [total for total in totals if total is not None]
+    return median(known) / config.rollouts.num_prompts if known else math.nan
+
+
+def critic_share(config: TrainConfig, num_policy_weights: int, num_critic_weights: int) -> float:
+    """Of the time of learning, by the passes of each model times its weights.
+
+    The policy has 2 passes without gradient (its own and the reference's) and 3 an epoch, a value
+    model of its own 1 and 3 an epoch. With 2 epochs each and equal sizes: 7/(8 + 7) = 0.467. 0
+    without a value model of its own: a shared head is hardly more than its policy.
+    """
+    if config.separate_critic is None:
+        return 0.0
+    policy = (2 + UPDATE_PASSES * config.optimization.num_epochs) * num_policy_weights
+    critic = (1 + UPDATE_PASSES * config.separate_critic.num_epochs) * num_critic_weights
+    return critic / (policy + critic)
+
+
+def _total(row: Mapping[str, Any], names: Sequence[str]) -> float | None:
+    numbers = [row.get(name) for name in names]
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(names) else None

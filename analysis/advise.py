@@ -12,6 +12,7 @@ with r the price of learning from a token in sampled tokens (`cost_ratio`), by t
 
 import argparse
 import math
+import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -56,20 +57,28 @@ WEIGHED = (
     "by the gradients of the last policy",
 )
 COLORS = figures.COLORS + figures.MORE_COLORS
-# By an estimator's name: what it is called with its numbers, in a legend, and its colour.
+# By an estimator's name: what it is called with what is in brackets, in a legend, and its colour.
 FAMILIES = (
-    ("rloo", "RLOO", "RLOO", 3),
-    ("rloo_shrunk", "RLOO, shrunk", "RLOO, shrunk", 6),
-    ("vine_{}_own", "vine, K = {}, own outcome", "vine, own (K)", 5),
-    ("vine_{}", "vine, K = {}", "vine (K)", 0),
-    ("cuts_{}_{}", "cuts: {}, K = {}", "cuts (cuts, K)", 2),
-    ("expected_{}_{}", "cuts by expectation: {}, K = {}", "expected (cuts, K)", 8),
-    ("pooled_{}", "pooled, K = {}", "pooled (K)", 9),
-    ("shrunk_{}", "shrunk, as a baseline, K = {}", "shrunk (K)", 10),
-    ("smoothed_{}", "smoothed, as a baseline, K = {}", "smoothed (K)", 11),
-    ("martingale", "martingale", "martingale", 4),
-    ("gae", "critic, λ = 1", "critic", 1),
-    ("exact", "exact values", "exact values", 7),
+    (r"rloo", "RLOO", "RLOO", 3),
+    (r"rloo_shrunk", "RLOO, shrunk", "RLOO, shrunk", 6),
+    (r"vine_(\d+)_own", "vine, K = {}, own outcome", "vine, own (K)", 5),
+    (r"vine_(\d+)", "vine, K = {}", "vine (K)", 0),
+    (r"cuts_(\d+)_(\d+)", "cuts: {}, K = {}", "cuts (cuts, K)", 2),
+    (r"expected_(\d+)_(\d+)", "cuts by expectation: {}, K = {}", "expected (cuts, K)", 8),
+    (r"coin_(\d+)_(\d+)", "one state in {}, K = {}", "coin (one in, K)", 12),
+    (r"pooled_(\d+)", "pooled, K = {}", "pooled (K)", 9),
+    (r"shrunk_(\d+)", "shrunk, as a baseline, K = {}", "shrunk (K)", 10),
+    (r"smoothed_(\d+)", "smoothed, as a baseline, K = {}", "smoothed (K)", 11),
+    (
+        r"doubly_robust_(.+)_(\d+)_(\d+)",
+        "doubly robust on {}, one state in {}, K = {}",
+        "doubly robust (one in, K)",
+        13,
+    ),
+    (r"martingale", "martingale", "martingale", 4),
+    (r"gae", "critic, λ = 1", "critic", 1),
+    (r"gae_(.+)", "{}, λ = 1", "other values, λ = 1", 14),
+    (r"exact", "exact values", "exact values", 7),
 )
 
 
@@ -93,6 +102,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "K of continuations, with commas"
     parser.add_argument("--continuations", default="1,3,9", help=text)
     parser.add_argument("--cuts", default="1,2,4", help="numbers of random cuts, with commas")
+    text = "one state in so many by a coin, with commas"
+    parser.add_argument("--coins", default="3", help=text)
     text = "learning from a token costs so many sampled ones; without: by the run's seconds"
     parser.add_argument("--cost-ratio", type=float, metavar="R", help=text)
 
@@ -105,6 +116,7 @@ def run(paths: list[Path], out: Path, **settings: Any) -> list[Any]:
     options.check_least(settings, num_iterations=1, fit_iterations=0, num_gradients=0)
     settings["continuations"] = options.parse_continuations(settings["continuations"])
     settings["cuts"] = options.parse_continuations(settings["cuts"], "--cuts")
+    settings["coins"] = options.parse_continuations(settings["coins"], "--coins")
     cost_ratio = settings["cost_ratio"]
     if cost_ratio is not None and not 0 <= cost_ratio < math.inf:
         raise UserError(f"--cost-ratio must be a number from 0, got {cost_ratio:g}")
@@ -252,13 +264,18 @@ def turning(best: Mapping[str, Any]) -> str:
 
 
 def label(name: str) -> str:
-    """ "cuts_2_3" as "cuts: 2, K = 3"."""
-    return family(name)[1].format(*(part for part in name.split("_") if part.isdecimal()))
+    """ "cuts_2_3" as "cuts: 2, K = 3"; "gae_probe" as "probe, λ = 1"."""
+    text, _, _, bracketed = family(name)
+    return text.format(*bracketed)
 
 
-def family(name: str) -> tuple[str, str, str, int]:
-    own = "_".join("{}" if part.isdecimal() else part for part in name.split("_"))
-    return next(entry for entry in FAMILIES if entry[0] == own)
+def family(name: str) -> tuple[str, str, int, list[str]]:
+    """What `FAMILIES` has of it, and what is in brackets."""
+    return next(
+        (text, legend, place, list(found.groups()))
+        for form, text, legend, place in FAMILIES
+        if (found := re.fullmatch(form, name))
+    )
 
 
 def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
@@ -277,15 +294,14 @@ def draw_run(axis: Axes, rows: pd.DataFrame) -> None:
     """A dot an estimator with the numbers of its name: cuts and K."""
     rows = rows[(rows["noise"] > 0) & (rows["seconds"] > 0)]
     for row in rows.to_dict("records"):
-        *_, name, place = family(row["estimator"])
-        numbers = [part for part in row["estimator"].split("_") if part.isdecimal()]
+        _, name, place, bracketed = family(row["estimator"])
         color, marker = COLORS[place], figures.marker(place)
         axis.plot(row["seconds"], row["noise"], ls="", label=name, color=color, marker=marker)
         if not pd.isna(row["noise_low"]):
             bar = max(row["noise_low"], 1e-6), row["noise_high"]
             axis.plot([row["seconds"]] * 2, bar, color=color, linewidth=0.7)
         axis.annotate(
-            ", ".join(numbers), (row["seconds"], row["noise"]), (2, 3), fontsize=4,
+            ", ".join(bracketed), (row["seconds"], row["noise"]), (2, 3), fontsize=4,
             textcoords="offset points", rotation=45,
         )  # fmt: skip
     low, high = rows["seconds"].min() / 1.4, rows["seconds"].max() * 1.4

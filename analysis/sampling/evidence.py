@@ -65,6 +65,7 @@ def read_evidence(
     num_iterations: int,
     continuations: Sequence[int],
     cuts: Sequence[int],
+    coins: Sequence[int],
     cost_ratio: float | None,
     fit_iterations: int,
     num_gradients: int,
@@ -116,6 +117,7 @@ def read_evidence(
     rows, paths = [row for row, _ in found], [path for _, path in found]
     add_expected(rows, rollouts, paths, continuations, cuts)
     add_made(rows, config, groups_I, paths, continuations)
+    add_coins(rows, config, rollouts, paths, continuations, coins)
     learned_from = config.critic.returns_of if config.critic else None
     for row, rollout in zip(rows, rollouts, strict=True):
         if "noise/gae" in row:
@@ -334,6 +336,51 @@ def add_made(
                     row[key] = row.get(key, 0.0) + noise / NUM_TOSSES
         for row in rows:
             row |= {f"tokens/{maker.name}_{k}": row[f"tokens/vine_{k}"] for maker in makers}
+
+
+def add_coins(
+    rows: Sequence[dict[str, float]],
+    config: TrainConfig,
+    rollouts: Sequence[Rollout],
+    paths: Sequence[credit_noise.Path],
+    continuations: Sequence[int],
+    coins: Sequence[int],
+) -> None:
+    """Every state with probability 1/N; the doubly robust on values that the run saved.
+
+    And those values as baselines: of what has learned, a critic's is there already.
+    """
+    learned = learned_values(config, rollouts[0])
+    for row, rollout, path in zip(rows, rollouts, paths, strict=True):
+        for name, returns_of in learned.items():
+            read = sum(state.num_tokens for state in rollout.returns_S.get(returns_of or "", ()))
+            if name != CRITIC:
+                noise = credit_noise.baseline_noise(path, rollout.values_S(name), rollout.reward)
+                row |= {f"noise/gae_{name}": noise, f"tokens/gae_{name}": row["length"] + read}
+        for one_in, k in product(coins, continuations):
+            tokens = row["length"] + credit_noise.coin_tokens(path, 1 / one_in, k)
+            noises = {f"coin_{one_in}_{k}": credit_noise.coin_noise(path, 1 / one_in, k)}
+            for name in learned:
+                noises[f"doubly_robust_{name}_{one_in}_{k}"] = credit_noise.robust_noise(
+                    path, rollout.values_S(name), rollout.reward, 1 / one_in, k
+                )
+            row |= {f"noise/{name}": noise for name, noise in noises.items()}
+            row |= {f"tokens/{name}": tokens for name in noises}
+
+
+def learned_values(config: TrainConfig, rollout: Rollout) -> dict[str, str | None]:
+    """The saved predictors of steps that are fair baselines, and whose returns they learn from.
+
+    What is merely made of continuations is told for every K, and exact values are.
+    """
+    tables = config.values.predictors | ({CRITIC: config.critic} if config.critic else {})
+    made = PooledValues, ShrunkValues, SmoothedValues, MonteCarloValues
+    return {
+        name: table.returns_of
+        for name, table in tables.items()
+        if f"values/{name}" in rollout.steps_S
+        and not (isinstance(table, made) or table.is_exact or table.is_martingale)
+    }
 
 
 def masses_of(rollout: Rollout) -> np.ndarray:

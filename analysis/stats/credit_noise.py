@@ -11,9 +11,12 @@ i, u_i = v_i(1 − v_i) the variance of a return from it and d_ij = E (v_j − v
     with the own outcome     in the mean of the end   d_{i,i+1} + u_i/K + u_{i+1}/(K + 1)
     a piece from l to h      between two cuts, the    d_lh + u_l/K + u_h/(K + 1), at the root
                              same on all its steps    u_0/(G − 1) of the G − 1 other outcomes
+    the doubly robust        of values w, by the      (L_i − w_i + v_j − w_j)² + u_j/K, with L_i
+                             next state j of a coin   the λ-return after the step; (L_i − w_i)²
 
-u is 0 at the end. What RLOO, a critic and a martingale would give is taken from the rollouts, and
-what is made of continuations from saved ones or tosses of the values (`drawn`).
+u is 0 at the end, and the last is where no state is chosen. What RLOO, a critic and a martingale
+would give is taken from the rollouts, and what is made of continuations from saved ones or tosses
+of the values (`drawn`).
 """
 
 import math
@@ -179,6 +182,49 @@ def cuts_noise(path: Path, num_cuts: int, num_continuations: int) -> float:
     low, high = np.triu_indices(num_steps + 1, 1)
     probabilities = cut_probabilities(low, high, num_steps, min(num_cuts, num_steps - 1))
     return float(probabilities @ noise_of_pieces(path, low, high, num_continuations))
+
+
+def coin_noise(path: Path, probability: float, num_continuations: int) -> float:
+    """`cuts_noise` of every inner state with this probability, each by itself."""
+    num_steps = len(path.masses_S)
+    low, high = np.triu_indices(num_steps + 1, 1)
+    is_cut = (low > 0).astype(int) + (high < num_steps)
+    probabilities = probability**is_cut * (1 - probability) ** (high - low - 1)
+    return float(probabilities @ noise_of_pieces(path, low, high, num_continuations))
+
+
+def robust_noise(
+    path: Path,
+    values_S: Sequence[float],
+    reward: float,
+    probability: float,
+    num_continuations: int,
+) -> float:
+    """Of `credit.doubly_robust` on any values w of the rollout's states.
+
+    E v_j² is v_j − u_j, as returns are 0 or 1. What the values leave unexplained up to state j is
+    in the outcome as well, and L_i has (1 − p)^(S − i − 1) of that.
+    """
+    num_steps, kept = len(values_S), 1 - probability
+    values, steps = np.array(values_S), np.arange(num_steps)
+    true_Z = path.values_Z + path.end - path.values_Z[-1]
+    unexplained_Z = path.residual * path.cumulated_Z / max(path.cumulated_Z[-1], 1e-12)
+    noise = 0.0
+    for i, mass in enumerate(path.masses_S):
+        later = steps[i + 1 :]
+        weights, end = probability * kept ** (later - i - 1), kept ** (num_steps - i - 1)
+        without = float(weights @ values[later]) + end * reward - values[i]
+        off, true = without - values[later], true_Z[later]
+        squares = off**2 + 2 * off * true + true - path.variances_Z[later]
+        squares += path.variances_Z[later] / num_continuations + 2 * end * unexplained_Z[later]
+        noise += mass * (float(weights @ squares) + end * without**2)
+    return float(noise)
+
+
+def coin_tokens(path: Path, probability: float, num_continuations: int) -> float:
+    """Sampled besides the rollout, as the mean over the coins."""
+    left = float((path.num_tokens - path.starts_S[1:]).sum())
+    return num_continuations * probability * left
 
 
 def noise_of_pieces(

@@ -19,6 +19,8 @@ from analysis.stats import credit_noise
 from vineppo.batching import collate
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TrainConfig
+from vineppo.credit.doubly_robust import doubly_robust_advantages
+from vineppo.credit.vine import piece_advantages
 from vineppo.models import load_model
 from vineppo.run_dir import RunDir
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
@@ -28,7 +30,8 @@ from vineppo.values.smoothed import smoothed
 START, NUM_STEPS, STEP = 0.3, 12, 3  # of a step's tokens the first alone is a choice
 PROBLEMS, GROUP = 150, 8
 FEW, ALL = (3, 7), tuple(range(NUM_STEPS))
-SETTINGS = {"num_iterations": 5, "continuations": (1, 3, 9), "cuts": (1, 2), "num_gradients": 0}
+SETTINGS = {"num_iterations": 5, "continuations": (1, 3, 9), "cuts": (1, 2), "coins": (3,)}
+SETTINGS |= {"num_gradients": 0}
 FILES = {"advise.csv", "advise.md", "advise.png", "advise.svg", "summary.json"}
 
 
@@ -247,6 +250,57 @@ def test_what_is_made_of_continuations_is_told_as_a_simulation_has_it(few, exact
     assert advice.loc["pooled_3", "noise"] == pytest.approx(noise, rel=0.05)
     assert advice.loc["pooled_3", "tokens"] == advice.loc["vine_3", "tokens"]
     assert advice.loc["shrunk_1", "noise"] < min(1, advice.loc["vine_1", "noise"])
+
+
+def test_coins_and_the_doubly_robust_have_the_noise_of_a_simulation():
+    """By the credits' own functions, K = 3, a state in three, on values that are wrong."""
+    world, k, p = World(FEW, 1000), 3, 1 / 3
+    paths, spans = list(world.paths()), [StepSpan(i, i + 1) for i in range(NUM_STEPS)]
+    wrong = 0.2 + 0.5 * world.values[..., :-1]
+    drawn = (k * world.mean(k)).round().astype(int)
+    others = (world.rewards.sum(1, keepdims=True) - world.rewards) / (GROUP - 1)
+    heads = world.rng.random(wrong.shape) < p
+    heads[..., 0] = False
+    coin, robust = np.zeros(wrong.shape), np.zeros(wrong.shape)
+    for at in np.ndindex(*world.rewards.shape):
+        states = [
+            StateValue((1.0,) * n + (0.0,) * (k - n), 0) if head else StateValue((), 0)
+            for n, head in zip(drawn[at], heads[at], strict=False)
+        ]
+        reward = float(world.rewards[at])
+        coin[at] = piece_advantages(states, reward, others[at], own_return=True)
+        rewards_S = [0.0] * (len(spans) - 1) + [reward]
+        robust[at] = doubly_robust_advantages(rewards_S, wrong[at].tolist(), states, p)
+    found = np.mean([credit_noise.coin_noise(path, p, k) for path in paths])
+    assert found == pytest.approx(2 * world.moment(coin), rel=0.05)
+    found = np.mean(
+        [
+            credit_noise.robust_noise(path, values, reward, p, k)
+            for path, values, reward in zip(
+                paths, wrong.reshape(-1, NUM_STEPS), world.rewards.ravel(), strict=True
+            )
+        ]
+    )
+    assert found == pytest.approx(2 * world.moment(robust), rel=0.05)
+    left = sum(STEP * step for step in range(1, NUM_STEPS))
+    assert credit_noise.coin_tokens(paths[0], p, k) == pytest.approx(k * p * left)
+
+
+def test_saved_values_are_told_as_baselines_and_with_a_coin(few, tmp_path):
+    """A critic that is right: only what the coin adds is noise."""
+    path = few.write(tmp_path / "run", "credit_short_ppo_vine", 3, critic=True)
+    advice = advice_of(path)
+    coin, robust = (advice.loc[f"{name}_3_3", "noise"] for name in ("coin", "doubly_robust_critic"))
+    assert robust < coin
+    assert robust < advice.loc["gae", "noise"]
+    left = sum(STEP * step for step in range(1, NUM_STEPS))
+    tokens = 1 + left / (NUM_STEPS * STEP)
+    assert advice.loc["coin_3_3", "tokens"] == pytest.approx(tokens)
+    assert advice.loc["doubly_robust_critic_3_3", "tokens"] == pytest.approx(tokens)
+    assert (
+        advise.label("doubly_robust_critic_3_3") == "doubly robust on critic, one state in 3, K = 3"
+    )
+    assert advise.label("gae_probe") == "probe, λ = 1"
 
 
 def test_cut_probabilities_sum_to_the_pieces():

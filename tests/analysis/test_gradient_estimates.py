@@ -17,7 +17,7 @@ from support.trained_runs import (
 )
 
 from analysis.sampling import prices
-from analysis.sampling.estimators import advantages_of, choose_estimators
+from analysis.sampling.estimators import advantages_of, choose_estimators, scaled
 from analysis.sampling.gradients import (
     CountSketch,
     chosen_coordinates,
@@ -237,6 +237,27 @@ def test_trees_by_their_names(config):
     for wrong, can_sample in ((names, False), ("tree_2_2_1", True), ("tree_2", True)):
         with pytest.raises(UserError, match="--estimators: tree"):
             choose_estimators(config, group, wrong, can_sample=can_sample)
+
+
+def test_a_martingale_between_cuts_by_its_name(config, configs):
+    """Of two steps the only boundary is cut; G = 2, so that the other's residual is one draw."""
+    values = (StateValue((1.0, 0.0, 0.0, 1.0), 40), StateValue((1.0, 1.0, 0.0, 0.0), 20))
+    group = [saved_rollout("a", i, (7, 4, 5), 1.0 - i, values) for i in range(2)]
+    for one in group:
+        one.tokens_T["values/own"] = (0.5,) * 3
+        one.tokens_T["differences/own"] = (0.25, 0.0, 0.0)
+    own = load_config(TrainConfig, str(configs / "credit_sheet_vine_privileged.jsonnet"), [])
+    predictors = {"own": own.values.predictors["privileged"]}
+    config = replace(config, values=ValuesConfig(None, predictors))
+    names = "martingale_own,martingale_cuts_own_1_2"
+    martingale, cuts = choose_estimators(config, group, names)
+    # Residuals 1/4 and −3/4, and 1 − 3/4 at the cut.
+    assert advantages_of(martingale, group)[0] == pytest.approx([0.875, 0.625, 0.625])
+    behind = (2 * 0.25 + 0.25) / 3 + 0.75 / 2
+    assert advantages_of(scaled(cuts, group), group)[0] == pytest.approx(
+        [0.25 + behind, behind, 0.25 - (2 * 0.25 - 0.75 / 2) / 3]
+    )
+    assert cuts.tokens_of(group[0]) == 10
 
 
 def test_which_estimators_there_are(config):

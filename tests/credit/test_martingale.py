@@ -7,11 +7,13 @@ import pytest
 import torch
 from support.rollouts import LINES, rollout, terminal
 
-from vineppo.config.schema import MartingaleCredit
+from vineppo.config.schema import MartingaleCredit, MartingaleCutsCredit
 from vineppo.credit import token_advantages
+from vineppo.types import MONTE_CARLO, StateValue, StepSpan
 from vineppo.values.posterior import bounded_differences
 
 CREDIT = MartingaleCredit("martingale", LINES)
+BETWEEN = MartingaleCutsCredit("martingale_cuts", LINES, 3, "share", None)
 DEPTH = 3
 
 
@@ -33,6 +35,30 @@ def test_without_differences_the_root_counts_as_one_more_rollout():
     found = [advantages_T[0] for advantages_T in token_advantages(CREDIT, rollouts_G)]
     assert found == pytest.approx([1 - (0.4 + 0.0) / 2, 0 - (0.4 + 1.0) / 2])
     assert token_advantages(CREDIT, rollouts_G[:1]) == [pytest.approx([0.6, 0.6])]
+
+
+def between(found, states_S, lengths_S):
+    starts = np.cumsum([0, *lengths_S])
+    found.spans_S = tuple(map(StepSpan, starts.tolist(), starts[1:].tolist()))
+    found.returns_S[MONTE_CARLO] = tuple(states_S)
+    return found
+
+
+def test_the_documented_example_between_sampled_states():
+    own = fed(1.0, [0.25, 0.0, -0.25, 0.0], 0.5)
+    between(own, [StateValue((), 0), StateValue((1.0,) * 3, 9)], [2, 2])
+    other = between(fed(1.0, [0.0], 0.5), [StateValue((), 0)], [1])
+    behind = 0.5 - (0.75 + 0.25) / 4
+    first = (0.75 + 0.5) / 4 - 0.25
+    assert token_advantages(BETWEEN, [own, other])[0] == pytest.approx(
+        [0.25 + first, first, -0.25 + behind, behind]
+    )
+
+
+def test_without_a_sampled_state_it_is_the_martingale():
+    group = [fed(1.0, [0.5, 0.0], 0.5), fed(0.0, [-0.25, 0.0], 0.5)]
+    cut = [between(one, [StateValue((), 0)] * 2, [1, 1]) for one in group]
+    assert token_advantages(BETWEEN, cut) == token_advantages(CREDIT, group)
 
 
 class Tree:
@@ -96,6 +122,34 @@ def test_the_gradient_is_unbiased_whatever_the_ratios_say(seed):
     assert np.abs(by_drift[0.0] - truth).max() < 1e-12
     assert np.abs(by_drift[0.2] - truth).max() > 1e-3
     assert np.abs(truth).max() > 1e-2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_states_that_the_prefix_chooses_leave_it_unbiased(seed):
+    """By enumeration; the advantage is linear in the returns, so that one is its mean. A state that
+    the next choice has a say in is a bias."""
+    tree = Tree(seed)
+    truth = tree.gradients(lambda leaves: [[tree.reward[leaf]] * DEPTH for leaf in leaves], 1)
+
+    def value(prefix):
+        if len(prefix) == DEPTH:
+            return tree.reward[prefix]
+        return float(tree.probs(prefix) @ [value((*prefix, a)) for a in (0, 1)])
+
+    def found(looks_ahead):
+        def of(leaf):
+            chosen = [t > 0 and sum(leaf[: t + looks_ahead]) % 2 == 0 for t in range(DEPTH)]
+            states = [
+                StateValue((value(leaf[:t]),) * is_chosen, 9) for t, is_chosen in enumerate(chosen)
+            ]
+            return between(tree.rollout(leaf), states, [1] * DEPTH)
+
+        return tree.gradients(
+            lambda leaves: token_advantages(BETWEEN, [of(leaf) for leaf in leaves]), 2
+        )
+
+    assert np.abs(found(0) - truth).max() < 1e-12
+    assert np.abs(found(1) - truth).max() > 1e-3
 
 
 def test_exact_values_leave_no_noise_but_the_choices_own():

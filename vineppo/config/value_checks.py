@@ -68,12 +68,12 @@ def _check_feeding(config: TrainConfig) -> None:
         credit.kind != "vine" or credit.num_continuations > 0 or feeding is not None,
         "credit.num_continuations must be at least 1 where values.credit is null, got 0",
     )
-    if credit.kind == "martingale":
+    if credit.kind in ("martingale", "martingale_cuts"):
         taken = further.get(feeding or "posterior")
         require(
             taken is not None and taken.is_martingale,
             "values.credit must be a martingale, such as one of kind 'posterior', for credit.kind "
-            f"'martingale', got {feeding or 'null'}",
+            f"{credit.kind!r}, got {feeding or 'null'}",
         )
     if credit.kind == "doubly_robust":
         taken = further.get(feeding or "")

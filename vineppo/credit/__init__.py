@@ -15,6 +15,7 @@ from vineppo.config.schema import (
     GigpoCredit,
     GrpoCredit,
     MartingaleCredit,
+    MartingaleCutsCredit,
     PythonCredit,
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
@@ -33,7 +34,7 @@ from vineppo.credit.groups import (
     remax_credit,
     rloo_credit,
 )
-from vineppo.credit.martingale import martingale_credit
+from vineppo.credit.martingale import martingale_credit, martingale_cuts_credit
 from vineppo.credit.tree import tree_credit
 from vineppo.credit.vine import vine_credit
 from vineppo.errors import UserError
@@ -76,6 +77,7 @@ ESTIMATORS: dict[type, CreditEstimator] = {
     TreeCredit: tree_credit,
     RlooCredit: rloo_credit,
     MartingaleCredit: martingale_credit,
+    MartingaleCutsCredit: martingale_cuts_credit,
     DoublyRobustCredit: doubly_robust_credit,
     ReinforcePlusPlusCredit: reinforce_plus_plus_credit,
     ReinforcePlusPlusBaselineCredit: reinforce_plus_plus_baseline_credit,

@@ -209,6 +209,28 @@ class MartingaleCredit(Credit):
 
 
 @dataclass(frozen=True)
+class MartingaleCutsCredit(Credit):
+    """The same between states that are valued by continuations, `num_continuations` each.
+
+    See `vineppo/credit/martingale.py`; `states` as in `VineCredit`.
+    """
+
+    own_values: ClassVar[str | None] = "posterior"
+
+    kind: Literal["martingale_cuts"]
+    segmenter: SegmenterConfig
+    num_continuations: Count
+    identical_prefixes: IdenticalPrefixes
+    states: StatesConfig | None
+
+    @property
+    def monte_carlo(self) -> MonteCarloValues:
+        return MonteCarloValues(
+            "monte_carlo", self.num_continuations, self.identical_prefixes, self.states
+        )
+
+
+@dataclass(frozen=True)
 class DoublyRobustCredit(Credit):
     """GAE with λ = 1 − `probability` over any values by steps, corrected by continuations.
 
@@ -288,6 +310,7 @@ CreditConfig = Annotated[
     | TreeCredit
     | RlooCredit
     | MartingaleCredit
+    | MartingaleCutsCredit
     | DoublyRobustCredit
     | ReinforcePlusPlusCredit
     | ReinforcePlusPlusBaselineCredit

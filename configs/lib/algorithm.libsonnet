@@ -117,6 +117,16 @@ local common = {
     values+: { predictors+: { privileged+: { num_steps: 32 } } },
   },
 
+  // And with a continuation of a twelfth of the states, which is joined to the residual.
+  privileged_cuts: self.vine_privileged {
+    credit+: {
+      kind: 'martingale_cuts',
+      num_continuations: 1,
+      identical_prefixes: 'share',
+      states: { kind: 'expected', by: 'probability', probability: 1 / 12, floor: 0.01 },
+    },
+  },
+
   martingale(model):: common {
     credit+: { kind: 'martingale' },
     values: {

@@ -2,11 +2,10 @@
 
     python experiments/13_gradient_noise/predicted.py FOLDER ADVICE_DIR...
 
-Each directory is an `advise --out` of a run of the config of FOLDER's gradient_variance.csv, or
-that of its demo/, at one of its checkpoints: of the same run where run.sh made both, else of one
-made anew, whose policies differ by what rounding does to sixty iterations. Writes into FOLDER
-predicted.csv, noise and noise times seconds over RLOO's, predicted and measured, and ranks.csv,
-Spearman's correlation of the two over the estimators.
+Each directory is an `advise --out` of the run of FOLDER's gradient_variance.csv, or of that of its
+demo/, at one of its checkpoints. Writes into FOLDER predicted.csv, noise and noise times seconds
+over RLOO's, predicted and measured, and ranks.csv, Spearman's correlation of the two over the
+estimators.
 """
 
 import sys
@@ -19,8 +18,8 @@ from scipy.stats import spearmanr
 MEASURED = {
     r"^vine_oracle$": "exact",
     r"^martingale_posterior$": "martingale",
-    r"^((cuts|expected)_\d+_\d+)$": r"\1_without",
-    r"^((cuts|expected)_\d+_\d+)_own$": r"\1",
+    r"^((cuts|expected|coin)_\d+_\d+)$": r"\1_without",
+    r"^((cuts|expected|coin)_\d+_\d+)_own$": r"\1",
     r"^vine_pooled$": "pooled_1",
     r"^gae_(shrunk|smoothed)$": r"\1_1",
     r"^gae_shrunk_mean$": "rloo_shrunk",

@@ -7,9 +7,23 @@ export OMP_NUM_THREADS=1
 train() { [ -d $runs/$2/final ] || vineppo train $here/$1.jsonnet --run-dir $runs/$2; }
 train noise credit_short_noise_seed1
 train demo demo_noise_seed1
+main=rloo,martingale_posterior,vine_posterior,vine_oracle,vine_1,vine_2,vine_3,vine_5,vine_9,vine_27,gae,grpo,reinforce_plus_plus
+# Cuts, own outcomes, what is made of one continuation, and trees.
+further=vine_1_own,vine_3_own,cuts_1_1_own,cuts_1_3_own,cuts_2_1_own,cuts_2_3_own,cuts_4_1_own,cuts_4_3_own,uncertain_2_3,\
+surprisal_2_3,surprisal_2_3_own,expected_1_3_own,expected_2_1_own,expected_2_3_own,expected_4_3_own,entropy_2_3_own,coin_3_1,\
+coin_3_1_own,doubly_robust_probe_3_1,vine_pooled,gae_pooled,vine_shrunk,gae_shrunk,vine_smoothed,gae_smoothed,vine_probe,\
+gae_probe,gae_shrunk_mean,tree_36_2_2,tree_36_2_2_paper
 python -m analysis gradient-variance $runs/credit_short_noise_seed1 --checkpoints 15,30,45 \
-    --num-problems 64 --sample-values 27 --out $here --estimators \
-    rloo,martingale_posterior,vine_posterior,vine_oracle,vine_1,vine_2,vine_3,vine_5,vine_9,vine_27,gae,grpo,reinforce_plus_plus
+    --num-problems 64 --sample-values 27 --out $runs/measured --estimators $main,$further
+rows_of() {  # ESTIMATORS QUANTITIES: of the whole table
+    awk -F, -v of=",$1," -v what=",$2," \
+        'NR == 1 || index(of, "," $7 ",") && (what == ",," || index(what, "," $8 ","))' $runs/measured/gradient_variance.csv
+}
+rows_of $main > $here/gradient_variance.csv
+python -m analysis gradient-variance $here --out $here
+mkdir -p $here/further
+rows_of rloo,vine_1,vine_3,vine_oracle,martingale_posterior,gae,$further trace_ratio,trace_time_ratio,signal_ratio,num_tokens \
+    > $here/further/gradient_variance.csv
 # Where every step decides: the starting policy of the long chains.
 [ -d $runs/long_start/final ] || vineppo train configs/long_vineppo.jsonnet --run-dir $runs/long_start --set num_iterations=1 \
     --set credit.num_continuations=1 --set evaluation.every=0 --set logging.wandb_project=null
@@ -26,25 +40,8 @@ advise() {  # RUN CHECKPOINT NUM_ITERATIONS CONTINUATIONS
 for checkpoint in 15 30 45; do advise credit_short_noise_seed1 $checkpoint 15 1,2,3,5,9,27; done
 advise demo_noise_seed1 10 10 1,2,3,5,9
 python $here/predicted.py $here $runs/advice/*
-# Cuts, own outcomes, and what is made of one continuation.
-further=$runs/further
-python -m analysis gradient-variance $runs/credit_short_noise_seed1 --checkpoints 15,30,45 --num-problems 64 --sample-values 3 \
-    --out $further --estimators \
-rloo,vine_1,vine_3,vine_1_own,vine_3_own,cuts_1_1_own,cuts_1_3_own,cuts_2_1_own,cuts_2_3_own,cuts_4_1_own,\
-cuts_4_3_own,uncertain_2_3,surprisal_2_3,coin_3_1,coin_3_1_own,doubly_robust_probe_3_1,vine_pooled,gae_pooled,\
-vine_shrunk,gae_shrunk,vine_smoothed,gae_smoothed,vine_probe,gae_probe,martingale_posterior,vine_oracle,gae
-mkdir -p $here/further
-cp $further/gradient_variance.csv $here/further
-# Cuts by expectation and entropy.
-python -m analysis gradient-variance $runs/credit_short_noise_seed1 --checkpoints 15,30,45 --num-problems 64 --sample-values 3 \
-    --out $runs/expected --estimators \
-rloo,cuts_2_3_own,surprisal_2_3_own,expected_1_3_own,expected_2_1_own,expected_2_3_own,expected_4_3_own,entropy_2_3_own
-mkdir -p $here/expected
-cp $runs/expected/gradient_variance.csv $here/expected
-for folder in further expected; do
-    python $here/predicted.py $here/$folder $runs/advice/credit_short_*
-done
-rm $here/expected/predicted.csv  # what no page quotes would let a wrong number pass by chance
+python $here/predicted.py $here/further $runs/advice/credit_short_*
+rm $here/further/predicted.csv  # what no page quotes would let a wrong number pass by chance
 # SPO-chain: values at its cutpoints, the tokens that it trains on.
 [ -d $runs/credit_short_spo_seed1/final ] || vineppo train $here/noise.jsonnet --run-dir $runs/credit_short_spo_seed1 \
     --set name=credit_short_noise_spo --set 'credit.segmenter={"kind": "cutpoints", "max_prob": 0.9, "num_cutpoints": 5}' \

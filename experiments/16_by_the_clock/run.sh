@@ -9,38 +9,32 @@ python experiments/11_credit/sweep.py ${runs}_sweep $here/sweep.csv
 # Every estimator's gradients on the same rollouts.
 export OMP_NUM_THREADS=1
 [ -d $runs/noise/final ] || vineppo train $here/noise.jsonnet --run-dir $runs/noise
-python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-problems 64 --sample-values 3 \
-    --out $here/noise --estimators \
-    rloo,martingale_privileged,martingale_posterior,vine_oracle,vine_1,vine_3,gae
+main=rloo,martingale_privileged,martingale_posterior,vine_oracle,vine_1,vine_3,vine_9,gae
+# Cuts, own outcomes, what is made of one continuation, and trees.
+further=vine_1_own,vine_3_own,cuts_1_1_own,cuts_1_3_own,cuts_2_1_own,cuts_2_3_own,cuts_4_1_own,cuts_4_3_own,uncertain_2_3,\
+surprisal_2_3,surprisal_2_3_own,expected_1_3_own,expected_2_1_own,expected_2_3_own,expected_4_3_own,entropy_2_3_own,coin_3_1,\
+coin_3_1_own,doubly_robust_probe_3_1,vine_pooled,gae_pooled,vine_shrunk,gae_shrunk,vine_smoothed,gae_smoothed,vine_probe,\
+gae_probe,gae_shrunk_mean,tree_57_2_2,tree_57_2_2_paper
+python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-problems 64 --sample-values 9 \
+    --out $runs/measured --estimators $main,$further
+rows_of() {  # ESTIMATORS QUANTITIES: of the whole table
+    awk -F, -v of=",$1," -v what=",$2," \
+        'NR == 1 || index(of, "," $7 ",") && (what == ",," || index(what, "," $8 ","))' $runs/measured/gradient_variance.csv
+}
+rows_of $main > $here/noise/gradient_variance.csv
+python -m analysis gradient-variance $here/noise --out $here/noise
+mkdir -p $here/further
+rows_of rloo,vine_1,vine_3,vine_oracle,martingale_posterior,gae,martingale_privileged,$further \
+    trace_ratio,trace_time_ratio,signal_ratio,num_tokens > $here/further/gradient_variance.csv
 for checkpoint in 15 30; do
-    python -m analysis advise $runs/noise --checkpoint $checkpoint --num-iterations 15 --continuations 1,3 \
+    python -m analysis advise $runs/noise --checkpoint $checkpoint --num-iterations 15 --continuations 1,3,9 \
         --out $runs/advice/sheet_$checkpoint
     cp $runs/advice/sheet_$checkpoint/advise.csv $here/advice/advise_$checkpoint.csv
 done
-# Cuts, own outcomes, and what is made of one continuation.
-further=$runs/further
-python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-problems 64 --sample-values 3 \
-    --out $further --estimators \
-rloo,vine_1,vine_3,vine_1_own,vine_3_own,cuts_1_1_own,cuts_1_3_own,cuts_2_1_own,cuts_2_3_own,cuts_4_1_own,\
-cuts_4_3_own,uncertain_2_3,surprisal_2_3,coin_3_1,coin_3_1_own,doubly_robust_probe_3_1,vine_pooled,gae_pooled,\
-vine_shrunk,gae_shrunk,vine_smoothed,gae_smoothed,vine_probe,gae_probe,martingale_posterior,vine_oracle,gae,martingale_privileged
-mkdir -p $here/further
-cp $further/gradient_variance.csv $here/further
-# Cuts by expectation and entropy.
-python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-problems 64 --sample-values 3 --out $runs/expected \
-    --estimators \
-rloo,cuts_2_3_own,surprisal_2_3_own,expected_1_3_own,expected_2_1_own,expected_2_3_own,expected_4_3_own,entropy_2_3_own,gae_shrunk_mean
-mkdir -p $here/expected
-cp $runs/expected/gradient_variance.csv $here/expected
-for folder in noise further expected; do
+for folder in noise further; do
     python experiments/13_gradient_noise/predicted.py $here/$folder $runs/advice/sheet_*
 done
-# A shrinkage baseline, on the same rollouts.
-python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-problems 64 --sample-values 1 \
-    --out $runs/shrunk --estimators rloo,gae_shrunk_mean
-mkdir -p $here/shrunk
-cp $runs/shrunk/gradient_variance.csv $here/shrunk
-rm $here/further/predicted.csv $here/expected/predicted.csv  # what the README does not quote would let a wrong number pass by chance
+rm $here/further/predicted.csv  # what no page quotes would let a wrong number pass by chance
 experiments/sweep_two.sh $here/runs.jsonnet $runs/compared
 python -m analysis learning-curves $runs/compared/credit_sheet_* --out $here/curves
 for at in "" "equal seconds"; do

@@ -22,8 +22,14 @@ from vineppo.config.value_checks import check_critic, check_values
 from vineppo.types import CRITIC
 
 NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
-GROUP_ESTIMATORS = ("grpo", "gigpo", "rloo", "martingale", "martingale_cuts")
-GROUP_ESTIMATORS += ("reinforce_plus_plus_baseline",)
+GROUP_ESTIMATORS = (
+    "grpo",
+    "gigpo",
+    "rloo",
+    "martingale",
+    "martingale_cuts",
+    "reinforce_plus_plus_baseline",
+)
 
 
 def check_train(config: TrainConfig) -> None:

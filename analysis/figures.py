@@ -29,6 +29,7 @@ METHODS: tuple[tuple[str, str, str | None], ...] = (
     (r"vineppo", "VinePPO", COLORS[0]),
     (r"spo[_-]chain", "SPO-chain", "#44AA99"),
     (r"spo[_-]tree", "SPO-tree", "#AA4499"),
+    (r"privileged_cuts", "martingale, answer in view, cuts", "#6F8F2F"),
     (r"(vine_)?privileged", "martingale, answer in view", "#117733"),
     (r"vine_efficient|martingale", "martingale", "#882255"),
     (r"modern[_ ]?ppo", "modern PPO", COLORS[4]),

@@ -245,6 +245,10 @@ def group_terms(
             masses = masses_S if source == SAVED else masses_T
             noise["martingale"] = float(masses @ (differences + left) ** 2)
             row |= {
+                "own": float(masses @ differences**2),
+                "residual": float(np.var(residuals_G, ddof=1)),
+            }
+            row |= {
                 "left": residuals_G[index] * rest,
                 "variance": rewards_G[index] * advantages_G[index],
             }
@@ -279,7 +283,10 @@ def add_expected(
     continuations: Sequence[int],
     cuts: Sequence[int],
 ) -> None:
-    """Cuts by expectation, M a rollout on average (`vineppo/values/cuts.py`)."""
+    """Cuts by expectation, M a rollout on average (`vineppo/values/cuts.py`), and a martingale's.
+
+    Of that the rows hold the part of its "own" steps and the "residual", which are taken out.
+    """
     num_boundaries = max(1.0, fmean(len(rollout.spans_S) - 1 for rollout in rollouts))
     for number in cuts:
         states = ExpectedCuts("expected", "probability", min(1.0, number / num_boundaries), 0.0)
@@ -288,8 +295,16 @@ def add_expected(
             chosen = cuts_of(states, rollout, derive_seed(0, "cuts", *rollout.key), scale)
             for k in continuations:
                 key = f"expected_{number}_{k}"
-                row[f"noise/{key}"] = credit_noise.chosen_noise(path, chosen, k)
-                row[f"tokens/{key}"] = row["length"] + credit_noise.chosen_tokens(path, chosen, k)
+                noises = {key: credit_noise.chosen_noise(path, chosen, k)}
+                if "residual" in row:
+                    joined = credit_noise.joined_noise(path, row["residual"], chosen, k)
+                    noises[f"martingale_cuts_{number}_{k}"] = row["own"] + joined
+                tokens = row["length"] + credit_noise.chosen_tokens(path, chosen, k)
+                row |= {f"noise/{key}": noise for key, noise in noises.items()}
+                row |= {f"tokens/{key}": tokens for key in noises}
+    for row in rows:
+        row.pop("own", None)
+        row.pop("residual", None)
 
 
 def add_made(

@@ -245,6 +245,40 @@ def chosen_noise(path: Path, cuts: Collection[int], num_continuations: int) -> f
     return float(noise_of_pieces(path, bounds[:-1], bounds[1:], num_continuations).sum())
 
 
+def joined_noise(
+    path: Path, residual: float, cuts: Collection[int], num_continuations: int
+) -> float:
+    """What `credit.martingale_cuts` adds to the martingale's own steps.
+
+    The part W of the value that it leaves unexplained has at a state the variance `residual` times
+    the share of the masses before it, and continuations say W with the variance u/K. What is
+    joined, as its own docstring has it, is linear in these and in the others' residuals.
+    """
+    k, others, num_steps = num_continuations, path.group_size - 1, len(path.masses_S)
+    shares_Z = path.cumulated_Z / max(path.cumulated_Z[-1], 1e-12)
+    is_cut_S = np.isin(np.arange(num_steps), list(cuts))
+    # A row of weights a step: of W and of the draws' errors at the states, and of the root.
+    size = num_steps + 1
+    after_SW, before_SW = np.zeros((num_steps, 2 * size + 1)), np.zeros((num_steps, 2 * size + 1))
+    state_ZW = np.hstack([np.eye(size), np.eye(size), np.zeros((size, 1))])
+    after_W, before_W = np.eye(2 * size + 1)[num_steps], np.eye(2 * size + 1)[-1]
+    for step in reversed(range(num_steps)):
+        after_SW[step] = after_W
+        if is_cut_S[step]:
+            after_W = (k * state_ZW[step] + after_W) / (k + 1)
+    for step in range(num_steps):
+        if is_cut_S[step]:
+            before_W = (k * state_ZW[step] + others * before_W) / (k + others)
+        before_SW[step] = before_W
+    joined_SW = after_SW - before_SW
+    of_values = residual * np.minimum.outer(shares_Z, shares_Z)
+    of_root = residual * others / path.group_size**2
+    squares_S = ((joined_SW[:, :size] @ of_values) * joined_SW[:, :size]).sum(-1)
+    squares_S += joined_SW[:, size:-1] ** 2 @ (path.variances_Z / k)
+    squares_S += joined_SW[:, -1] ** 2 * of_root
+    return float(path.masses_S @ squares_S)
+
+
 def chosen_tokens(path: Path, cuts: Collection[int], num_continuations: int) -> float:
     """10 tokens in steps from 0, 4 and 7, cuts before both later ones, K = 2: 2·(6 + 3) = 18."""
     return num_continuations * float((path.num_tokens - path.starts_S[list(cuts)]).sum())

@@ -22,7 +22,7 @@ rows_of() {  # ESTIMATORS QUANTITIES: of the whole table
 rows_of $main > $here/gradient_variance.csv
 python -m analysis gradient-variance $here --out $here
 mkdir -p $here/further
-rows_of rloo,vine_1,vine_3,vine_oracle,martingale_posterior,gae,$further trace_ratio,trace_time_ratio,signal_ratio,num_tokens \
+rows_of rloo,vine_1,vine_3,vine_oracle,martingale_posterior,gae,$further trace_ratio,trace_time_ratio,num_tokens \
     > $here/further/gradient_variance.csv
 # Where every step decides: the starting policy of the long chains.
 [ -d $runs/long_start/final ] || vineppo train configs/long_vineppo.jsonnet --run-dir $runs/long_start --set num_iterations=1 \

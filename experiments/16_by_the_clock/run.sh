@@ -25,7 +25,7 @@ rows_of $main > $here/noise/gradient_variance.csv
 python -m analysis gradient-variance $here/noise --out $here/noise
 mkdir -p $here/further
 rows_of rloo,vine_1,vine_3,vine_oracle,martingale_posterior,gae,martingale_privileged,$further \
-    trace_ratio,trace_time_ratio,signal_ratio,num_tokens > $here/further/gradient_variance.csv
+    trace_ratio,trace_time_ratio,num_tokens > $here/further/gradient_variance.csv
 for checkpoint in 15 30; do
     python -m analysis advise $runs/noise --checkpoint $checkpoint --num-iterations 15 --continuations 1,3,9 \
         --out $runs/advice/sheet_$checkpoint

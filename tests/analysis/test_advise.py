@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from support.rollouts import rollout as plain_rollout
+from support.rollouts import terminal
 from support.sampled_runs import CONFIGS, write_solved_run
 
 from analysis import advise
@@ -18,7 +19,8 @@ from analysis.sampling.rollouts import read_saved
 from analysis.stats import credit_noise
 from vineppo.batching import collate
 from vineppo.config.load import load_config, to_dict
-from vineppo.config.schema import TrainConfig
+from vineppo.config.schema import LinesSegmenter, MartingaleCutsCredit, TrainConfig
+from vineppo.credit import token_advantages
 from vineppo.credit.doubly_robust import doubly_robust_advantages
 from vineppo.credit.vine import piece_advantages
 from vineppo.models import load_model
@@ -284,6 +286,36 @@ def test_coins_and_the_doubly_robust_have_the_noise_of_a_simulation():
     assert found == pytest.approx(2 * world.moment(robust), rel=0.05)
     left = sum(STEP * step for step in range(1, NUM_STEPS))
     assert credit_noise.coin_tokens(paths[0], p, k) == pytest.approx(k * p * left)
+
+
+def test_a_martingale_between_cuts_has_the_noise_of_a_simulation():
+    """By the credit's own function: its unexplained part is a walk, its differences are apart."""
+    rng, k, num, residual = np.random.default_rng(0), 2, 6, 0.3
+    credit = MartingaleCutsCredit("martingale_cuts", LinesSegmenter("lines"), k, "share", None)
+    masses, cuts = np.array([1.0, 3.0, 0.5, 2.0, 1.0, 0.5]), (2, 5)
+    variances = np.array([0.25, 0.2, 0.2, 0.15, 0.1, 0.1, 0.0])
+    squares = np.zeros(num)
+    for _ in range(6000):
+        group = []
+        for _ in range(GROUP):
+            steps = rng.normal(size=num) * np.sqrt(residual * masses / masses.sum())
+            walk = np.concatenate([[0.0], np.cumsum(steps)])
+            one = plain_rollout(terminal(walk[-1], num), lengths_S=[1] * num)
+            one.tokens_T |= {"differences/fed": (0.0,) * num, "values/fed": (0.0,) * num}
+            one.values_from = "fed"
+            draws = rng.normal(walk[:-1], np.sqrt(variances[:-1] / k))
+            one.returns_S["monte_carlo"] = tuple(
+                StateValue((draw,) * k if step in cuts else (), 0)
+                for step, draw in enumerate(draws)
+            )
+            group.append(one)
+        squares += np.square(token_advantages(credit, group)[0])
+    path = credit_noise.Path(
+        masses, np.arange(num), num, GROUP, np.zeros(num + 1), np.zeros(num + 1), variances,
+        np.zeros(num), 0.0,
+    )  # fmt: skip
+    found = credit_noise.joined_noise(path, residual, cuts, k)
+    assert found == pytest.approx(masses @ squares / 6000, rel=0.03)
 
 
 def test_saved_values_are_told_as_baselines_and_with_a_coin(few, tmp_path):

@@ -56,7 +56,7 @@ WEIGHED = (
     "by the last policy's logits",
     "by the gradients of the last policy",
 )
-COLORS = (*figures.COLORS, *figures.MORE_COLORS, figures.GREY)
+COLORS = (*figures.COLORS, *figures.MORE_COLORS, figures.GREY, "#000075")
 # By an estimator's name: what it is called with what is in brackets, in a legend, and its colour.
 FAMILIES = (
     (r"rloo", "RLOO", "RLOO", 3),
@@ -76,7 +76,13 @@ FAMILIES = (
         13,
     ),
     (r"martingale", "martingale", "martingale", 4),
-    (r"martingale_cuts_(\d+)_(\d+)", "martingale, {} cuts, K = {}", "martingale (cuts, K)", 15),
+    (r"joined_(\d+)_(\d+)", "joined: {} cuts, K = {}", "joined (cuts, K)", 16),
+    (
+        r"joined_martingale_(\d+)_(\d+)",
+        "joined with a martingale: {} cuts, K = {}",
+        "with a martingale (cuts, K)",
+        15,
+    ),
     (r"gae", "critic, λ = 1", "critic", 1),
     (r"gae_(.+)", "{}, λ = 1", "other values, λ = 1", 14),
     (r"exact", "exact values", "exact values", 7),

@@ -15,8 +15,8 @@ from vineppo.config.schema import (
     ExpectedCuts,
     GaeCredit,
     GrpoCredit,
+    JoinedCredit,
     MartingaleCredit,
-    MartingaleCutsCredit,
     ReinforcePlusPlusCredit,
     RemaxCredit,
     RlooCredit,
@@ -33,7 +33,7 @@ from vineppo.values import feeding_predictor
 from vineppo.values.cuts import cuts_of, scale_of
 from vineppo.values.sampled import NO_VALUE
 
-VINE, ROBUST, CUTS = "vine_", "doubly_robust_", "martingale_cuts_"
+VINE, ROBUST, JOINED = "vine_", "doubly_robust_", "joined"
 # vine_K, cuts_M_K, …: a form, its numbers, whether the own return joins them.
 OF_DRAWS = re.compile(r"(.+?)((?:_[1-9]\d*){1,2})(_own)?")
 # tree_T_B_C…: tokens a level and branching, of the unbiased tree; or as the paper trains it.
@@ -279,10 +279,11 @@ def _named(config: TrainConfig, name: str, num_boundaries: float) -> Estimator |
         case "expected" | "entropy" as form, [cuts]:
             by: Literal["probability", "entropy"] = "probability" if form == "expected" else form
             states = ExpectedCuts("expected", by, min(1.0, cuts / num_boundaries), 0.0)
-        case form, [cuts] if form.startswith(CUTS) and not own_return:
+        case form, [cuts] if form.startswith(JOINED) and not own_return:
             states = ExpectedCuts("expected", "probability", min(1.0, cuts / num_boundaries), 0.0)
-            credit = MartingaleCutsCredit("martingale_cuts", segmenter, number, "share", states)
-            return Estimator(name, credit, form.removeprefix(CUTS), of_draws=True)
+            joined = JoinedCredit("joined", segmenter, number, "share", states)
+            martingale = form.removeprefix(JOINED).removeprefix("_") or MONTE_CARLO
+            return Estimator(name, joined, martingale, of_draws=True)
         case form, [one_in] if form.startswith(ROBUST) and not own_return:
             robust = DoublyRobustCredit("doubly_robust", number, 1 / one_in, segmenter)
             return Estimator(name, robust, form.removeprefix(ROBUST), of_draws=True)

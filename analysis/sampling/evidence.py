@@ -283,9 +283,10 @@ def add_expected(
     continuations: Sequence[int],
     cuts: Sequence[int],
 ) -> None:
-    """Cuts by expectation, M a rollout on average (`vineppo/values/cuts.py`), and a martingale's.
+    """Cuts by expectation, M a rollout on average (`vineppo/values/cuts.py`), alone and joined.
 
-    Of that the rows hold the part of its "own" steps and the "residual", which are taken out.
+    Of a martingale the rows hold the part of its "own" steps and the "residual"; they are taken
+    out.
     """
     num_boundaries = max(1.0, fmean(len(rollout.spans_S) - 1 for rollout in rollouts))
     for number in cuts:
@@ -295,10 +296,13 @@ def add_expected(
             chosen = cuts_of(states, rollout, derive_seed(0, "cuts", *rollout.key), scale)
             for k in continuations:
                 key = f"expected_{number}_{k}"
-                noises = {key: credit_noise.chosen_noise(path, chosen, k)}
+                noises = {
+                    key: credit_noise.chosen_noise(path, chosen, k),
+                    f"joined_{number}_{k}": credit_noise.joined_noise(path, chosen, k),
+                }
                 if "residual" in row:
-                    joined = credit_noise.joined_noise(path, row["residual"], chosen, k)
-                    noises[f"martingale_cuts_{number}_{k}"] = row["own"] + joined
+                    left = credit_noise.joined_noise(path, chosen, k, row["residual"])
+                    noises[f"joined_martingale_{number}_{k}"] = row["own"] + left
                 tokens = row["length"] + credit_noise.chosen_tokens(path, chosen, k)
                 row |= {f"noise/{key}": noise for key, noise in noises.items()}
                 row |= {f"tokens/{key}": tokens for key in noises}

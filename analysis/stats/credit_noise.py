@@ -246,36 +246,44 @@ def chosen_noise(path: Path, cuts: Collection[int], num_continuations: int) -> f
 
 
 def joined_noise(
-    path: Path, residual: float, cuts: Collection[int], num_continuations: int
+    path: Path,
+    cuts: Collection[int],
+    num_continuations: int,
+    residual: float | None = None,
 ) -> float:
-    """What `credit.martingale_cuts` adds to the martingale's own steps.
+    """Of `credit.joined` between the given steps; of a martingale what it adds to its own steps.
 
-    The part W of the value that it leaves unexplained has at a state the variance `residual` times
-    the share of the masses before it, and continuations say W with the variance u/K. What is
-    joined, as its own docstring has it, is linear in these and in the others' residuals.
+    What is joined is linear in the values of the states, in the errors of the draws, of variance
+    u/K, and of the root, u_0/(G − 1). With a martingale the values are the part W that it leaves
+    unexplained, of variance `residual` times the share of the masses before a state, and the root's
+    error is that of 1/G Σ e_j.
     """
     k, others, num_steps = num_continuations, path.group_size - 1, len(path.masses_S)
     shares_Z = path.cumulated_Z / max(path.cumulated_Z[-1], 1e-12)
-    is_cut_S = np.isin(np.arange(num_steps), list(cuts))
-    # A row of weights a step: of W and of the draws' errors at the states, and of the root.
+    # Weights of the values and of the draws' errors at the Z states, and of the root's error.
     size = num_steps + 1
-    after_SW, before_SW = np.zeros((num_steps, 2 * size + 1)), np.zeros((num_steps, 2 * size + 1))
     state_ZW = np.hstack([np.eye(size), np.eye(size), np.zeros((size, 1))])
-    after_W, before_W = np.eye(2 * size + 1)[num_steps], np.eye(2 * size + 1)[-1]
-    for step in reversed(range(num_steps)):
-        after_SW[step] = after_W
-        if is_cut_S[step]:
-            after_W = (k * state_ZW[step] + after_W) / (k + 1)
-    for step in range(num_steps):
-        if is_cut_S[step]:
-            before_W = (k * state_ZW[step] + others * before_W) / (k + others)
-        before_SW[step] = before_W
-    joined_SW = after_SW - before_SW
-    of_values = residual * np.minimum.outer(shares_Z, shares_Z)
-    of_root = residual * others / path.group_size**2
-    squares_S = ((joined_SW[:, :size] @ of_values) * joined_SW[:, :size]).sum(-1)
-    squares_S += joined_SW[:, size:-1] ** 2 @ (path.variances_Z / k)
-    squares_S += joined_SW[:, -1] ** 2 * of_root
+    end_W = np.concatenate([np.eye(size)[-1], np.zeros(size + 1)])
+    root_W = np.concatenate([np.eye(size)[0], np.eye(size + 1)[-1]])
+    after_SW, before_SW = [end_W] * num_steps, [root_W] * num_steps
+    for step in reversed(range(num_steps - 1)):
+        is_cut, after_W = step + 1 in cuts, after_SW[step + 1]
+        after_SW[step] = (k * state_ZW[step + 1] + after_W) / (k + 1) if is_cut else after_W
+    for step in range(1, num_steps):
+        is_cut, before_W = step in cuts, before_SW[step - 1]
+        joined_W = (k * state_ZW[step] + others * before_W) / (k + others)
+        before_SW[step] = joined_W if is_cut else before_W
+    weights_SW = np.array(after_SW) - np.array(before_SW)
+    of_values_SZ, of_draws_SZ = weights_SW[:, :size], weights_SW[:, size:-1]
+    squares_S = of_draws_SZ**2 @ (path.variances_Z / k)
+    walk_ZZ = np.minimum.outer(shares_Z, shares_Z)
+    if residual is None:
+        squares_S += (of_values_SZ @ path.values_Z) ** 2 - of_values_SZ**2 @ path.errors_Z
+        root, residual = path.variances_Z[0] / others, path.residual
+    else:
+        root = residual * others / path.group_size**2
+    squares_S += residual * ((of_values_SZ @ walk_ZZ) * of_values_SZ).sum(-1)
+    squares_S += weights_SW[:, -1] ** 2 * root
     return float(path.masses_S @ squares_S)
 
 

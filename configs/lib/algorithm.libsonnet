@@ -117,13 +117,14 @@ local common = {
     values+: { predictors+: { privileged+: { num_steps: 32 } } },
   },
 
-  // And with a continuation of a twelfth of the states, which is joined to the residual.
-  privileged_cuts: self.vine_privileged {
+  // And what outcomes say joined with one continuation of a tenth of the states; or without a martingale.
+  joined_privileged: self.vine_privileged { credit: $.joined.credit },
+  joined: common {
     credit+: {
-      kind: 'martingale_cuts',
+      kind: 'joined',
       num_continuations: 1,
       identical_prefixes: 'share',
-      states: { kind: 'expected', by: 'probability', probability: 1 / 12, floor: 0.01 },
+      states: { kind: 'expected', by: 'probability', probability: 0.1, floor: 0.01 },
     },
   },
 

@@ -27,9 +27,9 @@ from vineppo.config.schema import (
     ExpectedCuts,
     GaeCredit,
     GrpoCredit,
+    JoinedCredit,
     LinesSegmenter,
     MartingaleCredit,
-    MartingaleCutsCredit,
     MergedSegmenter,
     PooledValues,
     ReinforcePlusPlusBaselineCredit,
@@ -70,9 +70,7 @@ VINE = VineCredit("vine", 3, LINES, "separate", None, False)
 OWN = replace(VINE, own_return=True)
 GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 1.0, "step", None, False)
 ROBUST = DoublyRobustCredit("doubly_robust", 3, 1 / 3, LINES)
-MARTINGALE_CUTS = MartingaleCutsCredit(
-    "martingale_cuts", LINES, 3, "separate", ROBUST.monte_carlo.states
-)
+JOINED = JoinedCredit("joined", LINES, 3, "separate", ROBUST.monte_carlo.states)
 
 
 def weighted(rollouts_G: Sequence[Rollout]) -> list[list[float]]:
@@ -166,7 +164,7 @@ ESTIMATORS: dict[str, tuple[Estimator, str | None, bool]] = {
     "gae 1, wrong critic": (GAE, "critic", True),
     "gae 0.9, wrong critic": (replace(GAE, policy_lambda=0.9), "critic", False),
     "martingale, wrong": (MartingaleCredit("martingale", LINES), "martingale", True),
-    "martingale_cuts, wrong": (MARTINGALE_CUTS, "martingale", True),
+    "joined, wrong martingale": (JOINED, "martingale", True),
     "vine, coin of 1/3": (replace(VINE, states=ROBUST.monte_carlo.states), MONTE_CARLO, True),
     "gae 2/3, wrong critic": (replace(GAE, policy_lambda=2 / 3), "critic", False),
     "doubly_robust, wrong critic": (ROBUST, "critic", True),
@@ -373,7 +371,7 @@ class Batch:
             for advantages in advantages_G:
                 next(rows)[: len(advantages)] = advantages
         source = SOURCES.get(values or "", values or "")
-        if isinstance(credit, DoublyRobustCredit | MartingaleCutsCredit):
+        if isinstance(credit, DoublyRobustCredit | JoinedCredit):
             source = MONTE_CARLO
         return self.summed(found_NS), self._cost(source)
 

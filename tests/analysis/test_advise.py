@@ -19,7 +19,7 @@ from analysis.sampling.rollouts import read_saved
 from analysis.stats import credit_noise
 from vineppo.batching import collate
 from vineppo.config.load import load_config, to_dict
-from vineppo.config.schema import LinesSegmenter, MartingaleCutsCredit, TrainConfig
+from vineppo.config.schema import JoinedCredit, LinesSegmenter, TrainConfig
 from vineppo.credit import token_advantages
 from vineppo.credit.doubly_robust import doubly_robust_advantages
 from vineppo.credit.vine import piece_advantages
@@ -291,7 +291,7 @@ def test_coins_and_the_doubly_robust_have_the_noise_of_a_simulation():
 def test_a_martingale_between_cuts_has_the_noise_of_a_simulation():
     """By the credit's own function: its unexplained part is a walk, its differences are apart."""
     rng, k, num, residual = np.random.default_rng(0), 2, 6, 0.3
-    credit = MartingaleCutsCredit("martingale_cuts", LinesSegmenter("lines"), k, "share", None)
+    credit = JoinedCredit("joined", LinesSegmenter("lines"), k, "share", None)
     masses, cuts = np.array([1.0, 3.0, 0.5, 2.0, 1.0, 0.5]), (2, 5)
     variances = np.array([0.25, 0.2, 0.2, 0.15, 0.1, 0.1, 0.0])
     squares = np.zeros(num)
@@ -314,8 +314,31 @@ def test_a_martingale_between_cuts_has_the_noise_of_a_simulation():
         masses, np.arange(num), num, GROUP, np.zeros(num + 1), np.zeros(num + 1), variances,
         np.zeros(num), 0.0,
     )  # fmt: skip
-    found = credit_noise.joined_noise(path, residual, cuts, k)
+    found = credit_noise.joined_noise(path, cuts, k, residual)
     assert found == pytest.approx(masses @ squares / 6000, rel=0.03)
+
+
+def test_joined_outcomes_have_the_noise_of_a_simulation():
+    """By the credit's own function, cuts before steps 3 and 7, K = 2, without a martingale."""
+    world, k, cuts = World(FEW, 600), 2, (3, 7)
+    credit = JoinedCredit("joined", LinesSegmenter("lines"), k, "share", None)
+    paths, drawn = list(world.paths()), (k * world.mean(k)).round().astype(int)
+    advantages = np.zeros(world.scores.shape)
+    for p, rewards in enumerate(world.rewards):
+        group = []
+        for g, reward in enumerate(rewards):
+            one = plain_rollout(terminal(reward, NUM_STEPS), lengths_S=[1] * NUM_STEPS)
+            one.values_from = "monte_carlo"
+            one.returns_S["monte_carlo"] = tuple(
+                StateValue((1.0,) * drawn[p, g, step] + (0.0,) * (k - drawn[p, g, step]), 0)
+                if step in cuts
+                else StateValue((), 0)
+                for step in range(NUM_STEPS)
+            )
+            group.append(one)
+        advantages[p] = token_advantages(credit, group)
+    found = np.mean([credit_noise.joined_noise(path, cuts, k) for path in paths])
+    assert found == pytest.approx(2 * world.moment(advantages), rel=0.05)
 
 
 def test_saved_values_are_told_as_baselines_and_with_a_coin(few, tmp_path):

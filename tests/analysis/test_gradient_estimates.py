@@ -239,7 +239,7 @@ def test_trees_by_their_names(config):
             choose_estimators(config, group, wrong, can_sample=can_sample)
 
 
-def test_a_martingale_between_cuts_by_its_name(config, configs):
+def test_continuations_joined_with_outcomes_by_their_names(config, configs):
     """Of two steps the only boundary is cut; G = 2, so that the other's residual is one draw."""
     values = (StateValue((1.0, 0.0, 0.0, 1.0), 40), StateValue((1.0, 1.0, 0.0, 0.0), 20))
     group = [saved_rollout("a", i, (7, 4, 5), 1.0 - i, values) for i in range(2)]
@@ -249,8 +249,8 @@ def test_a_martingale_between_cuts_by_its_name(config, configs):
     own = load_config(TrainConfig, str(configs / "credit_sheet_vine_privileged.jsonnet"), [])
     predictors = {"own": own.values.predictors["privileged"]}
     config = replace(config, values=ValuesConfig(None, predictors))
-    names = "martingale_own,martingale_cuts_own_1_2"
-    martingale, cuts = choose_estimators(config, group, names)
+    names = "martingale_own,joined_own_1_2,joined_1_2"
+    martingale, cuts, without = choose_estimators(config, group, names)
     # Residuals 1/4 and −3/4, and 1 − 3/4 at the cut.
     assert advantages_of(martingale, group)[0] == pytest.approx([0.875, 0.625, 0.625])
     behind = (2 * 0.25 + 0.25) / 3 + 0.75 / 2
@@ -258,6 +258,7 @@ def test_a_martingale_between_cuts_by_its_name(config, configs):
         [0.25 + behind, behind, 0.25 - (2 * 0.25 - 0.75 / 2) / 3]
     )
     assert cuts.tokens_of(group[0]) == 10
+    assert advantages_of(scaled(without, group), group)[0] == pytest.approx([1, 1, 1 - 2 / 3])
 
 
 def test_which_estimators_there_are(config):

@@ -7,13 +7,13 @@ import pytest
 import torch
 from support.rollouts import LINES, rollout, terminal
 
-from vineppo.config.schema import MartingaleCredit, MartingaleCutsCredit
+from vineppo.config.schema import JoinedCredit, MartingaleCredit
 from vineppo.credit import token_advantages
 from vineppo.types import MONTE_CARLO, StateValue, StepSpan
 from vineppo.values.posterior import bounded_differences
 
 CREDIT = MartingaleCredit("martingale", LINES)
-BETWEEN = MartingaleCutsCredit("martingale_cuts", LINES, 3, "share", None)
+BETWEEN = JoinedCredit("joined", LINES, 3, "share", None)
 DEPTH = 3
 
 
@@ -53,6 +53,19 @@ def test_the_documented_example_between_sampled_states():
     assert token_advantages(BETWEEN, [own, other])[0] == pytest.approx(
         [0.25 + first, first, -0.25 + behind, behind]
     )
+
+
+def test_without_a_martingale_the_outcomes_are_joined():
+    """RLOO where nothing was sampled; V̂ = 1/4 of K = 4 between the two steps, others [1, 0]."""
+    group = [
+        between(fed(reward, [0.0, 0.0]), [StateValue((), 0)] * 2, [1, 1]) for reward in (1, 1, 0)
+    ]
+    for one in group:
+        one.values_from = MONTE_CARLO
+    assert token_advantages(BETWEEN, group) == [[0.5] * 2, [0.5] * 2, [-1] * 2]
+    group[0].returns_S[MONTE_CARLO] = StateValue((), 0), StateValue((1.0, 0.0, 0.0, 0.0), 9)
+    after, before = (4 * 0.25 + 1) / 5, (4 * 0.25 + 2 * 0.5) / 6
+    assert token_advantages(BETWEEN, group)[0] == pytest.approx([after - 0.5, 1 - before])
 
 
 def test_without_a_sampled_state_it_is_the_martingale():

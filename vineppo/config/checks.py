@@ -27,7 +27,7 @@ GROUP_ESTIMATORS = (
     "gigpo",
     "rloo",
     "martingale",
-    "martingale_cuts",
+    "joined",
     "reinforce_plus_plus_baseline",
 )
 

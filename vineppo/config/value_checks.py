@@ -68,7 +68,7 @@ def _check_feeding(config: TrainConfig) -> None:
         credit.kind != "vine" or credit.num_continuations > 0 or feeding is not None,
         "credit.num_continuations must be at least 1 where values.credit is null, got 0",
     )
-    if credit.kind in ("martingale", "martingale_cuts"):
+    if credit.kind == "martingale" or (credit.kind == "joined" and feeding is not None):
         taken = further.get(feeding or "posterior")
         require(
             taken is not None and taken.is_martingale,

@@ -14,8 +14,8 @@ from vineppo.config.schema import (
     GaeCredit,
     GigpoCredit,
     GrpoCredit,
+    JoinedCredit,
     MartingaleCredit,
-    MartingaleCutsCredit,
     PythonCredit,
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
@@ -34,7 +34,8 @@ from vineppo.credit.groups import (
     remax_credit,
     rloo_credit,
 )
-from vineppo.credit.martingale import martingale_credit, martingale_cuts_credit
+from vineppo.credit.joined import joined_credit
+from vineppo.credit.martingale import martingale_credit
 from vineppo.credit.tree import tree_credit
 from vineppo.credit.vine import vine_credit
 from vineppo.errors import UserError
@@ -77,7 +78,7 @@ ESTIMATORS: dict[type, CreditEstimator] = {
     TreeCredit: tree_credit,
     RlooCredit: rloo_credit,
     MartingaleCredit: martingale_credit,
-    MartingaleCutsCredit: martingale_cuts_credit,
+    JoinedCredit: joined_credit,
     DoublyRobustCredit: doubly_robust_credit,
     ReinforcePlusPlusCredit: reinforce_plus_plus_credit,
     ReinforcePlusPlusBaselineCredit: reinforce_plus_plus_baseline_credit,

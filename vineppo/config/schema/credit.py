@@ -209,15 +209,16 @@ class MartingaleCredit(Credit):
 
 
 @dataclass(frozen=True)
-class MartingaleCutsCredit(Credit):
-    """The same between states that are valued by continuations, `num_continuations` each.
+class JoinedCredit(Credit):
+    """Between sampled states, whose `num_continuations` each are joined with the outcomes.
 
-    See `vineppo/credit/martingale.py`; `states` as in `VineCredit`.
+    See `vineppo/credit/joined.py`; `states` as in `VineCredit`. `values.credit` may name a
+    martingale.
     """
 
-    own_values: ClassVar[str | None] = "posterior"
+    own_values: ClassVar[str | None] = "monte_carlo"
 
-    kind: Literal["martingale_cuts"]
+    kind: Literal["joined"]
     segmenter: SegmenterConfig
     num_continuations: Count
     identical_prefixes: IdenticalPrefixes
@@ -310,7 +311,7 @@ CreditConfig = Annotated[
     | TreeCredit
     | RlooCredit
     | MartingaleCredit
-    | MartingaleCutsCredit
+    | JoinedCredit
     | DoublyRobustCredit
     | ReinforcePlusPlusCredit
     | ReinforcePlusPlusBaselineCredit

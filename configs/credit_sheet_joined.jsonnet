@@ -1,0 +1,5 @@
+// Outcomes joined with a continuation of a tenth of the states, where seven of 24 steps decide, each a little.
+local algorithm = import 'lib/algorithm.libsonnet';
+local setting = import 'lib/setting.libsonnet';
+
+algorithm.joined + setting.credit_sheet + { name: 'credit_sheet_joined' }

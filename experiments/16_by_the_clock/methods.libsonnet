@@ -4,7 +4,8 @@ local plain(config, set={}) = { config: config, set: set };
 local shrunk = (import '../../configs/credit_sheet_ppo.jsonnet') + recipes.shrinkage;
 {
   vine_privileged: plain('vine_privileged'),
-  privileged_cuts: plain('privileged_cuts'),
+  joined: plain('joined'),
+  joined_privileged: plain('joined_privileged'),
   vine_efficient: plain('vine_efficient'),
   rloo: plain('rloo'),
   rloo_shrunk: plain('rloo', { credit: shrunk.credit, values: shrunk.values }),

@@ -26,6 +26,18 @@ python -m analysis gradient-variance $here/noise --out $here/noise
 mkdir -p $here/further
 rows_of rloo,vine_1,vine_3,vine_oracle,martingale_posterior,gae,martingale_privileged,$further \
     trace_ratio,trace_time_ratio,num_tokens > $here/further/gradient_variance.csv
+# Outcomes joined with continuations, on that run and on one of another seed.
+mkdir -p $here/joined
+for seed in 1 2; do
+    run=$runs/noise$([ $seed = 1 ] || echo _seed$seed)
+    [ -d $run/final ] || vineppo train $here/noise.jsonnet --run-dir $run --set seed=$seed
+    python -m analysis gradient-variance $run --checkpoints 0,15,30 --num-problems 64 --sample-values 3 --out $runs/joined_$seed \
+        --estimators rloo,martingale_privileged,martingale_posterior,expected_1_1_own,expected_2_1_own,expected_2_3_own,\
+expected_4_3_own,joined_1_1,joined_2_1,joined_4_1,joined_2_3,joined_4_3,joined_posterior_2_1,joined_privileged_1_1,\
+joined_privileged_2_1,joined_privileged_4_1,joined_privileged_2_3,joined_privileged_4_3
+done
+awk -F, 'FNR == 1 && NR > 1 { next } FNR == 1 || $8 ~ /^(trace_ratio|trace_time_ratio|num_tokens|time_s|adam_gain_ratio)$/' \
+    $runs/joined_1/gradient_variance.csv $runs/joined_2/gradient_variance.csv > $here/joined/gradient_variance.csv
 for checkpoint in 15 30; do
     python -m analysis advise $runs/noise --checkpoint $checkpoint --num-iterations 15 --continuations 1,3,9 \
         --out $runs/advice/sheet_$checkpoint

@@ -1,7 +1,7 @@
 // The comparison: every method at the rate that its sweep chose (sweep.csv); seeds of one number
 // beside each other, as they share the machine.
 local methods = import 'methods.libsonnet';
-local rates = { oracle: 1e-4, others: 5e-5 };
+local rates = { oracle: 1e-4, joined_privileged: 1e-4, others: 5e-5 };
 // So that no method stays on one core.
 local in_order(seed, methods) = if seed % 2 == 0 then std.reverse(methods) else methods;
 {

@@ -20,6 +20,7 @@ MEASURED = {
     r"^martingale_posterior$": "martingale",
     r"^((cuts|expected|coin)_\d+_\d+)$": r"\1_without",
     r"^((cuts|expected|coin)_\d+_\d+)_own$": r"\1",
+    r"^joined_posterior_(\d+_\d+)$": r"joined_martingale_\1",
     r"^vine_pooled$": "pooled_1",
     r"^gae_(shrunk|smoothed)$": r"\1_1",
     r"^gae_shrunk_mean$": "rloo_shrunk",

@@ -5,10 +5,13 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from support.rollouts import LINES, rollout, terminal
+from support.rollouts import LINES, changed, rollout, terminal
+from support.walks import demo
 
-from vineppo.config.schema import JoinedCredit, MartingaleCredit
+from vineppo.config.checks import check_credit
+from vineppo.config.schema import GroupMeanValues, JoinedCredit, MartingaleCredit, ValuesConfig
 from vineppo.credit import token_advantages
+from vineppo.errors import UserError
 from vineppo.types import MONTE_CARLO, StateValue, StepSpan
 from vineppo.values.posterior import bounded_differences
 
@@ -181,3 +184,13 @@ def test_exact_values_leave_no_noise_but_the_choices_own():
         assert token_advantages(CREDIT, [found, other])[0] == pytest.approx(
             np.diff(values).tolist()
         )
+
+
+def test_joined_takes_a_martingale_or_none():
+    config = changed(demo(), credit=BETWEEN, values=ValuesConfig(None, {}))
+    check_credit(config)
+    mean = ValuesConfig("mean", {"mean": GroupMeanValues("group_mean")})
+    with pytest.raises(UserError, match=r"values\.credit must be a martingale.*'joined', got mean"):
+        check_credit(changed(config, values=mean))
+    with pytest.raises(UserError, match=r"rollouts\.num_samples"):
+        check_credit(changed(config, rollouts={"num_samples": 1}))

@@ -17,7 +17,8 @@ A state alone (`vine`) throws away what the outcomes say of it, which for K = 1 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
 
 from vineppo.config.schema import JoinedCredit
@@ -37,45 +38,45 @@ def joined_credit(
     the other's e = 0.5 and V̂ = 1 of K = 3 before token 2: ê there is 0.25 and e 0.5, so that the
     advantages are Δ + (0.75 + 0.5)/4 − 0.25 up to it, and Δ + 0.5 − (0.75 + 0.25)/4 behind it.
     """
+    levels_GT = list(map(levels, rollouts_G))
     residuals_G = [
-        total - list(levels(rollout))[-1]
-        for total, rollout in zip(group_returns(rollouts_G), rollouts_G, strict=True)
+        reward - levels_T[-1]
+        for reward, levels_T in zip(group_returns(rollouts_G), levels_GT, strict=True)
     ]
     total, others = math.fsum(residuals_G), len(rollouts_G) - 1
     advantages_G = []
-    for residual, rollout in zip(residuals_G, rollouts_G, strict=True):
-        levels_T, states_S = list(levels(rollout)), rollout.returns_S[MONTE_CARLO]
-        firsts_S = [levels_T[span.start] for span in rollout.spans_S]
-        errors_S = [state.mean - level for state, level in zip(states_S, firsts_S, strict=True)]
-        numbers_S = [len(state.returns_K) for state in states_S]
-        after_S, after = [], residual
-        for error, number in zip(reversed(errors_S), reversed(numbers_S), strict=True):
-            after_S.append(after)
-            after = joined(error, number, after, 1)
-        before = (total - residual) / max(1, others + has_martingale(rollout))
-        advantages_T = []
-        for error, number, span, after in zip(
-            errors_S, numbers_S, rollout.spans_S, reversed(after_S), strict=True
-        ):
-            before = joined(error, number, before, others)
-            advantages_T += [
-                levels_T[t + 1] - levels_T[t] + after - before for t in range(span.start, span.end)
+    for residual, levels_T, rollout in zip(residuals_G, levels_GT, rollouts_G, strict=True):
+        root = (total - residual) / max(1, others + has_martingale(rollout))
+        draws_S = [
+            (state.mean - levels_T[span.start], len(state.returns_K))
+            for state, span in zip(rollout.returns_S[MONTE_CARLO], rollout.spans_S, strict=True)
+        ]
+        # Of all states and the end what joins from behind, of the root and all states from before.
+        behind_Z = accumulate(reversed(draws_S), partial(joined, weight=1), initial=residual)
+        before_Z = accumulate(draws_S, partial(joined, weight=others), initial=root)
+        after_S, before_S = [*behind_Z][-2::-1], [*before_Z][1:]
+        advantages_G.append(
+            [
+                levels_T[t + 1] - levels_T[t] + after - before
+                for span, after, before in zip(rollout.spans_S, after_S, before_S, strict=True)
+                for t in range(span.start, span.end)
             ]
-        advantages_G.append(advantages_T)
+        )
     return advantages_G
 
 
-def levels(rollout: Rollout) -> Iterator[float]:
+def levels(rollout: Rollout) -> list[float]:
     """M of the states before the tokens and of the end; 0 without a martingale."""
     if not has_martingale(rollout):
-        return iter([0.0] * (len(rollout.response_ids) + 1))
-    return accumulate(rollout.differences_T, initial=rollout.state_values_S[0])
+        return [0.0] * (len(rollout.response_ids) + 1)
+    return [*accumulate(rollout.differences_T, initial=rollout.state_values_S[0])]
 
 
 def has_martingale(rollout: Rollout) -> bool:
     return rollout.values_from != MONTE_CARLO
 
 
-def joined(own: float, number: int, other: float, weight: int) -> float:
-    """`other` where there is no draw of one's own: 1 of 3 and 0.5 of 1 are 0.875."""
-    return (number * own + weight * other) / (number + weight) if number else other
+def joined(other: float, draws: tuple[float, int], weight: int) -> float:
+    """The mean of so many draws with `other` as `weight` more: 1 of 3 and 0.5 of 1 are 0.875."""
+    mean, number = draws
+    return (number * mean + weight * other) / (number + weight) if number else other

@@ -2,4 +2,4 @@
 local algorithm = import 'lib/algorithm.libsonnet';
 local setting = import 'lib/setting.libsonnet';
 
-algorithm.joined + setting.credit_sheet + { name: 'credit_sheet_joined' }
+algorithm.vine_efficient + setting.credit_sheet + { name: 'credit_sheet_joined' }

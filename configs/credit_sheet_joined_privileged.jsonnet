@@ -2,4 +2,4 @@
 local algorithm = import 'lib/algorithm.libsonnet';
 local setting = import 'lib/setting.libsonnet';
 
-algorithm.joined_privileged + setting.credit_sheet + { name: 'credit_sheet_joined_privileged' }
+algorithm.vine_efficient_privileged + setting.credit_sheet + { name: 'credit_sheet_joined_privileged' }

@@ -2,4 +2,4 @@
 local algorithm = import 'lib/algorithm.libsonnet';
 local setting = import 'lib/setting.libsonnet';
 
-algorithm.joined + setting.credit_short + { name: 'credit_short_joined' }
+algorithm.vine_efficient + setting.credit_short + { name: 'credit_short_joined' }

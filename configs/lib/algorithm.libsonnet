@@ -108,18 +108,9 @@ local common = {
     optimization+: { num_epochs: 1, batch_size: 128, max_token_prob: 0.9 },
   },
 
-  // Step credit without continuations: the reward less a martingale, made of the ratios of the policy
-  // to a small model of what it chooses when it succeeds (docs/estimators.md).
-  vine_efficient: self.martingale({ kind: 'posterior', size: 128 }),
-
-  // The same with the true answer in view.
-  vine_privileged: self.martingale({ kind: 'privileged' }) {
-    values+: { predictors+: { privileged+: { num_steps: 32 } } },
-  },
-
-  // And what outcomes say joined with one continuation of a tenth of the states; or without a martingale.
-  joined_privileged: self.vine_privileged { credit: $.joined.credit },
-  joined: common {
+  // Step credit for little: outcomes joined with one continuation of a tenth of the states, those before which
+  // most may have been decided, without a bias (docs/estimators.md).
+  vine_efficient: common {
     credit+: {
       kind: 'joined',
       num_continuations: 1,
@@ -127,6 +118,18 @@ local common = {
       states: { kind: 'expected', by: 'probability', probability: 0.1, floor: 0.01 },
     },
   },
+
+  // Step credit without continuations: the reward less a martingale, made of the ratios of the policy
+  // to a small model of what it chooses when it succeeds.
+  vine_martingale: self.martingale({ kind: 'posterior', size: 128 }),
+
+  // The same with the true answer in view.
+  vine_privileged: self.martingale({ kind: 'privileged' }) {
+    values+: { predictors+: { privileged+: { num_steps: 32 } } },
+  },
+
+  // And joined with the continuations of `vine_efficient`.
+  vine_efficient_privileged: self.vine_privileged { credit: $.vine_efficient.credit },
 
   martingale(model):: common {
     credit+: { kind: 'martingale' },

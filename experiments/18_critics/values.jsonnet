@@ -17,7 +17,7 @@ ppo + {
   // The paper's: a random head, a squared error with a clip.
   critic+: { warmup_iterations: 6, head_init: 'normal' },
   values+: {
-    predictors: choices('vine_efficient') + choices('vine_privileged') + {
+    predictors: choices('vine_martingale') + choices('vine_privileged') + {
       posterior+: { num_steps: 64 },
       privileged+: { num_steps: 64 },
       oracle: { kind: 'oracle', half_life: 5 },

@@ -2,4 +2,4 @@
 local algorithm = import 'lib/algorithm.libsonnet';
 local setting = import 'lib/setting.libsonnet';
 
-algorithm.vine_efficient + setting.credit_short + { name: 'credit_short_vine_efficient' }
+algorithm.vine_martingale + setting.credit_short + { name: 'credit_short_martingale' }

@@ -29,6 +29,7 @@ METHODS: tuple[tuple[str, str, str | None], ...] = (
     (r"vineppo", "VinePPO", COLORS[0]),
     (r"spo[_-]chain", "SPO-chain", "#44AA99"),
     (r"spo[_-]tree", "SPO-tree", "#AA4499"),
+    (r"joined_privileged_slower", "joined, answer in view, 5e-5", "#A0B050"),
     (r"joined_privileged", "joined, answer in view", "#6F8F2F"),
     (r"joined", "joined", "#000075"),
     (r"(vine_)?privileged", "martingale, answer in view", "#117733"),

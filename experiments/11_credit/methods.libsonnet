@@ -6,7 +6,6 @@ local plain(config) = { config: config, set: {} };
   vineppo_k3: continuations(3),
   vineppo_k9: continuations(9),
   vineppo_probe: plain('vineppo_probe'),
-  joined: plain('joined'),
   vine_efficient: plain('martingale'),
   vine_privileged: plain('vine_privileged'),
   oracle: plain('oracle'),

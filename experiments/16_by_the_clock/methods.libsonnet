@@ -6,6 +6,7 @@ local shrunk = (import '../../configs/credit_sheet_ppo.jsonnet') + recipes.shrin
   vine_privileged: plain('vine_privileged'),
   joined: plain('joined'),
   joined_privileged: plain('joined_privileged'),
+  joined_privileged_slower: plain('joined_privileged'),
   vine_efficient: plain('martingale'),
   rloo: plain('rloo'),
   rloo_shrunk: plain('rloo', { credit: shrunk.credit, values: shrunk.values }),

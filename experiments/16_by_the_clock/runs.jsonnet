@@ -1,4 +1,4 @@
-// The comparison: every method at the rate that its sweep chose (sweep.csv); seeds of one number
+// The comparison: every method at the rate that its sweep chose (sweep.csv), but for joined_privileged_slower; seeds of one number
 // beside each other, as they share the machine.
 local methods = import 'methods.libsonnet';
 local rates = { oracle: 1e-4, joined_privileged: 1e-4, others: 5e-5 };

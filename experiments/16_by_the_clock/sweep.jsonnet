@@ -16,6 +16,7 @@ local methods = import 'methods.libsonnet';
     }
     for rate in ['1e-4', '5e-5', '2.5e-5']
     for method in std.objectFields(methods)
+    if method != 'joined_privileged_slower'
   ],
   evaluations: [],
 }

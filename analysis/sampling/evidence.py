@@ -390,15 +390,16 @@ def add_coins(
 def learned_values(config: TrainConfig, rollout: Rollout) -> dict[str, str | None]:
     """The saved predictors of steps that are fair baselines, and whose returns they learn from.
 
-    What is merely made of continuations is told for every K, and exact values are.
+    What is merely made of continuations is told for every K, and exact values and shrunk means are
+    told as well.
     """
     tables = config.values.predictors | ({CRITIC: config.critic} if config.critic else {})
-    made = PooledValues, ShrunkValues, SmoothedValues, MonteCarloValues
+    told = PooledValues, ShrunkValues, SmoothedValues, MonteCarloValues, ShrunkMeanValues
     return {
         name: table.returns_of
         for name, table in tables.items()
         if f"values/{name}" in rollout.steps_S
-        and not (isinstance(table, made) or table.is_exact or table.is_martingale)
+        and not (isinstance(table, told) or table.is_exact or table.is_martingale)
     }
 
 

@@ -12,14 +12,15 @@ main=rloo,martingale_posterior,vine_posterior,vine_oracle,vine_1,vine_2,vine_3,v
 further=vine_1_own,vine_3_own,cuts_1_1_own,cuts_1_3_own,cuts_2_1_own,cuts_2_3_own,cuts_4_1_own,cuts_4_3_own,uncertain_2_3,\
 surprisal_2_3,surprisal_2_3_own,expected_1_3_own,expected_2_1_own,expected_2_3_own,expected_4_3_own,entropy_2_3_own,coin_3_1,\
 coin_3_1_own,doubly_robust_probe_3_1,vine_pooled,gae_pooled,vine_shrunk,gae_shrunk,vine_smoothed,gae_smoothed,vine_probe,\
-gae_probe,gae_shrunk_mean,tree_36_2_2,tree_36_2_2_paper
+gae_probe,gae_shrunk_mean,tree_36_2_2,tree_36_2_2_paper,joined_1_1,joined_2_1,joined_4_1,joined_2_3,joined_4_3,\
+joined_posterior_2_1,joined_posterior_2_3,joined_posterior_4_3
 python -m analysis gradient-variance $runs/credit_short_noise_seed1 --checkpoints 15,30,45 \
     --num-problems 64 --sample-values 27 --out $runs/measured --estimators $main,$further
 rows_of() {  # ESTIMATORS QUANTITIES: of the whole table
     awk -F, -v of=",$1," -v what=",$2," \
         'NR == 1 || index(of, "," $7 ",") && (what == ",," || index(what, "," $8 ","))' $runs/measured/gradient_variance.csv
 }
-rows_of $main > $here/gradient_variance.csv
+python experiments/13_gradient_noise/kept.py $runs/measured/gradients $here $main
 python -m analysis gradient-variance $here --out $here
 mkdir -p $here/further
 rows_of rloo,vine_1,vine_3,vine_oracle,martingale_posterior,gae,$further trace_ratio,trace_time_ratio,num_tokens \
@@ -41,7 +42,6 @@ for checkpoint in 15 30 45; do advise credit_short_noise_seed1 $checkpoint 15 1,
 advise demo_noise_seed1 10 10 1,2,3,5,9
 python $here/predicted.py $here $runs/advice/*
 python $here/predicted.py $here/further $runs/advice/credit_short_*
-rm $here/further/predicted.csv  # what no page quotes would let a wrong number pass by chance
 # SPO-chain: values at its cutpoints, the tokens that it trains on.
 [ -d $runs/credit_short_spo_seed1/final ] || vineppo train $here/noise.jsonnet --run-dir $runs/credit_short_spo_seed1 \
     --set name=credit_short_noise_spo --set 'credit.segmenter={"kind": "cutpoints", "max_prob": 0.9, "num_cutpoints": 5}' \

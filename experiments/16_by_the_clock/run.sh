@@ -14,14 +14,15 @@ main=rloo,martingale_privileged,martingale_posterior,vine_oracle,vine_1,vine_3,v
 further=vine_1_own,vine_3_own,cuts_1_1_own,cuts_1_3_own,cuts_2_1_own,cuts_2_3_own,cuts_4_1_own,cuts_4_3_own,uncertain_2_3,\
 surprisal_2_3,surprisal_2_3_own,expected_1_3_own,expected_2_1_own,expected_2_3_own,expected_4_3_own,entropy_2_3_own,coin_3_1,\
 coin_3_1_own,doubly_robust_probe_3_1,vine_pooled,gae_pooled,vine_shrunk,gae_shrunk,vine_smoothed,gae_smoothed,vine_probe,\
-gae_probe,gae_shrunk_mean,tree_57_2_2,tree_57_2_2_paper
+gae_probe,gae_shrunk_mean,tree_57_2_2,tree_57_2_2_paper,joined_1_1,joined_2_1,joined_4_1,joined_2_3,joined_4_3,\
+joined_posterior_2_1,joined_privileged_2_1
 python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-problems 64 --sample-values 9 \
     --out $runs/measured --estimators $main,$further
 rows_of() {  # ESTIMATORS QUANTITIES: of the whole table
     awk -F, -v of=",$1," -v what=",$2," \
         'NR == 1 || index(of, "," $7 ",") && (what == ",," || index(what, "," $8 ","))' $runs/measured/gradient_variance.csv
 }
-rows_of $main > $here/noise/gradient_variance.csv
+python experiments/13_gradient_noise/kept.py $runs/measured/gradients $here/noise $main
 python -m analysis gradient-variance $here/noise --out $here/noise
 mkdir -p $here/further
 rows_of rloo,vine_1,vine_3,vine_oracle,martingale_posterior,gae,martingale_privileged,$further \
@@ -46,7 +47,6 @@ done
 for folder in noise further; do
     python experiments/13_gradient_noise/predicted.py $here/$folder $runs/advice/sheet_*
 done
-rm $here/further/predicted.csv  # what no page quotes would let a wrong number pass by chance
 experiments/sweep_two.sh $here/runs.jsonnet $runs/compared
 python -m analysis learning-curves $runs/compared/credit_sheet_* --out $here/curves
 for at in "" "equal seconds"; do

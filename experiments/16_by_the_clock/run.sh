@@ -62,7 +62,7 @@ versus() {  # NAME BASELINE METHODS
 }
 versus k3 "VinePPO, K = 3" "RLOO|GRPO|PPO"
 versus ppo PPO '"PPO, answer in view"'
-versus rloo RLOO 'cuts|cuts by expectation|"RLOO, shrunk mean"|martingale'
+versus rloo RLOO 'cuts|cuts by expectation|"RLOO, shrunk mean"|martingale|joined|"joined, answer in view"'
 versus cuts cuts 'cuts by expectation'
 # Beside each other on one machine.
 python -m analysis compare $runs/compared/credit_sheet_cuts_seed[1-5] $runs/compared/credit_sheet_rloo_seed[1-5] \
@@ -72,3 +72,15 @@ vineppo sweep $here/runs.jsonnet --runs-dir $runs/clock --list | awk '/_(expecte
     OMP_NUM_THREADS=1 xargs -P 2 -I {} vineppo sweep $here/runs.jsonnet --runs-dir $runs/clock --index {}
 python -m analysis compare $runs/clock/* --baseline RLOO --at "equal seconds" --out $runs/versus_clock
 grep -E ",RLOO,.*,welch," $runs/versus_clock/compare.csv >> $here/versus/seconds.csv
+vineppo sweep $here/runs.jsonnet --runs-dir $runs/clock_joined --list | awk '/_(joined|joined_privileged|rloo|grpo)_seed/ { print $1 }' |
+    OMP_NUM_THREADS=1 xargs -P 2 -I {} vineppo sweep $here/runs.jsonnet --runs-dir $runs/clock_joined --index {}
+python -m analysis compare $runs/clock_joined/* --baseline RLOO --at "equal seconds" --out $runs/versus_joined
+grep -E ",RLOO,.*,welch," $runs/versus_joined/compare.csv >> $here/versus/seconds.csv
+python -m analysis learning-curves $runs/clock_joined/* --out $runs/clock_curves
+python - $runs/clock_curves/learning_curves.csv > $here/versus/beside.csv <<'END'
+import sys
+import pandas as pd
+
+rows = pd.read_csv(sys.argv[1]).query("iteration == 60")
+print(rows[["method", "seed", "elapsed_s"]].round(2).to_csv(index=False), end="")
+END

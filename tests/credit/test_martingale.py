@@ -140,8 +140,9 @@ def test_the_gradient_is_unbiased_whatever_the_ratios_say(seed):
     assert np.abs(truth).max() > 1e-2
 
 
+@pytest.mark.parametrize("fed_by", ["fed", MONTE_CARLO])
 @pytest.mark.parametrize("seed", range(3))
-def test_states_that_the_prefix_chooses_leave_it_unbiased(seed):
+def test_states_that_the_prefix_chooses_leave_it_unbiased(seed, fed_by):
     """By enumeration; the advantage is linear in the returns, so that one is its mean. A state that
     the next choice has a say in is a bias."""
     tree = Tree(seed)
@@ -158,7 +159,9 @@ def test_states_that_the_prefix_chooses_leave_it_unbiased(seed):
             states = [
                 StateValue((value(leaf[:t]),) * is_chosen, 9) for t, is_chosen in enumerate(chosen)
             ]
-            return between(tree.rollout(leaf), states, [1] * DEPTH)
+            found = between(tree.rollout(leaf), states, [1] * DEPTH)
+            found.values_from = fed_by  # without a martingale too
+            return found
 
         return tree.gradients(
             lambda leaves: token_advantages(BETWEEN, [of(leaf) for leaf in leaves]), 2
@@ -190,7 +193,9 @@ def test_joined_takes_a_martingale_or_none():
     config = changed(demo(), credit=BETWEEN, values=ValuesConfig(None, {}))
     check_credit(config)
     mean = ValuesConfig("mean", {"mean": GroupMeanValues("group_mean")})
-    with pytest.raises(UserError, match=r"values\.credit must be a martingale.*'joined', got mean"):
+    with pytest.raises(
+        UserError, match=r"values\.credit must be null or a martingale.*'joined', got mean"
+    ):
         check_credit(changed(config, values=mean))
     with pytest.raises(UserError, match=r"rollouts\.num_samples"):
         check_credit(changed(config, rollouts={"num_samples": 1}))

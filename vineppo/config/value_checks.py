@@ -70,9 +70,11 @@ def _check_feeding(config: TrainConfig) -> None:
     )
     if credit.kind == "martingale" or (credit.kind == "joined" and feeding is not None):
         taken = further.get(feeding or "posterior")
+        or_null = "null or " if credit.kind == "joined" else ""
         require(
             taken is not None and taken.is_martingale,
-            "values.credit must be a martingale, such as one of kind 'posterior', for credit.kind "
+            f"values.credit must be {or_null}a martingale, such as one of kind 'posterior', for "
+            "credit.kind "
             f"{credit.kind!r}, got {feeding or 'null'}",
         )
     if credit.kind == "doubly_robust":

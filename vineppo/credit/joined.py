@@ -7,9 +7,11 @@ kinds of draws say what it is:
     e   = R − M_T      of the rollout's end
     e_j                of the problem's other rollouts, for the root
 
-At a state h that the tokens before it choose, E[ê_h | s_t, a_t] = Q(s_t, a_t) − M_{t+1} for every
-token t before h, and so is E[e | s_t, a_t]. Whatever is joined of the later ones with weights that
-do not look at them is thus unbiased, and whatever is joined of the earlier ones is a fair baseline:
+Where the tokens before a state choose whether it is sampled, all of them have the mean V − M given
+the state. From the end on, what joins two of that mean with constant weights has it too, so that
+E[after | s_t, a_t] = Q(s_t, a_t) − M_{t+1} of the next sampled state behind any token t (optional
+stopping). What is joined of the earlier ones is a fair baseline, as M holds nothing of the
+rollout's own return:
 
     A_t = Δ_t + after − before,    Δ_t = M_{t+1} − M_t
 

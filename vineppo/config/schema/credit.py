@@ -212,8 +212,8 @@ class MartingaleCredit(Credit):
 class JoinedCredit(Credit):
     """Between sampled states, whose `num_continuations` each are joined with the outcomes.
 
-    See `vineppo/credit/joined.py`; `states` as in `VineCredit`. `values.credit` may name a
-    martingale.
+    See `vineppo/credit/joined.py`; `states` as in `VineCredit`, of which "coin" and "expected" are
+    unbiased. `values.credit` may name a martingale.
     """
 
     own_values: ClassVar[str | None] = "monte_carlo"

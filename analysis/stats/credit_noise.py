@@ -22,6 +22,7 @@ of the values (`drawn`).
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import comb
@@ -265,15 +266,15 @@ def joined_noise(
     state_ZW = np.hstack([np.eye(size), np.eye(size), np.zeros((size, 1))])
     end_W = np.concatenate([np.eye(size)[-1], np.zeros(size + 1)])
     root_W = np.concatenate([np.eye(size)[0], np.eye(size + 1)[-1]])
-    after_SW, before_SW = [end_W] * num_steps, [root_W] * num_steps
-    for step in reversed(range(num_steps - 1)):
-        is_cut, after_W = step + 1 in cuts, after_SW[step + 1]
-        after_SW[step] = (k * state_ZW[step + 1] + after_W) / (k + 1) if is_cut else after_W
-    for step in range(1, num_steps):
-        is_cut, before_W = step in cuts, before_SW[step - 1]
-        joined_W = (k * state_ZW[step] + others * before_W) / (k + others)
-        before_SW[step] = joined_W if is_cut else before_W
-    weights_SW = np.array(after_SW) - np.array(before_SW)
+    pieces = list(pairwise([0, *sorted(cuts), num_steps]))
+    weights_SW = np.zeros((num_steps, 2 * size + 1))
+    for low, high in reversed(pieces):
+        weights_SW[low:high] += end_W  # of the next cut or the end
+        end_W = (k * state_ZW[low] + end_W) / (k + 1)
+    for low, high in pieces:
+        if low > 0:
+            root_W = (k * state_ZW[low] + others * root_W) / (k + others)
+        weights_SW[low:high] -= root_W
     of_values_SZ, of_draws_SZ = weights_SW[:, :size], weights_SW[:, size:-1]
     squares_S = of_draws_SZ**2 @ (path.variances_Z / k)
     walk_ZZ = np.minimum.outer(shares_Z, shares_Z)

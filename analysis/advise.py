@@ -108,7 +108,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", type=int, metavar="ITERATION", help=text)
     text = "K of continuations, with commas"
     parser.add_argument("--continuations", default="1,3,9", help=text)
-    parser.add_argument("--cuts", default="1,2,4", help="numbers of random cuts, with commas")
+    parser.add_argument("--cuts", default="1,2,4", help="numbers of cuts a rollout, with commas")
     text = "one state in so many by a coin, with commas"
     parser.add_argument("--coins", default="3", help=text)
     text = "learning from a token costs so many sampled ones; without: by the run's seconds"

@@ -2,7 +2,9 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
+import numpy as np
 import pytest
 from support.random_walk import DIGITS, TOP, prompt_ids, sample
 from support.rollouts import CPU, LINES, rollout, terminal
@@ -19,7 +21,8 @@ from support.walks import (
     walked,
 )
 
-from vineppo.config.schema import ExpectedCuts, RemaxCredit, RlooCredit
+from vineppo.config.schema import ExpectedCuts, JoinedCredit, RemaxCredit, RlooCredit
+from vineppo.credit import token_advantages
 from vineppo.experience import Experience, add_advantages, sample_varied, value_quality
 from vineppo.forward_passes import EntropyPass
 from vineppo.tasks.grading import Grader
@@ -244,6 +247,27 @@ def test_cuts_go_by_the_entropies_of_the_policy(tmp_path):
     ]
     assert behind
     assert all(behind)
+
+
+@pytest.mark.parametrize("identical_prefixes", ["share", "separate"])
+def test_joined_outcomes_of_states_that_the_stream_chose(identical_prefixes):
+    """Rollouts of which none was sampled have RLOO's advantages; what was not sampled is no NaN."""
+    states = ExpectedCuts("expected", "probability", 0.2, 0.0)
+    credit = JoinedCredit("joined", LINES, 2, identical_prefixes, states)
+    found, _ = walked(walk_config(60, 5, credit))
+    plain = RlooCredit("rloo", LINES)
+    numbers = set()
+    for _, group in groupby(found.rollouts, key=lambda one: one.problem.id):
+        group_G = list(group)
+        for one in group_G:
+            one.tokens_T["rewards"] = terminal(one.reward, len(one.response_ids))
+        both = zip(token_advantages(credit, group_G), token_advantages(plain, group_G), strict=True)
+        for one, (own_T, rloo_T) in zip(group_G, both, strict=True):
+            is_sampled = any(state.returns_K for state in one.returns_S[MONTE_CARLO])
+            numbers.add(is_sampled)
+            assert np.isfinite(own_T).all()
+            assert is_sampled or own_T == pytest.approx(rloo_T)
+    assert numbers == {True, False}
 
 
 def test_an_estimator_without_values_ends_with_every_rollout_cut(tmp_path):

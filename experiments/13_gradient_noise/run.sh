@@ -18,7 +18,7 @@ python -m analysis gradient-variance $runs/credit_short_noise_seed1 --checkpoint
     --num-problems 64 --sample-values 27 --out $runs/measured --estimators $main,$further
 rows_of() {  # ESTIMATORS QUANTITIES: of the whole table
     awk -F, -v of=",$1," -v what=",$2," \
-        'NR == 1 || index(of, "," $7 ",") && (what == ",," || index(what, "," $8 ","))' $runs/measured/gradient_variance.csv
+        'NR == 1 || index(of, "," $7 ",") && index(what, "," $8 ",")' $runs/measured/gradient_variance.csv
 }
 python experiments/13_gradient_noise/kept.py $runs/measured/gradients $here $main
 python -m analysis gradient-variance $here --out $here

@@ -20,7 +20,7 @@ python -m analysis gradient-variance $runs/noise --checkpoints 0,15,30 --num-pro
     --out $runs/measured --estimators $main,$further
 rows_of() {  # ESTIMATORS QUANTITIES: of the whole table
     awk -F, -v of=",$1," -v what=",$2," \
-        'NR == 1 || index(of, "," $7 ",") && (what == ",," || index(what, "," $8 ","))' $runs/measured/gradient_variance.csv
+        'NR == 1 || index(of, "," $7 ",") && index(what, "," $8 ",")' $runs/measured/gradient_variance.csv
 }
 python experiments/13_gradient_noise/kept.py $runs/measured/gradients $here/noise $main
 python -m analysis gradient-variance $here/noise --out $here/noise
@@ -49,12 +49,11 @@ for folder in noise further; do
 done
 experiments/sweep_two.sh $here/runs.jsonnet $runs/compared
 python -m analysis learning-curves $runs/compared/credit_sheet_* --out $here/curves
-for at in "" "equal seconds"; do
-    out=$here/compare${at:+_seconds}
-    python -m analysis compare $runs/compared/credit_sheet_* --baseline "martingale, answer in view" \
-        ${at:+--at "$at"} --out $out
-    rm $out/summary.json
-done
+python -m analysis compare $runs/compared/credit_sheet_* --baseline "martingale, answer in view" --out $here/compare
+# Seconds of the four whose runs shared a machine.
+python -m analysis compare $runs/compared/credit_sheet_vine_privileged_* $runs/compared/credit_sheet_rloo_seed* \
+    $runs/compared/credit_sheet_grpo_* $runs/compared/credit_sheet_ppo_seed* --baseline "martingale, answer in view" \
+    --at "equal seconds" --out $here/compare_seconds
 rm $here/*/summary.json
 versus() {  # NAME BASELINE METHODS
     python -m analysis compare $here/compare --baseline "$2" --out $runs/versus_$1

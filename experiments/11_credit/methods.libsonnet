@@ -8,6 +8,7 @@ local plain(config) = { config: config, set: {} };
   vineppo_probe: plain('vineppo_probe'),
   vine_efficient: plain('martingale'),
   vine_privileged: plain('vine_privileged'),
+  joined: plain('joined'),
   oracle: plain('oracle'),
   rloo: plain('rloo'),
   grpo: plain('grpo'),

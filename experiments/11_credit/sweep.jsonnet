@@ -16,7 +16,7 @@ local methods = import 'methods.libsonnet';
     }
     for seed in [101]
     for rate in ['1e-4', '5e-5', '2.5e-5']
-    for method in ['rloo', 'oracle', 'vineppo_k3', 'vine_efficient', 'vine_privileged', 'vineppo_probe', 'ppo', 'grpo', 'modern_ppo', 'reinforce', 'ppo_step', 'spo_chain', 'spo_tree', 'spo_tree_others']
+    for method in ['rloo', 'oracle', 'vineppo_k3', 'vine_efficient', 'vine_privileged', 'joined', 'vineppo_probe', 'ppo', 'grpo', 'modern_ppo', 'reinforce', 'ppo_step', 'spo_chain', 'spo_tree', 'spo_tree_others']
   ],
   evaluations: [],
 }

@@ -1,6 +1,7 @@
 """vLLM in this process: streaming, exact token ids, weights taken over in place."""
 
 import ctypes
+import gc
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -66,6 +67,10 @@ class VllmEngine:
         has_graphs = on_gpu and not config.enforce_eager
         compilation = {"max_cudagraph_capture_size": config.max_num_seqs} if has_graphs else None
         num_threads = torch.get_num_threads()
+        # An engine that was dropped takes vLLM's process groups down when it is collected, which
+        # vLLM would do after it has made this one's.
+        gc.unfreeze()
+        gc.collect()
         self._llm = vllm.LLM(
             model=model.path,
             skip_tokenizer_init=True,

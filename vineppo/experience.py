@@ -14,6 +14,7 @@ import torch
 
 from vineppo.config.schema import (
     CreditConfig,
+    PythonSegmenter,
     RemaxCredit,
     SamplingConfig,
     TrainConfig,
@@ -39,6 +40,9 @@ from vineppo.values import ValuePredictor, feeding_predictor
 from vineppo.values.policy_pass import read_policy
 from vineppo.values.predictor import StateKey, ValueStream
 from vineppo.values.sampled import WorkSharing
+
+
+LOOKS = 16  # at a rollout before it has finished, if it is as long as it may be
 
 
 @dataclass(frozen=True)
@@ -169,8 +173,9 @@ def sample_varied(
 class _Stream:
     """The running engine of a replica, and what becomes of the rollouts that finish in it.
 
-    A rollout that finishes is cut into steps at once, or as soon as an `EntropyPass` has been, and
-    its states join the engine (or another replica's, see `WorkSharing`); the reference's
+    A rollout is cut into steps at every look, when it finishes, or as soon as an `EntropyPass` has
+    been, and its states join the engine (or another replica's, see `WorkSharing`): those that
+    show before its end while it runs, so that their continuations end about when it does. The reference's
     log-probabilities and the graders' work go on meanwhile. What is submitted when depends on the
     engine's steps alone, never on the clock or on a grader, so that a repeated run batches alike.
     """
@@ -196,6 +201,10 @@ class _Stream:
             for predictor in predictors
             if predictor.is_sampled
         }
+        # A user's segmenter may not expect half a response.
+        is_own = isinstance(config.credit.segmenter, PythonSegmenter)
+        is_foreseen = any(stream.foresees for stream in self.streams.values())
+        self._looks = is_foreseen and entropy_pass is None and not is_own
 
     def sample(self, prompts_P: Sequence[Prompt], progress: Progress) -> _Share:
         """Rollouts and the continuations of their states in one stream, without a barrier.
@@ -212,8 +221,9 @@ class _Stream:
         if isinstance(credit, TreeCredit):
             pending = submit_trees(self._sampler, prompts_P, credit, seeds, self._add)
         else:
+            seen = self._foresee if self._looks else None
             pending = submit_rollouts(
-                self._sampler, prompts_P, num_samples, seeds, self._add, with_logprobs=True
+                self._sampler, prompts_P, num_samples, seeds, self._add, True, seen
             )
         greedy = self._submit_greedy(prompts_P)
         try:
@@ -251,6 +261,11 @@ class _Stream:
         rollout.spans_S = steps_of(rollout, self._segmenter, self._sampler.tokenizer)
         self._sharing.add(rollout)
 
+    def _foresee(self, rollout: Rollout) -> None:
+        """What there is of a rollout; the step that it is in has begun, and its state is there."""
+        rollout.spans_S = steps_of(rollout, self._segmenter, self._sampler.tokenizer)
+        self._sharing.foresee(rollout)
+
     def _submit_greedy(self, prompts_P: Sequence[Prompt]) -> PendingRollouts:
         """A greedy response of every problem, where the estimator asks for one."""
         if not isinstance(self._config.credit, RemaxCredit):
@@ -263,11 +278,15 @@ class _Stream:
     def _run(self, progress: Progress) -> None:
         """Steps of the engine, and passes over rollouts as they fall due, until all is done."""
         reference_pass, entropy_pass = self._reference_pass, self._entropy_pass
-        is_running = True
+        is_running, num_steps = True, 0
+        steps_between = math.ceil(self._sampler.sampling.max_tokens / LOOKS)
         while is_running:
             progress.enter("values" if self.streams and not self._num_left else "rollout")
             is_running = self._sharing.step()
             progress.tick(self._sampler.engine)
+            num_steps += 1
+            if self._looks and self._num_left and num_steps % steps_between == 0:
+                self._sampler.engine.look()
             if num_ranks() == 1:  # several meet in the exchanges, and when all is sampled
                 raise_if_any([interruption()])
             if entropy_pass is not None and entropy_pass.is_due(not self._num_left):

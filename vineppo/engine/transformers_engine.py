@@ -126,10 +126,9 @@ class _Row:
         elif len(self.token_ids) == self.room:
             self.finish_reason = "length"
 
-    def finish(self) -> None:
-        assert self.finish_reason is not None
+    def so_far(self) -> Completion:
         logprobs_T = tuple(self.logprobs_T) if self.request.with_logprobs else ()
-        self.done(Completion(tuple(self.token_ids), logprobs_T, self.finish_reason))
+        return Completion(tuple(self.token_ids), logprobs_T, self.finish_reason or "length")
 
 
 class TransformersEngine:
@@ -178,7 +177,12 @@ class TransformersEngine:
                 cached_tokens=self.counts.cached_tokens + row.cached_tokens,
                 sampled_tokens=self.counts.sampled_tokens + len(row.token_ids),
             )
-            row.finish()
+            row.done(row.so_far())
+
+    def look(self) -> None:
+        for row in list(self._running):
+            if row.request.seen is not None:
+                row.request.seen(row.so_far())
 
     def _start_over(self, error: Exception) -> None:
         """Running rows wait again, in their order and with nothing sampled; no slot is believed."""

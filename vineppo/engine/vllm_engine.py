@@ -179,6 +179,16 @@ class VllmEngine:
         self._forget_prefixes()
         self.counts = replace(self.counts, num_retries=self.counts.num_retries + 1)
 
+    def look(self) -> None:
+        # vLLM would else make an output of every running request in every step.
+        for state in list(self._core.output_processor.request_states.values()):
+            request, _ = self._running[state.external_req_id]
+            if request.seen is not None:
+                token_ids = tuple(state.detokenizer.output_token_ids)
+                logprobs = state.logprobs_processor.logprobs
+                logprobs_T = tuple(logprobs.logprobs) if request.with_logprobs else ()
+                request.seen(Completion(token_ids, logprobs_T, "length"))
+
     @property
     def num_unfinished(self) -> int:
         return len(self._waiting) + len(self._running)

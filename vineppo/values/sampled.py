@@ -47,6 +47,7 @@ class SampledValues(ValuePredictor):
     num_samples: int
     identical_prefixes: IdenticalPrefixes = "share"
     samples_all = True  # states; else those of `sampled_steps`
+    foresees = False  # which states are sampled shows before their rollout has finished
 
     def sampled_steps(self, rollout: Rollout, iteration: int) -> Collection[int]:  # noqa: ARG002
         """The steps of a finished rollout before which its states are sampled; sees no reward."""
@@ -104,7 +105,8 @@ class SampledValues(ValuePredictor):
         """The values that several replicas found; a state may have been sampled by more than one.
 
         With "union" its draws add up, as they are of different rollouts. With "share" they are
-        the same ones, of the same seeds, and count once; the tokens were sampled twice.
+        the same ones, of the same seeds, and count once; the tokens were sampled twice. What one
+        has foreseen in vain may be another's state.
         """
         merged: dict[StateKey, StateValue] = {}
         for values in found_R:
@@ -114,7 +116,9 @@ class SampledValues(ValuePredictor):
                     continue
                 there = merged[key]
                 is_union = self.identical_prefixes == "union"
-                returns_K = there.returns_K + value.returns_K if is_union else there.returns_K
+                returns_K = there.returns_K or value.returns_K
+                if is_union:
+                    returns_K = there.returns_K + value.returns_K
                 merged[key] = StateValue(returns_K, there.num_tokens + value.num_tokens)
         return merged
 
@@ -131,7 +135,8 @@ class StateValues:
     """Collects the values of an iteration while its rollouts are still being sampled.
 
     How many draws a state gets is fixed before any number is seen, so the means are unbiased.
-    Which rollout comes first changes neither seeds nor values.
+    Which rollout comes first changes neither seeds nor values, and neither does what is foreseen: a
+    state that no finished rollout asks for after all has no returns, and its tokens count.
     """
 
     def __init__(self, predictor: SampledValues, sampler: Sampler, iteration: int) -> None:
@@ -139,7 +144,9 @@ class StateValues:
         self._sampler = sampler
         self._iteration = iteration
         self._states: dict[StateKey, _Distinct] = {}
+        self._asked: set[StateKey] = set()  # of finished rollouts
         self._held: deque[Callable[[], None]] = deque()  # draws that the engine has not got yet
+        self.foresees = predictor.foresees
         self.budget_left = 0
 
     def budget(self, rollout: Rollout, first: int = 0) -> int:
@@ -151,7 +158,14 @@ class StateValues:
     def submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> None:
         for step in self._steps(rollout, first, end):
             key = self._predictor.state_key(rollout, step)
+            self._asked.add(key)
             if key not in self._states or self._predictor.identical_prefixes == "union":
+                self._sample(rollout, step, key)
+
+    def foresee(self, rollout: Rollout) -> None:
+        for step in self._steps(rollout):
+            key = self._predictor.state_key(rollout, step)
+            if key not in self._states:
                 self._sample(rollout, step, key)
 
     def feed(self) -> None:
@@ -165,10 +179,10 @@ class StateValues:
         for key, state in self._states.items():
             returns_K = tuple(number() for number in state.numbers_K if number is not None)
             assert len(returns_K) == len(state.numbers_K), "a draw is missing"
-            values[key] = StateValue(returns_K, state.num_tokens)
+            values[key] = StateValue(returns_K * (key in self._asked), state.num_tokens)
         return values
 
-    def _steps(self, rollout: Rollout, first: int, end: int | None = None) -> list[int]:
+    def _steps(self, rollout: Rollout, first: int = 0, end: int | None = None) -> list[int]:
         chosen = self._predictor.sampled_steps(rollout, self._iteration)
         return [step for step in range(len(rollout.spans_S))[first:end] if step in chosen]
 
@@ -208,7 +222,7 @@ class WorkSharing:
     A replica samples the rollouts of its own problems, and what all of a problem's rollouts share:
     the values of s_0. The later states of a finished rollout go to one replica: its own while that
     has no more left to do than the others, else, at the next exchange, to the one that has least.
-    Exchanges come after so many engine steps, never by the clock, so that a repeated run deals
+    What a replica has foreseen of a rollout it samples to its end. Exchanges come after so many engine steps, never by the clock, so that a repeated run deals
     alike: a replica that has nothing left waits in one until the others have made their steps.
     Samples depend on their seeds alone, not on who draws them. A lone replica is never behind: it
     samples all states as soon as their rollout has finished, and its exchanges change nothing and
@@ -224,6 +238,7 @@ class WorkSharing:
         self._rollouts_left = num_rollouts
         self._max_tokens = sampler.sampling.max_tokens
         self._waiting: list[tuple[int, Rollout]] = []
+        self._foreseen: set[tuple[str, int]] = set()
         self._is_ahead = True  # has no more to do than the others
         self._num_steps = 0
 
@@ -231,11 +246,19 @@ class WorkSharing:
         """A finished rollout of this replica's own."""
         self._rollouts_left -= 1
         self._submit(rollout, 0, 1)
-        if self._is_ahead:
+        if self._is_ahead or rollout.key in self._foreseen:
             self._submit(rollout, 1)
         else:
             cost = sum(stream.budget(rollout, 1) for stream in self._streams)
             self._waiting.append((cost, rollout))
+
+    def foresee(self, rollout: Rollout) -> None:
+        """What there is of a rollout of this replica's own."""
+        if self._is_ahead:
+            self._foreseen.add(rollout.key)
+            for stream in self._streams:
+                if stream.foresees:
+                    stream.foresee(rollout)
 
     def step(self) -> bool:
         """A step of the engine, or an exchange where one is due; False when all is done."""

@@ -22,6 +22,9 @@ class PassingEngine:
     def step(self) -> None:
         self._engine.step()
 
+    def look(self) -> None:
+        self._engine.look()
+
     @property
     def ranks_a_replica(self) -> int:
         return self._engine.ranks_a_replica

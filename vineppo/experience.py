@@ -174,10 +174,11 @@ class _Stream:
     """The running engine of a replica, and what becomes of the rollouts that finish in it.
 
     A rollout is cut into steps at every look, when it finishes, or as soon as an `EntropyPass` has
-    been, and its states join the engine (or another replica's, see `WorkSharing`): those that
-    show before its end while it runs, so that their continuations end about when it does. The reference's
-    log-probabilities and the graders' work go on meanwhile. What is submitted when depends on the
-    engine's steps alone, never on the clock or on a grader, so that a repeated run batches alike.
+    been, and its states join the engine (or another replica's, see `WorkSharing`): those that show
+    before its end while it runs, so that their continuations end about when it does. The
+    reference's log-probabilities and the graders' work go on meanwhile. What is submitted when
+    depends on the engine's steps alone, never on the clock or on a grader, so that a repeated run
+    batches alike.
     """
 
     def __init__(

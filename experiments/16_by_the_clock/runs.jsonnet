@@ -5,6 +5,8 @@ local rates = { oracle: 1e-4, joined_privileged: 1e-4, others: 5e-5 };
 // So that no method stays on one core.
 local in_order(seed, methods) = if seed % 2 == 0 then std.reverse(methods) else methods;
 {
+  seeds:: std.range(1, 8),
+  compared:: std.objectFields(methods),
   runs: [
     {
       name: 'credit_sheet_%s' % method,
@@ -17,8 +19,8 @@ local in_order(seed, methods) = if seed % 2 == 0 then std.reverse(methods) else 
         'logging.wandb_project': null,
       },
     }
-    for seed in std.range(1, 8)
-    for method in in_order(seed, std.objectFields(methods))
+    for seed in $.seeds
+    for method in in_order(seed, $.compared)
   ],
   evaluations: [],
 }

@@ -89,6 +89,23 @@ def test_requests_may_join_from_a_callback(engine, prompt):
     assert_alike(joined, run(engine, [request(prompt, 2)])[0])
 
 
+def test_a_look_shows_what_is_sampled_so_far(engine, prompt):
+    shown, found = [], []
+    engine.submit(request(prompt, 1, seen=shown.append), found.append)
+    engine.submit(request(prompt, 2), found.append)  # which asked for nothing
+    while engine.num_unfinished:
+        engine.step()
+        engine.look()
+    whole = next(one for one in found if one.token_ids[:1] == shown[-1].token_ids[:1])
+    counts = [len(one.token_ids) for one in shown]
+    assert counts[-1] == len(whole.token_ids) - 1
+    assert counts == sorted(counts)
+    for one in shown:
+        end = len(one.token_ids)
+        assert one.finish_reason == "length"
+        assert (one.token_ids, one.logprobs_T) == (whole.token_ids[:end], whole.logprobs_T[:end])
+
+
 def test_new_weights_are_sampled_from_at_once(engine, loaded, prompt):
     """Also where the old weights' prefix is cached: a stale block would show in the gap."""
     before = run(engine, [request(prompt, 1)])[0]

@@ -4,6 +4,7 @@ import gc
 
 from support.engines import engine_config, request, run, start
 
+import vineppo.engine.vllm_engine  # noqa: F401  its first import keeps the frame that it is in
 from vineppo.distributed import init_distributed
 
 

@@ -42,9 +42,6 @@ from vineppo.values.predictor import StateKey, ValueStream
 from vineppo.values.sampled import WorkSharing
 
 
-LOOKS = 16  # at a rollout before it has finished, if it is as long as it may be
-
-
 @dataclass(frozen=True)
 class Experience:
     """The rollouts of an iteration in the order of prompts, and what sampling them took besides.
@@ -202,10 +199,6 @@ class _Stream:
             for predictor in predictors
             if predictor.is_sampled
         }
-        # A user's segmenter may not expect half a response.
-        is_own = isinstance(config.credit.segmenter, PythonSegmenter)
-        is_foreseen = any(stream.foresees for stream in self.streams.values())
-        self._looks = is_foreseen and entropy_pass is None and not is_own
 
     def sample(self, prompts_P: Sequence[Prompt], progress: Progress) -> _Share:
         """Rollouts and the continuations of their states in one stream, without a barrier.
@@ -222,7 +215,9 @@ class _Stream:
         if isinstance(credit, TreeCredit):
             pending = submit_trees(self._sampler, prompts_P, credit, seeds, self._add)
         else:
-            seen = self._foresee if self._looks else None
+            # A user's segmenter may not expect half a response.
+            is_own = isinstance(credit.segmenter, PythonSegmenter)
+            seen = None if self._entropy_pass or is_own else self._foresee
             pending = submit_rollouts(
                 self._sampler, prompts_P, num_samples, seeds, self._add, True, seen
             )
@@ -279,15 +274,11 @@ class _Stream:
     def _run(self, progress: Progress) -> None:
         """Steps of the engine, and passes over rollouts as they fall due, until all is done."""
         reference_pass, entropy_pass = self._reference_pass, self._entropy_pass
-        is_running, num_steps = True, 0
-        steps_between = math.ceil(self._sampler.sampling.max_tokens / LOOKS)
+        is_running = True
         while is_running:
             progress.enter("values" if self.streams and not self._num_left else "rollout")
             is_running = self._sharing.step()
             progress.tick(self._sampler.engine)
-            num_steps += 1
-            if self._looks and self._num_left and num_steps % steps_between == 0:
-                self._sampler.engine.look()
             if num_ranks() == 1:  # several meet in the exchanges, and when all is sampled
                 raise_if_any([interruption()])
             if entropy_pass is not None and entropy_pass.is_due(not self._num_left):

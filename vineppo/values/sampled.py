@@ -1,5 +1,6 @@
 """Values that are means of what the engine samples at a state, while rollouts are sampled."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from vineppo.types import Rollout, StateValue
 from vineppo.values.predictor import StateKey, ValuePredictor, ValueStream
 
 STEPS_BETWEEN_EXCHANGES = 32
+LOOKS = 16  # at a rollout before it has finished, if it is as long as it may be
 NO_VALUE = StateValue((), 0)  # of a state that was not sampled
 
 
@@ -208,12 +210,21 @@ class StateValues:
 
 
 @dataclass(frozen=True)
+class _Rest:
+    """The states of a rollout from `first` on, and the budget of their draws."""
+
+    cost: int
+    rollout: Rollout
+    first: int
+
+
+@dataclass(frozen=True)
 class _Report:
     """What a replica has left: tokens that its requests may have at most, and rollouts to deal."""
 
     budget: int
     interruption: str | None
-    waiting: list[tuple[int, Rollout]]  # with the budget of their states
+    waiting: list[_Rest]
 
 
 class WorkSharing:
@@ -222,11 +233,12 @@ class WorkSharing:
     A replica samples the rollouts of its own problems, and what all of a problem's rollouts share:
     the values of s_0. The later states of a finished rollout go to one replica: its own while that
     has no more left to do than the others, else, at the next exchange, to the one that has least.
-    What a replica has foreseen of a rollout it samples to its end. Exchanges come after so many engine steps, never by the clock, so that a repeated run deals
-    alike: a replica that has nothing left waits in one until the others have made their steps.
+    States of a rollout that show before its end stay with their replica, which looks for them while
+    it is not behind. Looks and exchanges come after so many engine steps, never by the clock, so
+    that a repeated run deals alike: a replica that has nothing left waits in an exchange until the
+    others have made their steps.
     Samples depend on their seeds alone, not on who draws them. A lone replica is never behind: it
-    samples all states as soon as their rollout has finished, and its exchanges change nothing and
-    cost no step.
+    samples all states as soon as they show, and its exchanges change nothing and cost no step.
 
     This is the part of one replica; all of them must meet in every exchange of `step`.
     `num_rollouts` are this replica's own. Without streams there is nothing to share or to exchange.
@@ -237,25 +249,28 @@ class WorkSharing:
         self._streams = streams
         self._rollouts_left = num_rollouts
         self._max_tokens = sampler.sampling.max_tokens
-        self._waiting: list[tuple[int, Rollout]] = []
-        self._foreseen: set[tuple[str, int]] = set()
+        self._waiting: list[_Rest] = []
+        self._num_foreseen: dict[tuple[str, int], int] = {}  # steps of a rollout
+        self._foresees = any(stream.foresees for stream in streams)
+        self._steps_to_look = self._steps_between_looks = math.ceil(self._max_tokens / LOOKS)
         self._is_ahead = True  # has no more to do than the others
         self._num_steps = 0
 
     def add(self, rollout: Rollout) -> None:
         """A finished rollout of this replica's own."""
         self._rollouts_left -= 1
-        self._submit(rollout, 0, 1)
-        if self._is_ahead or rollout.key in self._foreseen:
-            self._submit(rollout, 1)
+        first = self._num_foreseen.pop(rollout.key, 1)
+        self._submit(rollout, 0, first)
+        if self._is_ahead:
+            self._submit(rollout, first)
         else:
-            cost = sum(stream.budget(rollout, 1) for stream in self._streams)
-            self._waiting.append((cost, rollout))
+            cost = sum(stream.budget(rollout, first) for stream in self._streams)
+            self._waiting.append(_Rest(cost, rollout, first))
 
     def foresee(self, rollout: Rollout) -> None:
         """What there is of a rollout of this replica's own."""
         if self._is_ahead:
-            self._foreseen.add(rollout.key)
+            self._num_foreseen[rollout.key] = max(1, len(rollout.spans_S))
             for stream in self._streams:
                 if stream.foresees:
                     stream.foresee(rollout)
@@ -268,8 +283,15 @@ class WorkSharing:
         if self._engine.num_unfinished and not is_due:
             self._engine.step()
             self._num_steps += 1
+            self._look()
             return bool(self._streams or self._engine.num_unfinished)
         return self._exchange() if self._streams else False
+
+    def _look(self) -> None:
+        self._steps_to_look -= 1
+        if self._foresees and self._rollouts_left and not self._steps_to_look:
+            self._engine.look()
+        self._steps_to_look = self._steps_to_look or self._steps_between_looks
 
     def _submit(self, rollout: Rollout, first: int, end: int | None = None) -> None:
         for stream in self._streams:
@@ -287,11 +309,11 @@ class WorkSharing:
         budgets = [report.budget for report in reports]
         waiting = [item for report in reports for item in report.waiting]
         self._waiting = []
-        owners = deal(budgets, [cost for cost, _ in waiting])
-        for owner, (cost, rollout) in zip(owners, waiting, strict=True):
-            budgets[owner] += cost
+        owners = deal(budgets, [rest.cost for rest in waiting])
+        for owner, rest in zip(owners, waiting, strict=True):
+            budgets[owner] += rest.cost
             if owner == mine:
-                self._submit(rollout, 1)
+                self._submit(rest.rollout, rest.first)
         self._is_ahead = budgets[mine] <= mean(budgets)
         return sum(budgets) > 0
 

@@ -6,7 +6,7 @@ set -e
 here=experiments/11_credit
 runs=${RUNS:-runs/11_credit}
 experiments/sweep_two.sh $here/runs.jsonnet $runs
-first=$(ls -d $runs/credit_short_* | grep -v -e vineppo_probe -e spo_tree_others)
+first=$(ls -d $runs/credit_short_* | grep -v -e vineppo_probe -e spo_tree_others -e joined)
 python -m analysis learning-curves $first --out $here/curves
 python -m analysis compare $first --baseline RLOO --out $here/compare
 python -m analysis compare $runs/credit_short_ppo_seed* $runs/credit_short_oracle_seed* $runs/credit_short_vineppo_k[39]_seed* \
@@ -28,6 +28,21 @@ python -m analysis compare $runs/credit_short_vineppo_probe_* $runs/credit_short
 for cost in tokens seconds; do
     python -m analysis compare $here/later --baseline RLOO --at "equal $cost" --out $here/later/equal_$cost
 done
+# Beside RLOO run anew, on one machine.
+vineppo sweep $here/runs.jsonnet --runs-dir ${runs}_joined --list | awk '/_(joined|rloo)_seed/ { print $1 }' |
+    OMP_NUM_THREADS=1 xargs -P 2 -I {} vineppo sweep $here/runs.jsonnet --runs-dir ${runs}_joined --index {}
+for at in last "equal tokens" "equal seconds"; do
+    python -m analysis compare ${runs}_joined/* --baseline RLOO --at "$at" --out ${runs}_versus > /dev/null
+    grep -E "^setting,|,welch," ${runs}_versus/compare.csv | { [ "$at" = last ] && cat || tail -n 1; }
+done > $here/joined.csv
+python -m analysis learning-curves ${runs}_joined/* --out ${runs}_versus
+python - ${runs}_versus/learning_curves.csv > $here/joined_runs.csv <<'END'
+import sys
+import pandas as pd
+
+rows = pd.read_csv(sys.argv[1]).query("iteration == 60")
+print(rows[["method", "seed", "pass@1", "elapsed_s", "tokens_sampled"]].round(6).to_csv(index=False), end="")
+END
 python $here/staleness.py $runs/credit_short_vineppo_probe_*
 python -m analysis power $here/compare --difference 0.05 --out $here/power
 # What the README does not quote would let a wrong number pass by chance.

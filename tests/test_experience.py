@@ -12,7 +12,6 @@ from support.walks import (
     CREDIT,
     GRADING,
     LONG,
-    PROMPTS,
     SHORT,
     STARTS,
     SlottedEngine,
@@ -265,10 +264,7 @@ def test_a_segmenter_of_ones_own_sees_whole_responses_alone(tmp_path):
         "    return [i + 1 for i, letter in enumerate(text) if letter == '\\n']\n"
     )
     own, plain = PythonSegmenter("python", str(file)), LINES
-    found = [
-        walked(walk_config(LONG, 5, replace(CREDIT, segmenter=one)), prompts_P=PROMPTS[:1])[0]
-        for one in (own, plain)
-    ]
+    found = [walked(walk_config(100, 5, replace(CREDIT, segmenter=one)))[0] for one in (own, plain)]
     assert all(one.finish_reason == "stop" for one in found[0].rollouts)
     assert [one.response_ids for one in found[0].rollouts] == [
         one.response_ids for one in found[1].rollouts

@@ -2,7 +2,7 @@
 
 These are iterations of `vineppo train` in a run directory of their own: sampling, scoring, update,
 weight sync, metrics on disk; no checkpoints and no evaluation, whose frequency is the user's. Busy
-is when the engine steps, without what finished requests trigger in our own code (splitting,
+is when the engine steps, without what requests trigger in our own code (splitting,
 grading, submitting), and when a forward, backward or optimizer pass runs. All else is idle: the
 ratios are shares of an iteration's time, in which what runs side by side (on a GPU the reference's
 pass and the engine) counts once. The first iteration, which warms the machine up, and the
@@ -102,7 +102,7 @@ class Iteration:
 
     @property
     def callbacks_s(self) -> float:
-        """What finished requests trigger in our own code: splitting, grading, submitting."""
+        """What requests trigger in our own code: splitting, grading, submitting."""
         return sum(step.end_s - step.start_s - step.sampling_s for step in self.steps)
 
     @property

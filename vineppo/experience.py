@@ -48,7 +48,8 @@ class Experience:
 
     `drawn` are those that were sampled, of which `rollouts` are kept. `continuations` (or other
     samples) by predictor, their tokens and `greedy_tokens` (of greedy responses, which the
-    estimator asked for) count over all replicas, and for all that was drawn.
+    estimator asked for) count over all replicas, and for all that was drawn. What was foreseen in
+    vain is among the tokens alone.
     """
 
     rollouts: list[Rollout]
@@ -170,12 +171,11 @@ def sample_varied(
 class _Stream:
     """The running engine of a replica, and what becomes of the rollouts that finish in it.
 
-    A rollout is cut into steps at every look, when it finishes, or as soon as an `EntropyPass` has
-    been, and its states join the engine (or another replica's, see `WorkSharing`): those that show
-    before its end while it runs, so that their continuations end about when it does. The
-    reference's log-probabilities and the graders' work go on meanwhile. What is submitted when
-    depends on the engine's steps alone, never on the clock or on a grader, so that a repeated run
-    batches alike.
+    A rollout is cut into steps when it finishes, or as soon as an `EntropyPass` has been, and its
+    states join the engine (or another replica's, see `WorkSharing`). Where states can be foreseen
+    it is cut at looks before, so that their continuations end about when it does. The reference's
+    log-probabilities and the graders' work go on meanwhile. What is submitted when depends on the
+    engine's steps alone, never on the clock or on a grader, so that a repeated run batches alike.
     """
 
     def __init__(
@@ -219,7 +219,13 @@ class _Stream:
             is_own = isinstance(credit.segmenter, PythonSegmenter)
             seen = None if self._entropy_pass or is_own else self._foresee
             pending = submit_rollouts(
-                self._sampler, prompts_P, num_samples, seeds, self._add, True, seen
+                self._sampler,
+                prompts_P,
+                num_samples,
+                seeds,
+                self._add,
+                with_logprobs=True,
+                seen=seen,
             )
         greedy = self._submit_greedy(prompts_P)
         try:

@@ -84,7 +84,7 @@ def importance_metrics(rollouts: Sequence[Rollout], level: ImportanceLevel) -> d
 
 
 def value_metrics(values: Sequence[StateValue], num_continuations: int) -> dict[str, float]:
-    """`values/*` over the estimated states; `num_continuations` counts those that were sampled."""
+    """`values/*` over the estimated states; `num_continuations` counts those that values are of."""
     mean, std = mean_std([value.mean for value in values])
     return {
         "values/mean": mean,

@@ -158,13 +158,19 @@ def test_an_engine_that_fails_loses_nothing(engine, prompt, monkeypatch, caplog)
     engine.clear_cache()
     most, before = engine._concurrency.limit, engine.counts.num_retries
     fail(monkeypatch, engine, {2, 25})
-    found = []
+    found, shown = [], [[] for _ in requests]
     for index, one in enumerate(requests):
-        engine.submit(one, lambda completion, index=index: found.append((index, completion)))
-    finish(engine)
+        seen = replace(one, seen=shown[index].append)
+        engine.submit(seen, lambda completion, index=index: found.append((index, completion)))
+    while engine.num_unfinished:
+        engine.step()
+        engine.look()
+    assert any(shown)
     assert sorted(index for index, _ in found) == list(range(40))
     for index, completion in found:
         assert_alike(completion, expected[index])
+        for one in shown[index]:
+            assert one.token_ids == completion.token_ids[: len(one.token_ids)]
     assert engine.counts.num_retries - before == 2
     first, second = [record.getMessage() for record in caplog.records]
     assert first == (

@@ -17,7 +17,7 @@ def test_one_that_was_dropped_takes_nothing_from_the_next(configs, loaded, promp
     gc.disable()
     dropped.itself = dropped  # as an exception's traceback may hold it
     del dropped
-    gc.unfreeze()  # of vLLM's, at its start
+    gc.unfreeze()  # as vLLM does when another one ends
     try:
         (second,) = run(start(config, loaded), [request(prompt, 1)])
     finally:

@@ -31,7 +31,7 @@ from vineppo.config.schema import (
 from vineppo.credit.vine import vine_advantages
 from vineppo.engine import Completion
 from vineppo.rollouts import Sampler
-from vineppo.segment import needs_entropies
+from vineppo.segment import build_segmenter, needs_entropies
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout, StateValue, StepSpan
 from vineppo.values import build_predictors
@@ -227,18 +227,47 @@ class BlindEngine(WatchedEngine):
     "states", [None, CoinCuts("coin", 0.4), ExpectedCuts("expected", "probability", 0.4, 0.0)]
 )
 def test_what_is_foreseen_comes_earlier_and_is_the_same(states, identical_prefixes):
+    """In a second iteration, where chances of cuts by expectation go by log-probabilities."""
     credit = replace(CREDIT, states=states, identical_prefixes=identical_prefixes)
     config = walk_config(60, 2, credit)
-    at_ends, blind = walked(config, BlindEngine())
-    foreseen, engine = walked(config, WatchedEngine())
+    (at_ends, blind), (foreseen, engine) = (
+        second_iteration(config, kind()) for kind in (BlindEngine, WatchedEngine)
+    )
     assert foreseen == at_ends
     assert Counter(r.seed for r in engine.requests) == Counter(r.seed for r in blind.requests)
-    assert last_rollout(engine) > last_rollout(blind)
+    # How many requests there were when the last of the rollouts ended.
+    assert engine.requests_at_ends[-1] > blind.requests_at_ends[-1]
 
 
-def last_rollout(engine):
-    """How many requests there were when the last of the rollouts ended."""
-    return engine.requests_at_ends[-1]
+def second_iteration(config, engine):
+    predictors = build_predictors(config, None)
+    first, _ = walked(config, predictors=predictors)
+    for predictor in predictors:
+        predictor.update(first.rollouts, 1)
+    return walked(config, engine, predictors=predictors, iteration=2)
+
+
+def test_a_step_that_half_a_response_had_is_sampled_in_vain(monkeypatch):
+    """The values are those of looking at ends alone, for more tokens."""
+
+    def cut_otherwise(config):
+        """At lines, the third of them only until the response has ended."""
+
+        def spans(texts_T, *_):
+            steps = build_segmenter(config)(texts_T)
+            if texts_T[-1] == "<eos>" and len(steps) > 3:
+                steps = (*steps[:2], StepSpan(steps[2].start, steps[3].end), *steps[4:])
+            return steps
+
+        return spans
+
+    monkeypatch.setattr("support.walks.build_segmenter", cut_otherwise)
+    config = walk_config(LONG, 2, replace(CREDIT, identical_prefixes="separate"))
+    monkeypatch.setattr("vineppo.values.sampled.LOOKS", LONG // 5)
+    (at_ends, _), (foreseen, _) = (walked(config, kind()) for kind in (BlindEngine, WatchedEngine))
+    assert foreseen.rollouts == at_ends.rollouts
+    assert foreseen.continuations == at_ends.continuations
+    assert foreseen.value_tokens > at_ends.value_tokens
 
 
 def test_what_is_foreseen_in_vain_has_no_returns_and_its_tokens_count():

@@ -85,7 +85,8 @@ class Engine(Protocol):
     def look(self) -> None:
         """Calls `seen` of every running request that has one with what is sampled so far.
 
-        As a `Completion` that was cut short ("length"). An engine that fails starts requests over.
+        As a `Completion` that was cut short ("length"); after a failure it may be less than before.
+        Nothing where no place is free: what would come of it could not run.
         """
 
     @property

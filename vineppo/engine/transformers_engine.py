@@ -180,6 +180,8 @@ class TransformersEngine:
             row.done(row.so_far())
 
     def look(self) -> None:
+        if self._waiting or len(self._running) >= self._concurrency.limit:
+            return
         for row in list(self._running):
             if row.request.seen is not None:
                 row.request.seen(row.so_far())

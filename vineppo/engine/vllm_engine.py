@@ -69,7 +69,6 @@ class VllmEngine:
         num_threads = torch.get_num_threads()
         # An engine that was dropped takes vLLM's process groups down when it is collected, which
         # vLLM would do after it has made this one's.
-        gc.unfreeze()
         gc.collect()
         self._llm = vllm.LLM(
             model=model.path,
@@ -180,6 +179,8 @@ class VllmEngine:
         self.counts = replace(self.counts, num_retries=self.counts.num_retries + 1)
 
     def look(self) -> None:
+        if self._waiting or len(self._running) >= self._concurrency.limit:
+            return
         # vLLM would else make an output of every running request in every step.
         for state in list(self._core.output_processor.request_states.values()):
             request, _ = self._running[state.external_req_id]

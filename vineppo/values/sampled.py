@@ -49,10 +49,13 @@ class SampledValues(ValuePredictor):
     num_samples: int
     identical_prefixes: IdenticalPrefixes = "share"
     samples_all = True  # states; else those of `sampled_steps`
-    foresees = False  # which states are sampled shows before their rollout has finished
+    foresees = False  # whether a state is sampled shows in its prefix alone
 
     def sampled_steps(self, rollout: Rollout, iteration: int) -> Collection[int]:  # noqa: ARG002
-        """The steps of a finished rollout before which its states are sampled; sees no reward."""
+        """The steps of a rollout before which its states are sampled; sees no reward.
+
+        Where it `foresees`, of an unfinished one too: those that its end would bring.
+        """
         return range(len(rollout.spans_S))
 
     def draw(self, sampler: Sampler, asked: Draws) -> None:
@@ -106,9 +109,9 @@ class SampledValues(ValuePredictor):
     ) -> dict[StateKey, StateValue]:
         """The values that several replicas found; a state may have been sampled by more than one.
 
-        With "union" its draws add up, as they are of different rollouts. With "share" they are
-        the same ones, of the same seeds, and count once; the tokens were sampled twice. What one
-        has foreseen in vain may be another's state.
+        With "union" its draws add up, as they are of different rollouts. Otherwise they are the
+        same ones, of the same seeds, and count once; the tokens were sampled twice. What one has
+        foreseen in vain may be another's state.
         """
         merged: dict[StateKey, StateValue] = {}
         for values in found_R:
@@ -158,17 +161,18 @@ class StateValues:
         return self._predictor.num_samples * sum(lengths)
 
     def submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> None:
-        for step in self._steps(rollout, first, end):
-            key = self._predictor.state_key(rollout, step)
-            self._asked.add(key)
-            if key not in self._states or self._predictor.identical_prefixes == "union":
-                self._sample(rollout, step, key)
+        self._asked.update(self._submit(rollout, first, end))
 
     def foresee(self, rollout: Rollout) -> None:
-        for step in self._steps(rollout):
-            key = self._predictor.state_key(rollout, step)
-            if key not in self._states:
+        self._submit(rollout)
+
+    def _submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> list[StateKey]:
+        steps = self._steps(rollout, first, end)
+        keys = [self._predictor.state_key(rollout, step) for step in steps]
+        for step, key in zip(steps, keys, strict=True):
+            if key not in self._states or self._predictor.identical_prefixes == "union":
                 self._sample(rollout, step, key)
+        return keys
 
     def feed(self) -> None:
         """A request has its whole prefix: were all of long responses queued, memory would grow
@@ -184,7 +188,7 @@ class StateValues:
             values[key] = StateValue(returns_K * (key in self._asked), state.num_tokens)
         return values
 
-    def _steps(self, rollout: Rollout, first: int = 0, end: int | None = None) -> list[int]:
+    def _steps(self, rollout: Rollout, first: int, end: int | None = None) -> list[int]:
         chosen = self._predictor.sampled_steps(rollout, self._iteration)
         return [step for step in range(len(rollout.spans_S))[first:end] if step in chosen]
 
@@ -211,11 +215,12 @@ class StateValues:
 
 @dataclass(frozen=True)
 class _Rest:
-    """The states of a rollout from `first` on, and the budget of their draws."""
+    """What is left of a rollout, of whose first steps `num_foreseen` have been sampled, and the
+    budget of its draws."""
 
     cost: int
     rollout: Rollout
-    first: int
+    num_foreseen: int
 
 
 @dataclass(frozen=True)
@@ -233,12 +238,14 @@ class WorkSharing:
     A replica samples the rollouts of its own problems, and what all of a problem's rollouts share:
     the values of s_0. The later states of a finished rollout go to one replica: its own while that
     has no more left to do than the others, else, at the next exchange, to the one that has least.
-    States of a rollout that show before its end stay with their replica, which looks for them while
-    it is not behind. Looks and exchanges come after so many engine steps, never by the clock, so
-    that a repeated run deals alike: a replica that has nothing left waits in an exchange until the
-    others have made their steps.
+    States of a rollout that are foreseen before its end stay with their replica, which looks for
+    them while it is not behind. Looks and exchanges come after so many engine steps, never by the
+    clock, so that a repeated run deals alike: a replica that has nothing left waits in an exchange
+    until the others have made their steps.
+
     Samples depend on their seeds alone, not on who draws them. A lone replica is never behind: it
-    samples all states as soon as they show, and its exchanges change nothing and cost no step.
+    samples all states when they are foreseen or their rollout has finished, and its exchanges
+    change nothing and cost no step.
 
     This is the part of one replica; all of them must meet in every exchange of `step`.
     `num_rollouts` are this replica's own. Without streams there is nothing to share or to exchange.
@@ -259,21 +266,22 @@ class WorkSharing:
     def add(self, rollout: Rollout) -> None:
         """A finished rollout of this replica's own."""
         self._rollouts_left -= 1
-        first = self._num_foreseen.pop(rollout.key, 1)
-        self._submit(rollout, 0, first)
+        num_foreseen = self._num_foreseen.pop(rollout.key, 0)
+        for stream in self._streams:
+            stream.submit(rollout, 0, _first(stream, num_foreseen))
         if self._is_ahead:
-            self._submit(rollout, first)
-        else:
-            cost = sum(stream.budget(rollout, first) for stream in self._streams)
-            self._waiting.append(_Rest(cost, rollout, first))
+            self._submit_rest(rollout, num_foreseen)
+            return
+        budgets = (stream.budget(rollout, _first(stream, num_foreseen)) for stream in self._streams)
+        if cost := sum(budgets):
+            self._waiting.append(_Rest(cost, rollout, num_foreseen))
 
     def foresee(self, rollout: Rollout) -> None:
-        """What there is of a rollout of this replica's own."""
-        if self._is_ahead:
-            self._num_foreseen[rollout.key] = max(1, len(rollout.spans_S))
-            for stream in self._streams:
-                if stream.foresees:
-                    stream.foresee(rollout)
+        """What there is of a rollout of this replica's own, at a look."""
+        self._num_foreseen[rollout.key] = len(rollout.spans_S)
+        for stream in self._streams:
+            if stream.foresees:
+                stream.foresee(rollout)
 
     def step(self) -> bool:
         """A step of the engine, or an exchange where one is due; False when all is done."""
@@ -289,13 +297,15 @@ class WorkSharing:
 
     def _look(self) -> None:
         self._steps_to_look -= 1
-        if self._foresees and self._rollouts_left and not self._steps_to_look:
+        if self._steps_to_look:
+            return
+        self._steps_to_look = self._steps_between_looks
+        if self._foresees and self._rollouts_left and self._is_ahead:
             self._engine.look()
-        self._steps_to_look = self._steps_to_look or self._steps_between_looks
 
-    def _submit(self, rollout: Rollout, first: int, end: int | None = None) -> None:
+    def _submit_rest(self, rollout: Rollout, num_foreseen: int) -> None:
         for stream in self._streams:
-            stream.submit(rollout, first, end)
+            stream.submit(rollout, _first(stream, num_foreseen))
 
     def _exchange(self) -> bool:
         self._num_steps = 0
@@ -313,9 +323,14 @@ class WorkSharing:
         for owner, rest in zip(owners, waiting, strict=True):
             budgets[owner] += rest.cost
             if owner == mine:
-                self._submit(rest.rollout, rest.first)
+                self._submit_rest(rest.rollout, rest.num_foreseen)
         self._is_ahead = budgets[mine] <= mean(budgets)
         return sum(budgets) > 0
+
+
+def _first(stream: ValueStream, num_foreseen: int) -> int:
+    """The first step whose state any replica may sample; s_0 is all rollouts' of a problem."""
+    return max(1, num_foreseen * stream.foresees)
 
 
 def deal(budgets_R: Sequence[int], costs: Sequence[int]) -> list[int]:

@@ -85,11 +85,12 @@ print(rows[["method", "seed", "elapsed_s"]].round(2).to_csv(index=False), end=""
 END
 # By the clock once more, on new seeds, with continuations that begin while their rollout runs.
 experiments/sweep_two.sh $here/clock.jsonnet $runs/new_seeds
-python -m analysis learning-curves $runs/new_seeds/* --out $here/clock
-rm -f $here/clock/summary.json
+python -m analysis learning-curves $runs/new_seeds/* --out $runs/curves_new
+mkdir -p $here/clock
+cp $runs/curves_new/learning_curves.csv $runs/curves_new/phases.csv $here/clock
 for baseline in RLOO GRPO "martingale, answer in view"; do
     for at in last "equal seconds"; do
         python -m analysis compare $runs/new_seeds/* --baseline "$baseline" --at "$at" --out $runs/versus_new > /dev/null
-        grep -E "^setting,|,welch," $runs/versus_new/compare.csv
+        cat $runs/versus_new/compare.csv
     done
 done | awk 'NR == 1 || !/^setting,/' > $here/clock/versus.csv

@@ -34,7 +34,7 @@ vineppo sweep $here/runs.jsonnet --runs-dir ${runs}_joined --list | awk '/_(join
 for at in last "equal tokens" "equal seconds"; do
     python -m analysis compare ${runs}_joined/* --baseline RLOO --at "$at" --out ${runs}_versus > /dev/null
     grep -E "^setting,|,welch," ${runs}_versus/compare.csv | { [ "$at" = last ] && cat || tail -n 1; }
-done > $here/joined.csv
+done | cut -d, -f 1-9 > $here/joined.csv
 python -m analysis learning-curves ${runs}_joined/* --out ${runs}_versus
 python - ${runs}_versus/learning_curves.csv > $here/joined_runs.csv <<'END'
 import sys

@@ -68,7 +68,8 @@ class VllmEngine:
         compilation = {"max_cudagraph_capture_size": config.max_num_seqs} if has_graphs else None
         num_threads = torch.get_num_threads()
         # An engine that was dropped takes vLLM's process groups down when it is collected, which
-        # vLLM would do after it has made this one's.
+        # vLLM would do after it has made this one's. An engine's start freezes what there is.
+        gc.unfreeze()
         gc.collect()
         self._llm = vllm.LLM(
             model=model.path,

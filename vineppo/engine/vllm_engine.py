@@ -182,7 +182,7 @@ class VllmEngine:
     def look(self) -> None:
         if self._waiting or len(self._running) >= self._concurrency.limit:
             return
-        # vLLM would else make an output of every running request in every step.
+        # vLLM's own record: outputs of running requests would be made in every step.
         for state in list(self._core.output_processor.request_states.values()):
             request, _ = self._running[state.external_req_id]
             if request.seen is not None:

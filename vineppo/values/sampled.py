@@ -185,7 +185,7 @@ class StateValues:
         for key, state in self._states.items():
             returns_K = tuple(number() for number in state.numbers_K if number is not None)
             assert len(returns_K) == len(state.numbers_K), "a draw is missing"
-            values[key] = StateValue(returns_K * (key in self._asked), state.num_tokens)
+            values[key] = StateValue(returns_K if key in self._asked else (), state.num_tokens)
         return values
 
     def _steps(self, rollout: Rollout, first: int, end: int | None = None) -> list[int]:
@@ -330,7 +330,7 @@ class WorkSharing:
 
 def _first(stream: ValueStream, num_foreseen: int) -> int:
     """The first step whose state any replica may sample; s_0 is all rollouts' of a problem."""
-    return max(1, num_foreseen * stream.foresees)
+    return max(1, num_foreseen) if stream.foresees else 1
 
 
 def deal(budgets_R: Sequence[int], costs: Sequence[int]) -> list[int]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks.trl.operations import Operations
 from benchmarks.trl.protocol import Channel, Message
+from benchmarks.workload import llm_of
 from vineppo.cli import quiet_libraries
 from vineppo.config.load import parse_config
 from vineppo.config.schema import TrainConfig
@@ -83,7 +84,8 @@ class Iterations:
         """Whether an id ends a response; vLLM adds those of the model's generation config."""
         engine: Any = self.sampler.engine
         engine._stop_ids = list(self.stop_ids) if has_stops else []
-        processor = engine._core.input_processor
+        engine._checked.clear()
+        processor = llm_of(engine).llm_engine.input_processor
         processor.generation_config_fields = self.generation_config if has_stops else {}
 
     def run(self, prompts_P: list[Prompt], iteration: int) -> Message:
@@ -155,7 +157,7 @@ def open_iterations(config: TrainConfig) -> Iterator[Iterations]:
             policy,
             reference,
             loaded.engine_model.stop_ids,
-            engine._core.input_processor.generation_config_fields,
+            llm_of(engine).llm_engine.input_processor.generation_config_fields,
             Operations(),
         )
 

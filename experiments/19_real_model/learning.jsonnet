@@ -3,19 +3,22 @@ local algorithm = import '../../configs/lib/algorithm.libsonnet';
 local hardware = import '../../configs/lib/hardware.libsonnet';
 local logging = import '../../configs/lib/logging.libsonnet';
 local model = import '../../configs/lib/model.libsonnet';
-local task = (import 'sft.jsonnet').task;
+local sft = import 'sft.jsonnet';
 
-local models = 'runs/19_real_model_models/';
 local on(algorithm) = algorithm + hardware.gpu + hardware.on_cpu + logging + {
   num_iterations: 30,
-  model: model.pretrained(models + 'sft_short/final/policy') { dtype: 'float32', gradient_checkpointing: false },
-  task: task { num_test_problems: 256 },
-  engine+: { dtype: 'float32', max_model_len: 512 },
-  sampling+: { temperature: 0.6, max_tokens: 160 },
+  model: model.pretrained('runs/19_real_model_models/sft_svamp/final/policy') {
+    dtype: 'float32',
+    gradient_checkpointing: false,
+  },
+  task: sft.task,
+  engine+: { dtype: 'float32', max_model_len: 256 },
+  sampling+: { temperature: 0.6, max_tokens: 48 },
   rollouts: { num_prompts: 4, num_samples: 8 },
-  optimization+: { learning_rate: 1e-5, num_epochs: 1, batch_size: 16, micro_batch_size: 8, logprobs_micro_batch_size: 16 },
+  reference+: { kl_coef: 0 },
+  optimization+: { learning_rate: 1e-5, num_epochs: 1, batch_size: 16, micro_batch_size: 16, logprobs_micro_batch_size: 16 },
   evaluation+: { every: 30, num_samples: 2 },
-  checkpoint: { every: 30, keep: 1 },
+  checkpoint: { every: 10, keep: 1 },
   logging+: { wandb_project: null },
 };
 local methods = {

@@ -137,7 +137,7 @@ def fail(monkeypatch, engine, calls):
     if isinstance(engine, TransformersEngine):
         model = engine._model
     else:
-        core = engine._core.engine_core.engine_core
+        core = engine._core.engine_core
         model = core.model_executor.driver_worker.worker.model_runner.model
     forward, counted = model.forward, itertools.count(1)
 
@@ -201,14 +201,16 @@ def test_an_engine_that_stalls_is_noticed(engine, prompt, monkeypatch):
     if isinstance(engine, TransformersEngine):
         pytest.skip("every row gets a token in every step")
     (expected,) = run(engine, [request(prompt, 1)])
-    step, left = engine._core.step, [engine._concurrency._most_idle_steps + 1]
+    from vllm.v1.engine import EngineCoreOutputs
+
+    step, left = engine._core.get_output, [engine._concurrency._most_idle_steps + 1]
 
     def stalled():
         left[0] -= 1
-        return [] if left[0] >= 0 else step()
+        return EngineCoreOutputs() if left[0] >= 0 else step()
 
     before = engine.counts.num_retries
-    monkeypatch.setattr(engine._core, "step", stalled)
+    monkeypatch.setattr(engine._core, "get_output", stalled)
     assert_alike(run(engine, [request(prompt, 1)])[0], expected)
     assert engine.counts.num_retries == before + 1
     engine.clear_cache()

@@ -5,8 +5,9 @@ import gc
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import Any
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import torch
 import torch._dynamo
@@ -17,6 +18,7 @@ from vineppo.distributed import num_local_ranks
 from vineppo.engine.concurrency import Concurrency
 from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
 from vineppo.errors import UserError
+from vineppo.types import FinishReason
 
 # What vLLM reads at its import, and takes no argument for.
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
@@ -27,6 +29,7 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 import vllm
+from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.sample.logits_processor import LogitsProcessor
 from vllm.v1.worker.gpu.sample.logits_processor import (
     LogitsProcessor as GpuLogitsProcessor,
@@ -34,12 +37,29 @@ from vllm.v1.worker.gpu.sample.logits_processor import (
 
 STEPS_BETWEEN_TRIMS = 16  # a trim takes 5 ms
 WAVES = 16  # of requests, in the time in which all places are taken anew
-_Submitted = tuple[SampleRequest, Callable[[Completion], None]]
+_Done = Callable[[Completion], None]
 SHARING_WORKER = "vineppo.engine.cpu_worker.SharingCpuWorker"  # vLLM imports it
+
+
+@dataclass(slots=True)
+class _Running:
+    """A request that vLLM has, and what it has of its sample so far."""
+
+    request: SampleRequest
+    done: _Done
+    token_ids: list[int] = field(default_factory=list)
+    logprobs_T: list[float] = field(default_factory=list)
+    num_cached: int = 0
+
+    def completion(self, finish_reason: FinishReason) -> Completion:
+        return Completion(tuple(self.token_ids), tuple(self.logprobs_T), finish_reason)
 
 
 class VllmEngine:
     """`Engine` on vLLM's V1 core, run in this process so that weights never leave memory.
+
+    The core is driven as vLLM's own front ends drive it, by requests and tokens, without what they
+    do around it for every token of every request (text, its stop strings, streams).
 
     Every request is one sample with a seed of its own (of which torch's CPU generator takes the low
     32 bits). Samples of one prefix share its KV blocks
@@ -102,15 +122,16 @@ class VllmEngine:
         if on_gpu:
             # The worker leaves one to this process, in which the optimizer's offloaded part steps.
             torch.set_num_threads(num_threads)
-        self._core = self._llm.llm_engine
+        self._core = self._llm.llm_engine.engine_core
+        self._checked: dict[tuple[object, ...], EngineCoreRequest] = {}
         self._stop_ids = list(model.stop_ids)
         self._dtype = getattr(torch, config.dtype)
         self._is_asleep = False
         self._max_num_seqs = config.max_num_seqs
         self._in_waves = on_gpu
         self._concurrency = Concurrency(config.max_num_seqs, config.max_model_len)
-        self._waiting: deque[_Submitted] = deque()
-        self._running: dict[str, _Submitted] = {}  # by vLLM's request id
+        self._waiting: deque[tuple[SampleRequest, _Done]] = deque()
+        self._running: dict[str, _Running] = {}  # by vLLM's request id
         self._num_submitted = 0
         self._num_steps = 0
         self.counts = EngineCounts(0, 0, 0)
@@ -126,55 +147,81 @@ class VllmEngine:
             if self._waiting:
                 self._start(*self._waiting.popleft())
         try:
-            outputs = [output for output in self._core.step() if output.finished]
-            completions = [_completion(output.outputs[0]) for output in outputs]
-            self._concurrency.notice(len(outputs))
+            finished = self._advance()
+            self._concurrency.notice(len(finished))
         except Exception as error:
             if self.ranks_a_replica > 1:  # the others, which share it, have not seen it
                 raise
             self._start_over(error)
             return
-        for output, completion in zip(outputs, completions, strict=True):
+        for request_id, finish_reason in finished:
+            running = self._running.pop(request_id)
             self.counts = replace(
                 self.counts,
-                prompt_tokens=self.counts.prompt_tokens + len(output.prompt_token_ids),
-                cached_tokens=self.counts.cached_tokens + (output.num_cached_tokens or 0),
-                sampled_tokens=self.counts.sampled_tokens + len(completion.token_ids),
+                prompt_tokens=self.counts.prompt_tokens + len(running.request.prefix_ids),
+                cached_tokens=self.counts.cached_tokens + running.num_cached,
+                sampled_tokens=self.counts.sampled_tokens + len(running.token_ids),
             )
-            _, done = self._running.pop(output.request_id)
-            done(completion)
+            running.done(running.completion(finish_reason))
         self._num_steps += 1
         if self._num_steps % STEPS_BETWEEN_TRIMS == 0 and not torch.cuda.is_available():
             return_freed_memory()
 
-    def _start(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
-        params = vllm.SamplingParams(
-            temperature=request.temperature,
-            top_p=request.top_p,
-            max_tokens=request.max_tokens,
-            seed=request.seed,
-            stop_token_ids=[*self._stop_ids, *request.stop_ids],
-            logprobs=0 if request.with_logprobs else None,  # 0: of the sampled token alone
-            flat_logprobs=True,
-            detokenize=False,
-            skip_clone=True,
-            output_kind=vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
-        )
+    def _advance(self) -> list[tuple[str, FinishReason]]:
+        """A step of vLLM's core; which requests have finished."""
+        finished: list[tuple[str, FinishReason]] = []
+        for output in self._core.get_output().outputs:
+            running = self._running[output.request_id]
+            running.token_ids += output.new_token_ids
+            if output.new_logprobs is not None:
+                running.logprobs_T += output.new_logprobs.logprobs[:, 0].tolist()
+            if output.prefill_stats is not None:
+                running.num_cached = output.prefill_stats.num_cached_tokens
+            if output.finish_reason is not None:
+                finished.append((output.request_id, _reason(output.finish_reason)))
+        return finished
+
+    def _start(self, request: SampleRequest, done: _Done) -> None:
         self._num_submitted += 1
-        request_id = str(self._num_submitted)
-        prompt = vllm.inputs.tokens_input(list(request.prefix_ids))
-        self._core.add_request(request_id, prompt, params)
-        self._running[request_id] = request, done
+        started = copy(self._like(request))
+        started.request_id = started.external_req_id = str(self._num_submitted)
+        started.prompt_token_ids = list(request.prefix_ids)
+        started.sampling_params = copy(started.sampling_params)
+        started.sampling_params.seed = request.seed
+        started.sampling_params.max_tokens = request.max_tokens
+        self._core.add_request(started)
+        self._running[started.request_id] = _Running(request, done)
+
+    def _like(self, request: SampleRequest) -> EngineCoreRequest:
+        """One that vLLM has checked and that differs in prefix, seed and budget alone."""
+        key = request.temperature, request.top_p, request.stop_ids, request.with_logprobs
+        if key not in self._checked:
+            params = vllm.SamplingParams(
+                temperature=request.temperature,
+                top_p=request.top_p,
+                max_tokens=request.max_tokens,
+                seed=request.seed,
+                stop_token_ids=[*self._stop_ids, *request.stop_ids],
+                logprobs=0 if request.with_logprobs else None,  # 0: of the sampled token alone
+                detokenize=False,
+            )
+            engine = self._llm.llm_engine
+            self._checked[key] = engine.input_processor.process_inputs(
+                "", vllm.inputs.tokens_input(list(request.prefix_ids)), params,
+                engine.get_supported_tasks(),
+            )  # fmt: skip
+        return self._checked[key]
 
     def _start_over(self, error: Exception) -> None:
         """What runs in vLLM is taken out of it and waits again, in its order; what it has computed
         of prefixes is forgotten, as it may not have been computed to the end."""
         self._concurrency.lower(error, len(self._running))
-        self._core.abort_request(list(self._running))
-        core = self._core.engine_core.engine_core
+        self._core.abort_requests(list(self._running))
+        core = self._core.engine_core
         if core.batch_queue is not None:
             core.batch_queue.clear()  # batches of what was aborted
-        self._waiting.extendleft(reversed(self._running.values()))
+        started = [(running.request, running.done) for running in self._running.values()]
+        self._waiting.extendleft(reversed(started))
         self._running.clear()
         self._forget_prefixes()
         self.counts = replace(self.counts, num_retries=self.counts.num_retries + 1)
@@ -182,14 +229,9 @@ class VllmEngine:
     def look(self) -> None:
         if self._waiting or len(self._running) >= self._concurrency.limit:
             return
-        # vLLM's own record: outputs of running requests would be made in every step.
-        for state in list(self._core.output_processor.request_states.values()):
-            request, _ = self._running[state.external_req_id]
-            if request.seen is not None:
-                token_ids = tuple(state.detokenizer.output_token_ids)
-                logprobs = state.logprobs_processor.logprobs
-                logprobs_T = tuple(logprobs.logprobs) if request.with_logprobs else ()
-                request.seen(Completion(token_ids, logprobs_T, "length"))
+        for running in list(self._running.values()):
+            if running.request.seen is not None:
+                running.request.seen(running.completion("length"))
 
     @property
     def num_unfinished(self) -> int:
@@ -267,11 +309,10 @@ def _check(config: VllmConfig, path: str) -> None:
         )
 
 
-def _completion(output: Any) -> Completion:
-    if output.finish_reason not in ("stop", "length"):
-        raise RuntimeError(f"vLLM ended a request with {output.finish_reason!r}")
-    logprobs_T = tuple(output.logprobs.logprobs) if output.logprobs is not None else ()
-    return Completion(tuple(output.token_ids), logprobs_T, output.finish_reason)
+def _reason(reason: Any) -> FinishReason:
+    if str(reason) not in ("stop", "length"):
+        raise RuntimeError(f"vLLM ended a request with {str(reason)!r}")
+    return cast(FinishReason, str(reason))
 
 
 def padding_mask(num_token_ids: int) -> type[LogitsProcessor]:

@@ -91,7 +91,9 @@ def _given(result: Any, as_future: bool) -> Any:
     return future
 
 
-def _measure(workload: Workload, rollouts: list[Rollout], recording: _Recording) -> dict[str, float]:
+def _measure(
+    workload: Workload, rollouts: list[Rollout], recording: _Recording
+) -> dict[str, float]:
     """Microseconds of the values of finished rollouts."""
     replay = _Replay(recording)
     executor = llm_of(recording._engine).llm_engine.engine_core.engine_core.model_executor

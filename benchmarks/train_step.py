@@ -3,9 +3,10 @@
 Ours is `update_policy`, all of it: collation, the clipped surrogate with its KL and metrics,
 DeepSpeed, clipping, AdamW. The bare loop has the same model in the same precision, the very
 micro-batches already made, cross-entropy of the response's tokens in our chunks (nothing else
-passes the vocabulary projection), and no optimizer. Both see random tokens: speed does not depend
-on them. An update has the 64 sequences of the published settings whatever the machine, as the
-optimizer's step costs the same for any number of them.
+passes the vocabulary projection), and no optimizer. All see random tokens, in groups behind one
+prompt: speed does not depend on them. Ours passes whole rows, as the bare loop does, and once more
+with each prompt once for its group. An update has the 64 sequences of the published settings
+whatever the machine, as the optimizer's step costs the same for any number of them.
 """
 
 import math
@@ -57,7 +58,10 @@ def main() -> None:
     ]
     paddings: list[float] = []
 
-    def ours() -> None:
+    can_share = policy.shares_prompts
+
+    def ours(shares_prompts: bool) -> None:
+        policy.shares_prompts = shares_prompts
         metrics = update_policy(policy, sequences, [], None, config, 1, config.reference.kl_coef)
         assert metrics["policy/skipped_updates"] == 0
         paddings.append(metrics["policy/padding_frac"])
@@ -67,7 +71,12 @@ def main() -> None:
             bare_update(bare, micro_batches)
 
     seconds = alternate(
-        options.num_runs + 1, {"ours": lambda: timed(ours), "bare": lambda: timed(forward_backward)}
+        options.num_runs + 1,
+        {
+            "shared": lambda: timed(lambda: ours(can_share)),
+            "ours": lambda: timed(lambda: ours(False)),
+            "bare": lambda: timed(forward_backward),
+        },
     )
     seconds = {name: runs[1:] for name, runs in seconds.items()}  # the first ones warm up
     num_tokens = sum(len(sequence) for sequence in sequences)
@@ -77,7 +86,10 @@ def main() -> None:
         "train_step",
         options,
         options.num_runs,
-        {"update / bare forward-backward, tokens/s": ratio(seconds["bare"], seconds["ours"])},
+        {
+            "update / bare forward-backward, tokens/s": ratio(seconds["bare"], seconds["ours"]),
+            "prompts shared / whole rows, tokens/s": ratio(seconds["ours"], seconds["shared"]),
+        },
         {
             "workload": describe_workload(config),
             "gradient checkpointing": config.model.gradient_checkpointing,
@@ -109,21 +121,26 @@ def flops_per_token(model: Any, sequences: Sequence[TokenSequence]) -> float:
 
 
 def random_sequences(config: TrainConfig, loaded: LoadedModel, count: int) -> list[TokenSequence]:
-    """Prompts of a quarter to a half, responses of a half to all of the response's budget."""
+    """Prompts of a quarter to a half, responses of a half to all of the response's budget; as many
+    behind a prompt as a group has."""
     stream = random.Random(config.seed)
     uniform = -math.log(loaded.engine_model.num_token_ids)
     most = config.sampling.max_tokens
     sequences = []
-    for _ in range(count):
-        lengths = stream.randint(most // 4, most // 2), stream.randint(most // 2, most)
-        prompt_ids, response_ids = (
-            tuple(stream.randrange(loaded.engine_model.num_token_ids) for _ in range(length))
-            for length in lengths
-        )
-        columns: dict[str, Sequence[float]] = dict.fromkeys(POLICY_COLUMNS, (0.0,) * lengths[1])
-        columns |= dict.fromkeys(("is_trained", "importance"), (1.0,) * lengths[1])
+    prompt_ids: tuple[int, ...] = ()
+
+    def random_ids(length: int) -> tuple[int, ...]:
+        return tuple(stream.randrange(loaded.engine_model.num_token_ids) for _ in range(length))
+
+    for number in range(count):
+        if number % config.rollouts.num_samples == 0:
+            prompt_ids = random_ids(stream.randint(most // 4, most // 2))
+        response_ids = random_ids(stream.randint(most // 2, most))
+        zeros, ones = (0.0,) * len(response_ids), (1.0,) * len(response_ids)
+        columns: dict[str, Sequence[float]] = dict.fromkeys(POLICY_COLUMNS, zeros)
+        columns |= dict.fromkeys(("is_trained", "importance"), ones)
         columns["loss_advantages"] = [stream.gauss(0, 1) for _ in response_ids]
-        columns["old_logprobs"] = (uniform,) * lengths[1]
+        columns["old_logprobs"] = (uniform,) * len(response_ids)
         sequences.append(TokenSequence(prompt_ids, response_ids, tokens_T=columns))
     return sequences
 

@@ -8,9 +8,11 @@ import numpy as np
 import torch
 
 from vineppo.config.schema import Resampling
-from vineppo.types import TokenSequence, TrainBatch
+from vineppo.types import SharedPrompts, TokenSequence, TrainBatch
 
 MAX_PADDING = 0.05  # of the tokens of a pass
+MIN_SAVED = 0.1  # of a pass's tokens, for which prompts pass apart from responses
+PASS_COST = 0.02  # of the most tokens that a pass may have: what one more of them is worth
 _TIGHTNESS = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
 
 
@@ -80,6 +82,73 @@ def ranks_share(
     return [[row[rank] for row in rows[a:b] if rank < len(row)] for a, b in cuts]
 
 
+def micro_batches_of(
+    sequences: Sequence[TokenSequence],
+    micro_batch_size: int,
+    rank: int,
+    num_ranks: int,
+    shares_prompts: bool,
+) -> list[list[int]]:
+    """`ranks_share`, or by prompt where that saves `MIN_SAVED` of the tokens once these are shared.
+
+    Every rank comes to the same decision.
+    """
+    lengths = [len(sequence) for sequence in sequences]
+    by_length = [ranks_share(lengths, micro_batch_size, r, num_ranks) for r in range(num_ranks)]
+    if not shares_prompts or not sequences:
+        return by_length[rank]
+
+    def cost(shares_R: list[list[list[int]]]) -> int:
+        batches = [[sequences[i] for i in batch] for share in shares_R for batch in share if batch]
+        return sum(num_cells(batch, is_worth_sharing(batch)) for batch in batches)
+
+    by_prompt = _shares_by_prompt(sequences, micro_batch_size, num_ranks)
+    is_less = cost(by_prompt) <= (1 - MIN_SAVED) * cost(by_length)
+    return (by_prompt if is_less else by_length)[rank]
+
+
+def _shares_by_prompt(
+    sequences: Sequence[TokenSequence], micro_batch_size: int, num_ranks: int
+) -> list[list[list[int]]]:
+    """Whole groups dealt out to the ranks, longest first, each rank's cut into micro-batches."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for index in sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i)):
+        groups.setdefault(sequences[index].prompt_ids, []).append(index)
+    most = micro_batch_size * max(map(len, sequences))
+    dealt = [
+        list(chain.from_iterable(list(groups.values())[r::num_ranks])) for r in range(num_ranks)
+    ]
+    shares = [_cut_by_prompt([sequences[i] for i in mine], most) for mine in dealt]
+    count = max(map(len, shares))
+    return [
+        [mine[a:b] for a, b in cuts] + [[] for _ in range(count - len(cuts))]
+        for mine, cuts in zip(dealt, shares, strict=True)
+    ]
+
+
+def _cut_by_prompt(ordered: Sequence[TokenSequence], most: int) -> list[tuple[int, int]]:
+    """The cuts with the fewest tokens; a pass counts as `PASS_COST` of the `most` it may have."""
+    best: list[tuple[float, int]] = [(0.0, 0)]  # of the first i sequences: cost, last cut
+    for end in range(1, len(ordered) + 1):
+        found: list[tuple[float, int]] = []
+        prompts: set[tuple[int, ...]] = set()
+        longest = longest_prompt = 0
+        for start in range(end - 1, -1, -1):
+            prompts.add(ordered[start].prompt_ids)
+            longest = max(longest, len(ordered[start].response_ids))
+            longest_prompt = max(longest_prompt, len(ordered[start].prompt_ids))
+            cells = len(prompts) * longest_prompt + (end - start) * longest
+            if found and cells > most:
+                break
+            found.append((best[start][0] + cells + PASS_COST * most, start))
+        best.append(min(found))
+    cuts, end = [], len(ordered)
+    while end:
+        cuts.append((best[end][1], end))
+        end = best[end][1]
+    return cuts[::-1]
+
+
 def _cut(descending: Sequence[int], size: int) -> list[tuple[int, int]]:
     """Runs of at most `size` times the first length, as few as the limit of padding lets be.
 
@@ -102,12 +171,18 @@ def _cut(descending: Sequence[int], size: int) -> list[tuple[int, int]]:
 
 
 def collate(
-    sequences: Sequence[TokenSequence], device: torch.device, columns: Sequence[str] = ()
+    sequences: Sequence[TokenSequence],
+    device: torch.device,
+    columns: Sequence[str] = (),
+    shares_prompts: bool = False,
 ) -> TrainBatch:
     """Pads on the right; see `TrainBatch` for the alignment. No sequences: one row of padding.
 
+    With `shares_prompts` the model takes prompts apart, where that saves `MIN_SAVED` of the tokens.
+
     An environment's tokens are no response: nothing is computed for them, and no column is theirs.
     """
+    shares_prompts = shares_prompts and is_worth_sharing(sequences)
     sequences = sequences or [TokenSequence((0,), (), tokens_T=dict.fromkeys(columns, ()))]
     starts_B1 = np.array([[len(sequence.prompt_ids)] for sequence in sequences])
     ends_B1 = np.array([[len(sequence)] for sequence in sequences])
@@ -130,14 +205,82 @@ def collate(
     token_ids = [i for s in sequences for i in (*s.prompt_ids, *s.response_ids)]
     has_branches = any(sequence.branches for sequence in sequences)
     of_branches = branched(sequences, len(positions_T)) if has_branches else {}
+    num_tokens, shared = len(token_ids), None
+    if shares_prompts:
+        parts = share_prompts(sequences, is_response_BT)
+        shared = SharedPrompts(**{n: torch.from_numpy(x).to(device) for n, x in parts.items()})
+        num_tokens -= sum(len(s.prompt_ids) for s in sequences)
+        num_tokens += sum(map(len, {s.prompt_ids for s in sequences}))
     return TrainBatch(
         token_ids_BT=placed(is_token_BT, token_ids, np.int64),
         response_mask_BT=torch.from_numpy(is_response_BT).to(device),
         response_index_N=torch.from_numpy(np.flatnonzero(is_response_BT)).to(device),
-        num_tokens=len(token_ids),
+        num_tokens=num_tokens,
         columns_BT={name: column(name) for name in columns},
         **{name: torch.from_numpy(x).to(device) for name, x in of_branches.items()},
+        shared=shared,
     )
+
+
+def num_cells(sequences: Sequence[TokenSequence], shares_prompts: bool) -> int:
+    """Tokens of a pass with padding; where it shares prompts, with that of prompts and responses.
+
+    Three responses of 4, 4 and 3 tokens behind one prompt of 5 take 3 · 9 = 27, shared 5 + 3 · 4.
+    """
+    if not shares_prompts:
+        return len(sequences) * max(map(len, sequences))
+    prompts = {sequence.prompt_ids for sequence in sequences}
+    longest = max(len(sequence.response_ids) for sequence in sequences)
+    return len(prompts) * max(map(len, prompts)) + len(sequences) * longest
+
+
+def is_worth_sharing(sequences: Sequence[TokenSequence]) -> bool:
+    if not sequences or any(sequence.branches for sequence in sequences):
+        return False
+    return num_cells(sequences, True) <= (1 - MIN_SAVED) * num_cells(sequences, False)
+
+
+def share_prompts(
+    sequences: Sequence[TokenSequence], is_response_BT: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The fields of `SharedPrompts`, for the response tokens of the batch's [B, T]."""
+    rows_P = {
+        prompt: row for row, prompt in enumerate(dict.fromkeys(s.prompt_ids for s in sequences))
+    }
+    index_B = np.array([rows_P[sequence.prompt_ids] for sequence in sequences])
+    lengths_B = np.array([len(sequence.prompt_ids) for sequence in sequences])
+    num_columns = max(len(sequence.response_ids) for sequence in sequences)
+    width = max(map(len, rows_P))
+    responses_BR = padded([sequence.response_ids for sequence in sequences], num_columns)
+    own_RR = np.tril(np.ones((num_columns, num_columns), np.bool_))
+    of_prompt_BQ = np.arange(width) < lengths_B[:, None]
+    shape = len(sequences), 1, num_columns
+    sees_B1RS = np.concatenate(
+        [
+            np.broadcast_to(of_prompt_BQ[:, None, None], (*shape, width)),
+            np.broadcast_to(own_RR, (*shape, num_columns)),
+        ],
+        axis=3,
+    )
+    rows_N, places_N = np.nonzero(is_response_BT)
+    behind_N = places_N - lengths_B[rows_N]  # tokens of the response before this one
+    in_prompts_N = index_B[rows_N] * width + lengths_B[rows_N] - 1
+    in_responses_N = len(rows_P) * width + rows_N * num_columns + behind_N - 1
+    return {
+        "prompt_ids_PQ": padded(list(rows_P), width),
+        "prompt_index_B": index_B,
+        "response_ids_BR": responses_BR,
+        "position_ids_BR": lengths_B[:, None] + np.arange(num_columns),
+        "attention_B1RS": sees_B1RS,
+        "state_index_N": np.where(behind_N == 0, in_prompts_N, in_responses_N),
+    }
+
+
+def padded(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
+    full = np.zeros((len(rows), width), np.int64)
+    for number, row in enumerate(rows):
+        full[number, : len(row)] = row
+    return full
 
 
 def branched(sequences: Sequence[TokenSequence], length: int) -> dict[str, np.ndarray]:

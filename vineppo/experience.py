@@ -323,15 +323,18 @@ def add_logprobs(
         return (reference.logprobs(batch, temperature),)
 
     trainer, *exact = read_policy(
-        rollouts, predictors, policy.scores, options, columns_of, size, policy.device
-    )
+        rollouts, predictors, policy.scores, options, columns_of, size, policy.device,
+        policy.shares_prompts,
+    )  # fmt: skip
     _set(rollouts, "trainer_logprobs", trainer)
     if is_exact:
         _set(rollouts, "kl", exact[0])
         _set(rollouts, "ref_logprobs", exact[1])
         return
     if any("ref_logprobs" not in rollout.tokens_T for rollout in rollouts):
-        (logprobs,) = token_columns(of_reference, rollouts, size, policy.device)
+        (logprobs,) = token_columns(
+            of_reference, rollouts, size, policy.device, shares_prompts=reference.shares_prompts
+        )
         _set(rollouts, "ref_logprobs", logprobs)
     estimate = KL_ESTIMATORS[config.reference.kl_estimator]
     for rollout in rollouts:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import torch
 
-from vineppo.batching import collate, ranks_share, response_rows
+from vineppo.batching import collate, micro_batches_of, response_rows
 from vineppo.distributed import LONE, RankGroup, all_ranks
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, TokenSequence, TrainBatch
@@ -26,6 +26,7 @@ def token_columns(
     micro_batch_size: int,
     device: torch.device,
     ranks: RankGroup | None = None,
+    shares_prompts: bool = False,
 ) -> list[Rows]:
     """What `forward` says of every response token, without gradient; one `Rows` a tensor."""
 
@@ -34,7 +35,9 @@ def token_columns(
     ) -> list[tuple[tuple[float, ...], ...]]:
         return response_rows(forward(batch), batch, chosen)
 
-    rows_B = read_sequences(read, sequences, micro_batch_size, device, ranks)
+    rows_B = read_sequences(
+        read, sequences, micro_batch_size, device, ranks, shares_prompts=shares_prompts
+    )
     return [list(column) for column in zip(*rows_B, strict=True)]
 
 
@@ -45,17 +48,20 @@ def read_sequences(
     device: torch.device,
     ranks: RankGroup | None = None,
     columns: Sequence[str] = (),
+    shares_prompts: bool = False,
 ) -> list[T]:
     """What `read` finds of every sequence, in a micro-batch with others, without gradient.
 
-    The batches carry `columns`. Every one of `ranks` (None: of all) passes its share, and has all
-    of them in the end.
+    The batches carry `columns`, and prompts once where the model takes them so. Every one of
+    `ranks` (None: of all) passes its share, and has all of them in the end.
     """
     ranks = ranks or all_ranks()
     mine: list[tuple[int, T]] = []
-    for share in ranks_share([len(s) for s in sequences], micro_batch_size, ranks.rank, ranks.size):
+    for share in micro_batches_of(
+        sequences, micro_batch_size, ranks.rank, ranks.size, shares_prompts
+    ):
         chosen = [sequences[i] for i in share]
-        batch = collate(chosen, device, columns)
+        batch = collate(chosen, device, columns, shares_prompts)
         with torch.no_grad():
             of_chosen = read(batch, chosen)
         mine += zip(share, of_chosen, strict=False)  # an empty share has a row
@@ -136,7 +142,10 @@ class ReferencePass(_PassOfRollouts):
             return (self._reference.logprobs(batch, self._temperature),)
 
         with torch.cuda.stream(self._stream):  # None: where all else runs
-            (rows,) = token_columns(forward, pool, self._micro_batch_size, self._device, LONE)
+            (rows,) = token_columns(
+                forward, pool, self._micro_batch_size, self._device, LONE,
+                self._reference.shares_prompts,
+            )  # fmt: skip
         self._found |= {rollout.key: row for rollout, row in zip(pool, rows, strict=True)}
 
 

@@ -6,7 +6,7 @@ from math import isfinite
 
 import torch
 
-from vineppo.batching import collate, ranks_share, shuffled_minibatches
+from vineppo.batching import collate, micro_batches_of, shuffled_minibatches
 from vineppo.config.schema import AdamConfig, TrainConfig
 from vineppo.deepspeed_module import Update
 from vineppo.distributed import num_ranks, rank
@@ -59,6 +59,7 @@ def minibatches(
     first_iteration: int,
     stream: str,
     device: torch.device,
+    shares_prompts: bool = False,
 ) -> Iterator[Minibatch]:
     """The epochs of an iteration, cut into updates. Nothing is dropped: the last may be smaller.
 
@@ -76,7 +77,8 @@ def minibatches(
     for number, indices in enumerate(plan):
         rate = rate_of(optimization, done + number, total)
         chosen = [sequences[i] for i in indices]
-        batches = micro_batches(chosen, columns, optimization.micro_batch_size, device)
+        size = optimization.micro_batch_size
+        batches = micro_batches(chosen, columns, size, device, shares_prompts)
         yield Minibatch(batches, UpdateSizes.of(chosen, config.sampling.max_tokens), rate)
 
 
@@ -85,10 +87,13 @@ def micro_batches(
     columns: Sequence[str],
     micro_batch_size: int,
     device: torch.device,
+    shares_prompts: bool = False,
 ) -> list[TrainBatch]:
     """This rank's share, padded to similar lengths."""
-    shares = ranks_share([len(s) for s in sequences], micro_batch_size, rank(), num_ranks())
-    return [collate([sequences[i] for i in share], device, columns) for share in shares]
+    shares = micro_batches_of(sequences, micro_batch_size, rank(), num_ranks(), shares_prompts)
+    return [
+        collate([sequences[i] for i in share], device, columns, shares_prompts) for share in shares
+    ]
 
 
 def is_sound(max_mean_ratio: float | None, stats: Stats) -> bool:

@@ -28,6 +28,48 @@ class NoCache(Cache):
         return key_states, value_states
 
 
+class PromptCache(NoCache):
+    """Keeps keys and values of prompts, [P, heads, Q, d], and gives them to what continues them.
+
+    First the prompts pass; from `continued` on rows are responses, of which row b has those of
+    prompt `prompt_index_B[b]` before its own. Gradients go back to the prompts, from all rows.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []  # by layer
+        self._index_B: torch.Tensor | None = None
+
+    def continued(self, prompt_index_B: torch.Tensor) -> None:
+        self._index_B = prompt_index_B
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *_args: Any,
+        **_kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if self._index_B is None:
+            self._kept.append((key_states, value_states))
+            return key_states, value_states
+        before = (states.index_select(0, self._index_B) for states in self._kept[layer_idx])
+        own = key_states, value_states
+        keys, values = (torch.cat(pair, dim=2) for pair in zip(before, own, strict=True))
+        return keys, values
+
+
+def can_continue_prompts(model: Any) -> bool:
+    """Whether responses may pass behind kept keys and values of their prompts.
+
+    Not where activations are recomputed, as layers then get no cache.
+    """
+    is_recomputing = model.training and model.is_gradient_checkpointing
+    is_sdpa = model.config._attn_implementation == "sdpa"  # the mask is [B, 1, R, S]
+    return is_sdpa and not is_recomputing and attends_to_all(model)
+
+
 def attends_to_all(model: Any) -> bool:
     """Whether every layer attends to all tokens so far: a mask may then leave some of them out."""
     text = model.config.get_text_config()

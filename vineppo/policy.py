@@ -10,6 +10,7 @@ from vineppo.config.schema import AdamConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
 from vineppo.lora import has_adapters, merged_weights
 from vineppo.models import LoadedModel, save_model
+from vineppo.no_cache import can_continue_prompts
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import TrainBatch
 
@@ -44,6 +45,8 @@ class Policy:
         if value_head is not None:
             groups.append(list(value_head.parameters()))
         self.num_groups = len(groups)
+        # Shards are gathered as often on every rank: all must pass alike.
+        self.shares_prompts = not module.is_sharded and can_continue_prompts(self.hf_model)
         self.deepspeed = DeepSpeedModule(module, groups, self.hf_model.dtype, optimization)
 
     @property

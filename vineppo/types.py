@@ -266,6 +266,28 @@ class Rollout(TokenSequence):
 
 
 @dataclass(frozen=True)
+class SharedPrompts:
+    """The P distinct prompts of a batch and its B responses, each padded on the right.
+
+    Row b continues prompt `prompt_index_B[b]` at `position_ids_BR[b]`; its token r sees of the
+    prompt's Q columns and of its own R those in `attention_B1RS`, S = Q + R. The hidden states
+    before the batch's response tokens are at `state_index_N` of those of the prompts, flattened,
+    and behind them the responses'.
+    """
+
+    prompt_ids_PQ: "torch.Tensor"
+    prompt_index_B: "torch.Tensor"
+    response_ids_BR: "torch.Tensor"
+    position_ids_BR: "torch.Tensor"
+    attention_B1RS: "torch.Tensor"
+    state_index_N: "torch.Tensor"
+
+    @property
+    def num_cells(self) -> int:
+        return self.prompt_ids_PQ.numel() + self.response_ids_BR.numel()
+
+
+@dataclass(frozen=True)
 class TrainBatch:
     """Sequences padded on the right to [B, T].
 
@@ -273,9 +295,10 @@ class TrainBatch:
     log-probability of `token_ids_BT[b, t]` given the tokens before it, and `batch["values/critic"]`
     the value of the state before it. `columns_BT` are the columns of the sequences that were asked
     for; prompt and padding positions are 0, and False in `response_mask_BT`. `response_index_N` are
-    the response tokens' places in the flattened [B, T], in order; `num_tokens` counts those of
-    prompts and responses. Where a sequence has branches, `position_ids_BT` say where a token stands
-    and `attention_B1TT` whom it sees.
+    the response tokens' places in the flattened [B, T], in order; `num_tokens` counts the tokens
+    that pass, without padding. Where a sequence has branches, `position_ids_BT` say where a token
+    stands and `attention_B1TT` whom it sees. `shared`: the same tokens with each prompt once, where
+    that saves some.
     """
 
     token_ids_BT: "torch.Tensor"
@@ -285,6 +308,12 @@ class TrainBatch:
     columns_BT: "dict[str, torch.Tensor]"
     position_ids_BT: "torch.Tensor | None" = None
     attention_B1TT: "torch.Tensor | None" = None
+    shared: "SharedPrompts | None" = None
+
+    @property
+    def num_cells(self) -> int:
+        """Tokens of a pass, with padding."""
+        return self.token_ids_BT.numel() if self.shared is None else self.shared.num_cells
 
     def __getitem__(self, column: str) -> "torch.Tensor":
         """A column, [B, T]."""

@@ -106,10 +106,10 @@ def update_policy(
     num_tokens = num_cells = num_trained = num_responded = 0
     for part in minibatches(
         rollouts, columns, optimization, config, iteration, warmup_iterations(config) + 1,
-        "minibatches", policy.device,
+        "minibatches", policy.device, policy.shares_prompts,
     ):  # fmt: skip
         num_tokens += sum(batch.num_tokens for batch in part.micro_batches)
-        num_cells += sum(batch.token_ids_BT.numel() for batch in part.micro_batches)
+        num_cells += sum(batch.num_cells for batch in part.micro_batches)
         num_trained += part.sizes.trained.num_tokens
         num_responded += part.sizes.response_tokens
         loss = partial(policy_objective, config, kl_coef, heads, part.sizes)
@@ -148,7 +148,7 @@ def warm_up_head(
         )
         for part in minibatches(
             rollouts, head.update_columns, config.optimization, config, iteration, 1, "minibatches",
-            policy.device,
+            policy.device, policy.shares_prompts,
         )
     ]  # fmt: skip
     return summarize(updates, head.name, VALUE_NUMBERS, rates[1])

@@ -170,6 +170,7 @@ class ValueModel(ValuePredictor):
 
     gives: Literal["tokens", "steps"] = "tokens"
     view: View
+    shares_prompts = False  # whether a pass may have each prompt once
 
     @property
     def device(self) -> torch.device:
@@ -191,7 +192,10 @@ class ValueModel(ValuePredictor):
     def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
         size = self.config.optimization.logprobs_micro_batch_size
         forward = lambda batch: (self.values(batch),)  # noqa: E731
-        (values,) = token_columns(forward, self.seen(branches, rollouts), size, self.device)
+        seen = self.seen(branches, rollouts)
+        (values,) = token_columns(
+            forward, seen, size, self.device, shares_prompts=self.shares_prompts
+        )
         self.set_values(branches, values)
 
 

@@ -9,6 +9,7 @@ thread that must keep it busy.
 import time
 from concurrent.futures import Future
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from vllm.v1.outputs import ModelRunnerOutput
@@ -18,6 +19,8 @@ from benchmarks.watched_engine import PassingEngine
 from benchmarks.workload import Workload, describe_workload, llm_of, open_workload
 from vineppo.engine import Completion, SampleRequest
 from vineppo.types import Rollout
+
+OF_WORK = ("requests", "steps a request", "requests a step")
 
 
 class _Recording(PassingEngine):
@@ -131,15 +134,14 @@ def main() -> None:
 
 
 def _report(options: Options, workload: Workload, runs: list[dict[str, float]]) -> None:
-    spreads = {name: spread([run[name] for run in runs]) for name in runs[0]}
-    microseconds = {name: spreads.pop(name) for name in list(spreads)[:4]}
-    figures = {name: values["median"] for name, values in spreads.items()}
+    measured = {name: [run[name] for run in runs] for name in runs[0]}
+    of_work = {name: median(measured.pop(name)) for name in OF_WORK}
     report(
         "request_cost",
         options,
         len(runs),
-        {f"µs: {name}": values for name, values in microseconds.items()},
-        {**figures, **describe_workload(workload.config)},
+        {f"µs: {name}": spread(values) for name, values in measured.items()},
+        {"workload": describe_workload(workload.config), **of_work, "measured_us": measured},
     )
 
 

@@ -18,6 +18,7 @@ ROUNDS = {
     "ground_truth": "measured_tokens_per_s",
     "iteration": "iterations",
     "naive_schedule": "measured_s",
+    "request_cost": "measured_us",
     "scaling": "measured_s",
     "train_step": "seconds",
     "trl_grpo": "iterations",

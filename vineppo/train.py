@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 
 import torch
 
@@ -12,6 +13,7 @@ from vineppo.config.schema import AdaptiveKl, TrainConfig
 from vineppo.credit.tree import sampled_tokens
 from vineppo.distributed import gather, is_main, ranks_of_replica
 from vineppo.encoding import encode_problems, encode_train_problems
+from vineppo.estimate.report import checkpointing_decided
 from vineppo.experience import (
     Experience,
     add_advantages,
@@ -73,7 +75,8 @@ def open_training(
     reference = Reference(config.reference, config.model, loaded)
     scorer = build_scorer(config, loaded)
     train_P = encode_train_problems(config, loaded, task.train_P)
-    start_models = load_models(config, loaded, train_P)
+    prompt_tokens = fmean(len(prompt.token_ids) for prompt in train_P)
+    start_models = load_models(checkpointing_decided(config, prompt_tokens), loaded, train_P)
     check_num_prompts(config, len(train_P))  # those too long for the model may be left out
     test_P = encode_problems(config, loaded, task.test_P)
     run = open_run_dir(config, directory)
@@ -109,7 +112,7 @@ def load_models(
     assert len(heads) <= 1, "a policy has one value head"
 
     def start() -> Models:
-        checkpointing = config.model.gradient_checkpointing
+        checkpointing = config.model.gradient_checkpointing is True
         policy = Policy(loaded, config.optimization, checkpointing, *heads)
         for predictor in predictors:
             predictor.start(policy)

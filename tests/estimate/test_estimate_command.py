@@ -13,6 +13,7 @@ from support.training import CONFIGS
 from vineppo.cli import main
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
+from vineppo.estimate.report import checkpointing_decided
 
 GIB = 2**30
 ADAPTERS = f"(import '{CONFIGS}/lib/model.libsonnet').adapters.lora"
@@ -87,6 +88,29 @@ def test_one_gpu_has_the_memory_of_its_page(run, configs, tmp_path):
         figures = json.loads(out)
         assert f"{figures['peak']['bytes'] / GIB:.1f}" == peak_gib, text
         assert f"{sum(figures['seconds'].values()):.0f}" == seconds, text
+
+
+@pytest.mark.parametrize(("gpu_gib", "recomputes"), [(160, False), (40, True)])
+def test_checkpointing_is_decided_by_the_memory(run, rho, gpu_gib, recomputes):
+    """What "auto" stands for has the same memory and operations, and is among the assumptions."""
+
+    def figures(checkpointing):
+        key = f"model.gradient_checkpointing={checkpointing}"
+        options = ["--json", f"--gpu-gib={gpu_gib}", "--set", key]
+        return json.loads(run("paper/rho1b_math_vineppo.jsonnet", *rho, *options)[1])
+
+    auto, plain = figures("auto"), figures(str(recomputes).lower())
+    assert (auto["memory"], auto["operations"]) == (plain["memory"], plain["operations"])
+    assert auto["decided"] is recomputes
+    assert plain["decided"] is None
+    word = "are" if recomputes else "are not"
+    assert f"'auto': activations {word} recomputed" in "\n".join(auto["assumptions"])
+
+
+def test_a_run_on_a_cpu_recomputes_nothing_by_itself(configs):
+    sets = ['model.gradient_checkpointing="auto"']
+    config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), sets)
+    assert checkpointing_decided(config, 12.0).model.gradient_checkpointing is False
 
 
 def test_a_further_critic_has_the_lines_of_the_first(run, configs):

@@ -4,11 +4,14 @@ import argparse
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+import torch
 
 from vineppo.config.load import assign, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
+from vineppo.distributed import local_rank, num_ranks
 from vineppo.errors import UserError
 from vineppo.estimate import check_options
 from vineppo.estimate.memory import (
@@ -37,12 +40,17 @@ from vineppo.estimate.work import (
     trained_tokens,
 )
 
+ROOM = 0.9  # of a GPU's memory, for what the estimate does not know
+
+Config = TypeVar("Config", TrainConfig, SftConfig)
+
 
 @dataclass(frozen=True)
 class Estimate:
     """Bytes of one rank by moment and line; tokens, operations and seconds of an iteration.
 
-    `sampled` is None for fine-tuning, whose iteration is one update.
+    `sampled` is None for fine-tuning, whose iteration is one update; `decided` says whether
+    activations are recomputed, None where the config does.
     """
 
     name: str
@@ -55,6 +63,7 @@ class Estimate:
     trained: TrainedTokens
     operations: dict[str, float]
     seconds: dict[str, float]
+    decided: bool | None
 
 
 def print_estimate(options: argparse.Namespace) -> None:
@@ -76,11 +85,8 @@ def estimates_of(path: str, options: argparse.Namespace) -> list[Estimate]:
     resolved = evaluate_jsonnet(path)
     for assignment in options.assignments:
         assign(resolved, assignment)
-    config: TrainConfig | SftConfig
-    if "rollouts" in resolved:
-        config = parse_config(TrainConfig, resolved)
-    else:
-        config = parse_config(SftConfig, resolved)
+    kind: Any = TrainConfig if "rollouts" in resolved else SftConfig
+    config = parse_config(kind, resolved)
     models = read_models(config, options.model_config)
     response = options.response_share * longest_response(config)
     lengths = Lengths(options.prompt_tokens, response, options.steps)
@@ -88,13 +94,14 @@ def estimates_of(path: str, options: argparse.Namespace) -> list[Estimate]:
     return [estimate(config, models, Machine(n, *rates), lengths) for n in options.num_gpus]
 
 
-def estimate(
-    config: TrainConfig | SftConfig, models: Models, machine: Machine, lengths: Lengths
-) -> Estimate:
+def estimate(config: Config, models: Models, machine: Machine, lengths: Lengths) -> Estimate:
     """`models` are those of `read_models`.
 
     Raises `UserError` where the ranks are not divided into whole replicas of the engine.
     """
+    is_auto = config.model.gradient_checkpointing == "auto"
+    config = with_checkpointing_decided(config, models, machine, lengths)
+    is_recomputing = config.model.gradient_checkpointing is True
     ranks_a_replica = getattr(config.engine, "tensor_parallel_size", 1)
     if machine.num_ranks % ranks_a_replica:
         raise UserError(
@@ -112,7 +119,7 @@ def estimate(
         critics_work(config, models, sampled, lengths),
         sampled,
         trained,
-        config.model.gradient_checkpointing,
+        is_recomputing,
         config.model.lora is not None,
     )
     requests = math.inf if sampled is None else sampled.num_requests / num_engines
@@ -127,7 +134,38 @@ def estimate(
         trained=trained,
         operations=work,
         seconds=seconds(work, sampled, machine, num_engines),
+        decided=is_recomputing if is_auto else None,
     )
+
+
+def with_checkpointing_decided(
+    config: Config, models: Models, machine: Machine, lengths: Lengths
+) -> Config:
+    """In place of "auto", whether activations are recomputed.
+
+    They are on a GPU that would be filled by more than `ROOM` without, and never on a CPU.
+    """
+    if config.model.gradient_checkpointing != "auto":
+        return config
+    without = replace(config, model=replace(config.model, gradient_checkpointing=False))
+    if not machine.num_gpus:
+        return without
+    _, num_bytes = peak(estimate(without, models, machine, lengths).memory)
+    if num_bytes <= ROOM * machine.gpu_gib * GIB:
+        return without
+    return replace(config, model=replace(config.model, gradient_checkpointing=True))
+
+
+def checkpointing_decided(config: Config, prompt_tokens: float) -> Config:
+    """The same for a run on this machine, whose GPUs are alike."""
+    if config.model.gradient_checkpointing != "auto":
+        return config
+    gib = 0.0
+    if has_gpu := torch.cuda.is_available():
+        gib = torch.cuda.get_device_properties(local_rank()).total_memory / GIB
+    machine = Machine(num_ranks() if has_gpu else 0, gib, None, None)
+    lengths = Lengths(prompt_tokens, float(longest_response(config)), 1.0)
+    return with_checkpointing_decided(config, read_models(config, None), machine, lengths)
 
 
 def critics_work(
@@ -228,6 +266,9 @@ def assumptions(estimate: Estimate) -> list[str]:
         "evaluations and checkpoints are left out",
         "answers that a predictor of one's own asks the engine for are not counted",
     ]
+    if estimate.decided is not None:
+        recomputed = "are" if estimate.decided else "are not"
+        lines.append(f"model.gradient_checkpointing is 'auto': activations {recomputed} recomputed")
     if estimate.seconds:
         lines.append("ranks are evenly loaded and phases do not overlap")
     if machine.tokens_per_s is not None:

@@ -36,7 +36,7 @@ class ModelConfig:
     path: Name
     dtype: Dtype
     attention: Literal["sdpa", "eager", "flash_attention_2"]
-    gradient_checkpointing: bool
+    gradient_checkpointing: bool | Literal["auto"]  # auto: unless all activations fit (a GPU)
     lora: LoraConfig | None  # null: all weights train
 
 
@@ -60,7 +60,7 @@ class SftModelConfig:
     architecture: LlamaArchitecture | None
     dtype: Dtype
     attention: Literal["sdpa", "eager", "flash_attention_2"]
-    gradient_checkpointing: bool
+    gradient_checkpointing: bool | Literal["auto"]
     lora: LoraConfig | None
 
 

@@ -16,7 +16,7 @@ local on(algorithm) = algorithm + hardware.gpu + hardware.on_cpu + logging + {
   sampling+: { temperature: 0.6, max_tokens: 48 },
   rollouts: { num_prompts: 4, num_samples: 8 },
   reference+: { kl_coef: 0 },
-  optimization+: { learning_rate: 1e-5, num_epochs: 1, batch_size: 16, micro_batch_size: 16, logprobs_micro_batch_size: 16 },
+  optimization+: { learning_rate: 1e-5, num_epochs: 1, batch_size: 16, micro_batch_size: 16, logprobs_micro_batch_size: 16, zero_stage: 0 },
   evaluation+: { every: 30, num_samples: 2 },
   checkpoint: { every: 10, keep: 1 },
   logging+: { wandb_project: null },

@@ -62,6 +62,34 @@ def test_end_token_is_part_of_the_response_and_truncation_adds_none(engine, load
     assert len(cut.logprobs_T) == 5
 
 
+@pytest.mark.parametrize(("length", "max_tokens"), [(0, 5), (None, 5), (2, 0)])
+def test_requests_that_cannot_run_are_refused(engine, config, length, max_tokens):
+    limit = config.max_model_len
+    prefix_ids = (3,) * (limit if length is None else length)
+    with pytest.raises(ValueError, match=f"a prefix must have 1 to {limit - 1} tokens"):
+        engine.submit(request(prefix_ids, 1, max_tokens=max_tokens), lambda _: None)
+    assert engine.num_unfinished == 0
+
+
+def test_requests_of_every_kind_run_beside_each_other(engine, prompt):
+    """Each as it runs alone, whichever of its kind came first."""
+    one = request(prompt, 1)
+    kinds = [
+        one,
+        replace(one, temperature=0.0),
+        replace(one, temperature=1.5, top_p=0.5),
+        replace(one, with_logprobs=False),
+        replace(one, stop_ids=(run(engine, [one])[0].token_ids[2],)),
+    ]
+    requests = [replace(kind, seed=seed, max_tokens=7 * seed) for seed in (1, 2) for kind in kinds]
+    together = run(engine, requests)
+    for kind, found in zip(requests, together, strict=True):
+        engine.clear_cache()
+        assert_alike(run(engine, [kind])[0], found)
+    assert [bool(found.logprobs_T) for found in together[:5]] == [True, True, True, False, True]
+    assert len(together[4].token_ids) <= 3 < len(together[0].token_ids)
+
+
 def test_padded_ids_are_never_sampled(engine, loaded, prompt):
     """The two ids that are cut off are the newline and `####`, which every answer has."""
     hot = [request(prompt, seed, temperature=2.0, max_tokens=64) for seed in range(40)]

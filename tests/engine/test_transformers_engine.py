@@ -108,15 +108,6 @@ def test_a_sequence_ends_at_the_longest_that_the_engine_holds(config, loaded, pr
     assert_alike(cut, run(full, [request(prompt, 1, max_tokens=3)])[0])
 
 
-@pytest.mark.parametrize(
-    ("prefix_ids", "max_tokens"), [((), 5), (tuple([3] * 128), 5), ((3, 4), 0)]
-)
-def test_requests_that_cannot_run_are_refused(engine, prefix_ids, max_tokens):
-    with pytest.raises(ValueError, match="a prefix must have 1 to 127 tokens"):
-        engine.submit(request(prefix_ids, 1, max_tokens=max_tokens), lambda _: None)
-    assert engine.num_unfinished == 0
-
-
 def test_the_cache_is_not_cleared_under_a_running_request(engine, prompt):
     engine.submit(request(prompt, 1), lambda _: None)
     engine.step()

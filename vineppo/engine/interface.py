@@ -41,6 +41,15 @@ class SampleRequest:
     seen: "Callable[[Completion], None] | None" = field(default=None, compare=False)
 
 
+def check_request(request: SampleRequest, max_model_len: int) -> None:
+    length = len(request.prefix_ids)
+    if not 0 < length < max_model_len or request.max_tokens < 1:
+        raise ValueError(
+            f"a prefix must have 1 to {max_model_len - 1} tokens and max_tokens must be positive, "
+            f"got {length} and {request.max_tokens}"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """The sampled ids (with the end-of-sequence id, if it was reached).

@@ -11,7 +11,13 @@ import torch
 from vineppo.config.schema import TransformersConfig
 from vineppo.distributed import local_rank
 from vineppo.engine.concurrency import Concurrency
-from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
+from vineppo.engine.interface import (
+    Completion,
+    EngineCounts,
+    EngineModel,
+    SampleRequest,
+    check_request,
+)
 from vineppo.engine.slot_cache import SlotCache
 from vineppo.errors import UserError
 from vineppo.models import load_model
@@ -153,13 +159,10 @@ class TransformersEngine:
         self.counts = EngineCounts(0, 0, 0)
 
     def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
-        length, limit = len(request.prefix_ids), self._config.max_model_len
-        if not 0 < length < limit or request.max_tokens < 1:
-            raise ValueError(
-                f"a prefix must have 1 to {limit - 1} tokens and max_tokens must be positive, got "
-                f"{length} and {request.max_tokens}"
-            )
-        self._waiting.append(_Row(request, done, min(request.max_tokens, limit - length)))
+        limit = self._config.max_model_len
+        check_request(request, limit)
+        most = min(request.max_tokens, limit - len(request.prefix_ids))
+        self._waiting.append(_Row(request, done, most))
 
     def step(self) -> None:
         try:

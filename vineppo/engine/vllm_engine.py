@@ -16,7 +16,13 @@ from transformers import AutoConfig
 from vineppo.config.schema import VllmConfig
 from vineppo.distributed import num_local_ranks
 from vineppo.engine.concurrency import Concurrency
-from vineppo.engine.interface import Completion, EngineCounts, EngineModel, SampleRequest
+from vineppo.engine.interface import (
+    Completion,
+    EngineCounts,
+    EngineModel,
+    SampleRequest,
+    check_request,
+)
 from vineppo.errors import UserError
 from vineppo.types import FinishReason
 
@@ -127,7 +133,7 @@ class VllmEngine:
         self._stop_ids = list(model.stop_ids)
         self._dtype = getattr(torch, config.dtype)
         self._is_asleep = False
-        self._max_num_seqs = config.max_num_seqs
+        self._max_num_seqs, self._max_model_len = config.max_num_seqs, config.max_model_len
         self._in_waves = on_gpu
         self._concurrency = Concurrency(config.max_num_seqs, config.max_model_len)
         self._waiting: deque[tuple[SampleRequest, _Done]] = deque()
@@ -136,7 +142,8 @@ class VllmEngine:
         self._num_steps = 0
         self.counts = EngineCounts(0, 0, 0)
 
-    def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
+    def submit(self, request: SampleRequest, done: _Done) -> None:
+        check_request(request, self._max_model_len)  # what vLLM is given, it takes unseen
         self._waiting.append((request, done))
 
     def step(self) -> None:

@@ -1,7 +1,7 @@
 #!/bin/sh
-# run.sh QWEN SMOLLM2 GSM8K PRMBENCH: Qwen2.5-Coder-0.5B-Instruct and SmolLM2-135M-Instruct in HF format, a folder with
-# train.jsonl and test.jsonl, and PRMBench's prmtest_classified_subset400 (github.com/ssmisya/PRMBench). From the
-# repository's root, in the project's environment; two cores. What is there is kept.
+# run.sh QWEN SMOLLM2 GSM8K PRMBENCH SVAMP: Qwen2.5-Coder-0.5B-Instruct and SmolLM2-135M-Instruct in HF format, a folder
+# with train.jsonl and test.jsonl, PRMBench's prmtest_classified_subset400 (github.com/ssmisya/PRMBench), and SVAMP.json
+# (github.com/arkilpatel/SVAMP). From the repository's root, in the project's environment; two cores. What is there is kept.
 set -e
 here=experiments/19_real_model
 models=runs/19_real_model_models
@@ -35,4 +35,8 @@ vineppo sweep $here/pieces.jsonnet --runs-dir runs/19_pieces
 python $here/pieces.py runs/19_pieces $models
 [ -f $here/step_errors.csv ] || python -m analysis step-errors $run --data "$4" --num-solutions 32 \
     --num-continuations 1 --out $here
+python $here/svamp.py "$5" $models
+[ -d $models/sft_svamp/final ] || vineppo sft $here/sft.jsonnet --run-dir $models/sft_svamp
+vineppo sweep $here/learning.jsonnet --runs-dir runs/19_learning
+python $here/learning.py runs/19_learning
 rm -f $here/summary.json $here/*.png $here/*.svg $here/*_reliability.csv

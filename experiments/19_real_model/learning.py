@@ -1,0 +1,53 @@
+"""learning.py RUNS_DIR: what the runs of learning.jsonnet came to, as learning.csv beside this file.
+
+Rewards are means of the first and last ten iterations, seconds and tokens of all; pass@1 has a 95 %
+interval of its change over problems (Student's t of the paired differences).
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+from scipy import stats
+
+HERE = Path(__file__).parent
+NUM = 10
+
+
+def accuracies(run: Path, iteration: int) -> "pd.Series[float]":
+    """By problem."""
+    found = json.loads((run / "evaluations" / f"iter_{iteration:06d}.json").read_text())
+    return pd.Series(found["num_correct_P"]) / found["samples_per_problem"]
+
+
+def row(run: Path) -> dict[str, object]:
+    metrics = pd.read_json(run / "metrics.jsonl", lines=True)
+    method, seed = run.name.removeprefix("real_").split("_seed")
+    found: dict[str, object] = {
+        "method": method,
+        "seed": int(seed),
+        "iterations": len(metrics),
+        "reward_first": metrics["reward/mean"][:NUM].mean(),
+        "reward_last": metrics["reward/mean"][-NUM:].mean(),
+        "sampled_tokens": (metrics["tokens/rollout"] + metrics["tokens/values"]).mean(),
+        "seconds": metrics["time/total_s"].median(),
+    }
+    last = int(metrics["iteration"].iloc[-1])
+    if not (run / "evaluations" / f"iter_{last:06d}.json").exists():
+        return found
+    before, after = accuracies(run, 0), accuracies(run, last)
+    change = after - before
+    low, high = stats.t.interval(0.95, len(change) - 1, change.mean(), stats.sem(change))
+    return found | {
+        "pass_before": before.mean(),
+        "pass_after": after.mean(),
+        "change": change.mean(),
+        "change_low": low,
+        "change_high": high,
+    }
+
+
+if __name__ == "__main__":
+    runs = sorted(path.parent for path in Path(sys.argv[1]).glob("real_*/metrics.jsonl"))
+    pd.DataFrame([row(run) for run in runs]).round(4).to_csv(HERE / "learning.csv", index=False)

@@ -1,4 +1,4 @@
-"""learning.py RUNS_DIR: what the runs of learning.jsonnet came to, as learning.csv beside this file.
+"""learning.py RUNS_DIR: what the runs of learning.jsonnet came to, as learning.csv beside it.
 
 Rewards are means of the first and last ten iterations, seconds and tokens of all; pass@1 has a 95 %
 interval of its change over problems (Student's t of the paired differences).

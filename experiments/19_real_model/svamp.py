@@ -1,4 +1,4 @@
-"""svamp.py SVAMP.json DIR: SVAMP (arXiv:2103.07191) as `svamp_{train,test}.jsonl`, in GSM8K's fields.
+"""svamp.py SVAMP.json DIR: SVAMP (arXiv:2103.07191) as svamp_{train,test}.jsonl, in GSM8K's fields.
 
 The first 700 problems train, the last 300 test. A solution is a line a calculation, and the answer:
 "8 + 2 = 10", "10 - 3 = 7", "#### 7".

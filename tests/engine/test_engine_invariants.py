@@ -152,6 +152,44 @@ def test_new_weights_are_sampled_from_at_once(engine, loaded, prompt):
     assert run(engine, [request(prompt, 1)])[0].token_ids == before.token_ids
 
 
+def test_the_allocations_that_vllm_is_spared_would_have_changed_nothing(
+    engine, prompt, monkeypatch
+):
+    if isinstance(engine, TransformersEngine):
+        pytest.skip("vLLM's")
+    manager = engine._core.engine_core.scheduler.kv_cache_manager
+    (group,) = manager.coordinator.single_type_managers
+    sparing, cache_blocks = manager.allocate_slots, manager.coordinator.cache_blocks
+    asked, num_spared = [], 0
+
+    def caching(*arguments):
+        asked.append(arguments)
+        return cache_blocks(*arguments)
+
+    def state():
+        blocks = {name: list(blocks) for name, blocks in group.req_to_blocks.items()}
+        return blocks, dict(group.num_cached_block), manager.block_pool.get_num_free_blocks()
+
+    def both(one, num_new_tokens, **more):
+        nonlocal num_spared
+        before = state()
+        asked.clear()
+        found = sparing(one, num_new_tokens, **more)
+        if not asked and found is not None:
+            num_spared += 1
+            assert found is type(manager).allocate_slots(manager, one, num_new_tokens, **more)
+            assert state() == before
+        return found
+
+    monkeypatch.setattr(manager.coordinator, "cache_blocks", caching)
+    monkeypatch.setattr(manager, "allocate_slots", both)
+    found = run(engine, [request(prompt, seed, temperature=1.5) for seed in range(20)])
+    num_tokens = sum(len(completion.token_ids) for completion in found)
+    assert 0.9 * num_tokens < num_spared + len(found) + num_tokens / group.block_size
+    assert num_spared < num_tokens
+    assert max(len(prompt) + len(completion.token_ids) for completion in found) > group.block_size
+
+
 def test_more_prompt_tokens_than_a_step_holds(engine, config, prompt):
     """Seeded requests once failed on a CPU when a prompt was cut in two to fill a step."""
     count = config.max_num_batched_tokens // len(prompt) + 50

@@ -79,7 +79,8 @@ class _Replay:
         for request_id, count in self._scheduled.items():
             self._unread[request_id] -= count
             has_read = self._unread[request_id] <= 0
-            sampled.append([self._left[request_id].pop()] if has_read else [])
+            left = self._left[request_id]  # on a GPU a request has a step after its last
+            sampled.append([left.pop() if left else 0] if has_read else [])
         indices = {request_id: index for index, request_id in enumerate(request_ids)}
         output = ModelRunnerOutput(request_ids, indices, sampled)
         self.seconds += time.perf_counter() - started

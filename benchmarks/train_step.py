@@ -46,7 +46,8 @@ def main() -> None:
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
     sequences = random_sequences(config, loaded, batch_size)
     bare = load_model(config.model.path, config.model.dtype, config.model.attention).model
-    policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
+    checkpointing = config.model.gradient_checkpointing is True
+    policy = Policy(loaded, config.optimization, checkpointing)
     bare.to(policy.device).train()
     if config.model.gradient_checkpointing:
         checkpoint_activations(bare)

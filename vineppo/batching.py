@@ -91,18 +91,18 @@ def micro_batches_of(
 ) -> list[list[int]]:
     """`ranks_share`, or by prompt where that saves `MIN_SAVED` of the tokens once these are shared.
 
-    Every rank comes to the same decision.
+    Of the tokens of the rank that has most; every rank comes to the same decision.
     """
     lengths = [len(sequence) for sequence in sequences]
-    by_length = [ranks_share(lengths, micro_batch_size, r, num_ranks) for r in range(num_ranks)]
     if not shares_prompts or not sequences:
-        return by_length[rank]
+        return ranks_share(lengths, micro_batch_size, rank, num_ranks)
+    by_length = [ranks_share(lengths, micro_batch_size, r, num_ranks) for r in range(num_ranks)]
+    by_prompt = _shares_by_prompt(sequences, micro_batch_size, num_ranks)
 
     def cost(shares_R: list[list[list[int]]]) -> int:
-        batches = [[sequences[i] for i in batch] for share in shares_R for batch in share if batch]
-        return sum(num_cells(batch, is_worth_sharing(batch)) for batch in batches)
+        batches_R = [[[sequences[i] for i in b] for b in share if b] for share in shares_R]
+        return max(sum(num_cells(b, is_worth_sharing(b)) for b in batches) for batches in batches_R)
 
-    by_prompt = _shares_by_prompt(sequences, micro_batch_size, num_ranks)
     is_less = cost(by_prompt) <= (1 - MIN_SAVED) * cost(by_length)
     return (by_prompt if is_less else by_length)[rank]
 
@@ -118,28 +118,32 @@ def _shares_by_prompt(
     dealt = [
         list(chain.from_iterable(list(groups.values())[r::num_ranks])) for r in range(num_ranks)
     ]
-    shares = [_cut_by_prompt([sequences[i] for i in mine], most) for mine in dealt]
-    count = max(map(len, shares))
+    cuts_R = [_cut_by_prompt([sequences[i] for i in mine], most) for mine in dealt]
+    count = max(map(len, cuts_R))
     return [
         [mine[a:b] for a, b in cuts] + [[] for _ in range(count - len(cuts))]
-        for mine, cuts in zip(dealt, shares, strict=True)
+        for mine, cuts in zip(dealt, cuts_R, strict=True)
     ]
 
 
 def _cut_by_prompt(ordered: Sequence[TokenSequence], most: int) -> list[tuple[int, int]]:
-    """The cuts with the fewest tokens; a pass counts as `PASS_COST` of the `most` it may have."""
+    """The cuts with the fewest tokens; a pass counts as `PASS_COST` of the `most` it may have.
+
+    That bounds whole rows, as these have keys, values and logits of their own all the same.
+    """
     best: list[tuple[float, int]] = [(0.0, 0)]  # of the first i sequences: cost, last cut
     for end in range(1, len(ordered) + 1):
         found: list[tuple[float, int]] = []
         prompts: set[tuple[int, ...]] = set()
-        longest = longest_prompt = 0
+        response = prompt = 0  # the longest
         for start in range(end - 1, -1, -1):
             prompts.add(ordered[start].prompt_ids)
-            longest = max(longest, len(ordered[start].response_ids))
-            longest_prompt = max(longest_prompt, len(ordered[start].prompt_ids))
-            cells = len(prompts) * longest_prompt + (end - start) * longest
-            if found and cells > most:
+            response = max(response, len(ordered[start].response_ids))
+            prompt = max(prompt, len(ordered[start].prompt_ids))
+            num_rows = end - start
+            if found and num_rows * (prompt + response) > most:
                 break
+            cells = len(prompts) * prompt + num_rows * response
             found.append((best[start][0] + cells + PASS_COST * most, start))
         best.append(min(found))
     cuts, end = [], len(ordered)
@@ -251,17 +255,6 @@ def share_prompts(
     lengths_B = np.array([len(sequence.prompt_ids) for sequence in sequences])
     num_columns = max(len(sequence.response_ids) for sequence in sequences)
     width = max(map(len, rows_P))
-    responses_BR = padded([sequence.response_ids for sequence in sequences], num_columns)
-    own_RR = np.tril(np.ones((num_columns, num_columns), np.bool_))
-    of_prompt_BQ = np.arange(width) < lengths_B[:, None]
-    shape = len(sequences), 1, num_columns
-    sees_B1RS = np.concatenate(
-        [
-            np.broadcast_to(of_prompt_BQ[:, None, None], (*shape, width)),
-            np.broadcast_to(own_RR, (*shape, num_columns)),
-        ],
-        axis=3,
-    )
     rows_N, places_N = np.nonzero(is_response_BT)
     behind_N = places_N - lengths_B[rows_N]  # tokens of the response before this one
     in_prompts_N = index_B[rows_N] * width + lengths_B[rows_N] - 1
@@ -269,9 +262,8 @@ def share_prompts(
     return {
         "prompt_ids_PQ": padded(list(rows_P), width),
         "prompt_index_B": index_B,
-        "response_ids_BR": responses_BR,
-        "position_ids_BR": lengths_B[:, None] + np.arange(num_columns),
-        "attention_B1RS": sees_B1RS,
+        "prompt_lengths_B": lengths_B,
+        "response_ids_BR": padded([s.response_ids for s in sequences], num_columns),
         "state_index_N": np.where(behind_N == 0, in_prompts_N, in_responses_N),
     }
 

@@ -324,7 +324,7 @@ def add_logprobs(
 
     trainer, *exact = read_policy(
         rollouts, predictors, policy.scores, options, columns_of, size, policy.device,
-        policy.shares_prompts,
+        policy.shares_prompts_with(options.reference),
     )  # fmt: skip
     _set(rollouts, "trainer_logprobs", trainer)
     if is_exact:

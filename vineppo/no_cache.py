@@ -7,6 +7,7 @@ from transformers.cache_utils import Cache
 
 # What `NoCache` is for: layers whose memory are the keys and values of tokens.
 ATTENTION = {"full_attention", "sliding_attention"}
+BY_LENGTH = {"dynamic", "longrope"}  # rotations that depend on how long a pass is
 
 
 class NoCache(Cache):
@@ -63,11 +64,15 @@ class PromptCache(NoCache):
 def can_continue_prompts(model: Any) -> bool:
     """Whether responses may pass behind kept keys and values of their prompts.
 
-    Not where activations are recomputed, as layers then get no cache.
+    Not where activations are recomputed, as layers then get no cache, nor where a token's place
+    counts otherwise in a pass of other lengths.
     """
+    text = model.config.get_text_config()
+    rope = getattr(text, "rope_parameters", None) or {}
+    is_relative = not getattr(text, "alibi", False) and rope.get("rope_type") not in BY_LENGTH
     is_recomputing = model.training and model.is_gradient_checkpointing
     is_sdpa = model.config._attn_implementation == "sdpa"  # the mask is [B, 1, R, S]
-    return is_sdpa and not is_recomputing and attends_to_all(model)
+    return is_sdpa and is_relative and not is_recomputing and attends_to_all(model)
 
 
 def attends_to_all(model: Any) -> bool:

@@ -11,7 +11,7 @@ from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
 from vineppo.lora import has_adapters, merged_weights
 from vineppo.models import LoadedModel, save_model
 from vineppo.no_cache import can_continue_prompts
-from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
+from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
 from vineppo.types import TrainBatch
 
 LossFunction = Callable[[TrainBatch, TokenScores], Summand]
@@ -52,6 +52,10 @@ class Policy:
     @property
     def device(self) -> torch.device:
         return self.deepspeed.device
+
+    def shares_prompts_with(self, reference: Reference | None) -> bool:
+        """Whether a batch may have each prompt once for both, where the pass asks a reference."""
+        return self.shares_prompts and (reference is None or reference.shares_prompts)
 
     def scores(self, batch: TrainBatch, options: ForwardOptions) -> TokenScores:
         return TokenScores(*self.deepspeed(batch, options))

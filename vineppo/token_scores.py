@@ -205,10 +205,19 @@ def _behind_prompts(backbone: Any, shared: SharedPrompts) -> torch.Tensor:
         input_ids=shared.prompt_ids_PQ, past_key_values=cache, use_cache=False
     ).last_hidden_state
     cache.continued(shared.prompt_index_B)
+    lengths_B1 = shared.prompt_lengths_B[:, None]
+    (num_rows, length), width = shared.response_ids_BR.shape, shared.prompt_ids_PQ.shape[1]
+    places = torch.arange(max(length, width), device=lengths_B1.device)
+    of_prompt_BQ = places[:width] < lengths_B1
+    own_RR = places[:length, None] >= places[:length]
+    sees = [
+        of_prompt_BQ[:, None, None].expand(-1, 1, length, -1),
+        own_RR.expand(num_rows, 1, -1, -1),
+    ]
     responses_BRH = backbone(
         input_ids=shared.response_ids_BR,
-        position_ids=shared.position_ids_BR,
-        attention_mask=shared.attention_B1RS,
+        position_ids=lengths_B1 + places[:length],
+        attention_mask=torch.cat(sees, dim=3),
         past_key_values=cache,
         use_cache=False,
     ).last_hidden_state

@@ -269,17 +269,15 @@ class Rollout(TokenSequence):
 class SharedPrompts:
     """The P distinct prompts of a batch and its B responses, each padded on the right.
 
-    Row b continues prompt `prompt_index_B[b]` at `position_ids_BR[b]`; its token r sees of the
-    prompt's Q columns and of its own R those in `attention_B1RS`, S = Q + R. The hidden states
+    Row b continues prompt `prompt_index_B[b]`, of `prompt_lengths_B[b]` tokens. The hidden states
     before the batch's response tokens are at `state_index_N` of those of the prompts, flattened,
     and behind them the responses'.
     """
 
     prompt_ids_PQ: "torch.Tensor"
     prompt_index_B: "torch.Tensor"
+    prompt_lengths_B: "torch.Tensor"
     response_ids_BR: "torch.Tensor"
-    position_ids_BR: "torch.Tensor"
-    attention_B1RS: "torch.Tensor"
     state_index_N: "torch.Tensor"
 
     @property

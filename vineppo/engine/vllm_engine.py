@@ -193,7 +193,7 @@ class VllmEngine:
     def _start(self, request: SampleRequest, done: _Done) -> None:
         self._num_submitted += 1
         started = copy(self._like(request))
-        started.request_id = started.external_req_id = str(self._num_submitted)
+        started.request_id = str(self._num_submitted)
         started.prompt_token_ids = list(request.prefix_ids)
         started.sampling_params = copy(started.sampling_params)
         started.sampling_params.seed = request.seed

@@ -143,15 +143,16 @@ def with_checkpointing_decided(
 ) -> Config:
     """In place of "auto", whether activations are recomputed.
 
-    They are on a GPU that would be filled by more than `ROOM` without, and never on a CPU.
+    They are on a GPU of which a backward pass would fill more than `ROOM`, and never on a CPU.
     """
     if config.model.gradient_checkpointing != "auto":
         return config
     without = replace(config, model=replace(config.model, gradient_checkpointing=False))
     if not machine.num_gpus:
         return without
-    _, num_bytes = peak(estimate(without, models, machine, lengths).memory)
-    if num_bytes <= ROOM * machine.gpu_gib * GIB:
+    lines_by_moment = estimate(without, models, machine, lengths).memory
+    backward = {m: lines for m, lines in lines_by_moment.items() if m.startswith("backward")}
+    if peak(backward)[1] <= ROOM * machine.gpu_gib * GIB:
         return without
     return replace(config, model=replace(config.model, gradient_checkpointing=True))
 

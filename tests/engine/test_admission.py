@@ -1,6 +1,6 @@
 """What the engine does on a GPU alone, run here without one: waves of requests, threads."""
 
-from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -54,7 +54,7 @@ def test_a_gpus_worker_leaves_this_process_its_threads(monkeypatch):
 
     def start(**_):
         torch.set_num_threads(1)
-        return SimpleNamespace(llm_engine=None)
+        return MagicMock()
 
     monkeypatch.setattr(vllm, "LLM", start)
     path = resolve_model_path("embedded:arithmetic_short")

@@ -21,7 +21,7 @@ ARCHITECTURES = {
 
 def groups(num_prompts, num_samples):
     """Responses of all lengths behind a few prompts, one with an environment's tokens, shuffled."""
-    prompts = [one.prompt_ids for one in random_sequences(num_prompts)]
+    prompts = [4 * one.prompt_ids for one in random_sequences(num_prompts)]
     responses = [one.response_ids for one in random_sequences(num_prompts * num_samples, seed=1)]
     found = [TokenSequence(prompts[i % num_prompts], r) for i, r in enumerate(responses)]
     found[3].turns = (Turn(0, 2, "a", 0.0), Turn(3, len(found[3].response_ids), "b", 1.0))
@@ -59,6 +59,7 @@ def test_states_and_gradients_are_those_of_whole_rows(name):
 def test_a_model_that_cannot_passes_whole_rows():
     """Recomputed activations, a window of attention, or another kernel; the same batch serves."""
     batch = collate(groups(3, 4), CPU, shares_prompts=True)
+    assert batch.shared is not None
     windowed = random_model("MistralConfig", sliding_window=8).base_model
     recomputing = random_model("LlamaConfig").base_model
     checkpoint_activations(recomputing)

@@ -11,7 +11,7 @@ from vineppo.config.schema import Resampling
 from vineppo.types import SharedPrompts, TokenSequence, TrainBatch
 
 MAX_PADDING = 0.05  # of the tokens of a pass
-MIN_SAVED = 0.1  # of a pass's tokens, for which prompts pass apart from responses
+MIN_SAVED = 0.25  # of a pass's tokens, for which prompts pass apart from responses
 PASS_COST = 0.02  # of the most tokens that a pass may have: what one more of them is worth
 _TIGHTNESS = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
 

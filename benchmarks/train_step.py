@@ -49,7 +49,7 @@ def main() -> None:
     checkpointing = config.model.gradient_checkpointing is True
     policy = Policy(loaded, config.optimization, checkpointing)
     bare.to(policy.device).train()
-    if config.model.gradient_checkpointing:
+    if checkpointing:
         checkpoint_activations(bare)
     batches = [
         part.micro_batches
@@ -65,7 +65,8 @@ def main() -> None:
         policy.shares_prompts = shares_prompts
         metrics = update_policy(policy, sequences, [], None, config, 1, config.reference.kl_coef)
         assert metrics["policy/skipped_updates"] == 0
-        paddings.append(metrics["policy/padding_frac"])
+        if not shares_prompts:
+            paddings.append(metrics["policy/padding_frac"])
 
     def forward_backward() -> None:
         for micro_batches in batches:

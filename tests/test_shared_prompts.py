@@ -63,7 +63,9 @@ def test_a_model_that_cannot_passes_whole_rows():
     windowed = random_model("MistralConfig", sliding_window=8).base_model
     recomputing = random_model("LlamaConfig").base_model
     checkpoint_activations(recomputing)
-    for model in (windowed, recomputing):
+    eager = random_model("LlamaConfig").base_model
+    eager.set_attn_implementation("eager")
+    for model in (windowed, recomputing, eager):
         assert not can_continue_prompts(model)
         whole = model(input_ids=batch.token_ids_BT, use_cache=False).last_hidden_state
         expected_NH = whole.flatten(0, 1)[batch.response_index_N - 1]

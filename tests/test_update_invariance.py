@@ -7,7 +7,7 @@ import torch
 from support.policies import MODEL, relative
 from support.rollouts import CPU, changed, random_sequences, with_column
 
-from vineppo.batching import collate
+from vineppo.batching import collate, micro_batches_of
 from vineppo.config.load import load_config
 from vineppo.config.schema import PositiveExamples, SharedCritic, SquaredError, TrainConfig
 from vineppo.models import load_model
@@ -35,18 +35,39 @@ def config(configs):
     return replace(config, num_iterations=1)
 
 
-def updated(config, found):
+def updated(config, found, shares_prompts=True):
     """The weights after one update of policy and head, and its metrics."""
     loaded = load_model(MODEL, "float32", "sdpa")
     heads = []
     if isinstance(config.critic, SharedCritic):
         heads = [SharedValueHead("critic", config, config.critic, loaded)]
     policy = Policy(loaded, config.optimization, False, *(one.head for one in heads))
+    assert policy.shares_prompts
+    policy.shares_prompts = shares_prompts
     metrics = update_policy(policy, found, heads, None, config, 1, config.reference.kl_coef)
     weights = [w.flatten().clone() for _, w in policy.named_weights()]
     for one in heads:
         weights.append(100 * one.head.weight.detach().flatten())  # else lost among the others
     return torch.cat(weights), metrics
+
+
+@pytest.mark.parametrize("size", [24, 7])
+def test_prompts_that_pass_once_do_not_change_an_update(config, size):
+    """Of policy and value head, with every term of the loss; 24 responses behind three prompts."""
+    tables = {"optimization": {**EXTRAS, "micro_batch_size": size}, "critic": SHARED}
+    config, found = changed(config, **tables), random_sequences(24)
+    for index, one in enumerate(found):
+        one.prompt_ids = 3 * found[index % 3].prompt_ids if index >= 3 else one.prompt_ids
+    for one in found[:3]:
+        one.prompt_ids *= 3
+    shares = micro_batches_of(found, size, 0, 1, True)
+    batches = [collate([found[i] for i in share], CPU, (), True) for share in shares]
+    assert all(batch.shared is not None for batch in batches)
+    plain, metrics = updated(config, found, shares_prompts=False)
+    shared, same = updated(config, found)
+    assert relative(shared, plain) < 1e-5
+    for name in metrics.keys() - {"policy/padding_frac"}:
+        assert same[name] == pytest.approx(metrics[name], rel=1e-4, abs=1e-6), name
 
 
 @pytest.mark.parametrize(

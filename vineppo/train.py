@@ -74,9 +74,9 @@ def open_training(
     reference = Reference(config.reference, config.model, loaded)
     scorer = build_scorer(config, loaded)
     train_P = encode_train_problems(config, loaded, task.train_P)
+    check_num_prompts(config, len(train_P))  # those too long for the model may be left out
     prompt_tokens = max(len(prompt.token_ids) for prompt in train_P)
     start_models = load_models(checkpointing_decided(config, prompt_tokens), loaded, train_P)
-    check_num_prompts(config, len(train_P))  # those too long for the model may be left out
     test_P = encode_problems(config, loaded, task.test_P)
     run = open_run_dir(config, directory)
     kl_coef = config.reference.kl_coef

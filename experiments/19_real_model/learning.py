@@ -1,7 +1,8 @@
 """learning.py RUNS_DIR: what the runs of learning.jsonnet came to, as learning.csv beside it.
 
-Rewards are means of the first and last ten iterations, seconds and tokens of all; pass@1 has a 95 %
-interval of its change over problems (Student's t of the paired differences).
+Rewards are means of the first and last ten iterations, tokens and what a critic explains of all,
+seconds the median; pass@1 has a 95 % interval of its change over problems (Student's t of the
+paired differences).
 """
 
 import json
@@ -32,6 +33,7 @@ def row(run: Path) -> dict[str, object]:
         "reward_last": metrics["reward/mean"][-NUM:].mean(),
         "sampled_tokens": (metrics["tokens/rollout"] + metrics["tokens/values"]).mean(),
         "seconds": metrics["time/total_s"].median(),
+        "explained_variance": metrics.get("critic/explained_variance", pd.Series()).mean(),
     }
     last = int(metrics["iteration"].iloc[-1])
     if not (run / "evaluations" / f"iter_{last:06d}.json").exists():

@@ -46,7 +46,7 @@ def init_distributed() -> None:
         distributed.init_process_group(backend, store=distributed.HashStore(), rank=0, world_size=1)
         return
     if not on_gpu:
-        _bind_cores(local_rank(), num_local_ranks())
+        bind_cores(local_rank(), num_local_ranks())
     # A rank waits for the slowest one's sampling, which may take longer than the default's 30 min.
     distributed.init_process_group(backend, timeout=timedelta(hours=24))
 
@@ -163,7 +163,7 @@ def largest(mine: int, device: torch.device) -> int:
     return int(number)
 
 
-def _bind_cores(local_rank: int, num_local: int) -> None:
+def bind_cores(local_rank: int, num_local: int) -> None:
     """Threads of several ranks on one core wait for each other: each rank gets cores of its own."""
     cores = sorted(os.sched_getaffinity(0))
     if num_local == 1 or len(cores) < num_local:

@@ -7,6 +7,7 @@ local engine = {
   max_num_seqs: 256,
   max_num_batched_tokens: 8192,
   tensor_parallel_size: 1,
+  num_processes: 1,
   cpu_kv_cache_gib: 4,
   gpu_memory_utilization: 0.5,  // the trainer needs the rest
   enforce_eager: false,

@@ -14,7 +14,10 @@ LEAVES = {"vllm": "demo_vineppo", "transformers": "demo_vineppo_transformers"}
 
 
 def engine_config(configs, kind):
-    return load_config(TrainConfig, str(configs / f"{LEAVES[kind]}.jsonnet"), []).engine
+    """`processes` is vLLM in two of them."""
+    leaf, changes = LEAVES.get(kind, "demo_vineppo"), ["engine.num_processes=2"]
+    path = str(configs / f"{leaf}.jsonnet")
+    return load_config(TrainConfig, path, changes if kind == "processes" else []).engine
 
 
 def start(config, loaded):

@@ -33,6 +33,8 @@ def build_engine(config: EngineConfig, model: EngineModel) -> Engine:
             "config: engine.kind must be 'transformers' where vllm is not installed, got 'vllm'"
         )
     module, name = ENGINES[type(config)].split(".")
+    if isinstance(config, VllmConfig) and config.num_processes > 1:
+        module, name = "processes", "EngineProcesses"
     engine: Engine = getattr(import_module(f"vineppo.engine.{module}"), name)(config, model)
     return engine
 

@@ -73,7 +73,10 @@ class VllmEngine:
     through the prefix cache, to the last full block of `block_size` tokens.
     """
 
-    def __init__(self, config: VllmConfig, model: EngineModel) -> None:
+    def __init__(
+        self, config: VllmConfig, model: EngineModel, cache_bytes: int | None = None
+    ) -> None:
+        """`cache_bytes` of key-value cache on a GPU, in place of what the share leaves to it."""
         on_gpu, num_shards = torch.cuda.is_available(), config.tensor_parallel_size
         _check(config, model.path)
         if not on_gpu:
@@ -107,6 +110,7 @@ class VllmEngine:
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             gpu_memory_utilization=config.gpu_memory_utilization,
+            kv_cache_memory_bytes=cache_bytes,
             enforce_eager=config.enforce_eager,
             enable_prefix_caching=config.prefix_caching,
             # A prompt cut in two makes vLLM rewind its request's generator, which a CPU generator
@@ -143,6 +147,13 @@ class VllmEngine:
         self._num_submitted = 0
         self._num_steps = 0
         self.counts = EngineCounts(0, 0, 0)
+
+    @property
+    def cache_bytes(self) -> int | None:
+        """What a GPU has for keys and values; None on a CPU, where the config says it."""
+        worker = self._core.engine_core.model_executor.driver_worker.worker
+        found: int | None = getattr(worker, "available_kv_cache_memory_bytes", None)
+        return None if found is None else int(found)
 
     def submit(self, request: SampleRequest, done: _Done) -> None:
         check_request(request, self._max_model_len)  # what vLLM is given, it takes unseen

@@ -29,6 +29,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("task.grading.num_matching", None, "extraction"),
     ("task.layout", "chain", "kind=worded"),
     ("engine.tensor_parallel_size", 1, "block_size"),
+    ("engine.num_processes", 1, "block_size"),
     ("optimization.offload", "nothing", "zero_stage"),
     ("reference.kl_importance", False, "kl_in"),
     ("optimization.policy_loss", "ppo", "clip_low"),

@@ -1,0 +1,346 @@
+"""Several engines on one device, each in a process of its own.
+
+vLLM's scheduler takes tens of microseconds of one thread for every sequence and step, several times
+what a GPU takes to compute it where a model is small. Processes do that work side by side, and
+leave this one's interpreter to text, grades and the reference's passes.
+"""
+
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import astuple, replace
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from vineppo.config.schema import VllmConfig
+from vineppo.distributed import bind_cores, local_rank
+from vineppo.engine.interface import (
+    Completion,
+    Engine,
+    EngineCounts,
+    EngineModel,
+    SampleRequest,
+    check_request,
+)
+from vineppo.errors import UserError
+from vineppo.parent_death import die_with_parent
+
+STEPS_AHEAD = 16  # that an engine may be ahead of the slowest one
+SPARE = 8  # a place in so many is a request that waits in an engine for the others to finish
+SHARED_MEMORY = Path("/dev/shm")
+# Of a launcher: an engine's process is no rank.
+LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCAL_SIZE")
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_Done = Callable[[Completion], None]
+
+
+class _Process:
+    """An engine's process: the pipe to it, and what it has been given and has not finished."""
+
+    def __init__(self, index: int, count: int) -> None:
+        self.running: dict[int, tuple[SampleRequest, _Done]] = {}
+        self.counts = EngineCounts(0, 0, 0)
+        self._connection, remote = multiprocessing.Pipe()
+        # -P: a file in the user's directory must not shadow a module.
+        command = [sys.executable, "-P", "-W", "ignore", "-m", "vineppo.engine.processes"]
+        with remote:
+            self.process = subprocess.Popen(
+                [*command, *(str(n) for n in (remote.fileno(), os.getpid(), index, count))],
+                pass_fds=[remote.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C is this process's to handle
+                env=_environment(),
+            )
+        # Read at once: an engine that cannot answer would not take what it is told either.
+        self._answers: SimpleQueue[Any] = SimpleQueue()
+        arguments = self._connection, self._answers
+        threading.Thread(target=_read, args=arguments, daemon=True).start()
+
+    def tell(self, *message: Any) -> None:
+        with suppress(ConnectionError):  # `answer` says it
+            self._connection.send(message)
+
+    def answer(self) -> Any:
+        """That to its oldest message without one; what the engine has logged is logged here."""
+        found = self._answers.get()
+        if found is None:
+            raise RuntimeError(f"an engine's process ended (exit status {self.process.wait()})")
+        kind, logged, answer = found
+        for line in logged:
+            logger.warning(line)
+        if kind == "error":
+            raise answer if isinstance(answer, UserError) else RuntimeError(answer)
+        return answer
+
+
+def _read(connection: Connection, answers: "SimpleQueue[Any]") -> None:
+    with suppress(EOFError, OSError):
+        while True:
+            answers.put(connection.recv())
+    answers.put(None)
+
+
+def _environment() -> dict[str, str]:
+    """Of an engine's process: no rank of a launcher's, and with this rank's GPU alone."""
+    environment = {name: text for name, text in os.environ.items() if name not in LAUNCHER}
+    environment["PYTHONPATH"] = os.pathsep.join(p or os.getcwd() for p in sys.path)
+    if torch.cuda.is_available():
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        devices = visible.split(",") if visible else [str(n) for n in range(local_rank() + 1)]
+        environment["CUDA_VISIBLE_DEVICES"] = devices[local_rank()]
+    return environment
+
+
+class EngineProcesses:
+    """`Engine` of `config.num_processes` engines, which share the GPU's memory and what is asked.
+
+    All make their steps in turn, by the number and not by the clock: in a step of this engine each
+    is told to make one more, with what it starts before it, and the answers to what they were told
+    `STEPS_AHEAD` steps ago are taken. So none waits for a slower one but where that is far behind,
+    and a repeated run asks the same of the same engine after the same step.
+
+    A request goes to the engine that has least to do, or to that of the one before it where its
+    prefix goes on from that one's: it is in that engine's cache.
+    """
+
+    ranks_a_replica = 1
+
+    def __init__(self, config: VllmConfig, model: EngineModel) -> None:
+        self._max_model_len = config.max_model_len
+        self._most = config.max_num_seqs + config.max_num_seqs // SPARE
+        self._dtype = getattr(torch, config.dtype)
+        self._waiting: deque[tuple[SampleRequest, _Done]] = deque()
+        self._num_submitted = 0
+        self._num_told = 0  # steps whose answers are to come
+        self._finished: list[tuple[_Done, Completion]] = []
+        count = config.num_processes
+        share = config.gpu_memory_utilization / count
+        each = replace(config, num_processes=1, gpu_memory_utilization=share)
+        self._processes = [_Process(index, count) for index in range(count)]
+        weakref.finalize(self, _end, [process.process for process in self._processes])
+        # On a GPU the first finds out how much memory weights and a step leave to the cache, which
+        # others that start beside it would disturb.
+        num_first = 1 if torch.cuda.is_available() else count
+        cache_bytes = self._told(self._processes[:num_first], each, model, None)[0]
+        self._told(self._processes[num_first:], each, model, cache_bytes)
+
+    @staticmethod
+    def _told(processes: list[_Process], *message: Any) -> list[Any]:
+        for process in processes:
+            process.tell(*message)
+        return [process.answer() for process in processes]
+
+    def submit(self, request: SampleRequest, done: _Done) -> None:
+        check_request(request, self._max_model_len)
+        self._waiting.append((request, done))
+
+    def step(self) -> None:
+        while self._num_told < STEPS_AHEAD:
+            self._tell_step()
+        self._take_step()
+        finished, self._finished = self._finished, []
+        for done, completion in finished:
+            done(completion)
+
+    def _tell_step(self) -> None:
+        self._num_told += 1
+        started = self._deal()
+        for process, requests in zip(self._processes, started, strict=True):
+            process.tell("step", requests)
+
+    def _deal(self) -> list[list[tuple[int, SampleRequest, bool]]]:
+        """What every process starts: an id, the request and whether it is to be seen."""
+        started: list[list[tuple[int, SampleRequest, bool]]] = [[] for _ in self._processes]
+        index, before = -1, None
+        while self._waiting:
+            request = self._waiting[0][0]
+            goes_on = before is not None and request.prefix_ids[: len(before)] == before
+            loads = [len(process.running) for process in self._processes]
+            if not goes_on or loads[index] >= self._most:
+                index = loads.index(min(loads))
+                if loads[index] >= self._most:
+                    break
+            before = request.prefix_ids
+            self._num_submitted += 1
+            self._processes[index].running[self._num_submitted] = self._waiting.popleft()
+            sent = replace(request, seen=None)
+            started[index].append((self._num_submitted, sent, request.seen is not None))
+        return started
+
+    def _take_step(self) -> None:
+        self._num_told -= 1
+        for process in self._processes:
+            finished, process.counts = process.answer()
+            for number, completion in finished:
+                _, done = process.running.pop(number)
+                self._finished.append((done, completion))
+
+    def _ask(self, name: str, *arguments: Any) -> list[Any]:
+        """What every engine answers when it has made all of its steps."""
+        while self._num_told:
+            self._take_step()
+        return self._told(self._processes, name, *arguments)
+
+    def look(self) -> None:
+        if self._waiting:
+            return
+        for process, shown in zip(self._processes, self._ask("look"), strict=True):
+            for number, completion in shown:
+                request, _ = process.running[number]
+                assert request.seen is not None
+                request.seen(completion)
+
+    @property
+    def num_unfinished(self) -> int:
+        running = sum(len(process.running) for process in self._processes)
+        return len(self._waiting) + running + len(self._finished)
+
+    @property
+    def counts(self) -> EngineCounts:
+        counts = (astuple(process.counts) for process in self._processes)
+        return EngineCounts(*map(sum, zip(*counts, strict=True)))
+
+    def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        assert not self.num_unfinished, "weights must not change while requests run"
+        weights = {
+            name: weight.detach().to("cpu", self._dtype, copy=True).contiguous()
+            for name, weight in named_weights
+        }
+        num_bytes = sum(weight.nbytes for weight in weights.values())
+        with tempfile.TemporaryDirectory(prefix="vineppo-", dir=_room_for(num_bytes)) as directory:
+            path = os.path.join(directory, "weights.safetensors")
+            save_file(weights, path)
+            del weights
+            self._ask("load_weights", path)
+
+    def clear_cache(self) -> None:
+        self._ask("clear_cache")
+
+    def sleep(self) -> None:
+        self._ask("sleep")
+
+    def wake(self) -> None:
+        self._ask("wake")
+
+
+def _end(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def _room_for(num_bytes: int) -> Path | None:
+    """Memory where there is enough of it, else the system's own place for what is temporary."""
+    has_room = SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free > 2 * num_bytes
+    return SHARED_MEMORY if has_room else None
+
+
+class _Logged(logging.Handler):
+    """Keeps what is logged until it is sent."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+    def take(self) -> list[str]:
+        lines, self.lines = self.lines, []
+        return lines
+
+
+def main(fd: int, parent_pid: int, index: int, count: int) -> None:
+    """An engine's process: starts it, and answers until the pipe ends."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    die_with_parent()
+    if os.getppid() != parent_pid:  # it ended before that took effect
+        return
+    logged = _Logged()
+    logging.getLogger("vineppo").addHandler(logged)
+    if not torch.cuda.is_available():
+        bind_cores(index, count)
+    from vineppo.engine.vllm_engine import VllmEngine  # takes long; the others import meanwhile
+
+    served: _Served | None = None
+    with Connection(fd) as connection, suppress(EOFError, ConnectionError):  # the parent is gone
+        while True:
+            message = connection.recv()
+            try:
+                if served is None:
+                    engine = VllmEngine(*message)
+                    served, answer = _Served(engine), engine.cache_bytes
+                else:
+                    answer = served.answer(*message)
+                reply = "done", logged.take(), answer
+            except UserError as error:
+                reply = "error", logged.take(), error
+            except Exception:
+                reply = "error", logged.take(), traceback.format_exc()
+            connection.send(reply)
+
+
+class _Served:
+    """An engine, by messages."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._finished: list[tuple[int, Completion]] = []
+        self._shown: list[tuple[int, Completion]] = []
+
+    def answer(self, name: str, *arguments: Any) -> Any:
+        own = {"step": self._step, "look": self._look, "load_weights": self._load_weights}
+        return own.get(name, getattr(self._engine, name))(*arguments)
+
+    def _step(self, started: Iterable[tuple[int, SampleRequest, bool]]) -> Any:
+        for number, request, is_seen in started:
+            seen = partial(self._keep, self._shown, number) if is_seen else None
+            finish = partial(self._keep, self._finished, number)
+            self._engine.submit(replace(request, seen=seen), finish)
+        if self._engine.num_unfinished:
+            self._engine.step()
+        return _taken(self._finished), self._engine.counts
+
+    def _look(self) -> list[tuple[int, Completion]]:
+        self._engine.look()
+        return _taken(self._shown)
+
+    def _load_weights(self, path: str) -> None:
+        with safe_open(path, "pt") as file:
+            self._engine.load_weights((name, file.get_tensor(name)) for name in file.keys())
+
+    @staticmethod
+    def _keep(where: list[tuple[int, Completion]], number: int, completion: Completion) -> None:
+        where.append((number, completion))
+
+
+def _taken(items: list[T]) -> list[T]:
+    taken = items[:]
+    items.clear()
+    return taken
+
+
+if __name__ == "__main__":
+    main(*(int(argument) for argument in sys.argv[1:]))

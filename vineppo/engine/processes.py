@@ -27,8 +27,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from vineppo.config.schema import VllmConfig
 from vineppo.distributed import bind_cores, local_rank
@@ -134,12 +133,12 @@ class EngineProcesses:
         self._waiting: deque[tuple[SampleRequest, _Done]] = deque()
         self._num_submitted = 0
         self._num_told = 0  # steps whose answers are to come
-        self._finished: list[tuple[_Done, Completion]] = []
+        self._finished: deque[tuple[_Done, Completion]] = deque()
         count = config.num_processes
         share = config.gpu_memory_utilization / count
         each = replace(config, num_processes=1, gpu_memory_utilization=share)
         self._processes = [_Process(index, count) for index in range(count)]
-        weakref.finalize(self, _end, [process.process for process in self._processes])
+        self.end = weakref.finalize(self, _end, [one.process for one in self._processes])
         # On a GPU the first finds out how much memory weights and a step leave to the cache, which
         # others that start beside it would disturb.
         num_first = 1 if torch.cuda.is_available() else count
@@ -160,8 +159,8 @@ class EngineProcesses:
         while self._num_told < STEPS_AHEAD:
             self._tell_step()
         self._take_step()
-        finished, self._finished = self._finished, []
-        for done, completion in finished:
+        while self._finished:
+            done, completion = self._finished.popleft()
             done(completion)
 
     def _tell_step(self) -> None:
@@ -278,28 +277,34 @@ def main(fd: int, parent_pid: int, index: int, count: int) -> None:
     die_with_parent()
     if os.getppid() != parent_pid:  # it ended before that took effect
         return
-    logged = _Logged()
-    logging.getLogger("vineppo").addHandler(logged)
     if not torch.cuda.is_available():
         bind_cores(index, count)
     from vineppo.engine.vllm_engine import VllmEngine  # takes long; the others import meanwhile
 
-    served: _Served | None = None
     with Connection(fd) as connection, suppress(EOFError, ConnectionError):  # the parent is gone
-        while True:
-            message = connection.recv()
-            try:
-                if served is None:
-                    engine = VllmEngine(*message)
-                    served, answer = _Served(engine), engine.cache_bytes
-                else:
-                    answer = served.answer(*message)
-                reply = "done", logged.take(), answer
-            except UserError as error:
-                reply = "error", logged.take(), error
-            except Exception:
-                reply = "error", logged.take(), traceback.format_exc()
-            connection.send(reply)
+        serve(connection, VllmEngine)
+
+
+def serve(connection: Connection, start: Callable[..., Any]) -> None:
+    """Starts the engine with what the first message says, and answers every message."""
+    logged = _Logged()
+    logging.getLogger("vineppo").addHandler(logged)
+    served: _Served | None = None
+    answer: Any
+    while True:
+        message = connection.recv()
+        kind = "done"
+        try:
+            if served is None:
+                engine = start(*message)
+                served, answer = _Served(engine), engine.cache_bytes
+            else:
+                answer = served.answer(*message)
+        except UserError as error:
+            kind, answer = "error", error
+        except Exception:
+            kind, answer = "error", traceback.format_exc()
+        connection.send((kind, logged.take(), answer))
 
 
 class _Served:
@@ -328,8 +333,7 @@ class _Served:
         return _taken(self._shown)
 
     def _load_weights(self, path: str) -> None:
-        with safe_open(path, "pt") as file:
-            self._engine.load_weights((name, file.get_tensor(name)) for name in file.keys())
+        self._engine.load_weights(load_file(path).items())
 
     @staticmethod
     def _keep(where: list[tuple[int, Completion]], number: int, completion: Completion) -> None:

@@ -1,0 +1,135 @@
+"""Engines in processes of their own: who gets what, what they say, and what their end does."""
+
+import logging
+import multiprocessing
+import signal
+import threading
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from support.engines import assert_alike, engine_config, finish, request, run, start
+
+from vineppo.config.load import load_config
+from vineppo.config.schema import TrainConfig
+from vineppo.distributed import init_distributed
+from vineppo.engine import EngineModel, build_engine
+from vineppo.engine.processes import serve
+from vineppo.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def config(configs):
+    return replace(engine_config(configs, "processes"), max_num_seqs=16, max_num_batched_tokens=512)
+
+
+@pytest.fixture(scope="module")
+def engine(config, loaded):
+    init_distributed()
+    return start(config, loaded)
+
+
+def shares(engine):
+    """Tokens that each of them has sampled."""
+    return [process.counts.sampled_tokens for process in engine._processes]
+
+
+def test_each_gets_the_same_again(engine, prompt):
+    """Requests that come in waves, from callbacks; a repeated run deals alike, and evenly."""
+
+    def dealt():
+        engine.clear_cache()
+        before, found = shares(engine), {}
+
+        def done(number, completion):
+            found[number] = completion
+            if number < 60:
+                submit(number + 40)
+
+        def submit(number):
+            own = (*prompt, 3 + number % 5)
+            engine.submit(request(own, number), lambda one: done(number, one))
+
+        for number in range(40):
+            submit(number)
+        finish(engine)
+        return found, [now - then for now, then in zip(shares(engine), before, strict=True)]
+
+    (found, mine), (again, other) = dealt(), dealt()
+    assert sorted(found) == list(range(100))
+    for number in found:
+        assert_alike(found[number], again[number])
+    assert mine == other
+    assert min(mine) > 0.6 * max(mine)
+
+
+def test_what_goes_on_from_a_prefix_stays_with_it(engine, prompt):
+    """All states of a response are in one engine's cache."""
+    (whole,) = run(engine, [request(prompt, 1)])
+    engine.clear_cache()
+    before = shares(engine)
+    ends = (5, 5, 9, 14)
+    states = [(*prompt, *whole.token_ids[:end]) for end in ends]
+    run(engine, [request(state, seed) for seed, state in enumerate(states)])
+    grown = [now - then for now, then in zip(shares(engine), before, strict=True)]
+    assert sorted(grown)[0] == 0 < max(grown)
+
+
+def test_what_fails_there_is_said_here(engine, prompt):
+    engine.clear_cache()  # so that no answer is to come
+    for process in engine._processes:
+        process.tell("nothing_of_that_name")
+        with pytest.raises(RuntimeError, match="has no attribute 'nothing_of_that_name'"):
+            process.answer()
+    assert len(run(engine, [request(prompt, 1)])) == 1  # it goes on
+
+
+def test_what_is_logged_there_is_sent_along():
+    class Engine:
+        cache_bytes = None
+
+        def sleep(self):
+            logging.getLogger("vineppo.engine").warning("tired")
+
+    here, there = multiprocessing.Pipe()
+
+    def serve_all():
+        with suppress(EOFError):
+            serve(there, Engine)
+
+    thread = threading.Thread(target=serve_all)
+    thread.start()
+    for message in ((), ("sleep",), ("sleep",)):
+        here.send(message)
+    assert [here.recv() for _ in range(3)] == [
+        ("done", [], None),
+        ("done", ["tired"], None),
+        ("done", ["tired"], None),
+    ]
+    here.close()
+    thread.join()
+    logging.getLogger("vineppo").handlers.pop()
+
+
+def test_a_start_that_is_refused_is_one_line(config):
+    with pytest.raises(UserError, match=r"^config: engine\.block_size must be a multiple of 32"):
+        build_engine(replace(config, block_size=16), EngineModel("unused", 19, (1,)))
+
+
+def test_ranks_that_share_a_replica_have_no_processes(configs):
+    changes = ["engine.num_processes=2", "engine.tensor_parallel_size=2"]
+    with pytest.raises(UserError, match=r"^config: engine\.num_processes must be 1 where several"):
+        load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), changes)
+
+
+def test_an_engine_that_ends_is_said(engine, prompt):
+    """The last one, as it is the end of them all."""
+    for seed in range(40):
+        engine.submit(request(prompt, seed), lambda _: None)
+    engine.step()
+    processes = [process.process for process in engine._processes]
+    processes[1].send_signal(signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=r"an engine's process ended \(exit status -9\)"):
+        finish(engine)
+    engine.end()
+    assert processes[0].poll() is not None

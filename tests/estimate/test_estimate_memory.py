@@ -140,7 +140,7 @@ def engine_config(**changes):
     values = {
         "kind": "vllm", "dtype": "bfloat16", "block_size": 16, "max_model_len": 100,
         "max_num_seqs": 10, "max_num_batched_tokens": 1000, "cpu_kv_cache_gib": 2,
-        "tensor_parallel_size": 1,
+        "tensor_parallel_size": 1, "num_processes": 1,
         "gpu_memory_utilization": 0.5, "enforce_eager": False, "prefix_caching": True,
         "sleep_while_training": True,
     }  # fmt: skip
@@ -182,6 +182,17 @@ def test_an_engine_on_a_cpu_has_a_cache_of_its_own_and_packs_its_embeddings():
         CACHE: 2 * 2**30,
     }
     assert engine.awake == {**engine.beside, "engine: a step": STEP_BYTES}
+
+
+def test_processes_have_weights_and_steps_each_and_divide_the_share():
+    engine = engine_of(engine_config(num_processes=3), MODEL, num_gpus=1, gpu_gib=80)
+    assert engine.awake["engine: weights"] == 3 * 2 * GB
+    assert engine.awake["engine: a step"] == 3 * STEP_BYTES
+    assert sum(engine.awake.values()) == 40 * 2**30
+    on_cpu = engine_of(engine_config(num_processes=3), MODEL, num_gpus=0, gpu_gib=80)
+    assert on_cpu.beside[CACHE] == 3 * 2 * 2**30
+    config = engine_config(num_processes=3)
+    assert cache_of(engine, config, 1, 200, math.inf).num_running == 3 * config.max_num_seqs
 
 
 def test_the_transformers_engine_has_room_for_every_sequence_and_keeps_its_weights_asleep():

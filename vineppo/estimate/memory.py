@@ -355,12 +355,17 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
     if isinstance(config, TransformersConfig):
         cache = config.max_num_seqs * config.max_model_len * model.cache_bytes
         return EngineBytes(weights | step | {CACHE: cache}, beside=weights)
+    # Every process has weights, steps and a cache of its own; on a GPU they divide one share of it.
+    count = config.num_processes
+    weights, step = (
+        {name: count * size for name, size in lines.items()} for lines in (weights, step)
+    )
     if num_gpus == 0:
         # vLLM packs embedding and projection once more, as the processor likes them.
         embedding = model.bytes_per_weight * shape.vocab_size * shape.hidden_size
         beside = weights | {
-            "engine: repacked embeddings": 2 * embedding,
-            CACHE: config.cpu_kv_cache_gib * GIB,
+            "engine: repacked embeddings": 2 * count * embedding,
+            CACHE: count * config.cpu_kv_cache_gib * GIB,
         }
         return EngineBytes(beside | step, beside)
     # The cache is what weights and a step leave of the share.
@@ -397,5 +402,6 @@ def cache_of(
     """
     num_tokens = engine.awake[CACHE] // bytes_per_token
     room = num_tokens / mean_tokens
-    num_running = min(room, config.max_num_seqs, num_requests)
+    most = config.max_num_seqs * getattr(config, "num_processes", 1)
+    num_running = min(room, most, num_requests)
     return KeyValueCache(bytes_per_token, num_tokens, room, num_running)

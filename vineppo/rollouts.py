@@ -19,7 +19,7 @@ from vineppo.tasks.environments import Episode, TurnRules
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, Rollout, Turn
 
-LOOKAHEAD = 4096  # requests that wait in the engine's queue, at least, while there are more
+LOOKAHEAD = 16_384  # requests that the engine has, running or not, while there are more
 
 
 class Scorer(Protocol):

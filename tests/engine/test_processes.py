@@ -13,7 +13,6 @@ from support.engines import assert_alike, engine_config, finish, request, run, s
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.engine import EngineModel, build_engine
 from vineppo.engine.processes import serve
 from vineppo.errors import UserError
 
@@ -84,9 +83,13 @@ def test_what_fails_there_is_said_here(engine, prompt):
     assert len(run(engine, [request(prompt, 1)])) == 1  # it goes on
 
 
-def test_what_is_logged_there_is_sent_along():
+def test_warnings_and_refusals_are_sent_along():
     class Engine:
         cache_bytes = None
+
+        def __init__(self, block_size):
+            if block_size % 32:
+                raise UserError("config: engine.block_size must be a multiple of 32")
 
         def sleep(self):
             logging.getLogger("vineppo.engine").warning("tired")
@@ -99,21 +102,18 @@ def test_what_is_logged_there_is_sent_along():
 
     thread = threading.Thread(target=serve_all)
     thread.start()
-    for message in ((), ("sleep",), ("sleep",)):
+    for message in ((16,), (32,), ("sleep",)):
         here.send(message)
-    assert [here.recv() for _ in range(3)] == [
-        ("done", [], None),
-        ("done", ["tired"], None),
-        ("done", ["tired"], None),
-    ]
+    (refused, _, error), *others = (here.recv() for _ in range(3))
+    assert (refused, str(error)) == (
+        "error",
+        "config: engine.block_size must be a multiple of 32",
+    )
+    assert isinstance(error, UserError)
+    assert others == [("done", [], None), ("done", ["tired"], None)]
     here.close()
     thread.join()
     logging.getLogger("vineppo").handlers.pop()
-
-
-def test_a_start_that_is_refused_is_one_line(config):
-    with pytest.raises(UserError, match=r"^config: engine\.block_size must be a multiple of 32"):
-        build_engine(replace(config, block_size=16), EngineModel("unused", 19, (1,)))
 
 
 def test_ranks_that_share_a_replica_have_no_processes(configs):

@@ -13,7 +13,7 @@ from support.engines import assert_alike, engine_config, finish, request, run, s
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.engine.processes import serve
+from vineppo.engine.processes import _environment, serve
 from vineppo.errors import UserError
 
 
@@ -74,6 +74,52 @@ def test_what_goes_on_from_a_prefix_stays_with_it(engine, prompt):
     assert sorted(grown)[0] == 0 < max(grown)
 
 
+def test_samples_of_a_prefix_stay_together_where_engines_are_full(engine, prompt):
+    """Nine of each of sixty states, in engines that have room for 32 at a time."""
+    engine.clear_cache()
+    found = []
+    for state in range(60):
+        prefix = (*prompt, 3 + state % 15, 3 + state // 15)
+        for seed in range(9):
+            engine.submit(request(prefix, seed, max_tokens=4 + seed), found.append)
+    homes = {}
+    while engine.num_unfinished:
+        engine.step()
+        for index, process in enumerate(engine._processes):
+            assert len(process.running) < 2 * 16 + 9
+            for one, _ in process.running.values():
+                homes.setdefault(one.prefix_ids, set()).add(index)
+    assert len(found) == 9 * 60
+    assert {len(indices) for indices in homes.values()} == {1}
+
+
+def test_an_engine_that_sleeps_forgets_what_runs(engine, prompt):
+    found = []
+    for seed in range(100):
+        engine.submit(request(prompt, seed), found.append)
+    engine.step()
+    engine.sleep()
+    assert engine.num_unfinished == 0
+    engine.wake()
+    before = len(found)
+    assert len(run(engine, [request(prompt, 1)])) == 1
+    assert len(found) == before
+
+
+def test_an_engine_is_no_rank_and_has_its_ranks_gpu(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    for name, text in {"RANK": "3", "LOCAL_RANK": "1", "MASTER_ADDR": "here"}.items():
+        monkeypatch.setenv(name, text)
+    for visible, expected in ((None, "1"), ("4,GPU-a5", "GPU-a5")):
+        if visible is None:
+            monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        else:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        environment = _environment()
+        assert environment["CUDA_VISIBLE_DEVICES"] == expected
+        assert not {"RANK", "LOCAL_RANK", "MASTER_ADDR"} & environment.keys()
+
+
 def test_what_fails_there_is_said_here(engine, prompt):
     engine.clear_cache()  # so that no answer is to come
     for process in engine._processes:
@@ -100,20 +146,20 @@ def test_warnings_and_refusals_are_sent_along():
         with suppress(EOFError):
             serve(there, Engine)
 
-    thread = threading.Thread(target=serve_all)
+    thread = threading.Thread(target=serve_all, daemon=True)
     thread.start()
-    for message in ((16,), (32,), ("sleep",)):
-        here.send(message)
-    (refused, _, error), *others = (here.recv() for _ in range(3))
+    with here:
+        for message in ((16,), (32,), ("sleep",)):
+            here.send(message)
+        (refused, _, error), *others = [here.recv() for _ in range(3)]
+    thread.join()
+    logging.getLogger("vineppo").handlers.pop()
     assert (refused, str(error)) == (
         "error",
         "config: engine.block_size must be a multiple of 32",
     )
     assert isinstance(error, UserError)
     assert others == [("done", [], None), ("done", ["tired"], None)]
-    here.close()
-    thread.join()
-    logging.getLogger("vineppo").handlers.pop()
 
 
 def test_ranks_that_share_a_replica_have_no_processes(configs):
@@ -129,7 +175,7 @@ def test_an_engine_that_ends_is_said(engine, prompt):
     engine.step()
     processes = [process.process for process in engine._processes]
     processes[1].send_signal(signal.SIGKILL)
-    with pytest.raises(RuntimeError, match=r"an engine's process ended \(exit status -9\)"):
+    with pytest.raises(RuntimeError, match=r"engine 1 of 2 has ended \(exit status -9\)"):
         finish(engine)
     engine.end()
     assert processes[0].poll() is not None

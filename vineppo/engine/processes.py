@@ -8,26 +8,24 @@ leave this one's interpreter to text, grades and the reference's passes.
 import logging
 import multiprocessing
 import os
-import shutil
 import signal
+import socket
 import subprocess
 import sys
-import tempfile
 import threading
+import time
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import astuple, replace
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import torch
-from safetensors.torch import load_file, save_file
 
 from vineppo.config.schema import VllmConfig
 from vineppo.distributed import bind_cores, local_rank
@@ -42,11 +40,10 @@ from vineppo.engine.interface import (
 from vineppo.errors import UserError
 from vineppo.parent_death import die_with_parent
 
-STEPS_AHEAD = 16  # that an engine may be ahead of the slowest one
-SPARE = 8  # a place in so many is a request that waits in an engine for the others to finish
-SHARED_MEMORY = Path("/dev/shm")
-# Of a launcher: an engine's process is no rank.
-LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCAL_SIZE")
+STEPS_AHEAD = 16  # that engines are told to make before the first one's answers are taken
+END_LIMIT_S = 5.0  # for an engine to take down what it has made
+# Variables of a launcher begin with these: an engine's process is no rank.
+LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +55,7 @@ class _Process:
     """An engine's process: the pipe to it, and what it has been given and has not finished."""
 
     def __init__(self, index: int, count: int) -> None:
+        self._name = f"engine {index} of {count}"
         self.running: dict[int, tuple[SampleRequest, _Done]] = {}
         self.counts = EngineCounts(0, 0, 0)
         self._connection, remote = multiprocessing.Pipe()
@@ -81,14 +79,20 @@ class _Process:
         with suppress(ConnectionError):  # `answer` says it
             self._connection.send(message)
 
+    def hang_up(self) -> None:
+        """`_read` waits in the connection, which closing it would not end."""
+        with suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)
+
     def answer(self) -> Any:
         """That to its oldest message without one; what the engine has logged is logged here."""
         found = self._answers.get()
         if found is None:
-            raise RuntimeError(f"an engine's process ended (exit status {self.process.wait()})")
+            self._answers.put(None)  # there is none to later messages either
+            raise RuntimeError(f"{self._name} has ended (exit status {self.process.wait()})")
         kind, logged, answer = found
         for line in logged:
-            logger.warning(line)
+            logger.warning(f"{self._name}: {line}")
         if kind == "error":
             raise answer if isinstance(answer, UserError) else RuntimeError(answer)
         return answer
@@ -96,14 +100,16 @@ class _Process:
 
 def _read(connection: Connection, answers: "SimpleQueue[Any]") -> None:
     with suppress(EOFError, OSError):
-        while True:
-            answers.put(connection.recv())
-    answers.put(None)
+        try:
+            while True:
+                answers.put(connection.recv())
+        finally:
+            answers.put(None)
 
 
 def _environment() -> dict[str, str]:
     """Of an engine's process: no rank of a launcher's, and with this rank's GPU alone."""
-    environment = {name: text for name, text in os.environ.items() if name not in LAUNCHER}
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(LAUNCHER)}
     environment["PYTHONPATH"] = os.pathsep.join(p or os.getcwd() for p in sys.path)
     if torch.cuda.is_available():
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -116,29 +122,32 @@ class EngineProcesses:
     """`Engine` of `config.num_processes` engines, which share the GPU's memory and what is asked.
 
     All make their steps in turn, by the number and not by the clock: in a step of this engine each
-    is told to make one more, with what it starts before it, and the answers to what they were told
-    `STEPS_AHEAD` steps ago are taken. So none waits for a slower one but where that is far behind,
-    and a repeated run asks the same of the same engine after the same step.
+    is told to make one more, with what it starts before it, and the answers to the first of
+    `STEPS_AHEAD` such steps are taken. So none waits for a slower one but where that is far behind,
+    and a repeated run asks the same of the same engine after the same step. Of what is asked
+    between steps (`look`, `sleep` and the like) the answer comes when all of them are made.
 
     A request goes to the engine that has least to do, or to that of the one before it where its
-    prefix goes on from that one's: it is in that engine's cache.
+    prefix is that one's or goes on from it: it is in that engine's cache. An engine has as many
+    again as run at once, as it is known late that some have finished.
     """
 
     ranks_a_replica = 1
 
     def __init__(self, config: VllmConfig, model: EngineModel) -> None:
         self._max_model_len = config.max_model_len
-        self._most = config.max_num_seqs + config.max_num_seqs // SPARE
+        self._most = 2 * config.max_num_seqs
         self._dtype = getattr(torch, config.dtype)
         self._waiting: deque[tuple[SampleRequest, _Done]] = deque()
         self._num_submitted = 0
+        self._last: tuple[int, tuple[int, ...]] = 0, ()  # the engine and prefix of a request
         self._num_told = 0  # steps whose answers are to come
         self._finished: deque[tuple[_Done, Completion]] = deque()
         count = config.num_processes
         share = config.gpu_memory_utilization / count
         each = replace(config, num_processes=1, gpu_memory_utilization=share)
         self._processes = [_Process(index, count) for index in range(count)]
-        self.end = weakref.finalize(self, _end, [one.process for one in self._processes])
+        self.end = weakref.finalize(self, _end, self._processes)
         # On a GPU the first finds out how much memory weights and a step leave to the cache, which
         # others that start beside it would disturb.
         num_first = 1 if torch.cuda.is_available() else count
@@ -172,16 +181,16 @@ class EngineProcesses:
     def _deal(self) -> list[list[tuple[int, SampleRequest, bool]]]:
         """What every process starts: an id, the request and whether it is to be seen."""
         started: list[list[tuple[int, SampleRequest, bool]]] = [[] for _ in self._processes]
-        index, before = -1, None
         while self._waiting:
-            request = self._waiting[0][0]
-            goes_on = before is not None and request.prefix_ids[: len(before)] == before
+            request, (index, before) = self._waiting[0][0], self._last
             loads = [len(process.running) for process in self._processes]
-            if not goes_on or loads[index] >= self._most:
+            goes_on = before and request.prefix_ids[: len(before)] == before
+            is_same = goes_on and len(request.prefix_ids) == len(before)
+            if not is_same and not (goes_on and loads[index] < self._most):
                 index = loads.index(min(loads))
                 if loads[index] >= self._most:
                     break
-            before = request.prefix_ids
+            self._last = index, request.prefix_ids
             self._num_submitted += 1
             self._processes[index].running[self._num_submitted] = self._waiting.popleft()
             sent = replace(request, seen=None)
@@ -223,37 +232,43 @@ class EngineProcesses:
 
     def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         assert not self.num_unfinished, "weights must not change while requests run"
-        weights = {
-            name: weight.detach().to("cpu", self._dtype, copy=True).contiguous()
-            for name, weight in named_weights
-        }
-        num_bytes = sum(weight.nbytes for weight in weights.values())
-        with tempfile.TemporaryDirectory(prefix="vineppo-", dir=_room_for(num_bytes)) as directory:
-            path = os.path.join(directory, "weights.safetensors")
-            save_file(weights, path)
+        weights = {name: weight.detach().to(self._dtype).cpu() for name, weight in named_weights}
+        file = os.memfd_create("weights")  # which has no name, and is gone with its last reader
+        try:
+            with open(file, "wb", closefd=False) as writer:
+                torch.save(weights, writer)
             del weights
-            self._ask("load_weights", path)
+            self._ask("load_weights", f"/proc/{os.getpid()}/fd/{file}")
+        finally:
+            os.close(file)
+        self._last = 0, ()
 
     def clear_cache(self) -> None:
         self._ask("clear_cache")
+        self._last = 0, ()
 
     def sleep(self) -> None:
         self._ask("sleep")
+        self._waiting.clear()
+        self._finished.clear()
+        for process in self._processes:
+            process.running.clear()
 
     def wake(self) -> None:
         self._ask("wake")
 
 
-def _end(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+def _end(processes: Sequence[_Process]) -> None:
+    """By the ends of the pipes: vLLM takes files away that a killed one would leave."""
     for process in processes:
-        process.kill()
-        process.wait()
-
-
-def _room_for(num_bytes: int) -> Path | None:
-    """Memory where there is enough of it, else the system's own place for what is temporary."""
-    has_room = SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free > 2 * num_bytes
-    return SHARED_MEMORY if has_room else None
+        process.hang_up()
+    limit_s = time.monotonic() + END_LIMIT_S
+    for process in processes:
+        try:
+            process.process.wait(max(limit_s - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            process.process.kill()
+            process.process.wait()
 
 
 class _Logged(logging.Handler):
@@ -333,7 +348,7 @@ class _Served:
         return _taken(self._shown)
 
     def _load_weights(self, path: str) -> None:
-        self._engine.load_weights(load_file(path).items())
+        self._engine.load_weights(torch.load(path, mmap=True, weights_only=True).items())
 
     @staticmethod
     def _keep(where: list[tuple[int, Completion]], number: int, completion: Completion) -> None:

@@ -236,15 +236,19 @@ class VllmEngine:
         """What runs in vLLM is taken out of it and waits again, in its order; what it has computed
         of prefixes is forgotten, as it may not have been computed to the end."""
         self._concurrency.lower(error, len(self._running))
+        started = [(running.request, running.done) for running in self._running.values()]
+        self._waiting.extendleft(reversed(started))
+        self._abort()
+        self._forget_prefixes()
+        self.counts = replace(self.counts, num_retries=self.counts.num_retries + 1)
+
+    def _abort(self) -> None:
+        """What runs is vLLM's no more."""
         self._core.abort_requests(list(self._running))
         core = self._core.engine_core
         if core.batch_queue is not None:
             core.batch_queue.clear()  # batches of what was aborted
-        started = [(running.request, running.done) for running in self._running.values()]
-        self._waiting.extendleft(reversed(started))
         self._running.clear()
-        self._forget_prefixes()
-        self.counts = replace(self.counts, num_retries=self.counts.num_retries + 1)
 
     def look(self) -> None:
         if self._waiting or len(self._running) >= self._concurrency.limit:
@@ -276,6 +280,9 @@ class VllmEngine:
             raise RuntimeError("the prefix cache is in use")
 
     def sleep(self) -> None:
+        self._waiting.clear()
+        if self._running:
+            self._abort()
         if self._can_sleep and not self._is_asleep:
             # Level 2 would save the copy of the weights in the host's memory. It brings back a
             # model's registered buffers alone, and new weights where they follow (in a critic's

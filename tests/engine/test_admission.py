@@ -59,7 +59,7 @@ def test_a_gpus_worker_leaves_this_process_its_threads(monkeypatch):
     monkeypatch.setattr(vllm, "LLM", start)
     path = resolve_model_path("embedded:arithmetic_short")
     VllmEngine(
-        VllmConfig("vllm", "float32", 32, 64, 4, 64, 1, 1, 0.5, *[True] * 3),
+        VllmConfig("vllm", "float32", 32, 64, 4, 64, 1, 1, 1, 0.5, *[True] * 3),
         EngineModel(path, 9, (0,)),
     )
     assert threads == [7, 1, 7]

@@ -49,8 +49,8 @@ Config = TypeVar("Config", TrainConfig, SftConfig)
 class Estimate:
     """Bytes of one rank by moment and line; tokens, operations and seconds of an iteration.
 
-    `sampled` is None for fine-tuning, whose iteration is one update; `decided` says whether
-    activations are recomputed, None where the config does.
+    `sampled` is None for fine-tuning, whose iteration is one update; `decided` has the
+    keys that the config leaves to the estimate ("auto"), and what they are then.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Estimate:
     trained: TrainedTokens
     operations: dict[str, float]
     seconds: dict[str, float]
-    decided: bool | None
+    decided: dict[str, bool]
 
 
 def print_estimate(options: argparse.Namespace) -> None:
@@ -99,8 +99,8 @@ def estimate(config: Config, models: Models, machine: Machine, lengths: Lengths)
 
     Raises `UserError` where the ranks are not divided into whole replicas of the engine.
     """
-    is_auto = config.model.gradient_checkpointing == "auto"
-    config = with_checkpointing_decided(config, models, machine, lengths)
+    given = config
+    config = with_savings_decided(given, models, machine, lengths)
     is_recomputing = config.model.gradient_checkpointing is True
     ranks_a_replica = getattr(config.engine, "tensor_parallel_size", 1)
     if machine.num_ranks % ranks_a_replica:
@@ -134,39 +134,50 @@ def estimate(config: Config, models: Models, machine: Machine, lengths: Lengths)
         trained=trained,
         operations=work,
         seconds=seconds(work, sampled, machine, num_engines),
-        decided=is_recomputing if is_auto else None,
+        decided={
+            f"{part}.{key}": getattr(getattr(config, part), key)
+            for part, key, _ in SAVINGS
+            if getattr(getattr(given, part), key, None) == "auto"
+        },
     )
 
 
-def with_checkpointing_decided(
+# What takes time and saves memory, and the moments at which it does: all, or backward passes.
+SAVINGS = (("model", "gradient_checkpointing", "backward"), ("engine", "sleep_while_training", ""))
+
+
+def with_savings_decided(
     config: Config, models: Models, machine: Machine, lengths: Lengths
 ) -> Config:
-    """In place of "auto", whether activations are recomputed.
+    """In place of "auto", whether activations are recomputed and whether the engine sleeps.
 
-    They are on a GPU of which a backward pass would fill more than `ROOM`, and never on a CPU.
+    They are, and it does, on a GPU of which more than `ROOM` would be full without, and never on a
+    CPU. Activations come first: without them an engine may have to sleep.
     """
-    if config.model.gradient_checkpointing != "auto":
-        return config
-    without = replace(config, model=replace(config.model, gradient_checkpointing=False))
-    if not machine.num_gpus:
-        return without
-    lines_by_moment = estimate(without, models, machine, lengths).memory
-    backward = {m: lines for m, lines in lines_by_moment.items() if m.startswith("backward")}
-    if peak(backward)[1] <= ROOM * machine.gpu_gib * GIB:
-        return without
-    return replace(config, model=replace(config.model, gradient_checkpointing=True))
+    for part, key, moments in SAVINGS:
+        table = getattr(config, part)
+        if getattr(table, key, None) != "auto":
+            continue
+        config = replace(config, **{part: replace(table, **{key: False})})
+        if not machine.num_gpus:
+            continue
+        memory_of = estimate(config, models, machine, lengths).memory
+        full = peak({m: lines for m, lines in memory_of.items() if m.startswith(moments)})[1]
+        if full > ROOM * machine.gpu_gib * GIB:
+            config = replace(config, **{part: replace(table, **{key: True})})
+    return config
 
 
-def checkpointing_decided(config: Config, prompt_tokens: float) -> Config:
+def savings_decided(config: Config, prompt_tokens: float) -> Config:
     """The same for a run on this machine, whose GPUs are alike."""
-    if config.model.gradient_checkpointing != "auto":
+    if not any(getattr(getattr(config, part), key, None) == "auto" for part, key, _ in SAVINGS):
         return config
     gib = 0.0
     if has_gpu := torch.cuda.is_available():
         gib = torch.cuda.get_device_properties(local_rank()).total_memory / GIB
     machine = Machine(num_ranks() if has_gpu else 0, gib, None, None)
     lengths = Lengths(prompt_tokens, float(longest_response(config)), 1.0)
-    return with_checkpointing_decided(config, read_models(config, None), machine, lengths)
+    return with_savings_decided(config, read_models(config, None), machine, lengths)
 
 
 def critics_work(
@@ -267,9 +278,7 @@ def assumptions(estimate: Estimate) -> list[str]:
         "evaluations and checkpoints are left out",
         "answers that a predictor of one's own asks the engine for are not counted",
     ]
-    if estimate.decided is not None:
-        recomputed = "are" if estimate.decided else "are not"
-        lines.append(f"model.gradient_checkpointing is 'auto': activations {recomputed} recomputed")
+    lines += [f"{key} is 'auto', here {json.dumps(it)}" for key, it in estimate.decided.items()]
     if estimate.seconds:
         lines.append("ranks are evenly loaded and phases do not overlap")
     if machine.tokens_per_s is not None:

@@ -279,7 +279,8 @@ class VllmConfig:
     gpu_memory_utilization: PositiveFraction  # CUDA only, of all together
     enforce_eager: bool
     prefix_caching: bool
-    sleep_while_training: bool  # CUDA only: give the KV cache's memory to the trainer
+    # CUDA only: give the KV cache's memory to the trainer; auto: unless all fits beside each other
+    sleep_while_training: bool | Literal["auto"]
 
 
 @dataclass(frozen=True)

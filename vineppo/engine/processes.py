@@ -6,7 +6,6 @@ leave this one's interpreter to text, grades and the reference's passes.
 """
 
 import logging
-import multiprocessing
 import os
 import signal
 import socket
@@ -38,7 +37,7 @@ from vineppo.engine.interface import (
     check_request,
 )
 from vineppo.errors import UserError
-from vineppo.parent_death import die_with_parent
+from vineppo.parent_death import die_with_parent, start_child
 
 STEPS_AHEAD = 16  # that engines are told to make before the first one's answers are taken
 END_LIMIT_S = 5.0  # for an engine to take down what it has made
@@ -58,18 +57,9 @@ class _Process:
         self._name = f"engine {index} of {count}"
         self.running: dict[int, tuple[SampleRequest, _Done]] = {}
         self.counts = EngineCounts(0, 0, 0)
-        self._connection, remote = multiprocessing.Pipe()
-        # -P: a file in the user's directory must not shadow a module.
-        command = [sys.executable, "-P", "-W", "ignore", "-m", "vineppo.engine.processes"]
-        with remote:
-            self.process = subprocess.Popen(
-                [*command, *(str(n) for n in (remote.fileno(), os.getpid(), index, count))],
-                pass_fds=[remote.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                process_group=0,  # Ctrl-C is this process's to handle
-                env=_environment(),
-            )
+        self.process, self._connection = start_child(
+            "vineppo.engine.processes", index, count, environment=_environment()
+        )
         # Read at once: an engine that cannot answer would not take what it is told either.
         self._answers: SimpleQueue[Any] = SimpleQueue()
         arguments = self._connection, self._answers
@@ -110,7 +100,6 @@ def _read(connection: Connection, answers: "SimpleQueue[Any]") -> None:
 def _environment() -> dict[str, str]:
     """Of an engine's process: no rank of a launcher's, and with this rank's GPU alone."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith(LAUNCHER)}
-    environment["PYTHONPATH"] = os.pathsep.join(p or os.getcwd() for p in sys.path)
     if torch.cuda.is_available():
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         devices = visible.split(",") if visible else [str(n) for n in range(local_rank() + 1)]

@@ -136,14 +136,17 @@ def estimate(config: Config, models: Models, machine: Machine, lengths: Lengths)
         seconds=seconds(work, sampled, machine, num_engines),
         decided={
             f"{part}.{key}": getattr(getattr(config, part), key)
-            for part, key, _ in SAVINGS
-            if getattr(getattr(given, part), key, None) == "auto"
+            for part, key, _ in undecided(given)
         },
     )
 
 
 # What takes time and saves memory, and the moments at which it does: all, or backward passes.
 SAVINGS = (("model", "gradient_checkpointing", "backward"), ("engine", "sleep_while_training", ""))
+
+
+def undecided(config: Config) -> list[tuple[str, str, str]]:
+    return [row for row in SAVINGS if getattr(getattr(config, row[0]), row[1], None) == "auto"]
 
 
 def with_savings_decided(
@@ -154,10 +157,8 @@ def with_savings_decided(
     They are, and it does, on a GPU of which more than `ROOM` would be full without, and never on a
     CPU. Activations come first: without them an engine may have to sleep.
     """
-    for part, key, moments in SAVINGS:
+    for part, key, moments in undecided(config):
         table = getattr(config, part)
-        if getattr(table, key, None) != "auto":
-            continue
         config = replace(config, **{part: replace(table, **{key: False})})
         if not machine.num_gpus:
             continue
@@ -170,7 +171,7 @@ def with_savings_decided(
 
 def savings_decided(config: Config, prompt_tokens: float) -> Config:
     """The same for a run on this machine, whose GPUs are alike."""
-    if not any(getattr(getattr(config, part), key, None) == "auto" for part, key, _ in SAVINGS):
+    if not undecided(config):
         return config
     gib = 0.0
     if has_gpu := torch.cuda.is_available():

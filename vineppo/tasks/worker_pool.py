@@ -18,7 +18,6 @@ import multiprocessing
 import os
 import resource
 import signal
-import subprocess
 import sys
 import threading
 import traceback
@@ -28,7 +27,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn
 
-from vineppo.parent_death import die_with_parent
+from vineppo.parent_death import die_with_parent, start_child
 from vineppo.tasks.equivalence import warm_up
 from vineppo.tasks.sandbox import give_up_files_and_network
 
@@ -107,21 +106,7 @@ class _Worker:
 
     def __init__(self, function: Callable[..., Any], closing_reader: Connection) -> None:
         self._closing_reader = closing_reader
-        self._connection, remote = multiprocessing.Pipe()
-        # -P: a file in the user's directory must not shadow a module.
-        command = [sys.executable, "-P", "-W", "ignore", "-m", "vineppo.tasks.worker_pool"]
-        with remote:
-            self._process = subprocess.Popen(
-                [*command, str(remote.fileno()), str(os.getpid())],
-                pass_fds=[remote.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                process_group=0,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path),
-                },
-            )
+        self._process, self._connection = start_child("vineppo.tasks.worker_pool")
         self._is_ready = False
         try:
             self._connection.send(function)

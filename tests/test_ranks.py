@@ -28,6 +28,7 @@ from support.training import CONFIGS, timeless
 from support.walks import segmenter_of_entropies
 
 TENSOR_PARALLEL = Case("vineppo", "vllm", tensor_parallel_size=2)  # one replica of both ranks
+ENGINE_PROCESSES = Case("vineppo", "vllm", changes=(("engine.num_processes", "2"),))
 SLOW_CASES = [
     (Case("vineppo", "vllm"), 3),
     (Case("ppo", "vllm"), 0),
@@ -85,7 +86,8 @@ def lost_blocks() -> set[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("case", "stage"), [(Case("vineppo", "transformers"), 0), (TENSOR_PARALLEL, 2)]
+    ("case", "stage"),
+    [(Case("vineppo", "transformers"), 0), (TENSOR_PARALLEL, 2), (ENGINE_PROCESSES, 0)],
 )
 def test_a_rank_that_is_killed_ends_the_job_which_goes_on_to_the_numbers_of_one(
     whole_runs, tmp_path, case, stage

@@ -132,18 +132,22 @@ class DeepSpeedModule:
         )
 
     def offload(self) -> None:
-        """Moves what `offload: "while_sampling"` names to the CPU; nothing may be updated then."""
+        """Moves what `offload: "while_sampling"` names to the CPU; nothing may be updated then.
+
+        To memory that is page-locked where a GPU copies: several times as fast as to other.
+        """
         if not self.leaves_while_sampling:
             return
+        from deepspeed.accelerator import get_accelerator
         from deepspeed.runtime.zero.offload_config import OffloadStateTypeEnum as States
 
         leaving = [States.hp_params, States.optim_states]
         if self._zero_stage == 3:
             # DeepSpeed moves these for its own Adam alone, and buffers of gradients for any.
             for state in self._sharded_states():
-                state.data = state.data.cpu()
+                state.data = get_accelerator().pin_empty_like(state).copy_(state)
             leaving = [States.lp_grads, States.contiguous_grad_buffer]
-        self._engine.offload_states(include=leaving, pin_memory=False)
+        self._engine.offload_states(include=leaving, pin_memory=True)
 
     def reload(self) -> None:
         """Undoes `offload`."""

@@ -31,7 +31,7 @@ local engine = {
 
   // One GPU, models of up to two billion parameters, bfloat16.
   gpu: {
-    engine: engine { dtype: 'bfloat16' },
+    engine: engine { dtype: 'bfloat16', max_num_seqs: 1024 },
     optimization+: { micro_batch_size: 8, logprobs_micro_batch_size: 32, zero_stage: 2, offload: 'nothing' },
   },
 
@@ -66,7 +66,7 @@ local engine = {
       kind: 'transformers',
       dtype: engine.dtype,
       max_model_len: engine.max_model_len,
-      max_num_seqs: engine.max_num_seqs,
+      max_num_seqs: std.min(engine.max_num_seqs, 512),  // each has memory of its own, for its longest
       max_num_batched_tokens: engine.max_num_batched_tokens,
     },
   },

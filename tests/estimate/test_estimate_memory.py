@@ -9,6 +9,8 @@ from vineppo.config.schema import TransformersConfig, VllmConfig
 from vineppo.estimate.memory import (
     BUCKET,
     CACHE,
+    ENGINE_PROCESS_BYTES,
+    PROCESS_BYTES,
     EngineBytes,
     PassBytes,
     Sampled,
@@ -188,9 +190,12 @@ def test_processes_have_weights_and_steps_each_and_divide_the_share():
     engine = engine_of(engine_config(num_processes=3), MODEL, num_gpus=1, gpu_gib=80)
     assert engine.awake["engine: weights"] == 3 * 2 * GB
     assert engine.awake["engine: a step"] == 3 * STEP_BYTES
-    assert sum(engine.awake.values()) == 40 * 2**30
+    own = {"engine: processes": 3 * ENGINE_PROCESS_BYTES}  # beside the share, and while they sleep
+    assert engine.beside == own
+    assert sum(engine.awake.values()) == 40 * 2**30 + sum(own.values())
     on_cpu = engine_of(engine_config(num_processes=3), MODEL, num_gpus=0, gpu_gib=80)
     assert on_cpu.beside[CACHE] == 3 * 2 * 2**30
+    assert on_cpu.beside["engine: processes"] == 3 * PROCESS_BYTES
     config = engine_config(num_processes=3)
     assert cache_of(engine, config, 1, 200, math.inf).num_running == 3 * config.max_num_seqs
 

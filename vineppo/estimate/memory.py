@@ -39,6 +39,9 @@ BYTES = {"float32": 4, "bfloat16": 2}
 # (docs/memory.md says how it was measured); the CUDA context and NCCL on a GPU (an assumption).
 PROCESS_BYTES = int(0.8 * GIB)
 
+# Of an engine's process on a GPU: context, graphs and what sleep leaves (experiments/09_gpu).
+ENGINE_PROCESS_BYTES = int(1.6 * GIB)
+
 # DeepSpeed's defaults, which the configs leave alone (`reduce_bucket_size` and
 # `stage3_max_live_parameters`), in elements.
 BUCKET = 500_000_000
@@ -360,19 +363,20 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
     weights, step = (
         {name: count * size for name, size in lines.items()} for lines in (weights, step)
     )
+    of_process = ENGINE_PROCESS_BYTES if num_gpus else PROCESS_BYTES
+    processes = {"engine: processes": count * of_process} if count > 1 else {}
     if num_gpus == 0:
         # vLLM packs embedding and projection once more, as the processor likes them.
         embedding = model.bytes_per_weight * shape.vocab_size * shape.hidden_size
-        beside = weights | {
-            "engine: repacked embeddings": 2 * count * embedding,
-            CACHE: count * config.cpu_kv_cache_gib * GIB,
-        }
+        beside = weights | processes
+        beside["engine: repacked embeddings"] = 2 * count * embedding
+        beside[CACHE] = count * config.cpu_kv_cache_gib * GIB
         return EngineBytes(beside | step, beside)
     # The cache is what weights and a step leave of the share.
     share = int(config.gpu_memory_utilization * gpu_gib * GIB)
     awake = weights | step
-    awake |= {CACHE: max(share - sum(awake.values()), 0)}
-    return EngineBytes(awake, beside={} if config.sleep_while_training is True else awake)
+    awake |= processes | {CACHE: max(share - sum(awake.values()), 0)}
+    return EngineBytes(awake, beside=processes if config.sleep_while_training is True else awake)
 
 
 @dataclass(frozen=True)

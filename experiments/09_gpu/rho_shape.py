@@ -1,6 +1,6 @@
 """A model of RhoMath-1.1B's shape with random weights, and prompts: its work without a download.
 
-    python experiments/09_gpu/rho_shape.py [--layers 22 --hidden 2048 --inner 5632] [--step 64]
+    python experiments/09_gpu/rho_shape.py [--layers 22 --hidden 2048 …] [--step 64]
 
 makes runs/09_rho, on which rho_shape.jsonnet trains. Such weights sample nearly uniformly, so that
 the vocabulary decides lengths: 1/256 of the 32,000 ids end a response (256 tokens in the mean,
@@ -20,6 +20,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 
 HERE = Path("runs/09_rho")
 VOCABULARY, MEAN_LENGTH = 32_000, 256
+SHAPE = {"layers": 22, "hidden": 2048, "inner": 5632, "heads": 32, "kv-heads": 4, "step": 64}
 SPECIAL = ("<unk>", "<s>", "</s>")
 
 
@@ -38,7 +39,7 @@ def tokenizer(step):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, value in {"layers": 22, "hidden": 2048, "inner": 5632, "step": 64}.items():
+    for name, value in SHAPE.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     options = parser.parse_args()
     torch.manual_seed(0)
@@ -47,8 +48,8 @@ def main():
         hidden_size=options.hidden,
         intermediate_size=options.inner,
         num_hidden_layers=options.layers,
-        num_attention_heads=32,
-        num_key_value_heads=4,
+        num_attention_heads=options.heads,
+        num_key_value_heads=options.kv_heads,
         max_position_embeddings=2048,
         bos_token_id=1,
         eos_token_id=2,

@@ -1,4 +1,6 @@
-"""learning.py RUNS_DIR: what the runs of learning.jsonnet came to, as learning.csv beside it.
+"""learning.py RUNS_DIR: what the runs of learning.jsonnet came to, into learning.csv beside it.
+
+Rows of runs that are not there stay.
 
 Rewards are means of the first and last ten iterations, tokens and what a critic explains of all,
 seconds the median; pass@1 has a 95 % interval of its change over problems (Student's t of the
@@ -51,5 +53,7 @@ def row(run: Path) -> dict[str, object]:
 
 
 if __name__ == "__main__":
+    table, key = HERE / "learning.csv", ["method", "seed"]
     runs = sorted(path.parent for path in Path(sys.argv[1]).glob("real_*/metrics.jsonl"))
-    pd.DataFrame([row(run) for run in runs]).round(4).to_csv(HERE / "learning.csv", index=False)
+    found = pd.concat([pd.read_csv(table), pd.DataFrame([row(run) for run in runs]).round(4)])
+    found.drop_duplicates(key, keep="last").sort_values(key).to_csv(table, index=False)

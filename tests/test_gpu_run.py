@@ -1,0 +1,59 @@
+"""What runs on a GPU (experiments/09_gpu/run.sh), in miniature and on a CPU."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.processes import ROOT, TIMEOUT_S, environment
+
+SMALL = {
+    "engine.block_size": 32,
+    "engine.enforce_eager": "true",
+    "engine.max_model_len": 256,
+    "engine.cpu_kv_cache_gib": 1,
+    "rollouts.num_prompts": 2,
+    "rollouts.num_samples": 2,
+    "sampling.max_tokens": 48,
+    "optimization.batch_size": 4,
+    "optimization.micro_batch_size": 4,
+}
+SMI = "#!/bin/sh\nwhile :; do echo '40, 2048, 300.5'; sleep 0.2; done\n"
+
+
+@pytest.mark.slow
+def test_the_run_on_a_gpu_leaves_its_tables(tmp_path):
+    for name in ("experiments", "configs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    smi = tmp_path / "bin" / "nvidia-smi"
+    smi.parent.mkdir()
+    smi.write_text(SMI)
+    smi.chmod(0o755)
+    out = tmp_path / "tables"
+    out.mkdir()
+    path = smi.parent, Path(sys.executable).parent, os.environ["PATH"]
+    env = environment(
+        PATH=os.pathsep.join(map(str, path)),
+        ENGINES="2,4",
+        OUT=str(out),
+        SHAPE="--layers 1 --hidden 64 --inner 64 --heads 2 --kv-heads 1 --step 16",
+    )
+    settings = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
+    command = [ROOT / "experiments/09_gpu/run.sh", *settings]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert done.returncode == 0, done.stderr
+    tables = {path.stem: list(csv.DictReader(path.open())) for path in out.iterdir()}
+    assert {row["engines"] for rows in tables.values() for row in rows} == {"2 of 4"}
+    vine, grpo = tables["iterations"]
+    assert json.loads(vine["tokens/values"]) > 0 == json.loads(grpo["tokens/values"])
+    assert float(vine["time/update_s"]) > 0
+    assert {row["phase"] for row in tables["sampling"]} & {"rollout", "values"}
+    assert {(row["busy"], row["memory_gib"], row["power_w"]) for row in tables["gpu"]} == {
+        ("0.4", "2.0", "300.5")
+    }
+    assert {row["sampling"] for row in tables["gpu"]} == {"yes", "no"}

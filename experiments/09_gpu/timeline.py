@@ -32,8 +32,8 @@ class Timeline:
         self.places = int(count) * int(places)
         self.began_s = self.shown_s = self.num_unfinished = 0
 
-    def append(self, name, **values):
-        path, row = self.folder / name, {"engines": self.engines, **values}
+    def append(self, table, **values):
+        path, row = self.folder / table, {"engines": self.engines, **values}
         is_new = not path.exists()
         with path.open("a") as file:
             writer = csv.DictWriter(file, row, lineterminator="\n")
@@ -62,7 +62,7 @@ class Timeline:
         finish_iteration(progress, iteration, num_iterations, metrics)
         self.num_unfinished = 0
         kept = {name: value for name, value in metrics.items() if name.startswith(KEPT)}
-        self.append("iterations.csv", name=sys.argv[4], **kept)
+        self.append("iterations.csv", config=Path(sys.argv[4]).stem, **kept)
 
     def watch_gpu(self, lines):
         for line in lines:

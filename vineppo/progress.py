@@ -125,11 +125,15 @@ class Progress:
         self._bar.update(self._task, completed=done, now=self._summary)
 
     def say(self, text: str) -> None:
-        """One line on the terminal and in train.log."""
-        if not is_main():
-            return
-        self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
-        logger.info(text)
+        say(text, self._bar.console)
+
+
+def say(text: str, console: Console | None = None) -> None:
+    """One line on the terminal, which may have a bar, and in train.log."""
+    if not is_main():
+        return
+    (console or Console()).print(text, highlight=False, markup=False, soft_wrap=True)
+    logger.info(text)
 
 
 # Said where there are any: of weights that are NaN all updates are skipped.

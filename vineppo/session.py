@@ -30,7 +30,7 @@ from vineppo.interruption import interruptible, interruption, raise_if_any
 from vineppo.metrics import merged_grading
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
-from vineppo.progress import Progress, log_to
+from vineppo.progress import Progress, log_to, say
 from vineppo.rollouts import Prompt, Sampler, Scorer
 from vineppo.run_dir import RunDir
 from vineppo.tasks.grading import Grader
@@ -213,6 +213,7 @@ def open_session(
             stack.enter_context(log_to(run.path / "train.log"))
         grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
+        say(f"{config.name}: the engine starts, on a GPU in a minute or more")
         engine = build_engine(config.engine, loaded.engine_model)
         engine.sleep()
         models = start_models()

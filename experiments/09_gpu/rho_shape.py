@@ -20,7 +20,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 
 HERE = Path("runs/09_rho")
 VOCABULARY, MEAN_LENGTH = 32_000, 256
-SHAPE = {"layers": 22, "hidden": 2048, "inner": 5632, "heads": 32, "kv-heads": 4, "step": 64}
+SHAPE = {"layers": 22, "hidden": 2048, "inner": 5632, "heads": 32, "kv-heads": 4}
 SPECIAL = ("<unk>", "<s>", "</s>")
 
 
@@ -39,7 +39,7 @@ def tokenizer(step):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, value in SHAPE.items():
+    for name, value in {**SHAPE, "step": 64}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     options = parser.parse_args()
     torch.manual_seed(0)

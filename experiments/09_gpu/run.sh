@@ -1,16 +1,18 @@
 #!/bin/sh
-# run.sh [--set dotted.key=value …]: on a machine with eight cores or more and a GPU of 80 GB, from the repository's root, in
-# the project's environment: an iteration of the published size (rho_shape.py) and one of GRPO, then, of a real MODEL (a directory), what
-# the values' phase reaches of a saturated call. ENGINES: pairs "number,sequences of each"; SHAPE: rho_shape.py's options; OUT: where
-# tables go.
+# run.sh OUT [--set dotted.key=value …]: on a machine with eight cores or more and a GPU of 80 GB, from the repository's root,
+# in the project's environment: an iteration of the published size (rho_shape.py) and one of GRPO, with four engines and with
+# one; then, of a real MODEL (a directory), what the values' phase of one engine reaches of a saturated call. Tables and runs
+# go to the new folder OUT. ENGINES: pairs "number,sequences of each"; SHAPE: rho_shape.py's options.
 set -e
 here=experiments/09_gpu
-out=${OUT:-$here}
-[ -f runs/09_rho/test.jsonl ] || python $here/rho_shape.py $SHAPE
+out=$1
+shift
+mkdir "$out"
+python $here/rho_shape.py $SHAPE
 for engines in ${ENGINES:-4,768 1,1024}; do
     count=${engines%,*} places=${engines#*,}
     for config in rho_shape rho_shape_grpo; do
-        python $here/timeline.py "$out" "$count of $places" train $here/$config.jsonnet --run-dir runs/09_${config}_$count \
+        python $here/timeline.py "$out" "$count of $places" train $here/$config.jsonnet --run-dir "$out/$config.$engines" \
             --set engine.num_processes=$count --set engine.max_num_seqs=$places "$@"
     done
 done

@@ -1,8 +1,9 @@
 """`vineppo`, and what it does as rows of tables: timeline.py DIR ENGINES train CONFIG…
 
-ENGINES ("4 of 768") names the run in DIR's sampling.csv (a row every four seconds of sampling),
-gpu.csv (every second, of nvidia-smi where that is; sampling: all places of the engines are taken)
-and iterations.csv.
+ENGINES ("4 of 768") and CONFIG name the run in DIR's sampling.csv (a row every four seconds in
+which an engine samples), gpu.csv (every second, of the first GPU, where nvidia-smi is) and
+iterations.csv. `second` is since the process began; `sampling` that the phase is one of an engine's
+and has all of its places taken.
 """
 
 import csv
@@ -18,22 +19,21 @@ from vineppo.progress import Progress
 
 EVERY_S = 4
 ASKED = "utilization.gpu,memory.used,power.draw"
-QUERY = ["nvidia-smi", f"--query-gpu={ASKED}", "--format=csv,noheader,nounits", "-lms", "1000"]
+QUERY = ["nvidia-smi", "-i0", f"--query-gpu={ASKED}", "--format=csv,noheader,nounits", "-lms1000"]
 KEPT = ("iteration", "time/", "tokens/", "memory/", "rollout/engine_logprob_gap")
-
-tick, finish_iteration = Progress.tick, Progress.finish_iteration
-started_s = time.perf_counter()
 
 
 class Timeline:
-    def __init__(self, folder, engines):
-        self.folder, self.engines = Path(folder), engines
+    def __init__(self, folder, engines, _, config, *__):
+        self.folder, self.run = Path(folder), {"engines": engines, "config": Path(config).stem}
         count, places = engines.split(" of ")
         self.places = int(count) * int(places)
-        self.began_s = self.shown_s = self.num_unfinished = 0
+        self.began_s = time.perf_counter()
+        self.shown_s = 0.0
+        self.phase, self.num_unfinished = None, 0
 
     def append(self, table, **values):
-        path, row = self.folder / table, {"engines": self.engines, **values}
+        path, row = self.folder / table, {**self.run, **values}
         is_new = not path.exists()
         with path.open("a") as file:
             writer = csv.DictWriter(file, row, lineterminator="\n")
@@ -41,46 +41,59 @@ class Timeline:
                 writer.writeheader()
             writer.writerow(row)
 
-    def tick(self, progress, engine):
-        tick(progress, engine)
-        now, self.num_unfinished = time.perf_counter(), engine.num_unfinished
-        self.began_s = self.began_s or now
-        if now - self.shown_s < EVERY_S:
+    @property
+    def second(self):
+        return round(time.perf_counter() - self.began_s, 1)
+
+    def enter(self, phase):
+        self.phase, self.num_unfinished = phase, 0
+
+    def tick(self, engine):
+        self.num_unfinished, counts = engine.num_unfinished, engine.counts
+        if self.second - self.shown_s < EVERY_S:
             return
-        self.shown_s, counts = now, engine.counts
+        self.shown_s = self.second
         self.append(
             "sampling.csv",
-            second=round(now - self.began_s, 1),
-            phase=progress._phase,
+            second=self.second,
+            phase=self.phase,
             finished_tokens=counts.sampled_tokens,
             finished_prompt_tokens=counts.prompt_tokens,
             cached_prompt_tokens=counts.cached_tokens,
             requests_left=self.num_unfinished,
         )
 
-    def finish_iteration(self, progress, iteration, num_iterations, metrics):
-        finish_iteration(progress, iteration, num_iterations, metrics)
-        self.num_unfinished = 0
+    def finish_iteration(self, _, __, metrics):
         kept = {name: value for name, value in metrics.items() if name.startswith(KEPT)}
-        self.append("iterations.csv", config=Path(sys.argv[4]).stem, **kept)
+        self.append("iterations.csv", **kept)
 
     def watch_gpu(self, lines):
         for line in lines:
-            busy, mib, power_w = map(float, line.split(","))
+            found = [text.strip() for text in line.split(",")]  # a sensor may say "[N/A]"
             self.append(
                 "gpu.csv",
-                second=round(time.perf_counter() - started_s),
-                busy=busy / 100,
-                memory_gib=round(mib / 1024, 2),
-                power_w=power_w,
+                second=self.second,
+                phase=self.phase,
+                **dict(zip(("busy_percent", "memory_mib", "power_w"), found, strict=False)),
                 sampling="yes" if self.num_unfinished >= self.places else "no",
             )
 
 
+def observe(name, observer):
+    """`observer` is called with what a method of `Progress` is, after it."""
+    method = getattr(Progress, name)
+
+    def observed(self, *given):
+        method(self, *given)
+        observer(*given)
+
+    setattr(Progress, name, observed)
+
+
 if __name__ == "__main__":
-    timeline = Timeline(*sys.argv[1:3])
-    Progress.tick = lambda *given: timeline.tick(*given)
-    Progress.finish_iteration = lambda *given: timeline.finish_iteration(*given)
+    timeline = Timeline(*sys.argv[1:])
+    for name in ("enter", "tick", "finish_iteration"):
+        observe(name, getattr(timeline, name))
     smi = None
     with suppress(FileNotFoundError):  # no GPU
         smi = subprocess.Popen(QUERY, stdout=subprocess.PIPE, text=True)

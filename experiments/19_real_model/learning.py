@@ -1,6 +1,6 @@
 """learning.py RUNS_DIR: what the runs of learning.jsonnet came to, into learning.csv beside it.
 
-Rows of runs that are not there stay.
+Rows of runs that are not there, or not at their end, stay.
 
 Rewards are means of the first and last ten iterations, tokens and what a critic explains of all,
 seconds the median; pass@1 has a 95 % interval of its change over problems (Student's t of the
@@ -27,7 +27,10 @@ def accuracies(run: Path, iteration: int) -> "pd.Series[float]":
 def row(run: Path) -> dict[str, object]:
     metrics = pd.read_json(run / "metrics.jsonl", lines=True)
     method, seed = run.name.removeprefix("real_").split("_seed")
-    found: dict[str, object] = {
+    before, after = accuracies(run, 0), accuracies(run, int(metrics["iteration"].iloc[-1]))
+    change = after - before
+    low, high = stats.t.interval(0.95, len(change) - 1, change.mean(), stats.sem(change))
+    return {
         "method": method,
         "seed": int(seed),
         "iterations": len(metrics),
@@ -36,14 +39,6 @@ def row(run: Path) -> dict[str, object]:
         "sampled_tokens": (metrics["tokens/rollout"] + metrics["tokens/values"]).mean(),
         "seconds": metrics["time/total_s"].median(),
         "explained_variance": metrics.get("critic/explained_variance", pd.Series()).mean(),
-    }
-    last = int(metrics["iteration"].iloc[-1])
-    if not (run / "evaluations" / f"iter_{last:06d}.json").exists():
-        return found
-    before, after = accuracies(run, 0), accuracies(run, last)
-    change = after - before
-    low, high = stats.t.interval(0.95, len(change) - 1, change.mean(), stats.sem(change))
-    return found | {
         "pass_before": before.mean(),
         "pass_after": after.mean(),
         "change": change.mean(),
@@ -54,6 +49,6 @@ def row(run: Path) -> dict[str, object]:
 
 if __name__ == "__main__":
     table, key = HERE / "learning.csv", ["method", "seed"]
-    runs = sorted(path.parent for path in Path(sys.argv[1]).glob("real_*/metrics.jsonl"))
+    runs = sorted(path.parent for path in Path(sys.argv[1]).glob("real_*/final"))
     found = pd.concat([pd.read_csv(table), pd.DataFrame([row(run) for run in runs]).round(4)])
     found.drop_duplicates(key, keep="last").sort_values(key).to_csv(table, index=False)

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -30,6 +31,7 @@ from vineppo.types import FinishReason
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")  # it takes no seeds, and is probed for
 # What oneDNN keeps of compiled kernels, which would be 1024: a step needs few, and to compile one
 # that was dropped costs no measurable time. It is read when oneDNN first runs in a process.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
@@ -38,13 +40,16 @@ import vllm
 from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
 from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.sample.logits_processor import LogitsProcessor
-from vllm.v1.worker.gpu.sample.logits_processor import (
-    LogitsProcessor as GpuLogitsProcessor,
-)
+
+try:
+    from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as GpuLogitsProcessor
+except ModuleNotFoundError:  # vLLM before 0.27, whose second runner takes no processors
+    GpuLogitsProcessor = object
 
 STEPS_BETWEEN_TRIMS = 16  # a trim takes 5 ms
 WAVES = 16  # of requests, in the time in which all places are taken anew
 _Done = Callable[[Completion], None]
+logger = logging.getLogger(__name__)
 SHARING_WORKER = "vineppo.engine.cpu_worker.SharingCpuWorker"  # vLLM imports it
 
 
@@ -131,6 +136,11 @@ class VllmEngine:
             use_tqdm_on_load=False,
             seed=0,
         )
+        if on_gpu and not self._llm.llm_engine.vllm_config.use_v2_model_runner:
+            logger.warning(
+                "vLLM runs this model by its first runner, where every sample's seed is a call of "
+                "its own in every step: slow where many run at once"
+            )
         if on_gpu:
             # The worker leaves one to this process, in which the optimizer's offloaded part steps.
             torch.set_num_threads(num_threads)

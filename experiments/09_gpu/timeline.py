@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vineppo.cli import main
-from vineppo.progress import Progress
+from vineppo.progress import ENGINE_PHASES, Progress
 
 EVERY_S = 4
 ASKED = "utilization.gpu,memory.used,power.draw"
@@ -46,7 +46,7 @@ class Timeline:
         return round(time.perf_counter() - self.began_s, 1)
 
     def enter(self, phase):
-        self.phase, self.num_unfinished = phase, 0
+        self.phase = phase
 
     def tick(self, engine):
         self.num_unfinished, counts = engine.num_unfinished, engine.counts
@@ -69,13 +69,14 @@ class Timeline:
 
     def watch_gpu(self, lines):
         for line in lines:
+            is_full = self.phase in ENGINE_PHASES and self.num_unfinished >= self.places
             found = [text.strip() for text in line.split(",")]  # a sensor may say "[N/A]"
             self.append(
                 "gpu.csv",
                 second=self.second,
                 phase=self.phase,
                 **dict(zip(("busy_percent", "memory_mib", "power_w"), found, strict=False)),
-                sampling="yes" if self.num_unfinished >= self.places else "no",
+                sampling="yes" if is_full else "no",
             )
 
 

@@ -5,7 +5,7 @@
 # go to the new folder OUT. ENGINES: pairs "number,sequences of each"; SHAPE: rho_shape.py's options.
 set -e
 here=experiments/09_gpu
-out=$1
+out=${1:?run.sh OUT}
 shift
 mkdir "$out"
 python $here/rho_shape.py $SHAPE

@@ -2,6 +2,8 @@
 
 import csv
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +22,13 @@ SMALL = {
     "optimization.batch_size": 4,
     "optimization.micro_batch_size": 4,
 }
+KIT = ROOT.parent / "shared" / "gpu_kit"
 SMI = "#!/bin/sh\nwhile :; do echo '40, 2048, [N/A]'; sleep 0.2; done\n"
+
+
+def paths(*first):
+    """PATH, on which `python` is the one that runs this."""
+    return os.pathsep.join(map(str, (*first, Path(sys.executable).parent, os.environ["PATH"])))
 
 
 @pytest.mark.slow
@@ -31,9 +39,8 @@ def test_the_run_on_a_gpu_leaves_its_tables(tmp_path):
     smi.parent.mkdir()
     smi.write_text(SMI)
     smi.chmod(0o755)
-    path = smi.parent, Path(sys.executable).parent, os.environ["PATH"]
     env = environment(
-        PATH=os.pathsep.join(map(str, path)),
+        PATH=paths(smi.parent),
         ENGINES="2,4",
         MODEL="",
         SHAPE="--layers 1 --hidden 64 --inner 64 --heads 2 --kv-heads 1 --step 16",
@@ -60,3 +67,21 @@ def test_the_run_on_a_gpu_leaves_its_tables(tmp_path):
     found = {(row["busy_percent"], row["memory_mib"], row["power_w"]) for row in tables["gpu"]}
     assert found == {("40", "2048", "[N/A]")}
     assert {row["sampling"] for row in tables["gpu"]} == {"yes", "no"}
+
+
+@pytest.mark.slow
+def test_the_stages_of_the_kit_that_need_no_gpu(tmp_path):
+    """Imports, and three iterations of the demo by the other engine in each precision."""
+    if not KIT.exists():
+        pytest.skip(f"no kit at {KIT}")
+    for name in ("configs", "vineppo"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(KIT, tmp_path / ".kit", ignore=shutil.ignore_patterns("*.xz"))
+    env = environment(PATH=paths(), OUT=str(tmp_path / "out"))
+    command = ["bash", ".kit/on_device.sh", "import", "demo"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    ends = re.findall(r"^== rc (\d+)", done.stdout, re.MULTILINE)
+    assert ends == ["0"] * 4, done.stdout + done.stderr
+    assert len(list((tmp_path / "out").glob("*.metrics.jsonl"))) == 3

@@ -1,4 +1,4 @@
-// VinePPO, GRPO and PPO from sft.jsonnet's policy, at one rate for all: iterations of 32 rollouts on two CPU cores.
+// VinePPO, GRPO and PPO from sft.jsonnet's policy, at one rate for all: iterations of 32 rollouts on a CPU core.
 local algorithm = import '../../configs/lib/algorithm.libsonnet';
 local hardware = import '../../configs/lib/hardware.libsonnet';
 local logging = import '../../configs/lib/logging.libsonnet';

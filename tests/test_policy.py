@@ -99,7 +99,7 @@ def test_offloaded_states_do_not_change_the_updates(config, stage, offload):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_sharded_states_may_change_their_place(config, dtype):
-    """On a CPU they come back to where they were taken; here they move, as back to a GPU."""
+    """On a CPU they stay where `offload` has copied them; here they move on, as back to a GPU."""
     found, sizes = random_sequences(8), {"batch_size": 8, "micro_batch_size": 4, "zero_stage": 3}
     weights = []
     for is_moving in (False, True):

@@ -45,8 +45,8 @@ class DeepSpeedModule:
         init_distributed()
         import deepspeed
 
-        # Nothing is compiled, nor a compiler looked for, which the first look at these would do:
-        # of the shared-memory operation, for which gloo does.
+        # The first look at these would search for compilers; the one operation that is then
+        # compiled, ranks' exchange through shared memory, gloo does without.
         deepspeed.ops.__compatible_ops__ = {}
         self._zero_stage = optimization.zero_stage
         self.leaves_while_sampling = optimization.offload == "while_sampling"
@@ -135,7 +135,7 @@ class DeepSpeedModule:
     def offload(self) -> None:
         """Moves what `offload: "while_sampling"` names to the CPU; nothing may be updated then.
 
-        To memory that is page-locked where a GPU copies: several times as fast as to other.
+        The memory is page-locked where there is a GPU, which copies to it without a detour.
         """
         if not self.leaves_while_sampling:
             return

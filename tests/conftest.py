@@ -28,6 +28,26 @@ settings.load_profile("no_deadline")
 ROOT = Path(__file__).parent.parent
 
 
+class Failures:
+    """Named when they happen: a run that is cut short has no summary."""
+
+    def __init__(self, reporter: pytest.TerminalReporter) -> None:
+        self._reporter = reporter
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            last = "\n".join(report.longreprtext.splitlines()[-15:])
+            self._reporter.line(f"\nFAILED {report.nodeid} ({report.when})\n{last}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failures(reporter))
+
+
 @pytest.fixture(scope="session")
 def configs() -> Path:
     return ROOT / "configs"

@@ -75,6 +75,7 @@ def test_the_commands_of_the_index_run(command):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_program_of_continuations_tells_right_from_wrong(tmp_path):
     text = (ROOT / "docs/continuations.md").read_text()
     (program,) = re.findall(r"^```python\n(# continuations\.py\n.*?)^```", text, re.M | re.S)

@@ -157,6 +157,11 @@ def advice_of(path, cost_ratio=None, **changes):
     return advise.run_rows(path, **settings).set_index("estimator")
 
 
+@pytest.fixture(scope="module")
+def exact_advice(exact_run):
+    return advice_of(exact_run)
+
+
 def test_the_predicted_noise_is_that_of_a_simulation(simulated):
     paths = list(World(FEW, 1000).paths())
     others = [0.0] * GROUP
@@ -181,10 +186,9 @@ def test_the_predicted_noise_is_that_of_a_simulation(simulated):
 
 
 @pytest.mark.parametrize("k", [0, 3])
-def test_a_run_on_the_disk_tells_the_same(k, few, simulated, exact_run, tmp_path):
+def test_a_run_on_the_disk_tells_the_same(k, few, simulated, exact_advice, tmp_path):
     config = "credit_short_vineppo"
-    path = few.write(tmp_path / "run", config, k) if k else exact_run
-    advice = advice_of(path)
+    advice = advice_of(few.write(tmp_path / "run", config, k)) if k else exact_advice
     for name, noise in simulated.items():
         assert advice.loc[name, "noise"] == pytest.approx(noise, rel=0.2), name
         assert advice.loc[name, "noise_low"] <= advice.loc[name, "noise"], name
@@ -193,15 +197,15 @@ def test_a_run_on_the_disk_tells_the_same(k, few, simulated, exact_run, tmp_path
     assert list(advice["values_by"].unique()) == ["continuations" if k else "exact"]
 
 
-def test_the_share_of_decisive_steps(exact_run):
+def test_the_share_of_decisive_steps(exact_advice):
     """Both steps decide on the track, the second for those alone that took the first well."""
     share = (1 + START**0.5) / NUM_STEPS
-    assert advice_of(exact_run)["decisive"].iloc[0] == pytest.approx(share, rel=0.05)
+    assert exact_advice["decisive"].iloc[0] == pytest.approx(share, rel=0.05)
 
 
-def test_prices_follow_from_tokens_and_the_ratio(exact_run):
+def test_prices_follow_from_tokens_and_the_ratio(exact_run, exact_advice):
     """4 s of learning and 1 s of sampling for 1,000 tokens; a problem's iteration has 8 × 36."""
-    advice = advice_of(exact_run)
+    advice = exact_advice
     config = json.loads((exact_run / "config.json").read_text())
     r = 4 / config["rollouts"]["num_prompts"] / (0.001 * GROUP * NUM_STEPS * STEP)
     assert advice["cost_ratio"].iloc[0] == pytest.approx(r)
@@ -233,7 +237,7 @@ def test_the_noise_between_chosen_cuts_is_that_of_a_simulation():
     assert credit_noise.chosen_tokens(path, bounds[1:-1], k) == k * STEP * left
 
 
-def test_what_is_made_of_continuations_is_told_as_a_simulation_has_it(few, exact_run):
+def test_what_is_made_of_continuations_is_told_as_a_simulation_has_it(few, exact_advice):
     """With the predictors' own functions, on returns of the true values."""
     others = (few.rewards.sum(1, keepdims=True) - few.rewards) / (GROUP - 1)
     rloo = few.moment((few.rewards - others)[..., None])
@@ -242,7 +246,7 @@ def test_what_is_made_of_continuations_is_told_as_a_simulation_has_it(few, exact
     for p, g in np.ndindex(*few.rewards.shape):
         returns = [StateValue((1.0,) * n + (0.0,) * (3 - n), 0) for n in counts[p, g]]
         baselines[p, g] = smoothed(returns, 0.2, is_causal=True)
-    advice = advice_of(exact_run)
+    advice = exact_advice
     noise = few.moment(few.rewards[..., None] - baselines) / rloo
     assert advice.loc["smoothed_3", "noise"] == pytest.approx(noise, rel=0.05)
     # Of seven more returns of s_0 the first step has a better baseline, and all else is K = 3.
@@ -344,7 +348,7 @@ def test_joined_outcomes_have_the_noise_of_a_simulation():
 def test_saved_values_are_told_as_baselines_and_with_a_coin(few, tmp_path):
     """A critic that is right: only what the coin adds is noise."""
     path = few.write(tmp_path / "run", "credit_short_ppo_vine", 3, critic=True)
-    advice = advice_of(path)
+    advice = advice_of(path, continuations=(3,), cuts=(1,))
     coin, robust = (advice.loc[f"{name}_3_3", "noise"] for name in ("coin", "doubly_robust_critic"))
     assert robust < coin
     assert robust < advice.loc["gae", "noise"]
@@ -381,7 +385,7 @@ def test_a_martingale_of_the_exact_values_is_these(few):
 
 
 def test_few_decisive_steps_and_cheap_sampling_call_for_continuations(exact_run):
-    rows = advise.run_rows(exact_run, **SETTINGS, cost_ratio=30, fit_iterations=0)
+    rows = advice_of(exact_run, cost_ratio=30, continuations=(1, 3), cuts=(1,)).reset_index()
     best, is_sure = advise.best_of(rows)
     assert is_sure
     assert best["estimator"].startswith(("vine", "cuts"))
@@ -390,7 +394,7 @@ def test_few_decisive_steps_and_cheap_sampling_call_for_continuations(exact_run)
 def test_where_every_step_decides_and_sampling_is_the_price_rloo_stays(tmp_path):
     """With a baseline that knows, for nothing, that all problems are alike: it is their mean."""
     path = World(ALL).write(tmp_path / "all")
-    rows = advise.run_rows(path, **SETTINGS, cost_ratio=0, fit_iterations=0)
+    rows = advice_of(path, cost_ratio=0, continuations=(1, 3), cuts=(1,)).reset_index()
     best, is_sure = advise.best_of(rows)
     assert (best["estimator"], is_sure) == ("rloo_shrunk", True)
     assert best["noise"] == pytest.approx((GROUP - 1) / GROUP, rel=0.05)
@@ -401,7 +405,8 @@ def test_where_every_step_decides_and_sampling_is_the_price_rloo_stays(tmp_path)
 
 def test_it_writes_and_draws_again(exact_run, tmp_path, capsys):
     out, again = tmp_path / "out", tmp_path / "again"
-    assert main(["advise", str(exact_run), "--fit-iterations", "0", "--out", str(out)]) == 0
+    options = ["--fit-iterations=0", "--continuations=1", "--cuts=1", f"--out={out}"]
+    assert main(["advise", str(exact_run), *options]) == 0
     assert "Steps that decide" in capsys.readouterr().out
     assert {path.name for path in out.iterdir()} == FILES
     assert main(["advise", str(out), "--out", str(again)]) == 0
@@ -482,16 +487,15 @@ def test_values_are_fitted_where_none_are_saved(tmp_path):
         )
     model = run_dir.read_config()["model"]["path"]
     shutil.copytree(resolve_model_path(model), path / "final" / "policy")
-    advice = advice_of(path, cost_ratio=1, fit_iterations=5)
+    one = {"cost_ratio": 1, "fit_iterations": 5, "continuations": (1,), "cuts": (1,)}
+    advice = advice_of(path, **one)
     assert list(advice["values_by"].unique()) == ["fitted martingale"]
     assert advice["has_exact_scores"].all()
     assert np.isfinite(advice.loc["martingale", "noise"])
     assert advice.loc["martingale", "tokens"] == 1
     last = run_dir.last_logged_iteration()
     run_dir.write_rollouts(last + 1, run_dir.read_rollouts(2))
-    of_all, of_checkpoint = (
-        advice_of(path, cost_ratio=1, fit_iterations=5, checkpoint=i) for i in (None, last)
-    )
+    of_all, of_checkpoint = (advice_of(path, **one, checkpoint=i) for i in (None, last))
     assert of_all["last_iteration"].unique().tolist() == [last + 1]
     assert of_checkpoint["last_iteration"].max() <= last
 
@@ -534,7 +538,7 @@ def test_problems_are_left_out_evenly_until_the_steps_are_few_enough():
 
 
 def test_what_is_surely_better_is_advised_before_what_may_be(exact_run):
-    rows = advise.run_rows(exact_run, **SETTINGS, cost_ratio=1, fit_iterations=0)
+    rows = advice_of(exact_run, cost_ratio=1, continuations=(1,), cuts=(1,)).reset_index()
     rows = rows[rows["estimator"].isin(["rloo", "cuts_1_1", "rloo_shrunk"])].reset_index(drop=True)
     names = ["noise_seconds", "noise_seconds_low", "noise_seconds_high"]
     for name, numbers in {"cuts_1_1": (0.7, 0.5, 1.4), "rloo_shrunk": (0.8, 0.7, 0.9)}.items():

@@ -21,9 +21,9 @@ SMALL = ["task.num_train_problems=32"]
 @pytest.mark.parametrize(
     ("leaf", "sampled", "greedy"),
     grid(
-        ("credit_short_vineppo", (0.16, 0.34), (0.24, 0.42)),
+        ("demo_vineppo", (0.30, 0.60), (0.30, 0.70)),
         slow=[
-            ("demo_vineppo", (0.30, 0.60), (0.30, 0.70)),
+            ("credit_short_vineppo", (0.16, 0.34), (0.24, 0.42)),
             ("demo_vineppo_transformers", (0.30, 0.60), (0.30, 0.70)),
             ("credit_long_vineppo", (0.12, 0.30), (0.15, 0.33)),
             ("credit_sheet_rloo", (0.14, 0.32), (0.37, 0.56)),

@@ -22,7 +22,7 @@ filtered = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("count", grid(100, slow=[20_000]))
+@pytest.mark.parametrize("count", grid(30, slow=[5_000]))
 def test_hostile_answers_get_a_reward(count: int, tmp_path: Path) -> None:
     """And have nothing compiled, imported or opened, or `audited` would end its worker."""
     forbidden = tmp_path / "touched"

@@ -30,6 +30,8 @@ from itertools import accumulate, pairwise
 from random import Random
 from typing import Literal
 
+import numpy as np
+
 from vineppo.config.schema import CoinCuts, ExpectedCuts, StatesConfig
 from vineppo.credit.vine import step_sums
 from vineppo.types import Rollout
@@ -67,14 +69,14 @@ def scale_of(states: ExpectedCuts, rollouts: Sequence[Rollout]) -> float | None:
 
     At most 10⁶: where no step was in doubt, no c is large enough.
     """
+    gains_N = np.array([gain for one in rollouts for gain in gains_of(one, states.by)])
     low, high = 0.0, 1e6
-    for _ in range(100):
+    for _ in range(100 if len(gains_N) else 0):
         middle = (low + high) / 2
-        mean = mean_chance(states, rollouts, middle)
-        if mean is None:
-            return None
-        low, high = (middle, high) if mean < states.probability else (low, middle)
-    return high
+        chances_N = np.minimum(1.0, np.maximum(states.floor, middle * gains_N))
+        is_low = math.fsum(chances_N.tolist()) / len(gains_N) < states.probability
+        low, high = (middle, high) if is_low else (low, middle)
+    return high if len(gains_N) else None
 
 
 def mean_chance(

@@ -158,7 +158,7 @@ def advice_of(path, cost_ratio=None, **changes):
 
 
 @pytest.fixture(scope="module")
-def exact_advice(exact_run):
+def advice(exact_run):
     return advice_of(exact_run)
 
 
@@ -186,9 +186,9 @@ def test_the_predicted_noise_is_that_of_a_simulation(simulated):
 
 
 @pytest.mark.parametrize("k", [0, 3])
-def test_a_run_on_the_disk_tells_the_same(k, few, simulated, exact_advice, tmp_path):
+def test_a_run_on_the_disk_tells_the_same(k, few, simulated, advice, tmp_path):
     config = "credit_short_vineppo"
-    advice = advice_of(few.write(tmp_path / "run", config, k)) if k else exact_advice
+    advice = advice_of(few.write(tmp_path / "run", config, k)) if k else advice
     for name, noise in simulated.items():
         assert advice.loc[name, "noise"] == pytest.approx(noise, rel=0.2), name
         assert advice.loc[name, "noise_low"] <= advice.loc[name, "noise"], name
@@ -197,15 +197,14 @@ def test_a_run_on_the_disk_tells_the_same(k, few, simulated, exact_advice, tmp_p
     assert list(advice["values_by"].unique()) == ["continuations" if k else "exact"]
 
 
-def test_the_share_of_decisive_steps(exact_advice):
+def test_the_share_of_decisive_steps(advice):
     """Both steps decide on the track, the second for those alone that took the first well."""
     share = (1 + START**0.5) / NUM_STEPS
-    assert exact_advice["decisive"].iloc[0] == pytest.approx(share, rel=0.05)
+    assert advice["decisive"].iloc[0] == pytest.approx(share, rel=0.05)
 
 
-def test_prices_follow_from_tokens_and_the_ratio(exact_run, exact_advice):
+def test_prices_follow_from_tokens_and_the_ratio(exact_run, advice):
     """4 s of learning and 1 s of sampling for 1,000 tokens; a problem's iteration has 8 × 36."""
-    advice = exact_advice
     config = json.loads((exact_run / "config.json").read_text())
     r = 4 / config["rollouts"]["num_prompts"] / (0.001 * GROUP * NUM_STEPS * STEP)
     assert advice["cost_ratio"].iloc[0] == pytest.approx(r)
@@ -237,7 +236,7 @@ def test_the_noise_between_chosen_cuts_is_that_of_a_simulation():
     assert credit_noise.chosen_tokens(path, bounds[1:-1], k) == k * STEP * left
 
 
-def test_what_is_made_of_continuations_is_told_as_a_simulation_has_it(few, exact_advice):
+def test_what_is_made_of_continuations_is_told_as_a_simulation_has_it(few, advice):
     """With the predictors' own functions, on returns of the true values."""
     others = (few.rewards.sum(1, keepdims=True) - few.rewards) / (GROUP - 1)
     rloo = few.moment((few.rewards - others)[..., None])
@@ -246,7 +245,6 @@ def test_what_is_made_of_continuations_is_told_as_a_simulation_has_it(few, exact
     for p, g in np.ndindex(*few.rewards.shape):
         returns = [StateValue((1.0,) * n + (0.0,) * (3 - n), 0) for n in counts[p, g]]
         baselines[p, g] = smoothed(returns, 0.2, is_causal=True)
-    advice = exact_advice
     noise = few.moment(few.rewards[..., None] - baselines) / rloo
     assert advice.loc["smoothed_3", "noise"] == pytest.approx(noise, rel=0.05)
     # Of seven more returns of s_0 the first step has a better baseline, and all else is K = 3.

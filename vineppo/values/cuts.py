@@ -61,7 +61,7 @@ def chances_of(states: ExpectedCuts, rollout: Rollout, scale: float | None) -> l
     """The probabilities of a cut before steps 1 … S − 1; `scale` None: all alike."""
     if scale is None:
         return [states.probability] * (len(rollout.spans_S) - 1)
-    return [min(1.0, max(states.floor, scale * gain)) for gain in gains_of(rollout, states.by)]
+    return _chances(states, np.array(gains_of(rollout, states.by)), scale)
 
 
 def scale_of(states: ExpectedCuts, rollouts: Sequence[Rollout]) -> float | None:
@@ -70,13 +70,19 @@ def scale_of(states: ExpectedCuts, rollouts: Sequence[Rollout]) -> float | None:
     At most 10⁶: where no step was in doubt, no c is large enough.
     """
     gains_N = np.array([gain for one in rollouts for gain in gains_of(one, states.by)])
+    if not len(gains_N):
+        return None
     low, high = 0.0, 1e6
-    for _ in range(100 if len(gains_N) else 0):
+    for _ in range(100):
         middle = (low + high) / 2
-        chances_N = np.minimum(1.0, np.maximum(states.floor, middle * gains_N))
-        is_low = math.fsum(chances_N.tolist()) / len(gains_N) < states.probability
-        low, high = (middle, high) if is_low else (low, middle)
-    return high if len(gains_N) else None
+        mean = math.fsum(_chances(states, gains_N, middle)) / len(gains_N)
+        low, high = (middle, high) if mean < states.probability else (low, middle)
+    return high
+
+
+def _chances(states: ExpectedCuts, gains_N: np.ndarray, scale: float) -> list[float]:
+    chances_N: list[float] = np.minimum(1.0, np.maximum(states.floor, scale * gains_N)).tolist()
+    return chances_N
 
 
 def mean_chance(

@@ -23,7 +23,8 @@ SMALL = {
     "optimization.micro_batch_size": 4,
 }
 KIT = ROOT.parent / "shared" / "gpu_kit"
-SMI = "#!/bin/sh\nwhile :; do echo '40, 2048, [N/A]'; sleep 0.2; done\n"
+# It takes the GPU's number as the real one does: apart.
+SMI = "#!/bin/sh\n[ \"$1 $2\" = '-i 0' ] || exit 2\nwhile :; do echo '40, 2048, [N/A]'; sleep 0.2; done\n"
 
 
 def paths(*first):

@@ -19,7 +19,7 @@ from vineppo.progress import ENGINE_PHASES, Progress
 
 EVERY_S = 4
 ASKED = "utilization.gpu,memory.used,power.draw"
-QUERY = ["nvidia-smi", "-i0", f"--query-gpu={ASKED}", "--format=csv,noheader,nounits", "-lms1000"]
+QUERY = ["nvidia-smi", "-i", "0", f"--query-gpu={ASKED}", "--format=csv,noheader,nounits", "-lms1000"]
 KEPT = ("iteration", "time/", "tokens/", "memory/", "rollout/engine_logprob_gap")
 
 

@@ -4,8 +4,8 @@ Ours is `update_policy`, all of it: collation, the clipped surrogate with its KL
 DeepSpeed, clipping, AdamW. The bare loop has the same model in the same precision, the very
 micro-batches already made, cross-entropy of the response's tokens in our chunks (nothing else
 passes the vocabulary projection), and no optimizer. All see random tokens, in groups behind one
-prompt: speed does not depend on them. Ours passes whole rows, as the bare loop does, and once more
-with each prompt once for its group. An update has the 64 sequences of the published settings
+prompt: speed does not depend on them. Ours passes padded rows, as the bare loop does, and once more
+packed, as training does, with each prompt once for its group. An update has the 64 sequences of the published settings
 whatever the machine, as the optimizer's step costs the same for any number of them.
 """
 
@@ -59,13 +59,13 @@ def main() -> None:
     ]
     paddings: list[float] = []
 
-    can_share = policy.shares_prompts
+    can_pack = policy.packs
 
-    def ours(shares_prompts: bool) -> None:
-        policy.shares_prompts = shares_prompts
+    def ours(packs: bool) -> None:
+        policy.packs = packs
         metrics = update_policy(policy, sequences, [], None, config, 1, config.reference.kl_coef)
         assert metrics["policy/skipped_updates"] == 0
-        if not shares_prompts:
+        if not packs:
             paddings.append(metrics["policy/padding_frac"])
 
     def forward_backward() -> None:
@@ -75,7 +75,7 @@ def main() -> None:
     seconds = alternate(
         options.num_runs + 1,
         {
-            "shared": lambda: timed(lambda: ours(can_share)),
+            "packed": lambda: timed(lambda: ours(can_pack)),
             "ours": lambda: timed(lambda: ours(False)),
             "bare": lambda: timed(forward_backward),
         },
@@ -90,7 +90,7 @@ def main() -> None:
         options.num_runs,
         {
             "update / bare forward-backward, tokens/s": ratio(seconds["bare"], seconds["ours"]),
-            "prompts shared / whole rows, tokens/s": ratio(seconds["ours"], seconds["shared"]),
+            "packed / padded, tokens/s": ratio(seconds["ours"], seconds["packed"]),
         },
         {
             "workload": describe_workload(config),

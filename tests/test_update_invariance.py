@@ -35,15 +35,15 @@ def config(configs):
     return replace(config, num_iterations=1)
 
 
-def updated(config, found, shares_prompts=True):
+def updated(config, found, packs=True):
     """The weights after one update of policy and head, and its metrics."""
     loaded = load_model(MODEL, "float32", "sdpa")
     heads = []
     if isinstance(config.critic, SharedCritic):
         heads = [SharedValueHead("critic", config, config.critic, loaded)]
     policy = Policy(loaded, config.optimization, False, *(one.head for one in heads))
-    assert policy.shares_prompts
-    policy.shares_prompts = shares_prompts
+    assert policy.packs
+    policy.packs = packs
     metrics = update_policy(policy, found, heads, None, config, 1, config.reference.kl_coef)
     weights = [w.flatten().clone() for _, w in policy.named_weights()]
     for one in heads:
@@ -52,7 +52,7 @@ def updated(config, found, shares_prompts=True):
 
 
 @pytest.mark.parametrize("size", [24, 7])
-def test_prompts_that_pass_once_do_not_change_an_update(config, size):
+def test_packed_passes_do_not_change_an_update(config, size):
     """Of policy and value head, with every term of the loss; 24 responses behind three prompts."""
     tables = {"optimization": {**EXTRAS, "micro_batch_size": size}, "critic": SHARED}
     config, found = changed(config, **tables), random_sequences(24)
@@ -62,8 +62,8 @@ def test_prompts_that_pass_once_do_not_change_an_update(config, size):
         one.prompt_ids *= 3
     shares = micro_batches_of(found, size, 0, 1, True)
     batches = [collate([found[i] for i in share], CPU, (), True) for share in shares]
-    assert all(batch.shared is not None for batch in batches)
-    plain, metrics = updated(config, found, shares_prompts=False)
+    assert all(batch.packed.responses[0] for batch in batches)  # each prompt once
+    plain, metrics = updated(config, found, packs=False)
     shared, same = updated(config, found)
     assert relative(shared, plain) < 1e-5
     for name in metrics.keys() - {"policy/padding_frac"}:

@@ -1,18 +1,17 @@
 """Which sequences go into which update and micro-batch. Pure; changes speed and memory only."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 import numpy as np
 import torch
 
 from vineppo.config.schema import Resampling
-from vineppo.types import SharedPrompts, TokenSequence, TrainBatch
+from vineppo.types import PackedTokens, TokenSequence, TrainBatch
 
-MAX_PADDING = 0.05  # of the tokens of a pass
+MAX_PADDING = 0.05  # of the tokens of passes that have padding
 MIN_SAVED = 0.25  # of a pass's tokens, for which prompts pass apart from responses
-PASS_COST = 0.02  # of the most tokens that a pass may have: what one more of them is worth
 _TIGHTNESS = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
 
 
@@ -67,7 +66,11 @@ def length_bucketed(lengths: Sequence[int], micro_batch_size: int) -> list[list[
 
 
 def ranks_share(
-    lengths: Sequence[int], micro_batch_size: int, rank: int, num_ranks: int
+    lengths: Sequence[int],
+    micro_batch_size: int,
+    rank: int,
+    num_ranks: int,
+    max_padding: float = MAX_PADDING,
 ) -> list[list[int]]:
     """The micro-batches of one rank: sequences dealt out by length, longest first.
 
@@ -78,7 +81,7 @@ def ranks_share(
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     # What the ranks process side by side has nearly one length.
     rows = [order[i : i + num_ranks] for i in range(0, len(order), num_ranks)]
-    cuts = _cut([lengths[row[0]] for row in rows], micro_batch_size)
+    cuts = _cut([lengths[row[0]] for row in rows], micro_batch_size, max_padding)
     return [[row[rank] for row in rows[a:b] if rank < len(row)] for a, b in cuts]
 
 
@@ -87,21 +90,25 @@ def micro_batches_of(
     micro_batch_size: int,
     rank: int,
     num_ranks: int,
-    shares_prompts: bool,
+    packs: bool,
 ) -> list[list[int]]:
-    """`ranks_share`, or by prompt where that saves `MIN_SAVED` of the tokens once these are shared.
+    """`ranks_share`; of passes that are packed with no bound on padding, of which they have none.
 
-    Of the tokens of the rank that has most; every rank comes to the same decision.
+    Those hold groups together where each prompt then passes once and that saves `MIN_SAVED` of the
+    tokens of the rank that has most; every rank comes to the same decision.
     """
     lengths = [len(sequence) for sequence in sequences]
-    if not shares_prompts or not sequences:
-        return ranks_share(lengths, micro_batch_size, rank, num_ranks)
-    by_length = [ranks_share(lengths, micro_batch_size, r, num_ranks) for r in range(num_ranks)]
+    limit = 1.0 if packs else MAX_PADDING
+    by_length = [
+        ranks_share(lengths, micro_batch_size, r, num_ranks, limit) for r in range(num_ranks)
+    ]
+    if not packs or not sequences:
+        return by_length[rank]
     by_prompt = _shares_by_prompt(sequences, micro_batch_size, num_ranks)
 
     def cost(shares_R: list[list[list[int]]]) -> int:
         batches_R = [[[sequences[i] for i in b] for b in share if b] for share in shares_R]
-        return max(sum(num_cells(b, is_worth_sharing(b)) for b in batches) for batches in batches_R)
+        return max(sum(num_tokens(b, is_worth_sharing(b)) for b in batches) for batches in batches_R)
 
     is_less = cost(by_prompt) <= (1 - MIN_SAVED) * cost(by_length)
     return (by_prompt if is_less else by_length)[rank]
@@ -110,50 +117,33 @@ def micro_batches_of(
 def _shares_by_prompt(
     sequences: Sequence[TokenSequence], micro_batch_size: int, num_ranks: int
 ) -> list[list[list[int]]]:
-    """Whole groups dealt out to the ranks, longest first, each rank's cut into micro-batches."""
+    """Whole groups dealt out to the ranks, longest first, each rank's cut into micro-batches.
+
+    A micro-batch is bounded as whole rows, of the longest prompt and the longest response in it:
+    rows have keys, values and logits of their own all the same.
+    """
     groups: dict[tuple[int, ...], list[int]] = {}
     for index in sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i)):
         groups.setdefault(sequences[index].prompt_ids, []).append(index)
     most = micro_batch_size * max(map(len, sequences))
-    dealt = [
-        list(chain.from_iterable(list(groups.values())[r::num_ranks])) for r in range(num_ranks)
-    ]
-    cuts_R = [_cut_by_prompt([sequences[i] for i in mine], most) for mine in dealt]
-    count = max(map(len, cuts_R))
-    return [
-        [mine[a:b] for a, b in cuts] + [[] for _ in range(count - len(cuts))]
-        for mine, cuts in zip(dealt, cuts_R, strict=True)
-    ]
+    shares: list[list[list[int]]] = []
+    for r in range(num_ranks):
+        share: list[list[int]] = []
+        for index in chain.from_iterable(list(groups.values())[r::num_ranks]):
+            grown = [*(share[-1] if share else []), index]
+            rows = [sequences[i] for i in grown]
+            longest = max(len(row.prompt_ids) for row in rows)
+            longest += max(len(row.response_ids) for row in rows)
+            if share and len(rows) * longest <= most:
+                share[-1] = grown
+            else:
+                share.append([index])
+        shares.append(share)
+    count = max(map(len, shares))
+    return [share + [[] for _ in range(count - len(share))] for share in shares]
 
 
-def _cut_by_prompt(ordered: Sequence[TokenSequence], most: int) -> list[tuple[int, int]]:
-    """The cuts with the fewest tokens; a pass counts as `PASS_COST` of the `most` it may have.
-
-    That bounds whole rows, as these have keys, values and logits of their own all the same.
-    """
-    best: list[tuple[float, int]] = [(0.0, 0)]  # of the first i sequences: cost, last cut
-    for end in range(1, len(ordered) + 1):
-        found: list[tuple[float, int]] = []
-        prompts: set[tuple[int, ...]] = set()
-        response = prompt = 0  # the longest
-        for start in range(end - 1, -1, -1):
-            prompts.add(ordered[start].prompt_ids)
-            response = max(response, len(ordered[start].response_ids))
-            prompt = max(prompt, len(ordered[start].prompt_ids))
-            num_rows = end - start
-            if found and num_rows * (prompt + response) > most:
-                break
-            cells = len(prompts) * prompt + num_rows * response
-            found.append((best[start][0] + cells + PASS_COST * most, start))
-        best.append(min(found))
-    cuts, end = [], len(ordered)
-    while end:
-        cuts.append((best[end][1], end))
-        end = best[end][1]
-    return cuts[::-1]
-
-
-def _cut(descending: Sequence[int], size: int) -> list[tuple[int, int]]:
+def _cut(descending: Sequence[int], size: int, max_padding: float) -> list[tuple[int, int]]:
     """Runs of at most `size` times the first length, as few as the limit of padding lets be.
 
     A run ends where a length falls below a share of its first; the share is the lowest of a grid
@@ -169,7 +159,7 @@ def _cut(descending: Sequence[int], size: int) -> list[tuple[int, int]]:
                 start = i
         cuts.append((start, len(descending)))
         padded = sum((b - a) * descending[a] for a, b in cuts)
-        if (padded - total) / max(padded, 1) <= MAX_PADDING:
+        if (padded - total) / max(padded, 1) <= max_padding:
             break
     return cuts
 
@@ -178,15 +168,16 @@ def collate(
     sequences: Sequence[TokenSequence],
     device: torch.device,
     columns: Sequence[str] = (),
-    shares_prompts: bool = False,
+    packs: bool = False,
 ) -> TrainBatch:
     """Pads on the right; see `TrainBatch` for the alignment. No sequences: one row of padding.
 
-    With `shares_prompts` the model takes prompts apart, where that saves `MIN_SAVED` of the tokens.
+    Where `packs`, a model that can passes them packed, and each prompt once where that saves
+    `MIN_SAVED` of the tokens.
 
     An environment's tokens are no response: nothing is computed for them, and no column is theirs.
     """
-    shares_prompts = shares_prompts and is_worth_sharing(sequences)
+    shares_prompts = packs and is_worth_sharing(sequences)
     sequences = sequences or [TokenSequence((0,), (), tokens_T=dict.fromkeys(columns, ()))]
     starts_B1 = np.array([[len(sequence.prompt_ids)] for sequence in sequences])
     ends_B1 = np.array([[len(sequence)] for sequence in sequences])
@@ -209,70 +200,77 @@ def collate(
     token_ids = [i for s in sequences for i in (*s.prompt_ids, *s.response_ids)]
     has_branches = any(sequence.branches for sequence in sequences)
     of_branches = branched(sequences, len(positions_T)) if has_branches else {}
-    num_tokens, shared = len(token_ids), None
-    if shares_prompts:
-        parts = share_prompts(sequences, is_response_BT)
-        shared = SharedPrompts(**{n: torch.from_numpy(x).to(device) for n, x in parts.items()})
-        num_tokens -= sum(len(s.prompt_ids) for s in sequences)
-        num_tokens += sum(map(len, {s.prompt_ids for s in sequences}))
+    packed = pack(sequences, is_response_BT, shares_prompts, of_branches) if packs else None
     return TrainBatch(
         token_ids_BT=placed(is_token_BT, token_ids, np.int64),
         response_mask_BT=torch.from_numpy(is_response_BT).to(device),
         response_index_N=torch.from_numpy(np.flatnonzero(is_response_BT)).to(device),
-        num_tokens=num_tokens,
+        num_tokens=num_tokens(sequences, shares_prompts),
         columns_BT={name: column(name) for name in columns},
         **{name: torch.from_numpy(x).to(device) for name, x in of_branches.items()},
-        shared=shared,
+        packed=None if packed is None else packed.to(device),
     )
 
 
-def num_cells(sequences: Sequence[TokenSequence], shares_prompts: bool) -> int:
-    """Tokens of a pass with padding; where it shares prompts, with that of prompts and responses.
+def num_tokens(sequences: Sequence[TokenSequence], shares_prompts: bool) -> int:
+    """Tokens of a pass without padding.
 
-    Three responses of 4, 4 and 3 tokens behind one prompt of 5 take 3 · 9 = 27, shared 5 + 3 · 4.
+    Three responses of 4, 4 and 3 tokens behind one prompt of 5 have 26, and shared 5 + 11.
     """
     if not shares_prompts:
-        return len(sequences) * max(map(len, sequences))
+        return sum(map(len, sequences))
     prompts = {sequence.prompt_ids for sequence in sequences}
-    longest = max(len(sequence.response_ids) for sequence in sequences)
-    return len(prompts) * max(map(len, prompts)) + len(sequences) * longest
+    return sum(map(len, prompts)) + sum(len(sequence.response_ids) for sequence in sequences)
 
 
 def is_worth_sharing(sequences: Sequence[TokenSequence]) -> bool:
     if not sequences or any(sequence.branches for sequence in sequences):
         return False
-    return num_cells(sequences, True) <= (1 - MIN_SAVED) * num_cells(sequences, False)
+    return num_tokens(sequences, True) <= (1 - MIN_SAVED) * num_tokens(sequences, False)
 
 
-def share_prompts(
-    sequences: Sequence[TokenSequence], is_response_BT: np.ndarray
-) -> dict[str, np.ndarray]:
-    """The fields of `SharedPrompts`, for the response tokens of the batch's [B, T]."""
-    rows_P = {
-        prompt: row for row, prompt in enumerate(dict.fromkeys(s.prompt_ids for s in sequences))
-    }
-    index_B = np.array([rows_P[sequence.prompt_ids] for sequence in sequences])
-    lengths_B = np.array([len(sequence.prompt_ids) for sequence in sequences])
-    num_columns = max(len(sequence.response_ids) for sequence in sequences)
-    width = max(map(len, rows_P))
+def pack(
+    sequences: Sequence[TokenSequence],
+    is_response_BT: np.ndarray,
+    shares_prompts: bool,
+    of_branches: Mapping[str, np.ndarray],
+) -> PackedTokens:
+    """`PackedTokens` of a batch whose response tokens are where `is_response_BT` says, on the CPU."""
+    behind_B = np.array([len(s.prompt_ids) if shares_prompts else 0 for s in sequences])
+    rows_P = [(*s.prompt_ids, *s.response_ids) for s in sequences]
+    index_B, tails_B = np.arange(len(sequences)), list[tuple[int, ...]]()
+    if shares_prompts:
+        number = {ids: p for p, ids in enumerate(dict.fromkeys(s.prompt_ids for s in sequences))}
+        rows_P, tails_B = list(number), [s.response_ids for s in sequences]
+        index_B = np.array([number[sequence.prompt_ids] for sequence in sequences])
+    rows, responses = ((len(x), max(map(len, x), default=0)) for x in (rows_P, tails_B))
+    lengths = np.array([len(ids) for ids in (*rows_P, *tails_B)])
+    first_tokens = lengths.cumsum() - lengths
+    cells = [p * rows[1] for p in range(rows[0])]
+    cells += [rows[0] * rows[1] + b * responses[1] for b in range(responses[0])]
+    within_M = np.arange(lengths.sum()) - first_tokens.repeat(lengths)
+    place_M = np.repeat(cells, lengths) + within_M
+    positions_M = within_M
+    if shares_prompts:
+        positions_M = within_M + np.concatenate([np.zeros(rows[0], int), behind_B]).repeat(lengths)
+    elif of_branches:
+        positions_M = of_branches["position_ids_BT"].flatten()[place_M]
     rows_N, places_N = np.nonzero(is_response_BT)
-    behind_N = places_N - lengths_B[rows_N]  # tokens of the response before this one
-    in_prompts_N = index_B[rows_N] * width + lengths_B[rows_N] - 1
-    in_responses_N = len(rows_P) * width + rows_N * num_columns + behind_N - 1
-    return {
-        "prompt_ids_PQ": padded(list(rows_P), width),
-        "prompt_index_B": index_B,
-        "prompt_lengths_B": lengths_B,
-        "response_ids_BR": padded([s.response_ids for s in sequences], num_columns),
-        "state_index_N": np.where(behind_N == 0, in_prompts_N, in_responses_N),
-    }
-
-
-def padded(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
-    full = np.zeros((len(rows), width), np.int64)
-    for number, row in enumerate(rows):
-        full[number, : len(row)] = row
-    return full
+    tokens_before_N = places_N - behind_B[rows_N]  # of the row that has the token
+    row_N = rows[0] + rows_N if shares_prompts else rows_N
+    is_first_N = tokens_before_N == 0  # of its response: the state is the prompt's last
+    ends_N = first_tokens[index_B[rows_N]] + behind_B[rows_N]
+    states_N = np.where(is_first_N, ends_N, first_tokens[row_N] + tokens_before_N) - 1
+    return PackedTokens(
+        token_ids_M=torch.tensor(list(chain(*rows_P, *tails_B))),
+        position_ids_M=torch.from_numpy(positions_M),
+        place_M=torch.from_numpy(place_M),
+        state_index_N=torch.from_numpy(states_N),
+        rows=rows,
+        responses=responses,
+        prompt_index_B=torch.from_numpy(index_B) if shares_prompts else None,
+        prompt_lengths_B=torch.from_numpy(behind_B) if shares_prompts else None,
+    )
 
 
 def branched(sequences: Sequence[TokenSequence], length: int) -> dict[str, np.ndarray]:

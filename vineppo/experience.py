@@ -324,7 +324,7 @@ def add_logprobs(
 
     trainer, *exact = read_policy(
         rollouts, predictors, policy.scores, options, columns_of, size, policy.device,
-        policy.shares_prompts_with(options.reference),
+        policy.packs,
     )  # fmt: skip
     _set(rollouts, "trainer_logprobs", trainer)
     if is_exact:
@@ -333,7 +333,7 @@ def add_logprobs(
         return
     if any("ref_logprobs" not in rollout.tokens_T for rollout in rollouts):
         (logprobs,) = token_columns(
-            of_reference, rollouts, size, policy.device, shares_prompts=reference.shares_prompts
+            of_reference, rollouts, size, policy.device, packs=reference.packs
         )
         _set(rollouts, "ref_logprobs", logprobs)
     estimate = KL_ESTIMATORS[config.reference.kl_estimator]

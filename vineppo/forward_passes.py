@@ -26,7 +26,7 @@ def token_columns(
     micro_batch_size: int,
     device: torch.device,
     ranks: RankGroup | None = None,
-    shares_prompts: bool = False,
+    packs: bool = False,
 ) -> list[Rows]:
     """What `forward` says of every response token, without gradient; one `Rows` a tensor."""
 
@@ -36,7 +36,7 @@ def token_columns(
         return response_rows(forward(batch), batch, chosen)
 
     rows_B = read_sequences(
-        read, sequences, micro_batch_size, device, ranks, shares_prompts=shares_prompts
+        read, sequences, micro_batch_size, device, ranks, packs=packs
     )
     return [list(column) for column in zip(*rows_B, strict=True)]
 
@@ -48,20 +48,20 @@ def read_sequences(
     device: torch.device,
     ranks: RankGroup | None = None,
     columns: Sequence[str] = (),
-    shares_prompts: bool = False,
+    packs: bool = False,
 ) -> list[T]:
     """What `read` finds of every sequence, in a micro-batch with others, without gradient.
 
-    The batches carry `columns`, and prompts once where the model takes them so. Every one of
+    The batches carry `columns`, and are packed where the model takes them so. Every one of
     `ranks` (None: of all) passes its share, and has all of them in the end.
     """
     ranks = ranks or all_ranks()
     mine: list[tuple[int, T]] = []
     for share in micro_batches_of(
-        sequences, micro_batch_size, ranks.rank, ranks.size, shares_prompts
+        sequences, micro_batch_size, ranks.rank, ranks.size, packs
     ):
         chosen = [sequences[i] for i in share]
-        batch = collate(chosen, device, columns, shares_prompts)
+        batch = collate(chosen, device, columns, packs)
         with torch.no_grad():
             of_chosen = read(batch, chosen)
         mine += zip(share, of_chosen, strict=False)  # an empty share has a row
@@ -144,7 +144,7 @@ class ReferencePass(_PassOfRollouts):
         with torch.cuda.stream(self._stream):  # None: where all else runs
             (rows,) = token_columns(
                 forward, pool, self._micro_batch_size, self._device, LONE,
-                self._reference.shares_prompts,
+                self._reference.packs,
             )  # fmt: skip
         self._found |= {rollout.key: row for rollout, row in zip(pool, rows, strict=True)}
 

@@ -59,7 +59,7 @@ def minibatches(
     first_iteration: int,
     stream: str,
     device: torch.device,
-    shares_prompts: bool = False,
+    packs: bool = False,
 ) -> Iterator[Minibatch]:
     """The epochs of an iteration, cut into updates. Nothing is dropped: the last may be smaller.
 
@@ -78,7 +78,7 @@ def minibatches(
         rate = rate_of(optimization, done + number, total)
         chosen = [sequences[i] for i in indices]
         size = optimization.micro_batch_size
-        batches = micro_batches(chosen, columns, size, device, shares_prompts)
+        batches = micro_batches(chosen, columns, size, device, packs)
         yield Minibatch(batches, UpdateSizes.of(chosen, config.sampling.max_tokens), rate)
 
 
@@ -87,12 +87,12 @@ def micro_batches(
     columns: Sequence[str],
     micro_batch_size: int,
     device: torch.device,
-    shares_prompts: bool = False,
+    packs: bool = False,
 ) -> list[TrainBatch]:
     """This rank's share, padded to similar lengths."""
-    shares = micro_batches_of(sequences, micro_batch_size, rank(), num_ranks(), shares_prompts)
+    shares = micro_batches_of(sequences, micro_batch_size, rank(), num_ranks(), packs)
     return [
-        collate([sequences[i] for i in share], device, columns, shares_prompts) for share in shares
+        collate([sequences[i] for i in share], device, columns, packs) for share in shares
     ]
 
 

@@ -10,7 +10,7 @@ from vineppo.config.schema import AdamConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
 from vineppo.lora import has_adapters, merged_weights
 from vineppo.models import LoadedModel, save_model
-from vineppo.no_cache import can_continue_prompts
+from vineppo.packing import can_pack
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
 from vineppo.types import TrainBatch
 
@@ -45,17 +45,12 @@ class Policy:
         if value_head is not None:
             groups.append(list(value_head.parameters()))
         self.num_groups = len(groups)
-        # Shards are gathered as often on every rank: all must pass alike.
-        self.shares_prompts = not module.is_sharded and can_continue_prompts(self.hf_model)
+        self.packs = can_pack(self.hf_model)
         self.deepspeed = DeepSpeedModule(module, groups, self.hf_model.dtype, optimization)
 
     @property
     def device(self) -> torch.device:
         return self.deepspeed.device
-
-    def shares_prompts_with(self, reference: Reference | None) -> bool:
-        """Whether a batch may have each prompt once for both, where the pass asks a reference."""
-        return self.shares_prompts and (reference is None or reference.shares_prompts)
 
     def scores(self, batch: TrainBatch, options: ForwardOptions) -> TokenScores:
         return TokenScores(*self.deepspeed(batch, options))

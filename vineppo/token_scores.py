@@ -12,7 +12,7 @@ from vineppo.distributed import largest
 from vineppo.errors import UserError
 from vineppo.lora import has_adapters, without_adapters
 from vineppo.models import LoadedModel, load_model
-from vineppo.types import SharedPrompts, TrainBatch
+from vineppo.types import TrainBatch
 from vineppo.vocabulary import Softmax, chunk_rows, token_statistics
 
 
@@ -159,11 +159,11 @@ class Reference:
         self._forward.to(device)
 
     @property
-    def shares_prompts(self) -> bool:
-        """Whether its passes may have each prompt once."""
-        from vineppo.no_cache import can_continue_prompts
+    def packs(self) -> bool:
+        """Whether its passes may be packed."""
+        from vineppo.packing import can_pack
 
-        return can_continue_prompts(self._model)
+        return can_pack(self._model)
 
     @torch.no_grad()
     def logprobs(self, batch: TrainBatch, temperature: float) -> torch.Tensor:
@@ -185,44 +185,16 @@ class Reference:
 
 def hidden_before_tokens(backbone: Any, batch: TrainBatch) -> torch.Tensor:
     """The last hidden states of the states before the response's tokens, [N, H]."""
-    from vineppo.no_cache import can_continue_prompts  # transformers takes seconds
+    from vineppo.packing import can_pack, packed_hidden  # transformers takes seconds
 
-    if batch.shared is not None and can_continue_prompts(backbone):
-        return _behind_prompts(backbone, batch.shared)
+    if batch.packed is not None and can_pack(backbone):
+        hidden_MH = packed_hidden(backbone, batch.packed, batch.attention_B1TT)
+        return hidden_MH.index_select(0, batch.packed.state_index_N)
     hidden_BTH = last_hidden(
         backbone, batch.token_ids_BT, batch.position_ids_BT, batch.attention_B1TT
     )
     # The state before token t predicts token t; a boolean mask would make a GPU wait for its count.
     return hidden_BTH.flatten(0, 1).index_select(0, batch.response_index_N - 1)
-
-
-def _behind_prompts(backbone: Any, shared: SharedPrompts) -> torch.Tensor:
-    """The same with each prompt once: the responses pass behind its keys and values."""
-    from vineppo.no_cache import PromptCache
-
-    cache = PromptCache()
-    prompts_PQH = backbone(
-        input_ids=shared.prompt_ids_PQ, past_key_values=cache, use_cache=False
-    ).last_hidden_state
-    cache.continued(shared.prompt_index_B)
-    lengths_B1 = shared.prompt_lengths_B[:, None]
-    (num_rows, length), width = shared.response_ids_BR.shape, shared.prompt_ids_PQ.shape[1]
-    places = torch.arange(max(length, width), device=lengths_B1.device)
-    of_prompt_BQ = places[:width] < lengths_B1
-    own_RR = places[:length, None] >= places[:length]
-    sees = [
-        of_prompt_BQ[:, None, None].expand(-1, 1, length, -1),
-        own_RR.expand(num_rows, 1, -1, -1),
-    ]
-    responses_BRH = backbone(
-        input_ids=shared.response_ids_BR,
-        position_ids=lengths_B1 + places[:length],
-        attention_mask=torch.cat(sees, dim=3),
-        past_key_values=cache,
-        use_cache=False,
-    ).last_hidden_state
-    hidden_MH = torch.cat([prompts_PQH.flatten(0, 1), responses_BRH.flatten(0, 1)])
-    return hidden_MH.index_select(0, shared.state_index_N)
 
 
 def last_hidden(

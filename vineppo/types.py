@@ -18,7 +18,7 @@ natural logarithms, `old_` is the behaviour policy and `ref_` the reference poli
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -266,23 +266,29 @@ class Rollout(TokenSequence):
 
 
 @dataclass(frozen=True)
-class SharedPrompts:
-    """The P distinct prompts of a batch and its B responses, each padded on the right.
+class PackedTokens:
+    """The M tokens that pass a model for a batch, in one row without padding.
 
-    Row b continues prompt `prompt_index_B[b]`, of `prompt_lengths_B[b]` tokens. The hidden states
-    before the batch's response tokens are at `state_index_N` of those of the prompts, flattened,
-    and behind them the responses'.
+    For attention alone they are laid out, token m on cell `place_M[m]`: P rows of Q cells for whole
+    sequences, padded on the right; or, where each prompt passes once, for the distinct prompts, and
+    then B rows of R cells for the responses, of which row b continues prompt `prompt_index_B[b]` of
+    `prompt_lengths_B[b]` tokens. The state before the batch's n-th response token is the hidden
+    state of token `state_index_N[n]`.
     """
 
-    prompt_ids_PQ: "torch.Tensor"
-    prompt_index_B: "torch.Tensor"
-    prompt_lengths_B: "torch.Tensor"
-    response_ids_BR: "torch.Tensor"
+    token_ids_M: "torch.Tensor"
+    position_ids_M: "torch.Tensor"
+    place_M: "torch.Tensor"
     state_index_N: "torch.Tensor"
+    rows: tuple[int, int]  # P, Q
+    responses: tuple[int, int] = (0, 0)  # B, R
+    prompt_index_B: "torch.Tensor | None" = None
+    prompt_lengths_B: "torch.Tensor | None" = None
 
-    @property
-    def num_cells(self) -> int:
-        return self.prompt_ids_PQ.numel() + self.response_ids_BR.numel()
+    def to(self, device: "torch.device") -> "PackedTokens":
+        moved = {f.name: getattr(self, f.name) for f in fields(self)}
+        tensors = {n: x.to(device) for n, x in moved.items() if hasattr(x, "to")}
+        return replace(self, **tensors)
 
 
 @dataclass(frozen=True)
@@ -295,8 +301,8 @@ class TrainBatch:
     for; prompt and padding positions are 0, and False in `response_mask_BT`. `response_index_N` are
     the response tokens' places in the flattened [B, T], in order; `num_tokens` counts the tokens
     that pass, without padding. Where a sequence has branches, `position_ids_BT` say where a token
-    stands and `attention_B1TT` whom it sees. `shared`: the same tokens with each prompt once, where
-    that saves some.
+    stands and `attention_B1TT` whom it sees. `packed`: the same tokens without padding, and with
+    each prompt once where that saves some, for models that take them so.
     """
 
     token_ids_BT: "torch.Tensor"
@@ -306,12 +312,12 @@ class TrainBatch:
     columns_BT: "dict[str, torch.Tensor]"
     position_ids_BT: "torch.Tensor | None" = None
     attention_B1TT: "torch.Tensor | None" = None
-    shared: "SharedPrompts | None" = None
+    packed: "PackedTokens | None" = None
 
     @property
     def num_cells(self) -> int:
         """Tokens of a pass, with padding."""
-        return self.token_ids_BT.numel() if self.shared is None else self.shared.num_cells
+        return self.token_ids_BT.numel() if self.packed is None else self.num_tokens
 
     def __getitem__(self, column: str) -> "torch.Tensor":
         """A column, [B, T]."""

@@ -99,7 +99,6 @@ def update_policy(
         reference=reference if has_exact_kl and kl_coef > 0 else None,
         has_entropy=True,
     )
-    shares_prompts = policy.shares_prompts_with(options.reference)
     columns = [*POLICY_COLUMNS, *(name for head in heads for name in head.update_columns)]
     accept = partial(is_sound, optimization.max_mean_ratio)
     updates: list[Update] = []
@@ -107,7 +106,7 @@ def update_policy(
     num_tokens = num_cells = num_trained = num_responded = 0
     for part in minibatches(
         rollouts, columns, optimization, config, iteration, warmup_iterations(config) + 1,
-        "minibatches", policy.device, shares_prompts,
+        "minibatches", policy.device, policy.packs,
     ):  # fmt: skip
         num_tokens += sum(batch.num_tokens for batch in part.micro_batches)
         num_cells += sum(batch.num_cells for batch in part.micro_batches)
@@ -149,7 +148,7 @@ def warm_up_head(
         )
         for part in minibatches(
             rollouts, head.update_columns, config.optimization, config, iteration, 1, "minibatches",
-            policy.device, policy.shares_prompts,
+            policy.device, policy.packs,
         )
     ]  # fmt: skip
     return summarize(updates, head.name, VALUE_NUMBERS, rates[1])

@@ -170,7 +170,7 @@ class ValueModel(ValuePredictor):
 
     gives: Literal["tokens", "steps"] = "tokens"
     view: View
-    shares_prompts = False  # whether a pass may have each prompt once
+    packs = False  # whether a pass may be packed
 
     @property
     def device(self) -> torch.device:
@@ -193,9 +193,7 @@ class ValueModel(ValuePredictor):
         size = self.config.optimization.logprobs_micro_batch_size
         forward = lambda batch: (self.values(batch),)  # noqa: E731
         seen = self.seen(branches, rollouts)
-        (values,) = token_columns(
-            forward, seen, size, self.device, shares_prompts=self.shares_prompts
-        )
+        (values,) = token_columns(forward, seen, size, self.device, packs=self.packs)
         self.set_values(branches, values)
 
 

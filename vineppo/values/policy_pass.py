@@ -26,7 +26,7 @@ def read_policy(
     columns_of: Callable[[TokenScores], Sequence[torch.Tensor]],
     micro_batch_size: int,
     device: torch.device,
-    shares_prompts: bool = False,
+    packs: bool = False,
 ) -> list[Rows]:
     """`columns_of` the scores of every response token, one `Rows` a tensor.
 
@@ -58,7 +58,7 @@ def read_policy(
         rows = zip(response_rows(columns, batch, share), hidden, choices, strict=False)
         return [(*row, hidden_SH, choices_U) for row, hidden_SH, choices_U in rows]
 
-    rows_B = read_sequences(read, rollouts, micro_batch_size, device, shares_prompts=shares_prompts)
+    rows_B = read_sequences(read, rollouts, micro_batch_size, device, packs=packs)
     *columns, hidden, choices = map(list, zip(*rows_B, strict=True))
     for rollout, hidden_SH, choices_U in zip(rollouts, hidden, choices, strict=True):
         rollout.hidden_SH, rollout.choices = hidden_SH, choices_U

@@ -11,7 +11,7 @@ from vineppo.config.schema import SeparateCritic, TrainConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
 from vineppo.minibatches import is_sound, minibatches, summarize
 from vineppo.models import LoadedModel
-from vineppo.no_cache import can_continue_prompts
+from vineppo.packing import can_pack
 from vineppo.policy import Policy, checkpoint_activations
 from vineppo.rollouts import Prompt
 from vineppo.types import Rollout, TrainBatch
@@ -62,8 +62,7 @@ class SeparateValueModel(ValueModel):
         if self.config.model.gradient_checkpointing:
             checkpoint_activations(self._hf_model)
         groups = [list(self._hf_model.parameters())]
-        is_sharded = self._critic.zero_stage == 3
-        self.shares_prompts = not is_sharded and can_continue_prompts(self._hf_model)
+        self.packs = can_pack(self._hf_model)
         module = ValueOutputs(self._hf_model)
         self._deepspeed = DeepSpeedModule(module, groups, self._hf_model.dtype, self._critic)
 
@@ -88,7 +87,7 @@ class SeparateValueModel(ValueModel):
         rate = 0.0
         for part in minibatches(
             self.seen(rollouts, rollouts), columns, self._critic, self.config, iteration, 1,
-            "critic minibatches", self.device, self.shares_prompts,
+            "critic minibatches", self.device, self.packs,
         ):  # fmt: skip
             loss = partial(value_objective, self._critic.loss, self.name, part.sizes)
             rate = part.learning_rate

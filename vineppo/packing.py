@@ -1,0 +1,130 @@
+"""Passes without padding: a batch's tokens in one row, laid out as rows for attention alone."""
+
+from typing import Any, cast
+
+import torch
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from vineppo.no_cache import NoCache, attends_to_all
+from vineppo.types import PackedTokens
+
+BY_LENGTH = {"dynamic", "longrope"}  # rotations that depend on how long a pass is
+
+
+def can_pack(model: Any) -> bool:
+    """Whether a pass may have its tokens in one row, and each prompt once.
+
+    Not where a layer does not hand `layout` to its attention, looks at a window of tokens, or has a
+    token's place depend on the pass's length.
+    """
+    text = model.config.get_text_config()
+    rope = getattr(text, "rope_parameters", None) or {}
+    is_relative = not getattr(text, "alibi", False) and rope.get("rope_type") not in BY_LENGTH
+    is_sdpa = model.config._attn_implementation == "sdpa"
+    return is_sdpa and is_relative and attends_to_all(model)
+
+
+class Layout:
+    """A packed pass's rows of attention: whole sequences, or prompts and the responses behind them.
+
+    Rows of prompts, or whole sequences, are [P, heads, Q, d] and attend causally, or as
+    `attention_B1TT` says. A response's row attends to its prompt's keys as well; gradients go back
+    to the prompt from all of its responses.
+    """
+
+    def __init__(self, packed: PackedTokens, attention_B1TT: torch.Tensor | None) -> None:
+        self._packed, self._sees = packed, attention_B1TT
+        self.num_layers = 0  # that have attended
+        self._sees_B1RS: torch.Tensor | None = None
+        if packed.prompt_lengths_B is not None:
+            (count, length), width = packed.responses, packed.rows[1]
+            places = torch.arange(max(length, width), device=packed.place_M.device)
+            of_prompt_BQ = places[:width] < packed.prompt_lengths_B[:, None]
+            own_RR = places[:length, None] >= places[:length]
+            sees = [
+                of_prompt_BQ[:, None, None].expand(-1, 1, length, -1),
+                own_RR.expand(count, 1, -1, -1),
+            ]
+            self._sees_B1RS = torch.cat(sees, dim=3)
+
+    def attend(self, module: Any, states: tuple[torch.Tensor, ...], **options: Any) -> torch.Tensor:
+        """Of queries, keys and values [1, heads, M, d], what each token takes: [1, M, heads, d]."""
+        self.num_layers += 1
+        rows, tails = zip(*map(self._laid_out, states), strict=True)
+        found = sdpa_attention_forward(module, *rows, self._sees, **options)[0].flatten(0, 1)
+        if self._sees_B1RS is not None:
+            index_B = self._packed.prompt_index_B
+            keys, values = (
+                torch.cat([rows[i].index_select(0, index_B), tails[i]], dim=2) for i in (1, 2)
+            )
+            behind, _ = sdpa_attention_forward(
+                module, tails[0], keys, values, self._sees_B1RS, **options
+            )
+            found = torch.cat([found, behind.flatten(0, 1)])
+        return cast(torch.Tensor, _Picked.apply(found, self._packed.place_M))[None]
+
+    def _laid_out(self, x_1hMd: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x_Mhd = x_1hMd[0].transpose(0, 1)
+        (P, Q), (B, R) = self._packed.rows, self._packed.responses
+        zeros = x_Mhd.new_zeros(P * Q + B * R, *x_Mhd.shape[1:])
+        cells = zeros.index_copy(0, self._packed.place_M, x_Mhd)
+        rows, tails = cells[: P * Q], cells[P * Q :]
+        return (
+            rows.unflatten(0, (P, Q)).transpose(1, 2),
+            tails.unflatten(0, (B, R)).transpose(1, 2),
+        )
+
+
+class _Picked(torch.autograd.Function):
+    """x[place], whose places differ: the gradient is put back, where autograd would add it up."""
+
+    @staticmethod
+    def forward(ctx: Any, x_S: torch.Tensor, place_M: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(place_M)
+        ctx.num_cells = len(x_S)
+        return x_S.index_select(0, place_M)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (gradient_M,) = gradients
+        (place_M,) = ctx.saved_tensors
+        zeros_S = gradient_M.new_zeros(ctx.num_cells, *gradient_M.shape[1:])
+        return zeros_S.index_copy_(0, place_M, gradient_M), None
+
+
+def _attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    layout: Layout | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    if layout is not None:
+        return layout.attend(module, (query, key, value), **options), None
+    return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+
+
+AttentionInterface.register("sdpa", _attention)  # without a layout it is transformers' own
+
+
+def packed_hidden(
+    backbone: Any, packed: PackedTokens, attention_B1TT: torch.Tensor | None
+) -> torch.Tensor:
+    """The last hidden states of all tokens, [M, H]."""
+    layout = Layout(packed, attention_B1TT)
+    hidden_1MH: torch.Tensor = backbone(
+        input_ids=packed.token_ids_M[None],
+        position_ids=packed.position_ids_M[None],
+        past_key_values=NoCache(),
+        use_cache=False,
+        layout=layout,
+    ).last_hidden_state
+    num_layers = backbone.config.get_text_config().num_hidden_layers
+    if layout.num_layers != num_layers:  # else sequences would have seen each other
+        raise RuntimeError(
+            f"{type(backbone).__name__} gave {layout.num_layers} of {num_layers} layers the layout"
+        )
+    return hidden_1MH[0]

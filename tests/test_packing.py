@@ -20,6 +20,15 @@ ARCHITECTURES = {
 }
 
 
+pytestmark = pytest.mark.usefixtures("packs_anywhere")
+
+
+@pytest.fixture
+def packs_anywhere(monkeypatch):
+    """As a GPU does."""
+    monkeypatch.setattr("vineppo.batching.PADDED", set())
+
+
 def groups(num_prompts, num_samples):
     """Responses of all lengths behind a few prompts, one with an environment's tokens, shuffled."""
     prompts = [4 * one.prompt_ids for one in random_sequences(num_prompts)]
@@ -111,7 +120,7 @@ def test_prompts_pass_once_only_where_that_saves():
 def test_groups_stay_together_where_that_takes_fewer_tokens(num_ranks):
     prompts = [(row,) * 20 for row in range(6)]
     found = [sequence(prompts[i % 6], (9,) * (3 + i % 7)) for i in range(48)]
-    shares = [micro_batches_of(found, 4, r, num_ranks, True) for r in range(num_ranks)]
+    shares = [micro_batches_of(found, 4, r, num_ranks, CPU, True) for r in range(num_ranks)]
     batches = [[found[i] for i in batch] for share in shares for batch in share if batch]
     assert len({len(share) for share in shares}) == 1
     assert sorted(i for share in shares for batch in share for i in batch) == list(range(48))
@@ -124,7 +133,7 @@ def test_groups_stay_together_where_that_takes_fewer_tokens(num_ranks):
 def test_packed_passes_are_as_few_as_the_bound_on_rows_lets_be():
     """Of 64 lengths from 10 to 1,000 padding below 5 % takes more than twice as many."""
     found = [sequence((i, 1), (9,) * round(10 * 100 ** (i / 63) - 2)) for i in range(64)]
-    packed = micro_batches_of(found, 8, 0, 1, True)
+    packed = micro_batches_of(found, 8, 0, 1, CPU, True)
     assert all(len(b) * max(len(found[i]) for i in b) <= 8 * 1000 for b in packed)
     assert len(packed) == 4
-    assert len(micro_batches_of(found, 8, 0, 1, False)) > 2 * len(packed)
+    assert len(micro_batches_of(found, 8, 0, 1, CPU, False)) > 2 * len(packed)

@@ -1,5 +1,6 @@
 """Which sequences go into which update and micro-batch. Pure; changes speed and memory only."""
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -11,6 +12,9 @@ from vineppo.config.schema import Resampling
 from vineppo.types import PackedTokens, TokenSequence, TrainBatch
 
 MAX_PADDING = 0.05  # of the tokens of passes that have padding
+# Where passes that share no prompts stay padded: there a few more of them cost less than laying tokens
+# out for attention, and on a GPU, which starting kernels holds up, more (experiments/09_gpu).
+PADDED = {"cpu"}
 MIN_SAVED = 0.25  # of a pass's tokens, for which prompts pass apart from responses
 _TIGHTNESS = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
 
@@ -90,6 +94,7 @@ def micro_batches_of(
     micro_batch_size: int,
     rank: int,
     num_ranks: int,
+    device: torch.device,
     packs: bool,
 ) -> list[list[int]]:
     """`ranks_share`; of passes that are packed with no bound on padding, of which they have none.
@@ -98,7 +103,7 @@ def micro_batches_of(
     tokens of the rank that has most; every rank comes to the same decision.
     """
     lengths = [len(sequence) for sequence in sequences]
-    limit = 1.0 if packs else MAX_PADDING
+    limit = 1.0 if packs and device.type not in PADDED else MAX_PADDING
     by_length = [
         ranks_share(lengths, micro_batch_size, r, num_ranks, limit) for r in range(num_ranks)
     ]
@@ -172,8 +177,8 @@ def collate(
 ) -> TrainBatch:
     """Pads on the right; see `TrainBatch` for the alignment. No sequences: one row of padding.
 
-    Where `packs`, a model that can passes them packed, and each prompt once where that saves
-    `MIN_SAVED` of the tokens.
+    Where `packs`, a model that can passes them packed, on a device that gains by it or where each
+    prompt once saves `MIN_SAVED` of the tokens.
 
     An environment's tokens are no response: nothing is computed for them, and no column is theirs.
     """
@@ -200,7 +205,8 @@ def collate(
     token_ids = [i for s in sequences for i in (*s.prompt_ids, *s.response_ids)]
     has_branches = any(sequence.branches for sequence in sequences)
     of_branches = branched(sequences, len(positions_T)) if has_branches else {}
-    packed = pack(sequences, is_response_BT, shares_prompts, of_branches) if packs else None
+    is_packed = shares_prompts or (packs and device.type not in PADDED)
+    packed = pack(sequences, is_response_BT, shares_prompts, of_branches) if is_packed else None
     return TrainBatch(
         token_ids_BT=placed(is_token_BT, token_ids, np.int64),
         response_mask_BT=torch.from_numpy(is_response_BT).to(device),
@@ -250,6 +256,8 @@ def pack(
     cells += [rows[0] * rows[1] + b * responses[1] for b in range(responses[0])]
     within_M = np.arange(lengths.sum()) - first_tokens.repeat(lengths)
     place_M = np.repeat(cells, lengths) + within_M
+    token_S = np.full(math.prod(rows) + math.prod(responses), len(place_M))
+    token_S[place_M] = np.arange(len(place_M))
     positions_M = within_M
     if shares_prompts:
         positions_M = within_M + np.concatenate([np.zeros(rows[0], int), behind_B]).repeat(lengths)
@@ -265,6 +273,7 @@ def pack(
         token_ids_M=torch.tensor(list(chain(*rows_P, *tails_B))),
         position_ids_M=torch.from_numpy(positions_M),
         place_M=torch.from_numpy(place_M),
+        token_S=torch.from_numpy(token_S),
         state_index_N=torch.from_numpy(states_N),
         rows=rows,
         responses=responses,

@@ -58,7 +58,7 @@ def read_sequences(
     ranks = ranks or all_ranks()
     mine: list[tuple[int, T]] = []
     for share in micro_batches_of(
-        sequences, micro_batch_size, ranks.rank, ranks.size, packs
+        sequences, micro_batch_size, ranks.rank, ranks.size, device, packs
     ):
         chosen = [sequences[i] for i in share]
         batch = collate(chosen, device, columns, packs)

@@ -90,7 +90,7 @@ def micro_batches(
     packs: bool = False,
 ) -> list[TrainBatch]:
     """This rank's share, padded to similar lengths."""
-    shares = micro_batches_of(sequences, micro_batch_size, rank(), num_ranks(), packs)
+    shares = micro_batches_of(sequences, micro_batch_size, rank(), num_ranks(), device, packs)
     return [
         collate([sequences[i] for i in share], device, columns, packs) for share in shares
     ]

@@ -35,6 +35,8 @@ class Layout:
 
     def __init__(self, packed: PackedTokens, attention_B1TT: torch.Tensor | None) -> None:
         self._packed, self._sees = packed, attention_B1TT
+        # What padding holds does not count: no token looks at it, and no gradient comes from it.
+        self._any_token_S = packed.token_S.clamp(max=len(packed.token_ids_M) - 1)
         self.num_layers = 0  # that have attended
         self._sees_B1RS: torch.Tensor | None = None
         if packed.prompt_lengths_B is not None:
@@ -62,13 +64,11 @@ class Layout:
                 module, tails[0], keys, values, self._sees_B1RS, **options
             )
             found = torch.cat([found, behind.flatten(0, 1)])
-        return cast(torch.Tensor, _Picked.apply(found, self._packed.place_M))[None]
+        return _moved(found, self._packed.place_M, self._packed.token_S)[None]
 
     def _laid_out(self, x_1hMd: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        x_Mhd = x_1hMd[0].transpose(0, 1)
         (P, Q), (B, R) = self._packed.rows, self._packed.responses
-        zeros = x_Mhd.new_zeros(P * Q + B * R, *x_Mhd.shape[1:])
-        cells = zeros.index_copy(0, self._packed.place_M, x_Mhd)
+        cells = _moved(x_1hMd[0].transpose(0, 1), self._any_token_S, self._packed.place_M)
         rows, tails = cells[: P * Q], cells[P * Q :]
         return (
             rows.unflatten(0, (P, Q)).transpose(1, 2),
@@ -76,21 +76,25 @@ class Layout:
         )
 
 
-class _Picked(torch.autograd.Function):
-    """x[place], whose places differ: the gradient is put back, where autograd would add it up."""
+def _moved(x: torch.Tensor, there: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
+    """x[there], whose gradient is that of x where `back` says, 0 beyond its end."""
+    return cast(torch.Tensor, _Moved.apply(x, there, back))
+
+
+class _Moved(torch.autograd.Function):
+    """Autograd would add gradients up one by one where no two meet."""
 
     @staticmethod
-    def forward(ctx: Any, x_S: torch.Tensor, place_M: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(place_M)
-        ctx.num_cells = len(x_S)
-        return x_S.index_select(0, place_M)
+    def forward(ctx: Any, x: torch.Tensor, there: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(back)
+        return x.index_select(0, there)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        (gradient_M,) = gradients
-        (place_M,) = ctx.saved_tensors
-        zeros_S = gradient_M.new_zeros(ctx.num_cells, *gradient_M.shape[1:])
-        return zeros_S.index_copy_(0, place_M, gradient_M), None
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (gradient,) = gradients
+        (back,) = ctx.saved_tensors
+        padded = torch.cat([gradient, gradient.new_zeros(1, *gradient.shape[1:])])
+        return padded.index_select(0, back), None, None
 
 
 def _attention(

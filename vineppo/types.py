@@ -269,8 +269,8 @@ class Rollout(TokenSequence):
 class PackedTokens:
     """The M tokens that pass a model for a batch, in one row without padding.
 
-    For attention alone they are laid out, token m on cell `place_M[m]`: P rows of Q cells for whole
-    sequences, padded on the right; or, where each prompt passes once, for the distinct prompts, and
+    For attention alone they are laid out on S cells, token m on cell `place_M[m]`, and on cell s token
+    `token_S[s]` or, where that is M, nothing: P rows of Q cells for whole sequences; or, where each prompt passes once, for the distinct prompts, and
     then B rows of R cells for the responses, of which row b continues prompt `prompt_index_B[b]` of
     `prompt_lengths_B[b]` tokens. The state before the batch's n-th response token is the hidden
     state of token `state_index_N[n]`.
@@ -279,6 +279,7 @@ class PackedTokens:
     token_ids_M: "torch.Tensor"
     position_ids_M: "torch.Tensor"
     place_M: "torch.Tensor"
+    token_S: "torch.Tensor"
     state_index_N: "torch.Tensor"
     rows: tuple[int, int]  # P, Q
     responses: tuple[int, int] = (0, 0)  # B, R

@@ -5,8 +5,8 @@ DeepSpeed, clipping, AdamW. The bare loop has the same model in the same precisi
 micro-batches already made, cross-entropy of the response's tokens in our chunks (nothing else
 passes the vocabulary projection), and no optimizer. All see random tokens, in groups behind one
 prompt: speed does not depend on them. Ours passes padded rows, as the bare loop does, and once more
-packed, as training does, with each prompt once for its group. An update has the 64 sequences of the published settings
-whatever the machine, as the optimizer's step costs the same for any number of them.
+packed, as training does, with each prompt once for its group. An update has the 64 sequences of the
+published settings whatever the machine, as the optimizer's step costs the same for any number.
 """
 
 import math

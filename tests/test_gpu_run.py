@@ -23,8 +23,11 @@ SMALL = {
     "optimization.micro_batch_size": 4,
 }
 KIT = ROOT.parent / "shared" / "gpu_kit"
-# It takes the GPU's number as the real one does: apart.
-SMI = "#!/bin/sh\n[ \"$1 $2\" = '-i 0' ] || exit 2\nwhile :; do echo '40, 2048, [N/A]'; sleep 0.2; done\n"
+# Like the real one it takes no value that is glued to a short option.
+SMI = """#!/bin/sh
+for option; do case "$option" in --*=*) ;; *) exit 2 ;; esac; done
+while :; do echo '40, 2048, [N/A]'; sleep 0.2; done
+"""
 
 
 def paths(*first):

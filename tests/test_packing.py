@@ -95,10 +95,13 @@ def test_a_model_that_cannot_passes_padded_rows():
 def test_a_model_that_keeps_the_layout_from_its_attention_is_refused(monkeypatch):
     """Its sequences would see each other."""
     model = random_model("LlamaConfig").base_model
-    forget = model.layers[1].self_attn.forward
-    monkeypatch.setattr(
-        model.layers[1].self_attn, "forward", lambda *a, layout=None, **more: forget(*a, **more)
-    )
+    attention = model.layers[1].self_attn
+    forward = attention.forward
+
+    def without_layout(*given, **options):
+        return forward(*given, **{n: x for n, x in options.items() if n != "layout"})
+
+    monkeypatch.setattr(attention, "forward", without_layout)
     with pytest.raises(RuntimeError, match="LlamaModel gave 2 of 3 layers the layout"):
         hidden_before_tokens(model, collate(groups(3, 4), CPU, packs=True))
 

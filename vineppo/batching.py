@@ -12,10 +12,10 @@ from vineppo.config.schema import Resampling
 from vineppo.types import PackedTokens, TokenSequence, TrainBatch
 
 MAX_PADDING = 0.05  # of the tokens of passes that have padding
-# Where passes that share no prompts stay padded: there a few more of them cost less than laying tokens
-# out for attention, and on a GPU, which starting kernels holds up, more (experiments/09_gpu).
+# Where passes that share no prompts stay padded: there a few more of them cost less than to lay out
+# tokens for attention, and more on a GPU, which starting kernels holds up (experiments/09_gpu).
 PADDED = {"cpu"}
-MIN_SAVED = 0.25  # of a pass's tokens, for which prompts pass apart from responses
+MIN_SAVED = 0.25  # of a pass's tokens, for which each prompt passes once
 _TIGHTNESS = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
 
 
@@ -113,7 +113,9 @@ def micro_batches_of(
 
     def cost(shares_R: list[list[list[int]]]) -> int:
         batches_R = [[[sequences[i] for i in b] for b in share if b] for share in shares_R]
-        return max(sum(num_tokens(b, is_worth_sharing(b)) for b in batches) for batches in batches_R)
+        return max(
+            sum(num_tokens(b, is_worth_sharing(b)) for b in batches) for batches in batches_R
+        )
 
     is_less = cost(by_prompt) <= (1 - MIN_SAVED) * cost(by_length)
     return (by_prompt if is_less else by_length)[rank]
@@ -241,7 +243,7 @@ def pack(
     shares_prompts: bool,
     of_branches: Mapping[str, np.ndarray],
 ) -> PackedTokens:
-    """`PackedTokens` of a batch whose response tokens are where `is_response_BT` says, on the CPU."""
+    """`PackedTokens`, on the CPU, of a batch whose response tokens `is_response_BT` shows."""
     behind_B = np.array([len(s.prompt_ids) if shares_prompts else 0 for s in sequences])
     rows_P = [(*s.prompt_ids, *s.response_ids) for s in sequences]
     index_B, tails_B = np.arange(len(sequences)), list[tuple[int, ...]]()
@@ -256,8 +258,8 @@ def pack(
     cells += [rows[0] * rows[1] + b * responses[1] for b in range(responses[0])]
     within_M = np.arange(lengths.sum()) - first_tokens.repeat(lengths)
     place_M = np.repeat(cells, lengths) + within_M
-    token_S = np.full(math.prod(rows) + math.prod(responses), len(place_M))
-    token_S[place_M] = np.arange(len(place_M))
+    token_L = np.full(math.prod(rows) + math.prod(responses), len(place_M))
+    token_L[place_M] = np.arange(len(place_M))
     positions_M = within_M
     if shares_prompts:
         positions_M = within_M + np.concatenate([np.zeros(rows[0], int), behind_B]).repeat(lengths)
@@ -273,7 +275,7 @@ def pack(
         token_ids_M=torch.tensor(list(chain(*rows_P, *tails_B))),
         position_ids_M=torch.from_numpy(positions_M),
         place_M=torch.from_numpy(place_M),
-        token_S=torch.from_numpy(token_S),
+        token_L=torch.from_numpy(token_L),
         state_index_N=torch.from_numpy(states_N),
         rows=rows,
         responses=responses,

@@ -35,9 +35,7 @@ def token_columns(
     ) -> list[tuple[tuple[float, ...], ...]]:
         return response_rows(forward(batch), batch, chosen)
 
-    rows_B = read_sequences(
-        read, sequences, micro_batch_size, device, ranks, packs=packs
-    )
+    rows_B = read_sequences(read, sequences, micro_batch_size, device, ranks, packs=packs)
     return [list(column) for column in zip(*rows_B, strict=True)]
 
 

@@ -91,9 +91,7 @@ def micro_batches(
 ) -> list[TrainBatch]:
     """This rank's share, padded to similar lengths."""
     shares = micro_batches_of(sequences, micro_batch_size, rank(), num_ranks(), device, packs)
-    return [
-        collate([sequences[i] for i in share], device, columns, packs) for share in shares
-    ]
+    return [collate([sequences[i] for i in share], device, columns, packs) for share in shares]
 
 
 def is_sound(max_mean_ratio: float | None, stats: Stats) -> bool:

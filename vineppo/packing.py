@@ -36,7 +36,7 @@ class Layout:
     def __init__(self, packed: PackedTokens, attention_B1TT: torch.Tensor | None) -> None:
         self._packed, self._sees = packed, attention_B1TT
         # What padding holds does not count: no token looks at it, and no gradient comes from it.
-        self._any_token_S = packed.token_S.clamp(max=len(packed.token_ids_M) - 1)
+        self._any_token_L = packed.token_L.clamp(max=len(packed.token_ids_M) - 1)
         self.num_layers = 0  # that have attended
         self._sees_B1RS: torch.Tensor | None = None
         if packed.prompt_lengths_B is not None:
@@ -64,11 +64,11 @@ class Layout:
                 module, tails[0], keys, values, self._sees_B1RS, **options
             )
             found = torch.cat([found, behind.flatten(0, 1)])
-        return _moved(found, self._packed.place_M, self._packed.token_S)[None]
+        return _moved(found, self._packed.place_M, self._packed.token_L)[None]
 
     def _laid_out(self, x_1hMd: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         (P, Q), (B, R) = self._packed.rows, self._packed.responses
-        cells = _moved(x_1hMd[0].transpose(0, 1), self._any_token_S, self._packed.place_M)
+        cells = _moved(x_1hMd[0].transpose(0, 1), self._any_token_L, self._packed.place_M)
         rows, tails = cells[: P * Q], cells[P * Q :]
         return (
             rows.unflatten(0, (P, Q)).transpose(1, 2),

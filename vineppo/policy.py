@@ -11,7 +11,7 @@ from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
 from vineppo.lora import has_adapters, merged_weights
 from vineppo.models import LoadedModel, save_model
 from vineppo.packing import can_pack
-from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
+from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import TrainBatch
 
 LossFunction = Callable[[TrainBatch, TokenScores], Summand]
@@ -83,5 +83,7 @@ class Policy:
 
 
 def checkpoint_activations(model: nn.Module) -> None:
-    model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
-    model.train()  # HF checkpoints in training mode alone; dropout is off
+    # Dropout is off: no random state to keep, and nothing that could differ the second time.
+    options = {"use_reentrant": False, "preserve_rng_state": False, "determinism_check": "none"}
+    model.gradient_checkpointing_enable(options)  # type: ignore[operator]
+    model.train()  # HF checkpoints in training mode alone

@@ -269,17 +269,17 @@ class Rollout(TokenSequence):
 class PackedTokens:
     """The M tokens that pass a model for a batch, in one row without padding.
 
-    For attention alone they are laid out on S cells, token m on cell `place_M[m]`, and on cell s token
-    `token_S[s]` or, where that is M, nothing: P rows of Q cells for whole sequences; or, where each prompt passes once, for the distinct prompts, and
-    then B rows of R cells for the responses, of which row b continues prompt `prompt_index_B[b]` of
-    `prompt_lengths_B[b]` tokens. The state before the batch's n-th response token is the hidden
-    state of token `state_index_N[n]`.
+    For attention alone they are laid out on L cells, token m on cell `place_M[m]`; cell l has token
+    `token_L[l]`, or nothing where that is M. These are P rows of Q cells for whole sequences; or,
+    where each prompt passes once, for the distinct prompts, and then B rows of R cells for the
+    responses, of which row b continues prompt `prompt_index_B[b]` of `prompt_lengths_B[b]` tokens.
+    The state before the batch's n-th response token is that of token `state_index_N[n]`.
     """
 
     token_ids_M: "torch.Tensor"
     position_ids_M: "torch.Tensor"
     place_M: "torch.Tensor"
-    token_S: "torch.Tensor"
+    token_L: "torch.Tensor"
     state_index_N: "torch.Tensor"
     rows: tuple[int, int]  # P, Q
     responses: tuple[int, int] = (0, 0)  # B, R

@@ -1,8 +1,9 @@
 // The published iteration's work: 64 x 8 rollouts, K = 9, on what rho_shape.py has made.
+local hardware = import '../../configs/lib/hardware.libsonnet';
 local task = import '../../configs/lib/task.libsonnet';
 local here = 'runs/09_rho';
 
-(import '../../configs/paper/rho1b_math_vineppo.jsonnet') + {
+(import '../../configs/paper/rho1b_math_vineppo.jsonnet') + hardware.many_cores + {
   name: 'rho_shape',
   num_iterations: 1,
   model+: { path: here + '/model' },

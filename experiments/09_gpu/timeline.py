@@ -19,7 +19,9 @@ from vineppo.progress import ENGINE_PHASES, Progress
 
 EVERY_S = 4
 ASKED = "utilization.gpu,memory.used,power.draw"
-QUERY = ["nvidia-smi", "-i", "0", f"--query-gpu={ASKED}", "--format=csv,noheader,nounits", "-lms1000"]
+QUERY = (
+    f"nvidia-smi --id=0 --query-gpu={ASKED} --format=csv,noheader,nounits --loop-ms=1000".split()
+)
 KEPT = ("iteration", "time/", "tokens/", "memory/", "rollout/engine_logprob_gap")
 
 

@@ -36,7 +36,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
     ],
     [
         ("engine", ["engine"]),
-        ("models", ["models", "token_scores", "deepspeed_module", "lora", "no_cache"]),
+        ("models", ["models", "token_scores", "packing", "deepspeed_module", "lora", "no_cache"]),
     ],
     [
         ("tasks", ["tasks"]),

@@ -1,14 +1,17 @@
-"""How fast this machine multiplies matrices: the bound of every pass."""
+"""How fast this machine multiplies matrices, the bound of every pass, and what a pass does else."""
 
 import time
 from collections.abc import Callable
 from math import ceil
 
 import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
 LARGE = 2048
 NUM_TRIES = 3
 LEAST_S = 0.1  # of a try: a product of a large GPU takes less than starting it
+NUM_SHOWN = 12
 
 
 def large_product_gflops(dtype: torch.dtype, device: torch.device) -> float:
@@ -54,6 +57,29 @@ def timed(work: Callable[[], object]) -> float:
     work()
     synchronize()
     return time.perf_counter() - started
+
+
+def profiled(work: Callable[[], object]) -> dict[str, object]:
+    """By torch's profiler, which itself takes time: what `work` starts on a GPU, and for how long a
+    processor is at which operation of torch."""
+    activities = [ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(ProfilerActivity.CUDA)
+    with profile(activities=activities) as found:
+        seconds = timed(work)
+    events = found.key_averages()
+    kernels = [event for event in events if event.device_type == DeviceType.CUDA]
+    others = [event for event in events if event.device_type == DeviceType.CPU]
+    others.sort(key=lambda event: event.self_cpu_time_total, reverse=True)
+    return {
+        "seconds": seconds,
+        "kernels": sum(event.count for event in kernels),
+        "seconds of kernels": 1e-6 * sum(event.self_device_time_total for event in kernels),
+        "operations": {
+            event.key: {"count": event.count, "seconds": 1e-6 * event.self_cpu_time_total}
+            for event in others[:NUM_SHOWN]
+        },
+    }
 
 
 def synchronize() -> None:

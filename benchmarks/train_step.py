@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
-from benchmarks.products import large_product_gflops, timed
+from benchmarks.products import large_product_gflops, profiled, timed
 from benchmarks.workload import describe_workload, workload_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
@@ -105,6 +105,10 @@ def main() -> None:
             **{f"{name}: GFLOP/s": 1e-9 * flops * rate for name, rate in best.items()},
             "large product: GFLOP/s": large_product_gflops(bare.dtype, policy.device),
             "seconds": seconds,
+            "profile": {
+                "packed": profiled(lambda: ours(can_pack)),
+                "bare": profiled(forward_backward),
+            },
         },
     )
 

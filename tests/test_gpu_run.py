@@ -1,6 +1,7 @@
 """What runs on a GPU (experiments/09_gpu/run.sh), in miniature and on a CPU."""
 
 import csv
+import json
 import os
 import re
 import shutil
@@ -37,7 +38,7 @@ def paths(*first):
 
 @pytest.mark.slow
 def test_the_run_on_a_gpu_leaves_its_tables(tmp_path):
-    for name in ("experiments", "configs"):
+    for name in ("experiments", "configs", "benchmarks"):
         (tmp_path / name).symlink_to(ROOT / name)
     smi = tmp_path / "bin" / "nvidia-smi"
     smi.parent.mkdir()
@@ -46,6 +47,8 @@ def test_the_run_on_a_gpu_leaves_its_tables(tmp_path):
     env = environment(
         PATH=paths(smi.parent),
         ENGINES="2,4",
+        ROWS="4",
+        TRAIN_STEP="--quick",
         MODEL="",
         SHAPE="--layers 1 --hidden 64 --inner 64 --heads 2 --kv-heads 1 --step 16",
     )
@@ -56,6 +59,8 @@ def test_the_run_on_a_gpu_leaves_its_tables(tmp_path):
         command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=TIMEOUT_S
     )
     assert done.returncode == 0, done.stderr
+    step = json.loads((out / "train_step_4.json").read_text())
+    assert step["figures"]["profile"]["packed"]["operations"]
     tables = {path.stem: list(csv.DictReader(path.open())) for path in out.glob("*.csv")}
     runs = [(row["engines"], row["config"]) for row in tables["iterations"]]
     assert runs == [("2 of 4", "rho_shape"), ("2 of 4", "rho_shape_grpo")]

@@ -93,8 +93,9 @@ class _Moved(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (gradient,) = gradients
         (back,) = ctx.saved_tensors
-        padded = torch.cat([gradient, gradient.new_zeros(1, *gradient.shape[1:])])
-        return padded.index_select(0, back), None, None
+        if len(back) > len(gradient):  # cells of padding
+            gradient = torch.cat([gradient, gradient.new_zeros(1, *gradient.shape[1:])])
+        return gradient.index_select(0, back), None, None
 
 
 def _attention(

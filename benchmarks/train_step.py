@@ -59,13 +59,13 @@ def main() -> None:
     ]
     paddings: list[float] = []
 
-    can_pack = policy.packs
+    packs = policy.packs
 
-    def ours(packs: bool) -> None:
-        policy.packs = packs
+    def ours(is_packed: bool) -> None:
+        policy.packs = is_packed
         metrics = update_policy(policy, sequences, [], None, config, 1, config.reference.kl_coef)
         assert metrics["policy/skipped_updates"] == 0
-        if not packs:
+        if not is_packed:
             paddings.append(metrics["policy/padding_frac"])
 
     def forward_backward() -> None:
@@ -75,7 +75,7 @@ def main() -> None:
     seconds = alternate(
         options.num_runs + 1,
         {
-            "packed": lambda: timed(lambda: ours(can_pack)),
+            "packed": lambda: timed(lambda: ours(packs)),
             "ours": lambda: timed(lambda: ours(False)),
             "bare": lambda: timed(forward_backward),
         },
@@ -106,7 +106,7 @@ def main() -> None:
             "large product: GFLOP/s": large_product_gflops(bare.dtype, policy.device),
             "seconds": seconds,
             "profile": {
-                "packed": profiled(lambda: ours(can_pack)),
+                "packed": profiled(lambda: ours(packs)),
                 "bare": profiled(forward_backward),
             },
         },

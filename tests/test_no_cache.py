@@ -73,7 +73,7 @@ def test_a_pass_asks_the_device_nothing(name):
     assert has_attention_alone(model) is (name != "Lfm2Config")
     if has_attention_alone(model):
         hidden_before_tokens(model, batch).sum().backward()
-        packed = collate(random_sequences(4), META, packs=True)
+        packed = collate([*random_sequences(4), *2 * random_sequences(1)], META, packs=True)
         hidden_before_tokens(model, packed).sum().backward()
     with pytest.raises(RuntimeError, match="meta"):
         model(input_ids=batch.token_ids_BT, use_cache=False)

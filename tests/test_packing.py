@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("packs_anywhere")
 @pytest.fixture
 def packs_anywhere(monkeypatch):
     """As a GPU does."""
-    monkeypatch.setattr("vineppo.batching.PADDED", set())
+    monkeypatch.setattr("vineppo.batching.PADDED_DEVICES", frozenset())
 
 
 def groups(num_prompts, num_samples):
@@ -61,6 +61,7 @@ def branching(count):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_states_and_gradients_are_those_of_padded_rows(name, found, is_checkpointed):
     model = random_model(name, **ARCHITECTURES[name]).base_model.double()
+    assert can_pack(model)
     padded, packed = collate(found, CPU), collate(found, CPU, packs=True)
     assert padded.packed is None
     assert packed.packed is not None
@@ -79,30 +80,36 @@ def test_states_and_gradients_are_those_of_padded_rows(name, found, is_checkpoin
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
+def without_layout(attention):
+    forward = attention.forward
+
+    def forgetful(*given, **options):
+        return forward(*given, **{n: x for n, x in options.items() if n != "layout"})
+
+    attention.forward = forgetful
+
+
 def test_a_model_that_cannot_passes_padded_rows():
-    """A window of attention, or another kernel; the same batch serves."""
+    """A window of attention, another kernel, layers that keep the layout; the same batch serves."""
     batch = collate(groups(3, 4), CPU, packs=True)
     windowed = random_model("MistralConfig", sliding_window=8).base_model
     eager = random_model("LlamaConfig").base_model
     eager.set_attn_implementation("eager")
-    for model in (windowed, eager):
+    keeping = random_model("StableLmConfig").base_model
+    patched = random_model("LlamaConfig").base_model
+    without_layout(patched.layers[1].self_attn)
+    for model in (windowed, eager, keeping, patched):
         assert not can_pack(model)
         whole = model(input_ids=batch.token_ids_BT, use_cache=False).last_hidden_state
         expected_NH = whole.flatten(0, 1)[batch.response_index_N - 1]
         torch.testing.assert_close(hidden_before_tokens(model, batch), expected_NH)
 
 
-def test_a_model_that_keeps_the_layout_from_its_attention_is_refused(monkeypatch):
-    """Its sequences would see each other."""
+def test_sequences_that_would_see_each_other_end_the_pass():
     model = random_model("LlamaConfig").base_model
-    attention = model.layers[1].self_attn
-    forward = attention.forward
-
-    def without_layout(*given, **options):
-        return forward(*given, **{n: x for n, x in options.items() if n != "layout"})
-
-    monkeypatch.setattr(attention, "forward", without_layout)
-    with pytest.raises(RuntimeError, match="LlamaModel gave 2 of 3 layers the layout"):
+    assert can_pack(model)
+    without_layout(model.layers[1].self_attn)
+    with pytest.raises(RuntimeError, match="have seen each other"):
         hidden_before_tokens(model, collate(groups(3, 4), CPU, packs=True))
 
 

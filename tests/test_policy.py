@@ -8,11 +8,12 @@ import torch
 from support.grids import grid
 from support.policies import MODEL, build, relative, update
 from support.rollouts import CPU, random_sequences, with_columns
+from support.tiny_models import random_model
 
 from vineppo.batching import collate
 from vineppo.deepspeed_module import DeepSpeedModule
 from vineppo.forward_passes import token_columns
-from vineppo.models import load_model
+from vineppo.models import disable_dropout, load_model
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.vocabulary import CHUNK_LOGITS
@@ -41,12 +42,24 @@ def test_micro_batch_size_does_not_change_the_update(config):
             assert split[name] == pytest.approx(value, rel=1e-4), name
 
 
+@pytest.mark.parametrize("is_packed", [False, True], ids=["padded", "packed"])
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_zero_stage_does_not_change_the_update(config, stage):
+def test_zero_stage_does_not_change_the_update(config, stage, is_packed, monkeypatch):
     found = random_sequences(8)
     plain, _ = weights_after(config, found, batch_size=8, micro_batch_size=4)
+    if is_packed:  # as on a GPU
+        monkeypatch.setattr("vineppo.batching.PADDED_DEVICES", frozenset())
     sharded, _ = weights_after(config, found, batch_size=8, micro_batch_size=4, zero_stage=stage)
     assert relative(sharded, plain) < 1e-5
+
+
+def test_nothing_is_dropped_in_training_mode():
+    """OPT keeps a float where others have a module, and leaves out whole layers."""
+    opt = random_model("OPTConfig", ffn_dim=64, word_embed_proj_dim=32, dropout=0.5, layerdrop=0.5)
+    disable_dropout(opt)
+    opt.train()
+    first, second = (opt(torch.tensor([[3, 4, 5]])).logits for _ in range(2))
+    assert torch.equal(first, second)
 
 
 @pytest.mark.parametrize(("stage", "least", "most"), [(1, 1e-2, 3e-2), (2, 0.0, 5e-3)])

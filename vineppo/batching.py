@@ -13,8 +13,8 @@ from vineppo.types import PackedTokens, TokenSequence, TrainBatch
 
 MAX_PADDING = 0.05  # of the tokens of passes that have padding
 # Where passes that share no prompts stay padded: there a few more of them cost less than to lay out
-# tokens for attention, and more on a GPU, which starting kernels holds up (experiments/09_gpu).
-PADDED = {"cpu"}
+# tokens for attention, and on a GPU much more (experiments/09_gpu).
+PADDED_DEVICES = frozenset({"cpu"})
 MIN_SAVED = 0.25  # of a pass's tokens, for which each prompt passes once
 _TIGHTNESS = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
 
@@ -97,13 +97,13 @@ def micro_batches_of(
     device: torch.device,
     packs: bool,
 ) -> list[list[int]]:
-    """`ranks_share`; of passes that are packed with no bound on padding, of which they have none.
+    """`ranks_share`, without its bound on padding where passes are packed, which have none.
 
-    Those hold groups together where each prompt then passes once and that saves `MIN_SAVED` of the
-    tokens of the rank that has most; every rank comes to the same decision.
+    Where a model `packs` and whole groups in a pass, each prompt once, save `MIN_SAVED` of the
+    tokens of the rank that has most, groups stay together. Every rank comes to the same decision.
     """
     lengths = [len(sequence) for sequence in sequences]
-    limit = 1.0 if packs and device.type not in PADDED else MAX_PADDING
+    limit = 1.0 if packs and device.type not in PADDED_DEVICES else MAX_PADDING
     by_length = [
         ranks_share(lengths, micro_batch_size, r, num_ranks, limit) for r in range(num_ranks)
     ]
@@ -179,8 +179,8 @@ def collate(
 ) -> TrainBatch:
     """Pads on the right; see `TrainBatch` for the alignment. No sequences: one row of padding.
 
-    Where `packs`, a model that can passes them packed, on a device that gains by it or where each
-    prompt once saves `MIN_SAVED` of the tokens.
+    For a model that `packs` the batch has its `packed` tokens besides, but on `PADDED_DEVICES` only
+    where each prompt once saves `MIN_SAVED` of them.
 
     An environment's tokens are no response: nothing is computed for them, and no column is theirs.
     """
@@ -207,7 +207,7 @@ def collate(
     token_ids = [i for s in sequences for i in (*s.prompt_ids, *s.response_ids)]
     has_branches = any(sequence.branches for sequence in sequences)
     of_branches = branched(sequences, len(positions_T)) if has_branches else {}
-    is_packed = shares_prompts or (packs and device.type not in PADDED)
+    is_packed = shares_prompts or (packs and device.type not in PADDED_DEVICES)
     packed = pack(sequences, is_response_BT, shares_prompts, of_branches) if is_packed else None
     return TrainBatch(
         token_ids_BT=placed(is_token_BT, token_ids, np.int64),
@@ -266,11 +266,12 @@ def pack(
     elif of_branches:
         positions_M = of_branches["position_ids_BT"].flatten()[place_M]
     rows_N, places_N = np.nonzero(is_response_BT)
-    tokens_before_N = places_N - behind_B[rows_N]  # of the row that has the token
-    row_N = rows[0] + rows_N if shares_prompts else rows_N
-    is_first_N = tokens_before_N == 0  # of its response: the state is the prompt's last
-    ends_N = first_tokens[index_B[rows_N]] + behind_B[rows_N]
-    states_N = np.where(is_first_N, ends_N, first_tokens[row_N] + tokens_before_N) - 1
+    before_N, behind_N = places_N - 1, behind_B[rows_N]
+    states_N = np.where(
+        before_N < behind_N,  # the prompt's last token
+        first_tokens[index_B[rows_N]] + before_N,
+        first_tokens[rows_N + (rows[0] if shares_prompts else 0)] + before_N - behind_N,
+    )
     return PackedTokens(
         token_ids_M=torch.tensor(list(chain(*rows_P, *tails_B))),
         position_ids_M=torch.from_numpy(positions_M),

@@ -89,7 +89,7 @@ def micro_batches(
     device: torch.device,
     packs: bool = False,
 ) -> list[TrainBatch]:
-    """This rank's share, padded to similar lengths."""
+    """This rank's share."""
     shares = micro_batches_of(sequences, micro_batch_size, rank(), num_ranks(), device, packs)
     return [collate([sequences[i] for i in share], device, columns, packs) for share in shares]
 

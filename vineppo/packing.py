@@ -15,14 +15,31 @@ BY_LENGTH = {"dynamic", "longrope"}  # rotations that depend on how long a pass 
 def can_pack(model: Any) -> bool:
     """Whether a pass may have its tokens in one row, and each prompt once.
 
-    Not where a layer does not hand `layout` to its attention, looks at a window of tokens, or has a
-    token's place depend on the pass's length.
+    Not where a layer looks at a window of tokens, or a token's place depends on the pass's length;
+    nor where a pass of two tokens, made once a model, finds that a layer keeps `layout` from its
+    attention, attends twice or masks by itself. It comes before DeepSpeed cuts weights into shards.
     """
     text = model.config.get_text_config()
     rope = getattr(text, "rope_parameters", None) or {}
     is_relative = not getattr(text, "alibi", False) and rope.get("rope_type") not in BY_LENGTH
     is_sdpa = model.config._attn_implementation == "sdpa"
-    return is_sdpa and is_relative and attends_to_all(model)
+    return is_sdpa and is_relative and attends_to_all(model) and _hands_on(model.base_model)
+
+
+def _hands_on(backbone: Any) -> bool:
+    found: bool | None = getattr(backbone, "hands_on_layout", None)
+    if found is None:
+        places = torch.arange(2, device=next(backbone.parameters()).device)
+        zeros = torch.zeros_like(places)
+        two = PackedTokens(zeros, zeros, places, places, places[:0], rows=(2, 1))
+        try:
+            with torch.no_grad():
+                _, layout = _pass(backbone, two, None)
+            found = layout.num_layers == _num_layers(backbone)
+        except (TypeError, ValueError):  # it knows no such argument
+            found = False
+        backbone.hands_on_layout = found
+    return found
 
 
 class Layout:
@@ -107,7 +124,7 @@ def _attention(
     layout: Layout | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    if layout is not None:
+    if layout is not None and attention_mask is None:
         return layout.attend(module, (query, key, value), **options), None
     return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
 
@@ -119,17 +136,25 @@ def packed_hidden(
     backbone: Any, packed: PackedTokens, attention_B1TT: torch.Tensor | None
 ) -> torch.Tensor:
     """The last hidden states of all tokens, [M, H]."""
+    hidden_MH, layout = _pass(backbone, packed, attention_B1TT)
+    if layout.num_layers != _num_layers(backbone):
+        raise RuntimeError("sequences of a packed pass have seen each other")
+    return hidden_MH
+
+
+def _pass(
+    backbone: Any, packed: PackedTokens, attention_B1TT: torch.Tensor | None
+) -> tuple[torch.Tensor, Layout]:
     layout = Layout(packed, attention_B1TT)
-    hidden_1MH: torch.Tensor = backbone(
+    hidden_1MH = backbone(
         input_ids=packed.token_ids_M[None],
         position_ids=packed.position_ids_M[None],
         past_key_values=NoCache(),
         use_cache=False,
         layout=layout,
     ).last_hidden_state
-    num_layers = backbone.config.get_text_config().num_hidden_layers
-    if layout.num_layers != num_layers:  # else sequences would have seen each other
-        raise RuntimeError(
-            f"{type(backbone).__name__} gave {layout.num_layers} of {num_layers} layers the layout"
-        )
-    return hidden_1MH[0]
+    return hidden_1MH[0], layout
+
+
+def _num_layers(backbone: Any) -> int:
+    return int(backbone.config.get_text_config().num_hidden_layers)

@@ -83,7 +83,5 @@ class Policy:
 
 
 def checkpoint_activations(model: nn.Module) -> None:
-    # Dropout is off: no random state to keep, and nothing that could differ the second time.
-    options = {"use_reentrant": False, "preserve_rng_state": False, "determinism_check": "none"}
-    model.gradient_checkpointing_enable(options)  # type: ignore[operator]
-    model.train()  # HF checkpoints in training mode alone
+    model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+    model.train()  # HF checkpoints in training mode alone; dropout is off

@@ -95,7 +95,7 @@ def update_by(
     session.progress.enter("update")
     rate = rate_of(config.optimization, update, num_updates)
     size, device = config.optimization.micro_batch_size, session.policy.device
-    batches = micro_batches(sequences, columns, size, device)
+    batches = micro_batches(sequences, columns, size, device, session.policy.packs)
     options = ForwardOptions(temperature=1.0)
     done = session.policy.update(batches, loss, options, [rate], lambda _: True)
     norm = math.nan if done.grad_norm is None else done.grad_norm

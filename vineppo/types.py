@@ -317,7 +317,7 @@ class TrainBatch:
 
     @property
     def num_cells(self) -> int:
-        """Tokens of a pass, with padding."""
+        """Tokens of a pass, with what padding it has."""
         return self.token_ids_BT.numel() if self.packed is None else self.num_tokens
 
     def __getitem__(self, column: str) -> "torch.Tensor":

@@ -242,7 +242,7 @@ class Generative(SampledValues):
         updates, rate = [], 0.0
         for part in minibatches(
             sequences, ("weight",), optimization, self.config, iteration, 1,
-            f"{self.column} minibatches", policy.device,
+            f"{self.column} minibatches", policy.device, policy.packs,
         ):  # fmt: skip
             num_sequences, rate = part.sizes.trained.num_sequences, part.learning_rate
 

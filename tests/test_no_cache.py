@@ -3,7 +3,7 @@
 import pytest
 import torch
 from support.policies import MODEL, build
-from support.rollouts import CPU, random_sequences
+from support.rollouts import CPU, random_sequences, sequence
 from support.tiny_models import random_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -73,8 +73,11 @@ def test_a_pass_asks_the_device_nothing(name):
     assert has_attention_alone(model) is (name != "Lfm2Config")
     if has_attention_alone(model):
         hidden_before_tokens(model, batch).sum().backward()
-        packed = collate([*random_sequences(4), *2 * random_sequences(1)], META, packs=True)
-        hidden_before_tokens(model, packed).sum().backward()
+        group = [sequence((3, 4) * 9, one.response_ids) for one in random_sequences(6)]
+        for found in (random_sequences(4), group):  # whole rows, and a prompt once
+            packed = collate(found, META, packs=True)
+            assert packed.packed.responses[0] == (6 if found is group else 0)
+            hidden_before_tokens(model, packed).sum().backward()
     with pytest.raises(RuntimeError, match="meta"):
         model(input_ids=batch.token_ids_BT, use_cache=False)
 

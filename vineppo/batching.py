@@ -12,8 +12,8 @@ from vineppo.config.schema import Resampling
 from vineppo.types import PackedTokens, TokenSequence, TrainBatch
 
 MAX_PADDING = 0.05  # of the tokens of passes that have padding
-# Where passes that share no prompts stay padded: there a few more of them cost less than to lay out
-# tokens for attention, and on a GPU much more (experiments/09_gpu).
+# Where passes that share no prompts stay padded: a few more of them cost less there than to lay out
+# tokens for attention. On a GPU a pass costs most by being one (experiments/09_gpu).
 PADDED_DEVICES = frozenset({"cpu"})
 MIN_SAVED = 0.25  # of a pass's tokens, for which each prompt passes once
 _TIGHTNESS = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)

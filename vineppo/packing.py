@@ -27,6 +27,7 @@ def can_pack(model: Any) -> bool:
 
 
 def _hands_on(backbone: Any) -> bool:
+    """Whether every layer gives the layout to its attention, once, and no mask."""
     found: bool | None = getattr(backbone, "hands_on_layout", None)
     if found is None:
         places = torch.arange(2, device=next(backbone.parameters()).device)

@@ -13,7 +13,7 @@ algorithm.ppo + hardware.gpu + hardware.on_cpu + hardware.critic_as_policy + log
   local probe = poise.values.predictors.probe { of: 'drawn', crossed: false },
   name: 'real_critics',
   seed: 1,
-  num_iterations: 6,
+  num_iterations: 4,
   model: model.pretrained('runs/19_real_model_models/sft_svamp/final/policy') {
     dtype: 'float32',
     gradient_checkpointing: false,
@@ -28,7 +28,7 @@ algorithm.ppo + hardware.gpu + hardware.on_cpu + hardware.critic_as_policy + log
   credit+: { segmenter: { kind: 'tokens', num_tokens: 2 } },
   reference+: { kl_coef: 0 },
   optimization+: { num_epochs: 1, micro_batch_size: 32, logprobs_micro_batch_size: 32, zero_stage: 0 },
-  critic+: { learning_rate: 1e-4, warmup_iterations: 6 },
+  critic+: { learning_rate: 1e-4, warmup_iterations: 4 },
   values: {
     credit: null,
     predictors: {
@@ -43,6 +43,6 @@ algorithm.ppo + hardware.gpu + hardware.on_cpu + hardware.critic_as_policy + log
     },
   },
   evaluation+: { every: 0, num_samples: 1 },
-  checkpoint: { every: 5, keep: 2 },
+  checkpoint: { every: 4, keep: 1 },
   logging+: { wandb_project: null },
 }

@@ -39,4 +39,16 @@ python $here/svamp.py "$5" $models
 [ -d $models/sft_svamp/final ] || vineppo sft $here/sft.jsonnet --run-dir $models/sft_svamp
 vineppo sweep $here/learning.jsonnet --runs-dir runs/19_learning
 python $here/learning.py runs/19_learning
+all="evaluation.num_samples=8,evaluation.temperature=0.6,evaluation.top_p=1"
+[ -f "$models/sft_svamp/evaluations/$all/iter_000044.json" ] || vineppo evaluate $models/sft_svamp \
+    $(echo $all | sed 's/^/--set /; s/,/ --set /g')
+python $here/undecided.py "$models/sft_svamp/evaluations/$all/iter_000044.json" $models/svamp_test.jsonl \
+    > $models/svamp_undecided.jsonl
+critics=runs/19_critics
+[ -d $critics/final ] || vineppo train $here/critics.jsonnet --run-dir $critics
+python -m analysis ground-truth $critics --num-states 150 --num-draws 9
+python -m analysis value-accuracy $critics --out $critics/out
+python -m analysis action-ranking $critics --num-states 40 --num-samples 128 --num-draws 9 --out $critics/out
+mkdir -p $here/critics
+cp $critics/out/value_accuracy.csv $critics/out/value_accuracy_states.parquet $critics/out/action_ranking.csv $here/critics
 rm -f $here/summary.json $here/*.png $here/*.svg $here/*_reliability.csv

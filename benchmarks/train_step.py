@@ -6,7 +6,8 @@ micro-batches already made, cross-entropy of the response's tokens in our chunks
 passes the vocabulary projection), and no optimizer. All see random tokens, in groups behind one
 prompt: speed does not depend on them. Ours passes padded rows, as the bare loop does, and once more
 packed, as training does, with each prompt once for its group. An update has the 64 sequences of the
-published settings whatever the machine, as the optimizer's step costs the same for any number.
+published settings whatever the machine, as the optimizer's step costs the same for any number. Four
+such updates are compared as an epoch shuffles rollouts, and whole groups (`optimization.shuffle`).
 """
 
 import math
@@ -31,6 +32,7 @@ from vineppo.update import POLICY_COLUMNS, update_policy
 from vineppo.vocabulary import Softmax, token_statistics
 
 BATCH_SIZE, QUICK_BATCH_SIZE = 64, 8
+UPDATES_AN_EPOCH = 4
 
 
 def main() -> None:
@@ -45,6 +47,7 @@ def main() -> None:
     init_distributed()
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
     sequences = random_sequences(config, loaded, batch_size)
+    epoch = random_sequences(config, loaded, UPDATES_AN_EPOCH * batch_size)
     bare = load_model(config.model.path, config.model.dtype, config.model.attention).model
     checkpointing = config.model.gradient_checkpointing is True
     policy = Policy(loaded, config.optimization, checkpointing)
@@ -61,9 +64,10 @@ def main() -> None:
 
     packs = policy.packs
 
-    def ours(is_packed: bool) -> None:
+    def ours(is_packed: bool, shuffle: Any = "rollouts", epoch: Any = sequences) -> None:
         policy.packs = is_packed
-        metrics = update_policy(policy, sequences, [], None, config, 1, config.reference.kl_coef)
+        run = replace(config, optimization=replace(config.optimization, shuffle=shuffle))
+        metrics = update_policy(policy, epoch, [], None, run, 1, config.reference.kl_coef)
         assert metrics["policy/skipped_updates"] == 0
         if not is_packed:
             paddings.append(metrics["policy/padding_frac"])
@@ -78,11 +82,13 @@ def main() -> None:
             "packed": lambda: timed(lambda: ours(packs)),
             "ours": lambda: timed(lambda: ours(False)),
             "bare": lambda: timed(forward_backward),
+            "rollouts": lambda: timed(lambda: ours(packs, "rollouts", epoch)),
+            "groups": lambda: timed(lambda: ours(packs, "groups", epoch)),
         },
     )
     seconds = {name: runs[1:] for name, runs in seconds.items()}  # the first ones warm up
     num_tokens = sum(len(sequence) for sequence in sequences)
-    best = {name: num_tokens / min(runs) for name, runs in seconds.items()}
+    best = {name: num_tokens / min(seconds[name]) for name in ("packed", "ours", "bare")}
     flops = flops_per_token(bare, sequences)
     report(
         "train_step",
@@ -91,6 +97,9 @@ def main() -> None:
         {
             "update / bare forward-backward, tokens/s": ratio(seconds["bare"], seconds["ours"]),
             "packed / padded, tokens/s": ratio(seconds["ours"], seconds["packed"]),
+            "whole groups / shuffled rollouts, tokens/s": ratio(
+                seconds["rollouts"], seconds["groups"]
+            ),
         },
         {
             "workload": describe_workload(config),

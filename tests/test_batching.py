@@ -1,3 +1,6 @@
+import random
+from itertools import groupby
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +11,7 @@ from vineppo.batching import (
     MAX_PADDING,
     collate,
     filter_weights,
+    grouped_minibatches,
     length_bucketed,
     ranks_share,
     response_rows,
@@ -27,6 +31,25 @@ def test_minibatches_are_a_partition(num_sequences, batch_size, seed):
     minibatches = shuffled_minibatches(num_sequences, batch_size, seed)
     assert sorted(i for batch in minibatches for i in batch) == list(range(num_sequences))
     assert all(len(batch) == batch_size for batch in minibatches[:-1])
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=12), st.integers(1, 9), st.integers(0, 5))
+def test_groups_stay_together_where_updates_have_room(sizes, batch_size, seed):
+    groups = [name for name, size in enumerate(sizes) for _ in range(size)]
+    random.Random(seed).shuffle(groups)  # as they come, whatever the order
+    minibatches = grouped_minibatches(groups, batch_size, seed)
+    order = [i for batch in minibatches for i in batch]
+    assert sorted(order) == list(range(len(groups)))
+    assert all(len(batch) == batch_size for batch in minibatches[:-1])
+    runs = [name for name, _ in groupby(groups[i] for i in order)]
+    assert sorted(runs) == list(range(len(sizes)))  # each group once, uncut but by updates
+
+
+def test_which_groups_meet_depends_on_the_seed():
+    groups = [i // 4 for i in range(32)]
+    drawn = [grouped_minibatches(groups, 8, seed) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert grouped_minibatches(range(32), 8, 1) == shuffled_minibatches(32, 8, 1)
 
 
 def test_minibatches_depend_on_the_seed_alone():

@@ -30,6 +30,22 @@ def test_the_schedule_starts_after_the_warm_up(config):
         assert sum(part.sizes.response_tokens for part in both) == 1 + 2 + 3 + 4
 
 
+def test_of_whole_groups_each_prompt_passes_once(config):
+    """Responses of 4 tokens behind 16 prompts of 10, four each, in updates of two groups' size."""
+    sequences = [TokenSequence((i // 4,) * 10, (2,) * 4) for i in range(64)]
+    passed = {}
+    for shuffle in ("rollouts", "groups"):
+        optimization = replace(
+            config.optimization, num_epochs=1, batch_size=8, micro_batch_size=8, shuffle=shuffle
+        )
+        run = replace(config, optimization=optimization)
+        parts = list(minibatches(sequences, (), optimization, run, 1, 1, "minibatches", CPU, True))
+        assert len(parts) == 8
+        passed[shuffle] = sum(b.num_tokens for part in parts for b in part.micro_batches)
+    assert passed["groups"] == 16 * 10 + 64 * 4
+    assert passed["rollouts"] > 1.5 * passed["groups"]
+
+
 def test_sizes_count_what_trains():
     """Of 3 + 1 tokens two train, all in one sequence, and the other sequence is positive."""
     first = sequence((1,), (2, 3, 4), is_trained=(True, False, True))

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
@@ -24,9 +24,22 @@ def shuffled_minibatches(num_sequences: int, batch_size: int, seed: int) -> list
 
     `shuffled_minibatches(5, 2, seed)` has lengths [2, 2, 1]: nothing is dropped.
     """
-    order = list(range(num_sequences))
-    random.Random(seed).shuffle(order)
-    return [order[i : i + batch_size] for i in range(0, num_sequences, batch_size)]
+    return grouped_minibatches(range(num_sequences), batch_size, seed)
+
+
+def grouped_minibatches(groups: Sequence[Hashable], batch_size: int, seed: int) -> list[list[int]]:
+    """The same of shuffled groups: sequences of one group follow each other, in their order.
+
+    A group is cut where an update is full. Groups "aabb" in updates of 2 are [[2, 3], [0, 1]] or
+    [[0, 1], [2, 3]].
+    """
+    members: dict[Hashable, list[int]] = {}
+    for index, group in enumerate(groups):
+        members.setdefault(group, []).append(index)
+    shuffled = list(members.values())
+    random.Random(seed).shuffle(shuffled)
+    order = list(chain.from_iterable(shuffled))
+    return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
 
 
 def filter_weights(rewards_G: Sequence[float], kind: Resampling) -> list[float]:

@@ -6,7 +6,7 @@ from math import isfinite
 
 import torch
 
-from vineppo.batching import collate, micro_batches_of, shuffled_minibatches
+from vineppo.batching import collate, grouped_minibatches, micro_batches_of
 from vineppo.config.schema import AdamConfig, TrainConfig
 from vineppo.deepspeed_module import Update
 from vineppo.distributed import num_ranks, rank
@@ -63,14 +63,17 @@ def minibatches(
 ) -> Iterator[Minibatch]:
     """The epochs of an iteration, cut into updates. Nothing is dropped: the last may be smaller.
 
-    The batches carry `columns`. The learning rate's schedule runs from `first_iteration` to the
-    run's last.
+    The batches carry `columns`. With `optimization.shuffle` "groups" a problem's rollouts, which
+    begin with one prompt, go into one update where it has room for them. The learning rate's
+    schedule runs from `first_iteration` to the run's last.
     """
+    whole = config.optimization.shuffle == "groups"
+    groups = [sequence.prompt_ids if whole else i for i, sequence in enumerate(sequences)]
     plan = [
         chosen
         for epoch in range(optimization.num_epochs)
         for seed in [derive_seed(config.seed, iteration, stream, epoch)]
-        for chosen in shuffled_minibatches(len(sequences), optimization.batch_size, seed)
+        for chosen in grouped_minibatches(groups, optimization.batch_size, seed)
     ]
     done = (iteration - first_iteration) * len(plan)
     total = (config.num_iterations - first_iteration + 1) * len(plan)

@@ -37,6 +37,7 @@ local common = {
     learning_rate: 1e-6,
     num_epochs: 2,
     batch_size: 64,
+    shuffle: 'rollouts',
     policy_loss: 'ppo',
     clip_low: 0.2,
     clip_high: 0.2,

@@ -41,6 +41,9 @@
     optimization+: { loss_aggregation: 'fixed_length' },
   },
 
+  // Minibatches of whole groups, whose prompts then pass once.
+  whole_groups: { optimization+: { shuffle: 'groups' } },
+
   // arXiv:2409.06957, its best-worst.
   pf_ppo: { optimization+: { resampling: 'best_worst' } },
 

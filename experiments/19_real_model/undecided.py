@@ -1,4 +1,4 @@
-"""undecided.py EVALUATION.json PROBLEMS.jsonl: of these problems those with right and wrong answers among the evaluation's."""
+"""undecided.py EVALUATION.json PROBLEMS.jsonl: the problems with right and with wrong answers."""
 
 import json
 import sys

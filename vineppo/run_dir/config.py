@@ -33,6 +33,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("optimization.offload", "nothing", "zero_stage"),
     ("reference.kl_importance", False, "kl_in"),
     ("optimization.policy_loss", "ppo", "clip_low"),
+    ("optimization.shuffle", "rollouts", "clip_low"),
     ("optimization.importance_correction.level", "token", "max_weight"),
     ("optimization.mask_equal_rewards", False, "clip_low"),
     ("optimization.max_redraws", 0, "clip_low"),

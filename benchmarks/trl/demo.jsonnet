@@ -5,7 +5,7 @@ demo + {
   name: 'benchmark_trl_demo',
   task+: { num_train_problems: 512, num_test_problems: 8, grading+: { truncated_reward: null } },
   sampling+: { max_tokens: 40 },
-  optimization+: { warmup_fraction: 0 },
+  optimization+: { warmup_fraction: 0, shuffle: 'groups' },
   evaluation+: { every: 0, num_samples: 1 },
   checkpoint+: { every: 0 },
   logging+: { wandb_project: null },

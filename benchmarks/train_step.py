@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
 from benchmarks.products import large_product_gflops, profiled, timed
@@ -64,13 +64,17 @@ def main() -> None:
 
     packs = policy.packs
 
-    def ours(is_packed: bool, shuffle: Any = "rollouts", epoch: Any = sequences) -> None:
+    def ours(is_packed: bool) -> None:
         policy.packs = is_packed
-        run = replace(config, optimization=replace(config.optimization, shuffle=shuffle))
-        metrics = update_policy(policy, epoch, [], None, run, 1, config.reference.kl_coef)
+        metrics = update_policy(policy, sequences, [], None, config, 1, config.reference.kl_coef)
         assert metrics["policy/skipped_updates"] == 0
         if not is_packed:
             paddings.append(metrics["policy/padding_frac"])
+
+    def shuffling(shuffle: Literal["rollouts", "groups"]) -> None:
+        policy.packs = packs
+        run = replace(config, optimization=replace(config.optimization, shuffle=shuffle))
+        update_policy(policy, epoch, [], None, run, 1, config.reference.kl_coef)
 
     def forward_backward() -> None:
         for micro_batches in batches:
@@ -82,8 +86,8 @@ def main() -> None:
             "packed": lambda: timed(lambda: ours(packs)),
             "ours": lambda: timed(lambda: ours(False)),
             "bare": lambda: timed(forward_backward),
-            "rollouts": lambda: timed(lambda: ours(packs, "rollouts", epoch)),
-            "groups": lambda: timed(lambda: ours(packs, "groups", epoch)),
+            "rollouts": lambda: timed(lambda: shuffling("rollouts")),
+            "groups": lambda: timed(lambda: shuffling("groups")),
         },
     )
     seconds = {name: runs[1:] for name, runs in seconds.items()}  # the first ones warm up

@@ -41,7 +41,7 @@
     optimization+: { loss_aggregation: 'fixed_length' },
   },
 
-  // Minibatches of whole groups, whose prompts then pass once.
+  // Minibatches of whole groups, whose prompts can pass once.
   whole_groups: { optimization+: { shuffle: 'groups' } },
 
   // arXiv:2409.06957, its best-worst.

@@ -106,8 +106,8 @@ class OptimizationConfig(AdamConfig):
     """The update of reinforcement learning: the clipped surrogate and what may join it."""
 
     logprobs_micro_batch_size: Count  # the same of a forward without gradients
-    # What an epoch draws anew, of critics too: rollouts, or a problem's together, whose prompt then
-    # passes once for them.
+    # What an epoch draws anew, of critics too: rollouts, or those behind one prompt together, which
+    # can then pass once for them (`vineppo.batching.MIN_SAVED`).
     shuffle: Literal["rollouts", "groups"]
     # What is clipped: each token's ratio, the response's, or the weight of the log-likelihood.
     policy_loss: Literal["ppo", "gspo", "cispo"]

@@ -53,6 +53,12 @@ def test_zero_stage_does_not_change_the_update(config, stage, is_packed, monkeyp
     assert relative(sharded, plain) < 1e-5
 
 
+def test_attention_plans_no_pass():
+    """cuDNN would, every new length anew, for longer than the pass takes."""
+    load_model(MODEL, "float32", "sdpa")
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
 def test_nothing_is_dropped_in_training_mode():
     """OPT keeps a float where others have a module, and leaves out whole layers."""
     opt = random_model("OPTConfig", ffn_dim=64, word_embed_proj_dim=32, dropout=0.5, layerdrop=0.5)

@@ -53,6 +53,10 @@ def trained(config, request):
     return policy
 
 
+def trained_logits(policy, ids):
+    return policy.hf_model(ids.to(policy.device)).logits.cpu()
+
+
 def is_adapted(name):
     return name.rsplit(".", 2)[-2] in LORA.target_modules
 
@@ -61,7 +65,7 @@ def test_the_start_is_the_model_itself(config, base):
     policy, _ = build(config)
     found = dict(policy.named_weights())
     assert found.keys() == base.keys()
-    assert all(torch.equal(found[name], base[name]) for name in base)
+    assert all(torch.equal(found[name].cpu(), base[name]) for name in base)
 
 
 def test_the_first_adapters_are_those_of_the_seed():
@@ -84,7 +88,7 @@ def test_only_adapters_train(trained, base):
         is_adapter = ".lora_" in name
         assert weight.requires_grad == is_adapter
         if not is_adapter:
-            assert torch.equal(weight, base[name.replace(".base_layer.", ".")])
+            assert torch.equal(weight.cpu(), base[name.replace(".base_layer.", ".")])
         elif "lora_B" in name:
             assert weight.abs().max() > 0
             moved += weight.numel()
@@ -110,7 +114,7 @@ def test_merged_weights_are_pefts_own_merge(trained, base):
     assert found.keys() == merged_by_peft.keys() == base.keys()
     for name, weight in found.items():
         torch.testing.assert_close(weight, merged_by_peft[name], atol=1e-6, rtol=1e-5)
-        assert torch.equal(weight, base[name]) == (not is_adapted(name)), name
+        assert torch.equal(weight.cpu(), base[name]) == (not is_adapted(name)), name
 
 
 def test_merging_rounds_once(trained):
@@ -143,7 +147,7 @@ def test_the_engine_samples_from_the_merged_policy(config, trained):
             engine.step()
         ids = torch.tensor([[*prompt, *found[0].token_ids]])
         with torch.no_grad():
-            logits_TV = trained.hf_model(ids).logits[0, len(prompt) - 1 : -1]
+            logits_TV = trained_logits(trained, ids)[0, len(prompt) - 1 : -1]
         table_TV = logits_TV[:, : loaded.engine_model.num_token_ids].log_softmax(-1)
         expected_T = table_TV.gather(1, ids[0, len(prompt) :, None]).squeeze(1)
         gaps.append(float((torch.tensor(found[0].logprobs_T) - expected_T).abs().max()))
@@ -159,10 +163,10 @@ def test_the_saved_policy_is_a_plain_model(trained, tmp_path):
     ids = torch.tensor([[1, 5, 9, 12, 7, 8]])
     with torch.no_grad():
         torch.testing.assert_close(
-            plain(ids).logits, trained.hf_model(ids).logits, atol=1e-4, rtol=1e-4
+            plain(ids).logits, trained_logits(trained, ids), atol=1e-4, rtol=1e-4
         )
     for name, weight in trained.named_weights():
-        assert torch.equal(weight, plain.get_parameter(name))
+        assert torch.equal(weight.cpu(), plain.get_parameter(name))
 
 
 def test_the_saved_adapters_are_the_policy_on_the_starting_one(trained, tmp_path):
@@ -179,7 +183,7 @@ def test_the_saved_adapters_are_the_policy_on_the_starting_one(trained, tmp_path
     with torch.no_grad():
         before = start(ids).logits
         found = PeftModel.from_pretrained(start, tmp_path)(ids).logits
-        expected = trained.hf_model(ids).logits
+        expected = trained_logits(trained, ids)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     assert (found - before).abs().max() > 1e-2
 
@@ -190,8 +194,8 @@ def test_the_reference_is_the_policy_without_adapters(config, trained, reference
     loaded = replace(load_model(MODEL, "float32", "sdpa"), model=trained.hf_model)
     settings = replace(config.reference, path=reference_path)
     reference = Reference(settings, config.model, loaded)
-    batch = collate(random_sequences(5), torch.device("cpu"))
-    plain = TokenLogprobs(load_model(MODEL, "float32", "sdpa").model, 21)
+    batch = collate(random_sequences(5), trained.device)
+    plain = TokenLogprobs(load_model(MODEL, "float32", "sdpa").model.to(trained.device), 21)
     before_BT = trained.scores(batch, ForwardOptions(0.9)).logprobs_BT.detach()
     with torch.no_grad():
         expected_BT = plain(batch, ForwardOptions(0.9))[0]

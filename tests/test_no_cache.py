@@ -130,7 +130,8 @@ def test_nothing_is_asked_while_gradients_accumulate(config, stage):
     """
     policy, config = build(config, zero_stage=stage)
     found = random_sequences(12)
-    micro_batches = [collate(found[i : i + 3], CPU, POLICY_COLUMNS) for i in range(0, 12, 3)]
+    parts = [found[i : i + 3] for i in range(0, 12, 3)]
+    micro_batches = [collate(part, policy.device, POLICY_COLUMNS) for part in parts]
     sizes = UpdateSizes.of(found, config.sampling.max_tokens)
     questions, asked = Questions(), []
 

@@ -80,9 +80,9 @@ def test_bfloat16_gradients_are_summed_in_float32(config, stage, least, most):
     def product(pair):
         return (module(pair[0]).float() * pair[1]).sum(), {"none": torch.zeros(())}
 
-    module.update(list(pairs), product, [1e-3], lambda _: True)
+    module.update(list(pairs.to(module.device)), product, [1e-3], lambda _: True)
     (state,) = module._engine.optimizer.optimizer.state.values()
-    found = state["exp_avg"].view(64, 64).double() / (1 - adam.adam_beta1)
+    found = state["exp_avg"].view(64, 64).cpu().double() / (1 - adam.adam_beta1)
     x, y = pairs.double().unbind(1)
     assert least <= relative(found, torch.einsum("bni,bnj->ij", y, x)) < most
 
@@ -238,7 +238,7 @@ def test_an_update_makes_good_tokens_likelier_and_bad_ones_less_likely(config):
 def test_an_update_returns_the_numbers_of_every_micro_batch(config):
     """A loss may give no numbers, or other ones than for the micro-batch before."""
     policy, _ = build(config)
-    batches = [collate([sequence], CPU) for sequence in random_sequences(4)]
+    batches = [collate([sequence], policy.device) for sequence in random_sequences(4)]
     names = [(), ("one",), ("two", "three"), ()]
     left = iter(names)
 
@@ -271,5 +271,5 @@ def on_policy(policy, found, temperature):
     def logprobs(batch):
         return (policy.scores(batch, ForwardOptions(temperature)).logprobs_BT,)
 
-    (rows,) = token_columns(logprobs, found, 4, CPU)
+    (rows,) = token_columns(logprobs, found, 4, policy.device)
     return [with_columns(s, {"old_logprobs": row}) for s, row in zip(found, rows, strict=True)]

@@ -49,7 +49,8 @@ def grpo_arguments(config: TrainConfig) -> dict[str, Any]:
     P·G responses are sampled, and each of `num_epochs` epochs cuts them into P·G/batch_size
     updates: 32 prompts × 8 samples with batches of 64 and 2 epochs make 8 updates, of
     `steps_per_generation` = 4 micro-batches of 64 an epoch. TRL always samples whole micro-batches,
-    so sizes that do not divide each other raise `UserError`, as does what TRL has no like of.
+    so sizes that do not divide each other raise `UserError`, as does what TRL has no like of. Its
+    updates are of shuffled responses, whatever `optimization.shuffle` has for ours.
     """
     credit, optimization, reference = config.credit, config.optimization, config.reference
     _require(isinstance(credit, GrpoCredit), "credit.kind must be grpo")

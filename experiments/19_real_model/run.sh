@@ -50,7 +50,6 @@ python -m analysis ground-truth $critics --num-states 150 --num-samples 64 --num
 python -m analysis value-accuracy $critics --out $critics/out
 mkdir -p $here/critics
 cp $critics/out/value_accuracy.csv $critics/out/value_accuracy_states.parquet $here/critics
-# Not run yet.
 python -m analysis action-ranking $critics --num-states 40 --num-samples 128 --num-draws 9 --out $critics/out
 cp $critics/out/action_ranking.csv $here/critics
 rm -f $here/summary.json $here/*.png $here/*.svg $here/*_reliability.csv

@@ -12,6 +12,7 @@ from support.tiny_models import random_model
 
 from vineppo.batching import collate
 from vineppo.deepspeed_module import DeepSpeedModule
+from vineppo.distributed import init_distributed
 from vineppo.forward_passes import token_columns
 from vineppo.models import disable_dropout, load_model
 from vineppo.policy import Policy
@@ -55,7 +56,8 @@ def test_zero_stage_does_not_change_the_update(config, stage, is_packed, monkeyp
 
 def test_attention_plans_no_pass():
     """cuDNN would, every new length anew, for longer than the pass takes."""
-    load_model(MODEL, "float32", "sdpa")
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    init_distributed()
     assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 

@@ -45,7 +45,7 @@ def test_an_engine_wakes_after_the_trainer_has_left_it_the_memory(monkeypatch):
         sampler=SimpleNamespace(engine=engine),
     )
     Session.wake_engine(session, with_new_weights=False)
-    assert calls == ["sync", "offload", "empty", "wake", "clear"]
+    assert calls.index("offload") < calls.index("empty") < calls.index("wake")
 
 
 def test_sigkill_changes_nothing(whole_run, tmp_path):

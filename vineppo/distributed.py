@@ -28,7 +28,11 @@ def init_distributed() -> None:
     The group is bound to no device (`device_id`): torch would then have every rank outside of a
     new gloo group split the NCCL communicator, in which that group's own ranks take no part
     (pytorch issues 134314, 145376), and vLLM makes such groups.
+
+    From here on no attention of this process is cuDNN's, which plans every new shape anew, while
+    passes have ever new lengths (experiments/09_gpu).
     """
+    torch.backends.cuda.enable_cudnn_sdp(False)
     on_gpu, is_launched = torch.cuda.is_available(), "RANK" in os.environ
     if not on_gpu:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else DeepSpeed warns that it guessed so

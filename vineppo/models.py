@@ -75,8 +75,6 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    # cuDNN would plan every new shape anew, and passes have ever new lengths (experiments/09_gpu).
-    torch.backends.cuda.enable_cudnn_sdp(False)
     resolved = resolve_model_path(path)
     try:
         tokenizer = AutoTokenizer.from_pretrained(resolved, trust_remote_code=False)

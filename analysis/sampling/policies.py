@@ -114,6 +114,7 @@ class Policies:
             self.sampler.engine.sleep()
         yield
         if self.has_engine:
+            torch.cuda.empty_cache()
             self.sampler.engine.wake()
 
 

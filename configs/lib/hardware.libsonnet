@@ -36,8 +36,8 @@ local engine = {
   },
 
   // Over `gpu` where it has 80 GB and eight cores beside it: one thread of Python keeps such a GPU
-  // more than half idle with a model of a billion parameters, and an update with small passes
-  // (experiments/09_gpu).
+  // more than half idle with a model of a billion parameters, and packed passes of 8 are slower than
+  // padded ones (experiments/09_gpu).
   many_cores: {
     engine+: { num_processes: 4, max_num_seqs: 768 },
     optimization+: { micro_batch_size: 32 },

@@ -6,7 +6,7 @@ local here = 'runs/09_rho';
 (import '../../configs/paper/rho1b_math_vineppo.jsonnet') + hardware.many_cores + {
   name: 'rho_shape',
   num_iterations: 1,
-  model+: { path: here + '/model', gradient_checkpointing: 'auto' },
+  model+: { path: here + '/model' },
   task: task.jsonl(here + '/train.jsonl', here + '/test.jsonl') + {
     prompt: { kind: 'template', template: '{question}' },
     num_test_problems: 1,

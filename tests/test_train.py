@@ -4,11 +4,9 @@ import json
 import math
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow.parquet
 import pytest
-import torch
 from support.processes import run_cli
 from support.training import (
     METRICS,
@@ -24,28 +22,11 @@ from support.training import (
 )
 
 from vineppo.cli import main
-from vineppo.session import Session
 
 
 @pytest.fixture(scope="module")
 def whole_run(whole_runs) -> Path:
     return whole_runs()
-
-
-def test_an_engine_wakes_after_the_trainer_has_left_it_the_memory(monkeypatch):
-    """In a process of its own it gets nothing of what torch has freed and keeps."""
-    calls = []
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty"))
-    engine = SimpleNamespace(
-        wake=lambda: calls.append("wake"), clear_cache=lambda: calls.append("clear")
-    )
-    session = SimpleNamespace(
-        progress=SimpleNamespace(enter=calls.append),
-        models=SimpleNamespace(offload=lambda: calls.append("offload")),
-        sampler=SimpleNamespace(engine=engine),
-    )
-    Session.wake_engine(session, with_new_weights=False)
-    assert calls.index("offload") < calls.index("empty") < calls.index("wake")
 
 
 def test_sigkill_changes_nothing(whole_run, tmp_path):

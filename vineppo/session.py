@@ -134,7 +134,6 @@ class Session(BareSession):
         """The engine samples from the policy as it now is, and from nothing cached before."""
         self.progress.enter("sync")
         self.models.offload()
-        torch.cuda.empty_cache()  # an engine in another process cannot use what torch keeps
         self.sampler.engine.wake()
         self.is_sampling = True
         if with_new_weights:

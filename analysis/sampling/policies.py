@@ -114,7 +114,6 @@ class Policies:
             self.sampler.engine.sleep()
         yield
         if self.has_engine:
-            torch.cuda.empty_cache()
             self.sampler.engine.wake()
 
 

@@ -1,5 +1,6 @@
 """What the engine does on a GPU alone, run here without one: waves of requests, threads."""
 
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
@@ -8,6 +9,7 @@ import vllm
 
 from vineppo.config.schema import VllmConfig
 from vineppo.engine.interface import EngineModel
+from vineppo.engine.processes import EngineProcesses
 from vineppo.engine.vllm_engine import VllmEngine, num_admitted
 from vineppo.models import resolve_model_path
 
@@ -63,3 +65,13 @@ def test_a_gpus_worker_leaves_this_process_its_threads(monkeypatch):
         EngineModel(path, 9, (0,)),
     )
     assert threads == [7, 1, 7]
+
+
+@pytest.mark.parametrize("kind", [VllmEngine, EngineProcesses])
+def test_an_engine_wakes_after_the_trainer_has_left_it_the_memory(kind, monkeypatch):
+    """torch keeps what it has freed, and then no engine has room beside it."""
+    calls = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty"))
+    llm = SimpleNamespace(wake_up=lambda: calls.append("wake"))
+    kind.wake(SimpleNamespace(_is_asleep=True, _llm=llm, _ask=calls.append))
+    assert calls == ["empty", "wake"]

@@ -244,6 +244,7 @@ class EngineProcesses:
             process.running.clear()
 
     def wake(self) -> None:
+        torch.cuda.empty_cache()  # what this process has freed and keeps, no other can use
         self._ask("wake")
 
 

@@ -304,6 +304,7 @@ class VllmEngine:
 
     def wake(self) -> None:
         if self._is_asleep:
+            torch.cuda.empty_cache()  # what torch has freed and keeps, vLLM's memory cannot be
             self._llm.wake_up()
             self._is_asleep = False
 

@@ -23,10 +23,10 @@ def can_pack(model: Any) -> bool:
     rope = getattr(text, "rope_parameters", None) or {}
     is_relative = not getattr(text, "alibi", False) and rope.get("rope_type") not in BY_LENGTH
     is_sdpa = model.config._attn_implementation == "sdpa"
-    return is_sdpa and is_relative and attends_to_all(model) and _hands_on(model.base_model)
+    return is_sdpa and is_relative and attends_to_all(model) and hands_on_layout(model.base_model)
 
 
-def _hands_on(backbone: Any) -> bool:
+def hands_on_layout(backbone: Any) -> bool:
     """Whether every layer gives the layout to its attention, once, and no mask."""
     found: bool | None = getattr(backbone, "hands_on_layout", None)
     if found is None:

@@ -70,7 +70,7 @@ local engine = {
       kind: 'transformers',
       dtype: engine.dtype,
       max_model_len: engine.max_model_len,
-      max_num_seqs: std.min(engine.max_num_seqs, 512),  // each has the cache of max_model_len tokens
+      max_num_seqs: std.min(engine.max_num_seqs, 512),  // each has the cache of twice max_model_len tokens
       max_num_batched_tokens: engine.max_num_batched_tokens,
     },
   },

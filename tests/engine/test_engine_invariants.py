@@ -102,7 +102,7 @@ def test_padded_ids_are_never_sampled(engine, loaded, prompt):
 def test_continuations_of_one_state_hit_the_prefix_cache(engine, prompt):
     engine.clear_cache()
     before = engine.counts
-    state = (*prompt, *run(engine, [request(prompt, 1)])[0].token_ids[:24])
+    state = (*prompt, *run(engine, [request(prompt, 1, temperature=0.0)])[0].token_ids[:24])
     run(engine, [request(state, seed, with_logprobs=False) for seed in range(8)])
     cached = engine.counts.cached_tokens - before.cached_tokens
     assert len(state) > 32

@@ -3,11 +3,12 @@
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import kstest
 
-from vineppo.engine.transformers_engine import processed_logprobs, sample_tokens, uniform
+from vineppo.engine.transformers_engine import processed_logprobs, sample_tokens, uniforms
 
 ALMOST_ONE = 1 - 2.0**-52
 
@@ -17,8 +18,14 @@ def logits_of(*probs):
 
 
 def sample(logits_1V, u, temperature=1.0, top_p=1.0):
-    tokens_B, logprobs_B = sample_tokens(logits_1V, [temperature], [top_p], [u])
+    tokens_B, logprobs_B = sample_rows(logits_1V, [temperature], [top_p], [u])
     return int(tokens_B), float(logprobs_B)
+
+
+def sample_rows(logits_BV, temperatures_B, top_ps_B, uniforms_B):
+    uniforms_B = torch.tensor(uniforms_B, dtype=torch.float64)
+    temperatures_B, top_ps_B = torch.tensor(temperatures_B), torch.tensor(top_ps_B)
+    return sample_tokens(logits_BV, temperatures_B, top_ps_B, uniforms_B)
 
 
 def brute_force_nucleus(probs_V, top_p):
@@ -46,7 +53,7 @@ def test_a_grid_of_numbers_meets_every_token_at_its_probability(temperature, top
     tempered = [p ** (1 / temperature) for p in probs_V]
     expected_V = brute_force_nucleus([p / sum(tempered) for p in tempered], top_p)
     grid = [(i + 0.5) / count for i in range(count)]
-    tokens_B, logprobs_B = sample_tokens(
+    tokens_B, logprobs_B = sample_rows(
         logits_of(*probs_V).expand(count, -1), [temperature] * count, [top_p] * count, grid
     )
     found = Counter(tokens_B.tolist())
@@ -60,14 +67,16 @@ def test_a_grid_of_numbers_meets_every_token_at_its_probability(temperature, top
 @pytest.mark.parametrize("logit", [torch.nan, torch.inf])
 def test_logits_that_are_not_finite_give_an_id_whose_log_probability_says_so(temperature, logit):
     logits_BV = torch.stack([torch.full((4,), logit), torch.zeros(4)])
-    tokens_B, logprobs_B = sample_tokens(logits_BV, [temperature] * 2, [1.0] * 2, [0.6] * 2)
+    tokens_B, logprobs_B = sample_rows(logits_BV, [temperature] * 2, [1.0] * 2, [0.6] * 2)
     assert 0 <= tokens_B[0] < 4
     assert logprobs_B.isnan().tolist() == [True, False]
 
 
 def test_nucleus_ends_with_the_id_that_reaches_its_mass():
     probs_V = torch.tensor([[0.125, 0.5, 0.25, 0.125]])
-    logprobs_BV = processed_logprobs(probs_V.log().expand(3, -1), [1.0] * 3, [0.49, 0.51, 0.76])
+    logprobs_BV = processed_logprobs(
+        probs_V.log().expand(3, -1), torch.ones(3), torch.tensor([0.49, 0.51, 0.76])
+    )
     kept_BV = logprobs_BV.isfinite().tolist()
     assert kept_BV[0] == [False, True, False, False]
     assert kept_BV[1] == [False, True, True, False]
@@ -78,9 +87,9 @@ def test_nucleus_ends_with_the_id_that_reaches_its_mass():
 def test_many_random_nuclei_against_brute_force():
     generator = torch.Generator().manual_seed(0)
     logits_BV = 2 * torch.randn(50, 40, generator=generator)
-    top_ps_B = torch.rand(50, generator=generator).tolist()
-    found_BV = processed_logprobs(logits_BV, [1.0] * 50, top_ps_B).exp()
-    rows = zip(logits_BV.double().softmax(-1).tolist(), top_ps_B, strict=True)
+    top_ps_B = torch.rand(50, generator=generator)
+    found_BV = processed_logprobs(logits_BV, torch.ones(50), top_ps_B).exp()
+    rows = zip(logits_BV.double().softmax(-1).tolist(), top_ps_B.tolist(), strict=True)
     expected_BV = [brute_force_nucleus(probs_V, top_p) for probs_V, top_p in rows]
     torch.testing.assert_close(found_BV, torch.tensor(expected_BV), atol=1e-6, rtol=1e-4)
 
@@ -96,7 +105,7 @@ def test_rows_do_not_see_each_other():
     logits_BV = 3 * torch.randn(6, 30, generator=generator)
     temperatures_B, top_ps_B = [0.0, 1.0, 0.7, 2.0, 0.0, 1.0], [1.0, 0.5, 1.0, 0.9, 0.3, 1.0]
     uniforms_B = torch.rand(6, generator=generator).tolist()
-    tokens_B, logprobs_B = sample_tokens(logits_BV, temperatures_B, top_ps_B, uniforms_B)
+    tokens_B, logprobs_B = sample_rows(logits_BV, temperatures_B, top_ps_B, uniforms_B)
     for b in range(6):
         token, logprob = sample(logits_BV[b : b + 1], uniforms_B[b], temperatures_B[b], top_ps_B[b])
         assert token == tokens_B[b]
@@ -114,13 +123,22 @@ def test_ends_of_the_interval_in_a_large_vocabulary():
     generator = torch.Generator().manual_seed(2)
     logits_BV = torch.randn(20, 50_000, generator=generator)
     logits_BV[:, -100:] = -torch.inf
-    tokens_B, _ = sample_tokens(logits_BV, [1.0] * 20, [1.0] * 20, [ALMOST_ONE] * 20)
+    tokens_B, _ = sample_rows(logits_BV, [1.0] * 20, [1.0] * 20, [ALMOST_ONE] * 20)
     assert int(tokens_B.max()) < 49_900
 
 
 def test_uniform_numbers():
-    numbers = [uniform(seed, position) for seed in range(100) for position in range(100)]
-    assert all(0 <= u <= ALMOST_ONE for u in numbers)
-    assert len(set(numbers)) == 10_000
-    assert kstest(numbers, "uniform").pvalue > 0.01
-    assert uniform(7, 3) == uniform(7, 3)
+    numbers_ST = np.stack([uniforms(seed, 100) for seed in range(100)])
+    assert ((numbers_ST >= 0) & (numbers_ST <= ALMOST_ONE)).all()
+    assert len(np.unique(numbers_ST)) == 10_000
+    assert kstest(numbers_ST.flatten(), "uniform").pvalue > 0.01
+    assert kstest(numbers_ST[:, 0], "uniform").pvalue > 0.01
+    assert (uniforms(7, 3) == uniforms(7, 100)[:3]).all()
+    assert not set(uniforms(2**63 - 1, 100)) & set(uniforms(2**62 - 1, 100))
+
+
+def test_ids_at_the_bounds_of_pieces():
+    """23 equal ids lie in pieces of five; just below and above every bound."""
+    bounds = [(i + side * 1e-6) / 23 for i in range(1, 23) for side in (-1, 1)]
+    tokens_B, _ = sample_rows(torch.zeros(44, 23), [1.0] * 44, [1.0] * 44, bounds)
+    assert tokens_B.tolist() == [i for bound in range(22) for i in (bound, bound + 1)]

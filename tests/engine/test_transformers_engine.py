@@ -75,27 +75,39 @@ def test_a_prefix_is_computed_once(engine, prompt):
     assert after.cached_tokens - before.cached_tokens == 7 * (len(prompt) - 1)
 
 
-def test_states_of_a_finished_response_take_its_keys_over(engine, prompt):
-    """As the continuations of a rollout do that are submitted when it has finished."""
+def test_a_prefix_takes_over_what_an_earlier_one_begins_with(engine, prompt):
     engine.clear_cache()
     before = engine.counts
-    states: list[tuple[int, ...]] = []
-    found = {}
-
-    def split(completion):
-        states.extend((*prompt, *completion.token_ids[:length]) for length in (4, 9, 13))
-        for state in states:
-            one = request(state, len(state))
-            engine.submit(one, lambda c, state=state: found.__setitem__(state, c))
-
-    engine.submit(request(prompt, 1), split)
-    while engine.num_unfinished:
-        engine.step()
+    (whole,) = run(engine, [request(prompt, 1)])
+    states = [(*prompt, *whole.token_ids[:length]) for length in (4, 9, 13)]
+    found = [run(engine, [request(state, len(state))])[0] for state in states]
     cached = engine.counts.cached_tokens - before.cached_tokens
-    assert cached == sum(len(state) - 1 for state in states)
-    for state in states:
+    assert cached == len(prompt) - 1 + sum(len(state) - 1 for state in states[:2])
+    for state, completion in zip(states, found, strict=True):
         engine.clear_cache()
-        assert_alike(found[state], run(engine, [request(state, len(state))])[0])
+        assert_alike(completion, run(engine, [request(state, len(state))])[0])
+
+
+def test_more_rows_than_lie_side_by_side_share_a_prefix(config, loaded, prompt):
+    """40 of one prefix and lone ones, while rows and prefixes leave and move."""
+    requests = [request(prompt, seed, max_tokens=1 + seed) for seed in range(40)]
+    requests += [request(prompt[:n], n) for n in range(1, len(prompt))]
+    crowded = start(replace(config, max_num_seqs=len(requests)), loaded)
+    together = run(crowded, requests)
+    alone = start(replace(config, max_num_seqs=1), loaded)
+    for one, completion in zip(requests, together, strict=True):
+        assert_alike(completion, run(alone, [one])[0])
+
+
+@pytest.mark.parametrize("num_steps", [3, 16])
+def test_looking_at_tokens_now_and_then_changes_none(config, loaded, prompt, num_steps):
+    """As on a GPU: ends and budgets fall between looks, and some before any."""
+    requests = [*crowd(prompt, 30), request(prompt, 7, max_tokens=1)]
+    requests.append(request(prompt, 8, stop_ids=(14,)))
+    often, seldom = (start(replace(config, max_num_seqs=8), loaded) for _ in range(2))
+    seldom._steps_a_look = num_steps
+    for one, other in zip(run(often, requests), run(seldom, requests), strict=True):
+        assert_alike(one, other)
 
 
 def test_a_sequence_ends_at_the_longest_that_the_engine_holds(config, loaded, prompt):
@@ -212,7 +224,7 @@ def test_a_stale_prefix_cache_ends_the_run(config, configs, loaded, prompt, monk
     torch.manual_seed(0)
     with torch.no_grad():
         for weight in changed.model.parameters():
-            weight.add_(0.02 * torch.randn_like(weight))
+            weight.add_(0.05 * torch.randn_like(weight))
     train_config = load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
 
     def sampled():

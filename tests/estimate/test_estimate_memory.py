@@ -204,7 +204,7 @@ def test_the_transformers_engine_has_room_for_every_sequence_and_keeps_its_weigh
     config = TransformersConfig("transformers", "bfloat16", 100, 10, 1000)
     engine = engine_of(config, MODEL, num_gpus=0, gpu_gib=80)
     assert engine.beside == {"engine: weights": 2 * GB}
-    cache = {CACHE: 10 * 100 * 2 * 1024}
+    cache = {CACHE: 2 * 10 * 100 * 2 * 1024}
     assert engine.awake == {**engine.beside, **cache, "engine: a step": STEP_BYTES}
 
 

@@ -6,6 +6,7 @@ import traceback
 import torch
 
 MOST_FAILURES = 5  # of 256 requests at once, 8 are left
+WAVES = 16  # of requests, in the time in which all places are taken anew
 
 logger = logging.getLogger(__name__)
 
@@ -52,3 +53,13 @@ class Concurrency:
 
     def restore(self) -> None:
         self.limit, self._num_failures, self._num_idle_steps = self._most, 0, 0
+
+
+def wave(num_running: int, limit: int) -> int:
+    """How many requests may start, of which `limit` run at once: none before a sixteenth can.
+
+    A step in which requests start is dearer than one in which none does. With 31 of 32 places taken
+    none, with 30 taken 2.
+    """
+    free = limit - num_running
+    return free if free >= max(1, limit // WAVES) else 0

@@ -1,16 +1,19 @@
 """Sampling with a transformers model in this process: no vLLM, and a check of what vLLM samples."""
 
+import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from vineppo.config.schema import TransformersConfig
 from vineppo.distributed import local_rank
-from vineppo.engine.concurrency import Concurrency
+from vineppo.engine.concurrency import Concurrency, wave
+from vineppo.engine.decoding import Decoding, OwnBlocks
 from vineppo.engine.interface import (
     Completion,
     EngineCounts,
@@ -21,70 +24,92 @@ from vineppo.engine.interface import (
 from vineppo.engine.slot_cache import SlotCache
 from vineppo.errors import UserError
 from vineppo.models import load_model
-from vineppo.no_cache import has_attention_alone
-from vineppo.seeds import derive_seed
+from vineppo.no_cache import NoCache, has_attention_alone
+from vineppo.packing import hands_on_layout
 from vineppo.types import FinishReason
 
+STEPS_A_LOOK = 16  # on a GPU, whose queue runs empty whenever the host looks at tokens
+MOST_ROWS = 16  # of a prefix: the most rows of any decide how wide all are laid out
+_Done = Callable[[Completion], None]
 
-def uniform(seed: int, position: int) -> float:
-    """The number in [0, 1) that decides the token at `position` of the response of `seed`.
+
+def uniforms(seed: int, count: int) -> np.ndarray:
+    """The numbers in [0, 1) that decide the first `count` tokens of the response of `seed`.
 
     Multiples of 2⁻⁵², so that u · total stays below total when it is rounded.
     """
-    return (derive_seed(seed, position) >> 11) * 2.0**-52
+    stream = np.random.Generator(np.random.Philox(key=seed))
+    return stream.integers(1 << 52, size=count) * 2.0**-52
 
 
 def sample_tokens(
     logits_BV: torch.Tensor,
-    temperatures_B: Sequence[float],
-    top_ps_B: Sequence[float],
-    uniforms_B: Sequence[float],
+    temperatures_B: torch.Tensor,
+    top_ps_B: torch.Tensor | None,
+    uniforms_B: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids and their log-probabilities after temperature and top_p (nats), each [B].
 
     The token is the first id whose cumulative probability exceeds u: a pure function of its row and
     of u, whatever else is in the batch. Temperature 0 takes the likeliest id, whose log-probability
     is that at temperature 1 without top_p, as vLLM gives it. Probabilities (0.5, 0.3, 0.2) with
-    top_p 0.7 keep two ids at (0.625, 0.375), so that u = 0.63 gives id 1 and ln 0.375.
+    top_p 0.7 keep two ids at (0.625, 0.375), so that u = 0.63 gives id 1 and ln 0.375. None: all 1.
     """
-    is_greedy_B = torch.tensor([t == 0 for t in temperatures_B], device=logits_BV.device)
-    scales_B = [t or 1.0 for t in temperatures_B]
-    masses_B = [p if t else 1.0 for t, p in zip(temperatures_B, top_ps_B, strict=True)]
+    is_greedy_B = temperatures_B == 0
+    scales_B = torch.where(is_greedy_B, 1.0, temperatures_B)
+    masses_B = None if top_ps_B is None else torch.where(is_greedy_B, 1.0, top_ps_B)
     logprobs_BV = processed_logprobs(logits_BV, scales_B, masses_B)
-    # Sums of 150,000 probabilities in float32 would move the bounds between ids by 1e-5.
-    cumulative_BV = logprobs_BV.double().exp().cumsum(-1)
-    uniforms_B1 = torch.tensor(uniforms_B, dtype=torch.float64, device=logits_BV.device)[:, None]
-    drawn_B1 = torch.searchsorted(cumulative_BV, uniforms_B1 * cumulative_BV[:, -1:], right=True)
-    # Of logits that are NaN or +∞ every sum is NaN: the last id, whose log-probability says so.
-    drawn_B = drawn_B1.squeeze(-1).clamp(max=logits_BV.shape[1] - 1)
-    tokens_B = torch.where(is_greedy_B, logits_BV.argmax(-1), drawn_B)
+    tokens_B = torch.where(is_greedy_B, logits_BV.argmax(-1), _drawn(logprobs_BV, uniforms_B))
     return tokens_B, logprobs_BV.gather(-1, tokens_B[:, None]).squeeze(-1)
 
 
+def _drawn(logprobs_BV: torch.Tensor, uniforms_B: torch.Tensor) -> torch.Tensor:
+    """The first ids whose cumulative probability exceeds u, [B].
+
+    Of √V pieces the one that u falls into, then its id: one sum over 150,000 probabilities would
+    move the bounds between ids by 1e-5 in float32, and take a third of a CPU's step in float64.
+    """
+    num_ids = logprobs_BV.shape[1]
+    size = math.isqrt(num_ids - 1) + 1
+    padded_BV = torch.nn.functional.pad(logprobs_BV, (0, -num_ids % size), value=-torch.inf)
+    probs_BPI = padded_BV.exp().unflatten(1, (-1, size))
+    piece_B1, share_B1 = _found(probs_BPI.sum(-1).double(), uniforms_B[:, None])
+    probs_BI = probs_BPI.take_along_dim(piece_B1[:, :, None], 1).squeeze(1).double()
+    id_B1, _ = _found(probs_BI, share_B1)
+    # Of logits that are NaN or +∞ every sum is NaN: the last id, whose log-probability says so.
+    return (piece_B1 * size + id_B1).squeeze(1).clamp(max=num_ids - 1)
+
+
+def _found(weights_BN: torch.Tensor, share_B1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The index at `share` of the weights' sum, and at which share of its own weight, [B, 1]."""
+    sums_BN = weights_BN.cumsum(-1)
+    target_B1 = share_B1 * sums_BN[:, -1:]
+    index_B1 = torch.searchsorted(sums_BN, target_B1, right=True)
+    index_B1 = index_B1.clamp(max=weights_BN.shape[1] - 1)
+    weight_B1 = weights_BN.take_along_dim(index_B1, 1)
+    before_B1 = sums_BN.take_along_dim(index_B1, 1) - weight_B1
+    inside_B1 = (target_B1 - before_B1) / weight_B1
+    return index_B1, inside_B1.clamp(0.0, 1 - 2.0**-52)
+
+
 def processed_logprobs(
-    logits_BV: torch.Tensor, temperatures_B: Sequence[float], top_ps_B: Sequence[float]
+    logits_BV: torch.Tensor, temperatures_B: torch.Tensor, top_ps_B: torch.Tensor | None
 ) -> torch.Tensor:
     """log π of the tempered policy renormalised over its nucleus, −∞ outside, float32 [B, V].
 
-    The nucleus is the smallest set of likeliest ids with a mass of at least top_p.
+    The nucleus is the smallest set of likeliest ids with a mass of at least top_p; of 1, all.
     """
-    temperatures_B1 = torch.tensor(temperatures_B, device=logits_BV.device)[:, None]
-    logprobs_BV = torch.log_softmax(logits_BV.float() / temperatures_B1, -1)
-    cut = [b for b, top_p in enumerate(top_ps_B) if top_p < 1]
-    if cut:
-        masses_C1 = torch.tensor([top_ps_B[b] for b in cut], device=logits_BV.device)[:, None]
-        logprobs_BV[cut] = _nucleus(logprobs_BV[cut], masses_C1)
-    return logprobs_BV
-
-
-def _nucleus(logprobs_CV: torch.Tensor, masses_C1: torch.Tensor) -> torch.Tensor:
-    sorted_CV, order_CV = logprobs_CV.sort(dim=-1, descending=True, stable=True)
-    probs_CV = sorted_CV.double().exp()
-    likelier_CV = probs_CV.cumsum(-1) - probs_CV  # the mass of the ids before it; 0 for the first
-    is_kept_CV = torch.zeros_like(logprobs_CV, dtype=torch.bool)
-    is_kept_CV.scatter_(-1, order_CV, likelier_CV < masses_C1)
-    kept_CV = logprobs_CV.masked_fill(~is_kept_CV, -torch.inf)
-    return kept_CV - kept_CV.logsumexp(-1, keepdim=True)
+    logprobs_BV = torch.log_softmax(logits_BV.float() / temperatures_B[:, None], -1)
+    if top_ps_B is None:
+        return logprobs_BV
+    sorted_BV, order_BV = logprobs_BV.sort(dim=-1, descending=True, stable=True)
+    probs_BV = sorted_BV.double().exp()
+    likelier_BV = probs_BV.cumsum(-1) - probs_BV  # the mass of the ids before it; 0 for the first
+    masses_B1 = torch.where(top_ps_B < 1, top_ps_B, torch.inf)[:, None]
+    is_kept_BV = torch.zeros_like(logprobs_BV, dtype=torch.bool)
+    is_kept_BV.scatter_(-1, order_BV, likelier_BV < masses_B1)
+    kept_BV = logprobs_BV.masked_fill(~is_kept_BV, -torch.inf)
+    return kept_BV - kept_BV.logsumexp(-1, keepdim=True)
 
 
 def load_sampled_model(path: str, dtype: str, max_model_len: int) -> Any:
@@ -93,10 +118,10 @@ def load_sampled_model(path: str, dtype: str, max_model_len: int) -> Any:
     Raises `UserError` where its layers hold more, or see less, than all keys and values so far.
     """
     model = load_model(path, dtype, "sdpa").model.eval()
-    if not has_attention_alone(model):
+    if not has_attention_alone(model) or not hands_on_layout(model.base_model):
         raise UserError(
             f"model {path}: for engine.kind 'transformers' every layer must attend to all tokens, "
-            f"got {model.config.model_type}"
+            f"by transformers' own attention, got {model.config.model_type}"
         )
     window = getattr(model.config.get_text_config(), "sliding_window", None)
     if window is not None and window < max_model_len:
@@ -108,96 +133,123 @@ def load_sampled_model(path: str, dtype: str, max_model_len: int) -> Any:
     return model.to(torch.device("cuda", local_rank()) if on_gpu else torch.device("cpu"))
 
 
+@dataclass(eq=False)
+class _Prefix:
+    """All but the last of `token_ids`, in slot `slot` of the cache; `num_rows` continue it."""
+
+    token_ids: tuple[int, ...]
+    slot: int
+    num_rows: int = 0
+
+
 @dataclass
 class _Row:
-    """A request on its way: `room` tokens may be sampled."""
-
     request: SampleRequest
-    done: Callable[[Completion], None]
-    room: int
-    token_ids: list[int] = field(default_factory=list)
-    logprobs_T: list[float] = field(default_factory=list)
-    cached_tokens: int = 0
-    finish_reason: FinishReason | None = None
+    done: _Done
+    prefix: _Prefix
+    cached_tokens: int
 
-    @property
-    def length(self) -> int:
-        return len(self.request.prefix_ids) + len(self.token_ids)
 
-    def append(self, token_id: int, logprob: float, stop_ids: frozenset[int]) -> None:
-        self.token_ids.append(token_id)
-        self.logprobs_T.append(logprob)
-        if token_id in stop_ids or token_id in self.request.stop_ids:
-            self.finish_reason = "stop"
-        elif len(self.token_ids) == self.room:
-            self.finish_reason = "length"
-
-    def so_far(self) -> Completion:
-        logprobs_T = tuple(self.logprobs_T) if self.request.with_logprobs else ()
-        return Completion(tuple(self.token_ids), logprobs_T, self.finish_reason or "length")
+def _table(num_rows: int, num_positions: int) -> np.ndarray:
+    """What steps read and write of running rows: `room` tokens may be sampled, `num` are."""
+    fields: list[tuple[Any, ...]] = [
+        *((name, np.int64) for name in ("first_position", "last_id", "room", "num", "stops")),
+        *((name, np.float32) for name in ("temperature", "top_p")),
+        ("has_ended", np.bool_),
+        ("token_ids", np.int64, num_positions),
+        ("logprobs", np.float32, num_positions),
+        ("uniforms", np.float64, num_positions),
+    ]
+    return np.zeros(num_rows, dtype=fields)
 
 
 class TransformersEngine:
     """`Engine` on the forward pass of a transformers model with a copy of the weights of its own.
 
-    A step feeds every running row its last token and samples the next. Finished rows leave, waiting
-    ones join: all but the last token of their prefix is taken over from a slot that holds it, or
-    computed beforehand, once for requests of one prefix. transformers' own continuous batching has
-    one random stream and one temperature for all requests.
+    A pass feeds every running row its last token and samples the next. A step is one pass, on a GPU
+    `STEPS_A_LOOK` of them: what a row samples behind its end is dropped. Finished rows leave,
+    waiting ones join. Of a prefix all but the last token is taken over from a slot that holds it,
+    or computed, once for the rows that share it, which read it where it lies (`Decoding`).
+    transformers' own continuous batching has one random stream and one temperature for all.
     """
 
     def __init__(self, config: TransformersConfig, model: EngineModel) -> None:
         self._config = config
         self._model = load_sampled_model(model.path, config.dtype, config.max_model_len)
+        self._device = self._model.device
+        self._num_layers = self._model.config.get_text_config().num_hidden_layers
         self._num_token_ids = model.num_token_ids
-        self._stop_ids = frozenset(model.stop_ids)
-        self._cache = SlotCache(config.max_num_seqs, config.max_model_len, self._model.device)
-        self._concurrency = Concurrency(config.max_num_seqs, config.max_model_len)
-        self._waiting: deque[_Row] = deque()
-        self._running: list[_Row] = []  # row i is in slot i
+        self._steps_a_look = STEPS_A_LOOK if self._device.type == "cuda" else 1
+        num_rows, num_positions = config.max_num_seqs, config.max_model_len
+        self._cache = SlotCache(num_rows, num_positions, self._device)
+        self._own = OwnBlocks(num_rows, num_positions + STEPS_A_LOOK)
+        self._table = _table(num_rows, num_positions + STEPS_A_LOOK)
+        self._stop_ids = model.stop_ids
+        self._stops: dict[tuple[int, ...], int] = {}  # of requests, to their row of:
+        self._ends_SV = np.zeros((0, model.num_token_ids), dtype=bool)
+        self._concurrency = Concurrency(num_rows, num_positions)
+        self._waiting: deque[tuple[SampleRequest, _Done]] = deque()
+        self._running: list[_Row] = []  # row i has line i of the table and slot i of `own`
+        self._prefixes: list[_Prefix] = []  # prefix i is in slot i of the cache
+        self._shared: dict[tuple[int, ...], _Prefix] = {}  # the last of each that is running
         self.ranks_a_replica = 1
         self.counts = EngineCounts(0, 0, 0)
 
-    def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
-        limit = self._config.max_model_len
-        check_request(request, limit)
-        most = min(request.max_tokens, limit - len(request.prefix_ids))
-        self._waiting.append(_Row(request, done, most))
+    def submit(self, request: SampleRequest, done: _Done) -> None:
+        check_request(request, self._config.max_model_len)
+        self._waiting.append((request, done))
 
     def step(self) -> None:
         try:
             with torch.no_grad():
                 self._admit()
-                self._sample()
-            finished = self._leave()
+                if self._running:
+                    self._sample()
+                finished = self._leave()
         except Exception as error:
             self._start_over(error)
             return
-        for row in finished:
+        for row, completion in finished:
             self.counts = replace(
                 self.counts,
                 prompt_tokens=self.counts.prompt_tokens + len(row.request.prefix_ids),
                 cached_tokens=self.counts.cached_tokens + row.cached_tokens,
-                sampled_tokens=self.counts.sampled_tokens + len(row.token_ids),
+                sampled_tokens=self.counts.sampled_tokens + len(completion.token_ids),
             )
-            row.done(row.so_far())
+            row.done(completion)
 
     def look(self) -> None:
         if self._waiting or len(self._running) >= self._concurrency.limit:
             return
-        for row in list(self._running):
+        for index, row in enumerate(list(self._running)):
             if row.request.seen is not None:
-                row.request.seen(row.so_far())
+                row.request.seen(self._completion(index, "length"))
+
+    def _completion(self, index: int, finish_reason: FinishReason) -> Completion:
+        line = self._table[index]
+        count = int(line["num"])
+        logprobs_T = tuple(line["logprobs"][:count].tolist())
+        with_logprobs = self._running[index].request.with_logprobs
+        return Completion(
+            tuple(line["token_ids"][:count].tolist()),
+            logprobs_T if with_logprobs else (),
+            finish_reason,
+        )
 
     def _start_over(self, error: Exception) -> None:
         """Running rows wait again, in their order and with nothing sampled; no slot is believed."""
         self._concurrency.lower(error, len(self._running))
-        self._waiting.extendleft(
-            _Row(row.request, row.done, row.room) for row in reversed(self._running)
-        )
-        self._running.clear()
-        self._cache.release()
+        self._waiting.extendleft((row.request, row.done) for row in reversed(self._running))
+        self._drop()
         self.counts = replace(self.counts, num_retries=self.counts.num_retries + 1)
+
+    def _drop(self) -> None:
+        """What runs, and every key and value."""
+        self._running.clear()
+        self._prefixes.clear()
+        self._shared.clear()
+        self._cache.release()
+        self._own.release()
 
     @property
     def num_unfinished(self) -> int:
@@ -221,8 +273,7 @@ class TransformersEngine:
     def sleep(self) -> None:
         """Gives up the keys and values; the weights stay."""
         self._waiting.clear()
-        self._running.clear()
-        self._cache.release()
+        self._drop()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
@@ -230,23 +281,32 @@ class TransformersEngine:
         """Nothing: the next step takes memory again."""
 
     def _admit(self) -> None:
-        """Waiting rows take the free slots, with all but the last token of their prefix in them."""
-        slots_by_prefix: dict[tuple[int, ...], list[int]] = {}
-        while self._waiting and len(self._running) < self._concurrency.limit:
-            row = self._waiting.popleft()
-            slots_by_prefix.setdefault(row.request.prefix_ids, []).append(len(self._running))
+        """Waiting rows take the free places, behind a prefix that runs or a new one."""
+        new: dict[tuple[int, ...], list[_Row]] = {}
+        num_free = wave(len(self._running), self._concurrency.limit)
+        for _ in range(min(num_free, len(self._waiting))):
+            request, done = self._waiting.popleft()
+            ids = request.prefix_ids
+            prefix = self._shared.get(ids)
+            if prefix is None or prefix.num_rows == MOST_ROWS:
+                prefix = self._shared[ids] = _Prefix(ids, slot=len(self._prefixes))
+                self._prefixes.append(prefix)
+            prefix.num_rows += 1
+            row = _Row(request, done, prefix, cached_tokens=len(ids) - 1)
+            if prefix.num_rows == 1:
+                new.setdefault(ids, []).append(row)
+            self._start(request, self._table[len(self._running)])
             self._running.append(row)
-        held, missing, shared = [], [], []
-        for prefix_ids, (first, *others) in slots_by_prefix.items():
-            source, length = self._cache.longest_held(prefix_ids[:-1])
-            held.append((source, first, length))
-            missing.append((first, prefix_ids[length:-1], length))
-            shared += [(first, other, len(prefix_ids) - 1) for other in others]
+        held, missing, copies = [], [], []
+        for ids, (first, *others) in new.items():
+            source, length = self._cache.longest_held(ids[:-1])
+            first.cached_tokens, slot = length, first.prefix.slot
+            held.append((source, slot, length))
+            missing.append((slot, ids[length:-1], length))
+            copies += [(slot, other.prefix.slot, len(ids) - 1) for other in others]
         self._cache.copy(held)
         self._prefill(missing)
-        self._cache.copy(shared)
-        for _, slot, length in (*held, *shared):
-            self._running[slot].cached_tokens = length
+        self._cache.copy(copies)
 
     def _prefill(self, parts: Iterable[tuple[int, tuple[int, ...], int]]) -> None:
         """Keys and values of (slot, token ids, where they start), without logits."""
@@ -259,36 +319,103 @@ class TransformersEngine:
             self._model.base_model(**self._cache.enter(slots, token_ids, starts))
             del pending[:end]
 
-    def _sample(self) -> None:
-        """Every running row gets a token."""
-        rows = self._running
-        if not rows:
-            return
-        inputs = self._cache.enter(
-            list(range(len(rows))),
-            [[(row.token_ids or row.request.prefix_ids)[-1]] for row in rows],
-            [row.length - 1 for row in rows],
-        )
-        logits_BV = self._model(**inputs).logits[:, -1, : self._num_token_ids]
-        tokens_B, logprobs_B = sample_tokens(
-            logits_BV,
-            [row.request.temperature for row in rows],
-            [row.request.top_p for row in rows],
-            [uniform(row.request.seed, len(row.token_ids)) for row in rows],
-        )
-        for row, token, logprob in zip(rows, tokens_B.tolist(), logprobs_B.tolist(), strict=True):
-            row.append(token, logprob, self._stop_ids)
+    def _start(self, request: SampleRequest, line: np.ndarray) -> None:
+        stop_ids = (*self._stop_ids, *request.stop_ids)
+        if stop_ids not in self._stops:
+            ends_V = np.isin(np.arange(self._num_token_ids), stop_ids)
+            self._stops[stop_ids] = len(self._stops)
+            self._ends_SV = np.vstack([self._ends_SV, ends_V])
+        room = min(request.max_tokens, self._config.max_model_len - len(request.prefix_ids))
+        line["first_position"] = len(request.prefix_ids) - 1
+        line["last_id"] = request.prefix_ids[-1]
+        line["room"], line["num"], line["stops"] = room, 0, self._stops[stop_ids]
+        line["temperature"], line["top_p"] = request.temperature, request.top_p
+        line["uniforms"][:room] = uniforms(request.seed, room)
 
-    def _leave(self) -> list[_Row]:
-        """Takes out the finished rows; the last of the others move into their slots."""
-        rows = self._running
-        finished = [row for row in rows if row.finish_reason is not None]
-        num_left = len(rows) - len(finished)
-        free = [i for i in range(num_left) if rows[i].finish_reason is not None]
-        movers = [i for i in range(num_left, len(rows)) if rows[i].finish_reason is None]
-        moves = list(zip(free, movers, strict=True))
+    def _sample(self) -> None:
+        """Every running row gets its next tokens."""
+        count, num_steps = len(self._running), self._steps_a_look
+        lines = self._table[:count]
+        num_B = lines["num"].copy()
+        slot_B = np.array([row.prefix.slot for row in self._running])
+        self._own.make_room(num_B + num_steps)
+        decoding = Decoding(self._cache, self._own, slot_B, self._device)
+        columns = "last_id", "first_position", "num", "temperature", "top_p"
+        ids_B, first_B, own_B, temperatures_B, top_ps_B = (
+            torch.from_numpy(lines[name].copy()).to(self._device) for name in columns
+        )
+        steps_BS = num_B[:, None] + np.arange(num_steps)
+        uniforms_BS = torch.from_numpy(
+            np.take_along_axis(lines["uniforms"], steps_BS, axis=1),
+        ).to(self._device)
+        has_nuclei = bool((lines["top_p"] < 1).any())
+        found = []
+        for step in range(num_steps):
+            decoding.enter(own_B + step)
+            positions_BQ = (first_B + own_B + step)[:, None]
+            logits_BQV = self._model(
+                input_ids=ids_B[:, None],
+                # Beyond its room a row may stand where the model has no position.
+                position_ids=positions_BQ.clamp(max=self._config.max_model_len - 1),
+                past_key_values=NoCache(),
+                use_cache=False,
+                layout=decoding,
+            ).logits
+            if decoding.num_layers != (step + 1) * self._num_layers:
+                raise RuntimeError("a layer has not seen its prefix")
+            ids_B, logprobs_B = sample_tokens(
+                logits_BQV[:, -1, : self._num_token_ids],
+                temperatures_B,
+                top_ps_B if has_nuclei else None,
+                uniforms_BS[:, step],
+            )
+            found.append((ids_B, logprobs_B))
+        ids_BS, logprobs_BS = (
+            torch.stack(part, 1).cpu().numpy() for part in zip(*found, strict=True)
+        )
+        np.put_along_axis(lines["token_ids"], steps_BS, ids_BS, axis=1)
+        np.put_along_axis(lines["logprobs"], steps_BS, logprobs_BS, axis=1)
+        lines["last_id"] = ids_BS[:, -1]
+        ends_BS = self._ends_SV[lines["stops"][:, None], ids_BS]
+        up_to_end_B = np.where(ends_BS.any(1), ends_BS.argmax(1) + 1, num_steps + 1)
+        left_B = lines["room"] - num_B
+        lines["has_ended"] = up_to_end_B <= np.minimum(left_B, num_steps)
+        lines["num"] += np.minimum(np.minimum(up_to_end_B, left_B), num_steps)
+
+    def _leave(self) -> list[tuple[_Row, Completion]]:
+        """Takes out the finished rows, and prefixes without any; the last move into their places.
+
+        A prefix that goes stays in its slot for later ones, until another is written there.
+        """
+        lines = self._table[: len(self._running)]
+        is_done_B = lines["has_ended"] | (lines["num"] == lines["room"])
+        finished = [
+            (self._running[i], self._completion(i, "stop" if lines["has_ended"][i] else "length"))
+            for i in np.flatnonzero(is_done_B).tolist()
+        ]
+        for row, _ in finished:
+            row.prefix.num_rows -= 1
+        new_row_B = np.where(is_done_B, -1, np.arange(len(lines)))
+        for to, start in _closed_up(self._running, is_done_B):
+            self._table[to] = self._table[start]
+            new_row_B[start] = to
+        self._own.follow(new_row_B)
+        is_free_G = np.array([not prefix.num_rows for prefix in self._prefixes], dtype=bool)
+        moves = _closed_up(self._prefixes, is_free_G)
         self._cache.exchange(moves)
-        for slot, mover in moves:
-            rows[slot] = rows[mover]
-        del rows[num_left:]
+        for slot, _ in moves:
+            self._prefixes[slot].slot = slot
+        self._shared = {prefix.token_ids: prefix for prefix in self._prefixes}
         return finished
+
+
+def _closed_up(items: list[Any], is_done_B: np.ndarray) -> list[tuple[int, int]]:
+    """Takes the done items out; of those that moved into their places, (to, from)."""
+    num_left = len(items) - int(is_done_B.sum())
+    free = np.flatnonzero(is_done_B[:num_left]).tolist()
+    movers = (num_left + np.flatnonzero(~is_done_B[num_left:])).tolist()
+    moves = list(zip(free, movers, strict=True))
+    for to, start in moves:
+        items[to] = items[start]
+    del items[num_left:]
+    return moves

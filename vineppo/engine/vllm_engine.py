@@ -16,7 +16,7 @@ from transformers import AutoConfig
 
 from vineppo.config.schema import VllmConfig
 from vineppo.distributed import num_local_ranks
-from vineppo.engine.concurrency import Concurrency
+from vineppo.engine.concurrency import Concurrency, wave
 from vineppo.engine.interface import (
     Completion,
     EngineCounts,
@@ -47,7 +47,6 @@ except ModuleNotFoundError:  # vLLM before 0.27, whose second runner takes no pr
     GpuLogitsProcessor = object
 
 STEPS_BETWEEN_TRIMS = 16  # a trim takes 5 ms
-WAVES = 16  # of requests, in the time in which all places are taken anew
 _Done = Callable[[Completion], None]
 logger = logging.getLogger(__name__)
 SHARING_WORKER = "vineppo.engine.cpu_worker.SharingCpuWorker"  # vLLM imports it
@@ -335,14 +334,12 @@ def skip_needless_allocations(manager: Any) -> None:
 def num_admitted(num_running: int, limit: int, in_waves: bool, has_failed: bool) -> int:
     """How many requests more vLLM gets, of which `limit` run at once.
 
-    Without waves as many wait in vLLM as run, but for after a failure. In waves none waits there,
-    and none comes until a sixteenth of the places is free: a step that reads prompts runs without a
-    whole graph, so that on a GPU few steps should. With 31 of 32 places taken it is 33 without
-    waves and none with them, with 30 taken 34 and 2.
+    Without waves as many wait in vLLM as run, but for after a failure: with 31 of 32 places taken
+    33. In waves (`wave`) none waits there: a step that reads prompts runs without a whole graph, so
+    that on a GPU few steps should.
     """
     if in_waves:
-        free = limit - num_running
-        return free if free >= max(1, limit // WAVES) else 0
+        return wave(num_running, limit)
     return max((limit if has_failed else 2 * limit) - num_running, 0)
 
 

@@ -356,7 +356,8 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
     # The embeddings are divided among the ranks as well.
     weights = {WEIGHTS: model.bytes_per_weight * shape.num_parameters // model.num_ranks}
     if isinstance(config, TransformersConfig):
-        cache = config.max_num_seqs * config.max_model_len * model.cache_bytes
+        # Of every sequence a prefix of full length, and as many tokens of its own.
+        cache = 2 * config.max_num_seqs * config.max_model_len * model.cache_bytes
         return EngineBytes(weights | step | {CACHE: cache}, beside=weights)
     # Every process has weights, steps and a cache of its own; on a GPU they divide one share of it.
     count = config.num_processes

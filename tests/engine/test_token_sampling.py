@@ -23,9 +23,12 @@ def sample(logits_1V, u, temperature=1.0, top_p=1.0):
 
 
 def sample_rows(logits_BV, temperatures_B, top_ps_B, uniforms_B):
+    """Of a greedy row temperature and top_p are 1 to it."""
+    is_greedy_B = torch.tensor([temperature == 0 for temperature in temperatures_B])
+    temperatures_B = torch.tensor(temperatures_B).masked_fill(is_greedy_B, 1.0)
+    top_ps_B = torch.tensor(top_ps_B).masked_fill(is_greedy_B, 1.0)
     uniforms_B = torch.tensor(uniforms_B, dtype=torch.float64)
-    temperatures_B, top_ps_B = torch.tensor(temperatures_B), torch.tensor(top_ps_B)
-    return sample_tokens(logits_BV, temperatures_B, top_ps_B, uniforms_B)
+    return sample_tokens(logits_BV, temperatures_B, top_ps_B, is_greedy_B, uniforms_B)
 
 
 def brute_force_nucleus(probs_V, top_p):

@@ -46,20 +46,20 @@ def sample_tokens(
     logits_BV: torch.Tensor,
     temperatures_B: torch.Tensor,
     top_ps_B: torch.Tensor | None,
+    is_greedy_B: torch.Tensor | None,
     uniforms_B: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids and their log-probabilities after temperature and top_p (nats), each [B].
 
     The token is the first id whose cumulative probability exceeds u: a pure function of its row and
-    of u, whatever else is in the batch. Temperature 0 takes the likeliest id, whose log-probability
-    is that at temperature 1 without top_p, as vLLM gives it. Probabilities (0.5, 0.3, 0.2) with
-    top_p 0.7 keep two ids at (0.625, 0.375), so that u = 0.63 gives id 1 and ln 0.375. None: all 1.
+    of u, whatever else is in the batch; of a greedy row the likeliest. Probabilities (0.5, 0.3,
+    0.2) with top_p 0.7 keep two ids at (0.625, 0.375), so that u = 0.63 gives id 1 and ln 0.375.
+    None: 1 and greedy nowhere.
     """
-    is_greedy_B = temperatures_B == 0
-    scales_B = torch.where(is_greedy_B, 1.0, temperatures_B)
-    masses_B = None if top_ps_B is None else torch.where(is_greedy_B, 1.0, top_ps_B)
-    logprobs_BV = processed_logprobs(logits_BV, scales_B, masses_B)
-    tokens_B = torch.where(is_greedy_B, logits_BV.argmax(-1), _drawn(logprobs_BV, uniforms_B))
+    logprobs_BV = processed_logprobs(logits_BV, temperatures_B, top_ps_B)
+    tokens_B = _drawn(logprobs_BV, uniforms_B)
+    if is_greedy_B is not None:
+        tokens_B = torch.where(is_greedy_B, logits_BV.argmax(-1), tokens_B)
     return tokens_B, logprobs_BV.gather(-1, tokens_B[:, None]).squeeze(-1)
 
 
@@ -71,17 +71,21 @@ def _drawn(logprobs_BV: torch.Tensor, uniforms_B: torch.Tensor) -> torch.Tensor:
     """
     num_ids = logprobs_BV.shape[1]
     size = math.isqrt(num_ids - 1) + 1
-    padded_BV = torch.nn.functional.pad(logprobs_BV, (0, -num_ids % size), value=-torch.inf)
-    probs_BPI = padded_BV.exp().unflatten(1, (-1, size))
-    piece_B1, share_B1 = _found(probs_BPI.sum(-1).double(), uniforms_B[:, None])
-    probs_BI = probs_BPI.take_along_dim(piece_B1[:, :, None], 1).squeeze(1).double()
-    id_B1, _ = _found(probs_BI, share_B1)
+    probs_BV = logprobs_BV.exp()
+    whole = num_ids - num_ids % size
+    sums_BP = probs_BV[:, :whole].unflatten(1, (-1, size)).sum(-1)
+    rest_B1 = probs_BV[:, whole:].sum(-1, keepdim=True)
+    piece_B1, share_B1 = _found(torch.cat([sums_BP, rest_B1], dim=-1), uniforms_B[:, None])
+    ids_BI = piece_B1 * size + torch.arange(size, device=piece_B1.device)
+    probs_BI = probs_BV.gather(1, ids_BI.clamp(max=num_ids - 1))
+    index_B1, _ = _found(probs_BI.masked_fill_(ids_BI >= num_ids, 0.0), share_B1)
     # Of logits that are NaN or +∞ every sum is NaN: the last id, whose log-probability says so.
-    return (piece_B1 * size + id_B1).squeeze(1).clamp(max=num_ids - 1)
+    return ids_BI.gather(1, index_B1).squeeze(1).clamp(max=num_ids - 1)
 
 
 def _found(weights_BN: torch.Tensor, share_B1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The index at `share` of the weights' sum, and at which share of its own weight, [B, 1]."""
+    weights_BN = weights_BN.double()
     sums_BN = weights_BN.cumsum(-1)
     target_B1 = share_B1 * sums_BN[:, -1:]
     index_B1 = torch.searchsorted(sums_BN, target_B1, right=True)
@@ -155,7 +159,7 @@ def _table(num_rows: int, num_positions: int) -> np.ndarray:
     fields: list[tuple[Any, ...]] = [
         *((name, np.int64) for name in ("first_position", "last_id", "room", "num", "stops")),
         *((name, np.float32) for name in ("temperature", "top_p")),
-        ("has_ended", np.bool_),
+        *((name, np.bool_) for name in ("is_greedy", "has_ended")),
         ("token_ids", np.int64, num_positions),
         ("logprobs", np.float32, num_positions),
         ("uniforms", np.float64, num_positions),
@@ -329,7 +333,10 @@ class TransformersEngine:
         line["first_position"] = len(request.prefix_ids) - 1
         line["last_id"] = request.prefix_ids[-1]
         line["room"], line["num"], line["stops"] = room, 0, self._stops[stop_ids]
-        line["temperature"], line["top_p"] = request.temperature, request.top_p
+        # vLLM gives a greedy token's log-probability at temperature 1, without top_p.
+        line["is_greedy"] = is_greedy = request.temperature == 0
+        line["temperature"] = 1.0 if is_greedy else request.temperature
+        line["top_p"] = 1.0 if is_greedy else request.top_p
         line["uniforms"][:room] = uniforms(request.seed, room)
 
     def _sample(self) -> None:
@@ -340,15 +347,15 @@ class TransformersEngine:
         slot_B = np.array([row.prefix.slot for row in self._running])
         self._own.make_room(num_B + num_steps)
         decoding = Decoding(self._cache, self._own, slot_B, self._device)
-        columns = "last_id", "first_position", "num", "temperature", "top_p"
-        ids_B, first_B, own_B, temperatures_B, top_ps_B = (
+        columns = "last_id", "first_position", "num", "temperature", "top_p", "is_greedy"
+        ids_B, first_B, own_B, temperatures_B, top_ps_B, is_greedy_B = (
             torch.from_numpy(lines[name].copy()).to(self._device) for name in columns
         )
         steps_BS = num_B[:, None] + np.arange(num_steps)
         uniforms_BS = torch.from_numpy(
             np.take_along_axis(lines["uniforms"], steps_BS, axis=1),
         ).to(self._device)
-        has_nuclei = bool((lines["top_p"] < 1).any())
+        has_nuclei, has_greedy = (lines["top_p"] < 1).any(), lines["is_greedy"].any()
         found = []
         for step in range(num_steps):
             decoding.enter(own_B + step)
@@ -367,6 +374,7 @@ class TransformersEngine:
                 logits_BQV[:, -1, : self._num_token_ids],
                 temperatures_B,
                 top_ps_B if has_nuclei else None,
+                is_greedy_B if has_greedy else None,
                 uniforms_BS[:, step],
             )
             found.append((ids_B, logprobs_B))

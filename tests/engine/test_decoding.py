@@ -23,7 +23,7 @@ class Rows:
         self.stream = random.Random(seed)
         self.generator = torch.Generator().manual_seed(seed)
         self.prefixes = SlotCache(NUM_PREFIXES, LONGEST, CPU)
-        self.own = OwnBlocks(NUM_ROWS, LONGEST)
+        self.own = OwnBlocks()
         self.held = [self.fill(slot) for slot in range(NUM_PREFIXES)]
         self.slots, self.seen = [], []  # of every row, [2, heads, T, d]
 

@@ -16,9 +16,8 @@ class OwnBlocks:
     Rows are of any length, and a step reads what they have and no more than a block beyond.
     """
 
-    def __init__(self, num_rows: int, num_positions: int) -> None:
-        num_blocks = num_rows * -(-num_positions // BLOCK)
-        self.states = KeysAndValues(num_blocks, BLOCK)
+    def __init__(self) -> None:
+        self.states = KeysAndValues(BLOCK)
         self.row_N = np.zeros(0, dtype=np.int64)
         self.index_N = np.zeros(0, dtype=np.int64)  # which block of its row it is
 
@@ -30,6 +29,7 @@ class OwnBlocks:
         before = np.repeat(new_B.cumsum() - new_B - held_B, new_B)
         self.row_N = np.concatenate([self.row_N, rows])
         self.index_N = np.concatenate([self.index_N, np.arange(len(rows)) - before])
+        self.states.reserve(len(self.row_N))
 
     def follow(self, new_row_B: np.ndarray) -> None:
         """Row b is now `new_row_B[b]`, or gone (−1)."""

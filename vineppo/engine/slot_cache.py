@@ -11,23 +11,34 @@ from transformers.cache_utils import Cache
 class KeysAndValues:
     """Of every layer two tensors [slots, heads, T, head size], made by its first pass."""
 
-    def __init__(self, num_slots: int, num_positions: int) -> None:
-        self._shape = num_slots, num_positions
+    def __init__(self, num_positions: int) -> None:
+        self._num_slots, self._num_positions = 0, num_positions
         self._by_layer: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def reserve(self, num_slots: int) -> None:
+        """Room for so many slots, and for half as many more where there was less."""
+        if num_slots > self._num_slots:
+            self._num_slots = num_slots + num_slots // 2
+            for layer, held in self._by_layer.items():
+                self._by_layer[layer] = self._made(*held)
+                for new, state in zip(self._by_layer[layer], held, strict=True):
+                    new[: len(state)] = state
 
     def of_layer(
         self, layer: int, keys: torch.Tensor, values: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Those that hold such keys and values as a pass has, [B, heads, Q, head size]."""
         if layer not in self._by_layer:
-            # Zeros: masked positions have weight 0, which would make NaN of what memory held.
-            num_slots, num_positions = self._shape
-            made = [
-                new.new_zeros(num_slots, new.shape[1], num_positions, new.shape[3])
-                for new in (keys, values)
-            ]
-            self._by_layer[layer] = made[0], made[1]
+            self._by_layer[layer] = self._made(keys, values)
         return self._by_layer[layer]
+
+    def _made(self, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        # Zeros: masked positions have weight 0, which would make NaN of what memory held.
+        one, other = (
+            like.new_zeros(self._num_slots, like.shape[1], self._num_positions, like.shape[3])
+            for like in (keys, values)
+        )
+        return one, other
 
     def copy(self, sources: Sequence[int], targets: Sequence[int], width: int) -> None:
         """The first `width` tokens of slots into others, all at once: a slot may be both."""
@@ -36,6 +47,7 @@ class KeysAndValues:
             state[targets, :, :width] = moved
 
     def release(self) -> None:
+        self._num_slots = 0
         self._by_layer.clear()
 
 
@@ -52,7 +64,7 @@ class SlotCache(Cache):
         self._device = device
         self._ids_RT = np.zeros((num_slots, num_positions), dtype=np.int32)
         self.num_held_R = np.zeros(num_slots, dtype=np.int64)
-        self.states = KeysAndValues(num_slots, num_positions)
+        self.states = KeysAndValues(num_positions)
         self._written: Any  # the indices that the pass entered last writes to, and those it reads
         self._read: Any
 
@@ -77,6 +89,7 @@ class SlotCache(Cache):
         sources, targets, lengths = (list(column) for column in zip(*moves, strict=True))
         self._ids_RT[targets] = self._ids_RT[sources]
         self.num_held_R[targets] = lengths
+        self.states.reserve(max(targets) + 1)
         pairs = [(source, target) for source, target, n in moves if n and source != target]
         if pairs:
             sources, targets = (list(column) for column in zip(*pairs, strict=True))
@@ -95,6 +108,7 @@ class SlotCache(Cache):
         Shorter rows are padded on the right; what padding leaves in a slot is overwritten before it
         is ever attended to.
         """
+        self.states.reserve(max(slots) + 1)
         length = max(map(len, token_ids))
         ids_BQ = torch.tensor([[*ids, *[0] * (length - len(ids))] for ids in token_ids])
         positions_BQ = torch.tensor(starts)[:, None] + torch.arange(length)

@@ -186,7 +186,7 @@ class TransformersEngine:
         self._steps_a_look = STEPS_A_LOOK if self._device.type == "cuda" else 1
         num_rows, num_positions = config.max_num_seqs, config.max_model_len
         self._cache = SlotCache(num_rows, num_positions, self._device)
-        self._own = OwnBlocks(num_rows, num_positions + STEPS_A_LOOK)
+        self._own = OwnBlocks()
         self._table = _table(num_rows, num_positions + STEPS_A_LOOK)
         self._stop_ids = model.stop_ids
         self._stops: dict[tuple[int, ...], int] = {}  # of requests, to their row of:

@@ -7,8 +7,9 @@ beforehand and keeps nothing, so the ratio is what splitting, bookkeeping, seeds
 It is called in two ways, of which in every round the faster counts: one request a continuation in
 our order, forced to the very lengths that ours sampled (`ceiling`), and one a state with n = K and
 the policy's own ends (`ceiling_n`), where the number of tokens is that of other draws. What seeds
-cost is measured beside: the first way with a seed a request, as ours have (`ceiling_seeded`). Every
-measurement starts with an empty prefix cache.
+cost is measured beside: the first way with a seed a request, as ours have (`ceiling_seeded`); and
+ours by the transformers engine, which reads a state once for its K continuations (`ours_shared`;
+its tokens of a seed are others). Every measurement starts with an empty prefix cache.
 """
 
 from collections import Counter
@@ -22,7 +23,9 @@ from benchmarks.harness import alternate, parse_options, ratio, report, run_main
 from benchmarks.products import batch_products_gflops
 from benchmarks.watched_engine import RecordingEngine
 from benchmarks.workload import Workload, describe_workload, llm_of, open_workload
-from vineppo.engine import SampleRequest
+from vineppo.config.schema import TransformersConfig
+from vineppo.engine import SampleRequest, build_engine
+from vineppo.models import load_model
 from vineppo.types import Rollout
 
 NAME = "values_throughput"
@@ -44,18 +47,23 @@ def main() -> None:
         workload = opened.varied(num_continuations=K)
         rollouts = workload.rollouts()
         recorded = record(workload, rollouts)
+        shared = with_shared_prefixes(workload)
+        record(shared, rollouts)
         sampled: list[int] = []
 
-        def ours() -> float:
+        def ours(workload: Workload) -> float:
             before = workload.sampler.engine.counts.sampled_tokens
             seconds, _ = workload.timed(lambda: workload.values(rollouts))
-            sampled.append(workload.sampler.engine.counts.sampled_tokens - before)
-            return sampled[-1] / seconds
+            num_tokens = workload.sampler.engine.counts.sampled_tokens - before
+            if workload is not shared:
+                sampled.append(num_tokens)
+            return num_tokens / seconds
 
         measured = alternate(
             options.num_runs,
             {
-                "ours": ours,
+                "ours": lambda: ours(workload),
+                "ours_shared": lambda: ours(shared),
                 "ceiling": lambda: ceiling(workload, recorded),
                 "ceiling_n": lambda: ceiling_n(workload, recorded),
                 "ceiling_seeded": lambda: ceiling(workload, recorded, has_seeds=True),
@@ -71,6 +79,7 @@ def main() -> None:
                 "ours / ceiling": ratio(measured["ours"], fastest),
                 "ours / ceiling with seeds": ratio(measured["ours"], measured["ceiling_seeded"]),
                 "with seeds / without": ratio(measured["ceiling_seeded"], measured["ceiling"]),
+                "ours, prefixes read once / ceiling": ratio(measured["ours_shared"], fastest),
             },
             {
                 **{f"{name}_tokens_per_s": median(rates) for name, rates in measured.items()},
@@ -97,6 +106,18 @@ def batch_gflops(workload: Workload) -> float:
     return batch_products_gflops(
         engine.max_num_seqs, workload.width, workload.num_parameters, dtype, device
     )
+
+
+def with_shared_prefixes(workload: Workload) -> Workload:
+    """The same policy in the transformers engine, with as many places."""
+    vllm = workload.config.engine
+    engine = TransformersConfig(
+        "transformers", vllm.dtype, vllm.max_model_len, vllm.max_num_seqs,
+        vllm.max_num_batched_tokens,
+    )  # fmt: skip
+    loaded = load_model(workload.config.model.path, workload.config.model.dtype, "sdpa")
+    sampler = replace(workload.sampler, engine=build_engine(engine, loaded.engine_model))
+    return replace(workload, sampler=sampler)
 
 
 def record(workload: Workload, rollouts: list[Rollout]) -> Recorded:

@@ -16,9 +16,10 @@ TRL gets the micro-batches that serve it best: the size with the fastest iterati
 among a whole minibatch, a half, a quarter and ours (`search`; ours where `--quick`).
 
 TRL samples in two ways: with `generate` of transformers (`trl`), and with a colocated vLLM
-(`trl_vllm`). TRL leaves that one's precision to vLLM, which would take bfloat16; it gets the
-config's (`run_trl.set_engine_dtype`). And it fails on a CPU as TRL is, because its `load_weights`
-meets weights that vLLM has repacked; here that one function is replaced (`run_trl.repair_sync`).
+(`trl_vllm`); we do with vLLM (`ours`) and with the transformers engine (`ours_shared`). TRL leaves
+vLLM's precision to vLLM, which would take bfloat16; it gets the config's
+(`run_trl.set_engine_dtype`). And it fails on a CPU as TRL is, because its `load_weights` meets
+weights that vLLM has repacked; here that one function is replaced (`run_trl.repair_sync`).
 """
 
 import json
@@ -192,9 +193,10 @@ def ratios(iterations: dict[str, dict[str, list[Message]]]) -> dict[str, dict[st
         for name, messages in by_name.items()
     }
     return {
-        f"{name} / ours, {kind} lengths": ratio(costs[kind, name], costs[kind, "ours"])
+        f"{name} / {ours}, {kind} lengths": ratio(costs[kind, name], costs[kind, ours])
+        for ours in ("ours", "ours_shared")
         for kind, name in costs
-        if name != "ours"
+        if name.startswith("trl") and (kind, ours) in costs
     }
 
 

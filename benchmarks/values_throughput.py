@@ -22,8 +22,13 @@ import torch
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
 from benchmarks.products import batch_products_gflops
 from benchmarks.watched_engine import RecordingEngine
-from benchmarks.workload import Workload, describe_workload, llm_of, open_workload
-from vineppo.config.schema import TransformersConfig
+from benchmarks.workload import (
+    Workload,
+    describe_workload,
+    llm_of,
+    open_workload,
+    with_shared_prefixes,
+)
 from vineppo.engine import SampleRequest, build_engine
 from vineppo.models import load_model
 from vineppo.types import Rollout
@@ -47,7 +52,7 @@ def main() -> None:
         workload = opened.varied(num_continuations=K)
         rollouts = workload.rollouts()
         recorded = record(workload, rollouts)
-        shared = with_shared_prefixes(workload)
+        shared = by_shared_prefixes(workload)
         record(shared, rollouts)
         sampled: list[int] = []
 
@@ -108,15 +113,11 @@ def batch_gflops(workload: Workload) -> float:
     )
 
 
-def with_shared_prefixes(workload: Workload) -> Workload:
-    """The same policy in the transformers engine, with as many places."""
-    vllm = workload.config.engine
-    engine = TransformersConfig(
-        "transformers", vllm.dtype, vllm.max_model_len, vllm.max_num_seqs,
-        vllm.max_num_batched_tokens,
-    )  # fmt: skip
-    loaded = load_model(workload.config.model.path, workload.config.model.dtype, "sdpa")
-    sampler = replace(workload.sampler, engine=build_engine(engine, loaded.engine_model))
+def by_shared_prefixes(workload: Workload) -> Workload:
+    """The same policy in another engine."""
+    config = with_shared_prefixes(workload.config)
+    loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
+    sampler = replace(workload.sampler, engine=build_engine(config.engine, loaded.engine_model))
     return replace(workload, sampler=sampler)
 
 

@@ -3,11 +3,13 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from benchmarks.workload import llm_of
 from vineppo.engine import Completion, Engine, EngineCounts, SampleRequest
+from vineppo.engine.transformers_engine import TransformersEngine
 
 
 class PassingEngine:
@@ -90,7 +92,7 @@ class TimedEngine(PassingEngine):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.steps: list[EngineStep] = []
-        self._scheduler = llm_of(engine).llm_engine.engine_core.engine_core.scheduler
+        self._num_running = _count_of(engine)
         self._callbacks_s = 0.0
         self._num_finished = 0
 
@@ -108,12 +110,19 @@ class TimedEngine(PassingEngine):
         start_s = time.perf_counter()
         self._engine.step()
         end_s = time.perf_counter()
-        still_running, _ = self._scheduler.get_request_counts()
         sampling_s = end_s - start_s - self._callbacks_s
-        running = still_running + self._num_finished
+        running = self._num_running() + self._num_finished
         self.steps.append(EngineStep(start_s, end_s, sampling_s, running))
 
     def look(self) -> None:
         """At the end of the step before it, as its callbacks are."""
         self._engine.look()
         self.steps[-1] = replace(self.steps[-1], end_s=time.perf_counter())
+
+
+def _count_of(engine: Any) -> Callable[[], int]:
+    """Gives how many requests have a place; vLLM has more that wait for one."""
+    if isinstance(engine, TransformersEngine):
+        return lambda: len(engine._running)
+    scheduler = llm_of(engine).llm_engine.engine_core.engine_core.scheduler
+    return lambda: int(scheduler.get_request_counts()[0])

@@ -20,7 +20,7 @@ import torch
 from benchmarks.harness import Options
 from benchmarks.word_problems import write_word_problems
 from vineppo.config.load import load_config
-from vineppo.config.schema import SegmenterConfig, TrainConfig, VineCredit
+from vineppo.config.schema import SegmenterConfig, TrainConfig, TransformersConfig, VineCredit
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, turn_rules
 from vineppo.engine import Engine, build_engine
@@ -229,6 +229,13 @@ def describe_workload(config: TrainConfig) -> dict[str, Any]:
 def run_to_end(engine: Engine) -> None:
     while engine.num_unfinished:
         engine.step()
+
+
+def with_shared_prefixes(config: TrainConfig) -> TrainConfig:
+    """The transformers engine, which reads a prefix once for all that continue it, as large."""
+    names = ("dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens")
+    settings = {name: getattr(config.engine, name) for name in names}
+    return replace(config, engine=TransformersConfig("transformers", **settings))
 
 
 def llm_of(engine: Engine) -> Any:

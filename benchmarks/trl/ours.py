@@ -1,7 +1,8 @@
 """Our side of `benchmarks/trl_grpo.py`: one iteration on command, with the pieces of training.
 
-`python -m benchmarks.trl.ours SPEC.json`. An iteration is what `run_iterations` in
-`vineppo/train.py` does, without its tables: sample and grade, score, update, sync.
+`python -m benchmarks.trl.ours SPEC.json [shared]`, with the transformers engine where `shared`. An
+iteration is what `run_iterations` in `vineppo/train.py` does, without its tables: sample and grade,
+score, update, sync.
 """
 
 import json
@@ -15,12 +16,13 @@ from typing import Any
 
 from benchmarks.trl.operations import Operations
 from benchmarks.trl.protocol import Channel, Message
-from benchmarks.workload import llm_of
+from benchmarks.workload import llm_of, with_shared_prefixes
 from vineppo.cli import quiet_libraries
 from vineppo.config.load import parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.engine import build_engine
+from vineppo.engine.transformers_engine import TransformersEngine
 from vineppo.experience import add_advantages, add_logprobs, sample
 from vineppo.metrics import logprob_gap_metrics
 from vineppo.models import load_model
@@ -49,6 +51,8 @@ def main() -> None:
     quiet_libraries()
     spec = json.loads(Path(sys.argv[1]).read_text())
     config = parse_config(TrainConfig, spec["config"])
+    if sys.argv[2:] == ["shared"]:
+        config = with_shared_prefixes(config)
     prompts_P = [
         Prompt(Problem(row["id"], row["question"], row["answer"]), tuple(row["token_ids"]))
         for row in spec["prompts"]
@@ -84,9 +88,10 @@ class Iterations:
         """Whether an id ends a response; vLLM adds those of the model's generation config."""
         engine: Any = self.sampler.engine
         engine._stop_ids = list(self.stop_ids) if has_stops else []
-        engine._checked.clear()
-        processor = llm_of(engine).llm_engine.input_processor
-        processor.generation_config_fields = self.generation_config if has_stops else {}
+        if not isinstance(engine, TransformersEngine):
+            engine._checked.clear()
+            processor = llm_of(engine).llm_engine.input_processor
+            processor.generation_config_fields = self.generation_config if has_stops else {}
 
     def run(self, prompts_P: list[Prompt], iteration: int) -> Message:
         """Seconds by phase and numbers by which the two sides can be compared."""
@@ -152,15 +157,11 @@ def open_iterations(config: TrainConfig) -> Iterator[Iterations]:
         engine.wake()
         engine.load_weights(policy.named_weights())
         sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
-        yield Iterations(
-            config,
-            sampler,
-            policy,
-            reference,
-            loaded.engine_model.stop_ids,
-            llm_of(engine).llm_engine.input_processor.generation_config_fields,
-            Operations(),
-        )
+        fields = {}
+        if not isinstance(engine, TransformersEngine):
+            fields = llm_of(engine).llm_engine.input_processor.generation_config_fields
+        stop_ids = loaded.engine_model.stop_ids
+        yield Iterations(config, sampler, policy, reference, stop_ids, fields, Operations())
 
 
 if __name__ == "__main__":

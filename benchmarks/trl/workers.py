@@ -1,4 +1,4 @@
-"""The three workers of `benchmarks/trl_grpo.py`, and the environment of two of them."""
+"""The workers of `benchmarks/trl_grpo.py`, and the environment of two of them."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def open_workers(
     One that cannot start is an error, but for TRL's vLLM: that compiles, and has to go without
     where there is no compiler.
     """
-    specs = {"ours": spec, "trl": trl_spec, "trl_vllm": trl_spec}
+    specs = {"ours": spec, "ours_shared": spec, "trl": trl_spec, "trl_vllm": trl_spec}
     with ExitStack() as stack:
         starting = (
             stack.enter_context(start_worker(name, specs[name], cpu_kv_cache_gib)) for name in specs
@@ -54,7 +54,7 @@ def open_workers(
 
 
 def start_worker(name: str, spec: Path, cpu_kv_cache_gib: int) -> Worker:
-    """The process of "ours", of "trl" or of "trl_vllm"; it is still loading."""
+    """The process of "ours", "ours_shared", "trl" or "trl_vllm"; it is still loading."""
     environment = {
         "HF_HUB_OFFLINE": "1",  # what is named by its hub name is in the cache by now
         "TOKENIZERS_PARALLELISM": "false",
@@ -63,9 +63,11 @@ def start_worker(name: str, spec: Path, cpu_kv_cache_gib: int) -> Worker:
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_CPU_KVCACHE_SPACE": str(cpu_kv_cache_gib),
     }
+    ours = [sys.executable, "-m", "benchmarks.trl.ours", str(spec)]
     trl = [str(TRL_PYTHON), "-m", "benchmarks.trl.run_trl", str(spec)]
     commands = {
-        "ours": [sys.executable, "-m", "benchmarks.trl.ours", str(spec)],
+        "ours": ours,
+        "ours_shared": [*ours, "shared"],
         "trl": [*trl, "transformers"],
         "trl_vllm": [*trl, "vllm"],
     }

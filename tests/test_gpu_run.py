@@ -47,6 +47,7 @@ def test_the_run_on_a_gpu_leaves_its_tables(tmp_path):
     env = environment(
         PATH=paths(smi.parent),
         ENGINES="2,4",
+        SHARED="3",
         UPDATE="--set sampling.max_tokens=32 --set model.dtype=float32 --set engine.dtype=float32",
         MODEL="",
         SHAPE="--layers 1 --hidden 64 --inner 64 --heads 2 --kv-heads 1 --step 16",
@@ -60,16 +61,19 @@ def test_the_run_on_a_gpu_leaves_its_tables(tmp_path):
     assert done.returncode == 0, done.stderr
     tables = {path.stem: list(csv.DictReader(path.open())) for path in out.glob("*.csv")}
     runs = [(row["engines"], row["config"]) for row in tables["iterations"]]
-    assert runs == [("2 of 4", "rho_shape"), ("2 of 4", "rho_shape_grpo")]
-    vine, grpo = tables["iterations"]
+    configs = ("rho_shape", "rho_shape_grpo")
+    assert runs == list(itertools.product(("2 of 4", "1 of 3"), configs))
+    vine, grpo, shared, _ = tables["iterations"]
     ways = {tuple(row.values())[:4] for row in tables["update"]}
     answers = ("yes", "no")
     assert ways == set(itertools.product(answers, answers, answers, ("8", "32")))
     assert int(vine["tokens/values"]) > 0
     assert int(grpo["tokens/values"]) == 0
     assert float(vine["time/update_s"]) > 0
+    assert int(shared["tokens/values"]) > 0
     for name in ("sampling", "gpu"):
-        rows = [row for row in tables[name] if row["config"] == "rho_shape"]
+        first = {"engines": "2 of 4", "config": "rho_shape"}.items()
+        rows = [row for row in tables[name] if first <= row.items()]
         seconds = [float(row["second"]) for row in rows]
         assert seconds == sorted(seconds)
         assert {row["phase"] for row in rows} & {"rollout", "values"}

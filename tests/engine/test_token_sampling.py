@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy.stats import kstest
 
+from vineppo.engine import transformers_engine
 from vineppo.engine.transformers_engine import processed_logprobs, sample_tokens, uniforms
 
 ALMOST_ONE = 1 - 2.0**-52
@@ -87,10 +88,15 @@ def test_nucleus_ends_with_the_id_that_reaches_its_mass():
     torch.testing.assert_close(logprobs_BV.exp().sum(-1), torch.ones(3))
 
 
-def test_many_random_nuclei_against_brute_force():
+@pytest.mark.parametrize("most_likely", [10, 512])
+@pytest.mark.parametrize("largest_top_p", [0.3, 1.0])
+def test_many_random_nuclei_against_brute_force(monkeypatch, most_likely, largest_top_p):
+    """Of 40 ids in halves, many of which are equal; ten are enough for a mass of 0.3, not of 1."""
+    monkeypatch.setattr(transformers_engine, "MOST_LIKELY", most_likely)
     generator = torch.Generator().manual_seed(0)
-    logits_BV = 2 * torch.randn(50, 40, generator=generator)
-    top_ps_B = torch.rand(50, generator=generator)
+    logits_BV = (4 * torch.randn(50, 40, generator=generator)).round() / 2
+    top_ps_B = largest_top_p * torch.rand(50, generator=generator)
+    top_ps_B[0] = 1.0
     found_BV = processed_logprobs(logits_BV, torch.ones(50), top_ps_B).exp()
     rows = zip(logits_BV.double().softmax(-1).tolist(), top_ps_B.tolist(), strict=True)
     expected_BV = [brute_force_nucleus(probs_V, top_p) for probs_V, top_p in rows]

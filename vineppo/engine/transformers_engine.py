@@ -30,6 +30,7 @@ from vineppo.types import FinishReason
 
 STEPS_A_LOOK = 16  # on a GPU, whose queue runs empty whenever the host looks at tokens
 MOST_ROWS = 16  # of a prefix: the most rows of any decide how wide all are laid out
+MOST_LIKELY = 512  # ids that are sorted, if they have the nucleus of every row
 _Done = Callable[[Completion], None]
 
 
@@ -106,14 +107,28 @@ def processed_logprobs(
     logprobs_BV = torch.log_softmax(logits_BV.float() / temperatures_B[:, None], -1)
     if top_ps_B is None:
         return logprobs_BV
-    sorted_BV, order_BV = logprobs_BV.sort(dim=-1, descending=True, stable=True)
-    probs_BV = sorted_BV.double().exp()
-    likelier_BV = probs_BV.cumsum(-1) - probs_BV  # the mass of the ids before it; 0 for the first
-    masses_B1 = torch.where(top_ps_B < 1, top_ps_B, torch.inf)[:, None]
-    is_kept_BV = torch.zeros_like(logprobs_BV, dtype=torch.bool)
-    is_kept_BV.scatter_(-1, order_BV, likelier_BV < masses_B1)
-    kept_BV = logprobs_BV.masked_fill(~is_kept_BV, -torch.inf)
+    kept_BV = logprobs_BV.masked_fill(~_nucleus(logprobs_BV, top_ps_B[:, None]), -torch.inf)
     return kept_BV - kept_BV.logsumexp(-1, keepdim=True)
+
+
+def _nucleus(logprobs_BV: torch.Tensor, top_ps_B1: torch.Tensor) -> torch.Tensor:
+    """Which ids are in it, [B, V]; of equal ones at its edge the lower.
+
+    A vocabulary is sorted where its likeliest ids are not enough alone.
+    """
+    is_whole_B1 = top_ps_B1 >= 1
+    likeliest_BK = logprobs_BV.topk(min(MOST_LIKELY, logprobs_BV.shape[1])).values
+    sums_BK = likeliest_BK.double().exp().cumsum(-1)
+    if not bool((is_whole_B1 | (sums_BK[:, -1:] >= top_ps_B1)).all()):
+        likeliest_BK = logprobs_BV.sort(dim=-1, descending=True).values
+        sums_BK = likeliest_BK.double().exp().cumsum(-1)
+    # The mass of the likelier ids is 0 for the first.
+    num_kept_B1 = 1 + (sums_BK[:, :-1] < top_ps_B1).sum(-1, keepdim=True)
+    least_B1 = likeliest_BK.gather(1, num_kept_B1 - 1)
+    num_least_B1 = num_kept_B1 - (likeliest_BK > least_B1).sum(-1, keepdim=True)
+    is_least_BV = logprobs_BV == least_B1
+    is_edge_BV = is_least_BV & (is_least_BV.cumsum(-1, dtype=torch.int32) <= num_least_B1)
+    return (logprobs_BV > least_B1) | is_edge_BV | is_whole_B1
 
 
 def load_sampled_model(path: str, dtype: str, max_model_len: int) -> Any:

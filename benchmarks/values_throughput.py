@@ -12,6 +12,7 @@ ours by the transformers engine, which reads a state once for its K continuation
 its tokens of a seed are others). Every measurement starts with an empty prefix cache.
 """
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, replace
 from statistics import median
@@ -30,6 +31,7 @@ from benchmarks.workload import (
     with_shared_prefixes,
 )
 from vineppo.engine import SampleRequest, build_engine
+from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.types import Rollout
 
@@ -53,7 +55,8 @@ def main() -> None:
         rollouts = workload.rollouts()
         recorded = record(workload, rollouts)
         shared = by_shared_prefixes(workload)
-        record(shared, rollouts)
+        if shared is not None:
+            record(shared, rollouts)
         sampled: list[int] = []
 
         def ours(workload: Workload) -> float:
@@ -64,28 +67,29 @@ def main() -> None:
                 sampled.append(num_tokens)
             return num_tokens / seconds
 
-        measured = alternate(
-            options.num_runs,
-            {
-                "ours": lambda: ours(workload),
-                "ours_shared": lambda: ours(shared),
-                "ceiling": lambda: ceiling(workload, recorded),
-                "ceiling_n": lambda: ceiling_n(workload, recorded),
-                "ceiling_seeded": lambda: ceiling(workload, recorded, has_seeds=True),
-            },
-        )
+        runs = {
+            "ours": lambda: ours(workload),
+            "ceiling": lambda: ceiling(workload, recorded),
+            "ceiling_n": lambda: ceiling_n(workload, recorded),
+            "ceiling_seeded": lambda: ceiling(workload, recorded, has_seeds=True),
+        }
+        if shared is not None:
+            runs["ours_shared"] = lambda: ours(shared)
+        measured = alternate(options.num_runs, runs)
         ceilings = ("ceiling", "ceiling_n")
         fastest = [max(rates) for rates in zip(*(measured[n] for n in ceilings), strict=True)]
+        ratios = {
+            "ours / ceiling": ratio(measured["ours"], fastest),
+            "ours / ceiling with seeds": ratio(measured["ours"], measured["ceiling_seeded"]),
+            "with seeds / without": ratio(measured["ceiling_seeded"], measured["ceiling"]),
+        }
+        if shared is not None:
+            ratios["ours, prefixes read once / ceiling"] = ratio(measured["ours_shared"], fastest)
         report(
             NAME,
             options,
             options.num_runs,
-            {
-                "ours / ceiling": ratio(measured["ours"], fastest),
-                "ours / ceiling with seeds": ratio(measured["ours"], measured["ceiling_seeded"]),
-                "with seeds / without": ratio(measured["ceiling_seeded"], measured["ceiling"]),
-                "ours, prefixes read once / ceiling": ratio(measured["ours_shared"], fastest),
-            },
+            ratios,
             {
                 **{f"{name}_tokens_per_s": median(rates) for name, rates in measured.items()},
                 "sampled_tokens": median(sampled),
@@ -113,12 +117,16 @@ def batch_gflops(workload: Workload) -> float:
     )
 
 
-def by_shared_prefixes(workload: Workload) -> Workload:
-    """The same policy in another engine."""
+def by_shared_prefixes(workload: Workload) -> Workload | None:
+    """The same policy in another engine; None where that one cannot sample it."""
     config = with_shared_prefixes(workload.config)
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
-    sampler = replace(workload.sampler, engine=build_engine(config.engine, loaded.engine_model))
-    return replace(workload, sampler=sampler)
+    try:
+        engine = build_engine(config.engine, loaded.engine_model)
+    except UserError as error:
+        print(f"without the transformers engine: {error}", file=sys.stderr)
+        return None
+    return replace(workload, sampler=replace(workload.sampler, engine=engine))
 
 
 def record(workload: Workload, rollouts: list[Rollout]) -> Recorded:

@@ -62,7 +62,7 @@ def test_the_run_on_a_gpu_leaves_its_tables(tmp_path):
     tables = {path.stem: list(csv.DictReader(path.open())) for path in out.glob("*.csv")}
     runs = [(row["engines"], row["config"]) for row in tables["iterations"]]
     configs = ("rho_shape", "rho_shape_grpo")
-    assert runs == list(itertools.product(("2 of 4", "1 of 3"), configs))
+    assert runs == list(itertools.product(("2 of 4", "shared of 3"), configs))
     vine, grpo, shared, _ = tables["iterations"]
     ways = {tuple(row.values())[:4] for row in tables["update"]}
     answers = ("yes", "no")

@@ -17,6 +17,7 @@ SMALL = {
     "optimization.batch_size": 6,
     "optimization.micro_batch_size": 6,
     "optimization.logprobs_micro_batch_size": 6,
+    "seed": 2,  # of which rewards differ in each iteration
     "task.num_train_problems": 8,
     "task.num_test_problems": 1,
     "evaluation.every": 0,

@@ -29,7 +29,7 @@ class Timeline:
     def __init__(self, folder, engines, _, config, *__):
         self.folder, self.run = Path(folder), {"engines": engines, "config": Path(config).stem}
         count, places = engines.split(" of ")
-        self.places = int(count) * int(places)
+        self.places = int(places) * (int(count) if count.isdigit() else 1)
         self.began_s = time.perf_counter()
         self.shown_s = 0.0
         self.phase, self.num_unfinished = None, 0

@@ -128,6 +128,7 @@ def test_a_look_shows_what_is_sampled_so_far(engine, prompt):
     (whole,) = found
     counts = [len(one.token_ids) for one in shown]
     steps = STEPS_AHEAD if isinstance(engine, EngineProcesses) else 1  # until it is looked again
+    steps = getattr(engine, "_steps_a_look", steps)
     assert len(whole.token_ids) - steps <= counts[-1] < len(whole.token_ids)
     assert counts == sorted(counts)
     for one in shown:

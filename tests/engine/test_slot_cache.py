@@ -27,10 +27,10 @@ class Table:
 
     def append(self, slots, token_ids):
         starts = [len(self.held[slot]) for slot in slots]
-        inputs = self.cache.enter(slots, token_ids, starts)
-        keys, values = self.cache.update(states_of(token_ids), -states_of(token_ids), 0)
+        self.cache.enter(slots, token_ids, starts)
+        keys, values = self.cache.extended(0, states_of(token_ids), -states_of(token_ids))
         assert torch.equal(keys, -values)
-        mask = inputs["attention_mask"]
+        mask = self.cache.is_visible_B1QT
         for b, (slot, ids) in enumerate(zip(slots, token_ids, strict=True)):
             self.held[slot] += ids
             for q in range(len(ids)):

@@ -66,13 +66,21 @@ def test_a_sample_does_not_depend_on_who_else_runs(config, loaded, prompt):
     assert {completion.finish_reason for completion in together} == {"stop", "length"}
 
 
-def test_a_prefix_is_computed_once(engine, prompt):
-    engine.clear_cache()
-    before = engine.counts
-    run(engine, [request(prompt, seed) for seed in range(8)])
-    after = engine.counts
-    assert after.prompt_tokens - before.prompt_tokens == 8 * len(prompt)
-    assert after.cached_tokens - before.cached_tokens == 7 * (len(prompt) - 1)
+def test_a_prefix_is_computed_once(config, loaded, prompt, monkeypatch):
+    """Forty rows come one after the other, and some find no place beside the others."""
+    engine, entered = start(replace(config, max_num_seqs=32), loaded), []
+    enter = engine._cache.enter
+
+    def counted(slots, token_ids, starts):
+        entered.extend(token_ids)
+        return enter(slots, token_ids, starts)
+
+    monkeypatch.setattr(engine._cache, "enter", counted)
+    run(engine, [request(prompt, seed) for seed in range(40)])
+    assert entered == [prompt[:-1]]
+    assert engine.counts.prompt_tokens == 40 * len(prompt)
+    # The first copies it for whoever is not beside it.
+    assert engine.counts.cached_tokens == 39 * (len(prompt) - 1)
 
 
 def test_a_prefix_takes_over_what_an_earlier_one_begins_with(engine, prompt):
@@ -92,7 +100,7 @@ def test_more_rows_than_lie_side_by_side_share_a_prefix(config, loaded, prompt):
     """40 of one prefix and lone ones, while rows and prefixes leave and move."""
     requests = [request(prompt, seed, max_tokens=1 + seed) for seed in range(40)]
     requests += [request(prompt[:n], n) for n in range(1, len(prompt))]
-    crowded = start(replace(config, max_num_seqs=len(requests)), loaded)
+    crowded = start(replace(config, max_num_seqs=24), loaded)
     together = run(crowded, requests)
     alone = start(replace(config, max_num_seqs=1), loaded)
     for one, completion in zip(requests, together, strict=True):
@@ -102,8 +110,8 @@ def test_more_rows_than_lie_side_by_side_share_a_prefix(config, loaded, prompt):
 @pytest.mark.parametrize("num_steps", [3, 16])
 def test_looking_at_tokens_now_and_then_changes_none(config, loaded, prompt, num_steps):
     """As on a GPU: ends and budgets fall between looks, and some before any."""
-    requests = [*crowd(prompt, 30), request(prompt, 7, max_tokens=1)]
-    requests.append(request(prompt, 8, stop_ids=(14,)))
+    requests = [request(prompt, seed, max_tokens=1 + seed) for seed in range(20)]
+    requests += [*crowd(prompt, 30), request(prompt, 8, stop_ids=(14,))]
     often, seldom = (start(replace(config, max_num_seqs=8), loaded) for _ in range(2))
     seldom._steps_a_look = num_steps
     for one, other in zip(run(often, requests), run(seldom, requests), strict=True):
@@ -156,6 +164,18 @@ def write_model(config_name, directory, **changes):
     return str(directory)
 
 
+SHARED_LAYERS = {
+    "layer_types": ["sliding_attention", "full_attention"] * 2, "num_hidden_layers": 4,
+    "num_kv_shared_layers": 2, "sliding_window": 128, "head_dim": 8, "laurel_rank": 4,
+    "vocab_size_per_layer_input": 21, "hidden_size_per_layer_input": 8,
+    "intermediate_size": [64] * 4, "activation_sparsity_pattern": [0.0] * 4,
+}  # fmt: skip
+LATENTS = {
+    "q_lora_rank": None, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8,
+    "v_head_dim": 6, "num_key_value_heads": 4, "first_k_dense_replace": 3,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("config_name", "changes"),
     [
@@ -164,15 +184,19 @@ def write_model(config_name, directory, **changes):
         ("MistralConfig", {"sliding_window": 128}),
         ("GPT2Config", {"n_positions": 128}),
         ("Gemma2Config", {"head_dim": 8, "sliding_window": 128}),
+        ("Gemma3nTextConfig", SHARED_LAYERS),
+        ("DeepseekV3Config", LATENTS),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
 def test_other_architectures(config, tmp_path, config_name, changes):
-    """Grouped keys, biases, learned positions, windows, capped logits: the trainer's numbers."""
+    """Grouped keys, biases, learned positions, windows, capped logits, layers that share keys,
+    keys of another size than values: the trainer's numbers, up to the last position."""
     loaded = load_model(write_model(config_name, tmp_path, **changes), "float32", "sdpa")
     engine = start(replace(config, max_num_seqs=4), loaded)
+    engine._steps_a_look = 7
     stream = random.Random(0)
-    prefixes = [[stream.randrange(15) for _ in range(n)] for n in (1, 30, 7, 50, 7, 22)]
+    prefixes = [[stream.randrange(15) for _ in range(n)] for n in (1, 30, 7, 120, 7, 22)]
     requests = [request(ids, seed, max_tokens=40) for seed, ids in enumerate(prefixes)]
     for one, completion in zip(requests, run(engine, requests), strict=True):
         expected_T = trainer_logprobs(loaded, one.prefix_ids, completion, 1.0)
@@ -194,6 +218,9 @@ def test_models_whose_layers_see_less_are_refused(config, tmp_path):
     loaded = load_model(recurrent, "float32", "sdpa")
     with pytest.raises(UserError, match="every layer must attend to all tokens"):
         TransformersEngine(config, loaded.engine_model)
+    own = write_model("StableLmConfig", tmp_path / "own")
+    with pytest.raises(UserError, match="by transformers' own attention, got stablelm"):
+        TransformersEngine(config, load_model(own, "float32", "sdpa").engine_model)
 
 
 def test_an_engine_that_goes_on_failing_ends_the_run_with_its_error(config, loaded, monkeypatch):

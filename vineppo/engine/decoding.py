@@ -10,14 +10,21 @@ from vineppo.engine.slot_cache import KeysAndValues, SlotCache
 BLOCK = 16  # tokens
 
 
+def closing_moves(is_gone_N: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
+    """How many are left, the places to fill among the first of them, and who moves there."""
+    num_left = len(is_gone_N) - int(is_gone_N.sum())
+    free = np.flatnonzero(is_gone_N[:num_left])
+    return num_left, free, num_left + np.flatnonzero(~is_gone_N[num_left:])
+
+
 class OwnBlocks:
     """Keys and values of what rows have sampled, in blocks of `BLOCK` tokens; those in use lead.
 
-    Rows are of any length, and a step reads what they have and no more than a block beyond.
+    Rows are of any length, and a pass reads the blocks that they have.
     """
 
-    def __init__(self) -> None:
-        self.states = KeysAndValues(BLOCK)
+    def __init__(self, num_rows: int, num_positions: int) -> None:
+        self.states = KeysAndValues(num_rows * -(-num_positions // BLOCK), BLOCK)
         self.row_N = np.zeros(0, dtype=np.int64)
         self.index_N = np.zeros(0, dtype=np.int64)  # which block of its row it is
 
@@ -34,10 +41,7 @@ class OwnBlocks:
     def follow(self, new_row_B: np.ndarray) -> None:
         """Row b is now `new_row_B[b]`, or gone (−1)."""
         self.row_N = new_row_B[self.row_N]
-        is_gone_N = self.row_N < 0
-        num_left = len(self.row_N) - int(is_gone_N.sum())
-        free = np.flatnonzero(is_gone_N[:num_left])
-        movers = num_left + np.flatnonzero(~is_gone_N[num_left:])
+        num_left, free, movers = closing_moves(self.row_N < 0)
         self.states.copy(movers.tolist(), free.tolist(), BLOCK)
         for column in (self.row_N, self.index_N):
             column[free] = column[movers]
@@ -52,7 +56,7 @@ class Decoding:
     """The `layout` of passes of one token a row, behind prefixes that rows share.
 
     Row b attends to its prefix and to its own tokens: its softmax is over both, and what it takes
-    is Σ_prefix p v + Σ_own p v. The rows of a prefix lie side by side, [G, W], so that its keys and
+    is Σ_prefix p v + Σ_own p v. The rows of a slot lie side by side, [G, W], so that its keys and
     values are read once for all of them, where they are ("Hydragen", arXiv:2402.05099). With K
     continuations of every state most keys are a prefix's.
     """
@@ -120,7 +124,8 @@ class Decoding:
         query_BhRd = query.view(count, key.shape[1], -1, size)  # R heads share keys
         behind_GhRP = _dot(self._side_by_side(query_BhRd), keys)
         behind_GhRP.masked_fill_(self._is_hidden_G11P, -torch.inf)
-        own_BhRT = self._of_rows(_dot(query_BhRd.index_select(0, self._row_N), own_keys))
+        own_BJhRt = self._by_row(_dot(query_BhRd.index_select(0, self._row_N), own_keys))
+        own_BhRT = own_BJhRt.permute(0, 2, 3, 1, 4).flatten(3, 4)
         own_BhRT.masked_fill_(self._is_hidden_B11T, -torch.inf)
         scale = size**-0.5 if scaling is None else scaling
         scores_BhRS = torch.cat([self._row_by_row(behind_GhRP), own_BhRT], dim=-1).mul_(scale)
@@ -128,10 +133,8 @@ class Decoding:
         behind, mine = weights.split([keys.shape[2], own_BhRT.shape[3]], dim=-1)
         taken = self._row_by_row(torch.matmul(self._side_by_side(behind), values))
         taken_NhRd = torch.matmul(self._of_blocks(mine), own_values)
-        taken_BJhRd = taken_NhRd.index_select(0, self._any_block_L).unflatten(
-            0, self._block_BJ.shape
-        )
-        taken = taken + taken_BJhRd.masked_fill_(self._is_none_BJ111, 0.0).sum(1)
+        taken_BJhRd = self._by_row(taken_NhRd).masked_fill_(self._is_none_BJ111, 0.0)
+        taken = taken + taken_BJhRd.sum(1)
         return taken.reshape(count, 1, num_heads, -1)
 
     def _side_by_side(self, x_BhRe: torch.Tensor) -> torch.Tensor:
@@ -144,10 +147,9 @@ class Decoding:
         x_GhWRe = x_Ghre.unflatten(2, (self._width, -1))
         return x_GhWRe.transpose(1, 2).flatten(0, 1).index_select(0, self._place_B)
 
-    def _of_rows(self, x_NhRt: torch.Tensor) -> torch.Tensor:
-        """[B, h, R, T] of blocks [N, h, R, t]"""
-        x_BJhRt = x_NhRt.index_select(0, self._any_block_L).unflatten(0, self._block_BJ.shape)
-        return x_BJhRt.permute(0, 2, 3, 1, 4).flatten(3, 4)
+    def _by_row(self, x_NhRe: torch.Tensor) -> torch.Tensor:
+        """[B, J, h, R, e] of blocks [N, h, R, e]; where a row has none, of any."""
+        return x_NhRe.index_select(0, self._any_block_L).unflatten(0, self._block_BJ.shape)
 
     def _of_blocks(self, x_BhRT: torch.Tensor) -> torch.Tensor:
         """[N, h, R, t] of rows [B, h, R, T]"""
@@ -162,10 +164,10 @@ def _beyond(lengths_B: torch.Tensor, width: int) -> torch.Tensor:
 
 
 def _dot(query_BhRd: torch.Tensor, keys_BhTd: torch.Tensor) -> torch.Tensor:
-    """q · k in float32, where a GPU's products can be had so."""
+    """q · k in float32: rounded to bfloat16, scores would move by a percent and more."""
     query, keys = query_BhRd.flatten(0, 1), keys_BhTd.flatten(0, 1).transpose(1, 2)
     if query.is_cuda and query.dtype != torch.float32:
         found = torch.bmm(query, keys, out_dtype=torch.float32)
     else:
-        found = torch.bmm(query, keys).float()
+        found = torch.bmm(query.float(), keys.float())
     return found.unflatten(0, query_BhRd.shape[:2])

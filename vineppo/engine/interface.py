@@ -86,7 +86,7 @@ class Engine(Protocol):
         """Queues a request; `step` calls `done` when it has finished."""
 
     def step(self) -> None:
-        """Advances every running request by a token; raises what a callback raises.
+        """Advances every running request by a token or some; raises what a callback raises.
 
         Where the engine fails, what runs starts over with less concurrency (`concurrency.py`).
         """

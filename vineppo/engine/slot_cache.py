@@ -5,20 +5,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers.cache_utils import Cache
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from vineppo.no_cache import NoCache
 
 
 class KeysAndValues:
     """Of every layer two tensors [slots, heads, T, head size], made by its first pass."""
 
-    def __init__(self, num_positions: int) -> None:
-        self._num_slots, self._num_positions = 0, num_positions
+    def __init__(self, most_slots: int, num_positions: int) -> None:
+        self._most_slots, self._num_positions = most_slots, num_positions
+        self.num_slots = 0
         self._by_layer: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def reserve(self, num_slots: int) -> None:
         """Room for so many slots, and for half as many more where there was less."""
-        if num_slots > self._num_slots:
-            self._num_slots = num_slots + num_slots // 2
+        if num_slots > self.num_slots:
+            self.num_slots = min(num_slots + num_slots // 2, self._most_slots)
             for layer, held in self._by_layer.items():
                 self._by_layer[layer] = self._made(*held)
                 for new, state in zip(self._by_layer[layer], held, strict=True):
@@ -35,24 +38,28 @@ class KeysAndValues:
     def _made(self, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         # Zeros: masked positions have weight 0, which would make NaN of what memory held.
         one, other = (
-            like.new_zeros(self._num_slots, like.shape[1], self._num_positions, like.shape[3])
+            like.new_zeros(self.num_slots, like.shape[1], self._num_positions, like.shape[3])
             for like in (keys, values)
         )
         return one, other
 
     def copy(self, sources: Sequence[int], targets: Sequence[int], width: int) -> None:
         """The first `width` tokens of slots into others, all at once: a slot may be both."""
-        for state in (state for pair in self._by_layer.values() for state in pair):
-            moved = state[sources, :, :width]  # a copy, before anything is written
-            state[targets, :, :width] = moved
+        states = [state for pair in self._by_layer.values() for state in pair]
+        if not sources or not states:
+            return
+        from_N, to_N = torch.tensor([sources, targets]).to(states[0].device)
+        for state in states:
+            moved = state[from_N, :, :width]  # a copy, before anything is written
+            state[to_N, :, :width] = moved
 
     def release(self) -> None:
-        self._num_slots = 0
+        self.num_slots = 0
         self._by_layer.clear()
 
 
-class SlotCache(Cache):
-    """A transformers cache of `num_slots` prefixes of up to `num_positions` tokens.
+class SlotCache:
+    """Keys and values of `num_slots` prefixes of up to `num_positions` tokens.
 
     A slot holds token t of its prefix at position t, so that prefixes of any length share a pass
     without padding on the left. A slot keeps what it held when its prefix is not needed any more:
@@ -60,22 +67,24 @@ class SlotCache(Cache):
     """
 
     def __init__(self, num_slots: int, num_positions: int, device: torch.device) -> None:
-        super().__init__(layers=[])
         self._device = device
         self._ids_RT = np.zeros((num_slots, num_positions), dtype=np.int32)
         self.num_held_R = np.zeros(num_slots, dtype=np.int64)
-        self.states = KeysAndValues(num_positions)
-        self._written: Any  # the indices that the pass entered last writes to, and those it reads
+        self.states = KeysAndValues(num_slots, num_positions)
+        self.num_layers = 0  # that have attended in the pass entered last
+        self._written: Any  # the indices that it writes to, those that it reads, and their mask
         self._read: Any
+        self.is_visible_B1QT: torch.Tensor
 
     def longest_held(self, token_ids: Sequence[int]) -> tuple[int, int]:
         """The slot that holds the longest beginning of `token_ids`, and how long that is."""
-        if not token_ids:
+        num_slots = self.states.num_slots
+        if not token_ids or not num_slots:
             return 0, 0
         ids_T = np.asarray(token_ids, dtype=np.int32)
-        differs_RT = self._ids_RT[:, : len(ids_T)] != ids_T
+        differs_RT = self._ids_RT[:num_slots, : len(ids_T)] != ids_T
         agree_R = np.where(differs_RT.any(1), differs_RT.argmax(1), len(ids_T))
-        lengths_R = np.minimum(agree_R, self.num_held_R)
+        lengths_R = np.minimum(agree_R, self.num_held_R[:num_slots])
         slot = int(lengths_R.argmax())
         return slot, int(lengths_R[slot])
 
@@ -91,9 +100,7 @@ class SlotCache(Cache):
         self.num_held_R[targets] = lengths
         self.states.reserve(max(targets) + 1)
         pairs = [(source, target) for source, target, n in moves if n and source != target]
-        if pairs:
-            sources, targets = (list(column) for column in zip(*pairs, strict=True))
-            self.states.copy(sources, targets, max(lengths))
+        self.states.copy([pair[0] for pair in pairs], [pair[1] for pair in pairs], max(lengths))
 
     def exchange(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Swaps the contents of the slots of every pair."""
@@ -119,31 +126,35 @@ class SlotCache(Cache):
             self.num_held_R[slot] = start + len(ids)
         width = int(positions_BQ.max()) + 1
         is_visible_BQT = torch.arange(width) <= positions_BQ[:, :, None]
+        self.is_visible_B1QT = is_visible_BQT[:, None].to(self._device)
         slots_B = torch.tensor(slots, device=self._device)
         positions_BQ = positions_BQ.to(self._device)
         self._written = slots_B[:, None], slice(None), positions_BQ
         self._read = slots_B, slice(None), slice(width)
+        self.num_layers = 0
         return {
             "input_ids": ids_BQ.to(self._device),
             "position_ids": positions_BQ,
-            "attention_mask": is_visible_BQT[:, None].to(self._device),
-            "past_key_values": self,
-            "use_cache": True,
+            "past_key_values": NoCache(),
+            "use_cache": False,
+            "layout": self,
         }
 
-    def update(
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        layer_idx: int,
-        *_args: Any,
-        **_kwargs: Any,
+    def attend(self, module: Any, states: tuple[torch.Tensor, ...], **options: Any) -> torch.Tensor:
+        """Of queries, keys and values [B, heads, Q, d], what each takes: [B, Q, heads, d]."""
+        self.num_layers += 1
+        query, keys, values = states
+        seen = self.extended(module.layer_idx, keys, values)
+        return sdpa_attention_forward(module, query, *seen, self.is_visible_B1QT, **options)[0]
+
+    def extended(
+        self, layer: int, keys: torch.Tensor, values: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """What a layer calls with its new keys and values, [B, heads, Q, head size]."""
-        keys, values = self.states.of_layer(layer_idx, key_states, value_states)
-        keys[self._written] = key_states.transpose(1, 2)
-        values[self._written] = value_states.transpose(1, 2)
-        return keys[self._read], values[self._read]
+        """Those of the slots with new ones, [B, heads, Q, head size], written behind them."""
+        held = self.states.of_layer(layer, keys, values)
+        for state, new in zip(held, (keys, values), strict=True):
+            state[self._written] = new.transpose(1, 2)
+        return held[0][self._read], held[1][self._read]
 
     def forget(self) -> None:
         """No slot holds anything that a later prefix could take over."""

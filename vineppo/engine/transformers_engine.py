@@ -13,7 +13,7 @@ import torch
 from vineppo.config.schema import TransformersConfig
 from vineppo.distributed import local_rank
 from vineppo.engine.concurrency import Concurrency, wave
-from vineppo.engine.decoding import Decoding, OwnBlocks
+from vineppo.engine.decoding import Decoding, OwnBlocks, closing_moves
 from vineppo.engine.interface import (
     Completion,
     EngineCounts,
@@ -52,10 +52,10 @@ def sample_tokens(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids and their log-probabilities after temperature and top_p (nats), each [B].
 
-    The token is the first id whose cumulative probability exceeds u: a pure function of its row and
-    of u, whatever else is in the batch; of a greedy row the likeliest. Probabilities (0.5, 0.3,
-    0.2) with top_p 0.7 keep two ids at (0.625, 0.375), so that u = 0.63 gives id 1 and ln 0.375.
-    None: 1 and greedy nowhere.
+    The token is the first id whose cumulative probability exceeds u: up to rounding a function of
+    its row and of u, whatever else is in the batch; of a greedy row the likeliest. Probabilities
+    (0.5, 0.3, 0.2) with top_p 0.7 keep two ids at (0.625, 0.375), so that u = 0.63 gives id 1 and
+    ln 0.375. Without `top_ps_B` all are 1, without `is_greedy_B` no row is greedy.
     """
     logprobs_BV = processed_logprobs(logits_BV, temperatures_B, top_ps_B)
     tokens_B = _drawn(logprobs_BV, uniforms_B)
@@ -114,12 +114,13 @@ def processed_logprobs(
 def _nucleus(logprobs_BV: torch.Tensor, top_ps_B1: torch.Tensor) -> torch.Tensor:
     """Which ids are in it, [B, V]; of equal ones at its edge the lower.
 
-    A vocabulary is sorted where its likeliest ids are not enough alone.
+    All is sorted where the likeliest ids of a row are not enough alone, and on a GPU.
     """
     is_whole_B1 = top_ps_B1 >= 1
     likeliest_BK = logprobs_BV.topk(min(MOST_LIKELY, logprobs_BV.shape[1])).values
     sums_BK = likeliest_BK.double().exp().cumsum(-1)
-    if not bool((is_whole_B1 | (sums_BK[:, -1:] >= top_ps_B1)).all()):
+    is_enough_B1 = is_whole_B1 | (sums_BK[:, -1:] >= top_ps_B1)
+    if likeliest_BK.is_cuda or not bool(is_enough_B1.all()):  # a GPU does not wait for the answer
         likeliest_BK = logprobs_BV.sort(dim=-1, descending=True).values
         sums_BK = likeliest_BK.double().exp().cumsum(-1)
     # The mass of the likelier ids is 0 for the first.
@@ -188,7 +189,7 @@ class TransformersEngine:
     A pass feeds every running row its last token and samples the next. A step is one pass, on a GPU
     `STEPS_A_LOOK` of them: what a row samples behind its end is dropped. Finished rows leave,
     waiting ones join. Of a prefix all but the last token is taken over from a slot that holds it,
-    or computed, once for the rows that share it, which read it where it lies (`Decoding`).
+    or computed, once for up to `MOST_ROWS` that share it, which read it where it lies (`Decoding`).
     transformers' own continuous batching has one random stream and one temperature for all.
     """
 
@@ -201,7 +202,7 @@ class TransformersEngine:
         self._steps_a_look = STEPS_A_LOOK if self._device.type == "cuda" else 1
         num_rows, num_positions = config.max_num_seqs, config.max_model_len
         self._cache = SlotCache(num_rows, num_positions, self._device)
-        self._own = OwnBlocks()
+        self._own = OwnBlocks(num_rows, num_positions + STEPS_A_LOOK)
         self._table = _table(num_rows, num_positions + STEPS_A_LOOK)
         self._stop_ids = model.stop_ids
         self._stops: dict[tuple[int, ...], int] = {}  # of requests, to their row of:
@@ -240,7 +241,7 @@ class TransformersEngine:
     def look(self) -> None:
         if self._waiting or len(self._running) >= self._concurrency.limit:
             return
-        for index, row in enumerate(list(self._running)):
+        for index, row in enumerate(self._running):
             if row.request.seen is not None:
                 row.request.seen(self._completion(index, "length"))
 
@@ -314,8 +315,8 @@ class TransformersEngine:
             row = _Row(request, done, prefix, cached_tokens=len(ids) - 1)
             if prefix.num_rows == 1:
                 new.setdefault(ids, []).append(row)
-            self._start(request, self._table[len(self._running)])
             self._running.append(row)
+            self._start(request, self._table[len(self._running) - 1])
         held, missing, copies = [], [], []
         for ids, (first, *others) in new.items():
             source, length = self._cache.longest_held(ids[:-1])
@@ -336,6 +337,7 @@ class TransformersEngine:
             end = max(1, bisect_right(padded, self._config.max_num_batched_tokens))
             slots, token_ids, starts = zip(*pending[:end], strict=True)
             self._model.base_model(**self._cache.enter(slots, token_ids, starts))
+            self._check_layers(self._cache.num_layers, 1)
             del pending[:end]
 
     def _start(self, request: SampleRequest, line: np.ndarray) -> None:
@@ -383,8 +385,6 @@ class TransformersEngine:
                 use_cache=False,
                 layout=decoding,
             ).logits
-            if decoding.num_layers != (step + 1) * self._num_layers:
-                raise RuntimeError("a layer has not seen its prefix")
             ids_B, logprobs_B = sample_tokens(
                 logits_BQV[:, -1, : self._num_token_ids],
                 temperatures_B,
@@ -393,6 +393,7 @@ class TransformersEngine:
                 uniforms_BS[:, step],
             )
             found.append((ids_B, logprobs_B))
+        self._check_layers(decoding.num_layers, num_steps)
         ids_BS, logprobs_BS = (
             torch.stack(part, 1).cpu().numpy() for part in zip(*found, strict=True)
         )
@@ -404,6 +405,10 @@ class TransformersEngine:
         left_B = lines["room"] - num_B
         lines["has_ended"] = up_to_end_B <= np.minimum(left_B, num_steps)
         lines["num"] += np.minimum(np.minimum(up_to_end_B, left_B), num_steps)
+
+    def _check_layers(self, num_attended: int, num_passes: int) -> None:
+        if num_attended != num_passes * self._num_layers:
+            raise RuntimeError("a layer has attended without its prefix")
 
     def _leave(self) -> list[tuple[_Row, Completion]]:
         """Takes out the finished rows, and prefixes without any; the last move into their places.
@@ -428,16 +433,14 @@ class TransformersEngine:
         self._cache.exchange(moves)
         for slot, _ in moves:
             self._prefixes[slot].slot = slot
-        self._shared = {prefix.token_ids: prefix for prefix in self._prefixes}
+        self._shared = {p.token_ids: p for p in self._prefixes if p.num_rows < MOST_ROWS}
         return finished
 
 
 def _closed_up(items: list[Any], is_done_B: np.ndarray) -> list[tuple[int, int]]:
     """Takes the done items out; of those that moved into their places, (to, from)."""
-    num_left = len(items) - int(is_done_B.sum())
-    free = np.flatnonzero(is_done_B[:num_left]).tolist()
-    movers = (num_left + np.flatnonzero(~is_done_B[num_left:])).tolist()
-    moves = list(zip(free, movers, strict=True))
+    num_left, free, movers = closing_moves(is_done_B)
+    moves = list(zip(free.tolist(), movers.tolist(), strict=True))
     for to, start in moves:
         items[to] = items[start]
     del items[num_left:]

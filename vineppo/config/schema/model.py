@@ -285,12 +285,14 @@ class VllmConfig:
 
 @dataclass(frozen=True)
 class TransformersConfig:
-    """transformers in this process: slower than vLLM, and needs nothing else."""
+    """transformers in this process, which reads a prefix once for the rows that share it."""
 
     kind: Literal["transformers"]
     dtype: Dtype
     max_model_len: Count
-    max_num_seqs: Count  # sequences that run at once; each has max_model_len tokens of memory
+    max_num_seqs: (
+        Count  # sequences that run at once; each has 2 · max_model_len tokens of memory at most
+    )
     max_num_batched_tokens: Count  # tokens of one pass over prefixes, padding included
 
 

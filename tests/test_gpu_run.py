@@ -76,7 +76,8 @@ def test_the_run_on_a_gpu_leaves_its_tables(tmp_path):
         rows = [row for row in tables[name] if first <= row.items()]
         seconds = [float(row["second"]) for row in rows]
         assert seconds == sorted(seconds)
-        assert {row["phase"] for row in rows} & {"rollout", "values"}
+        # Which of them has a row depends on how fast the machine is.
+        assert {row["phase"] for row in rows} & {"evaluate", "rollout", "values"}
     found = {(row["busy_percent"], row["memory_mib"], row["power_w"]) for row in tables["gpu"]}
     assert found == {("40", "2048", "[N/A]")}
     assert {row["sampling"] for row in tables["gpu"]} == {"yes", "no"}

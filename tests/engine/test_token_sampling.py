@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.stats import kstest
 
-from vineppo.engine import transformers_engine
-from vineppo.engine.transformers_engine import processed_logprobs, sample_tokens, uniforms
+from vineppo.engine import token_sampling
+from vineppo.engine.token_sampling import processed_logprobs, sample_tokens, uniforms
 
 ALMOST_ONE = 1 - 2.0**-52
 
@@ -69,9 +69,12 @@ def test_a_grid_of_numbers_meets_every_token_at_its_probability(temperature, top
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("logit", [torch.nan, torch.inf])
-def test_logits_that_are_not_finite_give_an_id_whose_log_probability_says_so(temperature, logit):
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_logits_that_are_not_finite_give_an_id_whose_log_probability_says_so(
+    temperature, logit, top_p
+):
     logits_BV = torch.stack([torch.full((4,), logit), torch.zeros(4)])
-    tokens_B, logprobs_B = sample_rows(logits_BV, [temperature] * 2, [1.0] * 2, [0.6] * 2)
+    tokens_B, logprobs_B = sample_rows(logits_BV, [temperature] * 2, [top_p] * 2, [0.6] * 2)
     assert 0 <= tokens_B[0] < 4
     assert logprobs_B.isnan().tolist() == [True, False]
 
@@ -92,7 +95,7 @@ def test_nucleus_ends_with_the_id_that_reaches_its_mass():
 @pytest.mark.parametrize("largest_top_p", [0.3, 1.0])
 def test_many_random_nuclei_against_brute_force(monkeypatch, most_likely, largest_top_p):
     """Of 40 ids in halves, many of which are equal; ten are enough for a mass of 0.3, not of 1."""
-    monkeypatch.setattr(transformers_engine, "MOST_LIKELY", most_likely)
+    monkeypatch.setattr(token_sampling, "MOST_LIKELY", most_likely)
     generator = torch.Generator().manual_seed(0)
     logits_BV = (4 * torch.randn(50, 40, generator=generator)).round() / 2
     top_ps_B = largest_top_p * torch.rand(50, generator=generator)

@@ -290,9 +290,7 @@ class TransformersConfig:
     kind: Literal["transformers"]
     dtype: Dtype
     max_model_len: Count
-    max_num_seqs: (
-        Count  # sequences that run at once; each has 2 · max_model_len tokens of memory at most
-    )
+    max_num_seqs: Count  # sequences at once, each with at most 2 · max_model_len tokens of memory
     max_num_batched_tokens: Count  # tokens of one pass over prefixes, padding included
 
 

@@ -1,0 +1,114 @@
+"""One uniform number makes one token, for a whole batch on its device."""
+
+import math
+
+import numpy as np
+import torch
+
+MOST_LIKELY = 512  # ids that are sorted, if they have the nucleus of every row
+
+
+def uniforms(seed: int, count: int) -> np.ndarray:
+    """The numbers in [0, 1) that decide the first `count` tokens of the response of `seed`.
+
+    Multiples of 2⁻⁵², so that u · total stays below total when it is rounded.
+    """
+    stream = np.random.Generator(np.random.Philox(key=seed))
+    return stream.integers(1 << 52, size=count) * 2.0**-52
+
+
+def sample_tokens(
+    logits_BV: torch.Tensor,
+    temperatures_B: torch.Tensor,
+    top_ps_B: torch.Tensor | None,
+    is_greedy_B: torch.Tensor | None,
+    uniforms_B: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids and their log-probabilities after temperature and top_p (nats), each [B].
+
+    The token is the first id whose cumulative probability exceeds u: up to rounding a function of
+    its row and of u, whatever else is in the batch; of a greedy row the likeliest. Probabilities
+    (0.5, 0.3, 0.2) with top_p 0.7 keep two ids at (0.625, 0.375), so that u = 0.63 gives id 1 and
+    ln 0.375. Without `top_ps_B` all are 1, without `is_greedy_B` no row is greedy.
+    """
+    logprobs_BV = processed_logprobs(logits_BV, temperatures_B, top_ps_B)
+    tokens_B = _drawn(logprobs_BV, uniforms_B)
+    if is_greedy_B is not None:
+        tokens_B = torch.where(is_greedy_B, logits_BV.argmax(-1), tokens_B)
+    return tokens_B, logprobs_BV.gather(-1, tokens_B[:, None]).squeeze(-1)
+
+
+def _drawn(logprobs_BV: torch.Tensor, uniforms_B: torch.Tensor) -> torch.Tensor:
+    """The first ids whose cumulative probability exceeds u, [B].
+
+    Of √V pieces the one that u falls into, then its id: one sum over 150,000 probabilities would
+    move the bounds between ids by 1e-5 in float32, and take a third of a CPU's step in float64.
+    """
+    num_ids = logprobs_BV.shape[1]
+    size = math.isqrt(num_ids - 1) + 1
+    probs_BV = logprobs_BV.exp()
+    whole = num_ids - num_ids % size
+    sums_BP = probs_BV[:, :whole].unflatten(1, (-1, size)).sum(-1)
+    rest_B1 = probs_BV[:, whole:].sum(-1, keepdim=True)
+    piece_B1, share_B1 = _found(torch.cat([sums_BP, rest_B1], dim=-1), uniforms_B[:, None])
+    ids_BI = piece_B1 * size + torch.arange(size, device=piece_B1.device)
+    probs_BI = probs_BV.gather(1, ids_BI.clamp(max=num_ids - 1))
+    index_B1, _ = _found(probs_BI.masked_fill_(ids_BI >= num_ids, 0.0), share_B1)
+    # Of logits that are NaN or +∞ every sum is NaN: the last id, whose log-probability says so.
+    return ids_BI.gather(1, index_B1).squeeze(1).clamp(max=num_ids - 1)
+
+
+def _found(weights_BN: torch.Tensor, share_B1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The index at `share` of the weights' sum, and at which share of its own weight, [B, 1]."""
+    weights_BN = weights_BN.double()
+    sums_BN = weights_BN.cumsum(-1)
+    target_B1 = share_B1 * sums_BN[:, -1:]
+    index_B1 = torch.searchsorted(sums_BN, target_B1, right=True)
+    index_B1 = index_B1.clamp(max=weights_BN.shape[1] - 1)
+    weight_B1 = weights_BN.take_along_dim(index_B1, 1)
+    before_B1 = sums_BN.take_along_dim(index_B1, 1) - weight_B1
+    inside_B1 = (target_B1 - before_B1) / weight_B1
+    return index_B1, inside_B1.clamp(0.0, 1 - 2.0**-52)
+
+
+def processed_logprobs(
+    logits_BV: torch.Tensor, temperatures_B: torch.Tensor, top_ps_B: torch.Tensor | None
+) -> torch.Tensor:
+    """log π of the tempered policy renormalised over its nucleus, −∞ outside, float32 [B, V].
+
+    The nucleus is the smallest set of likeliest ids with a mass of at least top_p; of 1, all.
+    """
+    logprobs_BV = torch.log_softmax(logits_BV.float() / temperatures_B[:, None], -1)
+    if top_ps_B is None:
+        return logprobs_BV
+    kept_BV = logprobs_BV.masked_fill(~_nucleus(logprobs_BV, top_ps_B[:, None]), -torch.inf)
+    return kept_BV - kept_BV.logsumexp(-1, keepdim=True)
+
+
+def _nucleus(logprobs_BV: torch.Tensor, top_ps_B1: torch.Tensor) -> torch.Tensor:
+    """Which ids are in it, [B, V]; of equal ones at its edge the lower.
+
+    All is sorted where the likeliest ids of a row are not enough alone, and on a GPU.
+    """
+    is_whole_B1 = top_ps_B1 >= 1
+    # Whether the likeliest are enough would be a question to a GPU, whose queue would run empty.
+    most = logprobs_BV.shape[1] if logprobs_BV.is_cuda else MOST_LIKELY
+    likeliest_BK, sums_BK = _likeliest(logprobs_BV, most)
+    if not logprobs_BV.is_cuda and bool((~is_whole_B1 & (sums_BK[:, -1:] < top_ps_B1)).any()):
+        likeliest_BK, sums_BK = _likeliest(logprobs_BV, logprobs_BV.shape[1])
+    # The mass of the likelier ids is 0 for the first.
+    num_kept_B1 = 1 + (sums_BK[:, :-1] < top_ps_B1).sum(-1, keepdim=True)
+    least_B1 = likeliest_BK.gather(1, num_kept_B1 - 1)
+    num_least_B1 = num_kept_B1 - (likeliest_BK > least_B1).sum(-1, keepdim=True)
+    is_least_BV = logprobs_BV == least_B1
+    is_edge_BV = is_least_BV & (is_least_BV.cumsum(-1, dtype=torch.int32) <= num_least_B1)
+    return (logprobs_BV > least_B1) | is_edge_BV | is_whole_B1
+
+
+def _likeliest(logprobs_BV: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The largest, descending, and the probability of all down to each, [B, K]."""
+    if most < logprobs_BV.shape[1]:
+        largest_BK = logprobs_BV.topk(most).values
+    else:
+        largest_BK = logprobs_BV.sort(dim=-1, descending=True).values
+    return largest_BK, largest_BK.double().exp().cumsum(-1)

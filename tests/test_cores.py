@@ -105,3 +105,18 @@ def test_quiet_cores_are_all_taken(taken, monkeypatch):
     monkeypatch.setattr(cores, "watch_cores", lambda: {0: 0.1, 1: 0.1})
     assert leave_busy_cores() is None
     assert taken == []
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_a_command_asks_before_torch_has_its_threads(command, configs, tmp_path):
+    """Threads counted before would share the core that is left, and wait for each other."""
+    code = (
+        "import sys\nfrom vineppo import cli\n"
+        "def ask():\n    sys.exit('torch is there' if 'torch' in sys.modules else 'not yet')\n"
+        "cli.leave_busy_cores = ask\ncli.main()\n"
+    )
+    what = str(configs / "demo_ppo.jsonnet") if command == "train" else str(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code, command, what], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.strip().endswith("not yet"), done.stderr

@@ -138,9 +138,9 @@ def run_config(options: argparse.Namespace) -> None:
     if options.dry_run:
         print(json.dumps(to_dict(config), indent=2))
         return
+    leave_busy_cores()
     from vineppo.rank_watch import watched_ranks
 
-    leave_busy_cores()
     directory = options.run_dir or Path("runs") / config.name
     with watched_ranks():
         if isinstance(config, SftConfig) and config.self_training is not None:

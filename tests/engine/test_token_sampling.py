@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy.stats import kstest
 
+from vineppo import vocabulary
 from vineppo.engine import token_sampling
 from vineppo.engine.token_sampling import processed_logprobs, sample_tokens, uniforms
 
@@ -112,7 +113,10 @@ def test_greedy_takes_the_likeliest_and_ignores_the_rest():
     assert logprob == pytest.approx(math.log(0.5))
 
 
-def test_rows_do_not_see_each_other():
+@pytest.mark.parametrize("chunk", [60, 2**20])
+def test_rows_do_not_see_each_other(monkeypatch, chunk):
+    """Neither in chunks of two rows."""
+    monkeypatch.setitem(vocabulary.CHUNK_LOGITS, "cpu", chunk)
     generator = torch.Generator().manual_seed(1)
     logits_BV = 3 * torch.randn(6, 30, generator=generator)
     temperatures_B, top_ps_B = [0.0, 1.0, 0.7, 2.0, 0.0, 1.0], [1.0, 0.5, 1.0, 0.9, 0.3, 1.0]

@@ -1,9 +1,12 @@
 """One uniform number makes one token, for a whole batch on its device."""
 
 import math
+from itertools import repeat
 
 import numpy as np
 import torch
+
+from vineppo.vocabulary import chunk_rows
 
 MOST_LIKELY = 512  # ids that are sorted, if they have the nucleus of every row
 
@@ -31,6 +34,23 @@ def sample_tokens(
     (0.5, 0.3, 0.2) with top_p 0.7 keep two ids at (0.625, 0.375), so that u = 0.63 gives id 1 and
     ln 0.375. Without `top_ps_B` all are 1, without `is_greedy_B` no row is greedy.
     """
+    batch = logits_BV, temperatures_B, top_ps_B, is_greedy_B, uniforms_B
+    num_rows, num_ids = logits_BV.shape
+    rows = chunk_rows(num_ids, logits_BV.device)
+    if num_rows <= rows:
+        return _sample_rows(*batch)
+    chunks = [repeat(None) if part is None else part.split(rows) for part in batch]
+    tokens, logprobs = zip(*map(_sample_rows, *chunks), strict=False)
+    return torch.cat(tokens), torch.cat(logprobs)
+
+
+def _sample_rows(
+    logits_BV: torch.Tensor,
+    temperatures_B: torch.Tensor,
+    top_ps_B: torch.Tensor | None,
+    is_greedy_B: torch.Tensor | None,
+    uniforms_B: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
     logprobs_BV = processed_logprobs(logits_BV, temperatures_B, top_ps_B)
     tokens_B = _drawn(logprobs_BV, uniforms_B)
     if is_greedy_B is not None:

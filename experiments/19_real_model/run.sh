@@ -52,4 +52,19 @@ mkdir -p $here/critics
 cp $critics/out/value_accuracy.csv $critics/out/value_accuracy_states.parquet $here/critics
 python -m analysis action-ranking $critics --num-states 40 --num-samples 128 --num-draws 9 --out $critics/out
 cp $critics/out/action_ranking.csv $here/critics
+# GSM8K, a line a step: 480 solutions to fine-tune on, the next 640 problems to learn values of.
+awk '{ n = gsub(/<</, "<<"); if (n == 2 || n == 3) print }' $models/gsm8k/train.jsonl > $models/gsm8k_lines.jsonl
+head -n 480 $models/gsm8k_lines.jsonl > $models/gsm8k_lines_train.jsonl
+sed -n 481,1120p $models/gsm8k_lines.jsonl > $models/gsm8k_lines_test.jsonl
+sft=$models/sft_gsm8k
+[ -d $sft/final ] || vineppo sft $here/gsm8k_sft.jsonnet --run-dir $sft
+four="evaluation.num_samples=4,task.num_test_problems=640"
+[ -f "$sft/evaluations/$four/iter_000015.json" ] || vineppo evaluate $sft $(echo $four | sed 's/^/--set /; s/,/ --set /g')
+python $here/undecided.py "$sft/evaluations/$four/iter_000015.json" $models/gsm8k_lines_test.jsonl > $models/gsm8k_undecided.jsonl
+lines=runs/19_gsm8k
+[ -d $lines/final ] || vineppo train $here/gsm8k_values.jsonnet --run-dir $lines
+python -m analysis ground-truth $lines --checkpoints 5 --num-states 150 --num-samples 256 --num-draws 9
+python -m analysis value-accuracy $lines --out $lines/out
+mkdir -p $here/gsm8k
+cp $lines/out/value_accuracy.csv $lines/out/value_accuracy_states.parquet $here/gsm8k
 rm -f $here/summary.json $here/*.png $here/*.svg $here/*_reliability.csv

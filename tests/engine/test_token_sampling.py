@@ -10,7 +10,7 @@ from scipy.stats import kstest
 
 from vineppo import vocabulary
 from vineppo.engine import token_sampling
-from vineppo.engine.token_sampling import processed_logprobs, sample_tokens, uniforms
+from vineppo.engine.token_sampling import nuclei, sample_tokens, uniforms
 
 ALMOST_ONE = 1 - 2.0**-52
 
@@ -82,9 +82,7 @@ def test_logits_that_are_not_finite_give_an_id_whose_log_probability_says_so(
 
 def test_nucleus_ends_with_the_id_that_reaches_its_mass():
     probs_V = torch.tensor([[0.125, 0.5, 0.25, 0.125]])
-    logprobs_BV = processed_logprobs(
-        probs_V.log().expand(3, -1), torch.ones(3), torch.tensor([0.49, 0.51, 0.76])
-    )
+    logprobs_BV, _ = nuclei(probs_V.log().expand(3, -1), torch.tensor([0.49, 0.51, 0.76]))
     kept_BV = logprobs_BV.isfinite().tolist()
     assert kept_BV[0] == [False, True, False, False]
     assert kept_BV[1] == [False, True, True, False]
@@ -92,17 +90,21 @@ def test_nucleus_ends_with_the_id_that_reaches_its_mass():
     torch.testing.assert_close(logprobs_BV.exp().sum(-1), torch.ones(3))
 
 
-@pytest.mark.parametrize("most_likely", [10, 512])
-@pytest.mark.parametrize("largest_top_p", [0.3, 1.0])
-def test_many_random_nuclei_against_brute_force(monkeypatch, most_likely, largest_top_p):
+@pytest.mark.parametrize(
+    ("most_likely", "largest_top_p", "num_ids"), [(10, 0.3, 10), (10, 1.0, 40), (512, 0.3, 40)]
+)
+def test_many_random_nuclei_against_brute_force(monkeypatch, most_likely, largest_top_p, num_ids):
     """Of 40 ids in halves, many of which are equal; ten are enough for a mass of 0.3, not of 1."""
     monkeypatch.setattr(token_sampling, "MOST_LIKELY", most_likely)
     generator = torch.Generator().manual_seed(0)
-    logits_BV = (4 * torch.randn(50, 40, generator=generator)).round() / 2
+    probs_BV = ((4 * torch.randn(50, 40, generator=generator)).round() / 2).double().softmax(-1)
     top_ps_B = largest_top_p * torch.rand(50, generator=generator)
-    top_ps_B[0] = 1.0
-    found_BV = processed_logprobs(logits_BV, torch.ones(50), top_ps_B).exp()
-    rows = zip(logits_BV.double().softmax(-1).tolist(), top_ps_B.tolist(), strict=True)
+    top_ps_B[0] = largest_top_p
+    logprobs_BK, ids_BK = nuclei(probs_BV.log().float(), top_ps_B)
+    assert ids_BK.shape == (50, num_ids)
+    assert (ids_BK.diff() > 0).all()
+    found_BV = torch.zeros(50, 40).scatter(1, ids_BK, logprobs_BK.exp())
+    rows = zip(probs_BV.tolist(), top_ps_B.tolist(), strict=True)
     expected_BV = [brute_force_nucleus(probs_V, top_p) for probs_V, top_p in rows]
     torch.testing.assert_close(found_BV, torch.tensor(expected_BV), atol=1e-6, rtol=1e-4)
 

@@ -51,11 +51,25 @@ def _sample_rows(
     is_greedy_B: torch.Tensor | None,
     uniforms_B: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    logprobs_BV = processed_logprobs(logits_BV, temperatures_B, top_ps_B)
-    tokens_B = _drawn(logprobs_BV, uniforms_B)
+    logprobs_BV = torch.log_softmax(logits_BV.float() / temperatures_B[:, None], -1)
+    if top_ps_B is None:
+        tokens_B = _drawn(logprobs_BV, uniforms_B)
+        found_B = _at(logprobs_BV, tokens_B)
+    else:
+        if is_greedy_B is not None:  # what it draws is not looked at
+            top_ps_B = top_ps_B.masked_fill(is_greedy_B, 0.0)
+        kept_BK, ids_BK = nuclei(logprobs_BV, top_ps_B)
+        index_B = _drawn(kept_BK, uniforms_B)
+        tokens_B, found_B = _at(ids_BK, index_B), _at(kept_BK, index_B)
     if is_greedy_B is not None:
-        tokens_B = torch.where(is_greedy_B, logits_BV.argmax(-1), tokens_B)
-    return tokens_B, logprobs_BV.gather(-1, tokens_B[:, None]).squeeze(-1)
+        likeliest_B = logits_BV.argmax(-1)
+        tokens_B = torch.where(is_greedy_B, likeliest_B, tokens_B)
+        found_B = torch.where(is_greedy_B, _at(logprobs_BV, likeliest_B), found_B)
+    return tokens_B, found_B
+
+
+def _at(x_BN: torch.Tensor, index_B: torch.Tensor) -> torch.Tensor:
+    return x_BN.gather(-1, index_B[:, None]).squeeze(-1)
 
 
 def _drawn(logprobs_BV: torch.Tensor, uniforms_B: torch.Tensor) -> torch.Tensor:
@@ -91,44 +105,28 @@ def _found(weights_BN: torch.Tensor, share_B1: torch.Tensor) -> tuple[torch.Tens
     return index_B1, inside_B1.clamp(0.0, 1 - 2.0**-52)
 
 
-def processed_logprobs(
-    logits_BV: torch.Tensor, temperatures_B: torch.Tensor, top_ps_B: torch.Tensor | None
-) -> torch.Tensor:
-    """log π of the tempered policy renormalised over its nucleus, −∞ outside, float32 [B, V].
+def nuclei(logprobs_BV: torch.Tensor, top_ps_B: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """log π renormalised over each row's nucleus, −∞ outside, of the ids beside it, ascending.
 
-    The nucleus is the smallest set of likeliest ids with a mass of at least top_p; of 1, all.
+    Both [B, K]. The nucleus is the smallest set of likeliest ids with a mass of at least top_p, of
+    equal ones at its edge the lower; of 1, all. K is V where the likeliest ids of a row are not
+    enough alone, and on a GPU, whose queue would run empty at that question.
     """
-    logprobs_BV = torch.log_softmax(logits_BV.float() / temperatures_B[:, None], -1)
-    if top_ps_B is None:
-        return logprobs_BV
-    kept_BV = logprobs_BV.masked_fill(~_nucleus(logprobs_BV, top_ps_B[:, None]), -torch.inf)
-    return kept_BV - kept_BV.logsumexp(-1, keepdim=True)
-
-
-def _nucleus(logprobs_BV: torch.Tensor, top_ps_B1: torch.Tensor) -> torch.Tensor:
-    """Which ids are in it, [B, V]; of equal ones at its edge the lower.
-
-    All is sorted where the likeliest ids of a row are not enough alone, and on a GPU.
-    """
-    is_whole_B1 = top_ps_B1 >= 1
-    # Whether the likeliest are enough would be a question to a GPU, whose queue would run empty.
-    most = logprobs_BV.shape[1] if logprobs_BV.is_cuda else MOST_LIKELY
-    likeliest_BK, sums_BK = _likeliest(logprobs_BV, most)
-    if not logprobs_BV.is_cuda and bool((~is_whole_B1 & (sums_BK[:, -1:] < top_ps_B1)).any()):
-        likeliest_BK, sums_BK = _likeliest(logprobs_BV, logprobs_BV.shape[1])
+    top_ps_B1 = top_ps_B[:, None]
+    held_BK, ids_BK = logprobs_BV, torch.arange(logprobs_BV.shape[1], device=logprobs_BV.device)
+    if not logprobs_BV.is_cuda and len(ids_BK) > MOST_LIKELY:
+        likely_BK, of_likely_BK = logprobs_BV.topk(MOST_LIKELY, sorted=False)
+        # Ids as likely as the last of them may be missing.
+        is_last_BK = likely_BK == likely_BK.amin(-1, keepdim=True)
+        mass_B1 = likely_BK.double().exp().masked_fill(is_last_BK, 0.0).sum(-1, keepdim=True)
+        if bool((mass_B1 >= top_ps_B1).all()):
+            ids_BK, order_BK = of_likely_BK.sort(-1)
+            held_BK = likely_BK.gather(-1, order_BK)
+    falling_BK, order_BK = held_BK.sort(stable=True, dim=-1, descending=True)
     # The mass of the likelier ids is 0 for the first.
-    num_kept_B1 = 1 + (sums_BK[:, :-1] < top_ps_B1).sum(-1, keepdim=True)
-    least_B1 = likeliest_BK.gather(1, num_kept_B1 - 1)
-    num_least_B1 = num_kept_B1 - (likeliest_BK > least_B1).sum(-1, keepdim=True)
-    is_least_BV = logprobs_BV == least_B1
-    is_edge_BV = is_least_BV & (is_least_BV.cumsum(-1, dtype=torch.int32) <= num_least_B1)
-    return (logprobs_BV > least_B1) | is_edge_BV | is_whole_B1
-
-
-def _likeliest(logprobs_BV: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The largest, descending, and the probability of all down to each, [B, K]."""
-    if most < logprobs_BV.shape[1]:
-        largest_BK = logprobs_BV.topk(most).values
-    else:
-        largest_BK = logprobs_BV.sort(dim=-1, descending=True).values
-    return largest_BK, largest_BK.double().exp().cumsum(-1)
+    before_BK = falling_BK.double().exp().cumsum(-1)[:, :-1]
+    num_kept_B1 = 1 + (before_BK < top_ps_B1).sum(-1, keepdim=True)
+    is_kept_BK = torch.arange(held_BK.shape[1], device=held_BK.device) < num_kept_B1
+    is_kept_BK = torch.zeros_like(is_kept_BK).scatter(-1, order_BK, is_kept_BK) | (top_ps_B1 >= 1)
+    kept_BK = held_BK.masked_fill(~is_kept_BK, -torch.inf)
+    return kept_BK - kept_BK.logsumexp(-1, keepdim=True), ids_BK.expand_as(kept_BK)

@@ -44,7 +44,6 @@ algorithm.ppo + hardware.gpu + hardware.on_cpu + hardware.without_vllm + hardwar
       group: { kind: 'group_mean' },
       uncertainty: probe { features: 'uncertainty' },
       probe: probe,
-      asked: critic + algorithm.yes_no { warmup_iterations: 0, question: '\nCorrect? Answer Yes or No:' },
     },
   },
   evaluation+: { every: 0, num_samples: 1 },

@@ -174,6 +174,13 @@ def test_the_untrained_policy_is_its_own_reference(config, models):
         assert flat(column("kl", found)) == pytest.approx([0.0] * 6, abs=1e-6)
 
 
+@torch.no_grad()
+def test_without_a_reference_there_is_no_kl(config, models):
+    rollouts = run(config, (models[0], None), reference={"path": None, "kl_estimator": None})
+    assert {"kl", "ref_logprobs"}.isdisjoint(rollouts[0].tokens_T)
+    assert [sum(one.rewards_T) for one in rollouts] == [one.reward for one in rollouts]
+
+
 @pytest.mark.parametrize("estimator", [*ESTIMATORS, "full"])
 @torch.no_grad()
 def test_the_logged_kl_is_raw_also_after_reward_shaping(config, models, estimator):

@@ -48,6 +48,18 @@ def test_it_trains(whole_run):
     assert any(not torch.equal(start_policy[key], end_policy[key]) for key in end_policy)
 
 
+def test_without_a_reference_nothing_else_changes(whole_runs):
+    settings = {**SHORT, "num_iterations": 1, "reference.kl_coef": 0}
+    measured = whole_runs(NAME, settings)
+    free = whole_runs(NAME, {**settings, "reference.kl_estimator": "null"})
+    (found,), (expected,) = timeless(free), timeless(measured)
+    assert {name for name in expected if name not in found} == {
+        "kl/ref", "kl/ref_per_sequence", "kl/coef"
+    }  # fmt: skip
+    assert found.items() <= expected.items()
+    assert all(torch.equal(weights(free)[key], weight) for key, weight in weights(measured).items())
+
+
 def test_a_kill_changes_nothing(whole_run, tmp_path):
     run_dir = tmp_path / "killed"
     train_killed_once("rollouts/iter_000002.parquet", run_dir, NAME, SHORT)

@@ -35,7 +35,7 @@ from vineppo.progress import Progress
 from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts, submit_trees
 from vineppo.segment import Segmenter, steps_of
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
-from vineppo.types import Rollout, StateValue, TrainBatch
+from vineppo.types import Rollout, StateValue
 from vineppo.values import ValuePredictor, feeding_predictor
 from vineppo.values.policy_pass import read_policy
 from vineppo.values.predictor import StateKey, ValueStream
@@ -301,14 +301,14 @@ class _Stream:
 def add_logprobs(
     rollouts: Sequence[Rollout],
     policy: Policy,
-    reference: Reference,
+    reference: Reference | None,
     predictors: Sequence[ValuePredictor],
     config: TrainConfig,
 ) -> None:
     """Sets the columns "trainer_logprobs", "ref_logprobs" and "kl", which is raw.
 
-    The reference passes only where a `ReferencePass` has not been before. The predictors that read
-    the policy's pass set their values.
+    Without a reference the first alone; where a `ReferencePass` has been, it does not pass again.
+    The predictors that read the policy's pass set their values.
     """
     size, temperature = config.optimization.logprobs_micro_batch_size, config.sampling.temperature
     is_exact = config.reference.kl_estimator == "full"
@@ -319,9 +319,6 @@ def add_logprobs(
         exact = [scores.kl_BT, scores.ref_logprobs_BT] if is_exact else []
         return [scores.logprobs_BT, *exact]
 
-    def of_reference(batch: TrainBatch) -> tuple[torch.Tensor]:
-        return (reference.logprobs(batch, temperature),)
-
     trainer, *exact = read_policy(
         rollouts, predictors, policy.scores, options, columns_of, size, policy.device,
         policy.packs,
@@ -331,10 +328,14 @@ def add_logprobs(
         _set(rollouts, "kl", exact[0])
         _set(rollouts, "ref_logprobs", exact[1])
         return
+    if config.reference.kl_estimator is None:
+        return
     if any("ref_logprobs" not in rollout.tokens_T for rollout in rollouts):
+        assert reference is not None
         (logprobs,) = token_columns(
-            of_reference, rollouts, size, policy.device, packs=reference.packs
-        )
+            lambda batch: (reference.logprobs(batch, temperature),),
+            rollouts, size, policy.device, packs=reference.packs,
+        )  # fmt: skip
         _set(rollouts, "ref_logprobs", logprobs)
     estimate = KL_ESTIMATORS[config.reference.kl_estimator]
     for rollout in rollouts:
@@ -391,7 +392,7 @@ def add_advantages(
 ) -> None:
     """Credit: sets "rewards", raw "advantages" of tokens and steps, and what the update reads."""
     for rollout in rollouts:
-        kl_T = rollout.tokens_T["kl"]
+        kl_T = rollout.tokens_T.get("kl", (0.0,) * len(rollout.response_ids))
         rollout.tokens_T["rewards"] = shaped_rewards(rollout.reward, kl_T, config, kl_coef)
     for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
         rollouts_G = list(group)

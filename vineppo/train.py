@@ -63,15 +63,17 @@ def train(config: TrainConfig, directory: Path) -> None:
 @contextmanager
 def open_training(
     config: TrainConfig, directory: Path
-) -> Iterator[tuple[Session, list[Prompt], Reference]]:
-    """A run about to go on, with its problems and its reference policy."""
+) -> Iterator[tuple[Session, list[Prompt], Reference | None]]:
+    """A run about to go on, with its problems and its reference policy, if it has one."""
     task = load_task(config.task)
     check_num_prompts(config, len(task.train_P))
     check_tokenizers(config)
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
     if config.model.lora is not None:
         add_adapters(loaded.model, config.model.lora, config.seed)
-    reference = Reference(config.reference, config.model, loaded)
+    reference = None
+    if config.reference.kl_estimator is not None:
+        reference = Reference(config.reference, config.model, loaded)
     scorer = build_scorer(config, loaded)
     train_P = encode_train_problems(config, loaded, task.train_P)
     check_num_prompts(config, len(train_P))  # those too long for the model may be left out
@@ -84,7 +86,8 @@ def open_training(
     with open_session(
         decided, config.num_iterations, run, test_P, loaded, start_models, kl_coef, scorer
     ) as session:
-        reference.to(session.policy.device)
+        if reference is not None:
+            reference.to(session.policy.device)
         if scorer is not None:
             scorer.to(session.policy.device)
         yield session, train_P, reference
@@ -122,7 +125,7 @@ def load_models(
 
 
 def run_iterations(
-    config: TrainConfig, session: Session, train_P: list[Prompt], reference: Reference
+    config: TrainConfig, session: Session, train_P: list[Prompt], reference: Reference | None
 ) -> None:
     """The algorithm."""
     policy, predictors = session.models.policy, session.models.predictors
@@ -172,16 +175,16 @@ def run_iterations(
         save_experience(session, rollouts, iteration)
         evaluation = session.evaluate_if_due(iteration)
         next_coef = next_kl_coef(
-            config, kl_coef, metrics["kl/ref_per_sequence"], len(rollouts), iteration
+            config, kl_coef, metrics.get("kl/ref_per_sequence", 0.0), len(rollouts), iteration
         )
         session.finish_iteration(iteration, metrics | evaluation, next_coef)
 
 
 def build_reference_pass(
-    config: TrainConfig, reference: Reference, device: torch.device
+    config: TrainConfig, reference: Reference | None, device: torch.device
 ) -> ReferencePass | None:
-    """None where the policy's pass asks the reference anyway, for the exact KL."""
-    if config.reference.kl_estimator == "full":
+    """None without a reference, or where the policy's pass asks it anyway, for the exact KL."""
+    if reference is None or config.reference.kl_estimator == "full":
         return None
     size = config.optimization.logprobs_micro_batch_size
     return ReferencePass(reference, config.sampling.temperature, size, device)
@@ -220,11 +223,13 @@ def experience_metrics(
         **rollout_metrics(rollouts),
         **advantage_metrics([rollout.steps_S["advantages"] for rollout in rollouts]),
         **logprob_gap_metrics(rollouts),
-        **kl_metrics([rollout.of_actions(rollout.tokens_T["kl"]) for rollout in rollouts], kl_coef),
         **value_quality(rollouts, predictors, config),
         "tokens/rollout": sum(sum(sampled_tokens(config.credit, one)) for one in experience.drawn)
         + experience.greedy_tokens,
     }
+    if config.reference.kl_estimator is not None:
+        kl_T_by_rollout = [rollout.of_actions(rollout.tokens_T["kl"]) for rollout in rollouts]
+        metrics |= kl_metrics(kl_T_by_rollout, kl_coef)
     if config.optimization.max_redraws:
         num_drawn = len(experience.drawn) // config.rollouts.num_samples
         metrics["rollout/drawn_problems"] = num_drawn

@@ -23,7 +23,6 @@ from vineppo.values.heads import VALUE_NUMBERS
 # The columns of a rollout that the policy's loss reads.
 POLICY_COLUMNS = (
     "old_logprobs",
-    "ref_logprobs",
     "loss_advantages",
     "is_trained",
     "importance",
@@ -36,7 +35,7 @@ def update(
     rollouts: Sequence[Rollout],
     policy: Policy,
     predictors: Sequence[ValuePredictor],
-    reference: Reference,
+    reference: Reference | None,
     config: TrainConfig,
     iteration: int,
     kl_coef: float,
@@ -100,6 +99,8 @@ def update_policy(
         has_entropy=True,
     )
     columns = [*POLICY_COLUMNS, *(name for head in heads for name in head.update_columns)]
+    if config.reference.kl_in == "loss" and kl_coef > 0:
+        columns.append("ref_logprobs")
     accept = partial(is_sound, optimization.max_mean_ratio)
     updates: list[Update] = []
     rates: list[float] = []

@@ -41,6 +41,10 @@
     optimization+: { loss_aggregation: 'fixed_length' },
   },
 
+  // Neither a KL nor the weights and the pass of a policy that it would be to; `kl_coef` 0 alone
+  // still measures and logs it.
+  without_reference: { reference+: { kl_coef: 0, kl_estimator: null } },
+
   // Minibatches of whole groups, whose prompts can pass once.
   whole_groups: { optimization+: { shuffle: 'groups' } },
 

@@ -289,6 +289,9 @@ REFUSED = [
     (PPO, ["reference.kl_in=reward", "reference.kl_gradient=k2"],
      "reference.kl_gradient must be 'own' when reference.kl_in is 'reward' (a reward has no "
      "gradient), got 'k2'"),
+    (VINEPPO, ["reference.kl_estimator=null"],
+     "reference.path must be null, kl_coef 0 and kl_in 'loss' when reference.kl_estimator is null "
+     "(there is no reference then), got (None, 0.001, 'loss')"),
     (VINEPPO, ["reference.kl_clamp=[1, 1]"],
      "reference.kl_clamp must be null or [low, high] with low < high, got (1.0, 1.0)"),
     (VINEPPO, [ADAPTIVE, "reference.kl_coef=0"],
@@ -444,6 +447,7 @@ def test_is_refused(configs, leaf, assignments, message):
         (VINEPPO, ["reference.kl_estimator=k1", "reference.kl_gradient=k2",
                    "reference.kl_clamp=[-1, 1]"]),
         (VINEPPO, ["reference.kl_estimator=full"]),
+        (VINEPPO, ["reference.kl_estimator=null", "reference.kl_coef=0"]),
         (VINEPPO, ["reference.kl_clamp=null"]),
         (VINEPPO, [ADAPTIVE]),
         (VINEPPO, [TRUNCATED, TRAINER]),

@@ -255,6 +255,11 @@ def test_the_exact_kl_asks_the_reference_in_every_epoch(load):
     assert trained_tokens(config, LENGTHS).reference == 3 * 6 * 30
 
 
+def test_without_a_reference_none_is_asked(load):
+    config = load(reference={"kl_estimator": None, "kl_coef": 0})
+    assert trained_tokens(config, LENGTHS).reference == 0
+
+
 def test_an_iteration_of_fine_tuning_is_an_update(configs):
     config = load_config(SftConfig, str(configs / "sft_arithmetic.jsonnet"), [])
     trained = trained_tokens(config, LENGTHS)

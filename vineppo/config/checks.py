@@ -229,6 +229,12 @@ def check_updates(config: AnyConfig) -> None:
 
 def check_reference(config: TrainConfig) -> None:
     reference, bounds = config.reference, config.reference.kl_clamp
+    found = reference.path, reference.kl_coef, reference.kl_in
+    require(
+        reference.kl_estimator is not None or found == (None, 0, "loss"),
+        "reference.path must be null, kl_coef 0 and kl_in 'loss' when reference.kl_estimator is "
+        f"null (there is no reference then), got {found}",
+    )
     if reference.kl_in == "reward":
         require(
             config.credit.monte_carlo is None,

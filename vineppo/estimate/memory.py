@@ -73,7 +73,7 @@ def memory(
             resident[f"{line_name(key)}: weights"] = size * frozen.shape.num_parameters
         # Its pass runs while rollouts are sampled, but where the policy's own pass asks it; so does
         # the policy's for the segmenter, never at once.
-        if config.reference.kl_estimator != "full":
+        if config.reference.kl_estimator not in ("full", None):
             beside_sampling = {"reference: activations": trainees[0].passes.scoring}
         elif needs_entropies(config):
             beside_sampling = {"policy: activations": trainees[0].passes.scoring}

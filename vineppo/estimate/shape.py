@@ -176,7 +176,8 @@ def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> M
     reference = None
     if config.reference.path is not None:
         reference = skeleton(config.reference.path, "reference.path").shape
-    elif adapters is None:  # the policy without its adapters is the reference itself
+    # The policy without its adapters is the reference itself.
+    elif adapters is None and config.reference.kl_estimator is not None:
         reference = policy.shape
     return Models(policy, adapters, critics, reference, frozen)
 

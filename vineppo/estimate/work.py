@@ -273,10 +273,11 @@ def trained_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> Trained
         return TrainedTokens(0, 0, 0, config.optimization.batch_size * lengths.sequence, 0)
     tokens = config.rollouts.num_prompts * config.rollouts.num_samples * lengths.sequence
     epochs = config.optimization.num_epochs
+    has_reference = config.reference.kl_estimator is not None
     critics = [critic_tokens(config, critic, lengths) for critic in critics_of(config).values()]
     return TrainedTokens(
         scored=tokens * (1 + needs_entropies(config)),
-        reference=tokens * (1 + epochs * has_exact_kl(config)),
+        reference=tokens * has_reference * (1 + epochs * has_exact_kl(config)),
         critic_scored=sum(scored for scored, _ in critics),
         updated=tokens * epochs + answer_updates(config, lengths),
         critic_updated=sum(updated for _, updated in critics),

@@ -56,7 +56,7 @@ class ReferenceConfig:
 
     path: Name | None
     kl_coef: NonNegative  # 0: the KL is measured and logged, and trains nothing
-    kl_estimator: Literal["k1", "abs", "k2", "k3", "full"]
+    kl_estimator: Literal["k1", "abs", "k2", "k3", "full"] | None  # null: there is no reference
     kl_in: Literal["loss", "reward"]
     kl_clamp: tuple[float, float] | None  # bounds of one token's estimate, where it trains
     kl_gradient: Literal["own", "k2"]  # in the loss: "k2" keeps the value, with k2's gradient

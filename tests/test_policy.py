@@ -10,6 +10,7 @@ from support.policies import MODEL, build, relative, update
 from support.rollouts import CPU, random_sequences, with_columns
 from support.tiny_models import random_model
 
+from vineppo import token_scores
 from vineppo.batching import collate
 from vineppo.deepspeed_module import DeepSpeedModule
 from vineppo.distributed import init_distributed
@@ -174,8 +175,11 @@ def test_gradient_checkpointing_and_chunked_projection_change_nothing(config, mo
     assert relative(checkpointed, plain) < 1e-5
 
 
-def test_logprobs_are_of_the_tempered_policy_without_padded_ids():
+@pytest.mark.parametrize("rows", [2, 128])
+def test_logprobs_are_of_the_tempered_policy_without_padded_ids(monkeypatch, rows):
     """Against log_softmax written out, with a vocabulary cut below the model's."""
+    monkeypatch.setitem(CHUNK_LOGITS, "cpu", 1)
+    monkeypatch.setattr(token_scores, "MIN_PROJECTED", rows)
     loaded = load_model(MODEL, "float32", "sdpa")
     num_ids, temperature = 15, 0.7
     found = random_sequences(3, num_ids=num_ids)

@@ -15,6 +15,8 @@ from vineppo.models import LoadedModel, load_model
 from vineppo.types import TrainBatch
 from vineppo.vocabulary import Softmax, chunk_rows, token_statistics
 
+MIN_PROJECTED = 128  # rows
+
 
 @dataclass(frozen=True)
 class ForwardOptions:
@@ -133,7 +135,9 @@ class TokenLogprobs(nn.Module):
         # Without a gradient to come no logits need to stay. A sharded head is gathered once a
         # chunk, for which all ranks must meet equally often. Else they must not: the reference
         # passes when a rank's own rollouts are there, and as often as their lengths ask for.
-        size = chunk_rows(self.model.config.vocab_size, hidden_NH.device)
+        # What `token_statistics` keeps in a CPU's cache may be few rows, for which all weights of
+        # the projection would be read.
+        size = max(MIN_PROJECTED, chunk_rows(self.model.config.vocab_size, hidden_NH.device))
         most = len(hidden_NH)
         if self.is_sharded:
             most = largest(most, hidden_NH.device)

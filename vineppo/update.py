@@ -23,6 +23,7 @@ from vineppo.values.heads import VALUE_NUMBERS
 # The columns of a rollout that the policy's loss reads.
 POLICY_COLUMNS = (
     "old_logprobs",
+    "ref_logprobs",
     "loss_advantages",
     "is_trained",
     "importance",
@@ -98,9 +99,8 @@ def update_policy(
         reference=reference if has_exact_kl and kl_coef > 0 else None,
         has_entropy=True,
     )
-    columns = [*POLICY_COLUMNS, *(name for head in heads for name in head.update_columns)]
-    if config.reference.kl_in == "loss" and kl_coef > 0:
-        columns.append("ref_logprobs")
+    columns = [name for name in POLICY_COLUMNS if kl_coef > 0 or name != "ref_logprobs"]
+    columns += [name for head in heads for name in head.update_columns]
     accept = partial(is_sound, optimization.max_mean_ratio)
     updates: list[Update] = []
     rates: list[float] = []

@@ -38,11 +38,12 @@ def shard_everything() -> Iterator[None]:
 
 def main(given: list[str]) -> int:
     """`vineppo` under such a ZeRO 3, with a vocabulary projection in many chunks."""
-    from vineppo import cli
+    from vineppo import cli, token_scores
     from vineppo.vocabulary import CHUNK_LOGITS
 
     with shard_everything(), pytest.MonkeyPatch.context() as patch:
         patch.setitem(CHUNK_LOGITS, "cpu", 400)  # 19 positions
+        patch.setattr(token_scores, "MIN_PROJECTED", 1)
         return cli.main(given)
 
 

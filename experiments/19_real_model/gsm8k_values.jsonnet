@@ -1,5 +1,5 @@
 // Values of gsm8k_sft.jsonnet's policy, which stands still, a line a step, on problems that it neither always nor never
-// solves: a critic (the strongest of ../18_critics) and probes learn from 506 rollouts an iteration, of 46 new problems.
+// solves: a critic and probes learn from 506 rollouts an iteration, of 46 new problems.
 local algorithm = import '../../configs/lib/algorithm.libsonnet';
 local hardware = import '../../configs/lib/hardware.libsonnet';
 local logging = import '../../configs/lib/logging.libsonnet';
@@ -9,11 +9,10 @@ local sft = import 'gsm8k_sft.jsonnet';
 local models = 'runs/19_real_model_models/';
 
 algorithm.ppo + hardware.gpu + hardware.on_cpu + hardware.without_vllm + hardware.critic_as_policy + logging + {
-  local critic = self.critic,
   local probe = poise.values.predictors.probe { of: 'drawn', crossed: false },
   name: 'gsm8k_values',
   seed: 1,
-  num_iterations: 5,
+  num_iterations: 3,
   // Adapters, that no optimizer holds weights which stand still.
   model: model.pretrained(models + 'sft_gsm8k/final/policy') + model.adapters + { gradient_checkpointing: false },
   task: sft.task { train_path: models + 'gsm8k_undecided.jsonl', num_test_problems: 2 },
@@ -31,7 +30,7 @@ algorithm.ppo + hardware.gpu + hardware.on_cpu + hardware.without_vllm + hardwar
   },
   critic+: {
     learning_rate: 2e-5,
-    warmup_iterations: 5,
+    warmup_iterations: 3,
     head_init: 'zero',
     loss: { kind: 'cross_entropy', low: 0, high: 1 },
   },
@@ -47,6 +46,6 @@ algorithm.ppo + hardware.gpu + hardware.on_cpu + hardware.without_vllm + hardwar
     },
   },
   evaluation+: { every: 0, num_samples: 1 },
-  checkpoint: { every: 4, keep: 2 },
+  checkpoint: { every: 3, keep: 1 },
   logging+: { wandb_project: null },
 }

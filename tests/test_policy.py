@@ -180,6 +180,10 @@ def test_logprobs_are_of_the_tempered_policy_without_padded_ids(monkeypatch, row
     """Against log_softmax written out, with a vocabulary cut below the model's."""
     monkeypatch.setitem(CHUNK_LOGITS, "cpu", 1)
     monkeypatch.setattr(token_scores, "MIN_PROJECTED", rows)
+    projected, project = [], TokenLogprobs.logits
+    monkeypatch.setattr(
+        TokenLogprobs, "logits", lambda *args: projected.append(len(args[1])) or project(*args)
+    )
     loaded = load_model(MODEL, "float32", "sdpa")
     num_ids, temperature = 15, 0.7
     found = random_sequences(3, num_ids=num_ids)
@@ -199,6 +203,7 @@ def test_logprobs_are_of_the_tempered_policy_without_padded_ids(monkeypatch, row
             entropy_T = -(table_TV.exp() * table_TV).sum(-1)
             torch.testing.assert_close(entropy_BT[row][mask_T], entropy_T, atol=1e-5, rtol=1e-5)
             assert logprobs_BT[row][~mask_T].abs().max() == 0
+    assert max(projected) == min(rows, sum(projected))
 
 
 def test_response_logprobs_do_not_depend_on_company():

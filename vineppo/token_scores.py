@@ -113,6 +113,7 @@ class TokenLogprobs(nn.Module):
         softmax = Softmax(self.num_token_ids, self.softcap, options.temperature)
         reference = options.reference
         ref_hidden_NH = None if reference is None else reference.hidden(batch)
+        chunk = chunk_rows(self.model.config.vocab_size, hidden_NH.device)
 
         def statistics(rows: slice) -> tuple[torch.Tensor, ...]:
             ref_logits_NV = (
@@ -127,8 +128,9 @@ class TokenLogprobs(nn.Module):
             if not options.num_candidates:
                 return found_N
             num_candidates = min(options.num_candidates, self.num_token_ids)
-            likeliest_NK = softmax.log(logits_NV).topk(num_candidates)
-            return *found_N, likeliest_NK.indices, likeliest_NK.values
+            likeliest = [softmax.log(part).topk(num_candidates) for part in logits_NV.split(chunk)]
+            values, indices = map(torch.cat, zip(*likeliest, strict=True))
+            return *found_N, indices, values
 
         if torch.is_grad_enabled():
             return statistics(slice(None))
@@ -137,7 +139,7 @@ class TokenLogprobs(nn.Module):
         # passes when a rank's own rollouts are there, and as often as their lengths ask for.
         # What `token_statistics` keeps in a CPU's cache may be few rows, for which all weights of
         # the projection would be read.
-        size = max(MIN_PROJECTED, chunk_rows(self.model.config.vocab_size, hidden_NH.device))
+        size = max(MIN_PROJECTED, chunk)
         most = len(hidden_NH)
         if self.is_sharded:
             most = largest(most, hidden_NH.device)

@@ -184,7 +184,8 @@ class Rollout(TokenSequence):
 
     Columns that stages add, by name:
 
-        tokens_T   "trainer_logprobs" "ref_logprobs" "kl"   the passes without gradient (nats)
+        tokens_T   "trainer_logprobs" "ref_logprobs" "kl"   the passes without gradient (nats),
+                                                            the latter two with a reference
                    "entropies"                              so, where segmenter or predictor ask
                    "values/NAME"                            predictor NAME, where it values tokens
                    "differences/NAME"                       what the token changed, of a martingale

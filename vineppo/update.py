@@ -20,7 +20,7 @@ from vineppo.types import Rollout, TokenSequence, TrainBatch
 from vineppo.values import ValuePredictor
 from vineppo.values.heads import VALUE_NUMBERS
 
-# The columns of a rollout that the policy's loss reads.
+# The columns of a rollout that the policy's loss reads; the reference's for a KL alone.
 POLICY_COLUMNS = (
     "old_logprobs",
     "ref_logprobs",
@@ -214,6 +214,7 @@ def _kl(reference: ReferenceConfig, batch: TrainBatch, scores: TokenScores) -> t
     if reference.kl_estimator == "full":
         kl_BT = scores.kl_BT
     else:
+        assert reference.kl_estimator is not None  # its coefficient would be 0
         kl_BT = KL_ESTIMATORS[reference.kl_estimator](scores.logprobs_BT, batch["ref_logprobs"])
     kl_BT = clamp(kl_BT, reference.kl_clamp)
     if reference.kl_gradient == "own":

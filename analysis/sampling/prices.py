@@ -112,13 +112,14 @@ def learning_seconds(metrics: Metrics, config: TrainConfig) -> float:
 def critic_share(config: TrainConfig, num_policy_weights: int, num_critic_weights: int) -> float:
     """Of the time of learning, by the passes of each model times its weights.
 
-    The policy has 2 passes without gradient (its own and the reference's) and 3 an epoch, a value
-    model of its own 1 and 3 an epoch. With 2 epochs each and equal sizes: 7/(8 + 7) = 0.467. 0
-    without a value model of its own: a shared head is hardly more than its policy.
+    The policy has 2 passes without gradient (its own and the reference's, if there is one) and 3 an
+    epoch, a value model of its own 1 and 3 an epoch. With 2 epochs each and equal sizes: 7/(8 + 7)
+    = 0.467. 0 without a value model of its own: a shared head is hardly more than its policy.
     """
     if config.separate_critic is None:
         return 0.0
-    policy = (2 + UPDATE_PASSES * config.optimization.num_epochs) * num_policy_weights
+    scored = 1 + (config.reference.kl_estimator is not None)
+    policy = (scored + UPDATE_PASSES * config.optimization.num_epochs) * num_policy_weights
     critic = (1 + UPDATE_PASSES * config.separate_critic.num_epochs) * num_critic_weights
     return critic / (policy + critic)
 

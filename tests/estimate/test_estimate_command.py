@@ -238,6 +238,16 @@ def test_adapters_alone_have_states(run):
     assert adapted["operations"]["update"] == pytest.approx(4 / 6 * whole["operations"]["update"])
 
 
+def test_without_a_reference_nothing_is_held_for_it(run):
+    options = ["--num-gpus=0", "--json", "--set=reference.kl_coef=0"]
+    free = "--set=reference.kl_estimator=null"
+    lines, without = (
+        json.loads(run("demo_vineppo.jsonnet", *options, *more)[1])["memory"]["sampling"]
+        for more in ([], [free])
+    )
+    assert lines.keys() - without.keys() == {"reference: weights", "reference: activations"}
+
+
 def test_checkpointing_saves_memory_and_costs_operations(run, rho):
     leaf = "paper/rho1b_gsm8k_vineppo.jsonnet"
     on = json.loads(run(leaf, "--json", *rho)[1])

@@ -5,10 +5,11 @@ from itertools import repeat
 
 import numpy as np
 import torch
+from torch.nn.functional import pad
 
 from vineppo.vocabulary import chunk_rows
 
-MOST_LIKELY = 512  # ids that are sorted, if they have the nucleus of every row
+MOST_LIKELY = 512  # ids that are sorted, if they have the nucleus of every row of a chunk
 
 
 def uniforms(seed: int, count: int) -> np.ndarray:
@@ -35,12 +36,9 @@ def sample_tokens(
     ln 0.375. Without `top_ps_B` all are 1, without `is_greedy_B` no row is greedy.
     """
     batch = logits_BV, temperatures_B, top_ps_B, is_greedy_B, uniforms_B
-    num_rows, num_ids = logits_BV.shape
-    rows = chunk_rows(num_ids, logits_BV.device)
-    if num_rows <= rows:
-        return _sample_rows(*batch)
+    rows = chunk_rows(logits_BV.shape[1], logits_BV.device)
     chunks = [repeat(None) if part is None else part.split(rows) for part in batch]
-    tokens, logprobs = zip(*map(_sample_rows, *chunks), strict=False)
+    tokens, logprobs = zip(*map(_sample_rows, *chunks), strict=True)
     return torch.cat(tokens), torch.cat(logprobs)
 
 
@@ -119,14 +117,12 @@ def nuclei(logprobs_BV: torch.Tensor, top_ps_B: torch.Tensor) -> tuple[torch.Ten
         # Ids as likely as the last of them may be missing.
         is_last_BK = likely_BK == likely_BK.amin(-1, keepdim=True)
         mass_B1 = likely_BK.double().exp().masked_fill(is_last_BK, 0.0).sum(-1, keepdim=True)
-        if bool((mass_B1 >= top_ps_B1).all()):
+        if bool(((mass_B1 >= top_ps_B1) & (top_ps_B1 < 1)).all()):
             ids_BK, order_BK = of_likely_BK.sort(-1)
             held_BK = likely_BK.gather(-1, order_BK)
     falling_BK, order_BK = held_BK.sort(stable=True, dim=-1, descending=True)
-    # The mass of the likelier ids is 0 for the first.
-    before_BK = falling_BK.double().exp().cumsum(-1)[:, :-1]
-    num_kept_B1 = 1 + (before_BK < top_ps_B1).sum(-1, keepdim=True)
-    is_kept_BK = torch.arange(held_BK.shape[1], device=held_BK.device) < num_kept_B1
-    is_kept_BK = torch.zeros_like(is_kept_BK).scatter(-1, order_BK, is_kept_BK) | (top_ps_B1 >= 1)
-    kept_BK = held_BK.masked_fill(~is_kept_BK, -torch.inf)
+    # The mass of the likelier ids; −1 for the first, which is kept also where top_p is 0.
+    before_BK = pad(falling_BK.double().exp().cumsum(-1)[:, :-1], (1, 0), value=-1.0)
+    is_kept_BK = (before_BK < top_ps_B1) | (top_ps_B1 >= 1)
+    kept_BK = held_BK.scatter(-1, order_BK, falling_BK.masked_fill(~is_kept_BK, -torch.inf))
     return kept_BK - kept_BK.logsumexp(-1, keepdim=True), ids_BK.expand_as(kept_BK)

@@ -49,7 +49,8 @@ LIVE_PARAMETERS = 1_000_000_000
 
 # Float32 tensors of a chunk that are alive at once in `vocabulary.py`'s backward pass.
 CHUNK_TENSORS = 4
-# Float32 tensors as wide as the vocabulary that sampling from a batch of logits takes at once.
+# Float32 tensors as wide as the vocabulary that sampling from a batch of logits takes at once;
+# fewer on a CPU with transformers, which draws a chunk of rows at a time.
 SAMPLING_TENSORS = 4
 
 WEIGHTS, STEP, CACHE = "engine: weights", "engine: a step", "engine: key-value cache"

@@ -1,6 +1,7 @@
-"""gsm8k_critics.py RUN_DIR ITERATION RATE EPOCHS: a critic of RUN_DIR's config, trained anew on the rollouts before ITERATION.
+"""gsm8k_critics.py RUN_DIR ITERATION RATE EPOCHS: RUN_DIR's critic, anew, on the rollouts before.
 
-What it says of ITERATION's states is added to their truth as the predictor "critic_RATE_EPOCHS" (`value-accuracy` reads it).
+What it says of ITERATION's states is added to their truth as "critic_RATE_EPOCHS", which
+`value-accuracy` reads.
 """
 
 import sys
@@ -17,11 +18,18 @@ from vineppo.run_dir.config import read_config
 from vineppo.tasks import load_task
 from vineppo.values.separate import SeparateValueModel
 
-run, iteration, rate, epochs = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+run, iteration, rate, epochs = (
+    Path(sys.argv[1]),
+    int(sys.argv[2]),
+    float(sys.argv[3]),
+    int(sys.argv[4]),
+)
 name = f"critic_{rate:g}_{epochs}"
 init_distributed()
 config = read_config(run)
-config = replace(config, num_iterations=1, critic=replace(config.critic, learning_rate=rate, num_epochs=epochs))
+config = replace(
+    config, num_iterations=1, critic=replace(config.critic, learning_rate=rate, num_epochs=epochs)
+)
 loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
 prompts = encode_train_problems(config, loaded, load_task(config.task).train_P)
 problems = {prompt.problem.id: prompt.problem for prompt in prompts}
@@ -33,7 +41,9 @@ critic = SeparateValueModel("new", config, config.critic, loaded)
 critic.start(None)  # it asks nothing of a policy
 critic._hf_model.score.measure_offset(before, config.critic.loss)
 started = time.perf_counter()
-print(name, len(before), "rewards", critic.update(before, 1), f"{time.perf_counter() - started:.0f} s")
+print(
+    name, len(before), "rewards", critic.update(before, 1), f"{time.perf_counter() - started:.0f} s"
+)
 rollouts = read_saved(run, iteration, problems.__getitem__)
 critic.estimate(rollouts)
 values = {one.key: one.values_S("new") for one in rollouts}

@@ -64,7 +64,7 @@ python $here/undecided.py "$sft/evaluations/$four/iter_000015.json" $models/gsm8
 lines=runs/19_gsm8k
 [ -d $lines/final ] || vineppo train $here/gsm8k_values.jsonnet --run-dir $lines
 python -m analysis ground-truth $lines --num-states 150 --num-samples 96 --num-draws 9
-python $here/gsm8k_critics.py $lines 3 1e-4 2
+python $here/gsm8k_critics.py $lines 3 1e-4 1
 python -m analysis value-accuracy $lines --out $lines/out
 mkdir -p $here/gsm8k
 cp $lines/out/value_accuracy.csv $lines/out/value_accuracy_states.parquet $here/gsm8k

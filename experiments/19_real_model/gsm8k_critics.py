@@ -35,11 +35,12 @@ prompts = encode_train_problems(config, loaded, load_task(config.task).train_P)
 problems = {prompt.problem.id: prompt.problem for prompt in prompts}
 before = [one for i in range(1, iteration) for one in read_saved(run, i, problems.__getitem__)]
 for one in before:
-    for column in ("values/new", "targets/new"):
-        one.tokens_T[column] = (one.reward,) * len(one.response_ids)  # λ = 1
+    length = len(one.response_ids)
+    one.tokens_T |= {"values/new": (one.reward,) * length}  # with λ = 1 the targets hold none
+    one.tokens_T |= {"rewards": (0.0,) * (length - 1) + (one.reward,)}
 critic = SeparateValueModel("new", config, config.critic, loaded)
 critic.start(None)  # it asks nothing of a policy
-critic._hf_model.score.measure_offset(before, config.critic.loss)
+critic.prepare_update(before)
 started = time.perf_counter()
 print(
     name, len(before), "rewards", critic.update(before, 1), f"{time.perf_counter() - started:.0f} s"

@@ -35,20 +35,12 @@ def sample_tokens(
     (0.5, 0.3, 0.2) with top_p 0.7 keep two ids at (0.625, 0.375), so that u = 0.63 gives id 1 and
     ln 0.375. Without `top_ps_B` all are 1, without `is_greedy_B` no row is greedy.
     """
-    batch = logits_BV, temperatures_B, top_ps_B, is_greedy_B, uniforms_B
     rows = chunk_rows(logits_BV.shape[1], logits_BV.device)
-    chunks = [repeat(None) if part is None else part.split(rows) for part in batch]
-    tokens, logprobs = zip(*map(_sample_rows, *chunks), strict=True)
-    return torch.cat(tokens), torch.cat(logprobs)
-
-
-def _sample_rows(
-    logits_BV: torch.Tensor,
-    temperatures_B: torch.Tensor,
-    top_ps_B: torch.Tensor | None,
-    is_greedy_B: torch.Tensor | None,
-    uniforms_B: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    if len(logits_BV) > rows:
+        batch = logits_BV, temperatures_B, top_ps_B, is_greedy_B, uniforms_B
+        chunks = [repeat(None) if part is None else part.split(rows) for part in batch]
+        tokens, logprobs = zip(*map(sample_tokens, *chunks), strict=True)
+        return torch.cat(tokens), torch.cat(logprobs)
     logprobs_BV = torch.log_softmax(logits_BV.float() / temperatures_B[:, None], -1)
     if top_ps_B is None:
         tokens_B = _drawn(logprobs_BV, uniforms_B)

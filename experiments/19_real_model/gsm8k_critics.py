@@ -1,55 +1,95 @@
-"""gsm8k_critics.py RUN_DIR ITERATION RATE EPOCHS: RUN_DIR's critic, anew, on the rollouts before.
+"""gsm8k_critics.py RUN TRAINED VALUED MODEL RATE EPOCHS OUT.csv: a critic of RUN's policy, anew.
 
-What it says of ITERATION's states is added to their truth as "critic_RATE_EPOCHS", which
-`value-accuracy` reads.
+It starts from MODEL and learns from the rewards of the iterations TRAINED ("1,2"). After each epoch
+OUT.csv gets a row: how well its values of the states of VALUED foretell the rewards there, with the
+mean of TRAINED beside it. Of no epoch MODEL is asked, yes or no. Where VALUED's states have a truth,
+the values are added to it as "MODEL_RATE_EPOCHS", or "asked_MODEL", which `value-accuracy` reads.
 """
 
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+
+import numpy as np
+import pandas as pd
 
 from analysis.sampling.rollouts import read_saved
 from analysis.truth import read_truth, truth_path, write_truth
+from vineppo.config.schema import YesNoCritic
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_train_problems
 from vineppo.models import load_model
 from vineppo.run_dir.config import read_config
 from vineppo.tasks import load_task
 from vineppo.values.separate import SeparateValueModel
+from vineppo.values.yes_no import ZeroShot
 
-run, iteration, rate, epochs = (
-    Path(sys.argv[1]),
-    int(sys.argv[2]),
-    float(sys.argv[3]),
-    int(sys.argv[4]),
-)
-name = f"critic_{rate:g}_{epochs}"
+BATCH = 22  # two problems
+QUESTION = {
+    "kind": "yes_no",
+    "question": "\n\nIs this going to end with the right answer? Answer Yes or No:",
+    "yes": " Yes",
+    "no": " No",
+    "trained": False,
+}
+run, trained, valued, model = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
+rate, num_epochs, out = float(sys.argv[5]), int(sys.argv[6]), Path(sys.argv[7])
+name = model.split("/final/")[0].split("/")[-1]
+name = f"{name}_{rate:g}_{num_epochs}" if num_epochs else f"asked_{name}"
+
+
+def cross_entropy(values_N: np.ndarray, rewards_N: np.ndarray) -> float:
+    likely_N = np.where(rewards_N > 0, values_N, 1 - values_N)
+    return float(-np.log(likely_N.clip(1e-4)).mean())
+
+
 init_distributed()
 config = read_config(run)
-config = replace(
-    config, num_iterations=1, critic=replace(config.critic, learning_rate=rate, num_epochs=epochs)
-)
+form = {"path": model, "learning_rate": rate, "num_epochs": 1}
+form |= {"batch_size": BATCH, "micro_batch_size": BATCH}
+critic_config = replace(config.critic, **form)
+config = replace(config, num_iterations=max(num_epochs, 1), critic=critic_config)
 loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
 prompts = encode_train_problems(config, loaded, load_task(config.task).train_P)
 problems = {prompt.problem.id: prompt.problem for prompt in prompts}
-before = [one for i in range(1, iteration) for one in read_saved(run, i, problems.__getitem__)]
-for one in before:
+old, new = (
+    [one for i in iterations.split(",") for one in read_saved(run, int(i), problems.__getitem__)]
+    for iterations in (trained, str(valued))
+)
+for one in old:
     length = len(one.response_ids)
     one.tokens_T |= {"values/new": (one.reward,) * length}  # with λ = 1 the targets hold none
     one.tokens_T |= {"rewards": (0.0,) * (length - 1) + (one.reward,)}
-critic = SeparateValueModel("new", config, config.critic, loaded)
-critic.start(None)  # it asks nothing of a policy
-critic.prepare_update(before)
-started = time.perf_counter()
-print(
-    name, len(before), "rewards", critic.update(before, 1), f"{time.perf_counter() - started:.0f} s"
-)
-rollouts = read_saved(run, iteration, problems.__getitem__)
-critic.estimate(rollouts)
-values = {one.key: one.values_S("new") for one in rollouts}
-path = truth_path(run / "analysis/ground-truth", run, iteration)
-states = read_truth(path)
-for state in states:
-    state.predictions[name] = values[state.problem_id, state.rollout_index][state.step_index]
-write_truth(path, states)
+rewards_N = np.array([one.reward for one in new for _ in one.spans_S])
+mean_N = np.full(len(rewards_N), np.mean([one.reward for one in old]))
+if num_epochs:
+    critic = SeparateValueModel("new", config, critic_config, loaded)
+    critic.start(None)  # it asks nothing of a policy
+    critic.prepare_update(old)
+else:
+    critic = ZeroShot("new", config, YesNoCritic(**asdict(critic_config) | QUESTION), loaded)
+for epoch in range(1 if num_epochs else 0, num_epochs + 1):
+    started = time.perf_counter()
+    found = critic.update(old, epoch) if epoch else {}
+    seconds = time.perf_counter() - started
+    critic.estimate(new)
+    values_N = np.array([value for one in new for value in one.values_S("new")])
+    row = {"predictor": name, "trained": trained, "valued": valued, "epoch": epoch} | {
+        "num_rewards": len(old) if epoch else 0,
+        "loss": found.get("critic/loss"),
+        "cross_entropy": cross_entropy(values_N, rewards_N),
+        "cross_entropy_of_mean": cross_entropy(mean_N, rewards_N),
+        "correlation": np.corrcoef(values_N, rewards_N)[0, 1],
+        "values_std": values_N.std(),
+        "seconds": round(seconds),
+    }
+    print(row, flush=True)
+    pd.DataFrame([row]).to_csv(out, mode="a", index=False, header=not out.exists())
+path = truth_path(run / "analysis/ground-truth", run, valued)
+if path.exists():
+    values = {one.key: one.values_S("new") for one in new}
+    states = read_truth(path)
+    for state in states:
+        state.predictions[name] = values[state.problem_id, state.rollout_index][state.step_index]
+    write_truth(path, states)

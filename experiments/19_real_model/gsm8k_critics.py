@@ -1,9 +1,10 @@
 """gsm8k_critics.py RUN TRAINED VALUED MODEL RATE EPOCHS OUT.csv: a critic of RUN's policy, anew.
 
-It starts from MODEL and learns from the rewards of the iterations TRAINED ("1,2"). After each epoch
-OUT.csv gets a row: how well its values of the states of VALUED foretell the rewards there, with the
-mean of TRAINED beside it. Of no epoch MODEL is asked, yes or no. Where VALUED's states have a truth,
-the values are added to it as "MODEL_RATE_EPOCHS", or "asked_MODEL", which `value-accuracy` reads.
+It starts from MODEL and learns from the rewards of the iterations TRAINED ("1,2"). After each
+epoch OUT.csv gets a row: how well its values of the states of VALUED foretell the rewards there,
+with the mean of TRAINED beside it. Of no epoch MODEL is asked, yes or no. Where VALUED's states
+have a truth, the values are added to it as "MODEL_RATE_EPOCHS", or "asked_MODEL", which
+`value-accuracy` reads.
 """
 
 import sys
@@ -61,8 +62,8 @@ for one in old:
     length = len(one.response_ids)
     one.tokens_T |= {"values/new": (one.reward,) * length}  # with λ = 1 the targets hold none
     one.tokens_T |= {"rewards": (0.0,) * (length - 1) + (one.reward,)}
-rewards_N = np.array([one.reward for one in new for _ in one.spans_S])
-mean_N = np.full(len(rewards_N), np.mean([one.reward for one in old]))
+rewards = np.array([one.reward for one in new for _ in one.spans_S])
+means = np.full(len(rewards), np.mean([one.reward for one in old]))
 if num_epochs:
     critic = SeparateValueModel("new", config, critic_config, loaded)
     critic.start(None)  # it asks nothing of a policy
@@ -74,22 +75,23 @@ for epoch in range(1 if num_epochs else 0, num_epochs + 1):
     found = critic.update(old, epoch) if epoch else {}
     seconds = time.perf_counter() - started
     critic.estimate(new)
-    values_N = np.array([value for one in new for value in one.values_S("new")])
+    values = np.array([value for one in new for value in one.values_S("new")])
     row = {"predictor": name, "trained": trained, "valued": valued, "epoch": epoch} | {
         "num_rewards": len(old) if epoch else 0,
         "loss": found.get("critic/loss"),
-        "cross_entropy": cross_entropy(values_N, rewards_N),
-        "cross_entropy_of_mean": cross_entropy(mean_N, rewards_N),
-        "correlation": np.corrcoef(values_N, rewards_N)[0, 1],
-        "values_std": values_N.std(),
+        "cross_entropy": cross_entropy(values, rewards),
+        "cross_entropy_of_mean": cross_entropy(means, rewards),
+        "correlation": np.corrcoef(values, rewards)[0, 1],
+        "values_std": values.std(),
         "seconds": round(seconds),
     }
     print(row, flush=True)
     pd.DataFrame([row]).to_csv(out, mode="a", index=False, header=not out.exists())
 path = truth_path(run / "analysis/ground-truth", run, valued)
 if path.exists():
-    values = {one.key: one.values_S("new") for one in new}
+    of_rollouts = {one.key: one.values_S("new") for one in new}
     states = read_truth(path)
     for state in states:
-        state.predictions[name] = values[state.problem_id, state.rollout_index][state.step_index]
+        of_steps = of_rollouts[state.problem_id, state.rollout_index]
+        state.predictions[name] = of_steps[state.step_index]
     write_truth(path, states)

@@ -169,6 +169,7 @@ local common = {
       view: null,
       learns_from: null,
       learning_rate: policy.learning_rate,
+      head_learning_rate: null,
       schedule: policy.schedule,
       num_epochs: policy.num_epochs,
       batch_size: policy.batch_size,

@@ -1,10 +1,10 @@
-"""gsm8k_critics.py RUN TRAINED VALUED MODEL RATE EPOCHS OUT.csv: a critic of RUN's policy, anew.
+"""gsm8k_critics.py RUN TRAINED VALUED MODEL RATE HEAD EPOCHS OUT.csv: a critic of RUN's policy.
 
 It starts from MODEL and learns from the rewards of the iterations TRAINED ("1,2"). After each
 epoch OUT.csv gets a row: how well its values of the states of VALUED foretell the rewards there,
 with the mean of TRAINED beside it. Of no epoch MODEL is asked, yes or no. Where VALUED's states
-have a truth, the values are added to it as "MODEL_RATE_EPOCHS", or "asked_MODEL", which
-`value-accuracy` reads.
+have a truth, the values are added to it as "MODEL_RATE_HEAD_EPOCHS", or "asked_MODEL", which
+`value-accuracy` reads. HEAD is the rate of a head that starts at 0, or "normal".
 """
 
 import sys
@@ -35,9 +35,9 @@ QUESTION = {
     "trained": False,
 }
 run, trained, valued, model = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
-rate, num_epochs, out = float(sys.argv[5]), int(sys.argv[6]), Path(sys.argv[7])
+rate, head, num_epochs, out = float(sys.argv[5]), sys.argv[6], int(sys.argv[7]), Path(sys.argv[8])
 name = model.split("/final/")[0].split("/")[-1]
-name = f"{name}_{rate:g}_{num_epochs}" if num_epochs else f"asked_{name}"
+name = f"{name}_{rate:g}_{head}_{num_epochs}" if num_epochs else f"asked_{name}"
 
 
 def cross_entropy(values_N: np.ndarray, rewards_N: np.ndarray) -> float:
@@ -49,6 +49,10 @@ init_distributed()
 config = read_config(run)
 form = {"path": model, "learning_rate": rate, "num_epochs": 1}
 form |= {"batch_size": BATCH, "micro_batch_size": BATCH}
+if head == "normal":
+    form |= {"head_init": "normal", "head_learning_rate": None}
+else:
+    form |= {"head_init": "zero", "head_learning_rate": float(head)}
 critic_config = replace(config.critic, **form)
 config = replace(config, num_iterations=max(num_epochs, 1), critic=critic_config)
 loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
@@ -78,7 +82,7 @@ for epoch in range(1 if num_epochs else 0, num_epochs + 1):
     values = np.array([value for one in new for value in one.values_S("new")])
     row = {"predictor": name, "trained": trained, "valued": valued, "epoch": epoch} | {
         "num_rewards": len(old) if epoch else 0,
-        "loss": found.get("critic/loss"),
+        "loss": found.get(f"{critic.metrics_group}/loss"),
         "cross_entropy": cross_entropy(values, rewards),
         "cross_entropy_of_mean": cross_entropy(means, rewards),
         "correlation": np.corrcoef(values, rewards)[0, 1],

@@ -58,12 +58,15 @@ def loss_by_hand(outputs_T, old_T, returns_T, loss):
     return 0.5 * error_T.sum()
 
 
-@pytest.mark.parametrize("loss", [SQUARED, CLIPPED, BOUNDED])
-def test_an_update_is_the_one_written_out(configs, tmp_path, loss):
+@pytest.mark.parametrize(
+    ("loss", "of_head"), [(SQUARED, None), (CLIPPED, None), (BOUNDED, None), (BOUNDED, 1e-2)]
+)
+def test_an_update_is_the_one_written_out(configs, tmp_path, loss, of_head):
     """Two steps of torch's AdamW on Σ loss / tokens, every sequence passed alone, norm clipped."""
     config = whole_batch(
         configs,
         critic__loss=loss,
+        critic__head_learning_rate=of_head,
         critic__num_epochs=2,
         critic__warmup_fraction=0,
         critic__weight_decay=0.1,
@@ -72,7 +75,9 @@ def test_an_update_is_the_one_written_out(configs, tmp_path, loss):
     found = sequences(24)
     weights, metrics = weights_after(config, found, tmp_path)
     model = load_value_model(config.critic, config.model, config.seed)
-    adam = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
+    head = {"params": model.score.parameters(), "lr": of_head or 1e-3}
+    groups = [{"params": model.model.parameters()}, head]
+    adam = torch.optim.AdamW(groups, lr=1e-3, weight_decay=0.1)
     num_tokens = sum(len(sequence.response_ids) for sequence in found)
     losses, norms = [], []
     for _ in range(2):

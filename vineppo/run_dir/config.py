@@ -50,6 +50,8 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("values.predictors.*.view", None, "kind=separate"),
     ("critic.learns_from", None, "view"),
     ("values.predictors.*.learns_from", None, "view"),
+    ("critic.head_learning_rate", None, "view"),
+    ("values.predictors.*.head_learning_rate", None, "view"),
     ("credit.states", None, "kind=vine"),
     ("credit.states.by", "probability", "floor"),
     ("values.predictors.*.states.by", "probability", "floor"),

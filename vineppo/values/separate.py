@@ -61,7 +61,10 @@ class SeparateValueModel(ValueModel):
     def start(self, policy: Policy) -> None:  # noqa: ARG002
         if self.config.model.gradient_checkpointing:
             checkpoint_activations(self._hf_model)
-        groups = [list(self._hf_model.parameters())]
+        weights, head = list(self._hf_model.parameters()), list(self._hf_model.score.parameters())
+        groups = [weights]
+        if self._critic.head_learning_rate is not None:
+            groups = [[w for w in weights if all(w is not own for own in head)], head]
         self.packs = can_pack(self._hf_model)
         module = ValueOutputs(self._hf_model)
         self._deepspeed = DeepSpeedModule(module, groups, self._hf_model.dtype, self._critic)
@@ -101,10 +104,13 @@ class SeparateValueModel(ValueModel):
         learning_rate: float,
     ) -> Update:
         """One optimizer step on Σ loss(micro-batch, the head's outputs)."""
+        rates, of_head = [learning_rate], self._critic.head_learning_rate
+        if of_head is not None:
+            rates.append(learning_rate * of_head / self._critic.learning_rate)
         return self._deepspeed.update(
             micro_batches,
             lambda batch: loss(batch, self._deepspeed(batch)),
-            [learning_rate],
+            rates,
             partial(is_sound, None),
         )
 

@@ -411,6 +411,9 @@ class SeparateCritic(AdamConfig, CriticCommon):
     view: ViewConfig | None  # null: prompt and response alone
     # The predictor whose continuations' returns it learns; null: from the rollouts' rewards.
     learns_from: Name | None
+    # Of the head, on the schedule of `learning_rate`; null: that of all. Before a head at zero has
+    # grown no gradient passes it.
+    head_learning_rate: PositiveFraction | None
 
     @property
     def returns_of(self) -> str | None:

@@ -178,8 +178,7 @@ def model_assignments(model: str, directory: Path) -> list[str]:
     assignments = [
         f"model.path={json.dumps(model)}",
         *(f"{table}.dtype={dtype}" for table in ("model", "engine")),
-        # ZeRO would keep a second copy of float32 weights, and of all gradients.
-        *(["optimization.zero_stage=0"] if dtype == "float32" else []),
+        "optimization.zero_stage=0",  # ZeRO would keep and move second copies
         *(f"task.{split}_path={directory / split}.jsonl" for split in ("train", "test")),
     ]
     if load_tokenizer(model, "--model").chat_template is None:

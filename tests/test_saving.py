@@ -40,7 +40,14 @@ def contents(directory):
 
 @pytest.mark.parametrize(
     ("dtype", "stage"),
-    [("float32", 0), ("bfloat16", 1), ("bfloat16", 2), ("bfloat16", 3), ("float32", 3)],
+    [
+        ("float32", 0),
+        ("bfloat16", 0),
+        ("bfloat16", 1),
+        ("bfloat16", 2),
+        ("bfloat16", 3),
+        ("float32", 3),
+    ],
 )
 def test_the_files_are_those_of_the_whole_model(configs, tmp_path, dtype, stage):
     """…as transformers writes it by itself; and it loads to the same bits."""

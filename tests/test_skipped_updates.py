@@ -17,6 +17,7 @@ STATES = grid(
     ("float32", "nothing", 0),
     ("float32", "nothing", 3),
     ("float32", "optimizer", 2),
+    ("bfloat16", "nothing", 0),
     ("bfloat16", "nothing", 2),
     slow=[
         *(("float32", "nothing", stage) for stage in (1, 2)),

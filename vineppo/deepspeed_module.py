@@ -1,6 +1,7 @@
 """DeepSpeed around one module: an update of any number of micro-batches, weights, state."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
@@ -11,6 +12,7 @@ from torch import nn
 
 from vineppo.config.schema import AdamConfig, sums_in_float32
 from vineppo.distributed import gather, init_distributed, num_ranks
+from vineppo.errors import UserError
 from vineppo.models import named_weights
 from vineppo.types import TrainBatch
 
@@ -32,7 +34,8 @@ class DeepSpeedModule:
     Gradients accumulate over however many micro-batches an update has; clipping and the optimizer's
     step happen once, at its end (DeepSpeed's `managed_gradient_accumulation: false`), and so does
     the reduction over ranks, but under ZeRO 2 and 3, which reduce after every micro-batch.
-    `parameter_groups` get a learning rate each.
+    `parameter_groups` get a learning rate each. Of a bfloat16 model stage 0 keeps float32 weights
+    and sums, whole, and is for one rank.
     """
 
     def __init__(
@@ -51,6 +54,11 @@ class DeepSpeedModule:
         self._zero_stage = optimization.zero_stage
         self.leaves_while_sampling = optimization.offload == "while_sampling"
         self._is_plain = optimization.zero_stage == 0 and dtype == torch.float32
+        if optimization.zero_stage == 0 and not self._is_plain and num_ranks() > 1:
+            raise UserError(
+                "zero_stage must be at least 1 of a bfloat16 model on several ranks (0 would keep "
+                f"the sum of all gradients on each), got 0 on {num_ranks()}"
+            )
         self._max_grad_norm = optimization.max_grad_norm
         adam = torch.optim.AdamW(
             [{"params": list(group)} for group in parameter_groups],
@@ -65,10 +73,11 @@ class DeepSpeedModule:
         if self._is_plain:
             adam.register_step_pre_hook(self._clip)
         adam.register_step_post_hook(_forget_frozen)
-        self._engine, *_ = deepspeed.initialize(
-            model=module, optimizer=adam, config=self._config(optimization, dtype)
-        )
-        if self._is_plain and num_ranks() == 1:
+        with redirect_stdout(None):  # `BF16_Optimizer` prints, here and as it loads
+            self._engine, *_ = deepspeed.initialize(
+                model=module, optimizer=adam, config=self._config(optimization, dtype)
+            )
+        if optimization.zero_stage == 0 and num_ranks() == 1:
             # To reduce over one rank, DeepSpeed would copy all gradients to a buffer and back.
             self._engine.enable_backward_allreduce = False
 
@@ -128,9 +137,10 @@ class DeepSpeedModule:
         )
 
     def load_state(self, directory: Path) -> None:
-        self._engine.load_checkpoint(
-            str(directory), tag="state", load_module_strict=not self._has_frozen
-        )
+        with redirect_stdout(None):
+            self._engine.load_checkpoint(
+                str(directory), tag="state", load_module_strict=not self._has_frozen
+            )
 
     def offload(self) -> None:
         """Moves what `offload: "while_sampling"` names to the CPU; nothing may be updated then.
@@ -199,7 +209,10 @@ class DeepSpeedModule:
 
     def _config(self, optimization: AdamConfig, dtype: torch.dtype) -> dict[str, Any]:
         place = optimization.zero_stage, optimization.offload
-        zero: dict[str, Any] = {"stage": optimization.zero_stage}
+        stage = optimization.zero_stage
+        if stage == 0 and not self._is_plain:
+            stage = 1  # summing in float32 as well it is DeepSpeed's `BF16_Optimizer`
+        zero: dict[str, Any] = {"stage": stage}
         if optimization.offload == "optimizer":
             zero["offload_optimizer"] = {"device": "cpu"}
         return {

@@ -1,5 +1,7 @@
 """What stays of a model by the estimate, against the tensors that DeepSpeed holds of a real one."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -42,7 +44,12 @@ def held(policy, stage):
     moments = [
         x for state in optimizer.optimizer.state.values() for x in state.values() if x.ndim > 0
     ]
-    if stage < 3:
+    if stage == 0:
+        lines = {
+            "float32 weights": optimizer.fp32_groups_flat_partition,
+            "float32 gradients": optimizer.fp32_groups_gradients_flat,
+        }
+    elif stage < 3:
         lines = {"float32 weights": optimizer.single_partition_of_fp32_groups}
         buckets = [bucket.buffer for bucket in optimizer.ipg_buckets.values()]
         assert not any(buckets)  # let go after every pass
@@ -59,8 +66,10 @@ def held(policy, stage):
     return {f"policy: {line}": num_bytes(tensors) for line, tensors in lines.items()}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("dtype", "stage"),
+    [("bfloat16", 0), *product(["float32", "bfloat16"], [1, 2, 3])],
+)
 def test_what_stays_is_what_deepspeed_holds(configs, dtype, stage):
     policy = trained(configs, dtype, stage)
     count = sum(getattr(w, "ds_numel", w.numel()) for w in policy.hf_model.parameters())

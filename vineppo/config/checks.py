@@ -200,11 +200,6 @@ def check_updates(config: AnyConfig) -> None:
             require_order(config, f"{key}.batch_size", "at most", NUM_SEQUENCES)
         require_order(config, f"{key}.micro_batch_size", "at most", f"{key}.batch_size")
         require(
-            config.model.dtype == "float32" or update.zero_stage >= 1,
-            f'{key}.zero_stage must be at least 1 when model.dtype is "bfloat16" (DeepSpeed\'s '
-            "stage 0 keeps no float32 master weights, and small updates vanish), got 0",
-        )
-        require(
             update.offload == "nothing" or update.zero_stage >= 1,
             f"{key}.offload must be 'nothing' with {key}.zero_stage 0 (ZeRO moves the states), "
             f"got {update.offload!r}",

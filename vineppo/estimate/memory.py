@@ -216,10 +216,13 @@ class Trainee:
         lines = {"weights": self.bytes_per_weight * self.num_parameters // num_shards}
         if not (self.is_on_gpu and self.offload == "while_sampling" and is_sampling):
             if not self._is_optimizer_elsewhere:
-                if self.zero_stage >= 1:
+                if self.zero_stage >= 1 or self._is_mixed:
                     lines["float32 weights"] = 4 * p // n
                 lines["Adam's moments"] = 8 * p // (n if self.zero_stage >= 1 else 1)
-            if self.zero_stage == 3:  # DeepSpeed makes these before the first pass, for good
+            # DeepSpeed makes these before the first pass, for good.
+            if self._is_mixed:
+                lines["float32 gradients"] = 4 * p
+            if self.zero_stage == 3:
                 lines |= self._gradient_buffers()
         return self._named(lines)
 
@@ -253,6 +256,11 @@ class Trainee:
             # Freed, but malloc keeps pieces below 32 MiB, and a pass on a CPU has no larger ones.
             lines["activations, kept by malloc"] = self.passes.saved
         return self._named(lines)
+
+    @property
+    def _is_mixed(self) -> bool:
+        """Whether stage 0 is of a bfloat16 model, whose sums of gradients stay."""
+        return self.zero_stage == 0 and self.bytes_per_weight == 2
 
     @property
     def _is_optimizer_elsewhere(self) -> bool:

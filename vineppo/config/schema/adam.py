@@ -29,7 +29,7 @@ class AdamConfig:
     batch_size: Count  # sequences of one update, over all ranks
     # Of one forward-backward on one rank, in sequences of the longest: of shorter ones more.
     micro_batch_size: Count
-    zero_stage: Literal[0, 1, 2, 3]
+    zero_stage: Literal[0, 1, 2, 3]  # of bfloat16, 0 is the fastest of one rank, with most memory
     # What a GPU need not hold: nothing; the optimizer, whose step the CPU then makes; or, while the
     # engine is awake, full-precision weights and moments (it sleeps during updates).
     offload: Literal["nothing", "optimizer", "while_sampling"]
@@ -38,8 +38,8 @@ class AdamConfig:
 def sums_in_float32(zero_stage: int, offload: str) -> bool:
     """Whether a bfloat16 model's gradients are summed so over micro-batches.
 
-    Under stage 1 DeepSpeed takes another optimizer for it, which offloads nothing; stage 3 is for
-    want of memory; with the optimizer on the CPU an update after a skipped one then changes nothing
-    (DeepSpeed 0.19.8).
+    Stage 0 is DeepSpeed's optimizer for that, which offloads nothing and keeps the whole sum;
+    stages 1 and 3 are for want of memory; with the optimizer on the CPU an update after a skipped
+    one then changes nothing (DeepSpeed 0.19.8).
     """
-    return zero_stage == 2 and offload != "optimizer"
+    return zero_stage == 0 or (zero_stage == 2 and offload != "optimizer")

@@ -9,7 +9,7 @@ have a truth, the values are added to it as "MODEL_RATE_HEAD_EPOCHS", or "asked_
 
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +73,7 @@ if num_epochs:
     critic.start(None)  # it asks nothing of a policy
     critic.prepare_update(old)
 else:
-    critic = ZeroShot("new", config, YesNoCritic(**asdict(critic_config) | QUESTION), loaded)
+    critic = ZeroShot("new", config, YesNoCritic(**vars(critic_config) | QUESTION), loaded)
 for epoch in range(1 if num_epochs else 0, num_epochs + 1):
     started = time.perf_counter()
     found = critic.update(old, epoch) if epoch else {}

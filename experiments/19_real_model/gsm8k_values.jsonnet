@@ -12,7 +12,7 @@ algorithm.ppo + hardware.gpu + hardware.on_cpu + hardware.without_vllm + hardwar
   local probe = poise.values.predictors.probe { of: 'drawn', crossed: false },
   name: 'gsm8k_values',
   seed: 1,
-  num_iterations: 3,
+  num_iterations: 5,
   // Adapters, that no optimizer holds weights which stand still.
   model: model.pretrained(models + 'sft_gsm8k/final/policy') + model.adapters + { gradient_checkpointing: false },
   task: sft.task { train_path: models + 'gsm8k_undecided.jsonl', num_test_problems: 2 },
@@ -30,7 +30,7 @@ algorithm.ppo + hardware.gpu + hardware.on_cpu + hardware.without_vllm + hardwar
   },
   critic+: {
     learning_rate: 2e-5,
-    warmup_iterations: 3,
+    warmup_iterations: 5,
     head_init: 'zero',
     loss: { kind: 'cross_entropy', low: 0, high: 1 },
   },
@@ -46,6 +46,6 @@ algorithm.ppo + hardware.gpu + hardware.on_cpu + hardware.without_vllm + hardwar
     },
   },
   evaluation+: { every: 0, num_samples: 1 },
-  checkpoint: { every: 3, keep: 1 },
+  checkpoint: { every: 3, keep: 2 },
   logging+: { wandb_project: null },
 }

@@ -18,16 +18,22 @@ run=runs/19_real_model
 python -m analysis ground-truth $run --checkpoints 0 --num-states 96 --num-samples 32 --num-draws 9
 python -m analysis value-accuracy $run --out $here
 tail -n 1 $run/metrics.jsonl > $here/values.json
-[ -d $models/smollm2_half ] || python - $models/smollm2 $models/smollm2_half <<'END'
+first_layers() { # MODEL NUM OUT
+    [ -d "$3" ] || python - "$@" <<'END'
 import sys
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype="auto")
-model.model.layers = model.model.layers[:15]
-model.config.num_hidden_layers = 15
-model.save_pretrained(sys.argv[2])
-AutoTokenizer.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])
+path, num, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+model = AutoModelForCausalLM.from_pretrained(path, dtype="auto")
+model.model.layers = model.model.layers[:num]
+model.config.num_hidden_layers = num
+if getattr(model.config, "layer_types", None):
+    model.config.layer_types = model.config.layer_types[:num]
+model.save_pretrained(out)
+AutoTokenizer.from_pretrained(path).save_pretrained(out)
 END
+}
+first_layers $models/smollm2 15 $models/smollm2_half
 for kind in outcome process; do
     [ -d $models/$kind/final ] || vineppo reward-model $here/$kind.jsonnet --run-dir $models/$kind
 done
@@ -63,9 +69,20 @@ four="evaluation.num_samples=4,task.num_test_problems=640"
 python $here/undecided.py "$sft/evaluations/$four/iter_000015.json" $models/gsm8k_lines_test.jsonl > $models/gsm8k_undecided.jsonl
 lines=runs/19_gsm8k
 [ -d $lines/final ] || vineppo train $here/gsm8k_values.jsonnet --run-dir $lines
-python -m analysis ground-truth $lines --num-states 150 --num-samples 96 --num-draws 9
-python $here/gsm8k_critics.py $lines 3 1e-4 1
+python -m analysis ground-truth $lines --checkpoints 3 --num-states 150 --num-samples 96 --num-draws 9
+first_layers $sft/final/policy 12 $models/sft_gsm8k_half
+half=$models/sft_gsm8k_half
+if [ ! -f $lines/critics.csv ]; then
+    python $here/gsm8k_critics.py $lines 1 2 $half 1e-5 1e-3 3 $lines/critics.csv
+    python $here/gsm8k_critics.py $lines 1 2 $half 3e-5 1e-3 3 $lines/critics.csv
+    python $here/gsm8k_critics.py $lines 1 2 $half 1e-5 normal 3 $lines/critics.csv
+    python $here/gsm8k_critics.py $lines 1 2 $half 1e-5 1e-4 3 $lines/critics.csv
+    python $here/gsm8k_critics.py $lines 1,2,4,5 3 $half 1e-5 1e-4 1 $lines/critics.csv
+    python $here/gsm8k_critics.py $lines 1 3 $sft/final/policy 0 0 0 $lines/critics.csv
+    python $here/gsm8k_critics.py $lines 1 3 $models/qwen 0 0 0 $lines/critics.csv
+fi
 python -m analysis value-accuracy $lines --out $lines/out
 mkdir -p $here/gsm8k
-cp $lines/out/value_accuracy.csv $lines/out/value_accuracy_states.parquet $here/gsm8k
+cp $lines/critics.csv $lines/out/value_accuracy.csv $lines/out/value_accuracy_states.parquet $here/gsm8k
+python $here/gsm8k_lines.py $here/gsm8k/value_accuracy_states.parquet $here/gsm8k/lines.csv
 rm -f $here/summary.json $here/*.png $here/*.svg $here/*_reliability.csv

@@ -178,7 +178,7 @@ def model_assignments(model: str, directory: Path) -> list[str]:
     assignments = [
         f"model.path={json.dumps(model)}",
         *(f"{table}.dtype={dtype}" for table in ("model", "engine")),
-        "optimization.zero_stage=0",  # ZeRO would keep and move second copies
+        "optimization.zero_stage=0",  # no bucket, nothing reduced over one rank
         *(f"task.{split}_path={directory / split}.jsonl" for split in ("train", "test")),
     ]
     if load_tokenizer(model, "--model").chat_template is None:

@@ -62,6 +62,7 @@ def test_critics_saw_prompt_and_response_alone(configs):
     for table in (older["critic"], older["values"]["predictors"]["again"]):
         assert table.pop("view") is None
         assert table.pop("learns_from") is None
+        assert table.pop("head_learning_rate") is None
     assert parse_config(TrainConfig, with_added_keys(older)) == current
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from torch import nn
 
 from vineppo.config.schema import AdamConfig, sums_in_float32
 from vineppo.distributed import gather, init_distributed, num_ranks
-from vineppo.errors import UserError
 from vineppo.models import named_weights
 from vineppo.types import TrainBatch
 
@@ -54,11 +54,6 @@ class DeepSpeedModule:
         self._zero_stage = optimization.zero_stage
         self.leaves_while_sampling = optimization.offload == "while_sampling"
         self._is_plain = optimization.zero_stage == 0 and dtype == torch.float32
-        if optimization.zero_stage == 0 and not self._is_plain and num_ranks() > 1:
-            raise UserError(
-                "zero_stage must be at least 1 of a bfloat16 model on several ranks (0 would keep "
-                f"the sum of all gradients on each), got 0 on {num_ranks()}"
-            )
         self._max_grad_norm = optimization.max_grad_norm
         adam = torch.optim.AdamW(
             [{"params": list(group)} for group in parameter_groups],
@@ -73,7 +68,7 @@ class DeepSpeedModule:
         if self._is_plain:
             adam.register_step_pre_hook(self._clip)
         adam.register_step_post_hook(_forget_frozen)
-        with redirect_stdout(None):  # `BF16_Optimizer` prints, here and as it loads
+        with redirect_stdout(StringIO()):  # `BF16_Optimizer` prints, here and as it loads
             self._engine, *_ = deepspeed.initialize(
                 model=module, optimizer=adam, config=self._config(optimization, dtype)
             )
@@ -137,7 +132,7 @@ class DeepSpeedModule:
         )
 
     def load_state(self, directory: Path) -> None:
-        with redirect_stdout(None):
+        with redirect_stdout(StringIO()):
             self._engine.load_checkpoint(
                 str(directory), tag="state", load_module_strict=not self._has_frozen
             )

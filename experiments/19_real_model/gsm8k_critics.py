@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.sampling.rollouts import read_saved
-from analysis.truth import read_truth, truth_path, write_truth
+from analysis.truth import FOLDER, read_truth, write_truth
 from vineppo.config.schema import YesNoCritic
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_train_problems
@@ -45,6 +45,11 @@ def cross_entropy(values_N: np.ndarray, rewards_N: np.ndarray) -> float:
     return float(-np.log(likely_N.clip(1e-4)).mean())
 
 
+if out.exists():
+    done = pd.read_csv(out, dtype={"trained": str})
+    done = done[(done.predictor == name) & (done.valued == valued) & (done.epoch == num_epochs)]
+    if trained in set(done.trained):
+        sys.exit()
 init_distributed()
 config = read_config(run)
 form = {"path": model, "learning_rate": rate, "num_epochs": 1}
@@ -91,11 +96,11 @@ for epoch in range(1 if num_epochs else 0, num_epochs + 1):
     }
     print(row, flush=True)
     pd.DataFrame([row]).to_csv(out, mode="a", index=False, header=not out.exists())
-path = truth_path(run / "analysis/ground-truth", run, valued)
-if path.exists():
-    of_rollouts = {one.key: one.values_S("new") for one in new}
+of_rollouts = {one.key: one.values_S("new") for one in new}
+for path in (run / "analysis/ground-truth" / FOLDER / run.name).glob("*.parquet"):
     states = read_truth(path)
-    for state in states:
-        of_steps = of_rollouts[state.problem_id, state.rollout_index]
-        state.predictions[name] = of_steps[state.step_index]
-    write_truth(path, states)
+    if states[0].rollout_iteration == valued:
+        for state in states:
+            of_steps = of_rollouts[state.problem_id, state.rollout_index]
+            state.predictions[name] = of_steps[state.step_index]
+        write_truth(path, states)

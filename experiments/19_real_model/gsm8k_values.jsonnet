@@ -46,6 +46,6 @@ algorithm.ppo + hardware.gpu + hardware.on_cpu + hardware.without_vllm + hardwar
     },
   },
   evaluation+: { every: 0, num_samples: 1 },
-  checkpoint: { every: 3, keep: 2 },
+  checkpoint: { every: 2, keep: 3 },
   logging+: { wandb_project: null },
 }

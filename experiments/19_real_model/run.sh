@@ -69,18 +69,21 @@ four="evaluation.num_samples=4,task.num_test_problems=640"
 python $here/undecided.py "$sft/evaluations/$four/iter_000015.json" $models/gsm8k_lines_test.jsonl > $models/gsm8k_undecided.jsonl
 lines=runs/19_gsm8k
 [ -d $lines/final ] || vineppo train $here/gsm8k_values.jsonnet --run-dir $lines
-python -m analysis ground-truth $lines --checkpoints 3 --num-states 150 --num-samples 96 --num-draws 9
+# States of the third iteration, by the policy that sampled them; it stands still.
+python -m analysis ground-truth $lines --checkpoints 2 --num-states 150 --num-samples 96 --num-draws 9
 first_layers $sft/final/policy 12 $models/sft_gsm8k_half
 half=$models/sft_gsm8k_half
-if [ ! -f $lines/critics.csv ]; then
-    python $here/gsm8k_critics.py $lines 1 2 $half 1e-5 1e-3 3 $lines/critics.csv
-    python $here/gsm8k_critics.py $lines 1 2 $half 3e-5 1e-3 3 $lines/critics.csv
-    python $here/gsm8k_critics.py $lines 1 2 $half 1e-5 normal 3 $lines/critics.csv
-    python $here/gsm8k_critics.py $lines 1 2 $half 1e-5 1e-4 3 $lines/critics.csv
-    python $here/gsm8k_critics.py $lines 1,2,4,5 3 $half 1e-5 1e-4 1 $lines/critics.csv
-    python $here/gsm8k_critics.py $lines 1 3 $sft/final/policy 0 0 0 $lines/critics.csv
-    python $here/gsm8k_critics.py $lines 1 3 $models/qwen 0 0 0 $lines/critics.csv
-fi
+while read -r what; do
+    python $here/gsm8k_critics.py $lines $what $lines/critics.csv < /dev/null
+done <<END
+1 2 $half 1e-5 1e-3 3
+1 2 $half 3e-5 1e-3 3
+1 2 $half 1e-5 normal 3
+1 2 $half 1e-5 1e-4 3
+1,2,4,5 3 $half 1e-5 1e-4 1
+1 3 $sft/final/policy 0 0 0
+1 3 $models/qwen 0 0 0
+END
 python -m analysis value-accuracy $lines --out $lines/out
 mkdir -p $here/gsm8k
 cp $lines/critics.csv $lines/out/value_accuracy.csv $lines/out/value_accuracy_states.parquet $here/gsm8k

@@ -491,3 +491,10 @@ def test_a_further_critic_feeds_gae_of_tokens_in_place_of_critic(configs):
         ["critic=null", predictors(tuned=TUNED), "values.credit=tuned"],
     )
     assert config.value_models == {"values.predictors.tuned": config.values.predictors["tuned"]}
+
+
+def test_stage_0_of_bfloat16_is_refused_on_several_ranks(configs, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assignments = ["model.dtype=bfloat16", "engine.dtype=bfloat16", "optimization.zero_stage=1"]
+    with pytest.raises(UserError, match=r"^config: critic\.zero_stage .* got 0 on 2$"):
+        load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), assignments)

@@ -268,6 +268,8 @@ def test_checkpointing_saves_memory_and_costs_operations(run, rho):
         (["--tokens-per-s=nan"], "--tokens-per-s must be above 0, got nan"),
         (["--num-gpus=6", "--set=engine.tensor_parallel_size=4"],
          "config: engine.tensor_parallel_size must divide the number of ranks, 6 (--num-gpus), "),
+        (["--num-gpus=2", "--set=model.dtype=bfloat16", "--set=engine.dtype=bfloat16"],
+         'config: optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" and '),
         (["--set=model.pth=x"], "config: unknown key model.pth"),
         (["--set=model.path=nobody/nothing"],
          "the config of model.path nobody/nothing cannot be had; --model-config FILE takes its"),

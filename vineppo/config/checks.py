@@ -20,6 +20,7 @@ from vineppo.config.schema import (
     VllmConfig,
 )
 from vineppo.config.value_checks import check_critic, check_values
+from vineppo.distributed import num_ranks
 from vineppo.types import CRITIC
 
 NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
@@ -192,10 +193,8 @@ def check_policy_loss(config: TrainConfig) -> None:
 
 def check_updates(config: AnyConfig) -> None:
     """How the updates of policy and critic are laid out, and what of the policy trains."""
-    updates: dict[str, AdamConfig] = {"optimization": config.optimization}
-    if isinstance(config, TrainConfig):
-        updates |= config.value_models
-    for key, update in updates.items():
+    check_stages(config, num_ranks())
+    for key, update in _updates(config).items():
         if isinstance(config, TrainConfig):
             require_order(config, f"{key}.batch_size", "at most", NUM_SEQUENCES)
         require_order(config, f"{key}.micro_batch_size", "at most", f"{key}.batch_size")
@@ -220,6 +219,20 @@ def check_updates(config: AnyConfig) -> None:
             "critic.kind must be 'separate' with model.lora (a shared one is saved with the "
             "backbone's own weights), got 'shared'",
         )
+
+
+def check_stages(config: AnyConfig, num_ranks: int) -> None:
+    for key, update in _updates(config).items():
+        require(
+            config.model.dtype == "float32" or update.zero_stage >= 1 or num_ranks <= 1,
+            f'{key}.zero_stage must be at least 1 when model.dtype is "bfloat16" and there are '
+            f"several ranks (each would keep the sum of all gradients), got 0 on {num_ranks}",
+        )
+
+
+def _updates(config: AnyConfig) -> dict[str, AdamConfig]:
+    of_values = config.value_models if isinstance(config, TrainConfig) else {}
+    return {"optimization": config.optimization, **of_values}
 
 
 def check_reference(config: TrainConfig) -> None:

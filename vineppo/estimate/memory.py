@@ -219,10 +219,9 @@ class Trainee:
                 if self.zero_stage >= 1 or self._is_mixed:
                     lines["float32 weights"] = 4 * p // n
                 lines["Adam's moments"] = 8 * p // (n if self.zero_stage >= 1 else 1)
-            # DeepSpeed makes these before the first pass, for good.
             if self._is_mixed:
                 lines["float32 gradients"] = 4 * p
-            if self.zero_stage == 3:
+            if self.zero_stage == 3:  # DeepSpeed makes these before the first pass, for good
                 lines |= self._gradient_buffers()
         return self._named(lines)
 

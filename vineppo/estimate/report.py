@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from vineppo.config.checks import check_stages
 from vineppo.config.load import assign, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.distributed import local_rank, num_ranks
@@ -108,6 +109,7 @@ def estimate(config: Config, models: Models, machine: Machine, lengths: Lengths)
             f"config: engine.tensor_parallel_size must divide the number of ranks, "
             f"{machine.num_ranks} (--num-gpus), got {ranks_a_replica}"
         )
+    check_stages(config, machine.num_ranks)
     num_engines = machine.num_ranks // ranks_a_replica
     shape, size = models.policy.shape, BYTES[config.model.dtype]
     model = Sampled(shape, size, models.policy.layer_bytes, ranks_a_replica)

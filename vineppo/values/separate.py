@@ -61,10 +61,10 @@ class SeparateValueModel(ValueModel):
     def start(self, policy: Policy) -> None:  # noqa: ARG002
         if self.config.model.gradient_checkpointing:
             checkpoint_activations(self._hf_model)
-        weights, head = list(self._hf_model.parameters()), list(self._hf_model.score.parameters())
-        groups = [weights]
+        parts = [self._hf_model]
         if self._critic.head_learning_rate is not None:
-            groups = [[w for w in weights if all(w is not own for own in head)], head]
+            parts = [self._hf_model.base_model, self._hf_model.score]
+        groups = [list(part.parameters()) for part in parts]
         self.packs = can_pack(self._hf_model)
         module = ValueOutputs(self._hf_model)
         self._deepspeed = DeepSpeedModule(module, groups, self._hf_model.dtype, self._critic)

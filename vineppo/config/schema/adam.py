@@ -29,7 +29,7 @@ class AdamConfig:
     batch_size: Count  # sequences of one update, over all ranks
     # Of one forward-backward on one rank, in sequences of the longest: of shorter ones more.
     micro_batch_size: Count
-    zero_stage: Literal[0, 1, 2, 3]  # of bfloat16, 0 is the fastest of one rank, with most memory
+    zero_stage: Literal[0, 1, 2, 3]  # of bfloat16, 0 is for one rank
     # What a GPU need not hold: nothing; the optimizer, whose step the CPU then makes; or, while the
     # engine is awake, full-precision weights and moments (it sleeps during updates).
     offload: Literal["nothing", "optimizer", "while_sampling"]

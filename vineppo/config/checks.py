@@ -1,6 +1,7 @@
 """Combinations of keys that each are fine and together are not, refused before a model loads."""
 
 import math
+import os
 
 from vineppo.config.require import at, require, require_one_null, require_order
 from vineppo.config.schema import (
@@ -20,7 +21,6 @@ from vineppo.config.schema import (
     VllmConfig,
 )
 from vineppo.config.value_checks import check_critic, check_values
-from vineppo.distributed import num_ranks
 from vineppo.types import CRITIC
 
 NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
@@ -193,7 +193,7 @@ def check_policy_loss(config: TrainConfig) -> None:
 
 def check_updates(config: AnyConfig) -> None:
     """How the updates of policy and critic are laid out, and what of the policy trains."""
-    check_stages(config, num_ranks())
+    check_stages(config, int(os.environ.get("WORLD_SIZE", "1")))  # `num_ranks()`, without torch
     for key, update in _updates(config).items():
         if isinstance(config, TrainConfig):
             require_order(config, f"{key}.batch_size", "at most", NUM_SEQUENCES)

@@ -36,8 +36,8 @@ def base():
     return dict(named_weights(load_model(MODEL, "float32", "sdpa").model))
 
 
-def build(config, stage=0, seed=0):
-    loaded = load_model(MODEL, "float32", "sdpa")
+def build(config, stage=0, seed=0, dtype="float32"):
+    loaded = load_model(MODEL, dtype, "sdpa")
     add_adapters(loaded.model, LORA, seed)
     optimization = replace(config.optimization, **CHANGES, zero_stage=stage)
     policy = Policy(loaded, optimization, gradient_checkpointing=False)
@@ -209,18 +209,20 @@ def test_the_reference_is_the_policy_without_adapters(config, trained, reference
     assert any(w.requires_grad for w in trained.hf_model.parameters())
 
 
-@pytest.mark.parametrize("stage", [0, 2])
-def test_state_round_trip_is_exact(config, tmp_path, stage):
+@pytest.mark.parametrize(("dtype", "stage"), [("float32", 0), ("bfloat16", 0), ("float32", 2)])
+def test_state_round_trip_is_exact(config, tmp_path, dtype, stage):
     """Adapters of another seed are replaced; the frozen weights are not in the state."""
-    policy, config = build(config, stage)
+    policy, config = build(config, stage, dtype=dtype)
+    start = [weight.clone() for _, weight in policy.named_weights()]
     update(policy, random_sequences(16), config, 1)
     policy.deepspeed.save_state(tmp_path)
     update(policy, random_sequences(16), config, 2)
-    other, _ = build(config, stage, seed=9)
+    other, _ = build(config, stage, seed=9, dtype=dtype)
     other.deepspeed.load_state(tmp_path)
     update(other, random_sequences(16), config, 2)
     for (_, a), (_, b) in zip(policy.named_weights(), other.named_weights(), strict=True):
         assert torch.equal(a, b)
+    assert not all(map(torch.equal, start, (weight for _, weight in policy.named_weights())))
     state = torch.load(tmp_path / "state/mp_rank_00_model_states.pt", weights_only=False)
     held = [name for name in state["module"] if ".lora_" not in name]
     assert held in ([], ["model.lm_head.weight"])  # the second name of a tied matrix

@@ -222,6 +222,7 @@ def check_updates(config: AnyConfig) -> None:
 
 
 def check_stages(config: AnyConfig, num_ranks: int) -> None:
+    """ZeRO's, where it depends on the ranks."""
     for key, update in _updates(config).items():
         require(
             config.model.dtype == "float32" or update.zero_stage >= 1 or num_ranks <= 1,

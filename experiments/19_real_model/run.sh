@@ -1,7 +1,8 @@
 #!/bin/sh
-# run.sh QWEN SMOLLM2 GSM8K PRMBENCH SVAMP: Qwen2.5-Coder-0.5B-Instruct and SmolLM2-135M-Instruct in HF format, a folder
-# with train.jsonl and test.jsonl, PRMBench's prmtest_classified_subset400 (github.com/ssmisya/PRMBench), and SVAMP.json
-# (github.com/arkilpatel/SVAMP). From the repository's root, in the project's environment; two cores. What is there is kept.
+# run.sh QWEN SMOLLM2 GSM8K PRMBENCH SVAMP LARGER MATH: Qwen2.5-Coder-0.5B-Instruct and SmolLM2-135M-Instruct in HF format,
+# a folder with train.jsonl and test.jsonl, PRMBench's prmtest_classified_subset400 (github.com/ssmisya/PRMBench), SVAMP.json
+# (github.com/arkilpatel/SVAMP), Qwen2.5-Coder-1.5B-Instruct, and a folder with train.jsonl of PRM800K's split of MATH. From
+# the repository's root, in the project's environment; two cores. What is there is kept.
 set -e
 here=experiments/19_real_model
 models=runs/19_real_model_models
@@ -9,6 +10,8 @@ mkdir -p $models
 ln -sfn "$1" $models/qwen
 ln -sfn "$2" $models/smollm2
 ln -sfn "$3" $models/gsm8k
+ln -sfn "$6" $models/qwen_larger
+ln -sfn "$7" $models/math
 # Problems of one or two calculations.
 for part in train test; do
     awk '{ n = gsub(/<</, "<<"); if (n == 1 || n == 2) print }' $models/gsm8k/$part.jsonl > $models/gsm8k_short_$part.jsonl
@@ -88,4 +91,19 @@ python -m analysis value-accuracy $lines --out $lines/out
 mkdir -p $here/gsm8k
 cp $lines/critics.csv $lines/out/value_accuracy.csv $lines/out/value_accuracy_states.parquet $here/gsm8k
 python $here/gsm8k_lines.py $here/gsm8k/value_accuracy_states.parquet $here/gsm8k/lines.csv
+python -m analysis action-ranking $lines --checkpoints 4 --num-states 40 --num-alternatives 4 --num-samples 96 \
+    --num-draws 9 --out $lines/out_ranking
+cp $lines/out_ranking/action_ranking.csv $here/gsm8k
+# Two policies as they come.
+awk '{ n = gsub(/<</, "<<"); if (n >= 3) print }' $models/gsm8k/train.jsonl > $models/gsm8k_longer.jsonl
+grep -E '"level": [12],' $models/math/train.jsonl > $models/math_easy.jsonl
+first_layers $models/qwen 2 $models/qwen_two_layers
+for name in larger math; do
+    run=runs/19_$name
+    [ -d $run/final ] || vineppo train $here/$name.jsonnet --run-dir $run
+    python -m analysis ground-truth $run --checkpoints 0 --num-states 90 --num-samples 32 --num-draws 9
+    python -m analysis value-accuracy $run --out $run/out
+    mkdir -p $here/$name
+    cp $run/out/value_accuracy.csv $run/out/value_accuracy_states.parquet $here/$name
+done
 rm -f $here/summary.json $here/*.png $here/*.svg $here/*_reliability.csv

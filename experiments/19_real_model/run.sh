@@ -1,8 +1,8 @@
 #!/bin/sh
-# run.sh QWEN SMOLLM2 GSM8K PRMBENCH SVAMP LARGER MATH: Qwen2.5-Coder-0.5B-Instruct and SmolLM2-135M-Instruct in HF format,
+# run.sh QWEN SMOLLM2 GSM8K PRMBENCH SVAMP LARGER: Qwen2.5-Coder-0.5B-Instruct and SmolLM2-135M-Instruct in HF format,
 # a folder with train.jsonl and test.jsonl, PRMBench's prmtest_classified_subset400 (github.com/ssmisya/PRMBench), SVAMP.json
-# (github.com/arkilpatel/SVAMP), Qwen2.5-Coder-1.5B-Instruct, and a folder with train.jsonl of PRM800K's split of MATH. From
-# the repository's root, in the project's environment; two cores. What is there is kept.
+# (github.com/arkilpatel/SVAMP), and Qwen2.5-Coder-1.5B-Instruct. From the repository's root, in the project's environment;
+# two cores. What is there is kept.
 set -e
 here=experiments/19_real_model
 models=runs/19_real_model_models
@@ -11,7 +11,6 @@ ln -sfn "$1" $models/qwen
 ln -sfn "$2" $models/smollm2
 ln -sfn "$3" $models/gsm8k
 ln -sfn "$6" $models/qwen_larger
-ln -sfn "$7" $models/math
 # Problems of one or two calculations.
 for part in train test; do
     awk '{ n = gsub(/<</, "<<"); if (n == 1 || n == 2) print }' $models/gsm8k/$part.jsonl > $models/gsm8k_short_$part.jsonl
@@ -94,16 +93,13 @@ python $here/gsm8k_lines.py $here/gsm8k/value_accuracy_states.parquet $here/gsm8
 python -m analysis action-ranking $lines --checkpoints 4 --num-states 40 --num-alternatives 4 --num-samples 96 \
     --num-draws 9 --out $lines/out_ranking
 cp $lines/out_ranking/action_ranking.csv $here/gsm8k
-# Two policies as they come.
+# A larger policy, as it comes.
 awk '{ n = gsub(/<</, "<<"); if (n >= 3) print }' $models/gsm8k/train.jsonl > $models/gsm8k_longer.jsonl
-grep -E '"level": [12],' $models/math/train.jsonl > $models/math_easy.jsonl
 first_layers $models/qwen 2 $models/qwen_two_layers
-for name in larger math; do
-    run=runs/19_$name
-    [ -d $run/final ] || vineppo train $here/$name.jsonnet --run-dir $run
-    python -m analysis ground-truth $run --checkpoints 0 --num-states 90 --num-samples 32 --num-draws 9
-    python -m analysis value-accuracy $run --out $run/out
-    mkdir -p $here/$name
-    cp $run/out/value_accuracy.csv $run/out/value_accuracy_states.parquet $here/$name
-done
+larger=runs/19_larger
+[ -d $larger/final ] || vineppo train $here/larger.jsonnet --run-dir $larger
+python -m analysis ground-truth $larger --checkpoints 0 --num-states 70 --num-samples 32 --num-draws 9
+python -m analysis value-accuracy $larger --out $larger/out
+mkdir -p $here/larger
+cp $larger/out/value_accuracy.csv $larger/out/value_accuracy_states.parquet $here/larger
 rm -f $here/summary.json $here/*.png $here/*.svg $here/*_reliability.csv

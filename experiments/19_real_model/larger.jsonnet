@@ -5,18 +5,16 @@ local task = import '../../configs/lib/task.libsonnet';
 local lines = import 'gsm8k_values.jsonnet';
 local models = 'runs/19_real_model_models/';
 local chat(text) = '<|im_end|>\n<|im_start|>user\n' + text + '<|im_end|>\n<|im_start|>assistant\n';
-// Three of GSM8K's own, of two calculations each, as turns that went before.
+// Two of GSM8K's own, of two calculations each, as turns that went before.
 local turn(question, answer) =
   '<|im_start|>user\n' + question + '<|im_end|>\n<|im_start|>assistant\n' + answer;
 local solved(question, answer) = turn(question, answer) + '<|im_end|>\n';
-local three_solved =
+local two_solved =
   solved('Tim has 30 less apples than Martha, and Harry has half as many apples as Tim. If Martha has 68 apples, how many '
          + 'apples does Harry have?', 'Tim has 68-30 = 38 apples.\nHarry has 38/2 = 19 apples.\n#### 19')
   + solved('Joy can read 8 pages of a book in 20 minutes. How many hours will it take her to read 120 pages?',
            'In one hour, there are 3 sets of 20 minutes.\nSo, Joy can read 8 x 3 = 24 pages in an hour.\nIt will take her '
-           + '120/24 = 5 hours to read 120 pages.\n#### 5')
-  + solved('Paddington has 40 more goats than Washington. If Washington has 140 goats, how many goats do they have in total?',
-           'If Washington has 140 goats, Washington has 140+40 = 180 goats.\nIn total, they have 140+180 = 320 goats\n#### 320');
+           + '120/24 = 5 hours to read 120 pages.\n#### 5');
 
 lines + {
   local config = self,
@@ -27,14 +25,14 @@ lines + {
     train_path: models + 'gsm8k_longer.jsonl',
     test_path: models + 'gsm8k_longer.jsonl',
     num_test_problems: 1,
-    prompt: { kind: 'template', template: three_solved + turn('{question}', '') },
+    prompt: { kind: 'template', template: two_solved + turn('{question}', '') },
     grading+: { extraction: 'hash' },
   },
   engine+: { max_model_len: 768 },
   sampling+: { max_tokens: 192 },
-  rollouts: { num_prompts: 24, num_samples: 6 },
-  optimization+: { batch_size: 72, micro_batch_size: 12, logprobs_micro_batch_size: 12 },
-  critic+: { path: models + 'qwen_two_layers', batch_size: 72, micro_batch_size: 12, warmup_iterations: 1 },
+  rollouts: { num_prompts: 20, num_samples: 5 },
+  optimization+: { batch_size: 50, micro_batch_size: 10, logprobs_micro_batch_size: 10 },
+  critic+: { path: models + 'qwen_two_layers', batch_size: 50, micro_batch_size: 10, warmup_iterations: 1 },
   values+: {
     local asked = config.critic + algorithm.yes_no {
       path: config.model.path,

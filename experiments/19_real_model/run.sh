@@ -98,7 +98,7 @@ awk '{ n = gsub(/<</, "<<"); if (n >= 3) print }' $models/gsm8k/train.jsonl > $m
 first_layers $models/qwen 2 $models/qwen_two_layers
 larger=runs/19_larger
 [ -d $larger/final ] || vineppo train $here/larger.jsonnet --run-dir $larger
-python -m analysis ground-truth $larger --checkpoints 0 --num-states 70 --num-samples 32 --num-draws 9
+python -m analysis ground-truth $larger --checkpoints 0 --num-states 60 --num-samples 24 --num-draws 9
 python -m analysis value-accuracy $larger --out $larger/out
 mkdir -p $here/larger
 cp $larger/out/value_accuracy.csv $larger/out/value_accuracy_states.parquet $here/larger

@@ -64,8 +64,10 @@ ACCURACIES = Table(
 STATISTICS = {"top1": ranking.top1, "pairwise": ranking.pairwise}
 ALL_SEEDS = "all"
 BOUNDARIES, QUERY = "boundaries", "query"
+# The boundaries at which no alternative ends the response: an end's return all predictors know.
+NO_ENDS = "no ends"
 THIRDS = ("first third", "middle third", "last third")  # the boundaries by place in the response
-GROUPS = (BOUNDARIES, QUERY, *THIRDS)
+GROUPS = (BOUNDARIES, QUERY, *THIRDS, NO_ENDS)
 NUM_RESAMPLES = 2000
 DODGE = 0.13  # between the predictors of one place, in places
 PANELS = 3
@@ -136,8 +138,8 @@ def read_states(path: Path) -> pd.DataFrame:
     """A row a state of a table, which may hold none, with its alternatives as arrays.
 
     Columns: path, name and seed of the run, checkpoint, num_drawn_states, num_samples, num_draws,
-    problem_id, group, is_over (every alternative ends the response: no value is estimated),
-    num_correct [A], draws [A, D], predictions {name: [A]}. Raises `UserError` naming the file, and
+    problem_id, group, is_over (every alternative ends the response: no value is estimated), has_end
+    (one does), num_correct [A], draws [A, D], predictions {name: [A]}. Raises `UserError` naming the file, and
     the row if any.
     """
     about = read_settings(path)
@@ -301,6 +303,7 @@ def _state(steps: pd.DataFrame) -> dict[str, Any]:
         "num_draws": len(first["draws_D"]),
         "group": group_of(first["prefix_length"], first["response_length"]),
         "is_over": steps["is_terminal"].all(),
+        "has_end": steps["is_terminal"].any(),
         "num_correct": steps["num_correct"].to_numpy(),
         "draws": np.array(list(steps["draws_D"])),
         "predictions": {name: np.array([values[name] for values in predictions]) for name in names},
@@ -354,7 +357,9 @@ def _rows(states: pd.DataFrame, continuations: Sequence[int]) -> list[dict[str, 
 
 def _in_group(states: pd.DataFrame, group: str) -> np.ndarray:
     own = states["group"]
-    return ((own == group) | ((group == BOUNDARIES) & (own != QUERY))).to_numpy()
+    if group in (BOUNDARIES, NO_ENDS):
+        return ((own != QUERY) & ((group == BOUNDARIES) | ~states["has_end"])).to_numpy()
+    return (own == group).to_numpy()
 
 
 def _of_group(states: pd.DataFrame, group: str, terms: Terms) -> dict[str, Any]:

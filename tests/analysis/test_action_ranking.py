@@ -80,10 +80,11 @@ def test_accuracies_by_hand(tmp_path):
     rows = rows_of([write_table(tmp_path, (*QUERY, *MIDDLE, *EARLY))], [1, 2])
     assert [(row.group, row.predictor) for row in rows] == [
         (group, predictor)
-        for group in ("boundaries", "query", "first third", "middle third")
+        for group in ("boundaries", "query", "first third", "middle third", "no ends")
         for predictor in ("mc_1", "mc_2", "critic")
     ]
-    mc_1, mc_2, critic, query_1, query_2, query_critic, *thirds = rows
+    mc_1, mc_2, critic, query_1, query_2, query_critic, *thirds = rows[:-3]
+    no_ends = rows[-3:]
     # Single draws predict (1, 1, 0), (1, 0, 0), (0, 0, 1), (1, 0, 0): the first is taken with
     # chance 1/2, 1, 0, 1, and the two pairs score 3/2, 2, 1/2, 2.
     assert (query_1.top1, query_1.pairwise) == (2.5 / 4, 6 / 8)
@@ -93,6 +94,8 @@ def test_accuracies_by_hand(tmp_path):
     # In r the critic orders all three pairs, the draws none but (1, 2), where they tie.
     assert [row.top1 for row in thirds] == [0, 0, 1, 1, 1, 0]
     assert [row.pairwise for row in thirds] == [1 / 6, 1 / 6, 1, 1, 1, 0]
+    # In q one of the steps ends the response.
+    assert [(row.num_states, row.pairwise) for row in no_ends] == [(1, 1 / 6), (1, 1 / 6), (1, 1)]
     # The step boundaries without the query: q has two resolved pairs, r three.
     assert (mc_1.num_states, mc_1.top1, mc_1.pairwise) == (2, 0.5, (2 + 0.5) / 5)
     assert (mc_2.top1, mc_2.pairwise) == (mc_1.top1, mc_1.pairwise)
@@ -168,7 +171,7 @@ def test_pairs_that_the_truth_does_not_resolve_leave_the_accuracy_undefined(tmp_
     write_table(tmp_path, steps)
     out = tmp_path / "out"
     assert main(["action-ranking", str(tmp_path), f"--out={out}", "--continuations=1"]) == 0
-    (row, _) = csv.DictReader((out / "action_ranking.csv").read_text().splitlines())
+    row, *_ = csv.DictReader((out / "action_ranking.csv").read_text().splitlines())
     # The last is the best; two predictions tie for the highest.
     assert (row["num_resolved_pairs"], row["pairwise"], row["top1"]) == ("0", "", "0.5")
     summary = json.loads((out / "summary.json").read_text())["action-ranking"]["ppo"]["4"]

@@ -139,8 +139,8 @@ def read_states(path: Path) -> pd.DataFrame:
 
     Columns: path, name and seed of the run, checkpoint, num_drawn_states, num_samples, num_draws,
     problem_id, group, is_over (every alternative ends the response: no value is estimated), has_end
-    (one does), num_correct [A], draws [A, D], predictions {name: [A]}. Raises `UserError` naming the file, and
-    the row if any.
+    (one does), num_correct [A], draws [A, D], predictions {name: [A]}. Raises `UserError` naming
+    the file, and the row if any.
     """
     about = read_settings(path)
     name, seed = about.get("method"), about.get("run_seed")

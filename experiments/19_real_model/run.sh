@@ -92,7 +92,7 @@ cp $lines/critics.csv $lines/out/value_accuracy.csv $lines/out/value_accuracy_st
 python $here/gsm8k_lines.py $here/gsm8k/value_accuracy_states.parquet $here/gsm8k/lines.csv
 python -m analysis action-ranking $lines --checkpoints 4 --num-states 40 --num-alternatives 4 --num-samples 96 \
     --num-draws 9 --out $lines/out_ranking
-cp $lines/out_ranking/action_ranking.csv $here/gsm8k
+cp -r $lines/out_ranking/action_ranking.csv $lines/out_ranking/action_ranking $here/gsm8k
 # A larger policy, as it comes.
 awk '{ n = gsub(/<</, "<<"); if (n >= 3) print }' $models/gsm8k/train.jsonl > $models/gsm8k_longer.jsonl
 first_layers $models/qwen 2 $models/qwen_two_layers

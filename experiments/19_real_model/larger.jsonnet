@@ -1,10 +1,9 @@
 // Values of Qwen2.5-Coder-1.5B-Instruct as it comes, which stands still, on GSM8K's problems of three or more
 // calculations. Its critic, two layers that learn for one iteration, is there that the policy waits for it.
-local algorithm = import '../../configs/lib/algorithm.libsonnet';
 local task = import '../../configs/lib/task.libsonnet';
 local lines = import 'gsm8k_values.jsonnet';
+local asked = (import 'values.jsonnet').values.predictors.asked;
 local models = 'runs/19_real_model_models/';
-local chat(text) = '<|im_end|>\n<|im_start|>user\n' + text + '<|im_end|>\n<|im_start|>assistant\n';
 // Two of GSM8K's own, of two calculations each, as turns that went before.
 local turn(question, answer) =
   '<|im_start|>user\n' + question + '<|im_end|>\n<|im_start|>assistant\n' + answer;
@@ -34,13 +33,8 @@ lines + {
   optimization+: { batch_size: 50, micro_batch_size: 10, logprobs_micro_batch_size: 10 },
   critic+: { path: models + 'qwen_two_layers', batch_size: 50, micro_batch_size: 10, warmup_iterations: 1 },
   values+: {
-    local asked = config.critic + algorithm.yes_no {
-      path: config.model.path,
-      warmup_iterations: 0,
-      question: chat('Is this solution so far correct? Answer Yes or No.'),
-      yes: 'Yes',
-      no: 'No',
+    predictors: { [name]: lines.values.predictors[name] for name in ['drawn', 'shrunk', 'smoothed', 'group'] } + {
+      asked: asked { path: config.model.path },
     },
-    predictors: { [name]: lines.values.predictors[name] for name in ['drawn', 'shrunk', 'smoothed', 'group'] } + { asked: asked },
   },
 }

@@ -1,8 +1,8 @@
 #!/bin/sh
-# run.sh QWEN SMOLLM2 GSM8K PRMBENCH SVAMP LARGER: Qwen2.5-Coder-0.5B-Instruct and SmolLM2-135M-Instruct in HF format,
+# run.sh QWEN SMOLLM2 GSM8K PRMBENCH SVAMP LARGER MATH: Qwen2.5-Coder-0.5B-Instruct and SmolLM2-135M-Instruct in HF format,
 # a folder with train.jsonl and test.jsonl, PRMBench's prmtest_classified_subset400 (github.com/ssmisya/PRMBench), SVAMP.json
-# (github.com/arkilpatel/SVAMP), and Qwen2.5-Coder-1.5B-Instruct. From the repository's root, in the project's environment;
-# two cores. What is there is kept.
+# (github.com/arkilpatel/SVAMP), Qwen2.5-Coder-1.5B-Instruct, and a folder with MATH's train.jsonl (PRM800K's split). From the
+# repository's root, in the project's environment; two cores. What is there is kept.
 set -e
 here=experiments/19_real_model
 models=runs/19_real_model_models
@@ -72,7 +72,7 @@ python $here/undecided.py "$sft/evaluations/$four/iter_000015.json" $models/gsm8
 lines=runs/19_gsm8k
 [ -d $lines/final ] || vineppo train $here/gsm8k_values.jsonnet --run-dir $lines
 # States of the third iteration, by the policy that sampled them; it stands still.
-python -m analysis ground-truth $lines --checkpoints 2 --num-states 150 --num-samples 96 --num-draws 9
+python -m analysis ground-truth $lines --checkpoints 2 --num-states 150 --num-samples 256 --num-draws 9
 first_layers $sft/final/policy 12 $models/sft_gsm8k_half
 half=$models/sft_gsm8k_half
 while read -r what; do
@@ -102,4 +102,33 @@ python -m analysis ground-truth $larger --checkpoints 0 --num-states 60 --num-sa
 python -m analysis value-accuracy $larger --out $larger/out
 mkdir -p $here/larger
 cp $larger/out/value_accuracy.csv $larger/out/value_accuracy_states.parquet $here/larger
+# MATH.
+python - "$7" $models <<'END'
+import json, random, sys
+from pathlib import Path
+
+source, models = map(Path, sys.argv[1:])
+rows = [json.loads(line) for line in (source / "train.jsonl").read_text().splitlines()]
+rows = [
+    row for row in rows
+    if row["level"] in (1, 2) and "[asy]" not in row["problem"] + row["solution"]
+    and 120 <= len(row["solution"]) <= 400
+]
+random.Random(0).shuffle(rows)
+for name, part in {"train": rows[:480], "test": rows[480:800]}.items():
+    (models / f"math_{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
+END
+sft=$models/sft_math
+[ -d $sft/final ] || vineppo sft $here/math_sft.jsonnet --run-dir $sft
+four="evaluation.num_samples=4,task.num_test_problems=320"
+[ -f "$sft/evaluations/$four/iter_000015.json" ] || vineppo evaluate $sft $(echo $four | sed 's/^/--set /; s/,/ --set /g')
+python $here/undecided.py "$sft/evaluations/$four/iter_000015.json" $models/math_test.jsonl > $models/math_undecided.jsonl
+math=runs/19_math
+[ -d $math/final ] || vineppo train $here/math_values.jsonnet --run-dir $math
+python -m analysis ground-truth $math --checkpoints 0 --num-states 100 --num-samples 64 --num-draws 9
+python -m analysis value-accuracy $math --out $math/out
+mkdir -p $here/math
+cp $math/out/value_accuracy.csv $math/out/value_accuracy_states.parquet $here/math
+python $here/gsm8k_lines.py $here/math/value_accuracy_states.parquet $here/math/steps.csv
+[ -f $here/math/costs.csv ] || python $here/value_costs.py $math $here/math/costs.csv
 rm -f $here/summary.json $here/*.png $here/*.svg $here/*_reliability.csv

@@ -205,7 +205,16 @@ def test_the_transformers_engine_has_room_for_every_sequence_and_keeps_its_weigh
     engine = engine_of(config, MODEL, num_gpus=0, gpu_gib=80)
     assert engine.beside == {"engine: weights": 2 * GB}
     cache = {CACHE: 2 * 10 * 100 * 2 * 1024}
-    assert engine.awake == {**engine.beside, **cache, "engine: a step": STEP_BYTES}
+    logits = 2 * 10 * 5000
+    assert engine.awake == {**engine.beside, **cache, "engine: a step": logits + STEP_BYTES}
+
+
+def test_the_transformers_engine_draws_from_a_chunk_of_its_logits():
+    config = TransformersConfig("transformers", "bfloat16", 100, 20_000, 1000)
+    drawn = {0: 2**20, 1: 2**26}  # by GPUs
+    for num_gpus, numbers in drawn.items():
+        step = engine_of(config, MODEL, num_gpus, gpu_gib=80).awake["engine: a step"]
+        assert step == 8_000 + 2 * 20_000 * 5000 + 4 * 4 * numbers
 
 
 def test_what_a_cache_holds():

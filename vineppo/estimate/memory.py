@@ -49,8 +49,7 @@ LIVE_PARAMETERS = 1_000_000_000
 
 # Float32 tensors of a chunk that are alive at once in `vocabulary.py`'s backward pass.
 CHUNK_TENSORS = 4
-# Float32 tensors as wide as the vocabulary that sampling from a batch of logits takes at once;
-# fewer on a CPU with transformers, which draws a chunk of rows at a time.
+# Float32 tensors that sampling takes of all logits at once, with transformers of a chunk of them.
 SAMPLING_TENSORS = 4
 
 WEIGHTS, STEP, CACHE = "engine: weights", "engine: a step", "engine: key-value cache"
@@ -359,7 +358,11 @@ class EngineBytes:
 def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: float) -> EngineBytes:
     shape = model.shape
     of_layer = int(model.layer_bytes * config.max_num_batched_tokens)
-    of_logits = SAMPLING_TENSORS * 4 * config.max_num_seqs * shape.vocab_size
+    logits = config.max_num_seqs * shape.vocab_size
+    of_logits = SAMPLING_TENSORS * 4 * logits
+    if isinstance(config, TransformersConfig):
+        drawn = min(logits, CHUNK_LOGITS["cuda" if num_gpus else "cpu"])
+        of_logits = model.bytes_per_weight * logits + SAMPLING_TENSORS * 4 * drawn
     step = {STEP: of_layer + of_logits}
     # The embeddings are divided among the ranks as well.
     weights = {WEIGHTS: model.bytes_per_weight * shape.num_parameters // model.num_ranks}

@@ -41,8 +41,6 @@ for kind in outcome process; do
 done
 vineppo sweep $here/pieces.jsonnet --runs-dir runs/19_pieces
 python $here/pieces.py runs/19_pieces $models
-[ -f $here/step_errors.csv ] || python -m analysis step-errors $run --data "$4" --num-solutions 32 \
-    --num-continuations 1 --out $here
 python $here/svamp.py "$5" $models
 [ -d $models/sft_svamp/final ] || vineppo sft $here/sft.jsonnet --run-dir $models/sft_svamp
 vineppo sweep $here/learning.jsonnet --runs-dir runs/19_learning
@@ -131,4 +129,7 @@ mkdir -p $here/math
 cp $math/out/value_accuracy.csv $math/out/value_accuracy_states.parquet $here/math
 python $here/gsm8k_lines.py $here/math/value_accuracy_states.parquet $here/math/steps.csv
 [ -f $here/math/costs.csv ] || python $here/value_costs.py $math $here/math/costs.csv
+# Not run so far.
+[ -f $here/step_errors.csv ] || python -m analysis step-errors $run --data "$4" --num-solutions 32 \
+    --num-continuations 1 --out $here
 rm -f $here/summary.json $here/*.png $here/*.svg $here/*_reliability.csv

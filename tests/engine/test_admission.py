@@ -6,6 +6,7 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 import vllm
+from transformers import AutoConfig
 
 from vineppo.config.schema import VllmConfig
 from vineppo.engine.interface import EngineModel
@@ -47,24 +48,58 @@ def test_waves_keep_most_places_taken():
     assert steps_with_prompts < 0.4 * 2000
 
 
-def test_a_gpus_worker_leaves_this_process_its_threads(monkeypatch):
+@pytest.fixture
+def start_on_a_gpu(monkeypatch):
+    """Starts an engine over a vLLM that only notes what it was asked for."""
+
+    def start(num_token_ids=9, enforce_eager=False, has_second_runner=True):
+        asked = {}
+
+        def llm(**arguments):
+            asked.update(arguments)
+            torch.set_num_threads(1)
+            made = MagicMock()
+            made.llm_engine.vllm_config.use_v2_model_runner = has_second_runner
+            return made
+
+        monkeypatch.setattr(vllm, "LLM", llm)
+        VllmEngine(
+            VllmConfig("vllm", "float32", 32, 64, 4, 64, 1, 1, 1, 0.5, enforce_eager, True, True),
+            EngineModel(resolve_model_path("embedded:arithmetic_short"), num_token_ids, (0,)),
+        )
+        return asked
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    return start
+
+
+def test_a_gpus_worker_leaves_this_process_its_threads(start_on_a_gpu, monkeypatch):
     """vLLM's sets torch to one, with which an offloaded optimizer would step."""
     threads = [7]
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads[-1])
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
-
-    def start(**_):
-        torch.set_num_threads(1)
-        return MagicMock()
-
-    monkeypatch.setattr(vllm, "LLM", start)
-    path = resolve_model_path("embedded:arithmetic_short")
-    VllmEngine(
-        VllmConfig("vllm", "float32", 32, 64, 4, 64, 1, 1, 1, 0.5, *[True] * 3),
-        EngineModel(path, 9, (0,)),
-    )
+    start_on_a_gpu()
     assert threads == [7, 1, 7]
+
+
+def test_a_graph_for_every_batch_that_decodes(start_on_a_gpu):
+    assert start_on_a_gpu()["compilation_config"] == {"max_cudagraph_capture_size": 4}
+    assert start_on_a_gpu(enforce_eager=True)["compilation_config"] is None
+
+
+def test_a_mask_where_the_embedding_is_padded_and_nowhere_else(start_on_a_gpu):
+    path = resolve_model_path("embedded:arithmetic_short")
+    num_rows = AutoConfig.from_pretrained(path).vocab_size
+    assert start_on_a_gpu(num_rows)["logits_processors"] is None
+    assert len(start_on_a_gpu(num_rows - 1)["logits_processors"]) == 1
+
+
+def test_the_first_runner_is_told_of(start_on_a_gpu, caplog):
+    start_on_a_gpu()
+    assert not caplog.records
+    start_on_a_gpu(has_second_runner=False)
+    assert "first runner" in caplog.text
 
 
 @pytest.mark.parametrize("kind", [VllmEngine, EngineProcesses])

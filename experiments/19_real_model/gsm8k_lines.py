@@ -1,7 +1,8 @@
 """gsm8k_lines.py STATES.parquet OUT.csv: by how much lines change the true chance of success.
 
 Of every line between two states with a truth; that before a first line is the problem's query.
-Each has the noise of its continuations: a change is of about 0.07 where none is.
+Each has the noise of its continuations: of 64 a change is of about 0.09 where none is, of 256 of
+0.04.
 """
 
 import sys

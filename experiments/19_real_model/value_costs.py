@@ -1,6 +1,6 @@
 """value_costs.py RUN OUT.csv: what values of a run's states cost, in sampled tokens and seconds.
 
-Of ten problems' rollouts of its first iteration, by the policy that it started from, as training
+Of eight problems' rollouts of its first iteration, by the policy that it started from, as training
 makes them, but one after another and each alone: a first round warms up and is not counted.
 """
 
@@ -22,7 +22,7 @@ from vineppo.types import StateValue
 from vineppo.values import build_predictors
 from vineppo.values.policy_pass import read_policy
 
-NUM_PROBLEMS = 10
+NUM_PROBLEMS = 8
 run, out = map(Path, sys.argv[1:])
 table: list[dict[str, Any]] = []
 

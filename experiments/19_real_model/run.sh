@@ -128,7 +128,8 @@ python -m analysis value-accuracy $math --out $math/out
 mkdir -p $here/math
 cp $math/out/value_accuracy.csv $math/out/value_accuracy_states.parquet $here/math
 python $here/gsm8k_lines.py $here/math/value_accuracy_states.parquet $here/math/steps.csv
-[ -f $here/math/costs.csv ] || python $here/value_costs.py $math $here/math/costs.csv
+[ -f $math/costs.csv ] || python $here/value_costs.py $math $math/costs.csv
+cp $math/costs.csv $here/math
 # Not run so far.
 [ -f $here/step_errors.csv ] || python -m analysis step-errors $run --data "$4" --num-solutions 32 \
     --num-continuations 1 --out $here

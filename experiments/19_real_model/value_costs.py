@@ -1,7 +1,8 @@
 """value_costs.py RUN OUT.csv: what values of a run's states cost, in sampled tokens and seconds.
 
 Of eight problems' rollouts of its first iteration, by the policy that it started from, as training
-makes them, but one after another and each alone: a first round warms up and is not counted.
+makes them, but one after another and each alone. What is cheap enough to be made twice (responses,
+the policy's and the critic's pass) is timed at the second time.
 """
 
 import sys

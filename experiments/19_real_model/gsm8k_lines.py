@@ -1,6 +1,7 @@
-"""gsm8k_lines.py STATES.parquet OUT.csv: by how much lines change the true chance of success.
+"""gsm8k_lines.py STATES.parquet OUT.csv: by how much steps change the chance of success.
 
-Of every line between two states with a truth; that before a first line is the problem's query.
+Of every line (or other step) between two states with a truth; that before a first one is the
+problem's query.
 Each has the noise of its continuations: of 64 a change is of about 0.09 where none is, of 256 of
 0.04.
 """

@@ -36,6 +36,19 @@ AutoTokenizer.from_pretrained(path).save_pretrained(out)
 END
 }
 first_layers $models/smollm2 15 $models/smollm2_half
+in_doubt() { # gsm8k|math PROBLEMS OUT: of a policy that is fine-tuned first, those that it solves once to three times of four
+    sft=$models/sft_$1
+    num=$(wc -l < $2)
+    [ -d $sft/final ] || vineppo sft $here/$1_sft.jsonnet --run-dir $sft
+    found="$sft/evaluations/evaluation.num_samples=4,task.num_test_problems=$num/iter_000015.json"
+    [ -f "$found" ] || vineppo evaluate $sft --set evaluation.num_samples=4 --set task.num_test_problems=$num
+    python $here/undecided.py "$found" $2 > $3
+}
+accuracy() { # RUN FOLDER
+    python -m analysis value-accuracy $1 --out $1/out
+    mkdir -p $here/$2
+    cp $1/out/value_accuracy.csv $1/out/value_accuracy_states.parquet $here/$2
+}
 for kind in outcome process; do
     [ -d $models/$kind/final ] || vineppo reward-model $here/$kind.jsonnet --run-dir $models/$kind
 done
@@ -53,20 +66,14 @@ python $here/undecided.py "$models/sft_svamp/evaluations/$all/iter_000044.json" 
 critics=runs/19_critics
 [ -d $critics/final ] || vineppo train $here/critics.jsonnet --run-dir $critics
 python -m analysis ground-truth $critics --num-states 150 --num-samples 64 --num-draws 9
-python -m analysis value-accuracy $critics --out $critics/out
-mkdir -p $here/critics
-cp $critics/out/value_accuracy.csv $critics/out/value_accuracy_states.parquet $here/critics
+accuracy $critics critics
 python -m analysis action-ranking $critics --num-states 40 --num-samples 128 --num-draws 9 --out $critics/out
 cp $critics/out/action_ranking.csv $here/critics
 # GSM8K, a line a step: 480 solutions to fine-tune on, the next 640 problems to learn values of.
 awk '{ n = gsub(/<</, "<<"); if (n == 2 || n == 3) print }' $models/gsm8k/train.jsonl > $models/gsm8k_lines.jsonl
 head -n 480 $models/gsm8k_lines.jsonl > $models/gsm8k_lines_train.jsonl
 sed -n 481,1120p $models/gsm8k_lines.jsonl > $models/gsm8k_lines_test.jsonl
-sft=$models/sft_gsm8k
-[ -d $sft/final ] || vineppo sft $here/gsm8k_sft.jsonnet --run-dir $sft
-four="evaluation.num_samples=4,task.num_test_problems=640"
-[ -f "$sft/evaluations/$four/iter_000015.json" ] || vineppo evaluate $sft $(echo $four | sed 's/^/--set /; s/,/ --set /g')
-python $here/undecided.py "$sft/evaluations/$four/iter_000015.json" $models/gsm8k_lines_test.jsonl > $models/gsm8k_undecided.jsonl
+in_doubt gsm8k $models/gsm8k_lines_test.jsonl $models/gsm8k_undecided.jsonl
 lines=runs/19_gsm8k
 [ -d $lines/final ] || vineppo train $here/gsm8k_values.jsonnet --run-dir $lines
 # States of the third iteration, by the policy that sampled them; it stands still.
@@ -84,9 +91,8 @@ done <<END
 1 3 $sft/final/policy 0 0 0
 1 3 $models/qwen 0 0 0
 END
-python -m analysis value-accuracy $lines --out $lines/out
-mkdir -p $here/gsm8k
-cp $lines/critics.csv $lines/out/value_accuracy.csv $lines/out/value_accuracy_states.parquet $here/gsm8k
+accuracy $lines gsm8k
+cp $lines/critics.csv $here/gsm8k
 python $here/gsm8k_lines.py $here/gsm8k/value_accuracy_states.parquet $here/gsm8k/lines.csv
 python -m analysis action-ranking $lines --checkpoints 4 --num-states 40 --num-alternatives 4 --num-samples 96 \
     --num-draws 9 --out $lines/out_ranking
@@ -97,9 +103,7 @@ first_layers $models/qwen 2 $models/qwen_two_layers
 larger=runs/19_larger
 [ -d $larger/final ] || vineppo train $here/larger.jsonnet --run-dir $larger
 python -m analysis ground-truth $larger --checkpoints 0 --num-states 60 --num-samples 24 --num-draws 9
-python -m analysis value-accuracy $larger --out $larger/out
-mkdir -p $here/larger
-cp $larger/out/value_accuracy.csv $larger/out/value_accuracy_states.parquet $here/larger
+accuracy $larger larger
 # MATH.
 python - "$7" $models <<'END'
 import json, random, sys
@@ -116,17 +120,11 @@ random.Random(0).shuffle(rows)
 for name, part in {"train": rows[:480], "test": rows[480:800]}.items():
     (models / f"math_{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
 END
-sft=$models/sft_math
-[ -d $sft/final ] || vineppo sft $here/math_sft.jsonnet --run-dir $sft
-four="evaluation.num_samples=4,task.num_test_problems=320"
-[ -f "$sft/evaluations/$four/iter_000015.json" ] || vineppo evaluate $sft $(echo $four | sed 's/^/--set /; s/,/ --set /g')
-python $here/undecided.py "$sft/evaluations/$four/iter_000015.json" $models/math_test.jsonl > $models/math_undecided.jsonl
+in_doubt math $models/math_test.jsonl $models/math_undecided.jsonl
 math=runs/19_math
 [ -d $math/final ] || vineppo train $here/math_values.jsonnet --run-dir $math
 python -m analysis ground-truth $math --checkpoints 0 --num-states 100 --num-samples 64 --num-draws 9
-python -m analysis value-accuracy $math --out $math/out
-mkdir -p $here/math
-cp $math/out/value_accuracy.csv $math/out/value_accuracy_states.parquet $here/math
+accuracy $math math
 python $here/gsm8k_lines.py $here/math/value_accuracy_states.parquet $here/math/steps.csv
 [ -f $math/costs.csv ] || python $here/value_costs.py $math $math/costs.csv
 cp $math/costs.csv $here/math

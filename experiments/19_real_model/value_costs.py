@@ -2,7 +2,8 @@
 
 Of eight problems' rollouts of its first iteration, by the policy that it started from, as training
 makes them, but one after another and each alone. What is cheap enough to be made twice (responses,
-the policy's and the critic's pass) is timed at the second time.
+the policy's and the critic's pass) is timed at the second time. Prefixes that the engine holds from
+the round before are not computed again.
 """
 
 import sys

@@ -359,17 +359,16 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
     shape = model.shape
     of_layer = int(model.layer_bytes * config.max_num_batched_tokens)
     logits = config.max_num_seqs * shape.vocab_size
-    of_logits = SAMPLING_TENSORS * 4 * logits
-    if isinstance(config, TransformersConfig):
-        drawn = min(logits, CHUNK_LOGITS["cuda" if num_gpus else "cpu"])
-        of_logits = model.bytes_per_weight * logits + SAMPLING_TENSORS * 4 * drawn
-    step = {STEP: of_layer + of_logits}
     # The embeddings are divided among the ranks as well.
     weights = {WEIGHTS: model.bytes_per_weight * shape.num_parameters // model.num_ranks}
     if isinstance(config, TransformersConfig):
         # Of every sequence a prefix of full length, and as many tokens of its own.
         cache = 2 * config.max_num_seqs * config.max_model_len * model.cache_bytes
-        return EngineBytes(weights | step | {CACHE: cache}, beside=weights)
+        drawn = min(logits, CHUNK_LOGITS["cuda" if num_gpus else "cpu"])
+        of_logits = model.bytes_per_weight * logits + SAMPLING_TENSORS * 4 * drawn
+        awake = weights | {STEP: of_layer + of_logits, CACHE: cache}
+        return EngineBytes(awake, beside=weights)
+    step = {STEP: of_layer + SAMPLING_TENSORS * 4 * logits}
     # Every process has weights, steps and a cache of its own; on a GPU they divide one share of it.
     count = config.num_processes
     weights, step = (

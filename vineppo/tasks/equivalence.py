@@ -9,16 +9,18 @@ Grading workers import this module, so it imports nothing heavy, and math-verify
 """
 
 import re
+import sys
 from contextlib import suppress
 from decimal import Decimal
 from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import Any
+from typing import Any, NoReturn
 
 from vineppo.tasks.notation import (
     Literal,
     bracketed_items,
+    closing_braces,
     list_items,
     literal,
     normalize,
@@ -66,6 +68,12 @@ _SYMPY_PACKAGES = (
     *("simplify", "solvers", "tensor", "vector"),
 )
 _NOT_NEEDED = re.compile(r"\.(?:tests|benchmarks|compatibility|trace)\b")
+# What may be a symbol's name, and what its index: nothing that calls, quotes or has attributes.
+_NAME = re.compile(r"\\[A-Za-z]+\s*\{[A-Za-z0-9 ]*\}(?:\\%)?")
+_INDEX = re.compile(r"(?:[\w+\-*/^=,<>|:{}]|\.(?=[0-9])|\\[A-Za-z]+)*", re.ASCII)
+_LIBRARIES = {"sympy", "mpmath", "latex2sympy2_extended", "math_verify"}
+# They compile functions from numbers of arguments and kinds of numbers, with nothing of an answer.
+_OWN_SOURCE = {"sympy.polys.monomials", "mpmath.libmp.libhyper"}
 
 
 def compare_at_once(answer: str, extracted: str) -> bool | None:
@@ -314,7 +322,7 @@ def _is_same_expression(gold: str, given: str) -> bool:
 
 def _parse(text: str) -> Any:
     """The sympy expression of a whole text, or None."""
-    from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_latex
+    from latex2sympy2_extended import NormalizationConfig, normalize_latex
     from latex2sympy2_extended.latex2sympy2 import ConversionConfig
     from math_verify.grader import should_treat_as_complex
 
@@ -324,15 +332,11 @@ def _parse(text: str) -> Any:
         basic_latex=True, units=True, malformed_operators=True, nits=True, boxed="none"
     )
     latex = normalize_latex(text, config)
+    is_real = not should_treat_as_complex(latex)
     _prepare_sympy()
+    converter = _converter()(None, is_real, config=ConversionConfig(lowercase_symbols=False))
     try:
-        return latex2sympy(
-            latex,
-            is_real=not should_treat_as_complex(latex),
-            convert_degrees=False,
-            normalization_config=None,
-            conversion_config=ConversionConfig(lowercase_symbols=False),
-        )
+        return converter.parse(latex)
     except (ImportError, OSError):  # a worker has no files: what it lacks must not pass for wrong
         raise
     except Exception:  # the parser's errors have no common type
@@ -340,12 +344,40 @@ def _parse(text: str) -> Any:
 
 
 @cache
-def _prepare_sympy() -> None:
-    """Import what sympy would import late, and have it read numbers alone from texts.
+def _converter() -> Any:
+    r"""latex2sympy's converter, which would name a symbol by any text in `\dot{…}` or an index."""
+    from latex2sympy2_extended.latex2sympy2 import PSLexer, _Latex2Sympy
 
-    Its own `parse_expr` evaluates a text as Python.
+    class Converter(_Latex2Sympy):
+        # It parses a function's arguments once more, without their blanks: each text is looked at.
+        def create_parser(self, latex: str) -> Any:
+            parser = super().create_parser(latex)
+            stream = parser.getTokenStream()
+            stream.fill()
+            for token in stream.tokens:
+                if token.type in (PSLexer.ACCENT, PSLexer.VARIABLE):
+                    _check(_NAME, token.text)
+            text = "".join(token.text for token in stream.tokens)
+            for opening, closing in closing_braces(text).items():
+                if text[opening - 1 : opening] == "_":
+                    _check(_INDEX, text[opening + 1 : closing])
+            return parser
+
+    return Converter
+
+
+def _check(names: re.Pattern[str], text: str) -> None:
+    if not names.fullmatch(text):
+        raise ValueError(f"a symbol's name must have letters and digits alone, got {text!r}")
+
+
+@cache
+def _prepare_sympy() -> None:
+    """Import what sympy would import late, and leave nothing there that compiles a text.
+
+    Its `lambdify` runs symbols' names as Python, and its `parse_expr` whole texts.
     """
-    from sympy.parsing import sympy_parser
+    import math_verify  # noqa: F401
 
     for name in _SYMPY_PACKAGES:
         package = import_module(f"sympy.{name}")
@@ -353,7 +385,19 @@ def _prepare_sympy() -> None:
             if not _NOT_NEEDED.search(module.name):
                 with suppress(ImportError):  # of a package that is not installed
                     import_module(module.name)
-    sympy_parser.parse_expr = _read_number
+    # A module's own name hides Python's built-in one.
+    replaced = {
+        **dict.fromkeys(("compile", "eval", "exec", "exec_", "lambdify"), _refuse_source),
+        "parse_expr": _read_number,
+    }
+    for name, loaded in sys.modules.copy().items():
+        if name.partition(".")[0] in _LIBRARIES and name not in _OWN_SOURCE:
+            vars(loaded).update(replaced)
+
+
+def _refuse_source(*_: Any, **__: Any) -> NoReturn:
+    """sympy then goes another way: a sum that it cannot compile is estimated."""
+    raise NotImplementedError("no source may be compiled here")
 
 
 def _read_number(text: str, *_: Any, **__: Any) -> Any:

@@ -11,8 +11,12 @@ The workers are fresh interpreters (`python -m vineppo.tasks.worker_pool`), neit
 spawned by multiprocessing: the first would copy a process with CUDA and threads, the second would
 import the user's main script again. Each imports math-verify once and forks a child that evaluates,
 so that a child that was killed is replaced in milliseconds.
+
+A worker has read texts of the policy, so its owner does not trust it: what it says is a short line
+of JSON, and never unpickled.
 """
 
+import json
 import logging
 import multiprocessing
 import os
@@ -24,6 +28,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn
 
@@ -37,6 +42,10 @@ _START_LIMIT_S = 300.0
 _ELAPSED_PER_CPU = 10.0
 # What an evaluation may allocate beside the imports.
 _MEMORY_LIMIT_BYTES = 2 * 1024**3
+_MAX_REPLY_BYTES = 64 * 1024
+_MAX_TRACEBACK_CHARS = 4000
+
+_logger = logging.getLogger(__name__)
 
 
 class WorkerDiedError(Exception):
@@ -56,7 +65,7 @@ class PoolClosedError(Exception):
 
 
 class WorkerPool:
-    """`num_workers` processes that evaluate `function`, a module-level function.
+    """`num_workers` processes that evaluate `function`, a module-level function of a number.
 
     Nothing is started before it is needed. A worker that dies while idle is replaced.
 
@@ -128,9 +137,11 @@ class _Worker:
             self._connection.send((time_limit_s, args))
             self._is_ready = False
             kind, result = self._receive(time_limit_s * _ELAPSED_PER_CPU)
-        except (EOFError, ConnectionError) as error:
+        except TimeoutError:  # an OSError, but one of ours
+            raise
+        except (EOFError, OSError) as error:
             self.kill()
-            raise WorkerDiedError(f"exit status {self._process.returncode}") from error
+            raise WorkerDiedError(f"exit status {self._process.returncode}, {error}") from error
         self._is_ready = kind in ("value", "error")
         if kind == "error":
             raise EvaluationError(*result)
@@ -149,17 +160,42 @@ class _Worker:
     def _await_child(self) -> None:
         """Until a child is ready; one that was killed while idle has been replaced."""
         while not self._is_ready or self._connection.poll():
-            self._is_ready = self._receive(_START_LIMIT_S)[0] == "ready"
+            kind, result = self._receive(_START_LIMIT_S)
+            self._is_ready = kind == "ready"
+            if self._is_ready and not result:
+                _warn_without_filter()
 
-    def _receive(self, time_limit_s: float) -> Any:
-        """What the child or its parent says: (kind, result)."""
+    def _receive(self, time_limit_s: float) -> tuple[str, Any]:
+        """What the child or its parent says: (kind, result); OSError for what neither would say."""
         ready = wait([self._connection, self._closing_reader], time_limit_s)
         if ready == [self._connection]:
-            return self._connection.recv()
+            return _parsed(self._connection.recv_bytes(_MAX_REPLY_BYTES))
         self.kill()
         if self._closing_reader in ready:
             raise PoolClosedError("the pool was closed")
         raise TimeoutError(f"no answer within {time_limit_s} s")
+
+
+def _parsed(reply: bytes) -> tuple[str, Any]:
+    try:
+        match json.loads(reply):
+            case ["value", int() | float() as value] if abs(value) <= sys.float_info.max:
+                return "value", value
+            case ["error", [str() as message, str() as raised]]:
+                return "error", (message, raised)
+            case [("ready" | "killed") as kind, int() as number]:
+                return kind, number
+    except (ValueError, RecursionError):
+        pass
+    raise OSError(f"a worker said {reply[:100]!r}")
+
+
+@cache
+def _warn_without_filter() -> None:
+    """Once in a process."""
+    _logger.warning(
+        "this system has no filter of system calls: grading workers keep files and network"
+    )
 
 
 def main(fd: int, parent_pid: int) -> None:
@@ -173,35 +209,42 @@ def main(fd: int, parent_pid: int) -> None:
     logging.disable(logging.WARNING)  # math-verify warns in every process that it has no timeout
     with Connection(fd) as connection, suppress(EOFError, ConnectionError):  # the parent is gone
         function = connection.recv()
-        warm_up()
+        if not hasattr(function, "load"):  # a user's may need what is replaced in sympy
+            warm_up()
         while (child := os.fork()) != 0:
             _, status = os.waitpid(child, 0)
             if not os.WIFSIGNALED(status):
                 sys.exit(os.waitstatus_to_exitcode(status))
-            connection.send(("killed", os.WTERMSIG(status)))
+            _send(connection, "killed", os.WTERMSIG(status))
         _answer_from(connection, function)
 
 
 def _answer_from(connection: Connection, function: Callable[..., Any]) -> NoReturn:
     """The child: say when ready, then answer arguments with values until the pipe ends."""
     die_with_parent()
+    is_confined = True
     if (load := getattr(function, "load", None)) is not None:
         load()  # a user's file, whose imports are no part of the limits, nor what its models need
     else:
         _limit_memory()
-        give_up_files_and_network()
-    connection.send(("ready", None))
+        is_confined = give_up_files_and_network()
+    _send(connection, "ready", is_confined)
     while True:
         time_limit_s, args = connection.recv()
         # SIGPROF kills, unless a handler is set, and counts the processor's time.
         signal.setitimer(signal.ITIMER_PROF, time_limit_s)
         try:
-            answer = "value", function(*args)
+            kind, result = "value", function(*args)
         except BaseException as error:  # a SystemExit is its failure too, not the child's end
             raised = "".join(traceback.format_exception_only(error)).strip()
-            answer = "error", (traceback.format_exc(limit=-5), raised)
+            texts = traceback.format_exc(limit=-5), raised
+            kind, result = "error", [text[-_MAX_TRACEBACK_CHARS:] for text in texts]
         signal.setitimer(signal.ITIMER_PROF, 0)
-        connection.send(answer)
+        _send(connection, kind, result)
+
+
+def _send(connection: Connection, kind: str, result: Any) -> None:
+    connection.send_bytes(json.dumps([kind, result]).encode())
 
 
 def _limit_memory() -> None:

@@ -55,7 +55,7 @@ NAMES = tuple(
 )
 FRAMES = (
     r"\sum_{n=0}^{\infty} \frac{1+n%s}{2^n}",
-    r"1+\sum_{n=1}^{\infty} \frac{2+n%s}{3^n}",
+    r"\sum_{n=0}^{\infty} \frac{2+n%s}{3^n}",
 )
 HOSTILE = [frame % (name % call) for frame, name, call in product(FRAMES, NAMES, CALLS)]
 

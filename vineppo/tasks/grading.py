@@ -10,8 +10,8 @@ off.
 
 An expression copied from the question is no answer. A comparison that times out, kills its worker
 or raises is graded 0 and counted, each under its own name, so that a grader in trouble shows in the
-metrics. It is no verdict: the next response with that answer is compared anew. A user's function
-that raises ends the run.
+metrics. It is no verdict: after the iteration that answer is compared anew. A user's function that
+raises ends the run.
 """
 
 import logging
@@ -32,8 +32,8 @@ from vineppo.types import FinishReason, Problem
 
 _logger = logging.getLogger(__name__)
 
-# The share of the time limit that nearly all comparisons need less of.
-_QUICK_SHARE = 0.1
+# What most comparisons need less of than, and nearly all.
+_SHORT_LIMITS_S = (0.03, 0.3)
 
 # What makes a comparison wrong rather than the run: the counter of each failure.
 _FAILURE_COUNTERS: Mapping[type, str] = {
@@ -60,18 +60,22 @@ class Grader:
         path = config.reward_path
         own = None if path is None else OwnReward.of(path)
         self._own_reward = None if own is None else own.load()
-        # What needs more than the quick limit is given up and done again by other workers, so that
-        # it keeps nothing else waiting. A user's function may be costly, and is not called twice.
-        limits_s = [] if own else [_QUICK_SHARE * config.time_limit_s]
+        # What needs more than a short limit is given up and done again by other workers, once no
+        # shorter one is left. A user's function may be costly, and is not called twice.
+        limits_s = [x for x in _SHORT_LIMITS_S if x < config.time_limit_s and own is None]
         self._pools = [
             WorkerPool(own or compare, config.num_workers, limit_s)
             for limit_s in (*limits_s, config.time_limit_s)
         ]
+        # By pool.
+        self._waiting: list[list[tuple[tuple[Any, ...], Future[float]]]] = [[] for _ in self._pools]
+        self._num_open = [0 for _ in self._pools]
         self._is_closed = False
         self._truncated_reward = config.truncated_reward
         self._num_matching = config.num_matching
         # By the true answer rather than the problem's id: problems with one answer share.
         self._memo: dict[tuple[Any, ...], Future[float]] = {}
+        self._failed: set[tuple[Any, ...]] = set()
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -116,13 +120,15 @@ class Grader:
         return finish_reason != "length" or self._truncated_reward is None
 
     def metrics(self) -> dict[str, float]:
-        """What happened since the last call; the counters start anew.
+        """What happened since the last call; the counters start anew, and failures are forgotten.
 
         Timeouts, worker deaths and errors count comparisons, not the responses that share one;
         `memo_hit_frac` is the share of the responses that reused an earlier response's comparison.
         """
         with self._lock:
             counts, self._counts = self._counts, Counter()
+            while self._failed:
+                del self._memo[self._failed.pop()]
             if self._own_reward is not None:  # whole responses, which do not come again
                 self._memo = {key: f for key, f in self._memo.items() if not f.done()}
         num_graded = counts["num_graded"]
@@ -136,7 +142,7 @@ class Grader:
     def close(self) -> None:
         """End the workers; unresolved futures raise PoolClosedError."""
         self._is_closed = True
-        for pool in self._pools:  # the quick one first: its jobs may yet go to the other
+        for pool in self._pools:  # the quickest first: its jobs may yet go to the others
             pool.close()
 
     def __enter__(self) -> "Grader":
@@ -153,27 +159,37 @@ class Grader:
                 return self._memo[key]
             reward = self._memo[key] = Future()
         reward.set_running_or_notify_cancel()
-        self._evaluate(key, reward, self._pools)
+        self._put(0, key, reward)
         return reward
 
-    def _evaluate(
-        self, key: tuple[Any, ...], reward: Future[float], pools: list[WorkerPool]
-    ) -> None:
-        pool, *slower = pools
-        pool.submit(*key).add_done_callback(partial(self._settle, key, reward, slower))
+    def _put(self, level: int, key: tuple[Any, ...], reward: Future[float]) -> None:
+        with self._lock:
+            self._waiting[level].append((key, reward))
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        """What waits for each pool, as far as the quicker pools have nothing to do."""
+        for level, pool in enumerate(self._pools):
+            with self._lock:
+                started, self._waiting[level] = self._waiting[level], []
+                self._num_open[level] += len(started)
+                is_busy = self._num_open[level] > 0
+            for key, reward in started:
+                pool.submit(*key).add_done_callback(partial(self._settle, level, key, reward))
+            if is_busy:
+                return
 
     def _settle(
-        self,
-        key: tuple[Any, ...],
-        reward: Future[float],
-        slower: list[WorkerPool],
-        evaluation: Future[float],
+        self, level: int, key: tuple[Any, ...], reward: Future[float], evaluation: Future[float]
     ) -> None:
         """Turn a finished evaluation into the reward; runs in a thread of the pool."""
+        with self._lock:
+            self._num_open[level] -= 1
         error = evaluation.exception()
-        if slower and isinstance(error, TimeoutError):
-            self._evaluate(key, reward, slower)
+        if isinstance(error, TimeoutError) and level + 1 < len(self._pools):
+            self._put(level + 1, key, reward)
             return
+        self._start_waiting()
         if self._own_reward is not None and isinstance(error, EvaluationError):
             error = UserError(f"{self._own_reward.where} raised {error.raised}")
         counter = _FAILURE_COUNTERS.get(type(error))
@@ -182,12 +198,11 @@ class Grader:
             return
         value = 0.0 if counter else float(evaluation.result())
         with self._lock:
+            self._memo[key] = _resolved(value)
             if counter:
-                del self._memo[key]
+                self._failed.add(key)
                 self._counts[counter] += 1
                 _logger.debug("grading %r: %s: %s", key, type(error).__name__, error)
-            else:
-                self._memo[key] = _resolved(value)
         reward.set_result(value)
 
     def _count(self, name: str) -> None:

@@ -16,6 +16,7 @@ A worker has read texts of the policy, so its owner does not trust it: what it s
 of JSON, and never unpickled.
 """
 
+import gc
 import json
 import logging
 import multiprocessing
@@ -40,6 +41,7 @@ from vineppo.tasks.sandbox import give_up_files_and_network
 _START_LIMIT_S = 300.0
 # Elapsed time for a unit of processor time: ends what sleeps, and lets a busy machine finish.
 _ELAPSED_PER_CPU = 10.0
+_LEAST_ELAPSED_S = 2.0
 # What an evaluation may allocate beside the imports.
 _MEMORY_LIMIT_BYTES = 2 * 1024**3
 _MAX_REPLY_BYTES = 64 * 1024
@@ -136,7 +138,7 @@ class _Worker:
             self._await_child()
             self._connection.send((time_limit_s, args))
             self._is_ready = False
-            kind, result = self._receive(time_limit_s * _ELAPSED_PER_CPU)
+            kind, result = self._receive(max(time_limit_s * _ELAPSED_PER_CPU, _LEAST_ELAPSED_S))
         except TimeoutError:  # an OSError, but one of ours
             raise
         except (EOFError, OSError) as error:
@@ -211,6 +213,7 @@ def main(fd: int, parent_pid: int) -> None:
         function = connection.recv()
         if not hasattr(function, "load"):  # a user's may need what is replaced in sympy
             warm_up()
+        gc.freeze()  # or each child's collector would copy the pages of what was imported
         while (child := os.fork()) != 0:
             _, status = os.waitpid(child, 0)
             if not os.WIFSIGNALED(status):

@@ -21,12 +21,12 @@ from analysis.summary import interval, markdown_table, nested, number, write_sum
 from analysis.tables import Table, estimate
 from vineppo.errors import UserError
 
-# What scores vary by, and how well the runs tell: `df` are the degrees of freedom of `seed_sd`,
-# `num_pairs` the pairs of scores at one seed behind the correlation. `noise_sd` is what sampling
-# its answers gives a pass@1, a mean of `num_samples`.
+# What scores vary by, and how well the runs tell: `df` are the effective degrees of freedom of
+# `seed_sd`, `num_pairs` the pairs of scores at one seed behind the correlation. `noise_sd` is what
+# sampling its answers gives a pass@1, a mean of `num_samples`.
 COMPONENTS = Table(
     "power_components.csv",
-    {"setting": str, "axis": str, "at": float, "num_methods": int, "num_runs": int, "df": int}
+    {"setting": str, "axis": str, "at": float, "num_methods": int, "num_runs": int, "df": float}
     | {"seed_sd": Estimate, "noise_sd": float, "num_samples": int}
     | {"correlation": float | None, "num_pairs": int},
 )

@@ -146,6 +146,23 @@ def test_one_ratio_clips_a_whole_response(ratios, advantage, is_clipped):
     assert gradient == pytest.approx([0.0 if is_clipped else -s * advantage] * 2)
 
 
+@pytest.mark.parametrize(
+    ("logprobs", "old", "mask", "losses"),
+    [
+        ([-math.inf, -1.0], [-1.0, -1.0], [True, True], [-math.exp(-20), 0.8]),
+        ([-math.inf, -1.0], [-math.inf, -1.0], [True, True], [-1.0, 1.0]),
+        ([-math.inf, -1.0], [-1.0, -1.0], [False, True], [-1.0, 1.0]),
+    ],
+)
+def test_gspo_is_finite_where_a_token_is_impossible(logprobs, old, mask, losses):
+    logprobs = torch.tensor([logprobs], dtype=torch.float64, requires_grad=True)
+    old, advantages = (torch.tensor([x], dtype=torch.float64) for x in (old, [1.0, -1.0]))
+    terms = sequence_surrogate(logprobs, old, advantages, torch.tensor([mask]), 0.2, 0.2)
+    assert terms.loss[0].tolist() == pytest.approx(losses)
+    terms.loss.sum().backward()
+    assert logprobs.grad.isfinite().all()
+
+
 def test_gspo_of_steps_keeps_each_tokens_advantage():
     """s = 1.5 > 1.3 clips the good step and leaves the bad one; s = 0.5 the other way round."""
     loss, _, clipped, gradient = gspo([2.0, 1.125, 1.5], [2.0, -1.0, 0.0])

@@ -92,11 +92,14 @@ def sequence_surrogate(
     and gradient of GSPO's −min(s A, clip(s) A). Where advantages differ by step each token keeps
     its own, and one s clips the good or the bad ones of the response. Ratios 2 and ½ with
     A = [1, −1]: s = 1, L = [−1, 1], nothing clipped. Ratios 2 and 2, clip 0.2: s = 2,
-    L = [−1.2, 2], the first clipped. log s is kept within ±20, with no gradient outside.
+    L = [−1.2, 2], the first clipped. log s is kept within ±20, with no gradient outside. A token
+    that both policies hold impossible has the ratio 1.
     """
-    log_ratio_BT = (logprobs_BT - old_logprobs_BT).detach().masked_fill(~mask_BT, 0.0)
+    is_same_BT = logprobs_BT == old_logprobs_BT  # −inf − −inf is NaN
+    log_ratio_BT = (logprobs_BT - old_logprobs_BT).detach().masked_fill(~mask_BT | is_same_BT, 0.0)
     log_s_B1 = log_ratio_BT.sum(-1, keepdim=True) / mask_BT.sum(-1, keepdim=True).clamp(min=1)
-    log_s_BT = log_s_B1 + (logprobs_BT - logprobs_BT.detach())  # adds 0, and the gradient
+    added_BT = logprobs_BT - logprobs_BT.detach()  # 0, and the gradient
+    log_s_BT = log_s_B1 + added_BT.masked_fill(logprobs_BT.isneginf(), 0.0)
     zeros_BT = torch.zeros_like(log_s_BT)
     return clipped_surrogate(log_s_BT, zeros_BT, advantages_BT, clip_low, clip_high, None)
 

@@ -46,7 +46,8 @@ def test_the_components_are_those_that_made_the_runs():
     rates_P = np.linspace(0.2, 0.8, NUM_PROBLEMS)
     noise = np.mean(rates_P * (1 - rates_P)) / NUM_PROBLEMS / NUM_SAMPLES
     assert about["noise_sd"] == pytest.approx(noise**0.5, rel=0.02)
-    assert (about["num_samples"], about["df"], about["num_pairs"]) == (1024, 798, 400)
+    assert (about["num_samples"], about["num_pairs"]) == (1024, 400)
+    assert 798 / 1.8 < about["df"] < 798 / 1.4  # of two methods whose scores correlate 0.77
     assert found.spread.seed_sd == about["seed_sd"].value
 
 

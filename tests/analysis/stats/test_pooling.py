@@ -22,7 +22,7 @@ def test_the_examples_of_the_docstrings():
     assert pooled_permutation_p([pair, pair], is_paired=False) == 2 / 400
     parts = components([{1: 0.4, 2: 0.6}, {1: 0.5, 2: 0.7}], 0.0)
     assert parts.spread.seed_sd**2 == pytest.approx(0.02)
-    assert (parts.spread.correlation, parts.df, parts.num_pairs) == (pytest.approx(1), 2, 2)
+    assert (parts.spread.correlation, parts.df, parts.num_pairs) == (pytest.approx(1), 1, 2)
 
 
 def test_a_single_setting_is_itself_and_one_without_an_interval_leaves_none():

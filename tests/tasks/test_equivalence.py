@@ -175,7 +175,7 @@ def test_what_is_decided_at_once() -> None:
         ),
         ("x^2+2x+1", "(x+1)^2 = x^2+2x+1", False),
         ("(x+1)^2", "y = (x+1)^2", False),
-        ("y = (x+1)^2", "(x+1)^2", True),
+        ("y = (x+1)^2", "(x+1)^2", False),
         ("y = 1 + f(x)", "y = f(x)+1", False),
         ("x^2+2x+1", "x^2+2x+1", False),  # not there
         ("(x+1)^2", "(x+1)^2", False),  # the true answer to the letter

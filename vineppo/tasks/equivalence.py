@@ -36,6 +36,7 @@ _PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)")
 # "4!=24" is a factorial, "x!=3" is not.
 _EQUALS = re.compile(r"(?<![<>:])(?<!(?<![0-9])!)=")
 _ABOUT = re.compile(r"\\approx(?![A-Za-z])|≈")
+_EQUALS_OR_ABOUT = re.compile(rf"{_EQUALS.pattern}|{_ABOUT.pattern}")
 _SEPARATOR = re.compile(r",(?![0-9]{3}(?![0-9]))|(?<![0-9]),")  # no comma of 1,234
 _NAME = re.compile(r"\s*(?:[A-Za-z]+|\\text\{[^{}0-9]*\})(?:_\w|_\{\w+\})?'?(?:\([A-Za-z]\))?\s*")
 # Commands that a computation is made of; \theta, \angle and the like name something.
@@ -124,14 +125,18 @@ def is_copied(question: str, answer: str, extracted: str) -> bool:
         for side in split(part, _EQUALS)[first:]
         if literal(side.strip()) is None
     ]
-    own, asked, formulas = _bare(gold), _bare(normalize(question)), _formulas(question)
+    own, formulas = _bare(gold), _formulas(question)
+    own_text, asked = squeeze(gold), squeeze(normalize(question))
 
     def is_held(part: str) -> bool:
-        bare = _bare(part)
-        if _OPERATION.search(part) and bare in asked and bare not in own:
+        if _OPERATION.search(part) and squeeze(part) in asked and squeeze(part) not in own_text:
             return True
+        bare = _bare(part)
+        # An equation holds one of the question with marks before it, not as the end of a chain.
         return any(
-            formula in bare and formula not in own and ("=" in formula) == ("=" in bare)
+            formula not in own
+            and formula.count("=") == bare.count("=")
+            and (bare.endswith(formula) if "=" in bare else formula in bare)
             for formula in formulas
         )
 
@@ -142,7 +147,11 @@ def is_copied(question: str, answer: str, extracted: str) -> bool:
 def _formulas(question: str) -> frozenset[str]:
     """What has an operation in the question: formulas and the sides of their relations."""
     formulas = [normalize(formula) for formula in _MARKS.split(question)[1::2]]
-    parts = [part.strip(" &") for whole in formulas for part in [whole, *split(whole, _RELATION)]]
+    parts = [
+        part.strip(" &").rstrip("+-")
+        for whole in formulas
+        for part in [whole, *split(whole, _RELATION)]
+    ]
     return frozenset(
         _bare(part) for part in parts if _OPERATION.search(part) and literal(part) is None
     )
@@ -167,12 +176,14 @@ def _is_number(number: Literal, given: str) -> bool | None:
     if len(items) > 1:
         return all(_is_number(number, item.strip()) for item in items)
     head, *about = split(given, _ABOUT)
-    if about and not _names_something(head):
+    if about and not _names_something(split(head, _EQUALS)[-1]):
         last = literal(about[-1].strip())
         if last is None:
             return False
         return None if _is_same_number(number, last) or _is_number(number, head) else False
-    *sides, last_side = split(given, _EQUALS)
+    *sides, last_side = split(given, _EQUALS_OR_ABOUT)
+    if _is_named_again(sides):
+        return False
     form = literal(last_side.strip())
     if form is None or not _is_same_number(number, form):
         return False
@@ -246,12 +257,12 @@ def _is_same(gold: str, given: str) -> bool:
         if any(names):  # several values, and not the last of them
             return _is_same(_without_name(gold)[1], ", ".join(values))
     head, *about = split(given, _ABOUT)
-    if about and not _NAME.fullmatch(head):
-        value = split(head, _EQUALS)[-1].strip()
+    value = split(head, _EQUALS)[-1].strip()
+    if about and not _names_something(value):
         return all(_is_about(part, value) for part in about) and (
             _is_same(gold, head) or _is_same(gold, about[-1])
         )
-    gold_sides, given_sides = split(gold, _EQUALS), [*split(head, _EQUALS), *about]
+    gold_sides, given_sides = split(gold, _EQUALS_OR_ABOUT), split(given, _EQUALS_OR_ABOUT)
     if len(gold_sides) > 1 or len(given_sides) > 1:
         return _is_same_equation(gold_sides, given_sides)
     is_same_word = _words(gold) == _words(given)
@@ -312,6 +323,8 @@ def _is_permutation(golds: list[str], items: list[str]) -> bool:
 
 def _is_same_equation(golds: list[str], givens: list[str]) -> bool:
     """With the sides of `a = b = c`; a side that names something may be left out."""
+    if _is_named_again(givens[:-1]):
+        return False
     if len(golds) == 1:
         *others, last = givens
         return _is_same(golds[0], last) and all(
@@ -334,6 +347,14 @@ def _is_same_equation(golds: list[str], givens: list[str]) -> bool:
     if _says_nothing(givens):  # 4! = 24 is x = 24
         return _NAME.fullmatch(golds[0]) is not None and _is_same_equation(golds[1:], givens)
     return _is_same_expression("=".join(golds), "=".join(givens))
+
+
+def _is_named_again(sides: list[str]) -> bool:
+    r"""Whether the name before the first "=" stands on a later side, as in `x = 1 \lor x = 6`."""
+    if not sides or not _NAME.fullmatch(sides[0]):
+        return False
+    name = re.compile(rf"(?<![A-Za-z\\]){re.escape(sides[0].strip())}(?![A-Za-z])")
+    return any(map(name.search, sides[1:]))
 
 
 def _says_nothing(sides: list[str]) -> bool:
@@ -393,9 +414,9 @@ def _is_same_expression(gold: str, given: str) -> bool:
         expression.xreplace({f: Rational(str(f)) for f in expression.atoms(Float)})
         for expression in expressions
     )
-    if gold_value.is_number and value.is_number:
-        off = abs((gold_value - value).evalf())
-        if off.is_Float and off > 1e-9 * abs(gold_value.evalf()):
+    if all(getattr(side, "is_number", False) for side in (gold_value, value)):
+        off, size = abs((gold_value - value).evalf()), abs(gold_value.evalf())
+        if off.is_Float and size.is_Float and off > 1e-9 * size:
             return False
     return verify(
         gold_value, value, timeout_seconds=None, raise_on_error=True, numeric_precision=_MAX_CHARS

@@ -33,6 +33,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         # Groups of digits: 12{,}345, 12,\!345 and 12\,345. (Plain commas may separate a list.)
         (r"(?<=[0-9])(?:\{,\}|,\s*\\!\s*|\\[,!])(?=[0-9]{3}(?![0-9]))", ""),
         (r"\\!", ""),
+        (r",?\s*\\q?quad" + _END + r"(?=[^=,]{0,20}=)", ", "),  # between two equations
         (r"(?<!\\)\\[,;:> ]|\\q?quad" + _END + "|~", " "),
         (r"\\([%$])", r"\1"),
         (r"\\text\{\s*(?:percent|%)\s*\}|(?<![A-Za-z])percent" + _END, "%"),
@@ -83,7 +84,7 @@ def normalize(text: str) -> str:
     `normalize(r"3\text{ and }12{,}345") == "3, 12345"`.
     """
     if r"\begin" not in text:
-        text = _DOUBLED.sub(r"\\", text)
+        text = _DOUBLED.sub(r"\\", text).replace(r"\\", ", ")
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     text, bare = _with_braced_arguments(text), None

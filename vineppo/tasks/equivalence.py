@@ -217,17 +217,17 @@ def _is_same_number(gold: Literal, given: Literal) -> bool:
 
 
 def _is_rounded(decimal: Literal, exact: Fraction, min_digits: int) -> bool:
-    """Whether a decimal of so many digits agrees with a number to its last one.
+    """Whether a decimal of so many digits is a number rounded or cut off.
 
-    What is off by no more than a float's error counts as exact; and only that where the number is
-    an integer.
+    A float's error is allowed, and nothing else where the number is an integer.
     """
     off = abs(decimal.value - exact)
     if off <= abs(exact) * _FLOAT_ERROR:
         return True
+    is_cut_off = abs(decimal.value) < abs(exact) and off < decimal.step
     return (
         exact.denominator != 1
-        and off < decimal.step
+        and (is_cut_off or 2 * off <= decimal.step)
         and abs(decimal.value) >= 10 ** (min_digits - 1) * decimal.step
     )
 

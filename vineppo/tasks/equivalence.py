@@ -350,11 +350,12 @@ def _is_same_equation(golds: list[str], givens: list[str]) -> bool:
 
 
 def _is_named_again(sides: list[str]) -> bool:
-    r"""Whether the name before the first "=" stands on a later side, as in `x = 1 \lor x = 6`."""
+    r"""Whether the first side is a name that gets two values, as in `x = 1 \lor x = 6`."""
     if not sides or not _NAME.fullmatch(sides[0]):
         return False
-    name = re.compile(rf"(?<![A-Za-z\\]){re.escape(sides[0].strip())}(?![A-Za-z])")
-    return any(map(name.search, sides[1:]))
+    name = re.escape(sides[0].strip())
+    again = re.compile(rf"\s*-?[0-9.]+[^-+*/^]*(?<![A-Za-z\\]){name}\s*")
+    return any(map(again.fullmatch, sides[1:]))
 
 
 def _says_nothing(sides: list[str]) -> bool:

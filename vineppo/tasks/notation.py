@@ -33,7 +33,11 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         # Groups of digits: 12{,}345, 12,\!345 and 12\,345. (Plain commas may separate a list.)
         (r"(?<=[0-9])(?:\{,\}|,\s*\\!\s*|\\[,!])(?=[0-9]{3}(?![0-9]))", ""),
         (r"\\!", ""),
-        (r",?\s*\\q?quad" + _END + r"(?=[^=,]{0,20}=)", ", "),  # between two equations
+        # Between two equations, but before an arrow.
+        (
+            r"(?<=[0-9)}\]])[ ,]*\\q?quad(?!\s*\\(?:\w*arrow|implies))(?=\s*[^=,\s][^=,]{0,20}=)",
+            ", ",
+        ),
         (r"(?<!\\)\\[,;:> ]|\\q?quad" + _END + "|~", " "),
         (r"\\([%$])", r"\1"),
         (r"\\text\{\s*(?:percent|%)\s*\}|(?<![A-Za-z])percent" + _END, "%"),

@@ -141,6 +141,145 @@ def test_other_mathematics(answer: str, extracted: str) -> None:
     assert not is_equivalent(answer, extracted)
 
 
+_VECTOR = r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "extracted", "expected"),
+    [
+        ("6", r"x = 1 \text{ or } x = 6", False),
+        ("6", "x = 6; x = 1", False),
+        ("6", "1, 2, x = 6", False),
+        ("6", r"x = 1 \quad x = 6", False),
+        ("6", r"x = 1 \quad y = 6", False),
+        ("6", r"x = 1 \\ y = 6", False),
+        ("6", r"x = 1 \lor x = 6", False),
+        ("-4", r"k = -2, \quad q = -4", False),
+        ("4", "a = 4, r = 0", False),
+        (r"\sqrt{2}", r"a = \sqrt{3}, b = \sqrt{2}", False),
+        ("x+1", "y = 2x, z = x+1", False),
+        ("(3,4)", "A=(1,2), B=(3,4)", False),
+        ("(1,2), (3,4)", "A=(1,2), B=(3,4)", True),
+        ("1, 6", r"x = 1 \text{ or } x = 6", True),
+        (r"x = \pm 2", r"x = 2 \text{ or } x = -2", True),
+        (r"\pm 2", "x = 2, x = -2", True),
+        ("6", "x = 6, x = 6.0", True),
+        ("1234", "x = 1,234", True),
+        ("6", r"V = 2xy = 6", True),
+        ("(1,2)", "x=1, y=2", True),
+        (r"(1,2,\frac{1}{2})", r"a=1, \quad b=2, \text{ and } c=0.5", True),
+        ("(1,2)", "x=2, y=1", False),
+        ("(1,2)", "y=1, x=2", False),  # the pair is (2,1)
+        ("(1,2)", "x=1, x=2", False),
+    ],
+)
+def test_several_answers_answer_as_many_truths(answer: str, extracted: str, expected: bool) -> None:
+    assert is_equivalent(answer, extracted) is expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "extracted", "expected"),
+    [
+        (r"\frac{1}{2^{99}}", r"\frac{1}{2^{98}}", False),
+        (r"\frac{1}{2^{99}}", r"2^{-99}", True),
+        (r"\frac{1}{2^{99}}", "0.0", False),
+        (r"\frac{1}{4194304}", "0.0", False),
+        (r"\frac{1}{4194304}", "0.000000238419", True),
+        (r"1.23\times 10^{-8}", "0", False),
+        (r"1.23\times 10^{-8}", r"1.24 \times 10^{-8}", False),
+        (r"1.23\times 10^{-8}", "0.0000000123", True),
+        (r"2^{-9999}\pi", r"2^{-9998}\pi", False),
+        ("x + 2^{-99}", "x + 2^{-98}", False),
+        (r"\{2^{-99}, 3\}", r"\{2^{-98}, 3\}", False),
+        (
+            r"\begin{pmatrix} 0 \\ 2^{-99}x \end{pmatrix}",
+            r"\begin{pmatrix} 0 \\ 0 \end{pmatrix}",
+            False,
+        ),
+        (
+            r"\begin{pmatrix} 0 \\ 2 \end{pmatrix}",
+            r"\begin{pmatrix} 0.00000001 \\ 2 \end{pmatrix}",
+            False,
+        ),
+        (
+            r"\begin{pmatrix} 1/3 \\ 2 \end{pmatrix}",
+            r"\begin{pmatrix} 0.333333 \\ 2 \end{pmatrix}",
+            True,
+        ),
+        ("2^{100}", "2^{100}+1", False),
+        # Six digits that agree to the last one.
+        (r"\frac{1}{3}", "0.33333", False),
+        (r"\frac{1}{3}", "0.333334", False),
+        (r"\frac{2}{3}", "0.6666666666666666", True),
+        (r"\frac{1000}{7}", "142.857", True),
+        (r"\sqrt{2}", "1.41421", True),
+        (r"\sqrt{2}", "1.4142", False),
+        ("5", "4.999999", False),
+        ("4194304", r"4.19430 \times 10^6", False),
+        (r"\frac{3}{10}", "0.30000000000000004", True),  # a float's error
+        # An approximation beside the exact value.
+        (r"25\pi", r"A = 25\pi \approx 78.54", True),
+        (r"25\pi", r"25\pi ≈ 79", True),
+        ("78.54", r"25\pi \approx 78.54", True),
+        (r"\frac{1}{3}", r"\frac{1}{3} \approx 0.33", True),
+        (r"25\pi", r"25\pi \approx 78.55", False),
+        (r"25\pi", r"24\pi \approx 25\pi", False),
+        (r"25\pi", "78.54", False),
+        ("5", r"5 \approx 5.4", False),
+        ("1", r"1 \approx 2 \approx 3", False),
+    ],
+)
+def test_numbers_compare_relatively(answer: str, extracted: str, expected: bool) -> None:
+    assert is_equivalent(answer, extracted) is expected
+
+
+def test_a_true_answer_of_many_digits() -> None:
+    long = "7" * 5000
+    assert compare_at_once(long, "3") is False
+    assert compare_at_once(long, f"x = {long}0") is False
+    assert compare_at_once(rf"\frac{{{long}}}{{3}}", "0.5") is False
+    assert compare_at_once(f"{long}.5", long + ".50") is True
+
+
+@pytest.mark.parametrize(
+    ("answer", "extracted", "expected"),
+    [
+        (r"[1,\infty)", r"[1,+\infty)", True),
+        (r"(-\infty,2) \cup (3,\infty)", r"(-\infty,+2) \cup (3,+\infty)", True),
+        (r"[1,\infty)", r"[2,+\infty)", False),
+        ("12", r"\text{Total Cost} = \$12", True),
+        ("12", r"\text{Total Cost} = \$13", False),
+        ("12", r"2 + 3 \text{ apples} = 12", False),
+        (_VECTOR, rf"\mathbf{{v}} = {_VECTOR}", True),
+        (rf"\mathbf{{v}} = {_VECTOR}", _VECTOR, True),
+        (_VECTOR, r"\begin{pmatrix} 1 \\[8pt] 2 \end{pmatrix}", True),
+        (_VECTOR, r"\begin{bmatrix} 1 \\[0.5 em] 2 \\ \end{bmatrix}", True),
+        (_VECTOR, r"\begin{pmatrix} 1 & 2 \end{pmatrix}", False),
+        (_VECTOR, rf"\begin{{pmatrix}} 1 & 0 \\ 0 & 1 \end{{pmatrix}} {_VECTOR}", False),
+        (_VECTOR, r"\text{all of the above}", False),
+        (r"\log_2 3", r"\log_2(3)", True),
+        (r"\log_2 3", r"\log_3(2)", False),
+        (r"\text{odd}", "Odd", True),
+        (r"\text{odd}", "even", False),
+        (r"\text{Yes}", r"\textbf{yes}.", True),
+        (r"\text{Yes}", "No", False),
+        *(("77", text, True) for text in ("€77", "£77", "77€", r"\text{€}77", "77 ₽", r"\$77")),
+        ("77", "€78", False),
+        ("73", r"\bf 73", True),
+        ("73", r"{\bfseries 73}", True),
+        ("73", r"\boldsymbol{73}", True),
+        ("x+1", r"{\it x}+{1}", True),
+        (r"\frac{\sqrt{3}}{2}", r"\sin 60^\circ", True),
+        (r"\frac{\sqrt{3}}{2}", r"\sin 60", False),
+        (r"\cos 70^\circ", r"\sin(10^{\circ} + 10°)", True),
+        (r"-\sqrt{3}", r"\frac{\sin 80^\circ(-1+4\cos 80^\circ)}{\cos 80^\circ}", True),
+        ("1", "1_000", False),
+    ],
+)
+def test_other_notations_of_an_answer(answer: str, extracted: str, expected: bool) -> None:
+    assert is_equivalent(answer, extracted) is expected
+
+
 def test_what_is_decided_at_once() -> None:
     assert compare_at_once("18", "18.00") is True
     assert compare_at_once("18", "17") is False
@@ -173,9 +312,19 @@ def test_what_is_decided_at_once() -> None:
                 "g(x) = 1*((x+1)^2+0) = (x+1)^2",
             )
         ),
+        *(
+            ("x^2+2x+1", wrapper.replace("A", "(x+1)^2"), True)
+            for wrapper in (
+                *("A+0.0", "A+(0)", r"\frac{A}{1}", "1.0(A)", "2A-A", "y=1.0(A)", "{A}", "-(-A)"),
+                *(r"\sqrt{A^2}", "A=A", "a+b=A", r"A \approx A", "0, A", r"{{x}+1}^{2}"),
+            )
+        ),
+        ("x^2+2x+1 = 0", "(x+1)^2 - 0 = 0", True),
+        ("x^2+2x+1", "(x+1)(x+1)", False),
+        ("5", "f(4) = f(x)+3 = 5", False),  # a formula on the way to a number
         ("x^2+2x+1", "(x+1)^2 = x^2+2x+1", False),
         ("(x+1)^2", "y = (x+1)^2", False),
-        ("y = (x+1)^2", "(x+1)^2", True),
+        ("y = (x+1)^2", "(x+1)^2", False),
         ("y = 1 + f(x)", "y = f(x)+1", False),
         ("x^2+2x+1", "x^2+2x+1", False),  # not there
         ("(x+1)^2", "(x+1)^2", False),  # the true answer to the letter
@@ -187,3 +336,12 @@ def test_what_is_decided_at_once() -> None:
 def test_what_is_copied_from_the_question(answer: str, extracted: str, expected: bool) -> None:
     question = "Expand $(x+1)^2$ where $f(x) + 3 = 7$ and $y = 7$."
     assert is_copied(question, answer, extracted) is expected
+
+
+def test_a_product_of_matrices_is_copied() -> None:
+    product = r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix} \begin{pmatrix} 5 \\ 6 \end{pmatrix}"
+    truth = r"\begin{pmatrix} 17 \\ 39 \end{pmatrix}"
+    for text in (product, product.replace("pmatrix", "bmatrix"), f"({product})", f"1.0{product}"):
+        assert is_copied(f"Compute ${product}$.", truth, text)
+    assert not is_copied(f"Compute ${product}$.", truth, truth)
+    assert not is_copied(f"Compute ${product}$.", product, product)

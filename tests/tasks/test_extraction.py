@@ -26,6 +26,13 @@ from vineppo.tasks.extraction import (
         ("#####5", "5"),
         ("#### 3, 5", "3, 5"),
         ("#### x = 1,000", "x = 1,000"),  # no number, so nothing is normalised
+        *(
+            (text, "73")
+            for text in ("#### **73**", "#### **73.**", "#### `73`", "**#### 73**.", "#### __73__")
+        ),
+        ("#### **$1,200**", "1200"),
+        ("#### 2 * 3 * 4", "2 * 3 * 4"),
+        ("#### a_1 + b_1", "a_1 + b_1"),
         ("####\n5", None),
         ("#### ...", None),
         ("# 5", None),
@@ -78,6 +85,9 @@ def test_boxed(text: str, expected: str | None) -> None:
         ("The final answer is $1$ and $2$.", "$1$ and $2$"),  # two formulas stay two
         ("The final answer is $(3,\\frac{\\pi}{2}).$ I hope it is correct.", r"(3,\frac{\pi}{2})"),
         ("The final answer is $.", "$"),
+        ("The final answer is **$3$**.", "3"),
+        ("**The final answer is** 3.", "3"),
+        ("**The final answer is: 3**", "3"),
         ("The final answer is. I hope it is correct.", None),
         ("The answer is 5", None),
         ("", None),
@@ -136,7 +146,7 @@ def test_boxed_inverts_boxing(contents: str) -> None:
     "unit",
     [
         *("\\boxed{", "\\boxed{}", "\\boxed{1},", "\\boxed ", "{", "}", "\\", "1", "1,", "111,"),
-        *("1/", "-", "$", "1st", "####"),
+        *("1/", "-", "$", "1st", "####", "*", "**a", "**a ", "`", "_a_"),
         *(" ", "$\\", "final answer is", "final answer is $", "I hope it is correct", ". "),
     ],
 )

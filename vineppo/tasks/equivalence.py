@@ -11,8 +11,10 @@ Grading workers import this module, so it imports nothing heavy, and math-verify
 import re
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
-from functools import cache
+from fractions import Fraction
+from functools import cache, lru_cache
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any, NoReturn
@@ -28,12 +30,17 @@ from vineppo.tasks.notation import (
     squeeze,
 )
 
+# What a float's rounding may add up to.
+_FLOAT_ERROR = Fraction(1, 10**14)
 # No true answer of the published sets has 200 characters.
 _MAX_CHARS = 1000
 _PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)")
 # "4!=24" is a factorial, "x!=3" is not.
-_EQUALS = re.compile(r"(?<![<>:])(?<!(?<![0-9])!)=|\\approx(?![A-Za-z])")
-_SIMPLE_NAME = re.compile(r"\s*[A-Za-z]+(?:_\w|_\{\w+\})?'?(?:\([A-Za-z]\))?\s*")
+_EQUALS = re.compile(r"(?<![<>:])(?<!(?<![0-9])!)=")
+_ABOUT = re.compile(r"\\approx(?![A-Za-z])|≈")
+_EQUALS_OR_ABOUT = re.compile(rf"{_EQUALS.pattern}|{_ABOUT.pattern}")
+_SEPARATOR = re.compile(r",(?![0-9]{3}(?![0-9]))|(?<![0-9]),")  # no comma of 1,234
+_NAME = re.compile(r"\s*(?:[A-Za-z]+|\\text\{[^{}0-9]*\})(?:_\w|_\{\w+\})?'?(?:\([A-Za-z]\))?\s*")
 # Commands that a computation is made of; \theta, \angle and the like name something.
 _OF_A_COMPUTATION = re.compile(
     r"\\(?:frac|sqrt|cdot|times|div|binom|pi|infty|pm|circ|log|ln|sin|cos|tan|text\{[^{}]*\})"
@@ -43,19 +50,17 @@ _PLAIN_FRACTION = re.compile(r"\\frac\{\s*(-?[0-9.]+)\s*\}\{\s*([0-9.]+)\s*\}")
 _SIGNED_INFINITY = re.compile(r"[-+]?\\infty")
 # Texts that are no product of letters: words, names in capitals, choices, times of the day.
 _WORDS = re.compile(r"\(?[A-Z]\)?|[A-Z]{2,}|[A-Za-z]{4,}(?:[ -][A-Za-z0-9]+)*|[0-9]+:[0-9]{2}.*")
-_NEIGHBOURS = re.compile(r"[0-9.] +[0-9.]")
+_NEIGHBOURS = re.compile(r"(?<!_)[0-9.] +[0-9.]")  # _2 3 is an index and a number
 _OPERATION = re.compile(
     r"[+*/^!=]|[\w)}]\s*-|\\(?:frac|sqrt|cdot|times|div|binom|sum|prod|int|lim|log|ln|sin|cos|tan)"
+    r"|[\w)}]\s*\\begin\{|\\begin\{vmatrix"
 )
-# What is added or multiplied to no effect, but in 0.5, 10, 0x, 1^2 or 0!.
-_IDLE = re.compile(
-    r"""(?<=[\w)}\].])\s*[-+]\s*0(?![\w.!^(\\*/])
-      | ^0\s*\+
-      | (?<![\w.^/])1\s*(?:\\(?:cdot|times)(?![A-Za-z])|[*×])
-      | ^1\s*(?=\()
-      | (?:(?:\\cdot|\\times|[*×/])\s*1|\^1|\^\{1\})$""",
-    re.VERBOSE,
-)
+_MATRIX_PRODUCT = re.compile(r"\\end\{\w+\}\s*\\begin")
+_MARKS = re.compile(r"\$+|\\[()\[\]]")  # around a formula
+_RELATION = re.compile(r"[,=<>]|\\(?:[lg]eq?|neq?|approx|in)(?![A-Za-z])|\\\\(?!.*\\end)")
+_NOT_COMPARED = re.compile(r"[\s(){}\[\]*×]|\\(?:cdot|times|text)(?![A-Za-z])|[pb](?=matrix)")
+_DEGREES = re.compile(r"([0-9.]+|\\?[A-Za-z]+|\([^()]*\))\s*\^\\circ")
+_ANGLE_FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 
 # Several answers, once "or" is a comma; a matrix and a union have commas as well.
 _SEVERAL = re.compile(r"^[^()\[\]{}]*,|^\s*\\pm(?![A-Za-z])")
@@ -110,54 +115,59 @@ def is_equivalent(answer: str, extracted: str) -> bool:
 
 
 def is_copied(question: str, answer: str, extracted: str) -> bool:
-    """Whether an answer is an expression of the question: nothing was worked out.
+    """Whether an answer holds a formula of the question: nothing was worked out.
 
-    Nor was it in `y = (x+1)^2`, `((x+1)^2)` or `(x+1)^2 + 0`; a side that is new was worked out.
-
-    A number, `x = 4`, or a word of the question may well be its answer, and so may what is the true
-    answer to the letter. `is_copied("Expand $(x+1)^2$.", "x^2+2x+1", "(x + 1)^2")` holds.
+    A formula has an operation and does not stand in the true answer. The last side of an equation
+    decides, or every one where the true answer is an equation.
+    `is_copied("Expand $(x+1)^2$.", "x^2+2x+1", "y = 2(x + 1)^2 - (x+1)^2")` holds.
     """
-    text = normalize(extracted)
-    if not _OPERATION.search(text):
-        return False
+    gold, text = normalize(answer), normalize(extracted)
     *names, last = split(text, _EQUALS)
-    if literal(last.strip()) and all(map(_SIMPLE_NAME.fullmatch, names)):
+    if literal(last.strip()) and all(map(_NAME.fullmatch, names)):
         return False
-    gold, asked = normalize(answer), squeeze(normalize(question))
-    if squeeze(text) == squeeze(gold):
-        return False
-    gold_sides = [_without_idle_marks(side) for side in split(gold, _EQUALS)]
-    own = {squeeze(_without_idle_marks(gold)), *map(squeeze, gold_sides)}
+    first = 0 if len(split(gold, _EQUALS)) > 1 else -1
+    sides = [
+        side
+        for item in list_items(text)
+        for part in split(item, _ABOUT)
+        for side in split(part, _EQUALS)[first:]
+        if literal(side.strip()) is None
+    ]
+    own, formulas = _bare(gold), _formulas(question)
+    own_text, asked = squeeze(gold), squeeze(normalize(question))
 
-    def stands_there(part: str) -> bool:
-        if not _OPERATION.search(part) or literal(part):
-            return False
-        return squeeze(part) not in own and squeeze(part) in asked
+    def is_held(part: str) -> bool:
+        if _OPERATION.search(part) and squeeze(part) in asked and squeeze(part) not in own_text:
+            return True
+        bare = _bare(part)
+        # An equation holds one of the question with marks before it, not as the end of a chain.
+        return any(
+            formula not in own
+            and formula.count("=") == bare.count("=")
+            and (bare.endswith(formula) if "=" in bare else formula in bare)
+            for formula in formulas
+        )
 
-    bare = _without_idle_marks(text)
-    if squeeze(text) in asked or stands_there(bare):
-        return True
-    if len(gold_sides) > 1:  # the sides are compared with those of the true answer
-        return False
-    sides = [_without_idle_marks(side) for side in split(bare, _EQUALS)]
-    worked = [side for side in sides if not _SIMPLE_NAME.fullmatch(side)]
-    return worked != [] and all(map(stands_there, worked))
+    return any(map(is_held, [text, *sides]))
 
 
-def _without_idle_marks(text: str) -> str:
-    r"""The text without what leaves its value: outer brackets, + 0, times 1 and the like.
+@lru_cache(maxsize=256)
+def _formulas(question: str) -> frozenset[str]:
+    """What has an operation in the question: formulas and the sides of their relations."""
+    formulas = [normalize(formula) for formula in _MARKS.split(question)[1::2]]
+    parts = [
+        part.strip(" &").rstrip("+-")
+        for whole in formulas
+        for part in [whole, *split(whole, _RELATION)]
+    ]
+    return frozenset(
+        _bare(part) for part in parts if _OPERATION.search(part) and literal(part) is None
+    )
 
-    `_without_idle_marks(r"1\cdot((x+1)+0)") == "x+1"`.
-    """
-    for _ in range(8):  # deeper brackets are no answer, and cost time
-        bare = text
-        text = _IDLE.sub("", text.strip()).rstrip(".,:? ")
-        inside = bracketed_items(text)
-        if inside is not None and len(inside[1]) == 1:
-            text = inside[1][0].strip()
-        if text == bare:
-            break
-    return text
+
+def _bare(text: str) -> str:
+    """The text without brackets and multiplication signs, to be searched for another."""
+    return _NOT_COMPARED.sub("", squeeze(text))
 
 
 def _compare_notations(gold: str, given: str) -> bool | None:
@@ -170,16 +180,26 @@ def _compare_notations(gold: str, given: str) -> bool | None:
 
 def _is_number(number: Literal, given: str) -> bool | None:
     """Whether `given` is the number, in one form or several; None: `computation = number`."""
-    *sides, last = split(given, _EQUALS)
-    texts = [last] if literal(last.strip()) else list_items(last)
-    forms = [literal(text.strip()) for text in texts]
-    if not all(form is not None and _is_same_number(number, form) for form in forms):
+    items = split(given, _SEPARATOR)
+    if len(items) > 1:
+        return all(_is_number(number, item.strip()) for item in items)
+    head, *about = split(given, _ABOUT)
+    if about and not _names_something(split(head, _EQUALS)[-1]):
+        last = literal(about[-1].strip())
+        if last is None:
+            return False
+        return None if _is_same_number(number, last) or _is_number(number, head) else False
+    *sides, last_side = split(given, _EQUALS_OR_ABOUT)
+    if _is_named_again(sides):
+        return False
+    form = literal(last_side.strip())
+    if form is None or not _is_same_number(number, form):
         return False
     return True if all(map(_names_something, sides)) else None
 
 
 def _is_same_number(gold: Literal, given: Literal) -> bool:
-    """Exactly the same, or to six decimals where one is a decimal and one is not.
+    """Exactly the same, or as near as a decimal of six digits and another number can be.
 
     20/4 is still to be computed where the true answer is 5. And 50 % is 50 as well as 1/2, where
     the true answer leaves it open.
@@ -188,14 +208,36 @@ def _is_same_number(gold: Literal, given: Literal) -> bool:
         return False
     if gold.base and given.base and gold.base != given.base:
         return False
-    values = {given.value}
+    factors = [Fraction(1)]
     if given.is_percent and not gold.is_percent:
-        values = {given.value / 100, *([given.value] if abs(gold.value) >= 1 else [])}
+        factors = [Fraction(1, 100), *(factors if abs(gold.value) >= 1 else [])]
     elif gold.is_percent and not given.is_percent:
-        values = {given.value * 100, given.value}
-    if gold.is_decimal != given.is_decimal:
-        return round(gold.value, 6) in {round(value, 6) for value in values}
-    return gold.value in values
+        factors += [Fraction(100)]
+    for factor in factors:
+        scaled = replace(given, value=given.value * factor, step=given.step * factor)
+        if gold.value == scaled.value:
+            return True
+        if gold.is_decimal != scaled.is_decimal:
+            decimal, exact = (gold, scaled) if gold.is_decimal else (scaled, gold)
+            if _is_rounded(decimal, exact.value, min_digits=6):
+                return True
+    return False
+
+
+def _is_rounded(decimal: Literal, exact: Fraction, min_digits: int) -> bool:
+    """Whether a decimal of so many digits is a number rounded or cut off.
+
+    A float's error is allowed, and nothing else where the number is an integer.
+    """
+    off = abs(decimal.value - exact)
+    if off <= abs(exact) * _FLOAT_ERROR:
+        return True
+    is_cut_off = abs(decimal.value) < abs(exact) and off < decimal.step
+    return (
+        exact.denominator != 1
+        and (is_cut_off or 2 * off <= decimal.step)
+        and abs(decimal.value) >= 10 ** (min_digits - 1) * decimal.step
+    )
 
 
 def _is_same(gold: str, given: str) -> bool:
@@ -204,33 +246,69 @@ def _is_same(gold: str, given: str) -> bool:
     at_once = _compare_notations(gold, given)
     if at_once is not None:
         return at_once
-    golds = list_items(gold)
+    golds, items = list_items(gold), list_items(given)
+    inside, inside_given = bracketed_items(gold), bracketed_items(given)
     if len(golds) > 1:
-        inside = bracketed_items(given)
-        items = inside[1] if inside and inside[0] == r"\{\}" else list_items(given)
+        if inside_given and inside_given[0] == r"\{\}":
+            items = inside_given[1]
         if _is_permutation(golds, items):
             return True
-        if inside and inside[0] != r"\{\}":  # one pair or interval
+        if inside_given and inside_given[0] != r"\{\}":  # one pair or interval
             return False
         return _has_as_plain_parts(gold, given) and _is_same_expression(gold, given)
-    items = list_items(given)
-    if len(items) > 1 and all(_is_same(gold, item) for item in items):
-        return True
-    gold_sides, given_sides = split(gold, _EQUALS), split(given, _EQUALS)
+    if len(items) > 1:
+        if all(_is_same(gold, item) for item in items):
+            return True
+        names, values = zip(*map(_without_name, items), strict=True)
+        if inside and inside[0] == "()" and None not in names:  # x = 1, y = 2 for (1, 2)
+            return list(names) == sorted(set(names)) and _are_same(inside[1], list(values))
+        if any(names):  # several values, and not the last of them
+            return _is_same(_without_name(gold)[1], ", ".join(values))
+    head, *about = split(given, _ABOUT)
+    value = split(head, _EQUALS)[-1].strip()
+    if about and not _names_something(value):
+        return all(_is_about(part, value) for part in about) and (
+            _is_same(gold, head) or _is_same(gold, about[-1])
+        )
+    gold_sides, given_sides = split(gold, _EQUALS_OR_ABOUT), split(given, _EQUALS_OR_ABOUT)
     if len(gold_sides) > 1 or len(given_sides) > 1:
         return _is_same_equation(gold_sides, given_sides)
-    if _WORDS.fullmatch(gold):
-        return _words(gold) == _words(given)
-    inside, inside_given = bracketed_items(gold), bracketed_items(given)
+    is_same_word = _words(gold) == _words(given)
+    if _WORDS.fullmatch(gold) or (is_same_word and gold.isalpha() and len(gold) > 1):
+        return is_same_word
     if inside and inside[0] != r"\{\}" and _is_unordered(given, inside_given):
         return False  # "0 or 1" and "\pm 1" are neither pairs nor intervals
     if inside and inside_given and inside[0] == inside_given[0]:
-        if inside[0] == r"\{\}":
-            return _is_permutation(inside[1], inside_given[1])
-        return len(inside[1]) == len(inside_given[1]) and all(
-            map(_is_same, inside[1], inside_given[1])
-        )
+        compare = _is_permutation if inside[0] == r"\{\}" else _are_same
+        return compare(inside[1], inside_given[1])
     return _has_as_plain_parts(gold, given) and _is_same_expression(gold, given)
+
+
+def _without_name(item: str) -> tuple[str | None, str]:
+    """The name that an item gives its value, and the value."""
+    name, *values = split(item, _EQUALS)
+    if values and _NAME.fullmatch(name):
+        return name.strip(), "=".join(values).strip()
+    return None, item.strip()
+
+
+def _is_about(text: str, value: str) -> bool:
+    r"""Whether the text is a number as near to the value as it says: `25\pi \approx 78.54`."""
+    number, exact = literal(text.strip()), _number(value)
+    return number is not None and exact is not None and _is_rounded(number, exact, min_digits=1)
+
+
+def _number(text: str) -> Fraction | None:
+    """The value of a number, written out or to be computed; with 30 digits where it has more."""
+    if number := literal(text):
+        return number.value
+    expression = _parse(_in_radians(text))
+    value = expression.evalf(30) if getattr(expression, "is_number", False) else None
+    return None if not getattr(value, "is_Float", False) else Fraction(Decimal(str(value)))
+
+
+def _are_same(golds: list[str], items: list[str]) -> bool:
+    return len(golds) == len(items) and all(map(_is_same, golds, items))
 
 
 def _is_unordered(given: str, inside: tuple[str, list[str]] | None) -> bool:
@@ -253,13 +331,15 @@ def _is_permutation(golds: list[str], items: list[str]) -> bool:
 
 def _is_same_equation(golds: list[str], givens: list[str]) -> bool:
     """With the sides of `a = b = c`; a side that names something may be left out."""
+    if _is_named_again(givens[:-1]):
+        return False
     if len(golds) == 1:
         *others, last = givens
         return _is_same(golds[0], last) and all(
             _names_something(side) or _is_same_expression(golds[0], side) for side in others
         )
     if len(givens) == 1:
-        if _SIMPLE_NAME.fullmatch(golds[0]):
+        if _NAME.fullmatch(golds[0]):
             golds = golds[1:]
         elif any(map(_names_something, golds)):
             return _is_same_expression("=".join(golds), givens[0])
@@ -273,8 +353,17 @@ def _is_same_equation(golds: list[str], givens: list[str]) -> bool:
             if side is givens[-1] or not _names_something(side)
         )
     if _says_nothing(givens):  # 4! = 24 is x = 24
-        return _SIMPLE_NAME.fullmatch(golds[0]) is not None and _is_same_equation(golds[1:], givens)
+        return _NAME.fullmatch(golds[0]) is not None and _is_same_equation(golds[1:], givens)
     return _is_same_expression("=".join(golds), "=".join(givens))
+
+
+def _is_named_again(sides: list[str]) -> bool:
+    r"""Whether the first side is a name that gets two values, as in `x = 1 \lor x = 6`."""
+    if not sides or not _NAME.fullmatch(sides[0]):
+        return False
+    name = re.escape(sides[0].strip())
+    again = re.compile(rf"\s*-?[0-9.]+[^-+*/^]*(?<![A-Za-z\\]){name}\s*")
+    return any(map(again.fullmatch, sides[1:]))
 
 
 def _says_nothing(sides: list[str]) -> bool:
@@ -286,8 +375,9 @@ def _says_nothing(sides: list[str]) -> bool:
 
 
 def _names_something(side: str) -> bool:
-    """Whether the side of an equation is no computation: it has letters, or symbols like them."""
-    return re.search("[A-Za-z]", _OF_A_COMPUTATION.sub(" ", side)) is not None
+    """Whether the side of an equation is no computation: it has letters, or words alone."""
+    bare = _OF_A_COMPUTATION.sub(" ", side)
+    return re.search("[A-Za-z]", bare) is not None or _NAME.fullmatch(side) is not None
 
 
 def _words(text: str) -> str:
@@ -300,6 +390,8 @@ def _has_as_plain_parts(gold: str, given: str) -> bool:
     golds, givens = _parts(gold), _parts(given)
     if not all(literal(part) or _SIGNED_INFINITY.fullmatch(part) for part in golds):
         return True
+    if _MATRIX_PRODUCT.search(given):
+        return False
     return all(literal(part) or not _OPERATION.search(part) for part in givens)
 
 
@@ -311,13 +403,40 @@ def _parts(text: str) -> list[str]:
 
 
 def _is_same_expression(gold: str, given: str) -> bool:
-    """By math-verify; its own time limits interrupt Python code only, and are off."""
-    from math_verify import verify
+    """By math-verify; its own time limits interrupt Python code only, and are off.
 
-    expressions = _parse(gold), _parse(given)
+    It takes numbers for equal that agree to so many decimals. So they are compared relatively
+    first, and then to more decimals than an answer has.
+    """
+    from math_verify import verify
+    from sympy import Float, Rational
+
+    number = literal(given)
+    if number and number.is_decimal and not literal(gold):
+        exact = _number(gold)
+        if exact is not None:
+            return _is_rounded(number, exact, min_digits=6)
+    expressions = [_parse(_in_radians(text)) for text in (gold, given)]
     if None in expressions:
         return False
-    return verify(*expressions, timeout_seconds=None, raise_on_error=True)
+    gold_value, value = (
+        expression.xreplace({f: Rational(str(f)) for f in expression.atoms(Float)})
+        for expression in expressions
+    )
+    if all(getattr(side, "is_number", False) for side in (gold_value, value)):
+        off, size = abs((gold_value - value).evalf()), abs(gold_value.evalf())
+        if off.is_Float and size.is_Float and off > 1e-9 * size:
+            return False
+    return verify(
+        gold_value, value, timeout_seconds=None, raise_on_error=True, numeric_precision=_MAX_CHARS
+    )
+
+
+def _in_radians(text: str) -> str:
+    r"""The text with \sin 30^\circ as the sine of 30 pi/180; elsewhere degrees are a unit."""
+    if not _ANGLE_FUNCTION.search(text):
+        return text
+    return _DEGREES.sub(r"(\\frac{\1 \\pi}{180})", text)
 
 
 def _parse(text: str) -> Any:

@@ -32,6 +32,9 @@ _BETWEEN_PARTS = re.compile(
     r"[\s$]*(?:[,;]|[,;]?[\s$]*(?:\\text\s*\{\s*)?(?:and|or)\b\s*\}?)[\s$]*"
     r"(?:[A-Za-z](?:\([A-Za-z]\))?\s*=)?[\s$]*"
 )
+# Markdown's emphasis, as in **73**; marks without partner stand around what began before.
+_EMPHASIS = re.compile(r"(?<![\w*_`])([*_`]++)(?!\s)([^*_`\n]++)(?<!\s)\1(?![\w*_`])")
+_LOOSE_EMPHASIS = re.compile(r"^\*\*+|(?<!\*)\*\*+$")
 _UNBRACED_CONTENTS = re.compile(r"[^\s${}]++")
 
 
@@ -43,7 +46,7 @@ def extract_hash(text: str) -> str | None:
     _, separator, rest = text.rpartition("####")
     if not separator:
         return None
-    answer = rest.partition("\n")[0].strip().rstrip(".").rstrip()
+    answer = _without_emphasis(rest.partition("\n")[0]).rstrip(".").rstrip()
     if _WHOLE_NUMBER.fullmatch(answer):
         answer = _plain(answer)
     return answer or None
@@ -104,13 +107,18 @@ def extract_final_answer(text: str) -> str | None:
     _, *statements = _FINAL_ANSWER.split(text)
     if not statements:
         return None
-    line = statements[-1].strip().partition("\n")[0]
+    line = statements[-1].removeprefix("**").strip().partition("\n")[0]
     if _BOX.search(line):
         return extract_boxed(line)
-    answer = _HOPE.split(line, maxsplit=1)[0].strip().rstrip(".").strip()
+    answer = _without_emphasis(_HOPE.split(line, maxsplit=1)[0]).rstrip(".").strip()
     formula = _ONE_FORMULA.fullmatch(answer)
     # The sentence may also end within its formula: "is $-2 + 7i.$".
     return (formula[1].strip().rstrip(".").strip() if formula else answer) or None
+
+
+def _without_emphasis(answer: str) -> str:
+    """`_without_emphasis("**73**") == "73"`, also where one of the marks is outside of the text."""
+    return _LOOSE_EMPHASIS.sub("", _EMPHASIS.sub(r"\2", answer.strip()).rstrip(".")).strip()
 
 
 def extract_last_number(text: str) -> str | None:

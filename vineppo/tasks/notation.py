@@ -6,6 +6,7 @@ Pure text work, linear or nearly so. Nothing here computes.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -22,12 +23,21 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\(?:displaystyle|textstyle|limits)" + _END, ""),
         (r"\\[dtc]frac" + _END, r"\\frac"),
         (r"\\[dt]binom" + _END, r"\\binom"),
-        (r"\\(?:text(?:normal|bf|it|rm)?|mbox|hbox|math(?:rm|bf|it|sf))\s*\{", r"\\text{"),
+        (r"\\(?:text[a-z]*|[mh]box|math(?:rm|bf|it|sf)|bm|boldsymbol)\s*\{", r"\\text{"),
+        (r"\\(?:bf|it|rm|sf|tt)(?:series|shape|family)?" + _END, ""),
+        ("[¢-¥\u20a0-\u20cf]", ""),  # currencies but the dollar, which also marks formulas
+        (r"\\text\{\s*\}", ""),
+        (r"(?<=\\\\)\s*\[\s*-?[0-9.]+\s*[a-z]+\s*\]", ""),  # the height of a matrix's row
         (r"\\phantom\s*(?:\{[^{}]*\}|\S)", ""),
         (r"(?<!\\)\$|(?<!\\)\\[()\[\]]", ""),
         # Groups of digits: 12{,}345, 12,\!345 and 12\,345. (Plain commas may separate a list.)
         (r"(?<=[0-9])(?:\{,\}|,\s*\\!\s*|\\[,!])(?=[0-9]{3}(?![0-9]))", ""),
         (r"\\!", ""),
+        # Between two equations, but before an arrow.
+        (
+            r"(?<=[0-9)}\]])[ ,]*\\q?quad(?!\s*\\(?:\w*arrow|implies))(?=\s*[^=,\s][^=,]{0,20}=)",
+            ", ",
+        ),
         (r"(?<!\\)\\[,;:> ]|\\q?quad" + _END + "|~", " "),
         (r"\\([%$])", r"\1"),
         (r"\\text\{\s*(?:percent|%)\s*\}|(?<![A-Za-z])percent" + _END, "%"),
@@ -41,6 +51,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r";|,?\s*(?:\\text\s*\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)" + _END + ")",
             ", ",
         ),
+        (r"(^|[(\[{,=<>&])\s*\+(?=\s*[\w.\\])", r"\1"),  # a sign, not a sum
         (r"\s+", " "),
         (r"\} \{", "}{"),
         (r"\\(frac|binom|sqrt) ?(\\[A-Za-z]+|[0-9A-Za-z])", r"\\\1{\2}"),
@@ -49,7 +60,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z])")  # elsewhere the end of a row
 _TWO_ARGUMENTS = re.compile(r"\\(?:frac|binom)(?=\{)")
 _ARGUMENT = re.compile(r" ?(\\[A-Za-z]+|[0-9A-Za-z])")
-_WHOLE_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}|\{([^{}]*)\}")
+_MARKED = re.compile(r"(?:\\text\s*)?\{")
 _TEXT = re.compile(r"\\text\{([^{}]*)\}")
 _DIGIT_GROUPS = re.compile(r"(?<![0-9.,])(?<![0-9] )[0-9]{1,3}(?: [0-9]{3})+(?! ?[0-9])")
 _BLANK = re.compile(r"(?<![0-9.])\s|\s(?![0-9.])")  # not between two numbers: 3 4 is not 34
@@ -77,15 +88,16 @@ def normalize(text: str) -> str:
     `normalize(r"3\text{ and }12{,}345") == "3, 12345"`.
     """
     if r"\begin" not in text:
-        text = _DOUBLED.sub(r"\\", text)
+        text = _DOUBLED.sub(r"\\", text).replace(r"\\", ", ")
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     text, bare = _with_braced_arguments(text), None
     while bare != text:
         bare = text
         text = text.strip(" \n").rstrip(".,: ").removeprefix(r"\approx").lstrip()
-        if whole := _WHOLE_TEXT.fullmatch(text):
-            text = whole[1] or whole[2] or ""
+        mark = _MARKED.match(text)
+        if mark and closing_braces(text).get(mark.end() - 1) == len(text) - 1:
+            text = text[mark.end() : -1]
     return text
 
 
@@ -136,11 +148,20 @@ def list_items(text: str) -> list[str]:
     return split(text, _COMMA)
 
 
+_MATRIX = re.compile(
+    r"\\begin\{[pb]matrix\}((?:(?!\\begin|\\end).)*+)\\end\{[pb]matrix\}", re.DOTALL
+)
+
+
 def bracketed_items(text: str) -> tuple[str, list[str]] | None:
     r"""The brackets around a whole text and the items in them; None without.
 
     `bracketed_items("(1,[2,3])") == ("()", ["1", "[2,3]"])`, `bracketed_items("(1)(2)") is None`.
+    The brackets of a matrix of two rows are r"\\\\".
     """
+    if matrix := _MATRIX.fullmatch(text):
+        rows = matrix[1].strip().removesuffix(r"\\").split(r"\\")
+        return r"\\" * len(rows), [cell for row in rows for cell in row.split("&")]
     match = re.fullmatch(r"(\\\{|[(\[])(.*?)(\\\}|[)\]])", text, re.DOTALL)
     if match is None or any(depth == 0 for depth in list(_depths(text))[len(match[1]) - 1 : -1]):
         return None
@@ -149,9 +170,13 @@ def bracketed_items(text: str) -> tuple[str, list[str]] | None:
 
 @dataclass(frozen=True)
 class Literal:
-    """A number as it is written out; `base` are the digits of a subscript."""
+    """A number as it is written out; `base` are the digits of a subscript.
+
+    `step` is what its last digit counts: 1/100 in 3.14.
+    """
 
     value: Fraction
+    step: Fraction
     is_fraction: bool
     is_decimal: bool
     is_percent: bool
@@ -178,7 +203,7 @@ _UNIT = re.compile(
     rf"""\s*(?:
         (?P<percent>%)(?:\s+[a-z]+)*
       | \^?\\circ\s*(?:[CF]|\\text\{{[^{{}}0-9]*\}})?
-      | _(?:\{{(?P<base>[0-9]+)\}}|(?P<base_>[0-9]+))
+      | _(?:\{{(?P<base>[1-9][0-9]?)\}}|(?P<base_>[1-9][0-9]?))
       | (?:\s*\\text\s*\{{[^{{}}0-9]*\}}{_POWER})+
       | (?:(?<=\ )|(?=[kcm]?m(?![a-z])|mph|ft|in(?![a-z])|[kmg]?g(?![a-z])|lbs?|hrs?|mins?|secs?))
         {_WORD}{_POWER}(?:[ /]+{_WORD}{_POWER})*
@@ -223,6 +248,7 @@ def literal(text: str) -> Literal | None:
     is_negative = (number["sign"] == "-") != bool(number["sign_behind_currency"])
     return Literal(
         value=-value if is_negative else value,
+        step=_step(number),
         is_fraction=(number["below"] or number["below_"]) is not None,
         is_decimal="." in number[0][: number.start("unit")],
         is_percent=unit["percent"] is not None,
@@ -233,7 +259,8 @@ def literal(text: str) -> Literal | None:
 def _value(number: re.Match[str]) -> Fraction | None:
     def of(*groups: str) -> Fraction | None:
         text = next((number[group] for group in groups if number[group]), None)
-        return None if text is None else Fraction(re.sub("[, ]", "", text).rstrip("."))
+        # By Decimal, as int refuses texts of 5,000 digits.
+        return None if text is None else Fraction(Decimal(re.sub("[, ]", "", text)))
 
     if mantissa := of("mantissa"):
         return mantissa * Fraction(10) ** int(of("exponent", "exponent_") or 0)
@@ -246,3 +273,9 @@ def _value(number: re.Match[str]) -> Fraction | None:
     )
     assert above is not None
     return whole + above / below if below else None
+
+
+def _step(number: re.Match[str]) -> Fraction:
+    decimals = (number["mantissa"] or number["number"] or "").partition(".")[2]
+    exponent = int(number["exponent"] or number["exponent_"] or 0)
+    return Fraction(10) ** (exponent - len(decimals))

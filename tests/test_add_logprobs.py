@@ -5,14 +5,18 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support.rollouts import CPU, VINE, changed, two_rollouts, with_column
+from support.engines import engine_config, request
+from support.engines import run as sample
+from support.rollouts import CPU, VINE, changed, spans, two_rollouts, with_column
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig
+from vineppo.config.schema import TrainConfig, TruncatedImportance
+from vineppo.engine import build_engine
 from vineppo.errors import UserError
 from vineppo.experience import add_advantages, add_logprobs, check_logprob_gap
 from vineppo.kl import absolute, full, k1, k2, k3
+from vineppo.losses import importance_weights
 from vineppo.metrics import kl_metrics, logprob_gap_metrics
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
@@ -137,8 +141,91 @@ def test_stale_weights_of_the_engine_end_the_run_in_a_line(config, models):
     message = str(refusal.value)
     assert f"differ by {largest:.2g} in a log-probability (problem p, rollout " in message
     assert f"more than optimization.max_logprob_gap {largest * 0.999:g}: " in message
-    # The engine's are renormalised over the nucleus: −log 0.5 more is no error.
-    check_logprob_gap(stale, bound(max(largest - 0.69, 1e-9), top_p=0.5))
+
+
+NUCLEUS = 0.7  # top_p
+
+
+@pytest.fixture(scope="module")
+def cut(config, models, configs):
+    """Samples of a policy with entropy from its nuclei, as the engine gives them."""
+    policy, reference = models
+    loaded = load_model(config.model.path, "float32", "sdpa")
+    engine = build_engine(engine_config(configs, "transformers"), loaded.engine_model)
+    prompt_ids = tuple(loaded.tokenizer("4+6+6-5+2+7*3?\n")["input_ids"])
+    asked = [
+        request(prompt_ids, seed, temperature=TEMPERATURE, top_p=NUCLEUS, max_tokens=64)
+        for seed in range(16)
+    ]
+    rollouts = [
+        replace(
+            two_rollouts()[1],  # of one step
+            rollout_index=number,
+            prompt_ids=prompt_ids,
+            response_ids=found.token_ids,
+            logprobs_T=found.logprobs_T,
+            spans_S=spans([len(found.token_ids)]),
+        )
+        for number, found in enumerate(sample(engine, asked))
+    ]
+    config = changed(config, sampling={"top_p": NUCLEUS})
+    add_logprobs(rollouts, policy, reference, [], config)
+    return config, rollouts
+
+
+@torch.no_grad()
+def test_with_a_nucleus_the_gap_is_its_mass_and_no_error(config, cut):
+    config, rollouts = cut
+    model = load_model(config.model.path, "float32", "sdpa").model
+    masses = []
+    for one in rollouts:
+        probs_TV = table(model, one)[:, :NUM_IDS].exp()
+        for probs_V, engine, trainer in zip(
+            probs_TV, one.logprobs_T, one.tokens_T["trainer_logprobs"], strict=True
+        ):
+            falling = probs_V.sort(descending=True).values
+            before = falling.cumsum(0) - falling
+            masses.append(falling[before < NUCLEUS].sum().item())
+            assert engine - trainer == pytest.approx(-math.log(masses[-1]), abs=1e-3)
+    assert min(masses) < 0.9
+    gaps = [-math.log(mass) for mass in masses]
+    found = logprob_gap_metrics(rollouts)
+    assert found["rollout/engine_logprob_gap_mean"] == pytest.approx(
+        sum(gaps) / len(gaps), abs=1e-3
+    )
+    assert found["rollout/engine_logprob_gap_max"] == pytest.approx(max(gaps), abs=1e-3)
+    check_logprob_gap(rollouts, changed(config, optimization={"max_logprob_gap": 1e-3}))
+    # The engine's lie above the trainer's: as far below them is an error, and farther above too.
+    for shift in (-0.1, 0.1 - math.log(NUCLEUS)):
+        wrong = [replace(one, logprobs_T=[x + shift for x in one.logprobs_T]) for one in rollouts]
+        with pytest.raises(UserError, match="differ by"):
+            check_logprob_gap(wrong, changed(config, optimization={"max_logprob_gap": 0.05}))
+
+
+@torch.no_grad()
+def test_with_a_nucleus_ratios_and_kl_are_of_whole_distributions(cut):
+    """They start at 1 by the trainer's own; by the engine's they would be the nucleus's mass."""
+    config, rollouts = cut
+    add_advantages(rollouts, [], config, 0.0)
+    reference = load_model(config.reference.path, "float32", "sdpa").model
+    for one in rollouts:
+        trainer_T = one.tokens_T["trainer_logprobs"]
+        assert one.tokens_T["old_logprobs"] == trainer_T
+        assert set(one.tokens_T["importance"]) == {1.0}
+        chosen_T1 = torch.tensor(one.response_ids)[:, None]
+        ref_T = table(reference, one).gather(1, chosen_T1)[:, 0]
+        kl_T = ESTIMATORS[config.reference.kl_estimator](torch.tensor(trainer_T), ref_T)
+        assert one.tokens_T["kl"] == pytest.approx(kl_T.tolist(), abs=1e-4)
+    weights = [
+        importance_weights(
+            TruncatedImportance(kind="truncated", level="token", max_weight=2.0),
+            one.tokens_T["trainer_logprobs"],
+            one.logprobs_T,
+        )
+        for one in rollouts
+    ]
+    assert max(map(max, weights)) < 1 + 1e-3
+    assert min(map(min, weights)) < 0.9
 
 
 def test_a_log_probability_that_is_no_number_ends_the_run(config):

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,8 +16,13 @@ from vineppo.errors import UserError
 from vineppo.lighteval import Problems, lighteval_task
 from vineppo.models import ASSETS
 from vineppo.run_dir import RunDir
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 
 END = 2  # of the embedded policy
+
+
+def ids_of(text):
+    return build_tokenizer()(text, add_special_tokens=False)["input_ids"]
 
 
 @pytest.fixture
@@ -50,21 +56,30 @@ def test_rewards_are_the_runs(run):
     """Of the right answer, of a wrong one, and of the right one cut off."""
     problems = Problems(run)
     row = json.loads((problems.write_rows() / "test.jsonl").read_text().splitlines()[0])
-    right, wrong = (f"#### {(int(row['answer']) + more) % 10}" for more in (0, 1))
-    texts = [(right, [5, END]), (wrong, [5, END]), (right, [5, 5])]
-    assert problems.rewards([row["id"]] * 3, texts) == [1.0, 0.0, 0.0]
+    right, wrong = (f"####{(int(row['answer']) + more) % 10}" for more in (0, 1))
+    ids = [[*ids_of(right), END], [*ids_of(wrong), END], ids_of(right)]
+    assert problems.rewards([row["id"]] * 3, ids) == [1.0, 0.0, 0.0]
+
+
+def test_a_prompt_that_lighteval_would_read_otherwise_is_refused(run):
+    problems = Problems(run)
+    problem = next(iter(problems._by_id.values()))
+    problems._by_id = {problem.id: replace(problem, question="4+6<eos>?")}
+    with pytest.raises(UserError, match=r"test/0: lighteval_task must have prompts that .* as the"):
+        problems.write_rows()
 
 
 def test_any_id_that_ends_a_response_of_the_run_does(run, tmp_path):
     policy = tmp_path / "policy"
     shutil.copytree(ASSETS / "arithmetic_short", policy)
-    GenerationConfig(eos_token_id=[END, 9]).save_pretrained(policy)
+    GenerationConfig(eos_token_id=[END, *ids_of("\n")]).save_pretrained(policy)
     (run / "final/policy").unlink()
     (run / "final/policy").symlink_to(policy)
     problems = Problems(run)
     row = json.loads((problems.write_rows() / "test.jsonl").read_text().splitlines()[0])
-    right = f"#### {row['answer']}"
-    assert problems.rewards([row["id"]] * 2, [(right, [5, 9]), (right, [5, 8])]) == [1.0, 0.0]
+    right = ids_of(f"####{row['answer']}")
+    (newline,) = ids_of("\n")
+    assert problems.rewards([row["id"]] * 2, [[*right, newline], right]) == [1.0, 0.0]
 
 
 def test_other_problems_have_a_name_of_their_own(run, tmp_path):
@@ -129,7 +144,7 @@ def test_lighteval_grades_as_the_run_does(run, monkeypatch, tmp_path):
         f"arithmetic/test/{index}" for index in range(3)
     ]
     responses = [
-        SimpleNamespace(text=[f"#### {doc.get_golds()[0]}"], output_tokens=[[END]]) for doc in docs
+        SimpleNamespace(output_tokens=[[*ids_of(f"####{doc.get_golds()[0]}"), END]]) for doc in docs
     ]
     responses[1].text = ["no answer"]
     found = apply_metric(responses=responses, docs=docs, metrics=task.metrics)

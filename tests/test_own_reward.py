@@ -38,7 +38,7 @@ def reward(tmp_path: Path) -> Any:
         file = tmp_path / f"mine{next(counter)}.py"
         file.write_text(code)
         own = OwnReward.of(str(file) if name is None else f"{file}:{name}")
-        return own(*own.load().arguments(problem, "2\n", (5, 6)))
+        return own(*own.load().arguments(problem, "2\n", (5, 6), "2\n<eos>"))
 
     return of
 
@@ -133,6 +133,10 @@ def test_ours(reward):
     assert (
         reward("def score(question, answer, response, weight=3): return weight", name="score") == 3
     )
+    full = "question, answer, response, full_response"
+    assert reward(f"def reward({full}): return len(full_response) - len(response)") == 5
+    assert reward(f"def f({full}='', more=1): return len(full_response)", name="f") == 7
+    assert reward(f"def reward({full}): return len(full_response)", name="reward") == 7
 
 
 def test_one_called_reward_comes_before_helpers(reward):

@@ -80,6 +80,15 @@ def test_texts_and_conversations_are_the_same_pairs(base, tokenizer, tmp_path):
     assert found[0][0] == ["<bos>1+1?\n2<eos>", "<bos>1+1?\n3<eos>"]
 
 
+def test_names_of_special_tokens_in_a_row_are_text(base, tokenizer, tmp_path):
+    rows = [row("1+<bos>1?", "2<eos>", "<pad>3"), row("2+2?", "4", "5")]
+    train, test = load_pairs(replace(base, pairs=jsonl(tmp_path / "a.jsonl", rows)), tokenizer)
+    for pair in (*train, *test):
+        for prompt, response in (pair.chosen, pair.rejected):
+            assert [i for i in (*prompt, *response) if i < tokenizer.unk_token_id] == [1, 2]
+            assert (prompt[0], response[-1]) == (1, 2)
+
+
 def test_a_test_file_is_cut_and_margins_are_read(base, tokenizer, tmp_path):
     rows = [row(f"{i}?", "2", "3", lead=i / 2) for i in range(4)]
     for name in ("train", "test"):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from support.random_walk import DIGITS, NEWLINE, TOKENIZER, problem, prompt_ids, sample
+from support.random_walk import DIGITS, MARK, NEWLINE, TOKENIZER, problem, prompt_ids, sample
 from support.walks import GRADING, LONG, SHORT, SlottedEngine
 
 from vineppo.config.schema import LinesSegmenter, SamplingConfig, TreeCredit
@@ -18,6 +18,7 @@ from vineppo.rollouts import (
 )
 from vineppo.seeds import derive_seed
 from vineppo.tasks.grading import Grader
+from vineppo.types import Problem
 
 PROMPT = Prompt(problem(2), prompt_ids(2))
 PREFIX = (DIGITS[3], NEWLINE)
@@ -65,6 +66,35 @@ def test_text_is_what_transformers_makes_of_it(sampler):
             ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         assert sampler.text(ids) == expected
+
+
+PAD, BOS, EOS, UNKNOWN = TOKENIZER.convert_tokens_to_ids(["<pad>", "<bos>", "<eos>", "<unk>"])
+
+
+@pytest.mark.parametrize("special", [(PAD,), (UNKNOWN,), (BOS, PAD), (EOS,)])
+def test_a_special_token_within_a_response_glues_nothing(special, sampler):
+    """It was "####40", which is paid; at the ends it stands between nothing."""
+    response = (MARK, DIGITS[4], *special, DIGITS[0], EOS)
+    text = sampler.text(response)
+    assert text == "####4" + "\ufffd" * len(special) + "0"
+    for answer in ("40", "4", "0"):
+        assert sampler.grader.submit(Problem("p", "q", answer), text, "stop").result() == 0.0
+    whole = (*special, MARK, DIGITS[4], DIGITS[0], *special, EOS)
+    assert sampler.text(whole) == "####40"
+    assert sampler.full_text(response) == TOKENIZER.decode(response)
+
+
+def test_a_reward_may_ask_for_the_special_tokens(sampler, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "def reward(question, answer, response, full_response):\n"
+        "    assert response.strip() == full_response.removesuffix('<eos>').strip()\n"
+        "    return 2.0 * full_response.endswith('<eos>')\n"
+    )
+    with Grader(replace(GRADING, reward_path=str(file))) as grader:
+        sampler = replace(sampler, grader=grader, sampling=SamplingConfig(1.0, 1.0, LONG))
+        found = dict(sample_continuations(sampler, REQUESTS[:1]))[REQUESTS[0]]
+        assert {one.reward.result() for one in found} == {2.0}
 
 
 def test_a_continuation_is_graded_with_what_was_before_it(sampler):

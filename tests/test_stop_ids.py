@@ -1,11 +1,13 @@
 """The ids that end a response, of models that mark the end of a text and of a turn differently."""
 
+import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
 
 from vineppo.errors import UserError
-from vineppo.models import end_of_turn, find_stop_ids
+from vineppo.models import ASSETS, end_of_turn, find_stop_ids, load_model, save_model
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 
 TURNS = "{% for m in messages %}{{ m.content }}END\n{% endfor %}"
@@ -32,8 +34,14 @@ def test_a_turn_ends_a_response_too():
 
 @pytest.mark.parametrize(
     "template",
-    [None, TURNS.replace("END", ""), TURNS.replace("END", "7"), "{{ raise_exception('no') }}"],
-    ids=["none", "a newline", "a text", "one that refuses"],
+    [
+        None,
+        TURNS.replace("END", ""),
+        TURNS.replace("END", "7"),
+        "{{ raise_exception('no') }}",
+        "{{ messages + 1 }}",
+    ],
+    ids=["none", "a newline", "a text", "one that refuses", "one that fails"],
 )
 def test_what_is_no_special_token_ends_nothing(template):
     tokenizer = tokenizer_with(template)
@@ -46,3 +54,23 @@ def test_a_model_without_an_end_is_refused():
     tokenizer.eos_token, tokenizer.name_or_path = None, "a model"
     with pytest.raises(UserError, match="a model has no end-of-sequence token"):
         find_stop_ids(generation(None), tokenizer)
+
+
+@pytest.mark.parametrize(
+    "broken", [{"do_sample": False, "temperature": 0.7, "top_p": 0.9}, {"pad_token_id": -1}]
+)
+def test_an_invalid_generation_config_is_mended_at_load(broken, tmp_path, capsys):
+    """transformers reads it and refuses to save it: training ended at the first checkpoint."""
+    shutil.copytree(ASSETS / "arithmetic_short", tmp_path / "model")
+    path = tmp_path / "model/generation_config.json"
+    path.write_text(json.dumps({"eos_token_id": [2, 14], "bos_token_id": 1, **broken}))
+    loaded = load_model(str(tmp_path / "model"), "float32", "sdpa")
+    assert capsys.readouterr().out == (
+        f"model {tmp_path}/model: its generation_config.json is invalid; token ids alone are kept\n"
+    )
+    assert loaded.engine_model.stop_ids == (2, 14)
+    weights = loaded.model.named_parameters(remove_duplicate=False)
+    save_model(loaded.model, loaded.tokenizer, weights, tmp_path / "saved")
+    again = load_model(str(tmp_path / "saved"), "float32", "sdpa")
+    assert again.engine_model.stop_ids == (2, 14)
+    assert capsys.readouterr().out == ""

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from vineppo.config.schema import SftConfig, TaskConfig, TooLong, TrainConfig
 from vineppo.distributed import is_main
-from vineppo.errors import UserError
+from vineppo.errors import UserError, naming
 from vineppo.models import LoadedModel
 from vineppo.rollouts import Prompt
 from vineppo.tasks.environments import TurnRules, build_turn_rules
@@ -44,7 +44,10 @@ def encode_problems(
         room, longest = room + 1, f"{longest} - 1 (credit.bootstrap_truncated)"
 
     def encode(problem: Problem) -> tuple[int, ...]:
-        ids = encode_prompt(config.task.prompt, loaded.tokenizer, problem.question, problem.context)
+        with naming(f"problem {problem.id}"):
+            ids = encode_prompt(
+                config.task.prompt, loaded.tokenizer, problem.question, problem.context
+            )
         return ids if rules is None else (*ids, *rules.opening(problem))
 
     encoded = ((p, encode(p)) for p in problems)

@@ -1,6 +1,8 @@
 """The exceptions that the command line tells without a traceback."""
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 # What a system's refusal says that its user can mend: room, rights, limits.
 USER_ERRNOS = {
@@ -25,3 +27,12 @@ class SharedError(UserError):
 
 class InterruptionError(Exception):
     """A signal, of this name, has asked the run to end; it stands where it can go on."""
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """A mistake within is one of `what`: `naming("problem p/7")` begins its message so."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{what}: {error}") from error

@@ -353,24 +353,24 @@ def check_logprob_gap(rollouts: Sequence[Rollout], config: TrainConfig) -> None:
 
     The trainer has just scored the sampled tokens by the weights that the engine should have
     sampled them from: stale weights and stale cached prefixes show here, and so does NaN. With
-    `sampling.top_p` < 1 a gap of up to −log top_p more is no error.
+    `sampling.top_p` < 1 the engine's may be larger by up to −log top_p, the nucleus's mass.
     """
     bound = config.optimization.max_logprob_gap
     if bound is None:
         return
-    allowed = bound - math.log(config.sampling.top_p)
+    most_above = bound - math.log(config.sampling.top_p)
     for rollout in rollouts:
         engine_T = torch.tensor(rollout.logprobs_T, dtype=torch.float64)
-        gap_T = (engine_T - torch.tensor(rollout.tokens_T["trainer_logprobs"])).abs()
-        beyond = (~(gap_T <= allowed)).nonzero()
+        above_T = engine_T - torch.tensor(rollout.tokens_T["trainer_logprobs"])
+        beyond = (~((-bound <= above_T) & (above_T <= most_above))).nonzero()
         if len(beyond):
             token = int(beyond[0])
             raise SharedError(
-                f"engine and trainer differ by {gap_T[token]:.2g} in a log-probability (problem "
-                f"{rollout.problem.id}, rollout {rollout.rollout_index}, token {token}), more than "
-                f"optimization.max_logprob_gap {bound:g}: the engine's weights or cached prefixes "
-                "are stale, or null is the key's value for its precision; the same command goes "
-                "on from the last checkpoint"
+                f"engine and trainer differ by {above_T[token].abs():.2g} in a log-probability "
+                f"(problem {rollout.problem.id}, rollout {rollout.rollout_index}, token {token}), "
+                f"more than optimization.max_logprob_gap {bound:g}: the engine's weights or cached "
+                "prefixes are stale, or null is the key's value for its precision; the same "
+                "command goes on from the last checkpoint"
             )
 
 

@@ -14,16 +14,17 @@ from typing import Any
 
 from transformers import GenerationConfig
 
-from vineppo.errors import UserError
+from vineppo.errors import UserError, naming
 from vineppo.evaluate import choose_policies
 from vineppo.models import find_stop_ids, load_tokenizer
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
 from vineppo.run_dir.files import write_atomic
+from vineppo.segment.token_texts import response_text, special_ids
 from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.notation import literal, normalize
-from vineppo.tasks.prompts import fill
+from vineppo.tasks.prompts import encode_prompt, fill
 from vineppo.types import Problem
 
 
@@ -46,8 +47,8 @@ def lighteval_task(run: str, task_path: str | None = None) -> Any:
 
     class Reward(SampleLevelComputation):
         def compute(self, responses: Sequence[Any], docs: Sequence[Any], **_: Any) -> list[float]:
-            texts = [(r.text[0], r.output_tokens[0]) for r in responses]
-            return problems.rewards([doc.specific["id"] for doc in docs], texts)
+            token_ids = [response.output_tokens[0] for response in responses]
+            return problems.rewards([doc.specific["id"] for doc in docs], token_ids)
 
     def as_doc(row: Mapping[str, str], task_name: str) -> Any:
         return Doc(row["prompt"], [row["answer"]], 0, specific=row, task_name=task_name)
@@ -94,36 +95,46 @@ class Problems:
                 "than the grader's, and takes equal formulas for different)"
             )
         ((_, policy), *_) = choose_policies(RunDir(run), "last")
-        tokenizer = load_tokenizer(str(policy), "final or checkpoints")
-        self._stop_ids = set(find_stop_ids(GenerationConfig.from_pretrained(policy), tokenizer))
+        self._tokenizer = load_tokenizer(str(policy), "final or checkpoints")
+        self._special_ids = special_ids(self._tokenizer)
+        generation = GenerationConfig.from_pretrained(policy)
+        self._stop_ids = set(find_stop_ids(generation, self._tokenizer))
 
     def write_rows(self) -> Path:
         """Writes a row with id, prompt and answer a problem; the folder of the file."""
-        template = self.config.task.prompt.template
         rows = [
-            {
-                "id": p.id,
-                "prompt": fill(template, "question", p.question, key="task.prompt.template"),
-                "answer": p.answer,
-            }
+            {"id": p.id, "prompt": self._prompt(p), "answer": p.answer}
             for p in self._by_id.values()
         ]
         lines = "".join(f"{json.dumps(row)}\n" for row in rows)
         write_atomic(self.folder / "test.jsonl", lines.encode())
         return self.folder
 
-    def rewards(
-        self, ids: Sequence[str], texts: Sequence[tuple[str, Sequence[int]]]
-    ) -> list[float]:
-        """Of each text with its token ids; one in which no token ends it was cut off."""
+    def _prompt(self, problem: Problem) -> str:
+        """lighteval has it tokenised, special tokens by their names."""
+        config = self.config.task.prompt
+        text = fill(config.template, "question", problem.question, key="task.prompt.template")
+        with naming(problem.id):
+            ids = encode_prompt(config, self._tokenizer, problem.question)
+        if tuple(self._tokenizer(text)["input_ids"]) != ids:
+            raise UserError(
+                f"{problem.id}: lighteval_task must have prompts that lighteval tokenises as the "
+                f"run does, got {text[:80]!r}"
+            )
+        return text
+
+    def rewards(self, ids: Sequence[str], token_ids: Sequence[Sequence[int]]) -> list[float]:
+        """Of each response by its token ids; one in which no token ends it was cut off."""
+        backend = self._tokenizer.backend_tokenizer
         with Grader(self.config.task.grading) as grader:
             pending = [
                 grader.submit(
                     self._by_id[name],
-                    text,
+                    response_text(backend, self._special_ids, tokens),
                     "length" if self._stop_ids.isdisjoint(tokens) else "stop",
                     tokens,
+                    backend.decode(tokens, skip_special_tokens=False),
                 )
-                for name, (text, tokens) in zip(ids, texts, strict=True)
+                for name, tokens in zip(ids, token_ids, strict=True)
             ]
             return [reward.result() for reward in pending]

@@ -92,6 +92,7 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
         raise UserError(
             f"model {path} lacks the weights {', '.join(sorted(report['missing_keys']))}"
         )
+    mend_generation_config(model, path)
     num_ids, num_rows = max(tokenizer.get_vocab().values()) + 1, model.config.vocab_size
     if num_ids > num_rows:
         raise UserError(
@@ -106,6 +107,23 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
         )
     disable_dropout(model)
     return LoadedModel(model, tokenizer, EngineModel(resolved, num_ids, stop_ids))
+
+
+def mend_generation_config(model: Any, path: str) -> None:
+    """Leaves the token ids alone of a `generation_config` that transformers would refuse to save.
+
+    Many are published with `do_sample` false and a temperature. Of the rest nothing is used here.
+    """
+    from transformers import GenerationConfig
+
+    try:
+        model.generation_config.validate(strict=True)
+    except ValueError:
+        ids = {k: x for k, x in model.generation_config.to_dict().items() if k.endswith("token_id")}
+        kept = {k: x for k, x in ids.items() if isinstance(x, list) or (x is not None and x >= 0)}
+        model.generation_config = GenerationConfig(**kept)
+        if is_main():
+            print(f"model {path}: its generation_config.json is invalid; token ids alone are kept")
 
 
 def check_tokenizers(config: TrainConfig) -> None:
@@ -178,15 +196,13 @@ def end_of_turn(tokenizer: Any) -> int | None:
     Of ChatML, `"<|im_start|>assistant\n…<|im_end|>\n"`, the id of `<|im_end|>`. None without a
     template, or where it puts another text there.
     """
-    from jinja2 import TemplateError
-
     if tokenizer.chat_template is None:
         return None
     said = "ANSWER"
     messages = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": said}]
     try:
         text = tokenizer.apply_chat_template(messages, tokenize=False)
-    except TemplateError:  # it wants other roles; `encode_prompt` says what is wrong with ours
+    except Exception:  # it wants other roles, or fails: `render` says so where a prompt needs it
         return None
     ids_T = tokenizer(text.rpartition(said)[2], add_special_tokens=False)["input_ids"]
     added = tokenizer.added_tokens_decoder.get(ids_T[0]) if ids_T else None

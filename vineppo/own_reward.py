@@ -27,6 +27,7 @@ from vineppo.own_code import load_module
 from vineppo.types import Problem
 
 OWN = ("question", "answer", "response")
+FULL = "full_response"  # with special tokens
 # What other forms give, in order, and those of them that no other form has.
 FORMS: Mapping[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "TRL": (
@@ -87,18 +88,24 @@ class LoadedReward:
     where: str
     form: str | None
 
+    @property
+    def reads_special_tokens(self) -> bool:
+        return self.form is None and FULL in inspect.signature(self.function).parameters
+
     def arguments(
-        self, problem: Problem, response: str, response_ids: Sequence[int]
+        self, problem: Problem, response: str, response_ids: Sequence[int], full_response: str = ""
     ) -> tuple[Any, ...]:
         """What a call is given. Responses with equal arguments share a call."""
         if self.form is None:
-            return problem.question, problem.answer, response
+            own = problem.question, problem.answer, response
+            return (*own, full_response) if self.reads_special_tokens else own
         return problem, response, tuple(response_ids)
 
     def call(self, *arguments: Any) -> Any:
         """The reward, of `arguments`; a coroutine is run to its end."""
         if self.form is None:
-            return self._finished(self.function(*arguments))
+            full = dict(zip((FULL,), arguments[len(OWN) :], strict=False))
+            return self._finished(self.function(*arguments[: len(OWN)], **full))
         value = self._finished(self.function(**self._accepted(_given(self.form, *arguments))))
         if isinstance(value, Mapping) and self.form in KEYS:
             value = value[KEYS[self.form]]
@@ -197,7 +204,7 @@ def _form_of(function: Callable[..., Any], name: str, where: str) -> str | None:
 
 def _takes_three(signature: inspect.Signature) -> bool:
     try:
-        signature.bind(*OWN)
+        signature.bind(*OWN, **{FULL: ""} if FULL in signature.parameters else {})
     except TypeError:
         return False
     return True

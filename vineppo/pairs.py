@@ -19,12 +19,13 @@ from vineppo.config.schema import (
     TextPairs,
 )
 from vineppo.encoding import within
-from vineppo.errors import UserError
+from vineppo.errors import UserError, naming
 from vineppo.models import end_of_turn, load_tokenizer
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
 from vineppo.seeds import derive_seed
-from vineppo.tasks.prompts import encode_prompt, plain_ids
+from vineppo.tasks.data_text import as_text, encode
+from vineppo.tasks.prompts import encode_prompt
 from vineppo.tasks.rows import Row, read_hub, read_rows, text_field, text_or_number_field
 
 RIGHT = 0.5  # a reward above it is of a right response
@@ -163,10 +164,12 @@ def _encode(pairs: TextPairs, tokenizer: Any, messages: Sequence[Message], where
         )
     text = question["content"]
     context = [(message["role"], message["content"]) for message in before]
-    prompt_ids = encode_prompt(pairs.prompt, tokenizer, text, context, "pairs.prompt")
+    with naming(where):
+        prompt_ids = encode_prompt(pairs.prompt, tokenizer, text, context, "pairs.prompt")
+        response_ids = encode(tokenizer, as_text(tokenizer, answer["content"]))
     end_id = end_of_turn(tokenizer)
     end_id = tokenizer.eos_token_id if end_id is None else end_id
-    return prompt_ids, (*plain_ids(tokenizer, answer["content"]), end_id)
+    return prompt_ids, (*response_ids, end_id)
 
 
 def _run_pairs(pairs: RunPairs, config: RewardModelConfig, tokenizer: Any) -> list[Pair]:

@@ -15,6 +15,7 @@ from vineppo.config.schema import SamplingConfig, TreeCredit
 from vineppo.credit.tree import leaves_below
 from vineppo.engine import Completion, Engine, SampleRequest
 from vineppo.seeds import derive_seed, prefix_digest
+from vineppo.segment.token_texts import response_text, special_ids
 from vineppo.tasks.environments import Episode, TurnRules
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, Rollout, Turn
@@ -48,9 +49,18 @@ class Sampler:
     turn_rules: TurnRules | None = None
 
     def text(self, response_ids: Sequence[int]) -> str:
-        """As the tokenizer's `decode` without clean-up, which looks at every id in Python first."""
-        text: str = self.tokenizer.backend_tokenizer.decode(response_ids, skip_special_tokens=True)
+        """`response_text`, by the backend: the tokenizer's `decode` looks at every id in Python."""
+        return response_text(self.tokenizer.backend_tokenizer, self._special_ids, response_ids)
+
+    def full_text(self, response_ids: Sequence[int]) -> str:
+        """With special tokens as the tokenizer writes them."""
+        backend = self.tokenizer.backend_tokenizer
+        text: str = backend.decode(response_ids, skip_special_tokens=False)
         return text
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        return special_ids(self.tokenizer)
 
 
 @dataclass(frozen=True)
@@ -232,11 +242,13 @@ def _graded(
     completion: Completion,
 ) -> Continuation:
     """A completion of a prefix, on its way to a grader."""
-    text, response_ids = None, (*prefix_ids, *completion.token_ids)
+    text, full_text, response_ids = None, "", (*prefix_ids, *completion.token_ids)
     if sampler.grader.reads(completion.finish_reason):
         text = sampler.text(response_ids)
+        if sampler.grader.reads_special_tokens:
+            full_text = sampler.full_text(response_ids)
     reward = sampler.grader.submit(
-        prompt.problem, text or "", completion.finish_reason, response_ids
+        prompt.problem, text or "", completion.finish_reason, response_ids, full_text
     )
     if sampler.scorer is not None and text is not None:
         reward = sampler.scorer.submit(prompt.token_ids, response_ids, reward)
@@ -393,6 +405,8 @@ def submit_trees(
 def _rollout(sampler: Sampler, prompt: Prompt, whole: Continuation) -> Rollout:
     """A continuation of an empty response."""
     completion, text = whole.completion, whole.text
+    if text is None:  # of a dialogue special tokens say who speaks
+        text = (sampler.full_text if whole.turns else sampler.text)(completion.token_ids)
     return Rollout(
         problem=prompt.problem,
         rollout_index=whole.index,
@@ -400,6 +414,6 @@ def _rollout(sampler: Sampler, prompt: Prompt, whole: Continuation) -> Rollout:
         response_ids=completion.token_ids,
         logprobs_T=completion.logprobs_T,
         finish_reason=completion.finish_reason,
-        text=sampler.text(completion.token_ids) if text is None else text,
+        text=text,
         turns=whole.turns,
     )

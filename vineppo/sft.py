@@ -12,7 +12,7 @@ from vineppo.config.schema import LlamaArchitecture, SftConfig
 from vineppo.deepspeed_module import Summand, Update
 from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
-from vineppo.errors import UserError
+from vineppo.errors import UserError, naming
 from vineppo.estimate.report import savings_decided
 from vineppo.lora import add_adapters
 from vineppo.minibatches import micro_batches
@@ -124,12 +124,13 @@ def encode_demonstrations(
     def encode(problem: Problem) -> TokenSequence:
         if problem.solution is None:
             raise UserError(f"problem {problem.id} has no solution to learn from")
-        prompt_ids = encode_prompt(
-            config.task.prompt, loaded.tokenizer, problem.question, problem.context
-        )
-        response_ids = encode_demonstration(
-            config.task.response_template, loaded.tokenizer, problem.solution
-        )
+        with naming(f"problem {problem.id}"):
+            prompt_ids = encode_prompt(
+                config.task.prompt, loaded.tokenizer, problem.question, problem.context
+            )
+            response_ids = encode_demonstration(
+                config.task.response_template, loaded.tokenizer, problem.solution
+            )
         return TokenSequence(prompt_ids, response_ids)
 
     return within(

@@ -12,7 +12,8 @@ from analysis.sampling.rollouts import RolloutState
 from analysis.solutions import Solution
 from vineppo.errors import UserError
 from vineppo.models import LoadedModel
-from vineppo.tasks.prompts import encode_prompt, plain_ids
+from vineppo.tasks.data_text import as_text, encode
+from vineppo.tasks.prompts import encode_prompt
 from vineppo.types import Problem, Rollout, StepSpan
 
 
@@ -49,7 +50,7 @@ def as_rollout(policies: Policies, solution: Solution) -> Rollout:
     """
     loaded: LoadedModel = policies.loaded
     tokenizer, prompt = loaded.tokenizer, policies.config.task.prompt
-    steps = [plain_ids(tokenizer, f"{text}\n") for text in solution.steps_S]
+    steps = [encode(tokenizer, f"{as_text(tokenizer, text)}\n") for text in solution.steps_S]
     steps.append((tokenizer.eos_token_id,))
     ends_S = list(accumulate(map(len, steps)))
     ids = tuple(token for step in steps for token in step)

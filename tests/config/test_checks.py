@@ -136,6 +136,10 @@ REFUSED = [
     (VINEPPO, ["sampling.top_p=0.9"],
      'optimization.old_logprobs must be "trainer" when sampling.top_p < 1 (the engine\'s are '
      "renormalised over the nucleus), got 'engine'"),
+    (VINEPPO, ["sampling.top_p=0.7", TRAINER, TRUNCATED],
+     "optimization.importance_correction must be null when sampling.top_p < 1 (the engine's "
+     "log-probabilities are renormalised over the nucleus, so the weights would be its mass), got "
+     "'truncated'"),
     # Credit.
     *[
         (GRPO, [group(kind, **keys), "rollouts.num_samples=1", "rollouts.num_prompts=256"],

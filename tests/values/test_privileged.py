@@ -7,6 +7,10 @@ import pytest
 import torch
 from support.rollouts import rollout, terminal
 from support.walks import demo
+from tokenizers import Regex, Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
+from transformers import PreTrainedTokenizerFast
 
 from vineppo.config.schema import PrivilegedValues
 from vineppo.types import Choices, Problem
@@ -20,12 +24,11 @@ OWN = PrivilegedValues(
 HIDDEN, NUM_IDS = 4, 16
 
 
-class Digits:
+def digits() -> PreTrainedTokenizerFast:
     """A tokenizer of one token a digit."""
-
-    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
-        assert not add_special_tokens
-        return [int(digit) for digit in text]
+    backend = Tokenizer(WordLevel({str(digit): digit for digit in range(10)}, unk_token="0"))
+    backend.pre_tokenizer = Split(Regex("."), behavior="isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=backend)
 
 
 class World:
@@ -63,7 +66,7 @@ class World:
 
 def predictor():
     made = Privileged("privileged", demo(), OWN)
-    made._tokenizer = Digits()
+    made._tokenizer = digits()
     made._build(HIDDEN, NUM_IDS)
     return made
 

@@ -154,6 +154,12 @@ def check_importance(config: TrainConfig) -> None:
         "optimization.old_logprobs must be 'trainer' with optimization.importance_correction (the "
         "engine's as denominator already correct for the mismatch), got 'engine'",
     )
+    require(
+        importance is None or config.sampling.top_p == 1.0,
+        "optimization.importance_correction must be null when sampling.top_p < 1 (the engine's "
+        "log-probabilities are renormalised over the nucleus, so the weights would be its mass), "
+        f"got {importance and importance.kind!r}",
+    )
     if isinstance(importance, MaskedImportance):
         require(
             importance.min_weight <= 1.0 <= importance.max_weight,

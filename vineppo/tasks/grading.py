@@ -85,10 +85,12 @@ class Grader:
         text: str,
         finish_reason: FinishReason,
         response_ids: Sequence[int] = (),
+        full_text: str = "",
     ) -> Future[float]:
         """The reward of a response, at once or when a worker has compared it.
 
-        `response_ids` are its tokens, which a user's function may ask for.
+        `response_ids` are its tokens and `full_text` holds its special tokens too, which a user's
+        function may ask for.
         The future may be shared with other responses and cannot be cancelled. It raises only for
         what is no verdict: RuntimeError when workers cannot be started, PoolClosedError.
 
@@ -101,7 +103,8 @@ class Grader:
         if finish_reason == "length" and self._truncated_reward is not None:
             return _resolved(self._truncated_reward)
         if self._own_reward is not None:
-            return self._evaluate_once(*self._own_reward.arguments(problem, text, response_ids))
+            given = self._own_reward.arguments(problem, text, response_ids, full_text)
+            return self._evaluate_once(*given)
         extracted = self._extract(text)
         if extracted is None:
             self._count("num_no_answer")
@@ -118,6 +121,11 @@ class Grader:
     def reads(self, finish_reason: FinishReason) -> bool:
         """Whether the text decides the reward, or the truncation alone."""
         return finish_reason != "length" or self._truncated_reward is None
+
+    @property
+    def reads_special_tokens(self) -> bool:
+        """Whether the reward function asks for `full_text`."""
+        return self._own_reward is not None and self._own_reward.reads_special_tokens
 
     def metrics(self) -> dict[str, float]:
         """What happened since the last call; the counters start anew, and failures are forgotten.

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from vineppo.config.schema import ChatPrompt, Prompt
 from vineppo.errors import UserError
+from vineppo.tasks.data_text import as_text, encode
 
 
 def encode_prompt(
@@ -16,7 +16,7 @@ def encode_prompt(
     context: Sequence[tuple[str, str]] = (),
     key: str = "task.prompt",
 ) -> tuple[int, ...]:
-    """Token ids of the prompt, ready for the response's first token.
+    """Token ids of the prompt, ready for the response. It begins with one BOS at most.
 
     Kind "template": `template` with the question in it, and the special tokens that the tokenizer
     puts around a text, except an end-of-sequence token behind it. Kind "chat": the tokenizer's chat
@@ -28,18 +28,23 @@ def encode_prompt(
     `TemplatePrompt("template", "Q: {question}\\nA:")` and the question "1+1?" give the ids of
     "<bos>Q: 1+1?\\nA:".
     """
-    text = fill(config.template, "question", question, key=f"{key}.template")
+    masked = as_text(tokenizer, question)
+    text = fill(config.template, "question", masked, key=f"{key}.template")
     if isinstance(config, ChatPrompt):
-        return _encode_chat(config, tokenizer, [*context, ("user", text)], key)
-    if context:
+        said = [(role, as_text(tokenizer, content)) for role, content in context]
+        ids_T = _encode_chat(config, tokenizer, [*said, ("user", text)], key)
+    elif context:
         raise UserError(
             f"{key}.kind must be 'chat' for prompts of several messages, got 'template'"
         )
-    ids_T = tokenizer(text)["input_ids"]
-    eos_id = tokenizer.eos_token_id
-    if ids_T[-1:] == [eos_id] and plain_ids(tokenizer, text)[-1:] != (eos_id,):
-        ids_T = ids_T[:-1]
-    return tuple(ids_T)
+    else:
+        ids_T, eos_ids = encode(tokenizer, text, add_special_tokens=True), (tokenizer.eos_token_id,)
+        if ids_T[-1:] == eos_ids and encode(tokenizer, text)[-1:] != eos_ids:
+            ids_T = ids_T[:-1]
+    # A template may name the BOS that the tokenizer puts there too.
+    while ids_T[:2] == (tokenizer.bos_token_id,) * 2:
+        ids_T = ids_T[1:]
+    return ids_T
 
 
 def encode_demonstration(
@@ -52,15 +57,12 @@ def encode_demonstration(
 
     `encode_demonstration(" {solution}", tokenizer, "1+1=2")` gives the ids of " 1+1=2<eos>".
     """
-    text = fill(response_template, "solution", solution, key="task.response_template")
+    masked = as_text(tokenizer, solution)
+    text = fill(response_template, "solution", masked, key="task.response_template")
     if tokenizer.eos_token_id is None:
         raise UserError(f"model.path: tokenizer {_name(tokenizer)} has no end-of-sequence token")
-    return (*plain_ids(tokenizer, text), tokenizer.eos_token_id)
-
-
-def plain_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
-    """Token ids of a text alone, without the special tokens that the tokenizer puts around it."""
-    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+    ids_T, end = encode(tokenizer, text), (tokenizer.eos_token_id,)
+    return ids_T if ids_T[-1:] == end else ids_T + end
 
 
 def fill(template: str, placeholder: str, text: str, *, key: str) -> str:
@@ -90,13 +92,20 @@ def _encode_chat(
             )
         said = [("system", config.system), *said]
     messages = [{"role": role, "content": content} for role, content in said]
+    return encode(tokenizer, render(tokenizer, messages, key))
+
+
+def render(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], key: str) -> str:
+    """The chat template around `messages`, up to where the assistant begins."""
     try:
-        ids_T = tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=False
+        text = tokenizer.apply_chat_template(
+            list(messages), add_generation_prompt=True, tokenize=False
         )
-    except TemplateError as error:  # some templates refuse a system message
-        raise UserError(f"{key}: the chat template refuses it: {error}") from error
-    return tuple(ids_T)
+    except Exception as error:  # a template is a program: some refuse a system message, some fail
+        name = type(error).__name__
+        raise UserError(f"{key}: the chat template refuses it: {name}: {error}") from error
+    assert isinstance(text, str), "of one conversation"
+    return text
 
 
 def _name(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -13,7 +13,10 @@ from typing import Any
 
 from vineppo.config.schema import TaskConfig, VerifiersTaskConfig
 from vineppo.errors import UserError
+from vineppo.segment.token_texts import response_text, special_ids
+from vineppo.tasks.data_text import as_text, encode
 from vineppo.tasks.environments import Observation
+from vineppo.tasks.prompts import render
 from vineppo.tasks.rows import prompt_field
 from vineppo.types import Problem, Split
 
@@ -90,7 +93,8 @@ class VerifiersEnvironment:
         return Observation(())
 
     def step(self, action_ids: tuple[int, ...]) -> Observation:
-        text = self._tokenizer.decode(action_ids, skip_special_tokens=True)
+        backend = self._tokenizer.backend_tokenizer
+        text = response_text(backend, special_ids(self._tokenizer), action_ids)
         return finished(self._step(text))
 
     async def _step(self, text: str) -> Observation:
@@ -115,10 +119,11 @@ class VerifiersEnvironment:
         Without the token that ended the turn, which the policy wrote.
         """
         said = [{"role": "user", "content": ""}, {"role": "assistant", "content": SAID}]
-        said += [{"role": m["role"], "content": m["content"]} for m in messages]
-        text = self._tokenizer.apply_chat_template(said, add_generation_prompt=True, tokenize=False)
-        ids = self._tokenizer.encode(text.partition(SAID)[2], add_special_tokens=False)
-        return tuple(ids[1:])
+        said += [
+            {"role": m["role"], "content": as_text(self._tokenizer, m["content"])} for m in messages
+        ]
+        text = render(self._tokenizer, said, "task.environment")
+        return encode(self._tokenizer, text.partition(SAID)[2])[1:]
 
 
 @cache

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -27,9 +27,14 @@ from transformers import AutoTokenizer
 
 from vineppo.config.schema import ChoiceValues, TrainConfig
 from vineppo.distributed import is_main
+from vineppo.errors import naming
 from vineppo.seeds import derive_seed
-from vineppo.types import Choices, Rollout
+from vineppo.tasks.data_text import as_text, encode
+from vineppo.types import Choices, Problem, Rollout
 from vineppo.values.predictor import ValuePredictor
+
+if TYPE_CHECKING:
+    from vineppo.rollouts import Prompt
 
 WEIGHTS = "model.safetensors"
 FIRST_STEPS = 8  # times as many steps of Adam, without rewards, come before the first with them
@@ -309,14 +314,20 @@ class LearnedFromChoices(ValuePredictor):
         }
 
     def _sample(self, rollout: Rollout, mean_reward: float) -> Sample:
-        answer_R: tuple[int, ...] = ()
-        if self.reads_answer and self._tokenizer is not None:
-            answer_R = tuple(
-                self._tokenizer.encode(rollout.problem.answer, add_special_tokens=False)
-            )
+        answer_R = self._answer_ids(rollout.problem)
         assert rollout.choices is not None, "set by the policy's pass"
         choices = self.told_apart(rollout.choices, answer_R)
         return Sample(choices, answer_R, rollout.problem.id, mean_reward, rollout.reward)
+
+    def check_problems(self, prompts_P: Sequence["Prompt"]) -> None:
+        for prompt in prompts_P:
+            self._answer_ids(prompt.problem)
+
+    def _answer_ids(self, problem: Problem) -> tuple[int, ...]:
+        if not self.reads_answer or self._tokenizer is None:
+            return ()
+        with naming(f"problem {problem.id}"):
+            return encode(self._tokenizer, as_text(self._tokenizer, problem.answer))
 
     def told_apart(self, choices: Choices, answer_R: tuple[int, ...]) -> Choices:  # noqa: ARG002
         """Those of which the model may say something; by nothing that was chosen."""

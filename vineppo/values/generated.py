@@ -23,7 +23,7 @@ from vineppo.errors import UserError
 from vineppo.minibatches import is_sound, minibatches, summarize
 from vineppo.policy import Policy
 from vineppo.rollouts import Sampler, submit_samples
-from vineppo.tasks.prompts import plain_ids
+from vineppo.tasks.data_text import encode
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, StateValue, TokenSequence, TrainBatch
 from vineppo.values.predictor import StateKey
@@ -139,7 +139,7 @@ class Generative(SampledValues):
     def draw(self, sampler: Sampler, asked: Draws) -> None:
         own, key = self._own, self.state_key(asked.rollout, asked.step)
         question, end, prompt = (
-            plain_ids(sampler.tokenizer, text)
+            encode(sampler.tokenizer, text)
             for text in (own.question, own.think_end, own.score_prompt)
         )
         asked_ids = (*asked.state_ids, *question)
@@ -224,7 +224,7 @@ class Generative(SampledValues):
         self, answers_K: Sequence[Answer], reward: float, training: GenerativeTraining
     ) -> list[TokenSequence]:
         right = f"{round(reward * self._own.score_of)}{self._own.score_end}"
-        right_ids = plain_ids(self._policy.tokenizer, right)
+        right_ids = encode(self._policy.tokenizer, right)
         return trained_sequences(answers_K, reward, right_ids, training.regression_coef)
 
     def _train(self, sequences: Sequence[TokenSequence], iteration: int) -> dict[str, float]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vineppo.config.schema import OracleValues, TrainConfig, WordedTaskConfig
+from vineppo.segment.token_texts import response_text, special_ids
 from vineppo.tasks.arithmetic import Fact
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.worded import Demonstrator
@@ -28,6 +29,7 @@ class Oracle(Remembered):
         assert isinstance(config.task, WordedTaskConfig), "checked with the config"
         self._demonstrator = Demonstrator.of(config.task)
         self._tokenizer = build_tokenizer("worded")
+        self._special_ids = special_ids(self._tokenizer)
         self._keep = 0.5 ** (1 / own.half_life)
         p = 1 - config.task.wrong_probability * (1 - config.task.repair_probability)
         self._counts: dict[Fact, tuple[float, float]] = dict.fromkeys(  # right results, and all
@@ -61,7 +63,8 @@ class Oracle(Remembered):
         return {f"values/{self.name}/skill": sum(skills) / len(skills)}
 
     def _text(self, rollout: Rollout, end: int) -> str:
-        return str(self._tokenizer.decode(rollout.response_ids[:end], skip_special_tokens=True))
+        backend = self._tokenizer.backend_tokenizer
+        return response_text(backend, self._special_ids, rollout.response_ids[:end])
 
     def state(self) -> Any:
         return [[*fact, *counts] for fact, counts in self._counts.items()]

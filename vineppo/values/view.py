@@ -24,7 +24,8 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vineppo.config.schema import ViewConfig
-from vineppo.errors import UserError
+from vineppo.errors import UserError, naming
+from vineppo.tasks.data_text import as_text, encode
 from vineppo.types import Problem, Rollout, TokenSequence
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class View:
         """Neighbouring texts as one, so that the tokenizer may join them."""
         for is_text, run in groupby(pieces, key=lambda piece: isinstance(piece, str)):
             if is_text:
-                yield self.tokenizer("".join(map(str, run)), add_special_tokens=False)["input_ids"]
+                yield encode(self.tokenizer, "".join(map(str, run)))
             else:
                 yield from (ids for ids in run if not isinstance(ids, str))
 
@@ -117,19 +118,23 @@ class View:
             if number % 2 == 0:
                 yield part
             elif part == "answer":
-                yield problem.answer
+                yield self._text(problem.answer, problem)
             elif part == "solution":
                 if problem.solution is None:
                     raise UserError(
                         f"config: {self.key}.view.template must do without {{solution}} where a "
                         f"problem has none, got {problem.id}"
                     )
-                yield problem.solution
+                yield self._text(problem.solution, problem)
             elif part == "percent":
                 mean = sum(sibling.reward for sibling in siblings) / max(len(siblings), 1)
                 yield f"{100 * mean:.0f}"
             else:
                 yield from _labelled(config, siblings)
+
+    def _text(self, text: str, problem: Problem) -> str:
+        with naming(f"problem {problem.id}"):
+            return as_text(self.tokenizer, text)
 
 
 def _labelled(config: ViewConfig, siblings: Sequence[Sibling]) -> Iterator[Piece]:

@@ -26,7 +26,7 @@ from vineppo.forward_passes import token_columns
 from vineppo.models import LoadedModel, load_model, load_tokenizer
 from vineppo.no_cache import attends_to_all
 from vineppo.rollouts import Prompt
-from vineppo.tasks.prompts import plain_ids
+from vineppo.tasks.data_text import encode
 from vineppo.types import Branch, Rollout, TokenSequence, Turn
 from vineppo.values.heads import FrozenValueModel, ValueModel, check_size
 from vineppo.values.predictor import ValuePredictor
@@ -167,8 +167,8 @@ class Question:
 
     def __init__(self, critic: YesNoCritic, tokenizer: Any, key: str) -> None:
         self._critic = critic
-        self.ids = plain_ids(tokenizer, critic.question)
-        answers = {name: plain_ids(tokenizer, getattr(critic, name)) for name in ("yes", "no")}
+        self.ids = encode(tokenizer, critic.question)
+        answers = {name: encode(tokenizer, getattr(critic, name)) for name in ("yes", "no")}
         for name, answer_ids in answers.items():
             if len(answer_ids) != 1:
                 raise UserError(

@@ -51,27 +51,35 @@ def _value(expression: str) -> float:
         return float("nan")
 
 
+# What a copied formula may be put in, at no cost.
+_WRAPPERS = ("A", "A+0.0", "A+(0)", r"\frac{A}{1}", "1.0(A)", "2(A)-(A)", "y=1.0(A)", "{A}")
+
+
 @pytest.mark.slow
 def test_a_formula_of_the_question_is_no_answer() -> None:
     """Boxed copies of the questions' formulas: those that are paid for are numbers and names."""
-    right: set[int] = set()
+    right: dict[str, set[int]] = {wrapper: set() for wrapper in _WRAPPERS}
     right_first: set[int] = set()
     rows = data_rows("math_prm800k_split/train.jsonl")[:3000]
     with Grader(replace(GRADING, extraction="boxed", num_workers=2)) as grader:
         futures = []
         for index, row in enumerate(rows):
             problem = math_problem(row, "", "")
-            texts = [
+            texts = dict.fromkeys(
                 next(filter(None, match.groups())) for match in _FORMULA.finditer(row["problem"])
-            ]
-            for place, text in enumerate(dict.fromkeys(texts)):
-                futures.append((index, place, grader.submit(problem, f"\\boxed{{{text}}}", "stop")))
-        for index, place, future in futures:
+            )
+            for place, text in enumerate(texts):
+                for wrapper in _WRAPPERS:
+                    boxed = rf"\boxed{{{wrapper.replace('A', text)}}}"
+                    future = grader.submit(problem, boxed, "stop")
+                    futures.append((index, place, wrapper, future))
+        for index, place, wrapper, future in futures:
             if future.result(timeout=600) == 1.0:
-                right.add(index)
-                right_first |= {index} if place == 0 else set()
+                right[wrapper].add(index)
+                right_first |= {index} if (place, wrapper) == (0, "A") else set()
         assert grader.metrics()["grading/num_timeouts"] == 0
-    assert (len(right_first), len(right)) == (2, 21)
+    assert (len(right_first), len(right["A"])) == (2, 21)
+    assert len(set.union(*right.values())) == 21
 
 
 # Texts that cost nothing and answer no question: accepted means wrongly accepted.

@@ -132,6 +132,7 @@ def test_the_same_mathematics(answer: str, extracted: str) -> None:
         ("x+1", "2=x+1"),
         ("5", "5 million"),
         ("5", "5x"),
+        ("2", "2m-m"),  # no unit
         (r"\text{CBAD}", "ABCD"),  # no product of four letters
         ("1011_2", "1011_3"),
         (r"\frac{1}{2}", r"0.5\%"),

@@ -198,7 +198,7 @@ _LITERAL = re.compile(
     re.VERBOSE,
 )
 _POWER = r"(?:\^[23]|\^\{[23]\}|[²³])?"
-_WORD = r"(?:[A-Za-z][A-Za-z.'-]+|[mghs](?![A-Za-z]))"
+_WORD = r"(?:[A-Za-z](?:[A-Za-z.']|-(?=[A-Za-z]{2}))+|[mghs](?![A-Za-z]))"
 _UNIT = re.compile(
     rf"""\s*(?:
         (?P<percent>%)(?:\s+[a-z]+)*

@@ -219,10 +219,15 @@ def test_a_hanging_worker_does_not_outlive_its_killed_parent(tmp_path: Path) -> 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     parent = subprocess.Popen([sys.executable, "-c", script], env=environment)
     try:
-        _wait_for(lambda: pids.exists() and pids.read_text().count("\n") == 2)
-        workers = [int(pid) for pid in pids.read_text().split()]
-        assert len(set(workers)) == 2
-        assert all(_is_running(worker) for worker in workers)
+        # A worker of a short limit is killed before, and its job goes to one of a longer.
+        def running() -> list[int]:
+            written = pids.read_text().split() if pids.exists() else []
+            return [pid for pid in map(int, written) if _is_running(pid)]
+
+        _wait_for(lambda: len(running()) == 2)
+        time.sleep(1)
+        _wait_for(lambda: len(running()) == 2)
+        workers = running()
     finally:
         parent.kill()
         parent.wait()

@@ -154,6 +154,7 @@ class NotingGrader:
     grader: Grader
     engine: SlottedEngine
     steps: list = field(default_factory=list)  # of the engine, before each call
+    reads_special_tokens = False
 
     def reads(self, finish_reason):
         return self.grader.reads(finish_reason)

@@ -42,6 +42,8 @@ CHOSEN = set("37")  # two of the 19 token ids: a share of about 0.1
 class ShareOfChosen:
     """In the grader's place: the share of the budget that is spent on the chosen characters."""
 
+    reads_special_tokens = False
+
     def reads(self, _finish_reason):
         return True
 

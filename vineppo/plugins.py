@@ -1,0 +1,153 @@
+"""Plug-ins: what `kind` names in a config, whether the core, a recipe or a user's file holds it.
+
+    'vine'                          a short name of `KINDS`
+    'mine/siblings.py:Siblings'     a class in a Python file
+    'my_package.credit:Siblings'    a class in a module
+
+All three are loaded here, by the same code. A plug-in's keys are the fields of a frozen dataclass:
+the class itself where it has no state, else its nested `Config`.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from pydantic import GetCoreSchemaHandler, TypeAdapter
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from vineppo.errors import UserError
+
+if TYPE_CHECKING:
+    from vineppo.config.schema import TrainConfig
+
+# The short names of each role: module:Class. Naming a recipe here does not import it.
+KINDS: dict[str, dict[str, str]] = {}
+
+
+@dataclass(frozen=True)
+class PluginConfig:
+    """The keys of a plug-in's table."""
+
+    kind: str
+
+    def check(self, key: str, config: "TrainConfig") -> None:
+        """Raises `UserError` if the plug-in at the dotted `key` does not fit the whole config."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """Annotates a config's field: `Annotated[Base, Plugin("role")]` holds a plug-in's keys."""
+
+    role: str
+
+    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ARG002
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+    def parse(self, table: Any) -> Any:
+        """The validated keys of `table`, whose `kind` names the plug-in."""
+        if not isinstance(table, dict):
+            raise PydanticCustomError("dataclass_type", "Input should be a table of keys")
+        if not isinstance(kind := table.get("kind"), str):
+            raise PydanticCustomError("union_tag_not_found", "must name a kind")
+        if kind not in KINDS[self.role] and ":" not in kind:
+            names = ", ".join(f"'{name}'" for name in KINDS[self.role])
+            raise PydanticCustomError(
+                "union_tag_invalid",
+                "kind must be one of {expected_tags}",
+                {"tag": kind, "expected_tags": f"{names}, or 'FILE.py:Class'"},
+            )
+        # As JSON, where strict means types and a table is still a table.
+        return _adapter(config_class(self.role, kind)).validate_json(
+            json.dumps(table), strict=True, extra="forbid"
+        )
+
+
+def config_class(role: str, kind: str) -> type:
+    plugin = find(role, kind)
+    keys: type = getattr(plugin, "Config", plugin)
+    return keys
+
+
+@cache
+def find(role: str, kind: str) -> type[Any]:
+    """The class that `kind` names for `role`, for example `find("credit", "vine")`.
+
+    Raises `UserError` for a file or module that cannot be loaded, or that has no such class.
+    """
+    where, _, name = KINDS[role].get(kind, kind).rpartition(":")
+    module = load_file(where) if where.endswith(".py") else _import(where)
+    plugin = getattr(module, name, None)
+    base = _base(role)
+    if not isinstance(plugin, type) or not issubclass(plugin, base):
+        raise UserError(f"{where}: no class {name} derived from {base.__module__}.{base.__name__}")
+    return plugin
+
+
+def load_file(path: str) -> ModuleType:
+    """The Python file at `path` as a module, run once a process."""
+    file = Path(path).resolve()
+    name = f"vineppo.plugins:{file}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if not file.is_file():
+        raise UserError(f"{path}: no such file")
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path}: must be a Python file (.py)")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses of the file look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        reason = (str(error).strip().splitlines() or [""])[0]
+        raise UserError(f"{path}: {type(error).__name__}: {reason}") from error
+    return module
+
+
+def files(resolved: Any) -> list[str]:
+    """The Python files that the plug-ins of a resolved config come from."""
+    if isinstance(resolved, list | tuple):
+        return [file for item in resolved for file in files(item)]
+    if not isinstance(resolved, dict):
+        return []
+    found = [file for item in resolved.values() for file in files(item)]
+    file, colon, _ = str(resolved.get("kind", "")).rpartition(":")
+    return [*found, file] if colon and file.endswith(".py") else found
+
+
+def digest(path: str) -> str:
+    """The SHA-256 of the file at `path` in hexadecimal; what it imports is not in it."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+
+
+@cache
+def _adapter(keys: type) -> TypeAdapter[Any]:
+    return TypeAdapter(keys)
+
+
+def _import(module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(f"{module}: {error}") from error
+
+
+def _base(role: str) -> type:
+    module, _, name = BASES[role].partition(":")
+    base: type = getattr(importlib.import_module(module), name)
+    return base
+
+
+# The class that the plug-ins of a role derive from.
+BASES: dict[str, str] = {}

@@ -13,7 +13,8 @@ import importlib
 import importlib.util
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +26,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from vineppo.errors import UserError
 
 if TYPE_CHECKING:
-    from vineppo.config.schema import TrainConfig
+    from vineppo.config.schema import AnyConfig
 
 # The short names of each role: module:Class. Naming a recipe here does not import it.
 KINDS: dict[str, dict[str, str]] = {}
@@ -37,7 +38,7 @@ class PluginConfig:
 
     kind: str
 
-    def check(self, key: str, config: "TrainConfig") -> None:
+    def check(self, key: str, config: "AnyConfig") -> None:
         """Raises `UserError` if the plug-in at the dotted `key` does not fit the whole config."""
 
 
@@ -47,7 +48,7 @@ class Plugin:
 
     role: str
 
-    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ARG002
+    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.parse)
 
     def parse(self, table: Any) -> Any:
@@ -112,15 +113,21 @@ def load_file(path: str) -> ModuleType:
     return module
 
 
-def files(resolved: Any) -> list[str]:
-    """The Python files that the plug-ins of a resolved config come from."""
-    if isinstance(resolved, list | tuple):
-        return [file for item in resolved for file in files(item)]
-    if not isinstance(resolved, dict):
-        return []
-    found = [file for item in resolved.values() for file in files(item)]
-    file, colon, _ = str(resolved.get("kind", "")).rpartition(":")
-    return [*found, file] if colon and file.endswith(".py") else found
+def held(config: Any, key: str = "") -> Iterator[tuple[str, PluginConfig]]:
+    """The plug-ins of a config, by dotted key: ("credit", …), ("credit.segmenter", …), …"""
+    if isinstance(config, PluginConfig):
+        yield key, config
+    if is_dataclass(config):
+        config = vars(config)
+    if isinstance(config, dict):
+        for name, value in config.items():
+            yield from held(value, f"{key}.{name}" if key else name)
+
+
+def files(config: Any) -> list[str]:
+    """The Python files that the plug-ins of a config come from."""
+    places = [plugin.kind.rpartition(":")[0] for _, plugin in held(config)]
+    return [place for place in places if place.endswith(".py")]
 
 
 def digest(path: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import _jsonnet
 from pydantic import TypeAdapter, ValidationError
 
+from vineppo import plugins
 from vineppo.config.checks import check_reward_model, check_sft, check_train
 from vineppo.config.require import require
 from vineppo.config.schema import (
@@ -83,6 +84,8 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
         )
     except ValidationError as error:
         raise UserError(_of_the_other(kind, resolved) or _describe(error, resolved)) from None
+    for key, plugin in plugins.held(config):
+        plugin.check(key, config)
     if isinstance(config, TrainConfig):
         check_train(config)
     elif isinstance(config, SftConfig):
@@ -260,4 +263,5 @@ def own_task_functions(task: TaskConfig) -> list[OwnCode]:
 
 def own_digests(config: AnyConfig) -> dict[str, str]:
     """The SHA-256 of every file that has one of them, by the path that the config names."""
-    return {function.path: digest(function.path) for function in own_functions(config)}
+    paths = [*(function.path for function in own_functions(config)), *plugins.files(config)]
+    return {path: digest(path) for path in paths}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from vineppo.config.schema import SftConfig, TaskConfig, TooLong, TrainConfig
+from vineppo.config.schema import SftConfig, Task, TooLong, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.errors import UserError, naming
 from vineppo.models import LoadedModel
@@ -59,7 +59,7 @@ def encode_problems(
     )
 
 
-def turn_rules(task: TaskConfig, loaded: LoadedModel) -> TurnRules | None:
+def turn_rules(task: Task, loaded: LoadedModel) -> TurnRules | None:
     """The environment that answers the model's turns; None where the task has none."""
     model = loaded.engine_model
     return build_turn_rules(task, loaded.tokenizer, model.stop_ids, model.num_token_ids)

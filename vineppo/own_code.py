@@ -75,21 +75,6 @@ class OwnClass:
         return predictor
 
 
-@dataclass(frozen=True)
-class OwnEnvironment:
-    """The class `Environment` of the file at `path`, with methods `reset` and `step`."""
-
-    path: str
-
-    def load(self) -> Callable[..., Any]:
-        """Raises `UserError` for a file that cannot be run, or has no such class."""
-        found = getattr(load_module(self.path), "Environment", None)
-        has = [callable(getattr(found, name, None)) for name in ("reset", "step")]
-        if not isinstance(found, type) or not all(has):
-            raise UserError(f"{self.path}: no class Environment with methods reset and step")
-        return found
-
-
 def digest(path: str) -> str:
     """The SHA-256 of the file at `path` in hexadecimal: what it imports is not in it."""
     try:

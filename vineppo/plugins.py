@@ -29,7 +29,22 @@ if TYPE_CHECKING:
     from vineppo.config.schema import AnyConfig
 
 # The short names of each role: module:Class. Naming a recipe here does not import it.
-KINDS: dict[str, dict[str, str]] = {}
+KINDS: dict[str, dict[str, str]] = {
+    "task": {
+        "arithmetic": "vineppo.tasks.arithmetic:ArithmeticTask",
+        "gsm8k": "vineppo.tasks.published:PublishedTask",
+        "math": "vineppo.tasks.published:PublishedTask",
+        "svamp": "vineppo.tasks.published:PublishedTask",
+        "olympiadbench": "vineppo.tasks.published:PublishedTask",
+        "jsonl": "vineppo.tasks.rows:JsonlTask",
+        "worded": "vineppo.recipes.worded:WordedTask",
+        "verifiers": "vineppo.recipes.verifiers:VerifiersTask",
+    },
+    "environment": {
+        "drill": "vineppo.recipes.drill:Drill",
+        "verifiers": "vineppo.recipes.verifiers:VerifiersEnvironment",
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -157,4 +172,7 @@ def _base(role: str) -> type:
 
 
 # The class that the plug-ins of a role derive from.
-BASES: dict[str, str] = {}
+BASES: dict[str, str] = {
+    "task": "vineppo.config.schema:Task",
+    "environment": "vineppo.tasks.environments:Environment",
+}

@@ -8,12 +8,12 @@ from vineppo.config.schema import (
     AdamConfig,
     AdaptiveKl,
     AnyConfig,
-    ArithmeticTaskConfig,
     DpoPositive,
     GaeCredit,
     MaskedImportance,
     RewardModelConfig,
     SftConfig,
+    Task,
     TextPairs,
     TrainConfig,
     TreeCredit,
@@ -21,7 +21,6 @@ from vineppo.config.schema import (
     VllmConfig,
 )
 from vineppo.config.value_checks import check_critic, check_values
-from vineppo.types import CRITIC
 
 NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
 GROUP_ESTIMATORS = (
@@ -37,7 +36,6 @@ GROUP_ESTIMATORS = (
 def check_train(config: TrainConfig) -> None:
     """Raises `UserError` naming the keys of the first combination that makes no sense."""
     optimization, sampling = config.optimization, config.sampling
-    check_task(config)
     check_environment(config)
     check_credit(config)
     require(
@@ -55,7 +53,6 @@ def check_train(config: TrainConfig) -> None:
 
 def check_sft(config: SftConfig) -> None:
     """Like `check_train`, for `vineppo sft`."""
-    check_task(config)
     require(
         config.task.environment is None,
         "task.environment must be null for `vineppo sft` (a demonstration is one turn)",
@@ -70,9 +67,9 @@ def check_sft(config: SftConfig) -> None:
             "num_key_value_heads",
         )
         require(
-            config.task.kind in ("arithmetic", "worded"),
-            "model.architecture needs a task with a tokenizer of its own (task.kind 'arithmetic' "
-            f"or 'worded'), got task.kind {config.task.kind!r}",
+            type(config.task).build_tokenizer is not Task.build_tokenizer,
+            "model.architecture needs a task with a tokenizer of its own, such as 'arithmetic', "
+            f"got task.kind {config.task.kind!r}",
         )
         require(
             config.model.lora is None,
@@ -298,54 +295,17 @@ def check_reference(config: TrainConfig) -> None:
         require_order(config, "reference.kl_control.horizon", "at least", NUM_SEQUENCES)
 
 
-def check_task(config: TrainConfig | SftConfig) -> None:
-    for key, needed in (
-        ("task.prompt.template", "{question}"),
-        ("task.response_template", "{solution}"),
-    ):
-        _check_template(config, key, needed)
-    if isinstance(config.task, ArithmeticTaskConfig):
-        require_order(config, "task.min_operations", "at most", "task.max_operations")
-
-
 def _check_template(config: AnyConfig, key: str, needed: str) -> None:
     template = at(config, key)
     require(needed in template, f"{key} must contain {needed}, got {template!r}")
 
 
 def check_environment(config: TrainConfig) -> None:
-    """An environment, and what cuts, rewards and values responses of several turns."""
-    environment, credit = config.task.environment, config.credit
-    what = f"task.environment of kind {environment.kind!r}" if environment is not None else ""
-    is_by_turns = credit.segmenter.kind == "turns"
-    if environment is None:
-        kinds_of = {"credit": "gigpo", "credit.segmenter": "turns", "task": "verifiers"}
-        for table, kind in kinds_of.items():
-            require(
-                at(config, table).kind != kind,
-                f"task.environment must not be null for {table}.kind {kind!r}",
-            )
-        return
-    require(
-        is_by_turns,
-        f"credit.segmenter.kind must be 'turns' for {what} (a step is a turn and its answer), got "
-        f"{credit.segmenter.kind!r}",
-    )
-    require(
-        credit.kind != "tree",
-        f"credit.kind must not be 'tree' for {what} (its levels are of tokens, not of turns)",
-    )
-    for key in ("reward_model", "task.grading.reward_path", "task.grading.num_matching"):
-        require(at(config, key) is None, f"{key} must be null for {what}, which rewards")
-    valued = {f"values.predictors.{name}": own for name, own in config.values.predictors.items()}
-    for key, own in (valued | ({} if config.critic is None else {CRITIC: config.critic})).items():
-        require(own.takes_turns, f"{key} of kind {own.kind!r} cannot value turns, for {what}")
-    require_order(config, "task.environment.max_turn_tokens", "at most", "sampling.max_tokens")
-    if environment.kind != "python":
-        task_kind = {"drill": "arithmetic", "verifiers": "verifiers"}[environment.kind]
+    """What needs an environment; what does not fit one, its own check says."""
+    for table, kind in {"credit": "gigpo", "credit.segmenter": "turns"}.items():
         require(
-            config.task.kind == task_kind,
-            f"task.kind must be {task_kind!r} for {what}, got {config.task.kind!r}",
+            config.task.environment is not None or at(config, table).kind != kind,
+            f"task.environment must not be null for {table}.kind {kind!r}",
         )
 
 

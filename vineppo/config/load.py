@@ -16,17 +16,15 @@ from vineppo.config.require import require
 from vineppo.config.schema import (
     AnyConfig,
     PythonCredit,
-    PythonEnvironment,
     PythonSegmenter,
-    PythonTaskConfig,
     PythonValues,
     RewardModelConfig,
     SftConfig,
-    TaskConfig,
+    Task,
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.own_code import OwnClass, OwnEnvironment, OwnFunction, OwnSegmenter, digest
+from vineppo.own_code import OwnClass, OwnFunction, OwnSegmenter, digest
 from vineppo.own_reward import OwnReward
 
 Config = TypeVar("Config", TrainConfig, SftConfig, RewardModelConfig)
@@ -225,7 +223,7 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-OwnCode = OwnFunction | OwnReward | OwnSegmenter | OwnClass | OwnEnvironment
+OwnCode = OwnFunction | OwnReward | OwnSegmenter | OwnClass
 
 # What a user's file must hold, by the table that names it.
 OWN: dict[type, Callable[[str], OwnCode]] = {
@@ -249,13 +247,9 @@ def own_functions(config: AnyConfig) -> list[OwnCode]:
     return own
 
 
-def own_task_functions(task: TaskConfig) -> list[OwnCode]:
+def own_task_functions(task: Task) -> list[OwnCode]:
     """Those of the problems and their rewards, which are all that an evaluation calls."""
     own: list[OwnCode] = []
-    if isinstance(task, PythonTaskConfig):
-        own.append(OwnFunction(task.path, "load"))
-    if isinstance(task.environment, PythonEnvironment):
-        own.append(OwnEnvironment(task.environment.path))
     if task.grading.reward_path is not None:
         own.append(OwnReward.of(task.grading.reward_path))
     return own

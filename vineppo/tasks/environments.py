@@ -10,19 +10,15 @@ token ids here too: the environment is brought there by acting the turns of the 
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from vineppo.config.schema import (
-    ArithmeticTaskConfig,
-    DrillEnvironment,
-    PythonEnvironment,
-    TaskConfig,
-)
+from vineppo.config.schema import EnvironmentConfig, Task
 from vineppo.errors import UserError
-from vineppo.own_code import OwnEnvironment
+from vineppo.plugins import find
 from vineppo.seeds import prefix_digest
 from vineppo.types import FinishReason, Problem, Turn
 
@@ -42,19 +38,24 @@ class Observation:
     is_done: bool = False
 
 
-class Environment(Protocol):
+class Environment(ABC):
     """Plays one episode at a time, each on a shallow copy that `reset` starts.
 
     What it answers must follow from the problem and the turns so far, whoever asks and how often.
+    `stop_ids` are tokens that end a turn, besides those that end a sequence.
     """
 
-    @property
-    def stop_ids(self) -> Collection[int]:
-        """Tokens that end a turn, besides those that end a sequence."""
+    Config = EnvironmentConfig
+    stop_ids: Collection[int] = ()
 
+    def __init__(self, config: Any, task: Any, tokenizer: Any) -> None:
+        """Made once; `config` are its own keys."""
+
+    @abstractmethod
     def reset(self, problem: Problem) -> Observation:
         """The start of an episode: what stands behind the problem's prompt."""
 
+    @abstractmethod
     def step(self, action_ids: tuple[int, ...]) -> Observation:
         """The answer to a turn, whose last token is the one that ended it."""
 
@@ -170,23 +171,13 @@ class Episode:
 
 
 def build_turn_rules(
-    task: TaskConfig, tokenizer: Any, stop_ids: Sequence[int], num_token_ids: int
+    task: Task, tokenizer: Any, stop_ids: Sequence[int], num_token_ids: int
 ) -> TurnRules | None:
     """Of `task.environment`, null: None. `stop_ids` are the model's."""
     config = task.environment
     if config is None:
         return None
-    if isinstance(config, DrillEnvironment):
-        from vineppo.tasks.drill import Drill
-
-        assert isinstance(task, ArithmeticTaskConfig), "checked with the config"
-        environment: Environment = Drill(task.modulus, tokenizer)
-    elif isinstance(config, PythonEnvironment):
-        environment = OwnEnvironment(config.path).load()(config.options, tokenizer)
-    else:
-        from vineppo.tasks.verifiers import VerifiersEnvironment
-
-        environment = VerifiersEnvironment.of_task(task, tokenizer)
+    environment = find("environment", config.kind)(config, task, tokenizer)
     return TurnRules(
         environment,
         frozenset(stop_ids) | frozenset(environment.stop_ids),

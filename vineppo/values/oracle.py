@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from vineppo.config.schema import OracleValues, TrainConfig, WordedTaskConfig
+from vineppo.config.schema import OracleValues, TrainConfig
+from vineppo.recipes.worded import Demonstrator, WordedTask
 from vineppo.segment.token_texts import response_text, special_ids
 from vineppo.tasks.arithmetic import Fact
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
-from vineppo.tasks.worded import Demonstrator
 from vineppo.types import Rollout
 from vineppo.values.predictor import Remembered
 
@@ -26,9 +25,9 @@ class Oracle(Remembered):
 
     def __init__(self, name: str, config: TrainConfig, own: OracleValues, *_: object) -> None:
         super().__init__(name, config)
-        assert isinstance(config.task, WordedTaskConfig), "checked with the config"
+        assert isinstance(config.task, WordedTask), "checked with the config"
         self._demonstrator = Demonstrator.of(config.task)
-        self._tokenizer = build_tokenizer("worded")
+        self._tokenizer = config.task.build_tokenizer()
         self._special_ids = special_ids(self._tokenizer)
         self._keep = 0.5 ** (1 / own.half_life)
         p = 1 - config.task.wrong_probability * (1 - config.task.repair_probability)

@@ -10,4 +10,5 @@ from vineppo.config.schema.credit import *  # noqa: F403
 from vineppo.config.schema.model import *  # noqa: F403
 from vineppo.config.schema.pairs import *  # noqa: F403
 from vineppo.config.schema.run import *  # noqa: F403
+from vineppo.config.schema.task import *  # noqa: F403
 from vineppo.config.schema.values import *  # noqa: F403

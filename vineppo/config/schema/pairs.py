@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vineppo.config.schema.model import Prompt, TooLong
 from vineppo.config.schema.scalars import Count, Name, PositiveFraction
+from vineppo.config.schema.task import Prompt, TooLong
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,6 @@ from vineppo.config.schema.model import (
     RolloutsConfig,
     SamplingConfig,
     SftModelConfig,
-    TaskConfig,
 )
 from vineppo.config.schema.pairs import PairsConfig
 from vineppo.config.schema.scalars import (
@@ -28,7 +27,10 @@ from vineppo.config.schema.scalars import (
     PositiveFraction,
     Seed,
 )
+from vineppo.config.schema.task import Task
 from vineppo.config.schema.values import CriticConfig, ExpectedCuts, SeparateCritic, ValuesConfig
+
+from vineppo.plugins import Plugin
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ class TrainConfig:
     seed: Seed
     num_iterations: Count
     model: ModelConfig
-    task: TaskConfig
+    task: Annotated[Task, Plugin("task")]
     engine: EngineConfig
     sampling: SamplingConfig
     rollouts: RolloutsConfig
@@ -269,7 +271,7 @@ class SftConfig:
     name: FileName
     seed: Seed
     model: SftModelConfig
-    task: TaskConfig
+    task: Annotated[Task, Plugin("task")]
     engine: EngineConfig
     sampling: SamplingConfig
     self_training: SelfTraining | None  # null: on the demonstrations of the task

@@ -8,14 +8,17 @@ talks to a server and can neither be copied nor replayed from its turns.
 import asyncio
 import json
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from vineppo.config.schema import TaskConfig, VerifiersTaskConfig
+from vineppo.config.require import require
+from vineppo.config.schema import AnyConfig, EnvironmentConfig, Task
+from vineppo.config.schema.scalars import Name
 from vineppo.errors import UserError
 from vineppo.segment.token_texts import response_text, special_ids
 from vineppo.tasks.data_text import as_text, encode
-from vineppo.tasks.environments import Observation
+from vineppo.tasks.environments import Environment, Observation
 from vineppo.tasks.prompts import render
 from vineppo.tasks.rows import prompt_field
 from vineppo.types import Problem, Split
@@ -23,17 +26,30 @@ from vineppo.types import Problem, Split
 SAID = "ANSWER"  # stands for the policy's turn while the template's text behind it is found
 
 
-def load(config: VerifiersTaskConfig, split: Split) -> list[Problem]:
-    """The rows of the environment's data set, or of its evaluation set."""
-    environment = load_environment(config.id, json.dumps(config.options))
-    rows = environment.get_dataset() if split == "train" else environment.get_eval_dataset()
-    problems = []
-    for index, row in enumerate(rows):
-        where = f"{config.id}/{split}/{index}"
-        question, context = prompt_field(row, "prompt", where)
-        answer = str(row.get("answer", ""))
-        problems.append(Problem(where, question, answer, context=context, row=row))
-    return problems
+@dataclass(frozen=True, kw_only=True)
+class VerifiersTask(Task):
+    """The rows of the environment's data set, and of its evaluation set."""
+
+    id: Name  # the module that has `load_environment`
+    options: dict[str, Any]  # handed to it
+
+    def load(self, split: Split) -> list[Problem]:
+        environment = load_environment(self.id, json.dumps(self.options))
+        rows = environment.get_dataset() if split == "train" else environment.get_eval_dataset()
+        problems = []
+        for index, row in enumerate(rows):
+            where = f"{self.id}/{split}/{index}"
+            question, context = prompt_field(row, "prompt", where)
+            answer = str(row.get("answer", ""))
+            problems.append(Problem(where, question, answer, context=context, row=row))
+        return problems
+
+    def check(self, key: str, config: AnyConfig) -> None:
+        super().check(key, config)
+        require(
+            self.environment is not None,
+            f"{key}.environment must not be null for {key}.kind 'verifiers'",
+        )
 
 
 @cache
@@ -64,24 +80,28 @@ def load_environment(name: str, options: str) -> Any:
     return environment
 
 
-class VerifiersEnvironment:
+class VerifiersEnvironment(Environment):
     """Plays a `MultiTurnEnv` without its client; the policy's turns are given to it as responses.
 
     Its messages become tokens as the tokenizer's chat template puts them behind the turn.
     """
 
-    stop_ids = ()  # the end of a turn is the model's own
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EnvironmentConfig):
+        def check(self, key: str, config: AnyConfig) -> None:
+            super().check(key, config)
+            task: Any = getattr(config, "task", None)
+            require(
+                isinstance(task, VerifiersTask),
+                f"task.kind must be 'verifiers' for {key} of kind 'verifiers', got {task.kind!r}",
+            )
 
-    def __init__(self, environment: Any, tokenizer: Any) -> None:
+    def __init__(self, config: EnvironmentConfig, task: Any, tokenizer: Any) -> None:
+        super().__init__(config, task, tokenizer)
         if tokenizer.chat_template is None:
             raise UserError("task.environment of kind 'verifiers' needs a chat template, got none")
-        self._environment = environment
+        self._environment = load_environment(task.id, json.dumps(task.options))
         self._tokenizer = tokenizer
-
-    @classmethod
-    def of_task(cls, task: TaskConfig, tokenizer: Any) -> "VerifiersEnvironment":
-        assert isinstance(task, VerifiersTaskConfig), "checked with the config"
-        return cls(load_environment(task.id, json.dumps(task.options)), tokenizer)
 
     def reset(self, problem: Problem) -> Observation:
         from verifiers.clients import OpenAIChatCompletionsClient

@@ -26,9 +26,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Annotated, Any, Literal
 
-from vineppo.config.schema import WordedTaskConfig
-from vineppo.errors import UserError
+from pydantic import Field
+
+from vineppo.config.require import require
+from vineppo.config.schema import AnyConfig, Task
+from vineppo.config.schema.scalars import Count, CountOrZero, Fraction, Seed
 from vineppo.seeds import derive_seed
 from vineppo.tasks.arithmetic import OPERATIONS, Chain, Fact, distinct_chains, evaluate
 from vineppo.types import Problem, Split
@@ -42,47 +46,71 @@ REPAIR = "no"
 WORDS = tuple(f"{word} " for word in (*OPENERS, *REMARKS[0], REPAIR)) + REMARKS[1]
 
 
-def load(config: WordedTaskConfig, split: Split) -> list[Problem]:
-    """Train problems with the demonstrator's solutions, or test problems with right ones.
+@dataclass(frozen=True, kw_only=True)
+class WordedTask(Task):
+    """Train problems with the demonstrator's solutions, test problems with right ones."""
 
-    Raises UserError where the keys contradict each other.
-    """
-    if config.num_hard_steps > config.num_operations:
-        raise UserError(
-            f"task.num_hard_steps must be at most task.num_operations ({config.num_operations}), "
-            f"got {config.num_hard_steps}"
+    layout: Literal["chain", "sheet"]
+    num_train_problems: Count
+    num_test_problems: Count = 256
+    num_operations: Count
+    num_hard_steps: CountOrZero  # steps of a problem whose result is in doubt
+    num_hard_facts: Count  # the facts (operation, a, b) that they meet
+    wrong_probability: Fraction  # how often a hard fact is demonstrated wrongly
+    repair_probability: Fraction  # how often a wrong result is taken back in the next line
+    num_openers: Annotated[int, Field(ge=1, le=8)]  # words that a line may begin with
+    num_remarks: CountOrZero  # lines behind each operation that decide nothing
+    modulus: Annotated[int, Field(ge=2, le=10)]
+    data_seed: Seed
+
+    def load(self, split: Split) -> list[Problem]:
+        is_train = split == "train"
+        count = self.num_train_problems if is_train else self.num_test_problems
+        demonstrator = Demonstrator.of(self)
+        return [
+            Problem(
+                f"worded/{split}/{index}",
+                chain.question,
+                demonstrator.answer(chain),
+                demonstrator.solution(chain, is_right=not is_train),
+            )
+            for index, chain in enumerate(demonstrator.chains(split, count))
+        ]
+
+    def build_tokenizer(self) -> Any:
+        from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+
+        return build_tokenizer(WORDS)
+
+    def check(self, key: str, config: AnyConfig) -> None:
+        super().check(key, config)
+        require(
+            self.num_hard_steps <= self.num_operations,
+            f"{key}.num_hard_steps must be at most {key}.num_operations ({self.num_operations}), "
+            f"got {self.num_hard_steps}",
         )
-    # Of every left operand one fact is hard and one is not.
-    most = config.modulus * (len(OPERATIONS) * config.modulus - 1)
-    if not config.modulus <= config.num_hard_facts <= most:
-        raise UserError(
-            f"task.num_hard_facts must be between task.modulus ({config.modulus}) and {most}, "
-            f"got {config.num_hard_facts}"
+        # Of every left operand one fact is hard and one is not.
+        most = self.modulus * (len(OPERATIONS) * self.modulus - 1)
+        require(
+            self.modulus <= self.num_hard_facts <= most,
+            f"{key}.num_hard_facts must be between {key}.modulus ({self.modulus}) and {most}, "
+            f"got {self.num_hard_facts}",
         )
-    needed = config.grading.num_matching
-    if config.layout == "chain" and needed is not None:
-        raise UserError(f"task.grading.num_matching must be null for a chain, got {needed}")
-    if config.layout == "sheet" and not (needed and needed <= config.num_operations):
-        raise UserError(
-            "task.grading.num_matching must be at most task.num_operations "
-            f"({config.num_operations}) for a sheet, got {needed}"
+        needed = self.grading.num_matching
+        if self.layout == "chain":
+            require(
+                needed is None, f"{key}.grading.num_matching must be null for a chain, got {needed}"
+            )
+            return
+        require(
+            bool(needed and needed <= self.num_operations),
+            f"{key}.grading.num_matching must be at most {key}.num_operations "
+            f"({self.num_operations}) for a sheet, got {needed}",
         )
-    if config.layout == "sheet" and config.repair_probability:
-        raise UserError(
-            f"task.repair_probability must be 0 for a sheet, got {config.repair_probability}"
+        require(
+            not self.repair_probability,
+            f"{key}.repair_probability must be 0 for a sheet, got {self.repair_probability}",
         )
-    is_train = split == "train"
-    count = config.num_train_problems if is_train else config.num_test_problems
-    demonstrator = Demonstrator.of(config)
-    return [
-        Problem(
-            f"worded/{split}/{index}",
-            chain.question,
-            demonstrator.answer(chain),
-            demonstrator.solution(chain, is_right=not is_train),
-        )
-        for index, chain in enumerate(demonstrator.chains(split, count))
-    ]
 
 
 class Sheet(Chain):
@@ -106,10 +134,10 @@ class Sheet(Chain):
 class Demonstrator:
     """The policy that the demonstrations are drawn from; one class a layout."""
 
-    config: WordedTaskConfig
+    config: WordedTask
 
     @staticmethod
-    def of(config: WordedTaskConfig) -> "Demonstrator":
+    def of(config: WordedTask) -> "Demonstrator":
         return {"chain": ChainDemonstrator, "sheet": SheetDemonstrator}[config.layout](config)
 
     @cached_property

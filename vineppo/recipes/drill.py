@@ -1,14 +1,17 @@
 """The embedded environment: it sets out a chain's operations, and the policy gives each result."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from vineppo.tasks.arithmetic import Chain, evaluate
-from vineppo.tasks.environments import Observation
+from vineppo.config.require import require
+from vineppo.config.schema import AnyConfig, EnvironmentConfig
+from vineppo.tasks.arithmetic import ArithmeticTask, Chain, evaluate
+from vineppo.tasks.environments import Environment, Observation
 from vineppo.types import Problem
 
 
-class Drill:
+class Drill(Environment):
     """Chains of `tasks/arithmetic.py`, an operation a turn; each goes on from the policy's result.
 
     A turn is a digit and a newline. Of the question "4+6-5?" the response "0\\n0-5=5\\n" has the
@@ -24,10 +27,21 @@ class Drill:
     so that two histories with the same number before the same operation are one state.
     """
 
-    def __init__(self, modulus: int, tokenizer: Any) -> None:
-        self._modulus = modulus
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EnvironmentConfig):
+        def check(self, key: str, config: AnyConfig) -> None:
+            super().check(key, config)
+            task: Any = getattr(config, "task", None)
+            require(
+                isinstance(task, ArithmeticTask),
+                f"task.kind must be 'arithmetic' for {key} of kind 'drill', got {task.kind!r}",
+            )
+
+    def __init__(self, config: EnvironmentConfig, task: Any, tokenizer: Any) -> None:
+        super().__init__(config, task, tokenizer)
+        self._modulus: int = task.modulus
         self._tokenizer = tokenizer
-        self._digits = {i: d for d in range(modulus) for i in self._ids(str(d))}
+        self._digits = {i: d for d in range(self._modulus) for i in self._ids(str(d))}
         self._newline = self._ids("\n")
         self.stop_ids = self._newline
 

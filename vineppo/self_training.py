@@ -35,7 +35,6 @@ from vineppo.config.schema import DpoPositive, SelfTraining, SftConfig
 from vineppo.deepspeed_module import Summand
 from vineppo.distributed import from_main, gather, is_main, num_replicas, replica
 from vineppo.encoding import encode_problems, encode_train_problems
-from vineppo.estimate.report import savings_decided
 from vineppo.evaluate import evaluate_policy
 from vineppo.forward_passes import token_columns
 from vineppo.metrics import reward_metrics
@@ -55,6 +54,7 @@ from vineppo.session import Session, is_finished, open_session
 from vineppo.sft import open_run, update_by, update_on
 from vineppo.tasks import load_task
 from vineppo.token_scores import ForwardOptions, TokenScores
+from vineppo.tools.estimate.report import savings_decided
 from vineppo.types import Rollout, StepSpan, TokenSequence, TrainBatch
 
 Example = tuple[TokenSequence, ...]  # a right response, or one and a wrong one

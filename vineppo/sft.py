@@ -13,7 +13,6 @@ from vineppo.deepspeed_module import Summand, Update
 from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError, naming
-from vineppo.estimate.report import savings_decided
 from vineppo.lora import add_adapters
 from vineppo.minibatches import micro_batches
 from vineppo.models import LoadedModel, llama_config, load_model
@@ -26,6 +25,7 @@ from vineppo.tasks import load_task
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt
 from vineppo.token_scores import ForwardOptions, TokenScores
+from vineppo.tools.estimate.report import savings_decided
 from vineppo.types import Problem, TokenSequence, TrainBatch
 
 

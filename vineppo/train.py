@@ -12,7 +12,6 @@ from vineppo.config.schema import AdaptiveKl, TrainConfig
 from vineppo.credit.tree import sampled_tokens
 from vineppo.distributed import gather, is_main, ranks_of_replica
 from vineppo.encoding import encode_problems, encode_train_problems
-from vineppo.estimate.report import savings_decided
 from vineppo.experience import (
     Experience,
     add_advantages,
@@ -46,6 +45,7 @@ from vineppo.segment import build_segmenter, needs_entropies
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.token_scores import Reference
+from vineppo.tools.estimate.report import savings_decided
 from vineppo.types import CRITIC, MONTE_CARLO, Rollout
 from vineppo.update import update, warmup_iterations
 from vineppo.value_diagnostics import diagnostic_rows, histograms

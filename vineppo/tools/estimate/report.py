@@ -14,8 +14,8 @@ from vineppo.config.load import assign, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.distributed import local_rank, num_ranks
 from vineppo.errors import UserError
-from vineppo.estimate import check_options
-from vineppo.estimate.memory import (
+from vineppo.tools.estimate import check_options
+from vineppo.tools.estimate.memory import (
     BYTES,
     GIB,
     KeyValueCache,
@@ -27,8 +27,8 @@ from vineppo.estimate.memory import (
     memory,
     peak,
 )
-from vineppo.estimate.shape import Models, ModelShape, read_models
-from vineppo.estimate.work import (
+from vineppo.tools.estimate.shape import Models, ModelShape, read_models
+from vineppo.tools.estimate.work import (
     Lengths,
     Machine,
     SampledTokens,

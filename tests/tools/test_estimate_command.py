@@ -13,7 +13,7 @@ from support.training import CONFIGS
 from vineppo.cli import main
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.estimate.report import savings_decided
+from vineppo.tools.estimate.report import savings_decided
 
 GIB = 2**30
 ADAPTERS = f"(import '{CONFIGS}/lib/model.libsonnet').adapters.lora"

@@ -54,7 +54,6 @@ from vineppo.session import Session, is_finished, open_session
 from vineppo.sft import open_run, update_by, update_on
 from vineppo.tasks import load_task
 from vineppo.token_scores import ForwardOptions, TokenScores
-from vineppo.tools.estimate.report import savings_decided
 from vineppo.types import Rollout, StepSpan, TokenSequence, TrainBatch
 
 Example = tuple[TokenSequence, ...]  # a right response, or one and a wrong one
@@ -80,13 +79,10 @@ def self_train(config: SftConfig, directory: Path) -> None:
         segmenter = build_segmenter(own.loss.segmenter)
         steps = partial(steps_of, segmenter=segmenter, tokenizer=loaded.tokenizer)
 
-    decided = savings_decided(config, prompt_tokens=1.0)  # SFT's rows have their own longest
-    checkpointing = decided.model.gradient_checkpointing is True
-
     def start_models() -> Models:
-        return Models(Policy(loaded, config.optimization, checkpointing))
+        return Models(Policy(loaded, config.optimization, config.model.gradient_checkpointing))
 
-    with open_session(decided, own.num_iterations, run, test_P, loaded, start_models) as session:
+    with open_session(config, own.num_iterations, run, test_P, loaded, start_models) as session:
         if not from_main((run.path / START).exists):
             session.sleep_engine()
             write_whole(run.path / START, session.models.save_state)

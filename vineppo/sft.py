@@ -25,7 +25,6 @@ from vineppo.tasks import load_task
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt
 from vineppo.token_scores import ForwardOptions, TokenScores
-from vineppo.tools.estimate.report import savings_decided
 from vineppo.types import Problem, TokenSequence, TrainBatch
 
 
@@ -41,14 +40,11 @@ def sft(config: SftConfig, directory: Path) -> None:
     updates_per_epoch = math.ceil(len(sequences) / batch_size)
     num_updates = config.optimization.num_epochs * updates_per_epoch
 
-    decided = savings_decided(config, prompt_tokens=1.0)  # SFT's rows have their own longest
-    checkpointing = decided.model.gradient_checkpointing is True
-
     def start_models() -> Models:
-        policy = Policy(loaded, config.optimization, checkpointing)
+        policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
         return Models(policy)
 
-    with open_session(decided, num_updates, run, test_P, loaded, start_models) as session:
+    with open_session(config, num_updates, run, test_P, loaded, start_models) as session:
         session.sleep_engine()
         for iteration in session.iterations():
             epoch, number = divmod(iteration - 1, updates_per_epoch)

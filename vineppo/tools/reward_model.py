@@ -127,8 +127,7 @@ class RewardModel:
             if hasattr(model.config, name):
                 delattr(model.config, name)
         model.score.offset.fill_(0.0)
-        if config.model.gradient_checkpointing:
-            checkpoint_activations(model)
+        checkpoint_activations(model, config.model.gradient_checkpointing)
         module = SequenceScores(model)
         weights = [list(model.parameters())]
         self._deepspeed = DeepSpeedModule(module, weights, model.dtype, config.optimization)

@@ -387,7 +387,7 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
     share = int(config.gpu_memory_utilization * gpu_gib * GIB)
     awake = weights | step
     awake |= processes | {CACHE: max(share - sum(awake.values()), 0)}
-    return EngineBytes(awake, beside=processes if config.sleep_while_training is True else awake)
+    return EngineBytes(awake, beside=processes if config.sleep_while_training else awake)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from vineppo.config.schema import (
     YesNoCritic,
     sums_in_float32,
 )
-from vineppo.estimate.shape import Models, ModelShape, Skeleton
-from vineppo.estimate.work import (
+from vineppo.segment import needs_entropies
+from vineppo.tools.estimate.shape import Models, ModelShape, Skeleton
+from vineppo.tools.estimate.work import (
     Lengths,
     Machine,
     critics_of,
@@ -27,7 +28,6 @@ from vineppo.estimate.work import (
     question_tokens,
     view_tokens,
 )
-from vineppo.segment import needs_entropies
 from vineppo.vocabulary import CHUNK_LOGITS
 
 Lines = dict[str, int]
@@ -387,7 +387,7 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
     share = int(config.gpu_memory_utilization * gpu_gib * GIB)
     awake = weights | step
     awake |= processes | {CACHE: max(share - sum(awake.values()), 0)}
-    return EngineBytes(awake, beside=processes if config.sleep_while_training is True else awake)
+    return EngineBytes(awake, beside=processes if config.sleep_while_training else awake)
 
 
 @dataclass(frozen=True)

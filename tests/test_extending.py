@@ -63,7 +63,7 @@ def loaded():
 def test_a_command_of_the_page_finds_its_files(command, capsys):
     assert main([*command, "--dry-run"]) == 0
     config = json.loads(capsys.readouterr().out)
-    assert f'"mine/{config["name"]}.py"' in json.dumps(config)
+    assert f'"mine/{config["name"]}.py' in json.dumps(config)
 
 
 def test_every_file_of_the_page_has_its_command(files):

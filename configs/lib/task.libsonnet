@@ -123,14 +123,9 @@ local worded = {
     data.trl(train_path, test_path, answer_field) + as_it_is,
   as_messages:: { prompt: { kind: 'chat', template: '{question}', system: null } },
 
-  // Problems that your own file makes (docs/extending.md).
-  python(path, options={}):: {
-    kind: 'python',
-    path: path,
-    options: options,
-    train_path: null,
-    test_path: null,
-    num_test_problems: null,
+  // Problems that your own class makes, 'FILE.py:Class' (docs/extending.md).
+  plugin(kind):: {
+    kind: kind,
     prompt: { kind: 'template', template: '{question}\n' },
     too_long: 'refuse',
     response_template: '{solution}',
@@ -141,9 +136,9 @@ local worded = {
   // The embedded environment (docs/environments.md): the chains an operation a turn.
   drill: self.arithmetic_short { environment: { kind: 'drill', max_turn_tokens: 4 } },
 
-  // Your own environment, over any task: `task.arithmetic_short + task.played_in('mine/game.py')`.
-  played_in(path, options={}, max_turn_tokens=256):: {
-    environment: { kind: 'python', path: path, options: options, max_turn_tokens: max_turn_tokens },
+  // Your own environment, over any task: `task.gsm8k + task.played_in('mine/game.py:Game')`.
+  played_in(kind, max_turn_tokens=256):: {
+    environment: { kind: kind, max_turn_tokens: max_turn_tokens },
   },
 
   // One of the library verifiers, and its problems: the module `id` has `load_environment`.

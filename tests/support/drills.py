@@ -4,10 +4,11 @@ import random
 from functools import cache
 
 from support.random_walk import TOKENIZER, RandomWalkEngine
+from support.task_configs import arithmetic_config
 from vineppo.engine import SampleRequest
+from vineppo.recipes.drill import Drill
 from vineppo.rollouts import Prompt
 from vineppo.tasks.arithmetic import Chain, evaluate
-from vineppo.tasks.drill import Drill
 from vineppo.tasks.environments import TurnRules
 from vineppo.types import Problem
 
@@ -22,7 +23,8 @@ def ids(text: str) -> tuple[int, ...]:
 
 def drill_rules(max_turn_tokens: int = 4) -> TurnRules:
     stop_ids = frozenset({TOKENIZER.eos_token_id, *ids("\n")})
-    environment = Drill(10, TOKENIZER)
+    config = Drill.Config(kind="drill", max_turn_tokens=max_turn_tokens)
+    environment = Drill(config, arithmetic_config(), TOKENIZER)
     return TurnRules(environment, stop_ids, max_turn_tokens, TRUNCATED_REWARD, len(TOKENIZER))
 
 

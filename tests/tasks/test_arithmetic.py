@@ -3,10 +3,15 @@ from collections import Counter
 import pytest
 from support.task_configs import MISTAKES, NO_MISTAKES, arithmetic_config
 
-from vineppo.config.schema import Demonstrations
 from vineppo.errors import UserError
 from vineppo.tasks import load_task
-from vineppo.tasks.arithmetic import Chain, draw_wrong_results, evaluate, is_test_question
+from vineppo.tasks.arithmetic import (
+    Chain,
+    Demonstrations,
+    draw_wrong_results,
+    evaluate,
+    is_test_question,
+)
 from vineppo.types import Problem
 
 Step = tuple[str, int, int, int]

@@ -11,9 +11,9 @@ from pyarrow.parquet import write_table
 from support.task_configs import GRADING, jsonl_config
 
 from vineppo.config.load import evaluate_jsonnet
-from vineppo.config.schema import JsonlTaskConfig
 from vineppo.errors import UserError
 from vineppo.tasks import load_split
+from vineppo.tasks.rows import JsonlTask
 from vineppo.types import Problem
 
 TASKS = Path(__file__).parents[2] / "configs" / "lib" / "task.libsonnet"
@@ -49,9 +49,7 @@ def fields_of(expression: str, tmp_path: Path) -> dict[str, Any]:
 
 
 def load(path: str, fields: dict[str, Any], grading: Any = GRADING) -> list[Problem]:
-    config: JsonlTaskConfig = jsonl_config(
-        train_path=None, test_path=path, grading=grading, **fields
-    )
+    config: JsonlTask = jsonl_config(train_path=None, test_path=path, grading=grading, **fields)
     return list(load_split(config, "test"))
 
 

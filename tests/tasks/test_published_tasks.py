@@ -10,10 +10,14 @@ import pytest
 from support.shared_data import data_file, data_rows
 from support.task_configs import gsm8k_config, math_config, olympiadbench_config, svamp_config
 
-from vineppo.config.schema import PublishedTaskConfig
 from vineppo.errors import UserError
 from vineppo.tasks import load_split, load_task
-from vineppo.tasks.published import math_problem, olympiadbench_problem, svamp_problem
+from vineppo.tasks.published import (
+    PublishedTask,
+    math_problem,
+    olympiadbench_problem,
+    svamp_problem,
+)
 from vineppo.tasks.rows import Row
 from vineppo.types import Problem
 
@@ -103,7 +107,7 @@ def test_a_bad_row_is_one_line_that_names_it(read: Any, row: Row, message: str) 
 
 
 @pytest.mark.parametrize("config", [svamp_config(), olympiadbench_config()])
-def test_what_is_for_evaluation_has_no_train_set(config: PublishedTaskConfig) -> None:
+def test_what_is_for_evaluation_has_no_train_set(config: PublishedTask) -> None:
     with pytest.raises(UserError, match=rf"task\.train_path .* task\.kind '{config.kind}', which"):
         load_task(config)
 
@@ -117,7 +121,7 @@ def test_what_is_for_evaluation_has_no_train_set(config: PublishedTaskConfig) ->
     ],
 )
 def test_the_hub_s_data_sets_and_local_files_give_the_same(
-    config: Callable[..., PublishedTaskConfig],
+    config: Callable[..., PublishedTask],
     rows: list[Row],
     split: str,
     tmp_path: Path,

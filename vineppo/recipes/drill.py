@@ -40,7 +40,6 @@ class Drill(Environment):
     def __init__(self, config: EnvironmentConfig, task: Any, tokenizer: Any) -> None:
         super().__init__(config, task, tokenizer)
         self._modulus: int = task.modulus
-        self._tokenizer = tokenizer
         self._digits = {i: d for d in range(self._modulus) for i in self._ids(str(d))}
         self._newline = self._ids("\n")
         self.stop_ids = self._newline
@@ -67,5 +66,5 @@ class Drill(Environment):
         return Observation(self._ids(line), state=f"{place} {number}")
 
     def _ids(self, text: str) -> tuple[int, ...]:
-        ids: Sequence[int] = self._tokenizer.encode(text, add_special_tokens=False)
+        ids: Sequence[int] = self.tokenizer.encode(text, add_special_tokens=False)
         return tuple(ids)

@@ -101,7 +101,6 @@ class VerifiersEnvironment(Environment):
         if tokenizer.chat_template is None:
             raise UserError("task.environment of kind 'verifiers' needs a chat template, got none")
         self._environment = load_environment(task.id, json.dumps(task.options))
-        self._tokenizer = tokenizer
 
     def reset(self, problem: Problem) -> Observation:
         from verifiers.clients import OpenAIChatCompletionsClient
@@ -113,8 +112,8 @@ class VerifiersEnvironment(Environment):
         return Observation(())
 
     def step(self, action_ids: tuple[int, ...]) -> Observation:
-        backend = self._tokenizer.backend_tokenizer
-        text = response_text(backend, special_ids(self._tokenizer), action_ids)
+        backend = self.tokenizer.backend_tokenizer
+        text = response_text(backend, special_ids(self.tokenizer), action_ids)
         return finished(self._step(text))
 
     async def _step(self, text: str) -> Observation:
@@ -140,10 +139,10 @@ class VerifiersEnvironment(Environment):
         """
         said = [{"role": "user", "content": ""}, {"role": "assistant", "content": SAID}]
         said += [
-            {"role": m["role"], "content": as_text(self._tokenizer, m["content"])} for m in messages
+            {"role": m["role"], "content": as_text(self.tokenizer, m["content"])} for m in messages
         ]
-        text = render(self._tokenizer, said, "task.environment")
-        return encode(self._tokenizer, text.partition(SAID)[2])[1:]
+        text = render(self.tokenizer, said, "task.environment")
+        return encode(self.tokenizer, text.partition(SAID)[2])[1:]
 
 
 @cache

@@ -49,7 +49,8 @@ class Environment(ABC):
     stop_ids: Collection[int] = ()
 
     def __init__(self, config: Any, task: Any, tokenizer: Any) -> None:
-        """Made once; `config` are its own keys."""
+        """Made once; `config` holds its own keys."""
+        self.config, self.task, self.tokenizer = config, task, tokenizer
 
     @abstractmethod
     def reset(self, problem: Problem) -> Observation:

@@ -29,7 +29,6 @@ from vineppo.config.schema.scalars import (
 )
 from vineppo.config.schema.task import Task
 from vineppo.config.schema.values import CriticConfig, ExpectedCuts, SeparateCritic, ValuesConfig
-
 from vineppo.plugins import Plugin
 
 

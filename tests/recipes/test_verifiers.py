@@ -5,12 +5,12 @@ from support.drills import ids
 from support.random_walk import TOKENIZER
 from support.task_configs import COMMON
 
-from vineppo.config.schema import ChatPrompt, VerifiersEnvironment, VerifiersTaskConfig
+from vineppo.config.schema import ChatPrompt
 from vineppo.errors import UserError
+from vineppo.recipes.verifiers import VerifiersEnvironment, VerifiersTask, load_environment
 from vineppo.tasks import load_task
 from vineppo.tasks.environments import Episode, build_turn_rules
 from vineppo.tasks.prompts import encode_prompt
-from vineppo.tasks.verifiers import load_environment
 
 MODULE = '''
 import verifiers as vf
@@ -41,11 +41,11 @@ TEMPLATE = (
     "{% for m in messages %}{{ m.content }}"
     "{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{{ '\\n' }}{% endfor %}"
 )
-CONFIG = VerifiersTaskConfig(
+CONFIG = VerifiersTask(
     **{
         **COMMON,
         "prompt": ChatPrompt("chat", "{question}", None),
-        "environment": VerifiersEnvironment(kind="verifiers", max_turn_tokens=8),
+        "environment": VerifiersEnvironment.Config(kind="verifiers", max_turn_tokens=8),
     },
     kind="verifiers", id="asks-again", options={"size": 3}, train_path=None, test_path=None,
     num_test_problems=2,

@@ -11,18 +11,19 @@ from support.task_configs import GRADING, worded_config
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
-from vineppo.tasks import load_task
-from vineppo.tasks.arithmetic import Chain
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
-from vineppo.tasks.grading import Grader
-from vineppo.tasks.worded import (
+from vineppo.recipes.worded import (
     OPENERS,
     REMARKS,
     REPAIR,
+    WORDS,
     ChainDemonstrator,
     Sheet,
     SheetDemonstrator,
 )  # fmt: skip
+from vineppo.tasks import load_task
+from vineppo.tasks.arithmetic import Chain
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
 
 PASS_MARK = replace(GRADING, num_matching=3)
@@ -239,12 +240,12 @@ def test_a_sheets_outcomes_are_those_it_states() -> None:
 )
 def test_contradictions_are_one_line(changes: dict[str, int], message: str) -> None:
     with pytest.raises(UserError, match=r"^[^\n]*$") as error:
-        load_task(worded_config(**changes))
+        worded_config(**changes).check("task", None)
     assert message in str(error.value)
 
 
 def test_the_tokenizer_gives_words_back() -> None:
-    tokenizer = build_tokenizer("worded")
+    tokenizer = build_tokenizer(WORDS)
     for problem in load_task(worded_config(repair_probability=0.5)).train_P[:50]:
         text = f"{problem.question}\n{problem.solution}"
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]

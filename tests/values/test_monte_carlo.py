@@ -31,7 +31,7 @@ from vineppo.config.schema import (
 from vineppo.credit.vine import vine_advantages
 from vineppo.engine import Completion
 from vineppo.rollouts import Sampler
-from vineppo.segment import build_segmenter, needs_entropies
+from vineppo.segment.kinds import LinesSegmenter
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout, StateValue, StepSpan
 from vineppo.values import build_predictors
@@ -247,22 +247,20 @@ def second_iteration(config, engine):
     return walked(config, engine, predictors=predictors, iteration=2)
 
 
+class Otherwise(LinesSegmenter):
+    """At lines, the third of them only until the response has ended."""
+
+    def spans(self, texts_T, *_):
+        steps = super().spans(texts_T)
+        if texts_T[-1] == "<eos>" and len(steps) > 3:
+            steps = (*steps[:2], StepSpan(steps[2].start, steps[3].end), *steps[4:])
+        return steps
+
+
 def test_a_step_that_half_a_response_had_is_sampled_in_vain(monkeypatch):
     """The values are those of looking at ends alone, for more tokens."""
-
-    def cut_otherwise(config):
-        """At lines, the third of them only until the response has ended."""
-
-        def spans(texts_T, *_):
-            steps = build_segmenter(config)(texts_T)
-            if texts_T[-1] == "<eos>" and len(steps) > 3:
-                steps = (*steps[:2], StepSpan(steps[2].start, steps[3].end), *steps[4:])
-            return steps
-
-        return spans
-
-    monkeypatch.setattr("support.walks.build_segmenter", cut_otherwise)
-    config = walk_config(LONG, 2, replace(CREDIT, identical_prefixes="separate"))
+    credit = replace(CREDIT, identical_prefixes="separate", segmenter=Otherwise("lines"))
+    config = walk_config(LONG, 2, credit)
     monkeypatch.setattr("vineppo.values.sampled.LOOKS", LONG // 5)
     (at_ends, _), (foreseen, _) = (walked(config, kind()) for kind in (BlindEngine, WatchedEngine))
     assert foreseen.rollouts == at_ends.rollouts
@@ -416,10 +414,10 @@ def test_expected_cuts_have_the_mean_probability_and_follow_the_step_before():
 def test_cuts_by_entropy_ask_for_the_policys_pass():
     states = ExpectedCuts("expected", "entropy", 0.4, 0.1)
     config = walk_config(LONG, 3, replace(CREDIT, states=states))
-    assert needs_entropies(config)
+    assert config.reads_entropies
     predictors = {"more": MonteCarloValues("monte_carlo", 2, "share", states)}
-    assert needs_entropies(walk_config(LONG, 3, values=ValuesConfig(None, predictors)))
-    assert not needs_entropies(walk_config(LONG, 3))
+    assert walk_config(LONG, 3, values=ValuesConfig(None, predictors)).reads_entropies
+    assert not walk_config(LONG, 3).reads_entropies
 
 
 def test_the_next_iterations_scale_is_kept(tmp_path):

@@ -27,7 +27,6 @@ from vineppo.estimate.work import (
     question_tokens,
     view_tokens,
 )
-from vineppo.segment import needs_entropies
 from vineppo.vocabulary import CHUNK_LOGITS
 
 Lines = dict[str, int]
@@ -75,7 +74,7 @@ def memory(
         # the policy's for the segmenter, never at once.
         if config.reference.kl_estimator not in ("full", None):
             beside_sampling = {"reference: activations": trainees[0].passes.scoring}
-        elif needs_entropies(config):
+        elif config.reads_entropies:
             beside_sampling = {"policy: activations": trainees[0].passes.scoring}
     lines_by_moment = moments(resident, trainees, beside_sampling, engine)
     if isinstance(config, TrainConfig):

@@ -49,11 +49,9 @@ def main() -> None:
     sequences = random_sequences(config, loaded, batch_size)
     epoch = random_sequences(config, loaded, UPDATES_AN_EPOCH * batch_size)
     bare = load_model(config.model.path, config.model.dtype, config.model.attention).model
-    checkpointing = config.model.gradient_checkpointing is True
-    policy = Policy(loaded, config.optimization, checkpointing)
+    policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
     bare.to(policy.device).train()
-    if checkpointing:
-        checkpoint_activations(bare)
+    checkpoint_activations(bare, config.model.gradient_checkpointing)
     batches = [
         part.micro_batches
         for part in minibatches(

@@ -15,13 +15,9 @@ FOLDERS = ("vineppo", "analysis", "benchmarks")
 ROWS: list[list[tuple[str, list[str]]]] = [
     [("benchmarks", ["benchmarks"]), ("analysis", ["analysis"])],
     [
-        (
-            "entry points",
-            [
-                *("cli", "train", "sft", "self_training", "reward_model", "sweep", "estimate"),
-                *("doctor", "push", "lighteval"),
-            ],
-        )
+        ("entry points", ["cli", "train", "sft", "self_training"]),
+        ("tools", ["tools"]),
+        ("recipes", ["recipes"]),
     ],
     [
         (
@@ -31,7 +27,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
         ("values", ["values", "reward_scores"]),
     ],
     [
-        ("sampling", ["rollouts", "encoding", "pairs"]),
+        ("sampling", ["rollouts", "encoding"]),
         ("passes and updates", ["forward_passes", "minibatches", "policy"]),
     ],
     [
@@ -44,7 +40,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
         ("run directory", ["run_dir", "progress", "trackers"]),
     ],
     [
-        ("config", ["config", "own_code", "own_reward"]),
+        ("config", ["config", "plugins", "own_code", "own_reward"]),
         ("ranks", ["distributed", "rank_watch", "parent_death", "cores", "interruption"]),
     ],
     [

@@ -66,6 +66,12 @@ def test_critics_saw_prompt_and_response_alone(configs):
     assert parse_config(TrainConfig, with_added_keys(older)) == current
 
 
+def test_an_engine_that_might_sleep_does():
+    assert with_added_keys({"engine": {"sleep_while_training": "auto"}}) == {
+        "engine": {"sleep_while_training": True}
+    }
+
+
 def test_a_users_own_credit_gets_no_key():
     credit = {"kind": "python", "num_continuations": 3, "identical_prefixes": "share"}
     assert with_added_keys({"credit": dict(credit)}) == {"credit": credit}

@@ -10,7 +10,6 @@ import warnings
 from pathlib import Path
 
 from vineppo.errors import USER_ERRNOS, InterruptionError, SharedError, UserError
-from vineppo.estimate import add_options
 
 # The first rank to end has the launcher end the others: the main one must have said why by then.
 MAIN_RANK_LIMIT_S = 60.0
@@ -56,6 +55,8 @@ def has_reader() -> bool:
 
 
 def build_parser() -> argparse.ArgumentParser:
+    from vineppo.tools.estimate import add_options
+
     parser = argparse.ArgumentParser(prog="vineppo", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, text in (
@@ -152,7 +153,7 @@ def run_config(options: argparse.Namespace) -> None:
 
             sft(config, directory)
         elif isinstance(config, RewardModelConfig):
-            from vineppo.reward_model import train_reward_model
+            from vineppo.tools.reward_model import train_reward_model
 
             train_reward_model(config, directory)
         else:
@@ -169,7 +170,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
 
 def run_sweep(options: argparse.Namespace) -> int:
-    from vineppo.sweep import execute, load_sweep, print_states
+    from vineppo.tools.sweep import execute, load_sweep, print_states
 
     directory = options.runs_dir or Path("runs") / Path(options.sweep).stem
     runs = load_sweep(options.sweep, directory, options.assignments)
@@ -180,19 +181,19 @@ def run_sweep(options: argparse.Namespace) -> int:
 
 
 def run_estimate(options: argparse.Namespace) -> None:
-    from vineppo.estimate.report import print_estimate
+    from vineppo.tools.estimate.report import print_estimate
 
     print_estimate(options)
 
 
 def run_doctor(_: argparse.Namespace) -> None:
-    from vineppo.doctor import print_findings
+    from vineppo.tools.doctor import print_findings
 
     print_findings()
 
 
 def run_push(options: argparse.Namespace) -> None:
-    from vineppo.push import push
+    from vineppo.tools.push import push
 
     push(options.run_dir, options.to, options.public)
 

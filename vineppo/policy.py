@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import nn
@@ -28,13 +29,12 @@ class Policy:
         self,
         loaded: LoadedModel,
         optimization: AdamConfig,
-        gradient_checkpointing: bool,
+        gradient_checkpointing: bool | Literal["auto"],
         value_head: nn.Module | None = None,
     ) -> None:
         self.tokenizer = loaded.tokenizer
         self.hf_model = loaded.model
-        if gradient_checkpointing:
-            checkpoint_activations(self.hf_model)
+        checkpoint_activations(self.hf_model, gradient_checkpointing)
         module = TokenLogprobs(
             self.hf_model,
             loaded.engine_model.num_token_ids,
@@ -82,6 +82,9 @@ class Policy:
         save_model(self.hf_model, self.tokenizer, self.named_weights(), directory)
 
 
-def checkpoint_activations(model: nn.Module) -> None:
+def checkpoint_activations(model: nn.Module, asked: bool | Literal["auto"] = True) -> None:
+    """Backward passes recompute activations if `asked`: "auto" asks for it on a GPU."""
+    if not (torch.cuda.is_available() if asked == "auto" else asked):
+        return
     model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
     model.train()  # HF checkpoints in training mode alone; dropout is off

@@ -35,7 +35,6 @@ from vineppo.config.schema import DpoPositive, SelfTraining, SftConfig
 from vineppo.deepspeed_module import Summand
 from vineppo.distributed import from_main, gather, is_main, num_replicas, replica
 from vineppo.encoding import encode_problems, encode_train_problems
-from vineppo.estimate.report import savings_decided
 from vineppo.evaluate import evaluate_policy
 from vineppo.forward_passes import token_columns
 from vineppo.metrics import reward_metrics
@@ -79,13 +78,10 @@ def self_train(config: SftConfig, directory: Path) -> None:
     if own.loss.kind == "dpo_positive" and own.loss.segmenter is not None:
         steps = partial(steps_of, segmenter=own.loss.segmenter, tokenizer=loaded.tokenizer)
 
-    decided = savings_decided(config, prompt_tokens=1.0)  # SFT's rows have their own longest
-    checkpointing = decided.model.gradient_checkpointing is True
-
     def start_models() -> Models:
-        return Models(Policy(loaded, config.optimization, checkpointing))
+        return Models(Policy(loaded, config.optimization, config.model.gradient_checkpointing))
 
-    with open_session(decided, own.num_iterations, run, test_P, loaded, start_models) as session:
+    with open_session(config, own.num_iterations, run, test_P, loaded, start_models) as session:
         if not from_main((run.path / START).exists):
             session.sleep_engine()
             write_whole(run.path / START, session.models.save_state)

@@ -13,7 +13,6 @@ from vineppo.deepspeed_module import Summand, Update
 from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError, naming
-from vineppo.estimate.report import savings_decided
 from vineppo.lora import add_adapters
 from vineppo.minibatches import micro_batches
 from vineppo.models import LoadedModel, llama_config, load_model
@@ -41,14 +40,11 @@ def sft(config: SftConfig, directory: Path) -> None:
     updates_per_epoch = math.ceil(len(sequences) / batch_size)
     num_updates = config.optimization.num_epochs * updates_per_epoch
 
-    decided = savings_decided(config, prompt_tokens=1.0)  # SFT's rows have their own longest
-    checkpointing = decided.model.gradient_checkpointing is True
-
     def start_models() -> Models:
-        policy = Policy(loaded, config.optimization, checkpointing)
+        policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
         return Models(policy)
 
-    with open_session(decided, num_updates, run, test_P, loaded, start_models) as session:
+    with open_session(config, num_updates, run, test_P, loaded, start_models) as session:
         session.sleep_engine()
         for iteration in session.iterations():
             epoch, number = divmod(iteration - 1, updates_per_epoch)

@@ -12,7 +12,6 @@ from vineppo.config.schema import AdaptiveKl, TrainConfig
 from vineppo.credit.tree import sampled_tokens
 from vineppo.distributed import gather, is_main, ranks_of_replica
 from vineppo.encoding import encode_problems, encode_train_problems
-from vineppo.estimate.report import savings_decided
 from vineppo.experience import (
     Experience,
     add_advantages,
@@ -76,14 +75,12 @@ def open_training(
     scorer = build_scorer(config, loaded)
     train_P = encode_train_problems(config, loaded, task.train_P)
     check_num_prompts(config, len(train_P))  # those too long for the model may be left out
-    prompt_tokens = max(len(prompt.token_ids) for prompt in train_P)
-    decided = savings_decided(config, prompt_tokens)
-    start_models = load_models(decided, loaded, train_P)
+    start_models = load_models(config, loaded, train_P)
     test_P = encode_problems(config, loaded, task.test_P)
     run = open_run_dir(config, directory)
     kl_coef = config.reference.kl_coef
     with open_session(
-        decided, config.num_iterations, run, test_P, loaded, start_models, kl_coef, scorer
+        config, config.num_iterations, run, test_P, loaded, start_models, kl_coef, scorer
     ) as session:
         if reference is not None:
             reference.to(session.policy.device)
@@ -114,8 +111,7 @@ def load_models(
     assert len(heads) <= 1, "a policy has one value head"
 
     def start() -> Models:
-        checkpointing = config.model.gradient_checkpointing is True
-        policy = Policy(loaded, config.optimization, checkpointing, *heads)
+        policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing, *heads)
         for predictor in predictors:
             predictor.start(policy)
         return Models(policy, predictors)

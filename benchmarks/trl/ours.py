@@ -149,8 +149,7 @@ def open_iterations(config: TrainConfig) -> Iterator[Iterations]:
         init_distributed()
         engine: Any = build_engine(config.engine, loaded.engine_model)
         engine.sleep()
-        checkpointing = config.model.gradient_checkpointing is True
-        policy = Policy(loaded, config.optimization, checkpointing)
+        policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
         reference.to(policy.device)
         engine.wake()
         engine.load_weights(policy.named_weights())

@@ -202,11 +202,6 @@ def check_updates(config: AnyConfig) -> None:
             f"{key}.offload must be 'nothing' with {key}.zero_stage 0 (ZeRO moves the states), "
             f"got {update.offload!r}",
         )
-    if isinstance(config, RewardModelConfig):
-        require(
-            config.model.gradient_checkpointing != "auto",
-            "model.gradient_checkpointing must be true or false for a reward model, got 'auto'",
-        )
     if isinstance(config, TrainConfig) and config.reads_entropies:
         require(
             config.optimization.zero_stage < 3,

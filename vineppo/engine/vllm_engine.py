@@ -89,8 +89,7 @@ class VllmEngine:
                 # Counting a token's rank is compiled in spite of it, and needs a compiler.
                 torch._dynamo.config.disable = True
         self.ranks_a_replica = num_shards
-        # "auto" is left where no trainer is beside it.
-        self._can_sleep = config.sleep_while_training is True and on_gpu
+        self._can_sleep = config.sleep_while_training and on_gpu
         # vLLM's own executor would put every rank on the first GPU, and shares nothing.
         is_launched = num_shards > 1 or (on_gpu and "RANK" in os.environ)
         is_sharing_memory = num_shards > 1 and not on_gpu

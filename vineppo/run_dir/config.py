@@ -74,6 +74,9 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
         for table in _tables(resolved, parents):
             if key in table and kind in ("", table[key]):
                 table.setdefault(last, value(resolved) if callable(value) else deepcopy(value))
+    engine = resolved.get("engine", {})
+    if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
+        engine["sleep_while_training"] = True
     if "max_tokens" in resolved.get("optimization", {}) and "pairs" not in resolved:
         resolved.setdefault("self_training", None)  # of fine-tuning alone
     return resolved

@@ -59,8 +59,7 @@ class SeparateValueModel(ValueModel):
         return FrozenValueModel.at_checkpoint(name, config, own, directory)
 
     def start(self, policy: Policy) -> None:  # noqa: ARG002
-        if self.config.model.gradient_checkpointing:
-            checkpoint_activations(self._hf_model)
+        checkpoint_activations(self._hf_model, self.config.model.gradient_checkpointing)
         parts = [self._hf_model]
         if self._critic.head_learning_rate is not None:
             parts = [self._hf_model.base_model, self._hf_model.score]

@@ -36,7 +36,7 @@ class ModelConfig:
     path: Name
     dtype: Dtype
     attention: Literal["sdpa", "eager", "flash_attention_2"]
-    gradient_checkpointing: bool | Literal["auto"]  # auto: unless all activations fit (a GPU)
+    gradient_checkpointing: bool | Literal["auto"]  # auto: on a GPU
     lora: LoraConfig | None  # null: all weights train
 
 
@@ -279,8 +279,7 @@ class VllmConfig:
     gpu_memory_utilization: PositiveFraction  # CUDA only, of all together
     enforce_eager: bool
     prefix_caching: bool
-    # CUDA only: give the KV cache's memory to the trainer; auto: unless all fits beside each other
-    sleep_while_training: bool | Literal["auto"]
+    sleep_while_training: bool  # CUDA only: give the KV cache's memory to the trainer
 
 
 @dataclass(frozen=True)

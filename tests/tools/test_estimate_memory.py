@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from vineppo.config.schema import TransformersConfig, VllmConfig
-from vineppo.estimate.memory import (
+from vineppo.tools.estimate.memory import (
     BUCKET,
     CACHE,
     ENGINE_PROCESS_BYTES,
@@ -20,7 +20,7 @@ from vineppo.estimate.memory import (
     moments,
     peak,
 )
-from vineppo.estimate.shape import ModelShape
+from vineppo.tools.estimate.shape import ModelShape
 
 GB = 10**9
 PASSES = PassBytes(saved=7, logits=5, chunk=3, scoring=2)

@@ -2,7 +2,7 @@
 
 The file that lighteval's `--custom-tasks` names is two lines:
 
-    from vineppo.lighteval import lighteval_task
+    from vineppo.tools.lighteval import lighteval_task
     TASKS_TABLE = [lighteval_task("runs/mine")]
 """
 

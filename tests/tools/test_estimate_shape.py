@@ -10,9 +10,9 @@ from support.tiny_models import random_model
 
 from vineppo.batching import collate
 from vineppo.errors import UserError
-from vineppo.estimate.shape import Skeleton, read_hf_config
 from vineppo.models import ASSETS
 from vineppo.token_scores import hidden_before_tokens
+from vineppo.tools.estimate.shape import Skeleton, read_hf_config
 from vineppo.types import TokenSequence
 
 EMBEDDED = "embedded:arithmetic_short"

@@ -7,11 +7,11 @@ import torch
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.estimate.memory import BUCKET, PassBytes, Trainee
 from vineppo.minibatches import micro_batches
 from vineppo.models import load_model
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions
+from vineppo.tools.estimate.memory import BUCKET, PassBytes, Trainee
 from vineppo.types import TokenSequence
 
 SEQUENCE = TokenSequence((1, 2, 3), (4, 5, 6, 7))

@@ -20,7 +20,6 @@ from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import (
     LlamaArchitecture,
-    RewardModelConfig,
     RewardModelReward,
     TrainConfig,
 )
@@ -28,10 +27,10 @@ from vineppo.errors import UserError
 from vineppo.evaluate import evaluate_run
 from vineppo.losses import bradley_terry
 from vineppo.models import load_model
-from vineppo.reward_model import MARGIN, pair_evaluation, pair_objective
 from vineppo.reward_scores import SCORED, RewardModelScorer, scored_sequence
 from vineppo.run_dir import RunDir
 from vineppo.sft import write_new_model
+from vineppo.tools.reward_model import MARGIN, pair_evaluation, pair_objective
 
 TINY = LlamaArchitecture(
     hidden_size=64,
@@ -391,10 +390,3 @@ def test_combinations_that_make_no_sense_are_refused(configs, leaf, assignments,
     sets = [f"reward_model={json.dumps(own)}", *assignments]
     with pytest.raises(UserError, match=f"^config: {message}"):
         load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), sets)
-
-
-def test_a_reward_model_does_not_decide_by_an_estimate(configs):
-    sets = ["model.path=x", "model.gradient_checkpointing=auto"]
-    message = r"^config: model.gradient_checkpointing must be true or false for a reward model"
-    with pytest.raises(UserError, match=message):
-        load_config(RewardModelConfig, str(configs / "reward_model_arithmetic.jsonnet"), sets)

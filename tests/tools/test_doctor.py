@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support.processes import run_cli
 
-from vineppo.doctor import CONFIGS, Machine, advice, findings, largest_policy, warnings
+from vineppo.tools.doctor import CONFIGS, Machine, advice, findings, largest_policy, warnings
 
 CPU = Machine(
     hardware={

@@ -18,12 +18,12 @@ from vineppo.losses import bradley_terry
 from vineppo.metrics import NUM_CALIBRATION_BINS, calibration_error, mean_std
 from vineppo.minibatches import is_sound, summarize
 from vineppo.models import load_tokenizer, save_model
-from vineppo.pairs import Pair, load_pairs
 from vineppo.policy import checkpoint_activations
 from vineppo.reward_scores import SCORED, SequenceScores, scored_sequence
 from vineppo.schedules import rate_of
 from vineppo.seeds import derive_seed
 from vineppo.session import BareSession, is_finished, open_bare_session, open_run_dir
+from vineppo.tools.pairs import Pair, load_pairs
 from vineppo.types import TokenSequence, TrainBatch
 from vineppo.values.heads import HEAD, check_size, load_classifier, set_padding
 
@@ -127,8 +127,7 @@ class RewardModel:
             if hasattr(model.config, name):
                 delattr(model.config, name)
         model.score.offset.fill_(0.0)
-        if config.model.gradient_checkpointing:
-            checkpoint_activations(model)
+        checkpoint_activations(model, config.model.gradient_checkpointing)
         module = SequenceScores(model)
         weights = [list(model.parameters())]
         self._deepspeed = DeepSpeedModule(module, weights, model.dtype, config.optimization)

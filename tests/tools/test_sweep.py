@@ -18,7 +18,7 @@ from vineppo.errors import InterruptionError
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.directory import folder_name
 from vineppo.run_dir.files import strict_json, write_atomic
-from vineppo.sweep import load_sweep, run_through
+from vineppo.tools.sweep import load_sweep, run_through
 
 TINY = {
     "num_iterations": 1,
@@ -61,7 +61,7 @@ def refusal(capsys, monkeypatch):
         raise AssertionError("a process was started")
 
     def run(path, *options):
-        monkeypatch.setattr("vineppo.sweep.subprocess.run", start)
+        monkeypatch.setattr("vineppo.tools.sweep.subprocess.run", start)
         assert main(["sweep", str(path), f"--runs-dir={path.parent}/runs", *options]) == 2
         message = capsys.readouterr().err
         assert message.count("\n") == 1
@@ -220,7 +220,7 @@ def test_what_is_missing_is_executed_though_another_run_fails(write, tmp_path, c
         entry(**TINY),
         evaluations=[{"evaluation.temperature": 0}],
     )
-    monkeypatch.setattr("vineppo.sweep.run_through", forked)
+    monkeypatch.setattr("vineppo.tools.sweep.run_through", forked)
     command = ["sweep", str(path), f"--runs-dir={tmp_path}/runs"]
     assert main(command) == 1
     out, err = capfd.readouterr()

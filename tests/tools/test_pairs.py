@@ -20,9 +20,9 @@ from vineppo.config.schema import (
 )
 from vineppo.errors import UserError
 from vineppo.models import load_tokenizer
-from vineppo.pairs import Pair, draw_pairs, hold_out, load_pairs
 from vineppo.run_dir import RunDir
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.tools.pairs import Pair, draw_pairs, hold_out, load_pairs
 
 TEMPLATE = TemplatePrompt("template", "{question}\n")
 CHAT = ChatPrompt("chat", "{question}", None)

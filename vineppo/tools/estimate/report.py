@@ -7,15 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
-import torch
-
 from vineppo.config.checks import check_stages
 from vineppo.config.load import assign, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
-from vineppo.distributed import local_rank, num_ranks
 from vineppo.errors import UserError
-from vineppo.estimate import check_options
-from vineppo.estimate.memory import (
+from vineppo.tools.estimate import check_options
+from vineppo.tools.estimate.memory import (
     BYTES,
     GIB,
     KeyValueCache,
@@ -27,8 +24,8 @@ from vineppo.estimate.memory import (
     memory,
     peak,
 )
-from vineppo.estimate.shape import Models, ModelShape, read_models
-from vineppo.estimate.work import (
+from vineppo.tools.estimate.shape import Models, ModelShape, read_models
+from vineppo.tools.estimate.work import (
     Lengths,
     Machine,
     SampledTokens,
@@ -41,8 +38,6 @@ from vineppo.estimate.work import (
     trained_tokens,
 )
 
-ROOM = 0.9  # of a GPU's memory, for what the estimate does not know
-
 Config = TypeVar("Config", TrainConfig, SftConfig)
 
 
@@ -50,8 +45,7 @@ Config = TypeVar("Config", TrainConfig, SftConfig)
 class Estimate:
     """Bytes of one rank by moment and line; tokens, operations and seconds of an iteration.
 
-    `sampled` is None for fine-tuning, whose iteration is one update; `decided` has the
-    keys that the config leaves to the estimate ("auto"), and what they are then.
+    `sampled` is None for fine-tuning, whose iteration is one update.
     """
 
     name: str
@@ -64,7 +58,6 @@ class Estimate:
     trained: TrainedTokens
     operations: dict[str, float]
     seconds: dict[str, float]
-    decided: dict[str, bool]
 
 
 def print_estimate(options: argparse.Namespace) -> None:
@@ -100,9 +93,11 @@ def estimate(config: Config, models: Models, machine: Machine, lengths: Lengths)
 
     Raises `UserError` where the ranks are not divided into whole replicas of the engine.
     """
-    given = config
-    config = with_savings_decided(given, models, machine, lengths)
-    is_recomputing = config.model.gradient_checkpointing is True
+    is_recomputing = config.model.gradient_checkpointing
+    if is_recomputing == "auto":
+        is_recomputing = machine.num_gpus > 0
+        shown = replace(config.model, gradient_checkpointing=is_recomputing)
+        config = replace(config, model=shown)
     ranks_a_replica = getattr(config.engine, "tensor_parallel_size", 1)
     if machine.num_ranks % ranks_a_replica:
         raise UserError(
@@ -136,51 +131,7 @@ def estimate(config: Config, models: Models, machine: Machine, lengths: Lengths)
         trained=trained,
         operations=work,
         seconds=seconds(work, sampled, machine, num_engines),
-        decided={
-            f"{part}.{key}": getattr(getattr(config, part), key)
-            for part, key, _ in undecided(given)
-        },
     )
-
-
-# What takes time and saves memory, and the moments at which it does: all, or backward passes.
-SAVINGS = (("model", "gradient_checkpointing", "backward"), ("engine", "sleep_while_training", ""))
-
-
-def undecided(config: Config) -> list[tuple[str, str, str]]:
-    return [row for row in SAVINGS if getattr(getattr(config, row[0]), row[1], None) == "auto"]
-
-
-def with_savings_decided(
-    config: Config, models: Models, machine: Machine, lengths: Lengths
-) -> Config:
-    """In place of "auto", whether activations are recomputed and whether the engine sleeps.
-
-    They are, and it does, on a GPU of which more than `ROOM` would be full without, and never on a
-    CPU. Activations come first: without them an engine may have to sleep.
-    """
-    for part, key, moments in undecided(config):
-        table = getattr(config, part)
-        config = replace(config, **{part: replace(table, **{key: False})})
-        if not machine.num_gpus:
-            continue
-        memory_of = estimate(config, models, machine, lengths).memory
-        full = peak({m: lines for m, lines in memory_of.items() if m.startswith(moments)})[1]
-        if full > ROOM * machine.gpu_gib * GIB:
-            config = replace(config, **{part: replace(table, **{key: True})})
-    return config
-
-
-def savings_decided(config: Config, prompt_tokens: float) -> Config:
-    """The same for a run on this machine, whose GPUs are alike."""
-    if not undecided(config):
-        return config
-    gib = 0.0
-    if has_gpu := torch.cuda.is_available():
-        gib = torch.cuda.get_device_properties(local_rank()).total_memory / GIB
-    machine = Machine(num_ranks() if has_gpu else 0, gib, None, None)
-    lengths = Lengths(prompt_tokens, float(longest_response(config)), 1.0)
-    return with_savings_decided(config, read_models(config, None), machine, lengths)
 
 
 def critics_work(
@@ -281,7 +232,6 @@ def assumptions(estimate: Estimate) -> list[str]:
         "evaluations and checkpoints are left out",
         "answers that a predictor of one's own asks the engine for are not counted",
     ]
-    lines += [f"{key} is 'auto', here {json.dumps(it)}" for key, it in estimate.decided.items()]
     if estimate.seconds:
         lines.append("ranks are evenly loaded and phases do not overlap")
     if machine.tokens_per_s is not None:

@@ -18,8 +18,8 @@ from vineppo.config.schema import (
     YesNoCritic,
     sums_in_float32,
 )
-from vineppo.estimate.shape import Models, ModelShape, Skeleton
-from vineppo.estimate.work import (
+from vineppo.tools.estimate.shape import Models, ModelShape, Skeleton
+from vineppo.tools.estimate.work import (
     Lengths,
     Machine,
     critics_of,
@@ -386,7 +386,7 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
     share = int(config.gpu_memory_utilization * gpu_gib * GIB)
     awake = weights | step
     awake |= processes | {CACHE: max(share - sum(awake.values()), 0)}
-    return EngineBytes(awake, beside=processes if config.sleep_while_training is True else awake)
+    return EngineBytes(awake, beside=processes if config.sleep_while_training else awake)
 
 
 @dataclass(frozen=True)

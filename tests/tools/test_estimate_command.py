@@ -13,7 +13,6 @@ from support.training import CONFIGS
 from vineppo.cli import main
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.estimate.report import savings_decided
 
 GIB = 2**30
 ADAPTERS = f"(import '{CONFIGS}/lib/model.libsonnet').adapters.lora"
@@ -90,45 +89,14 @@ def test_one_gpu_has_the_memory_of_its_page(run, configs, tmp_path):
         assert f"{sum(figures['seconds'].values()):.0f}" == seconds, text
 
 
-@pytest.mark.parametrize(("gpu_gib", "recomputes"), [(160, False), (40, True)])
-def test_checkpointing_is_decided_by_the_memory(run, rho, gpu_gib, recomputes):
-    """What "auto" stands for has the same memory and operations, and is among the assumptions."""
-
+@pytest.mark.parametrize(("num_gpus", "recomputes"), [(1, "true"), (0, "false")])
+def test_activations_are_recomputed_by_themselves_on_a_gpu(run, rho, num_gpus, recomputes):
     def figures(checkpointing):
         key = f"model.gradient_checkpointing={checkpointing}"
-        options = ["--json", f"--gpu-gib={gpu_gib}", "--set", key]
+        options = ["--json", f"--num-gpus={num_gpus}", "--set", key]
         return json.loads(run("paper/rho1b_math_vineppo.jsonnet", *rho, *options)[1])
 
-    auto, plain = figures("auto"), figures(str(recomputes).lower())
-    assert (auto["memory"], auto["operations"]) == (plain["memory"], plain["operations"])
-    assert auto["decided"] == {"model.gradient_checkpointing": recomputes}
-    assert plain["decided"] == {}
-    word = str(recomputes).lower()
-    assert f"model.gradient_checkpointing is 'auto', here {word}" in auto["assumptions"]
-
-
-@pytest.mark.parametrize(("gpu_gib", "sleeps"), [(80, False), (60, True)])
-def test_an_engine_sleeps_where_both_do_not_fit(run, rho, gpu_gib, sleeps):
-    """As it decides, so is the memory; activations are decided first, and with it."""
-
-    def figures(sleep, *sets):
-        options = [*rho, "--json", f"--gpu-gib={gpu_gib}"]
-        sets = [f"--set=engine.sleep_while_training={sleep}", *sets]
-        return json.loads(run("paper/rho1b_math_vineppo.jsonnet", *options, *sets)[1])
-
-    auto, plain = figures("auto"), figures(str(sleeps).lower())
-    assert auto["memory"] == plain["memory"]
-    assert auto["decided"] == {"engine.sleep_while_training": sleeps}
-    both = figures("auto", "--set=model.gradient_checkpointing=auto")
-    assert both["decided"].keys() == {"model.gradient_checkpointing", "engine.sleep_while_training"}
-
-
-def test_a_run_on_a_cpu_recomputes_nothing_by_itself_and_sleeps_not(configs):
-    sets = ["model.gradient_checkpointing=auto", "engine.sleep_while_training=auto"]
-    config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), sets)
-    decided = savings_decided(config, 12.0)
-    assert decided.model.gradient_checkpointing is False
-    assert decided.engine.sleep_while_training is False
+    assert figures("auto") == figures(recomputes)
 
 
 def test_a_further_critic_has_the_lines_of_the_first(run, configs):

@@ -25,7 +25,7 @@ from vineppo.config.schema import (
     ViewConfig,
     YesNoCritic,
 )
-from vineppo.estimate.work import (
+from vineppo.tools.estimate.work import (
     Lengths,
     Machine,
     TrainedTokens,

@@ -1,0 +1,1 @@
+"""Commands around a run: they read configs and run directories, and training imports none."""

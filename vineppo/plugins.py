@@ -18,15 +18,12 @@ from dataclasses import dataclass, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from vineppo.errors import UserError
-
-if TYPE_CHECKING:
-    from vineppo.config.schema import AnyConfig
 
 # The short names of each role: module:Class. Naming a recipe here does not import it.
 KINDS: dict[str, dict[str, str]] = {
@@ -44,6 +41,14 @@ KINDS: dict[str, dict[str, str]] = {
         "drill": "vineppo.recipes.drill:Drill",
         "verifiers": "vineppo.recipes.verifiers:VerifiersEnvironment",
     },
+    "segmenter": {
+        "lines": "vineppo.segment.kinds:LinesSegmenter",
+        "math": "vineppo.segment.kinds:MathSegmenter",
+        "tokens": "vineppo.segment.kinds:TokensSegmenter",
+        "turns": "vineppo.segment.kinds:TurnsSegmenter",
+        "cutpoints": "vineppo.recipes.cutpoints:CutpointsSegmenter",
+        "merged": "vineppo.recipes.merged:MergedSegmenter",
+    },
 }
 
 
@@ -53,7 +58,7 @@ class PluginConfig:
 
     kind: str
 
-    def check(self, key: str, config: "AnyConfig") -> None:
+    def check(self, key: str, config: Any) -> None:
         """Raises `UserError` if the plug-in at the dotted `key` does not fit the whole config."""
 
 
@@ -175,4 +180,5 @@ def _base(role: str) -> type:
 BASES: dict[str, str] = {
     "task": "vineppo.config.schema:Task",
     "environment": "vineppo.tasks.environments:Environment",
+    "segmenter": "vineppo.segment:Segmenter",
 }

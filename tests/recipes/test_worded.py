@@ -3,14 +3,15 @@ import math
 import re
 from collections import Counter, defaultdict
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.grids import grid
 from support.task_configs import GRADING, worded_config
 
-from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig
+from vineppo.config.load import evaluate_jsonnet
 from vineppo.errors import UserError
+from vineppo.plugins import Plugin
 from vineppo.recipes.worded import (
     OPENERS,
     REMARKS,
@@ -20,7 +21,7 @@ from vineppo.recipes.worded import (
     Sheet,
     SheetDemonstrator,
 )  # fmt: skip
-from vineppo.tasks import load_task
+from vineppo.tasks import TaskData, load_task
 from vineppo.tasks.arithmetic import Chain
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.grading import Grader
@@ -60,8 +61,8 @@ def test_a_problem_is_a_chain_with_free_lines() -> None:
 )
 def test_the_experiments_problems_stay_what_they_were(configs, setting, digests) -> None:
     """An order of draws that changed would leave all else right, and compare runs on two tests."""
-    config = load_config(TrainConfig, str(configs / f"{setting}_rloo.jsonnet"), [])
-    problems = load_task(config.task)
+    tasks = evaluate_jsonnet(str(configs / "lib/task.libsonnet"))
+    problems = load_task(Plugin("task").parse(tasks[setting]))
     for problems_P, digest in zip((problems.train_P, problems.test_P), digests, strict=True):
         questions = "".join(problem.question for problem in problems_P)
         assert hashlib.md5(questions.encode()).hexdigest()[:8] == digest
@@ -227,6 +228,12 @@ def test_a_sheets_outcomes_are_those_it_states() -> None:
     assert demonstrator.outcomes(sheet, texts[:1]) == [wrong]
 
 
+def checked(**changes: Any) -> TaskData:
+    config = worded_config(**changes)
+    config.check("task", None)
+    return load_task(config)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -240,7 +247,7 @@ def test_a_sheets_outcomes_are_those_it_states() -> None:
 )
 def test_contradictions_are_one_line(changes: dict[str, int], message: str) -> None:
     with pytest.raises(UserError, match=r"^[^\n]*$") as error:
-        worded_config(**changes).check("task", None)
+        checked(**changes)
     assert message in str(error.value)
 
 

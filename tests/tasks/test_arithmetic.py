@@ -158,8 +158,3 @@ def test_a_small_space_is_found_whole() -> None:
     data = load_task(config)
     assert {problem.question for problem in data.test_P} == test_questions
     assert {problem.question for problem in data.train_P} == set(questions) - test_questions
-
-
-def test_an_empty_range_of_operations_is_refused() -> None:
-    with pytest.raises(UserError, match=r"task\.min_operations must be at most"):
-        load_task(arithmetic_config(min_operations=7))

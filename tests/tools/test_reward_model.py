@@ -30,6 +30,7 @@ from vineppo.models import load_model
 from vineppo.reward_scores import SCORED, RewardModelScorer, scored_sequence
 from vineppo.run_dir import RunDir
 from vineppo.sft import write_new_model
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tools.reward_model import MARGIN, pair_evaluation, pair_objective
 
 TINY = LlamaArchitecture(
@@ -70,7 +71,7 @@ def write_pairs(path: Path, number: int, seed: int) -> list[dict[str, str]]:
 def folder(tmp_path_factory):
     """A policy, and pairs for it."""
     folder = tmp_path_factory.mktemp("reward_model")
-    write_new_model(TINY, folder / "policy", seed=0)
+    write_new_model(TINY, folder / "policy", 0, build_tokenizer())
     write_pairs(folder / "train.jsonl", NUM_TRAIN, seed=1)
     write_pairs(folder / "test.jsonl", NUM_TEST, seed=2)
     return folder

@@ -8,7 +8,6 @@ from vineppo.config.schema import (
     AdamConfig,
     AdaptiveKl,
     AnyConfig,
-    DpoPositive,
     GaeCredit,
     MaskedImportance,
     RewardModelConfig,
@@ -17,7 +16,6 @@ from vineppo.config.schema import (
     TextPairs,
     TrainConfig,
     TreeCredit,
-    TurnsSegmenter,
     VllmConfig,
 )
 from vineppo.config.value_checks import check_critic, check_values
@@ -78,11 +76,6 @@ def check_sft(config: SftConfig) -> None:
     require(
         config.self_training is None or config.model.path is not None,
         "model.path must name a policy with self_training (a new model has no right answers)",
-    )
-    loss = config.self_training and config.self_training.loss
-    require(
-        not isinstance(loss, DpoPositive) or not isinstance(loss.segmenter, TurnsSegmenter),
-        "self_training.loss.segmenter.kind must not be 'turns' (answers here have one turn)",
     )
     check_engine(config)
     check_updates(config)
@@ -206,6 +199,12 @@ def check_updates(config: AnyConfig) -> None:
             f"{key}.offload must be 'nothing' with {key}.zero_stage 0 (ZeRO moves the states), "
             f"got {update.offload!r}",
         )
+    if isinstance(config, TrainConfig) and config.reads_entropies:
+        require(
+            config.optimization.zero_stage < 3,
+            "optimization.zero_stage must be below 3 where steps or cuts go by entropies (a "
+            "rank passes its own rollouts when they are there, and stage 3 needs all ranks)",
+        )
     if config.model.lora is not None:
         require(
             config.optimization.zero_stage < 3,
@@ -296,12 +295,11 @@ def _check_template(config: AnyConfig, key: str, needed: str) -> None:
 
 
 def check_environment(config: TrainConfig) -> None:
-    """What needs an environment; what does not fit one, its own check says."""
-    for table, kind in {"credit": "gigpo", "credit.segmenter": "turns"}.items():
-        require(
-            config.task.environment is not None or at(config, table).kind != kind,
-            f"task.environment must not be null for {table}.kind {kind!r}",
-        )
+    """What needs an environment; an environment's own check says what does not fit it."""
+    require(
+        config.task.environment is not None or config.credit.kind != "gigpo",
+        "task.environment must not be null for credit.kind 'gigpo'",
+    )
 
 
 def check_engine(config: TrainConfig | SftConfig) -> None:

@@ -66,7 +66,7 @@ class WordedTask(Task):
     def load(self, split: Split) -> list[Problem]:
         is_train = split == "train"
         count = self.num_train_problems if is_train else self.num_test_problems
-        demonstrator = Demonstrator.of(self)
+        demonstrator = self.demonstrator()
         return [
             Problem(
                 f"worded/{split}/{index}",
@@ -76,6 +76,10 @@ class WordedTask(Task):
             )
             for index, chain in enumerate(demonstrator.chains(split, count))
         ]
+
+    def demonstrator(self) -> "Demonstrator":
+        """The policy that the demonstrations are drawn from."""
+        return {"chain": ChainDemonstrator, "sheet": SheetDemonstrator}[self.layout](self)
 
     def build_tokenizer(self) -> Any:
         from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
@@ -135,10 +139,6 @@ class Demonstrator:
     """The policy that the demonstrations are drawn from; one class a layout."""
 
     config: WordedTask
-
-    @staticmethod
-    def of(config: WordedTask) -> "Demonstrator":
-        return {"chain": ChainDemonstrator, "sheet": SheetDemonstrator}[config.layout](config)
 
     @cached_property
     def wrong_results(self) -> dict[Fact, int]:

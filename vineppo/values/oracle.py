@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from vineppo.config.schema import OracleValues, TrainConfig
-from vineppo.recipes.worded import Demonstrator, WordedTask
 from vineppo.segment.token_texts import response_text, special_ids
 from vineppo.tasks.arithmetic import Fact
 from vineppo.types import Rollout
@@ -25,12 +24,12 @@ class Oracle(Remembered):
 
     def __init__(self, name: str, config: TrainConfig, own: OracleValues, *_: object) -> None:
         super().__init__(name, config)
-        assert isinstance(config.task, WordedTask), "checked with the config"
-        self._demonstrator = Demonstrator.of(config.task)
-        self._tokenizer = config.task.build_tokenizer()
+        task: Any = config.task  # "worded", which is checked with the config
+        self._demonstrator = task.demonstrator()
+        self._tokenizer = task.build_tokenizer()
         self._special_ids = special_ids(self._tokenizer)
         self._keep = 0.5 ** (1 / own.half_life)
-        p = 1 - config.task.wrong_probability * (1 - config.task.repair_probability)
+        p = 1 - task.wrong_probability * (1 - task.repair_probability)
         self._counts: dict[Fact, tuple[float, float]] = dict.fromkeys(  # right results, and all
             self._demonstrator.wrong_results, (self.PRIOR * p, self.PRIOR)
         )

@@ -15,14 +15,14 @@ FOLDERS = ("vineppo", "analysis", "benchmarks")
 ROWS: list[list[tuple[str, list[str]]]] = [
     [("benchmarks", ["benchmarks"]), ("analysis", ["analysis"])],
     [
-        ("entry points", ["cli", "train", "sft", "self_training"]),
+        ("entry points", ["cli", "train"]),
         ("tools", ["tools"]),
         ("recipes", ["recipes"]),
     ],
     [
         (
             "orchestration",
-            ["session", "checkpoint", "experience", "update", "evaluate"],
+            ["sft", "session", "checkpoint", "experience", "update", "evaluate"],
         ),
         ("values", ["values", "reward_scores"]),
     ],

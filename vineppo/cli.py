@@ -145,9 +145,7 @@ def run_config(options: argparse.Namespace) -> None:
     directory = options.run_dir or Path("runs") / config.name
     with watched_ranks():
         if isinstance(config, SftConfig) and config.self_training is not None:
-            from vineppo.self_training import self_train
-
-            self_train(config, directory)
+            config.self_training.train(config, directory)
         elif isinstance(config, SftConfig):
             from vineppo.sft import sft
 

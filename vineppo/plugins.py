@@ -41,6 +41,7 @@ KINDS: dict[str, dict[str, str]] = {
         "drill": "vineppo.recipes.drill:Drill",
         "verifiers": "vineppo.recipes.verifiers:VerifiersEnvironment",
     },
+    "fine_tuning": {"self_training": "vineppo.recipes.self_training:SelfTraining"},
     "segmenter": {
         "lines": "vineppo.segment.kinds:LinesSegmenter",
         "math": "vineppo.segment.kinds:MathSegmenter",
@@ -180,5 +181,6 @@ def _base(role: str) -> type:
 BASES: dict[str, str] = {
     "task": "vineppo.config.schema:Task",
     "environment": "vineppo.tasks.environments:Environment",
+    "fine_tuning": "vineppo.config.schema:FineTuning",
     "segmenter": "vineppo.segment:Segmenter",
 }

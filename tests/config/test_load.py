@@ -20,7 +20,7 @@ LEAVES = sorted(
 def kind_of(leaf):
     if leaf.startswith("reward_model"):
         return RewardModelConfig
-    return SftConfig if "sft" in leaf else TrainConfig
+    return SftConfig if "sft" in leaf or "self_training" in leaf else TrainConfig
 
 
 def load(configs, *assignments):

@@ -73,10 +73,6 @@ def check_sft(config: SftConfig) -> None:
             config.model.lora is None,
             "model.lora must be null with model.architecture (a new model has nothing to adapt)",
         )
-    require(
-        config.self_training is None or config.model.path is not None,
-        "model.path must name a policy with self_training (a new model has no right answers)",
-    )
     check_engine(config)
     check_updates(config)
 

@@ -59,6 +59,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("credit.bootstrap_truncated", False, "segment_max_prob"),
     ("values.predictors.*.crossed", False, "num_folds"),
     ("values.predictors.*.states", None, "kind=monte_carlo"),
+    ("self_training.kind", "self_training", "num_prompts"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")

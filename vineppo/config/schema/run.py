@@ -1,6 +1,7 @@
 """Whole configs: the updates, and what surrounds a run."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -29,8 +30,7 @@ from vineppo.config.schema.scalars import (
 )
 from vineppo.config.schema.task import Task
 from vineppo.config.schema.values import CriticConfig, ExpectedCuts, SeparateCritic, ValuesConfig
-from vineppo.plugins import Plugin
-from vineppo.segment import Segmenter
+from vineppo.plugins import Plugin, PluginConfig
 
 
 @dataclass(frozen=True)
@@ -233,38 +233,13 @@ class TrainConfig:
         return self.critic is not None and self.critic.own_model is None
 
 
-@dataclass(frozen=True)
-class Likelihood:
-    """−log π of the right responses."""
+@dataclass(frozen=True, kw_only=True)
+class FineTuning(PluginConfig):
+    """Another way of fine-tuning than on demonstrations; a kind adds its keys."""
 
-    kind: Literal["likelihood"]
-
-
-@dataclass(frozen=True)
-class DpoPositive:
-    """DPO-positive on pairs of a right and a wrong response of a problem."""
-
-    kind: Literal["dpo_positive"]
-    beta: Positive
-    penalty: NonNegative  # λ, of a right response that becomes less likely; 0: DPO
-    segmenter: (
-        Annotated[Segmenter, Plugin("segmenter")] | None
-    )  # null: whole responses; else the step in which they part
-
-
-@dataclass(frozen=True)
-class SelfTraining:
-    """The demonstrations are the policy's own responses (`vineppo/self_training.py`)."""
-
-    num_iterations: Count  # each samples, and trains on what was right
-    num_prompts: Count  # train problems of an iteration
-    num_samples: Count  # responses of each
-    most_right: (
-        Count  # of a problem that are trained on, each with a wrong one where there are pairs
-    )
-    num_validation: CountOrZero  # train problems kept for choosing the epoch; 0: the last
-    restart: bool  # every iteration trains the starting policy; false: the one before it
-    loss: Annotated[Likelihood | DpoPositive, Field(discriminator="kind")]
+    def train(self, config: "SftConfig", directory: Path) -> None:
+        """Runs `config` to its end in `directory`."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,7 +252,8 @@ class SftConfig:
     task: Annotated[Task, Plugin("task")]
     engine: EngineConfig
     sampling: SamplingConfig
-    self_training: SelfTraining | None  # null: on the demonstrations of the task
+    # null: on the demonstrations of the task
+    self_training: Annotated[FineTuning, Plugin("fine_tuning")] | None
     optimization: SftOptimizationConfig
     evaluation: EvaluationConfig
     checkpoint: CheckpointConfig

@@ -20,24 +20,29 @@ How long is said by validation problems, which are no test problems, or without 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, groupby, takewhile
 from math import ceil, exp, fsum, log1p
 from pathlib import Path
 from random import Random
 from statistics import fmean
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from vineppo.batching import shuffled_minibatches
 from vineppo.checkpoint import Models, remove_whole, write_whole
 from vineppo.config.require import require
-from vineppo.config.schema import DpoPositive, SelfTraining, SftConfig
+from vineppo.config.schema import FineTuning, SftConfig
+from vineppo.config.schema.scalars import Count, CountOrZero, NonNegative, Positive
 from vineppo.deepspeed_module import Summand
 from vineppo.distributed import from_main, gather, is_main, num_replicas, replica
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.evaluate import evaluate_policy
 from vineppo.forward_passes import token_columns
 from vineppo.metrics import reward_metrics
+from vineppo.plugins import Plugin
 from vineppo.policy import Policy
 from vineppo.rollouts import (
     Continuation,
@@ -49,6 +54,7 @@ from vineppo.rollouts import (
 )
 from vineppo.schedules import problems_of_iteration
 from vineppo.seeds import derive_seed
+from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import steps_of
 from vineppo.session import Session, is_finished, open_session
 from vineppo.sft import open_run, update_by, update_on
@@ -56,15 +62,54 @@ from vineppo.tasks import load_task
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, StepSpan, TokenSequence, TrainBatch
 
+
+@dataclass(frozen=True)
+class Likelihood:
+    """−log π of the right responses."""
+
+    kind: Literal["likelihood"]
+
+
+@dataclass(frozen=True)
+class DpoPositive:
+    """DPO-positive on pairs of a right and a wrong response of a problem."""
+
+    kind: Literal["dpo_positive"]
+    beta: Positive
+    penalty: NonNegative  # λ, of a right response that becomes less likely; 0: DPO
+    # null: whole responses; else the step in which they part
+    segmenter: Annotated[Segmenter, Plugin("segmenter")] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfTraining(FineTuning):
+    """The demonstrations are the policy's own responses."""
+
+    num_iterations: Count  # each samples, and trains on what was right
+    num_prompts: Count  # train problems of an iteration
+    num_samples: Count  # responses of each
+    most_right: Count  # trained on of a problem, each with a wrong one where there are pairs
+    num_validation: CountOrZero  # train problems kept for choosing the epoch; 0: the last
+    restart: bool  # every iteration trains the starting policy; false: the one before it
+    loss: Annotated[Likelihood | DpoPositive, Field(discriminator="kind")]
+
+    def check(self, key: str, config: Any) -> None:
+        require(
+            config.model.path is not None,
+            f"model.path must name a policy with {key} (a new model has no right answers)",
+        )
+
+    def train(self, config: SftConfig, directory: Path) -> None:
+        self_train(config, self, directory)
+
+
 Example = tuple[TokenSequence, ...]  # a right response, or one and a wrong one
 Steps = Callable[[Rollout], Sequence[StepSpan]]
 START, BEST = "start", "best"  # states of the models, in the run's directory
 
 
-def self_train(config: SftConfig, directory: Path) -> None:
+def self_train(config: SftConfig, own: SelfTraining, directory: Path) -> None:
     """Runs `config` to its end in `directory`; an iteration is one E and one M."""
-    own = config.self_training
-    assert own is not None, "asked before"
     if is_finished(config, directory):
         return
     task = load_task(config.task)

@@ -22,7 +22,7 @@ from benchmarks.word_problems import write_word_problems
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig, TransformersConfig, VineCredit
 from vineppo.distributed import init_distributed
-from vineppo.encoding import encode_problems, turn_rules
+from vineppo.encoding import encode_problems
 from vineppo.engine import Engine, build_engine
 from vineppo.experience import Experience, sample
 from vineppo.models import load_model, load_tokenizer
@@ -31,6 +31,7 @@ from vineppo.rollouts import Prompt, Sampler, submit_rollouts
 from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import steps_of
 from vineppo.tasks import load_task
+from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout
 from vineppo.values.monte_carlo import MonteCarlo
@@ -141,7 +142,7 @@ def open_workload(options: Options) -> Iterator[Workload]:
         engine = build_engine(config.engine, loaded.engine_model)
         sampler = Sampler(
             engine, grader, loaded.tokenizer, config.sampling, config.seed,
-            turn_rules=turn_rules(config.task, loaded),
+            environment=build_environment(config.task, loaded.tokenizer, loaded.engine_model),
         )  # fmt: skip
         stop_ids = loaded.engine_model.stop_ids
         yield Workload(config, sampler, stop_ids, train_P, num_parameters, width)

@@ -16,7 +16,7 @@ from vineppo.credit.tree import leaves_below
 from vineppo.engine import Completion, Engine, SampleRequest
 from vineppo.seeds import derive_seed, prefix_digest
 from vineppo.segment.token_texts import response_text, special_ids
-from vineppo.tasks.environments import Episode, TurnRules
+from vineppo.tasks.environments import Environment, Episode
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, Rollout, Turn
 
@@ -36,8 +36,7 @@ class Sampler:
     """What sampling is done with: temperature, top_p and token budget are `sampling`'s.
 
     `seed` is the run's: random streams are derived from it. With a `scorer`, rewards are what it
-    makes of the grader's. With `turn_rules` responses have several turns, rewarded by an
-    environment.
+    makes of the grader's. With an `environment` responses have several turns, which it rewards.
     """
 
     engine: Engine
@@ -46,7 +45,7 @@ class Sampler:
     sampling: SamplingConfig
     seed: int
     scorer: Scorer | None = None
-    turn_rules: TurnRules | None = None
+    environment: Environment | None = None
 
     def text(self, response_ids: Sequence[int]) -> str:
         """`response_text`, by the backend: the tokenizer's `decode` looks at every id in Python."""
@@ -156,9 +155,9 @@ def submit_continuations(
     """
     prompt, sampling = request.state.prompt, sampler.sampling
     numbers = range(request.first, request.first + request.num_samples)
-    if sampler.turn_rules is not None:
+    if sampler.environment is not None:
         for number in numbers:
-            _submit_episode(sampler, sampler.turn_rules, request, number, done, with_logprobs)
+            _submit_episode(sampler, request, number, done, with_logprobs)
         return
     whole_ids = (*prompt.token_ids, *request.state.prefix_ids)  # once, for all that wait
     start = len(prompt.token_ids)
@@ -179,7 +178,6 @@ def submit_continuations(
 
 def _submit_episode(
     sampler: Sampler,
-    rules: TurnRules,
     request: StateRequest,
     number: int,
     done: Callable[[Continuation], None],
@@ -190,8 +188,8 @@ def _submit_episode(
     Turn t, counted from the start of the response, has the stream (*stream, t).
     """
     prompt, prefix_ids, sampling = request.state.prompt, request.state.prefix_ids, sampler.sampling
-    episode = Episode(rules, prompt.problem, sampling.max_tokens, prefix_ids)
-    logprobs_T: list[float] = []
+    assert sampler.environment is not None
+    episode = Episode(sampler.environment, prompt.problem, sampling.max_tokens, prefix_ids)
     num_sampled = 0
 
     def ask() -> None:
@@ -204,25 +202,22 @@ def _submit_episode(
             (*request.stream, len(episode.turns)),
             answer,
             with_logprobs,
-            tuple(rules.environment.stop_ids),
+            tuple(episode.stop_ids),
         )
 
     def answer(_: int, completion: Completion) -> None:
         nonlocal num_sampled
         num_sampled += len(completion.token_ids)
-        if with_logprobs:
-            num_before = len(episode.response_ids) - len(prefix_ids)
-            logprobs_T.extend([0.0] * (num_before - len(logprobs_T)))
-            logprobs_T.extend(completion.logprobs_T)
-        episode.act(completion.token_ids, completion.finish_reason)
+        episode.act(completion.token_ids, completion.finish_reason, completion.logprobs_T)
         if episode.finish_reason is None:
             ask()
             return
         reward: Future[float] = Future()
         reward.set_result(episode.reward)
-        ids = tuple(episode.response_ids[len(prefix_ids) :])
-        num_observed = len(ids) - num_sampled
-        whole = Completion(ids, tuple(logprobs_T), episode.finish_reason, num_observed)
+        start = len(prefix_ids)
+        ids, logprobs_T = tuple(episode.response_ids[start:]), tuple(episode.logprobs_T[start:])
+        logprobs_T = logprobs_T if with_logprobs else ()
+        whole = Completion(ids, logprobs_T, episode.finish_reason, len(ids) - num_sampled)
         done(Continuation(number, whole, reward, None, tuple(episode.turns)))
 
     ask()

@@ -18,7 +18,7 @@ from analysis.sampling.rollouts import rollout_iteration
 from vineppo.checkpoint import check_model, checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.encoding import encode_problems, encode_train_problems, turn_rules
+from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.engine import build_engine, lone_engine
 from vineppo.errors import UserError
 from vineppo.evaluate import refuse_several_processes
@@ -29,6 +29,7 @@ from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
 from vineppo.run_dir.tables import write_parquet
 from vineppo.tasks import TaskData, load_task
+from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, TrainBatch
@@ -63,10 +64,11 @@ class Policies:
         grader = self._stack.enter_context(Grader(config.task.grading))
         init_distributed()
         engine = build_engine(lone_engine(config.engine), self.loaded.engine_model)
+        loaded = self.loaded
+        environment = build_environment(config.task, loaded.tokenizer, loaded.engine_model)
         return Sampler(
-            engine, grader, self.loaded.tokenizer, config.sampling, self._seed,
-            turn_rules=turn_rules(config.task, self.loaded),
-        )  # fmt: skip
+            engine, grader, loaded.tokenizer, config.sampling, self._seed, environment=environment
+        )
 
     @cached_property
     def start(self) -> Reference:

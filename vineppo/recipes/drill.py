@@ -37,9 +37,9 @@ class Drill(Environment):
                 f"task.kind must be 'arithmetic' for {key} of kind 'drill', got {task.kind!r}",
             )
 
-    def __init__(self, config: EnvironmentConfig, task: Any, tokenizer: Any) -> None:
-        super().__init__(config, task, tokenizer)
-        self._modulus: int = task.modulus
+    def __init__(self, *made: Any) -> None:
+        super().__init__(*made)
+        self._modulus: int = self.task.modulus
         self._digits = {i: d for d in range(self._modulus) for i in self._ids(str(d))}
         self._newline = self._ids("\n")
         self.stop_ids = self._newline

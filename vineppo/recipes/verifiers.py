@@ -96,11 +96,11 @@ class VerifiersEnvironment(Environment):
                 f"task.kind must be 'verifiers' for {key} of kind 'verifiers', got {task.kind!r}",
             )
 
-    def __init__(self, config: EnvironmentConfig, task: Any, tokenizer: Any) -> None:
-        super().__init__(config, task, tokenizer)
-        if tokenizer.chat_template is None:
+    def __init__(self, *made: Any) -> None:
+        super().__init__(*made)
+        if self.tokenizer.chat_template is None:
             raise UserError("task.environment of kind 'verifiers' needs a chat template, got none")
-        self._environment = load_environment(task.id, json.dumps(task.options))
+        self._environment = load_environment(self.task.id, json.dumps(self.task.options))
 
     def reset(self, problem: Problem) -> Observation:
         from verifiers.clients import OpenAIChatCompletionsClient

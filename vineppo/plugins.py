@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from vineppo.config.schema import AnyConfig
 
 # The short names of each role: module:Class. Naming a recipe here does not import it.
-KINDS: dict[str, dict[str, str]] = {}
+KINDS: dict[str, dict[str, str]] = {
+    "engine": {
+        "vllm": "vineppo.engine.vllm_config:VllmConfig",
+        "transformers": "vineppo.engine.transformers_config:TransformersConfig",
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -157,4 +162,6 @@ def _base(role: str) -> type:
 
 
 # The class that the plug-ins of a role derive from.
-BASES: dict[str, str] = {}
+BASES: dict[str, str] = {
+    "engine": "vineppo.config.schema.engine:EngineConfig",
+}

@@ -8,9 +8,9 @@ import torch
 import vllm
 from transformers import AutoConfig
 
-from vineppo.config.schema import VllmConfig
 from vineppo.engine.interface import EngineModel
 from vineppo.engine.processes import EngineProcesses
+from vineppo.engine.vllm_config import VllmConfig
 from vineppo.engine.vllm_engine import VllmEngine, num_admitted
 from vineppo.models import resolve_model_path
 

@@ -6,7 +6,7 @@ import torch
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.engine import SampleRequest, build_engine
+from vineppo.engine import SampleRequest
 
 MODEL = "embedded:arithmetic_short"
 QUESTION = "4+6+6-5+2+7*3?\n"
@@ -22,7 +22,7 @@ def engine_config(configs, kind):
 
 def start(config, loaded):
     """An engine that knows two ids fewer than the embedding has rows: a padded vocabulary."""
-    return build_engine(config, replace(loaded.engine_model, num_token_ids=num_ids(loaded)))
+    return config.build(replace(loaded.engine_model, num_token_ids=num_ids(loaded)))
 
 
 def num_ids(loaded):

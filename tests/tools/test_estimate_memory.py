@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from vineppo.config.schema import TransformersConfig, VllmConfig
+from vineppo.engine.transformers_config import TransformersConfig
+from vineppo.engine.vllm_config import VllmConfig
 from vineppo.tools.estimate.memory import (
     BUCKET,
     CACHE,

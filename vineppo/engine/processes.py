@@ -26,7 +26,6 @@ from typing import Any, TypeVar
 
 import torch
 
-from vineppo.config.schema import VllmConfig
 from vineppo.distributed import bind_cores, local_rank
 from vineppo.engine.interface import (
     Completion,
@@ -36,6 +35,7 @@ from vineppo.engine.interface import (
     SampleRequest,
     check_request,
 )
+from vineppo.engine.vllm_config import VllmConfig
 from vineppo.errors import UserError
 from vineppo.parent_death import die_with_parent, start_child
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from vineppo.config.schema import TransformersConfig
 from vineppo.distributed import local_rank
 from vineppo.engine.concurrency import Concurrency, wave
 from vineppo.engine.decoding import Decoding, OwnBlocks, closing_moves
@@ -22,6 +21,7 @@ from vineppo.engine.interface import (
 )
 from vineppo.engine.slot_cache import SlotCache
 from vineppo.engine.token_sampling import sample_tokens, uniforms
+from vineppo.engine.transformers_config import TransformersConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.no_cache import NoCache, has_attention_alone

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from vineppo.config.schema.adam import AdamConfig
 from vineppo.config.schema.credit import CreditConfig, GaeCredit, SegmenterConfig
+from vineppo.config.schema.engine import EngineConfig
 from vineppo.config.schema.model import (
-    EngineConfig,
     ModelConfig,
     RolloutsConfig,
     SamplingConfig,
@@ -29,6 +29,7 @@ from vineppo.config.schema.scalars import (
     Seed,
 )
 from vineppo.config.schema.values import CriticConfig, ExpectedCuts, SeparateCritic, ValuesConfig
+from vineppo.plugins import Plugin
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ class TrainConfig:
     num_iterations: Count
     model: ModelConfig
     task: TaskConfig
-    engine: EngineConfig
+    engine: Annotated[EngineConfig, Plugin("engine")]
     sampling: SamplingConfig
     rollouts: RolloutsConfig
     reward_model: RewardModelReward | None  # null: the verifier alone
@@ -270,7 +271,7 @@ class SftConfig:
     seed: Seed
     model: SftModelConfig
     task: TaskConfig
-    engine: EngineConfig
+    engine: Annotated[EngineConfig, Plugin("engine")]
     sampling: SamplingConfig
     self_training: SelfTraining | None  # null: on the demonstrations of the task
     optimization: SftOptimizationConfig

@@ -466,7 +466,7 @@ def test_runs_that_hold_too_little_are_one_line(few, tmp_path, capsys):
     sft.mkdir()
     from vineppo.config.schema import SftConfig
 
-    config = load_config(SftConfig, str(CONFIGS / "sft_credit_short.jsonnet"), [])
+    config = load_config(SftConfig, str(CONFIGS / "sft_arithmetic.jsonnet"), [])
     (sft / "config.json").write_text(json.dumps(to_dict(config)))
     assert main(["advise", str(sft)]) == 2
     assert "is a run of supervised fine-tuning" in capsys.readouterr().err

@@ -24,10 +24,10 @@ from vineppo.config.schema import SegmenterConfig, TrainConfig, VineCredit
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, turn_rules
 from vineppo.engine import Engine
-from vineppo.engine.transformers_config import TransformersConfig
 from vineppo.experience import Experience, sample
 from vineppo.models import load_model, load_tokenizer
 from vineppo.progress import Progress
+from vineppo.recipes.transformers_engine import TransformersConfig
 from vineppo.rollouts import Prompt, Sampler, submit_rollouts
 from vineppo.segment import build_segmenter, steps_of
 from vineppo.tasks import load_task

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 KINDS: dict[str, dict[str, str]] = {
     "engine": {
         "vllm": "vineppo.engine.vllm_config:VllmConfig",
-        "transformers": "vineppo.engine.transformers_config:TransformersConfig",
+        "transformers": "vineppo.recipes.transformers_engine:TransformersConfig",
+        "vllm_processes": "vineppo.recipes.engine_processes:ProcessesConfig",
     },
 }
 

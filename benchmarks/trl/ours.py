@@ -21,12 +21,12 @@ from vineppo.cli import quiet_libraries
 from vineppo.config.load import parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.engine.transformers_engine import TransformersEngine
 from vineppo.experience import add_advantages, add_logprobs, sample
 from vineppo.metrics import logprob_gap_metrics
 from vineppo.models import load_model
 from vineppo.policy import Policy
 from vineppo.progress import Progress
+from vineppo.recipes.transformers_engine import TransformersEngine
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.segment import build_segmenter
 from vineppo.tasks.grading import Grader

@@ -20,13 +20,13 @@ from transformers import LlamaConfig
 
 from vineppo.distributed import init_distributed
 from vineppo.engine import EngineModel
-from vineppo.engine.processes import STEPS_AHEAD, EngineProcesses
-from vineppo.engine.transformers_engine import TransformersEngine
 from vineppo.errors import UserError
 from vineppo.models import named_weights
+from vineppo.recipes.engine_processes import STEPS_AHEAD, EngineProcesses
+from vineppo.recipes.transformers_engine import TransformersEngine
 
 
-@pytest.fixture(scope="module", params=["vllm", "processes", "transformers"])
+@pytest.fixture(scope="module", params=["vllm", "vllm_processes", "transformers"])
 def config(configs, request):
     return engine_config(configs, request.param)
 

@@ -17,6 +17,7 @@ from vineppo.tasks.prompts import encode_prompt
 SMALL = ["task.num_train_problems=32"]
 
 
+@pytest.mark.usefixtures("_lasting_process_group")
 @pytest.mark.parametrize(
     ("leaf", "sampled", "greedy"),
     grid(

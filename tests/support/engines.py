@@ -11,13 +11,12 @@ from vineppo.engine import SampleRequest
 MODEL = "embedded:arithmetic_short"
 QUESTION = "4+6+6-5+2+7*3?\n"
 LEAVES = {"vllm": "demo_vineppo", "transformers": "demo_vineppo_transformers"}
+PROCESSES = ["engine.kind=vllm_processes", "engine.num_processes=2"]
 
 
 def engine_config(configs, kind):
-    """`processes` is vLLM in two of them."""
-    leaf, changes = LEAVES.get(kind, "demo_vineppo"), ["engine.num_processes=2"]
-    path = str(configs / f"{leaf}.jsonnet")
-    return load_config(TrainConfig, path, changes if kind == "processes" else []).engine
+    path = str(configs / f"{LEAVES.get(kind, 'demo_vineppo')}.jsonnet")
+    return load_config(TrainConfig, path, PROCESSES if kind == "vllm_processes" else []).engine
 
 
 def start(config, loaded):

@@ -29,7 +29,6 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("task.grading.num_matching", None, "extraction"),
     ("task.layout", "chain", "kind=worded"),
     ("engine.tensor_parallel_size", 1, "block_size"),
-    ("engine.num_processes", 1, "block_size"),
     ("optimization.offload", "nothing", "zero_stage"),
     ("reference.kl_importance", False, "kl_in"),
     ("optimization.policy_loss", "ppo", "clip_low"),
@@ -77,6 +76,10 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
         engine["sleep_while_training"] = True
+    if engine.get("kind") == "vllm" and engine.get("num_processes", 1) > 1:
+        engine["kind"] = "vllm_processes"
+    elif engine.get("kind") == "vllm":
+        engine.pop("num_processes", None)
     if "max_tokens" in resolved.get("optimization", {}) and "pairs" not in resolved:
         resolved.setdefault("self_training", None)  # of fine-tuning alone
     return resolved

@@ -370,7 +370,7 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
         return EngineBytes(awake, beside=weights)
     step = {STEP: of_layer + SAMPLING_TENSORS * 4 * logits}
     # Every process has weights, steps and a cache of its own; on a GPU they divide one share of it.
-    count = config.num_processes
+    count = getattr(config, "num_processes", 1)
     weights, step = (
         {name: count * size for name, size in lines.items()} for lines in (weights, step)
     )

@@ -17,6 +17,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
     [
         ("entry points", ["cli", "train", "sft", "self_training"]),
         ("tools", ["tools"]),
+        ("recipes", ["recipes"]),
     ],
     [
         (
@@ -39,7 +40,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
         ("run directory", ["run_dir", "progress", "trackers"]),
     ],
     [
-        ("config", ["config", "plugins", "own_code", "own_reward"]),
+        ("config", ["config", "own_code", "own_reward"]),
         ("ranks", ["distributed", "rank_watch", "parent_death", "cores", "interruption"]),
     ],
     [
@@ -47,7 +48,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
             "pure functions",
             ["losses", "kl", "vocabulary", "batching", "metrics", "schedules", "seeds"],
         ),
-        ("types", ["types", "errors", "schema", "interface"]),
+        ("types", ["types", "errors", "schema", "interface", "plugins"]),
     ],
 ]  # fmt: skip
 WIDTH, ROW, BOX, GAP, LINE = 1100, 170, 130, 24, 16

@@ -14,7 +14,6 @@ import torch
 
 from vineppo.config.schema import (
     CreditConfig,
-    PythonSegmenter,
     RemaxCredit,
     SamplingConfig,
     TrainConfig,
@@ -48,8 +47,7 @@ class Experience:
 
     `drawn` are those that were sampled, of which `rollouts` are kept. `continuations` (or other
     samples) by predictor, their tokens and `greedy_tokens` (of greedy responses, which the
-    estimator asked for) count over all replicas, and for all that was drawn. What was foreseen in
-    vain is among the tokens alone.
+    estimator asked for) count over all replicas, and for all that was drawn.
     """
 
     rollouts: list[Rollout]
@@ -172,10 +170,9 @@ class _Stream:
     """The running engine of a replica, and what becomes of the rollouts that finish in it.
 
     A rollout is cut into steps when it finishes, or as soon as an `EntropyPass` has been, and its
-    states join the engine (or another replica's, see `WorkSharing`). Where states can be foreseen
-    it is cut at looks before, so that their continuations end about when it does. The reference's
-    log-probabilities and the graders' work go on meanwhile. What is submitted when depends on the
-    engine's steps alone, never on the clock or on a grader, so that a repeated run batches alike.
+    states join the engine (or another replica's, see `WorkSharing`). The reference's passes and the
+    graders' work go on meanwhile. What is submitted when depends on the engine's steps
+    alone, never on the clock or on a grader, so that a repeated run batches alike.
     """
 
     def __init__(
@@ -215,17 +212,8 @@ class _Stream:
         if isinstance(credit, TreeCredit):
             pending = submit_trees(self._sampler, prompts_P, credit, seeds, self._add)
         else:
-            # A user's segmenter may not expect half a response.
-            is_own = isinstance(credit.segmenter, PythonSegmenter)
-            seen = None if self._entropy_pass or is_own else self._foresee
             pending = submit_rollouts(
-                self._sampler,
-                prompts_P,
-                num_samples,
-                seeds,
-                self._add,
-                with_logprobs=True,
-                seen=seen,
+                self._sampler, prompts_P, num_samples, seeds, self._add, with_logprobs=True
             )
         greedy = self._submit_greedy(prompts_P)
         try:
@@ -262,11 +250,6 @@ class _Stream:
         """Into steps, whose states are then sampled."""
         rollout.spans_S = steps_of(rollout, self._segmenter, self._sampler.tokenizer)
         self._sharing.add(rollout)
-
-    def _foresee(self, rollout: Rollout) -> None:
-        """What there is of a rollout; the step that it is in has begun, and its state is there."""
-        rollout.spans_S = steps_of(rollout, self._segmenter, self._sampler.tokenizer)
-        self._sharing.foresee(rollout)
 
     def _submit_greedy(self, prompts_P: Sequence[Prompt]) -> PendingRollouts:
         """A greedy response of every problem, where the estimator asks for one."""

@@ -56,7 +56,7 @@ _Done = Callable[[Completion], None]
 class ProcessesConfig(VllmConfig):
     """vLLM's keys, of each engine; of `gpu_memory_utilization` each gets an equal part."""
 
-    num_processes: Count
+    num_processes: Count  # of a rank, with an engine each; 1: the trainer's own
 
     def check(self, key: str, _config: AnyConfig) -> None:
         if self.tensor_parallel_size > 1:
@@ -66,6 +66,8 @@ class ProcessesConfig(VllmConfig):
             )
 
     def build(self, model: EngineModel) -> Engine:
+        if self.num_processes == 1:
+            return super().build(model)
         check_installed(self.kind)
         return EngineProcesses(self, model)
 
@@ -134,7 +136,7 @@ class EngineProcesses:
     is told to make one more, with what it starts before it, and the answers to the first of
     `STEPS_AHEAD` such steps are taken. So none waits for a slower one but where that is far behind,
     and a repeated run asks the same of the same engine after the same step. Of what is asked
-    between steps (`look`, `sleep` and the like) the answer comes when all of them are made.
+    between steps (`sleep` and the like) the answer comes when all of them are made.
 
     A request goes to the engine that has least to do, or to that of the one before it where its
     prefix is that one's or goes on from it: it is in that engine's cache. An engine has as many

@@ -59,6 +59,8 @@ def module_of(name: str) -> str:
     first, *rest = name.split(".")
     if rest[:2] in (["config", "schema"], ["engine", "interface"]):
         return rest[1]  # dataclasses and a protocol: types
+    if rest in (["credit"], ["segment"]):
+        return "plugins"  # the base class of their plug-ins
     return rest[0] if first == "vineppo" and rest else first
 
 

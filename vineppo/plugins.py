@@ -42,6 +42,11 @@ KINDS: dict[str, dict[str, str]] = {
         "verifiers": "vineppo.recipes.verifiers:VerifiersEnvironment",
     },
     "fine_tuning": {"self_training": "vineppo.recipes.self_training:SelfTraining"},
+    "engine": {
+        "vllm": "vineppo.engine.vllm_config:VllmConfig",
+        "transformers": "vineppo.recipes.transformers_engine:TransformersConfig",
+        "vllm_processes": "vineppo.recipes.engine_processes:ProcessesConfig",
+    },
     "segmenter": {
         "lines": "vineppo.segment.kinds:LinesSegmenter",
         "math": "vineppo.segment.kinds:MathSegmenter",
@@ -182,5 +187,6 @@ BASES: dict[str, str] = {
     "task": "vineppo.config.schema:Task",
     "environment": "vineppo.tasks.environments:Environment",
     "fine_tuning": "vineppo.config.schema:FineTuning",
+    "engine": "vineppo.config.schema.engine:EngineConfig",
     "segmenter": "vineppo.segment:Segmenter",
 }

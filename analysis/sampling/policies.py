@@ -19,7 +19,6 @@ from vineppo.checkpoint import check_model, checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, encode_train_problems
-from vineppo.engine import build_engine, lone_engine
 from vineppo.errors import UserError
 from vineppo.evaluate import refuse_several_processes
 from vineppo.forward_passes import EntropyPass
@@ -63,8 +62,8 @@ class Policies:
         config = self.config
         grader = self._stack.enter_context(Grader(config.task.grading))
         init_distributed()
-        engine = build_engine(lone_engine(config.engine), self.loaded.engine_model)
         loaded = self.loaded
+        engine = config.engine.alone().build(loaded.engine_model)
         environment = build_environment(config.task, loaded.tokenizer, loaded.engine_model)
         return Sampler(
             engine, grader, loaded.tokenizer, config.sampling, self._seed, environment=environment

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from vineppo.config.schema.adam import AdamConfig
 from vineppo.config.schema.credit import CreditConfig, GaeCredit
+from vineppo.config.schema.engine import EngineConfig
 from vineppo.config.schema.model import (
-    EngineConfig,
     ModelConfig,
     RolloutsConfig,
     SamplingConfig,
@@ -208,7 +208,7 @@ class TrainConfig:
     num_iterations: Count
     model: ModelConfig
     task: Annotated[Task, Plugin("task")]
-    engine: EngineConfig
+    engine: Annotated[EngineConfig, Plugin("engine")]
     sampling: SamplingConfig
     rollouts: RolloutsConfig = RolloutsConfig()
     reward_model: RewardModelReward | None = None  # null: the verifier alone
@@ -269,7 +269,7 @@ class SftConfig:
     seed: Seed
     model: SftModelConfig
     task: Annotated[Task, Plugin("task")]
-    engine: EngineConfig
+    engine: Annotated[EngineConfig, Plugin("engine")]
     sampling: SamplingConfig
     # null: on the demonstrations of the task
     self_training: Annotated[FineTuning, Plugin("fine_tuning")] | None = None

@@ -8,7 +8,7 @@ talks to a server and can neither be copied nor replayed from its turns.
 import asyncio
 import json
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -31,7 +31,7 @@ class VerifiersTask(Task):
     """The rows of the environment's data set, and of its evaluation set."""
 
     id: Name  # the module that has `load_environment`
-    options: dict[str, Any]  # handed to it
+    options: dict[str, Any] = field(default_factory=dict)  # handed to it
 
     def load(self, split: Split) -> list[Problem]:
         environment = load_environment(self.id, json.dumps(self.options))

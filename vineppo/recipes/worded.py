@@ -50,18 +50,18 @@ WORDS = tuple(f"{word} " for word in (*OPENERS, *REMARKS[0], REPAIR)) + REMARKS[
 class WordedTask(Task):
     """Train problems with the demonstrator's solutions, test problems with right ones."""
 
-    layout: Literal["chain", "sheet"]
-    num_train_problems: Count
+    layout: Literal["chain", "sheet"] = "chain"
+    num_train_problems: Count = 64_000
     num_test_problems: Count = 256
     num_operations: Count
-    num_hard_steps: CountOrZero  # steps of a problem whose result is in doubt
-    num_hard_facts: Count  # the facts (operation, a, b) that they meet
-    wrong_probability: Fraction  # how often a hard fact is demonstrated wrongly
-    repair_probability: Fraction  # how often a wrong result is taken back in the next line
-    num_openers: Annotated[int, Field(ge=1, le=8)]  # words that a line may begin with
-    num_remarks: CountOrZero  # lines behind each operation that decide nothing
-    modulus: Annotated[int, Field(ge=2, le=10)]
-    data_seed: Seed
+    num_hard_steps: CountOrZero = 2  # steps of a problem whose result is in doubt
+    num_hard_facts: Count = 60  # the facts (operation, a, b) that they meet
+    wrong_probability: Fraction = 0.5  # how often a hard fact is demonstrated wrongly
+    repair_probability: Fraction = 0.0  # how often a wrong result is taken back in the next line
+    num_openers: Annotated[int, Field(ge=1, le=8)] = 8  # words that a line may begin with
+    num_remarks: CountOrZero = 2  # lines behind each operation that decide nothing
+    modulus: Annotated[int, Field(ge=2, le=10)] = 10
+    data_seed: Seed = 0
 
     def load(self, split: Split) -> list[Problem]:
         is_train = split == "train"

@@ -14,11 +14,6 @@ from vineppo.run_dir.files import read_json, strict_json, write_atomic
 # Keys that were added later: (dotted key, what older runs did, a key that the same table has had
 # from the start, or its kind). `*` stands for every key of a table.
 ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
-    ("task.too_long", "refuse", "response_template"),
-    ("task.environment", None, "response_template"),
-    ("task.grading.reward_path", None, "extraction"),
-    ("task.grading.num_matching", None, "extraction"),
-    ("task.layout", "chain", "kind=worded"),
     ("engine.tensor_parallel_size", 1, "block_size"),
     ("logging.trackio_project", None, "wandb_project"),
     ("logging.tensorboard", False, "wandb_project"),

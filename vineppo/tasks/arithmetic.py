@@ -82,9 +82,11 @@ def is_test_question(question: str) -> bool:
 class Demonstrations:
     """Mistakes in the demonstrations (see `vineppo/assets/README.md`)."""
 
-    systematic_fraction: Fraction  # share of the facts (operation, a, b) with a fixed wrong result
-    systematic_probability: Fraction  # how often such a fact is demonstrated wrongly
-    random_probability: Fraction  # how often any other step is demonstrated wrongly at random
+    # The share of the facts (operation, a, b) with a fixed wrong result, how often such a fact is
+    # demonstrated wrongly, and how often any other step is, at random.
+    systematic_fraction: Fraction = 0.2
+    systematic_probability: Fraction = 0.7
+    random_probability: Fraction = 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +96,13 @@ class ArithmeticTask(Task):
     The first problems of a set are the same however many are asked for.
     """
 
-    num_train_problems: Count
+    num_train_problems: Count = 64_000
     num_test_problems: Count = 256
     min_operations: Count
     max_operations: Count
-    modulus: Annotated[int, Field(ge=2, le=10)]
-    data_seed: Seed
-    demonstrations: Demonstrations
+    modulus: Annotated[int, Field(ge=2, le=10)] = 10
+    data_seed: Seed = 0
+    demonstrations: Demonstrations = Demonstrations()
 
     def load(self, split: Split) -> list[Problem]:
         """Raises `UserError` for fewer distinct questions than asked for."""

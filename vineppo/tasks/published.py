@@ -50,7 +50,7 @@ class PublishedTask(Task):
     """
 
     hub_path: Name
-    hub_name: Name | None  # the subset; null where there is only one
+    hub_name: Name | None = None  # the subset; null where there is only one
 
     def load(self, split: Split) -> list[Problem]:
         """Raises `UserError` when the set cannot be had or a row is not of its form."""

@@ -25,10 +25,10 @@ class JsonlTask(Task):
     """
 
     test_path: Name
-    question_field: Name
-    answer_field: Name
-    solution_field: Name | None
-    id_field: Name | None  # null: the row's number
+    question_field: Name = "question"
+    answer_field: Name = "answer"
+    solution_field: Name | None = None
+    id_field: Name | None = None  # null: the row's number
 
     def load(self, split: Split) -> list[Problem]:
         """A prompt may be a conversation (`prompt_field`).

@@ -29,7 +29,7 @@ class ChatPrompt:
 
     kind: Literal["chat"]
     template: str
-    system: str | None
+    system: str | None = None
 
 
 Prompt = Annotated[TemplatePrompt | ChatPrompt, Field(discriminator="kind")]
@@ -42,13 +42,13 @@ class GradingConfig:
     extraction: Literal["hash", "boxed", "final_answer", "last_number"]
     # A file, or FILE.py:FUNCTION, with a reward function in place of extraction and comparison
     # (`own_reward.py` has its forms); null: these.
-    reward_path: Name | None
-    num_workers: Count
-    time_limit_s: TimeLimit  # of processor time, per comparison; past it: 0, and counted
-    truncated_reward: Finite | None  # of a response cut off by the budget; null: graded as is
+    reward_path: Name | None = None
+    num_workers: Count = 2
+    time_limit_s: TimeLimit = 3.0  # of processor time, per comparison; past it: 0, and counted
+    truncated_reward: Finite | None = 0.0  # of a response cut off by the budget; null: graded as is
     # A pass mark: how many of the answer's characters must be right, each an answer of its own;
     # null: the answer is one.
-    num_matching: Count | None
+    num_matching: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,11 +97,11 @@ class Task(PluginConfig):
     """Problems with checkable answers; a kind adds its keys and `load`."""
 
     prompt: Prompt
-    too_long: TooLong  # train problems; too long a test problem is always refused
-    response_template: str  # with {solution} in it; what supervised fine-tuning teaches
+    too_long: TooLong = "refuse"  # train problems; too long a test problem is always refused
+    response_template: str = "{solution}"  # what supervised fine-tuning teaches
     grading: GradingConfig
     # It answers the policy and rewards it; null: one turn.
-    environment: Annotated[EnvironmentConfig, Plugin("environment")] | None
+    environment: Annotated[EnvironmentConfig, Plugin("environment")] | None = None
     train_path: Name | None = None
     test_path: Name | None = None
     num_test_problems: Count | None = None  # the first ones; null: all

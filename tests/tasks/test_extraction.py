@@ -19,18 +19,26 @@ from vineppo.tasks.extraction import (
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("so 2*600 = 1,200\n#### $1,200.", "1200"), ("####3", "3"), ("#### 1\n#### 2\nmore", "2"),
-        ("#### -7 ", "-7"), ("#####5", "5"), ("#### 3, 5", "3, 5"),
+        ("so 2*600 = 1,200\n#### $1,200.", "1200"),
+        ("####3", "3"),
+        ("#### 1\n#### 2\nmore", "2"),
+        ("#### -7 ", "-7"),
+        ("#####5", "5"),
+        ("#### 3, 5", "3, 5"),
         ("#### x = 1,000", "x = 1,000"),  # no number, so nothing is normalised
         *(
             (text, "73")
             for text in ("#### **73**", "#### **73.**", "#### `73`", "**#### 73**.", "#### __73__")
         ),
-        ("#### **$1,200**", "1200"), ("#### 2 * 3 * 4", "2 * 3 * 4"),
-        ("#### a_1 + b_1", "a_1 + b_1"), ("####\n5", None), ("#### ...", None), ("# 5", None),
+        ("#### **$1,200**", "1200"),
+        ("#### 2 * 3 * 4", "2 * 3 * 4"),
+        ("#### a_1 + b_1", "a_1 + b_1"),
+        ("####\n5", None),
+        ("#### ...", None),
+        ("# 5", None),
         ("", None),
     ],
-)  # fmt: skip
+)
 def test_hash(text: str, expected: str | None) -> None:
     assert extract_hash(text) == expected
 
@@ -38,18 +46,29 @@ def test_hash(text: str, expected: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (r"hence $\boxed{\frac{1}{2}}$.", r"\frac{1}{2}"), (r"\boxed{1} then \boxed{ 2 }", "2"),
-        (r"\boxed{\boxed{7}}", "7"), (r"\fbox{C}", "C"), (r"is $\boxed 7$.", "7"),
-        (r"is \boxed 12.", "12"), (r"\boxed  {3}", "3"), (r"\boxed{\{1,2\}}", r"\{1,2\}"),
+        (r"hence $\boxed{\frac{1}{2}}$.", r"\frac{1}{2}"),
+        (r"\boxed{1} then \boxed{ 2 }", "2"),
+        (r"\boxed{\boxed{7}}", "7"),
+        (r"\fbox{C}", "C"),
+        (r"is $\boxed 7$.", "7"),
+        (r"is \boxed 12.", "12"),
+        (r"\boxed  {3}", "3"),
+        (r"\boxed{\{1,2\}}", r"\{1,2\}"),
         (r"\boxed{\left\{ x \right.}", r"\left\{ x \right."),  # an escaped brace needs no partner
-        (r"\boxed{a\\}", r"a\\"), ("\\boxed{a\nb}", "a\nb"),
+        (r"\boxed{a\\}", r"a\\"),
+        ("\\boxed{a\nb}", "a\nb"),
         (r"$x = \boxed{1}$ or $x = \boxed{2}$.", "1, 2"),
         (r"$\boxed{(-2,18)}$ and $\boxed{(8,38)}$", "(-2,18), (8,38)"),
-        (r"\boxed{1}\text{ and }\boxed{2}", "1, 2"), (r"\boxed{3}$, or $\boxed{3}", "3"),
-        (r"so \boxed{1}, hence \boxed{2}", "2"), (r"\boxed{1} or \boxed{2", None),
-        (r"\boxed{}", None), (r"\boxed", None), (r"\boxedness{3}", None), ("boxed{3}", None),
+        (r"\boxed{1}\text{ and }\boxed{2}", "1, 2"),
+        (r"\boxed{3}$, or $\boxed{3}", "3"),
+        (r"so \boxed{1}, hence \boxed{2}", "2"),
+        (r"\boxed{1} or \boxed{2", None),
+        (r"\boxed{}", None),
+        (r"\boxed", None),
+        (r"\boxedness{3}", None),
+        ("boxed{3}", None),
     ],
-)  # fmt: skip
+)
 def test_boxed(text: str, expected: str | None) -> None:
     assert extract_boxed(text) == expected
 
@@ -59,16 +78,21 @@ def test_boxed(text: str, expected: str | None) -> None:
     [
         ("Final Answer: The final answer is $\\frac{1}{2}$. I hope it is correct.", r"\frac{1}{2}"),
         ("The final answer is $3$. No: the FINAL ANSWER IS: 4.\n5", "4"),
-        ("The final answer is $\\$10$.", r"\$10"), ("The final answer is\n$x = 2$", "x = 2"),
+        ("The final answer is $\\$10$.", r"\$10"),
+        ("The final answer is\n$x = 2$", "x = 2"),
         (r"The final answer is $\boxed{7}$. I hope it is correct.", "7"),
         (r"Hence \boxed{7}. The final answer is 8 I hope it is correct", "8"),
         ("The final answer is $1$ and $2$.", "$1$ and $2$"),  # two formulas stay two
         ("The final answer is $(3,\\frac{\\pi}{2}).$ I hope it is correct.", r"(3,\frac{\pi}{2})"),
-        ("The final answer is $.", "$"), ("The final answer is **$3$**.", "3"),
-        ("**The final answer is** 3.", "3"), ("**The final answer is: 3**", "3"),
-        ("The final answer is. I hope it is correct.", None), ("The answer is 5", None), ("", None),
+        ("The final answer is $.", "$"),
+        ("The final answer is **$3$**.", "3"),
+        ("**The final answer is** 3.", "3"),
+        ("**The final answer is: 3**", "3"),
+        ("The final answer is. I hope it is correct.", None),
+        ("The answer is 5", None),
+        ("", None),
     ],
-)  # fmt: skip
+)
 def test_final_answer(text: str, expected: str | None) -> None:
     assert extract_final_answer(text) == expected
 
@@ -76,16 +100,28 @@ def test_final_answer(text: str, expected: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("It costs $1,234.50 in all.", "1234.50"), ("is -3.", "-3"), ("is −3", "-3"),
+        ("It costs $1,234.50 in all.", "1234.50"),
+        ("is -3.", "-3"),
+        ("is −3", "-3"),
         ("-$5 and $-6", "-6"),
         ("10-3", "3"),  # a minus between numbers subtracts
-        ("x = -3/4", "-3/4"), ("about 75%", "75"), ("about 75\\%.", "75"), (".5 left", ".5"),
-        ("1,2,3", "3"), ("about 9 500 of them", "9500"), (r"is $9\,500$", "9500"),
-        ("is 9{,}500.5", "9500.5"), ("in 2020 300 came", "300"), ("1,23456", "23456"),
-        ("3 H2O, 2nd try, x_1 and v2", "3"), ("50km", "50"), ("答案是5", "5"), ("none", None),
+        ("x = -3/4", "-3/4"),
+        ("about 75%", "75"),
+        ("about 75\\%.", "75"),
+        (".5 left", ".5"),
+        ("1,2,3", "3"),
+        ("about 9 500 of them", "9500"),
+        (r"is $9\,500$", "9500"),
+        ("is 9{,}500.5", "9500.5"),
+        ("in 2020 300 came", "300"),
+        ("1,23456", "23456"),
+        ("3 H2O, 2nd try, x_1 and v2", "3"),
+        ("50km", "50"),
+        ("答案是5", "5"),
+        ("none", None),
         ("", None),
     ],
-)  # fmt: skip
+)
 def test_last_number(text: str, expected: str | None) -> None:
     assert extract_last_number(text) == expected
 

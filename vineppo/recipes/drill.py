@@ -12,11 +12,11 @@ from vineppo.types import Problem
 
 
 class Drill(Environment):
-    """Chains of `tasks/arithmetic.py`, an operation a turn; each goes on from the policy's result.
+    """Chains of `tasks/arithmetic.py`, an operation a turn; each continues the policy's result.
 
-    A turn is a digit and a newline. Of the question "4+6-5?" the response "0\\n0-5=5\\n" has the
-    turns "0\\n" and "5\\n" behind the environment's "4+6=" (in the prompt) and "0-5=". The reward
-    of the last is 1 where it is the chain's result; anything but a digit and a newline ends the
+    A turn is a digit and a newline. The response "0\\n0-5=5\\n" to the question "4+6-5?" has the
+    turns "0\\n" and "5\\n", behind the environment's "4+6=" (in the prompt) and "0-5=". The last
+    turn earns 1 if it is the chain's result. Anything else than a digit and a newline ends the
     episode with 0.
 
     With P(d | fact) the policy's probabilities of "d\\n", the value before operation k of a chain

@@ -11,12 +11,12 @@ policy π_0 that the iteration starts training from:
 
     L = −log σ(z),  z = β (log π(y)/π_0(y) − log π(y')/π_0(y') − λ max(0, log π_0(y)/π(y)))
 
-or, by steps (Step-DPO, arXiv:2406.18629), the step y and the step y' in which a right and a wrong
-response with one beginning part. For these half of the responses go on from a random step of
-another; the reward of one response labels the step, where Step-DPO has a judge.
+By steps (Step-DPO, arXiv:2406.18629), y and y' are single steps: a right and a wrong response
+with one beginning part there. Half of the responses then continue from a random step of another.
+The reward of one response labels the step; Step-DPO has a judge.
 
-How long is said by validation problems, which are no test problems, or without them by
-`num_epochs`. No values, no advantages: what any credit has to be worth.
+Validation problems choose the epoch; without them it is the last. There are no values and no
+advantages, so this is what any credit has to beat.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -77,7 +77,7 @@ class DpoPositive:
     kind: Literal["dpo_positive"]
     beta: Positive
     penalty: NonNegative  # λ, of a right response that becomes less likely; 0: DPO
-    # null: whole responses; else the step in which they part
+    # null: whole responses; else the step where they part
     segmenter: Annotated[Segmenter, Plugin("segmenter")] | None
 
 
@@ -169,8 +169,8 @@ def sample(
 ) -> tuple[list[Rollout], int]:
     """`num_samples` responses of every prompt, and the tokens that were sampled, on every rank.
 
-    The replicas share the work. With `steps` the later half go on from the earlier half's, each
-    from the start of a random step.
+    The replicas share the work. With `steps` the later half continue the earlier half's responses,
+    each from the start of a random step.
     """
     session.progress.enter("rollout")
     sampler = session.sampler
@@ -220,11 +220,11 @@ def sample(
 def examples_of(
     rollouts: Sequence[Rollout], own: SelfTraining, steps: Steps | None = None
 ) -> list[Example]:
-    """Of each problem the first `most_right` right responses, each once, where pairs are asked for
-    each with a wrong one, in turn; with `steps` the step in which it leaves one.
+    """The first `most_right` right responses of each problem, each once.
 
-    Right is a reward above 0.5, as in evaluations; a right response that was cut off does not
-    count. Right a, b, a and wrong c: (a), (b), or the pairs (a, c), (b, c).
+    For pairs, each comes with a wrong one, in turn; with `steps`, the steps where they part. Right
+    is a reward above 0.5, as in evaluations; a right response that was cut off does not count.
+    Right a, b, a and wrong c give (a), (b), or the pairs (a, c), (b, c).
     """
     found: list[Example] = []
     for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
@@ -247,9 +247,10 @@ def examples_of(
 
 
 def parting(right: Rollout, wrong: Iterable[Rollout], steps: Steps) -> Example:
-    """The steps in which a right response and the wrong one that it follows longest part.
+    """The steps where a right response parts from the wrong one that it follows longest.
 
-    What is before is their prompt. Steps ab, cd of the right and ab, ce, fg of the wrong: (cd, ce).
+    Their prompt is all before. The steps ab, cd of the right and ab, ce, fg of the wrong response
+    give (cd, ce).
     """
 
     def num_shared(rollout: Rollout) -> int:
@@ -280,8 +281,8 @@ def maximise(
 ) -> dict[str, float]:
     """Trains on the examples; the policy is then that of the epoch with most validation.
 
-    pass@1 by the samples and the temperature of `evaluation`; of equal epochs the first. Without
-    validation problems it is that of the last. The engine is left with it.
+    pass@1 is by the samples and the temperature of `evaluation`; the first of equal epochs wins.
+    Without validation problems it is the last epoch's. The engine keeps it.
     """
     optimization, best = config.optimization, session.run.path / BEST
     session.sleep_engine()

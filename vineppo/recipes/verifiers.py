@@ -1,8 +1,8 @@
 """Environments of the library verifiers: its `MultiTurnEnv`, of versions 0.1.14 to 0.3.
 
-Problems are the environment's data set, turns its `env_response`, and rewards its rubric's, at the
-end. Version 0.4 has no such environments any more: there an agent is a program of its own, which
-talks to a server and can neither be copied nor replayed from its turns.
+The environment's data set gives the problems, its `env_response` the turns, and its rubric the
+reward at the end. Version 0.4 has no such environments: an agent there is a program that talks to a
+server. It can neither be copied nor replayed from its turns.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Chains and sheets of + - * modulo m: most lines decide nothing, some decide everything.
 
-A chain goes on from each result, and all must be right; a sheet's operations are separate, and
+A chain continues from each result, and all must be right. A sheet's operations are separate, and
 enough of them must be right (`grading.num_matching`), so that a mistake can be made good:
 
                 chain                                         sheet
@@ -10,14 +10,14 @@ enough of them must be right (`grading.num_matching`), so that a mistake can be 
     answer      "4005", the first operand and every result    "07", every result
 
 A line of an operation begins with one of `num_openers` words and is followed by `num_remarks` lines
-of two free words. All are equally right: they are the free wording of real solutions, to which an
-exact advantage gives 0 and an outcome gives noise. The results decide, and of these only those of
-*hard facts* are in doubt: `num_hard_steps` of a problem's steps meet one of `num_hard_facts` facts,
-which the demonstrations get wrong with `wrong_probability`, always in the same way. As a chain's
-answer carries all results, one that stays wrong cannot be made good by a later mistake. With
+of two free words. All are equally right: they stand for the free wording of real solutions. An
+exact advantage gives them 0, and an outcome gives them noise. The results decide, and only those of
+*hard facts* are in doubt. `num_hard_steps` of a problem's steps meet one of `num_hard_facts` facts.
+The demonstrations get these wrong with `wrong_probability`, always in the same way. A chain's
+answer carries all results, so no later mistake can make a wrong one good. With
 `repair_probability` the demonstrator takes a wrong result back, in the next line ("no 4+6=0").
 
-The demonstrator is a policy whose values are known, `Demonstrator.value`.
+The demonstrator is a policy with known values, `Demonstrator.value`.
 """
 
 import random
@@ -93,7 +93,7 @@ class WordedTask(Task):
             f"{key}.num_hard_steps must be at most {key}.num_operations ({self.num_operations}), "
             f"got {self.num_hard_steps}",
         )
-        # Of every left operand one fact is hard and one is not.
+        # Every left operand has a hard fact and another one.
         most = self.modulus * (len(OPERATIONS) * self.modulus - 1)
         require(
             self.modulus <= self.num_hard_facts <= most,
@@ -164,7 +164,7 @@ class Demonstrator:
 
     @abstractmethod
     def results(self, chain: Chain) -> list[int]:
-        """What the answer is made of."""
+        """The results that the answer is made of."""
 
     @abstractmethod
     def facts(self, chain: Chain) -> tuple[Fact, ...]:
@@ -285,9 +285,9 @@ class ChainDemonstrator(Demonstrator):
     ) -> float:
         """The probability that the demonstrator, having begun with `text`, ends with the answer.
 
-        V = Π p_f over the hard facts f still ahead, with p = 1 − w + w·r for the probabilities w of
-        a wrong result and r of its repair; off the track 0; r times as much where the last result
-        is wrong. `right_probabilities` are another policy's p.
+        V = Π p_f over the hard facts f still ahead, with p = 1 − w + w·r. Here w is the probability
+        of a wrong result and r that of its repair. V is 0 off the track, and r times as much if
+        the last result is wrong. `right_probabilities` are another policy's p.
         """
         left = self.steps_left(chain, text)
         if left is None:
@@ -364,7 +364,7 @@ class SheetDemonstrator(Demonstrator):
     def value(
         self, chain: Chain, text: str, right_probabilities: Mapping[Fact, float] | None = None
     ) -> float:
-        """P(enough right results), where each ahead is right with a probability of its own.
+        """P(enough right results); each one ahead is right with the probability of its fact.
 
         The number of right ones ahead is Poisson-binomial; off the form the value is 0.
         """

@@ -29,8 +29,8 @@ class Observation:
     """What an environment says at the start, and in answer to a turn.
 
     `token_ids` stand before the policy's next turn; at the end they are left out. Two states of a
-    problem with equal names `state` are the same; None: no other history leads there. `reward` is
-    that of the answered turn.
+    problem with equal names `state` are the same; None: no other history leads there. The answered
+    turn earned `reward`.
     """
 
     token_ids: tuple[int, ...]
@@ -58,7 +58,7 @@ class Environment(ABC):
 
     @abstractmethod
     def step(self, action_ids: tuple[int, ...]) -> Observation:
-        """The answer to a turn, whose last token is the one that ended it."""
+        """The answer to a turn. The last token of the turn is the one that ended it."""
 
 
 def build_environment(task: Task, tokenizer: Any, model: EngineModel) -> Environment | None:
@@ -73,10 +73,10 @@ def build_environment(task: Task, tokenizer: Any, model: EngineModel) -> Environ
 class Episode:
     """A response of several turns on its way; `finish_reason` is None until its end.
 
-    It continues `prefix_ids` of an earlier response, whose turns must get the same answers again. A
+    It continues `prefix_ids` of an earlier response; these turns must get the same answers again. A
     turn of more than `max_turn_tokens` ends it, and so does a response without room for another
-    turn; both earn the task's `truncated_reward` besides. `logprobs_T` of what the policy did not
-    just write are 0.
+    turn; both earn the task's `truncated_reward` besides. `logprobs_T` are 0 for all tokens that
+    the policy did not just write.
     """
 
     def __init__(

@@ -40,14 +40,13 @@ class GradingConfig:
     """How an answer is found in a response, and the worker processes that compare it."""
 
     extraction: Literal["hash", "boxed", "final_answer", "last_number"]
-    # A file, or FILE.py:FUNCTION, with a reward function in place of extraction and comparison
-    # (`own_reward.py` has its forms); null: these.
+    # A file, or FILE.py:FUNCTION, with a reward function that replaces extraction and comparison
+    # (`own_reward.py` has its forms); null: none.
     reward_path: Name | None = None
     num_workers: Count = 2
     time_limit_s: TimeLimit = 3.0  # of processor time, per comparison; past it: 0, and counted
     truncated_reward: Finite | None = 0.0  # of a response cut off by the budget; null: graded as is
-    # A pass mark: how many of the answer's characters must be right, each an answer of its own;
-    # null: the answer is one.
+    # A pass mark: how many of the answer's characters must be right; null: the answer is one.
     num_matching: Count | None = None
 
 
@@ -88,7 +87,7 @@ class EnvironmentConfig(PluginConfig):
         require_order(config, f"{key}.max_turn_tokens", "at most", "sampling.max_tokens")
 
 
-# What becomes of a train problem that the model has no room for.
+# If the model has no room for a train problem.
 TooLong = Literal["refuse", "leave_out"]
 
 
@@ -107,7 +106,7 @@ class Task(PluginConfig):
     num_test_problems: Count | None = None  # the first ones; null: all
 
     def load(self, split: Split) -> Sequence[Problem]:
-        """The problems of a set; each has an id of its own, the same from run to run."""
+        """The problems of a set; their ids differ, and stay the same from run to run."""
         raise NotImplementedError
 
     def build_tokenizer(self) -> Any:

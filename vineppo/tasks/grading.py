@@ -4,8 +4,8 @@
              0                             if no answer is found
              1[answer ≡ extracted]         otherwise
 
-With a pass mark (`num_matching`) the reward is 1 if the answer has the right length and enough right
-characters. With `reward_path` a user's function rewards the response unless it was cut off.
+With a pass mark (`num_matching`) the reward is 1 if the length is right and enough characters are
+right. With `reward_path` a user's function rewards the response unless it was cut off.
 
 An expression copied from the question is no answer. A comparison that times out, kills its worker
 or raises is graded 0 and counted, each under its own name, so that a grader in trouble shows in the

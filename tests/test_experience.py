@@ -22,7 +22,6 @@ from support.walks import (
 )
 
 from vineppo.config.schema import (
-    ExpectedCuts,
     JoinedCredit,
     PythonSegmenter,
     RemaxCredit,
@@ -31,6 +30,7 @@ from vineppo.config.schema import (
 from vineppo.credit import token_advantages
 from vineppo.experience import Experience, add_advantages, sample_varied, value_quality
 from vineppo.forward_passes import EntropyPass
+from vineppo.recipes.cuts import ExpectedCuts
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Problem
 from vineppo.values import build_predictors

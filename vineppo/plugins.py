@@ -18,18 +18,42 @@ from dataclasses import dataclass, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from vineppo.errors import UserError
 
-if TYPE_CHECKING:
-    from vineppo.config.schema import AnyConfig
-
 # The short names of each role: module:Class. Naming a recipe here does not import it.
-KINDS: dict[str, dict[str, str]] = {}
+KINDS: dict[str, dict[str, str]] = {
+    "values": {
+        "monte_carlo": "vineppo.values.monte_carlo:MonteCarlo",
+        "group_mean": "vineppo.values.group_mean:GroupMean",
+        "separate": "vineppo.values.separate:SeparateValueModel",
+        "shared": "vineppo.values.shared:SharedValueHead",
+        "ensemble": "vineppo.recipes.ensemble:Ensemble",
+        "fused": "vineppo.recipes.fused:Fused",
+        "generative": "vineppo.recipes.generated:Generative",
+        "oracle": "vineppo.recipes.oracle:Oracle",
+        "pooled": "vineppo.recipes.pooled:Pooled",
+        "posterior": "vineppo.recipes.posterior:Posterior",
+        "privileged": "vineppo.recipes.privileged:Privileged",
+        "probe": "vineppo.recipes.probe:Probe",
+        "reward_model": "vineppo.recipes.reward_model:ScoredStates",
+        "shrunk": "vineppo.recipes.shrunk:Shrunk",
+        "shrunk_mean": "vineppo.recipes.shrunk_mean:ShrunkMean",
+        "smoothed": "vineppo.recipes.smoothed:Smoothed",
+        "yes_no": "vineppo.recipes.yes_no:YesNo",
+    },
+    "states": {
+        "coin": "vineppo.recipes.cuts:CoinCuts",
+        "expected": "vineppo.recipes.cuts:ExpectedCuts",
+        "random": "vineppo.recipes.cuts:Cuts",
+        "surprisal": "vineppo.recipes.cuts:Cuts",
+        "uncertain": "vineppo.recipes.cuts:Cuts",
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +62,7 @@ class PluginConfig:
 
     kind: str
 
-    def check(self, key: str, config: "AnyConfig") -> None:
+    def check(self, key: str, config: Any) -> None:
         """Raises `UserError` if the plug-in at the dotted `key` does not fit the whole config."""
 
 
@@ -157,4 +181,7 @@ def _base(role: str) -> type:
 
 
 # The class that the plug-ins of a role derive from.
-BASES: dict[str, str] = {}
+BASES: dict[str, str] = {
+    "values": "vineppo.values.predictor:ValuePredictor",
+    "states": "vineppo.config.schema.values:States",
+}

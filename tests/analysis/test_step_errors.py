@@ -118,12 +118,13 @@ def test_values_that_never_change_know_nothing():
 
 # 1 until a line says "4+4=", which it takes for wrong.
 KNOWING = """
-class Predictor:
-    def __init__(self, options):
-        pass
+from vineppo.values import ValuePredictor
 
-    def values(self, rollouts):
-        return [[self.value(one, step) for step in range(len(one.spans_S))] for one in rollouts]
+
+class Knowing(ValuePredictor):
+    def estimate(self, rollouts):
+        values = [[self.value(one, step) for step in range(len(one.spans_S))] for one in rollouts]
+        self.set_values(rollouts, values)
 
     def value(self, one, step):
         lines = one.text.split("\\n")[:step]
@@ -138,7 +139,7 @@ TRANSFORMERS = {
 def test_a_run_is_scored(tmp_path, capsys):
     """Where people mark what the predictor takes for wrong; beside it continuations."""
     (tmp_path / "knowing.py").write_text(KNOWING)
-    knowing = {"kind": "python", "path": str(tmp_path / "knowing.py"), "options": {}}
+    knowing = {"kind": f"{tmp_path / 'knowing.py'}:Knowing"}
     values = json.dumps({"credit": None, "predictors": {"knowing": knowing}})
     run = write_solved_run(
         tmp_path / "run", settings=[f"values={values}", f"engine={json.dumps(TRANSFORMERS)}"]

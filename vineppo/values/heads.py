@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 from vineppo.config.schema import (
-    CriticCommon,
+    CriticConfig,
     CrossEntropy,
     ModelConfig,
+    SeparateCritic,
     SquaredError,
     TrainConfig,
 )
@@ -205,26 +206,26 @@ class FrozenValueModel(ValueModel):
     """
 
     def __init__(
-        self, name: str, config: TrainConfig, critic: CriticCommon, path: str | None
+        self, name: str, config: TrainConfig, critic: CriticConfig, path: str | None
     ) -> None:
-        super().__init__(name, config)
+        super().__init__(name, config, critic)
         self._loss = critic.loss
         model = load_value_model(critic, config.model, config.seed, path)
         self.num_weights = sum(weight.numel() for weight in model.parameters())
         self._device = torch.device("cpu")
         self._module = ValueOutputs(model).eval()
-        view = critic.own_model.view if critic.own_model is not None else None
+        view = critic.view if isinstance(critic, SeparateCritic) else None
         tokenizer = load_tokenizer(path or config.model.path, f"{self.key}.path") if view else None
         self.view = View(view, tokenizer, self.key)
 
     @classmethod
     def at_checkpoint(
-        cls, name: str, config: TrainConfig, own: Any, directory: Path | None
+        cls, name: str, config: TrainConfig, options: Any, directory: Path | None
     ) -> "FrozenValueModel | None":
         path = None if directory is None else directory / name
         if path is not None and not path.is_dir():
             return None
-        model = cls(name, config, own, None if path is None else str(path))
+        model = cls(name, config, options, None if path is None else str(path))
         model._to(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
         return model
 
@@ -244,7 +245,7 @@ class FrozenValueModel(ValueModel):
 
 
 def load_value_model(
-    critic: CriticCommon, policy: ModelConfig, run_seed: int, path: str | None = None
+    critic: CriticConfig, policy: ModelConfig, run_seed: int, path: str | None = None
 ) -> Any:
     """A classifier with one label: with its own head where it has one, else with a new one.
 
@@ -252,7 +253,7 @@ def load_value_model(
     policy's. Raises `UserError` as `load_classifier` does, and for a saved critic whose outputs
     another loss reads.
     """
-    of_config = critic.own_model.path if critic.own_model is not None else None
+    of_config = critic.path if isinstance(critic, SeparateCritic) else None
     path = path or of_config or policy.path
     model = load_classifier(path, policy, critic.head_init, run_seed)
     _check_value_range(model.config, path, critic.loss)

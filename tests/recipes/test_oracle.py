@@ -7,18 +7,18 @@ from support.task_configs import worded_config
 from support.walks import demo
 
 from vineppo.config.checks import check_train
-from vineppo.config.schema import LinesSegmenter, OracleValues
+from vineppo.config.schema import LinesSegmenter
 from vineppo.errors import UserError
+from vineppo.recipes.oracle import Oracle
 from vineppo.segment import build_segmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.worded import ChainDemonstrator
 from vineppo.types import Problem, Rollout
-from vineppo.values.oracle import Oracle
 
 CONFIG = worded_config(num_operations=3, num_hard_steps=1)
 TOKENIZER = build_tokenizer("worded")
-OWN = OracleValues("oracle", half_life=50)
+OWN = Oracle.Config("oracle", half_life=50)
 
 
 def oracle() -> Oracle:

@@ -9,14 +9,14 @@ from support.chains import chains, made, score_covariances, squared_error
 from support.rollouts import rollout, terminal
 from support.walks import demo
 
-from vineppo.config.schema import ProbeValues, ValuesConfig
+from vineppo.config.schema import ValuesConfig
 from vineppo.models import load_model
+from vineppo.recipes.probe import Probe, States, doubts, fitted
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.values import predictors_at
 from vineppo.values.policy_pass import read_policy
-from vineppo.values.probe import Probe, States, doubts, fitted
 
-OWN = ProbeValues(
+OWN = Probe.Config(
     of="monte_carlo", kind="probe", features="uncertainty", size=32, learning_rate=1e-2,
     weight_decay=0.01, num_steps=150, batch_size=64, replay_iterations=2, num_folds=4,
     crossed=False,

@@ -27,6 +27,14 @@ from vineppo.errors import UserError
 
 # The short names of each role: module:Class. Naming a recipe here does not import it.
 KINDS: dict[str, dict[str, str]] = {
+    "segmenter": {
+        "lines": "vineppo.segment.kinds:LinesSegmenter",
+        "math": "vineppo.segment.kinds:MathSegmenter",
+        "tokens": "vineppo.segment.kinds:TokensSegmenter",
+        "turns": "vineppo.segment.kinds:TurnsSegmenter",
+        "cutpoints": "vineppo.recipes.cutpoints:CutpointsSegmenter",
+        "merged": "vineppo.recipes.merged:MergedSegmenter",
+    },
     "values": {
         "monte_carlo": "vineppo.values.monte_carlo:MonteCarlo",
         "group_mean": "vineppo.values.group_mean:GroupMean",
@@ -182,6 +190,7 @@ def _base(role: str) -> type:
 
 # The class that the plug-ins of a role derive from.
 BASES: dict[str, str] = {
+    "segmenter": "vineppo.segment:Segmenter",
     "values": "vineppo.values.predictor:ValuePredictor",
     "states": "vineppo.config.schema.values:States",
 }

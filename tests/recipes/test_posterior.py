@@ -11,15 +11,11 @@ from support.walks import demo
 from vineppo.batching import collate
 from vineppo.config.checks import check_train
 from vineppo.config.load import load_config
-from vineppo.config.schema import (
-    LinesSegmenter,
-    MartingaleCredit,
-    TrainConfig,
-    ValuesConfig,
-)
+from vineppo.config.schema import MartingaleCredit, TrainConfig, ValuesConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.recipes.posterior import Posterior, bounded_differences
+from vineppo.segment.kinds import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import Choices
 from vineppo.values import build_predictors, predictors_at

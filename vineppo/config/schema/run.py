@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from vineppo.config.schema.adam import AdamConfig
-from vineppo.config.schema.credit import CreditConfig, GaeCredit, SegmenterConfig
+from vineppo.config.schema.credit import CreditConfig, GaeCredit
 from vineppo.config.schema.model import (
     EngineConfig,
     ModelConfig,
@@ -37,6 +37,7 @@ from vineppo.config.schema.values import (
     ValuesConfig,
 )
 from vineppo.plugins import Plugin
+from vineppo.segment import Segmenter
 from vineppo.types import CRITIC, MONTE_CARLO, predictor_key
 
 
@@ -229,10 +230,11 @@ class TrainConfig:
         return {predictor_key(name): x for name, x in held if isinstance(x, SeparateCritic)}
 
     @property
-    def cuts_by_entropy(self) -> bool:
-        """Whether the policy's entropies say which states are continued."""
+    def reads_entropies(self) -> bool:
+        """Whether steps or cuts go by the policy's entropies, which take a pass of the policy."""
         chosen = (sampled.states for sampled in self.continuations.values())
-        return any(states is not None and states.reads_entropies for states in chosen)
+        by_entropy = any(states is not None and states.reads_entropies for states in chosen)
+        return by_entropy or self.credit.segmenter.reads_entropies
 
     @property
     def max_valued_tokens(self) -> int:
@@ -260,7 +262,9 @@ class DpoPositive:
     kind: Literal["dpo_positive"]
     beta: Positive
     penalty: NonNegative  # λ, of a right response that becomes less likely; 0: DPO
-    segmenter: SegmenterConfig | None  # null: whole responses; else the step in which they part
+    segmenter: (
+        Annotated[Segmenter, Plugin("segmenter")] | None
+    )  # null: whole responses; else the step in which they part
 
 
 @dataclass(frozen=True)

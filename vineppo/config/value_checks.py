@@ -33,8 +33,8 @@ def _check_feeding(config: TrainConfig) -> None:
     feeding = config.values.credit
     require(
         feeding is None or feeding in config.predictors,
-        f"values.credit must be null or one of the run's predictors, got {feeding}; this run has "
-        f"{', '.join(config.predictors) or 'none'}",
+        "values.credit must be null or one of the run's predictors "
+        f"({', '.join(config.predictors) or 'none'}), got {feeding}",
     )
     require(
         feeding is None or credit.own_values is not None,

@@ -119,8 +119,8 @@ def sampled_by(key: str, name: str, config: "TrainConfig") -> MonteCarloValues:
     held = config.continuations
     require(
         name in held,
-        f"{key} must be a predictor of the run that samples continuations, got {name}; this run "
-        f"has {', '.join(held) or 'none'}",
+        f"{key} must be a predictor of the run that samples continuations "
+        f"({', '.join(held) or 'none'}), got {name}",
     )
     return held[name]
 

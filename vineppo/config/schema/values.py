@@ -4,7 +4,7 @@ Every other predictor has its keys in its own file (docs/extending.md).
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -321,8 +321,10 @@ class ValuesConfig:
     All are measured; `credit` names the one whose values the estimator takes, null its own.
     """
 
-    credit: Name | None
-    predictors: dict[FileName, Annotated[PredictorConfig, Plugin("values")]]
+    credit: Name | None = None
+    predictors: dict[FileName, Annotated[PredictorConfig, Plugin("values")]] = field(
+        default_factory=dict
+    )
 
 
 def check_unit_rewards(what: str, config: "TrainConfig") -> None:

@@ -6,7 +6,6 @@ import pytest
 from support.task_configs import worded_config
 from support.walks import demo
 
-from vineppo.config.checks import check_train
 from vineppo.errors import UserError
 from vineppo.recipes.oracle import Oracle
 from vineppo.segment.kinds import LinesSegmenter
@@ -96,4 +95,4 @@ def test_what_it_measured_is_kept(tmp_path) -> None:
 def test_other_tasks_have_no_oracle() -> None:
     values = replace(demo().values, predictors={"oracle": OWN})
     with pytest.raises(UserError, match=r"task.kind must be 'worded' for values.predictors.oracle"):
-        check_train(replace(demo(), values=values))
+        OWN.check("values.predictors.oracle", replace(demo(), values=values))

@@ -196,7 +196,7 @@ def test_it_goes_on_and_values_as_it_was_saved(tmp_path):
     at_first.update(first, 1)
     _, saved = predictors_at(config, tmp_path)
     branches = [replace(one, reward=float("nan")) for one in second]
-    at_first._num_folds = 1
+    at_first.is_frozen = True
     for there in (at_first, saved):
         there.estimate(second)
         there.estimate_branches(branches, second)

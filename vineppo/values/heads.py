@@ -4,7 +4,7 @@ A value model is an HF sequence classifier with one label.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,40 +55,17 @@ def values_of(outputs: torch.Tensor, loss: ValueLoss) -> torch.Tensor:
     return low + (high - low) * torch.sigmoid(outputs)
 
 
-def value_loss(
-    outputs: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, loss: ValueLoss
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The loss of every token, and where the clip took its gradient away; all of one shape."""
-    return VALUE_LOSSES[loss.kind](outputs, old_values, returns, loss)
-
-
-def _squared_error(
-    outputs: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, loss: SquaredError
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return squared_error(outputs, old_values, returns, loss.clip)
-
-
-def _cross_entropy(
-    outputs: torch.Tensor, _: torch.Tensor, returns: torch.Tensor, loss: CrossEntropy
-) -> tuple[torch.Tensor, torch.Tensor]:
-    losses = cross_entropy(outputs, returns, loss.low, loss.high)
-    return losses, torch.zeros_like(losses, dtype=torch.bool)
-
-
-VALUE_LOSSES: dict[str, Callable[..., tuple[torch.Tensor, torch.Tensor]]] = {
-    "squared_error": _squared_error,
-    "cross_entropy": _cross_entropy,
-}
-
-
 def value_objective(
     loss: ValueLoss, name: str, sizes: UpdateSizes, batch: TrainBatch, outputs_BT: torch.Tensor
 ) -> Summand:
     """The mean value loss over all response tokens of the update, for predictor `name`."""
     mask_BT = batch.response_mask_BT
-    losses_BT, is_clipped_BT = value_loss(
-        outputs_BT, batch[f"values/{name}"], batch[f"targets/{name}"], loss
-    )
+    old_BT, targets_BT = batch[f"values/{name}"], batch[f"targets/{name}"]
+    if isinstance(loss, SquaredError):
+        losses_BT, is_clipped_BT = squared_error(outputs_BT, old_BT, targets_BT, loss.clip)
+    else:
+        losses_BT = cross_entropy(outputs_BT, targets_BT, loss.low, loss.high)
+        is_clipped_BT = torch.zeros_like(mask_BT)
     num_tokens = max(sizes.response_tokens, 1)
     total = losses_BT.masked_fill(~mask_BT, 0.0).sum() / num_tokens
     return total, {
@@ -340,7 +317,7 @@ def save_value_model(
     `value_range` [low, high]: V = low + (high − low) · sigmoid(output + `value_offset`); null: V is
     the sum.
     """
-    model.config.value_range = _value_range(loss)
+    model.config.value_range = loss.bounds and [*loss.bounds]
     model.config.value_offset = float(model.score.offset.nan_to_num(0.0))
     set_padding(model, tokenizer)
     save_model(model, tokenizer, weights, directory, left_out=f"{HEAD}.offset")
@@ -353,13 +330,9 @@ def set_padding(model: Any, tokenizer: Any) -> None:
         model.config.pad_token_id = tokenizer.eos_token_id if padding is None else padding
 
 
-def _value_range(loss: ValueLoss) -> list[float] | None:
-    return None if loss.bounds is None else list(loss.bounds)
-
-
 def _check_value_range(config: Any, path: str, loss: ValueLoss) -> None:
     """A reward model of others has no `value_range`: its head is taken as it is."""
-    saved, expected = getattr(config, "value_range", ...), _value_range(loss)
+    saved, expected = getattr(config, "value_range", ...), loss.bounds and [*loss.bounds]
     if saved is not ... and saved != expected:
         raise UserError(
             f"critic.path {path}: its value_range {saved} must be that of critic.loss, {expected}"

@@ -172,7 +172,6 @@ class Probe(ValuePredictor):
     """
 
     is_probability = True
-    takes_some_states = True
     reads_entropies = True
     training_only = ("replay",)
 

@@ -48,12 +48,11 @@ class ValueStream(Protocol):
 
 
 class ValuePredictor:
-    """V(s) for the states of rollouts: those before each step, or those before each token.
+    """V(s) for the states before each step or each token of rollouts.
 
-    A predictor is a class with its keys as `Config`. It overrides what it needs and leaves the
-    rest, which does nothing:
+    `Config` holds its keys. A predictor overrides what it needs; the rest does nothing:
 
-        a pass of its own       `estimate`, which ends in `set_values` or `set_by_rollout`
+        its own pass            `estimate`, which ends in `set_values` or `set_by_rollout`
         returns of another      `estimate`, after those are sampled: `Config.returns_of` names it
         values of another       `estimate`, after it: `Config.values_of`
         sampled continuations   `is_sampled`, `open_stream`, `merge`: see `SampledValues`
@@ -78,7 +77,6 @@ class ValuePredictor:
     # What it reads.
     is_sampled = False  # the engine is asked, by `open_stream`
     is_made_of_returns = False  # `estimate` takes those of `Config.returns_of`
-    takes_some_states = False  # does without the returns of states that were not sampled
     reads_hidden = False  # a pass of the policy sets `hidden_SH` and "trainer_logprobs"
     reads_entropies = False  # that pass sets "entropies" and "trainer_logprobs"
     num_candidates = 0  # above 0 it sets `rollout.choices` as well, of so many tokens
@@ -142,7 +140,7 @@ class ValuePredictor:
         return predictor_key(self.name)
 
     def set_by_rollout(self, rollouts: Sequence[Rollout], values: Sequence[float]) -> None:
-        """`values[i]` is that of every state of rollout i."""
+        """Gives every state of rollout i the value `values[i]`."""
         pairs = zip(rollouts, values, strict=True)
         self.set_values(rollouts, [[value] * len(rollout.spans_S) for rollout, value in pairs])
 
@@ -152,7 +150,7 @@ class ValuePredictor:
         self.set_by_rollout(branches, [value[branch.key] for branch in branches])
 
     def set_values(self, rollouts: Sequence[Rollout], values: Sequence[Sequence[float]]) -> None:
-        """`values[i]` are those of rollout i, one a step or one a token, as `gives` says."""
+        """Gives rollout i the values `values[i]`, one a step or one a token, as `gives` says."""
         for rollout, values_i in zip(rollouts, values, strict=True):
             if self.gives == "tokens":
                 assert len(values_i) == len(rollout.response_ids), "one value a token"
@@ -170,7 +168,7 @@ class ValuePredictor:
     # While rollouts are sampled.
 
     def open_stream(self, sampler: "Sampler", iteration: int) -> ValueStream:
-        """What the engine is to sample for the values, where `is_sampled`."""
+        """The stream that samples for the values, where `is_sampled`."""
         raise NotImplementedError
 
     def merge(
@@ -239,21 +237,21 @@ class ValuePredictor:
         """Trains for an iteration, on its own; metrics."""
         return {}
 
-    # Persistence. What is learned is saved, what is a pure function of the rollouts is not.
+    # Persistence: saves what was learned, not what follows from the rollouts.
 
     def state(self) -> dict[str, Any]:
         """All that it learned: numbers, texts, tensors, lists and tables of these."""
         return {}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """The inverse of `state`, of which a frozen one lacks what is `training_only`."""
+        """The inverse of `state`; a frozen predictor gets no `training_only` keys."""
 
     def save_hf(self, directory: Path) -> None:
         """What was learned, for use: in Hugging Face format where it is a model."""
         _write(directory, self._learned(self.state()))
 
     def save_state(self, directory: Path) -> None:
-        """What training on needs, under `directory`."""
+        """Writes under `directory` all that a resumed run needs."""
         _write(directory, self.state())
 
     def load_state(self, directory: Path) -> None:

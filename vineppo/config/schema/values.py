@@ -36,7 +36,7 @@ IdenticalPrefixes = Literal["share", "union", "separate"]
 
 @dataclass(frozen=True)
 class PredictorConfig(PluginConfig):
-    """The keys of a value predictor. The properties depend on them; all else its class says."""
+    """The keys of a value predictor, and what follows from them. Its class says all else."""
 
     @property
     def predictor(self) -> "type[ValuePredictor]":
@@ -45,12 +45,12 @@ class PredictorConfig(PluginConfig):
 
     @property
     def returns_of(self) -> str | None:
-        """The predictor whose continuations it reads, to value states or to learn; None: none."""
+        """It reads the returns of this predictor's continuations, to value or to learn; or None."""
         return None
 
     @property
     def values_of(self) -> str | None:
-        """The predictor whose values it reads; None: none."""
+        """It reads this predictor's values; or None."""
         return None
 
     @property
@@ -153,7 +153,7 @@ class CrossEntropy:
 
 @dataclass(frozen=True, kw_only=True)
 class CriticConfig(PredictorConfig):
-    """What a value model is trained by."""
+    """How a value model trains."""
 
     loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
     head_init: Literal["normal", "zero", "mean"]  # of a new head (`values/heads.py`)
@@ -201,7 +201,7 @@ class ViewConfig:
         return "{percent}" in self.template or "{rollouts}" in self.template
 
     def check(self, key: str, config: "TrainConfig") -> None:
-        """Refuses a view that shows nothing, or a part of its own rollout."""
+        """Refuses a view that shows nothing, or a part of the rollout that it values."""
         fields = [f"{{{name}}}" for name in ("answer", "solution", "percent", "rollouts")]
         require(
             any(field in self.template for field in fields),
@@ -269,7 +269,7 @@ class SeparateCritic(AdamConfig, CriticConfig):
 
     @property
     def asked(self) -> str:
-        """What it is asked behind every state; "": nothing, and it values every token."""
+        """The question behind every state; "": none, and it values every token."""
         return ""
 
     def check(self, key: str, config: "TrainConfig") -> None:

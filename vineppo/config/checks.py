@@ -17,7 +17,7 @@ from vineppo.config.schema import (
     TrainConfig,
     TreeCredit,
 )
-from vineppo.config.value_checks import check_critic, check_values
+from vineppo.config.value_checks import check_values
 
 NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
 GROUP_ESTIMATORS = (
@@ -40,7 +40,6 @@ def check_train(config: TrainConfig) -> None:
         'optimization.old_logprobs must be "trainer" when sampling.top_p < 1 (the engine\'s are '
         f"renormalised over the nucleus), got {optimization.old_logprobs!r}",
     )
-    check_critic(config)
     check_reference(config)
     check_importance(config)
     check_policy_loss(config)

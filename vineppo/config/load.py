@@ -15,14 +15,13 @@ from vineppo.config.checks import check_reward_model, check_sft, check_train
 from vineppo.config.schema import (
     AnyConfig,
     PythonCredit,
-    PythonValues,
     RewardModelConfig,
     SftConfig,
     Task,
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.own_code import OwnClass, OwnFunction, digest
+from vineppo.own_code import OwnFunction, digest
 from vineppo.own_reward import OwnReward
 
 Config = TypeVar("Config", TrainConfig, SftConfig, RewardModelConfig)
@@ -226,12 +225,11 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-OwnCode = OwnFunction | OwnReward | OwnClass
+OwnCode = OwnFunction | OwnReward
 
 # What a user's file must hold, by the table that names it.
 OWN: dict[type, Callable[[str], OwnCode]] = {
     PythonCredit: lambda path: OwnFunction(path, "advantages"),
-    PythonValues: OwnClass,
 }
 
 
@@ -242,7 +240,6 @@ def own_functions(config: AnyConfig) -> list[OwnCode]:
     own = own_task_functions(config.task)
     if isinstance(config, TrainConfig):
         parts: list[Any] = [config.credit]
-        parts += config.values.predictors.values()
         own += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]
         if config.optimization.token_mask_path is not None:
             own.append(OwnFunction(config.optimization.token_mask_path, "trains"))

@@ -9,7 +9,7 @@ from pydantic import Field
 from vineppo.config.require import require, require_order
 from vineppo.config.schema.scalars import Count, Finite, Name, TimeLimit
 from vineppo.plugins import Plugin, PluginConfig
-from vineppo.types import CRITIC, Problem, Split
+from vineppo.types import Problem, Split, predictor_key
 
 if TYPE_CHECKING:
     from vineppo.config.schema import AnyConfig
@@ -79,11 +79,11 @@ class EnvironmentConfig(PluginConfig):
             ("task.grading.num_matching", grading.num_matching),
         ):
             require(value is None, f"{other} must be null for {what}, which rewards")
-        valued = {f"values.predictors.{name}": x for name, x in config.values.predictors.items()}
-        for other, own in (
-            valued | ({} if config.critic is None else {CRITIC: config.critic})
-        ).items():
-            require(own.takes_turns, f"{other} of kind {own.kind!r} cannot value turns, for {what}")
+        for name, own in config.predictors.items():
+            require(
+                own.predictor.takes_turns,
+                f"{predictor_key(name)} of kind {own.kind!r} cannot value turns, for {what}",
+            )
         require_order(config, f"{key}.max_turn_tokens", "at most", "sampling.max_tokens")
 
 

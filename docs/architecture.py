@@ -24,7 +24,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
             "orchestration",
             ["sft", "session", "checkpoint", "experience", "update", "evaluate"],
         ),
-        ("values", ["values", "reward_scores"]),
+        ("values", ["values"]),
     ],
     [
         ("sampling", ["rollouts", "encoding"]),

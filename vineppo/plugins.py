@@ -41,6 +41,7 @@ KINDS: dict[str, dict[str, str]] = {
         "drill": "vineppo.recipes.drill:Drill",
         "verifiers": "vineppo.recipes.verifiers:VerifiersEnvironment",
     },
+    "scorer": {"reward_model": "vineppo.recipes.reward_scorer:RewardModelReward"},
     "fine_tuning": {"self_training": "vineppo.recipes.self_training:SelfTraining"},
     "engine": {
         "vllm": "vineppo.engine.vllm_config:VllmConfig",
@@ -212,6 +213,7 @@ def _base(role: str) -> type:
 BASES: dict[str, str] = {
     "task": "vineppo.config.schema:Task",
     "environment": "vineppo.tasks.environments:Environment",
+    "scorer": "vineppo.config.schema:ScorerConfig",
     "fine_tuning": "vineppo.config.schema:FineTuning",
     "engine": "vineppo.config.schema.engine:EngineConfig",
     "segmenter": "vineppo.segment:Segmenter",

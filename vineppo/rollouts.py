@@ -24,7 +24,7 @@ LOOKAHEAD = 16_384  # requests that the engine has, running or not, while there 
 
 
 class Scorer(Protocol):
-    """What joins the verifier's reward of a response; `vineppo/reward_scores.py` has one."""
+    """What joins the verifier's reward of a response; `recipes/reward_scorer.py` has one."""
 
     def submit(
         self, prompt_ids: Sequence[int], response_ids: Sequence[int], verdict: Future[float]

@@ -10,7 +10,6 @@ from vineppo.config.load import load_config
 from vineppo.config.schema import (
     MonteCarloValues,
     RemaxCredit,
-    RewardModelReward,
     RolloutsInView,
     SftConfig,
     TrainConfig,
@@ -22,6 +21,7 @@ from vineppo.recipes.cuts import CoinCuts, Cuts
 from vineppo.recipes.ensemble import Ensemble
 from vineppo.recipes.generated import Generative, GenerativeTraining
 from vineppo.recipes.reward_model import ScoredStates
+from vineppo.recipes.reward_scorer import RewardModelReward
 from vineppo.recipes.yes_no import YesNo
 from vineppo.tools.estimate.work import (
     Lengths,
@@ -235,7 +235,7 @@ def test_answers_are_sampled_at_every_state_and_trained_on(load):
 
 def test_a_reward_model_reads_every_response(load):
     own = ScoredStates.Config("reward_model", "x", "score")
-    scores = RewardModelReward(path="x", weight=1.0, output="score", micro_batch_size=4)
+    scores = RewardModelReward("reward_model", "x", 1.0, "score", micro_batch_size=4)
     config = load(credit={"num_continuations": 5})
     config = replace(config, reward_model=scores, values=ValuesConfig(None, {"process": own}))
     found = scoring_tokens(config, sampled_tokens(config, LENGTHS), LENGTHS)

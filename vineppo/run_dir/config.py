@@ -31,6 +31,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("credit.bootstrap_truncated", False, "segment_max_prob"),
     ("values.predictors.*.crossed", False, "num_folds"),
     ("values.predictors.*.states", None, "kind=monte_carlo"),
+    ("reward_model.kind", "reward_model", "micro_batch_size"),
     ("self_training.kind", "self_training", "num_prompts"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
 )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -185,13 +185,22 @@ class PairEvaluationConfig:
 
 
 @dataclass(frozen=True)
-class RewardModelReward:
-    """(1 − weight) · the verifier's reward + weight · a reward model's output."""
+class ScorerConfig(PluginConfig):
+    """What joins its score to the verifier's reward of a response; a kind adds its keys."""
 
-    path: Name
-    weight: PositiveFraction  # 1: the reward model alone
-    output: Literal["score", "probability"]  # "probability": the score's sigmoid
-    micro_batch_size: Count  # as optimization.logprobs_micro_batch_size
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it keeps rewards within [0, 1]."""
+        return False
+
+    @property
+    def frozen_path(self) -> str | None:
+        """A frozen model that it reads, with the policy's tokenizer."""
+        return None
+
+    def start(self, config: "TrainConfig", loaded: Any) -> Any:
+        """The running `rollouts.Scorer`."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -219,7 +228,8 @@ class TrainConfig:
     engine: Annotated[EngineConfig, Plugin("engine")]
     sampling: SamplingConfig
     rollouts: RolloutsConfig = RolloutsConfig()
-    reward_model: RewardModelReward | None = None  # null: the verifier alone
+    # null: the verifier alone
+    reward_model: Annotated[ScorerConfig, Plugin("scorer")] | None = None
     credit: CreditConfig
     critic: Annotated[CriticConfig, Plugin("values")] | None = None
     values: ValuesConfig = ValuesConfig()

@@ -79,7 +79,7 @@ def memory(
         for key, model in models.frozen.items():
             rows = config.optimization.logprobs_micro_batch_size
             if key == "reward_model" and config.reward_model is not None:
-                rows = config.reward_model.micro_batch_size
+                rows = getattr(config.reward_model, "micro_batch_size", 1)
             saved = model.saved_bytes(rows, row_tokens(config, lengths))
             name, scoring = line_name(key), f"scoring, {trainees[0].name}"
             lines = {k: v for k, v in lines_by_moment[scoring].items() if "activations" not in k}

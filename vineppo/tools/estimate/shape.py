@@ -170,8 +170,8 @@ def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> M
         for name, own in config.predictors.items()
         if own.frozen_path is not None
     }
-    if config.reward_model is not None:
-        paths["reward_model"] = config.reward_model.path
+    if config.reward_model is not None and config.reward_model.frozen_path is not None:
+        paths["reward_model"] = config.reward_model.frozen_path
     frozen = {key: skeleton(path, f"{key}.path", is_critic=True) for key, path in paths.items()}
     reference = None
     if config.reference.path is not None:

@@ -36,11 +36,11 @@ ROWS: list[list[tuple[str, list[str]]]] = [
     [
         ("tasks", ["tasks"]),
         ("credit, steps", ["credit", "segment", "value_diagnostics"]),
-        ("run directory", ["run_dir", "progress", "trackers"]),
+        ("run directory", ["run_dir", "progress", "tracker"]),
     ],
     [
         ("config", ["config", "plugins", "own_code", "own_reward"]),
-        ("ranks", ["distributed", "rank_watch", "parent_death", "cores", "interruption"]),
+        ("ranks", ["distributed", "parent_death", "interruption"]),
     ],
     [
         (

@@ -14,6 +14,7 @@ import torch
 from torch import distributed
 
 from vineppo.errors import SharedError, UserError
+from vineppo.parent_death import die_with_parent
 
 T = TypeVar("T")
 
@@ -51,8 +52,11 @@ def init_distributed() -> None:
         return
     if not on_gpu:
         bind_cores(local_rank(), num_local_ranks())
+    if "TORCHELASTIC_RUN_ID" in os.environ or "CROSS_RANK" in os.environ:
+        die_with_parent()  # torchrun's or deepspeed's agent, which ends the others when one fails
     # A rank waits for the slowest one's sampling, which may take longer than the default's 30 min.
-    distributed.init_process_group(backend, timeout=timedelta(hours=24))
+    # It waits as long for a rank that hangs, or whose machine is lost.
+    distributed.init_process_group(backend, timeout=timedelta(hours=1))
 
 
 def rank() -> int:

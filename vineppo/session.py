@@ -20,7 +20,7 @@ from vineppo.checkpoint import (
     sweep_checkpoints,
 )
 from vineppo.config.load import own_digests, to_dict
-from vineppo.config.schema import AnyConfig, RewardModelConfig, SftConfig, TrainConfig
+from vineppo.config.schema import AnyConfig, SftConfig, TrainConfig
 from vineppo.distributed import barrier, from_main, gather, init_distributed, is_main, num_ranks
 from vineppo.encoding import turn_rules
 from vineppo.engine import EngineCounts, build_engine
@@ -34,7 +34,7 @@ from vineppo.progress import Progress, log_to, say
 from vineppo.rollouts import Prompt, Sampler, Scorer
 from vineppo.run_dir import RunDir
 from vineppo.tasks.grading import Grader
-from vineppo.trackers import Trackers, check_installed
+from vineppo.tracker import Tracker, check_installed
 
 
 @dataclass
@@ -49,7 +49,7 @@ class BareSession:
     run: RunDir
     models: Saved
     progress: Progress
-    trackers: Trackers
+    tracker: Tracker
     state: TrainState
 
     def iterations(self) -> Iterator[int]:
@@ -109,7 +109,7 @@ class BareSession:
             self.state = replace(self.state, elapsed_s=metrics["time/elapsed_s"])
         if is_main():
             self.run.append_metrics(metrics)
-            self.trackers.log(metrics)
+            self.tracker.log(metrics)
         self.progress.finish_iteration(iteration, self.num_iterations, metrics)
         if iteration < self.num_iterations:
             raise_if_any(gather(interruption()))
@@ -256,12 +256,12 @@ def open_bare_session(
 @contextmanager
 def _record(
     config: AnyConfig, num_iterations: int, run: RunDir, models: Saved, kl_coef: float
-) -> Iterator[tuple[Progress, Trackers, TrainState]]:
+) -> Iterator[tuple[Progress, Tracker, TrainState]]:
     """Restores the last checkpoint; what the run is shown and logged with, and where it stands."""
     state, threads = resume(run, models, kl_coef), torch.get_num_threads()
     with (
         Progress(num_iterations, state.iteration, state.elapsed_s) as progress,
-        Trackers(config, run.path, state.iteration) as trackers,
+        Tracker(config, run.path) as tracker,
     ):
         where = f"resumed after iteration {state.iteration}" if state.iteration else "started"
         progress.say(f"{config.name}: {where}, {num_iterations} iterations, in {run.path}")
@@ -273,7 +273,7 @@ def _record(
         if (logged := run.num_logged_iterations()) < state.iteration:
             left = f"{logged} of {state.iteration} are left"
             progress.say(f"{run.metrics_path} has lost lines: {left}")
-        yield progress, trackers, replace(state, num_threads=threads)
+        yield progress, tracker, replace(state, num_threads=threads)
 
 
 def open_run_dir(config: AnyConfig, directory: Path) -> RunDir:
@@ -306,12 +306,12 @@ def resume(run: RunDir, models: Saved, kl_coef: float) -> TrainState:
     return state
 
 
-def is_finished(config: AnyConfig, directory: Path) -> bool:
-    """Whether `directory` holds the finished run of `config`, which is then said in a line.
+def is_finished(config: AnyConfig, directory: Path, folder: str = "policy") -> bool:
+    """Whether `directory` holds the finished run of `config`: prints a line if so.
 
     Asked before a model is loaded; raises `UserError` for a run of another config, for one with
     whose checkpoints this job cannot go on, for one whose final model is gone, and for a tracker
-    that is not installed.
+    that is not installed. `folder` of `final` holds the model.
     """
     run = RunDir(directory)
 
@@ -321,9 +321,7 @@ def is_finished(config: AnyConfig, directory: Path) -> bool:
         if not run.final_path.is_dir():
             read_newest_state(run)
             return False
-        model = run.final_path / (
-            "reward_model" if isinstance(config, RewardModelConfig) else "policy"
-        )
+        model = run.final_path / folder
         if not list(model.glob("*.safetensors")):
             raise UserError(
                 f"{model} has lost its weights (*.safetensors): remove "

@@ -12,9 +12,7 @@ from vineppo.config.schema import (
     DpoPositive,
     GaeCredit,
     MaskedImportance,
-    RewardModelConfig,
     SftConfig,
-    TextPairs,
     TrainConfig,
     TreeCredit,
     TurnsSegmenter,
@@ -88,17 +86,6 @@ def check_sft(config: SftConfig) -> None:
         "self_training.loss.segmenter.kind must not be 'turns' (answers here have one turn)",
     )
     check_engine(config)
-    check_updates(config)
-
-
-def check_reward_model(config: RewardModelConfig) -> None:
-    """Like `check_train`, for `vineppo reward-model`."""
-    if isinstance(config.pairs, TextPairs):
-        _check_template(config, "pairs.prompt.template", "{question}")
-    require(
-        config.model.lora is None,
-        "model.lora must be null for a reward model (all of its weights train), got a table",
-    )
     check_updates(config)
 
 
@@ -298,12 +285,12 @@ def check_task(config: TrainConfig | SftConfig) -> None:
         ("task.prompt.template", "{question}"),
         ("task.response_template", "{solution}"),
     ):
-        _check_template(config, key, needed)
+        check_template(config, key, needed)
     if isinstance(config.task, ArithmeticTaskConfig):
         require_order(config, "task.min_operations", "at most", "task.max_operations")
 
 
-def _check_template(config: AnyConfig, key: str, needed: str) -> None:
+def check_template(config: AnyConfig, key: str, needed: str) -> None:
     template = at(config, key)
     require(needed in template, f"{key} must contain {needed}, got {template!r}")
 

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ import _jsonnet
 from pydantic import TypeAdapter, ValidationError
 
 from vineppo import plugins
-from vineppo.config.checks import check_reward_model, check_sft, check_train
+from vineppo.config.checks import check_sft, check_train
 from vineppo.config.require import require
 from vineppo.config.schema import (
     AnyConfig,
@@ -20,7 +21,6 @@ from vineppo.config.schema import (
     PythonSegmenter,
     PythonTaskConfig,
     PythonValues,
-    RewardModelConfig,
     SftConfig,
     TaskConfig,
     TrainConfig,
@@ -29,12 +29,8 @@ from vineppo.errors import UserError
 from vineppo.own_code import OwnClass, OwnEnvironment, OwnFunction, OwnSegmenter, digest
 from vineppo.own_reward import OwnReward
 
-Config = TypeVar("Config", TrainConfig, SftConfig, RewardModelConfig)
+Config = TypeVar("Config", bound=AnyConfig)
 
-# Made once: it takes as long as a hundred configs.
-_ADAPTERS: dict[type, TypeAdapter[Any]] = {
-    kind: TypeAdapter(kind) for kind in (TrainConfig, SftConfig, RewardModelConfig)
-}
 CHECKOUT = str(Path(__file__).parents[2])
 NOUNS = {
     "int_type": "an integer",
@@ -79,7 +75,7 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
     """The typed config of a resolved one, such as the `config.json` of a run."""
     try:
         # Strict JSON: true is no integer, "3" is no number, and an unknown key is refused.
-        config: Config = _ADAPTERS[kind].validate_json(
+        config: Config = _adapter(kind).validate_json(  # type: ignore[arg-type]
             json.dumps(resolved), strict=True, extra="forbid"
         )
     except ValidationError as error:
@@ -90,14 +86,19 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
         check_train(config)
     elif isinstance(config, SftConfig):
         check_sft(config)
-    else:
-        check_reward_model(config)
+    config.check()
     return config
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    """Made once: it takes as long as a hundred configs."""
+    return TypeAdapter(kind)
 
 
 def to_dict(config: AnyConfig) -> dict[str, Any]:
     """The plain nested dict that `parse_config` reads back."""
-    return asdict(config)
+    return asdict(config)  # type: ignore[call-overload] # each command's is a dataclass
 
 
 def evaluate_jsonnet(path: str) -> dict[str, Any]:
@@ -166,7 +167,7 @@ def assign(resolved: dict[str, Any], assignment: str) -> None:
 def _of_the_other(kind: type[Config], resolved: dict[str, Any]) -> str | None:
     """The line for a config that another command takes; None if it is none of those."""
     only_train = {key.name for key in fields(TrainConfig)} - {key.name for key in fields(SftConfig)}
-    if kind is not RewardModelConfig and "pairs" in resolved:
+    if kind in (TrainConfig, SftConfig) and "pairs" in resolved:
         return "config: it is one of a reward model; `vineppo reward-model` takes it"
     if kind is not TrainConfig and only_train <= resolved.keys():
         return "config: it is one of reinforcement learning; `vineppo train` takes it"
@@ -237,7 +238,7 @@ OWN: dict[type, Callable[[str], OwnCode]] = {
 
 def own_functions(config: AnyConfig) -> list[OwnCode]:
     """All of them, so that a missing one is found before anything starts."""
-    if isinstance(config, RewardModelConfig):
+    if not isinstance(config, TrainConfig | SftConfig):
         return []
     own = own_task_functions(config.task)
     if isinstance(config, TrainConfig):

@@ -42,8 +42,6 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("optimization.max_logprob_gap", float32_gap, "max_mean_ratio"),
     ("values", {"credit": None, "predictors": {}}, "rollouts"),
     ("reward_model", None, "rollouts"),
-    ("logging.trackio_project", None, "wandb_project"),
-    ("logging.tensorboard", False, "wandb_project"),
     ("critic.offload", "nothing", "zero_stage"),
     ("critic.head_init", "normal", "loss"),
     ("critic.view", None, "kind=separate"),
@@ -61,13 +59,24 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("values.predictors.*.states", None, "kind=monte_carlo"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
 )
+# Keys that were removed later, and the value of runs that did not use them, which is dropped. Any
+# other value is refused like an unknown key.
+REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
+    ("logging.trackio_project", None),
+    ("logging.tensorboard", False),
+)
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()
 OWN_FILES = "own_files.json"
 
 
 def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
-    """`resolved` with the keys that it is too old to have; in place."""
+    """`resolved` of an older run with the keys of today; in place."""
+    for dotted, unused in REMOVED_KEYS:
+        *parents, last = dotted.split(".")
+        for table in _tables(resolved, parents):
+            if table.get(last, MISSING) == unused:
+                del table[last]
     for dotted, value, sibling in ADDED_KEYS:
         *parents, last = dotted.split(".")
         key, _, kind = sibling.partition("=")

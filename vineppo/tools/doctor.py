@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vineppo.cores import busy_line, num_busy, quiet_cores, watch_cores
 from vineppo.run_dir.environment import describe_environment
+from vineppo.tools.cores import busy_line, num_busy, quiet_cores, watch_cores
 
 LIBRARIES = ("torch", "transformers", "deepspeed", "vllm")
 # A policy of which all weights train, on one device: docs/memory.md's lines in the optimizer's
@@ -104,12 +104,12 @@ def warnings(machine: Machine) -> list[str]:
     """What makes a run slow, or impossible, and what to do about it."""
     has_gpu = bool(machine.hardware["gpus"])
     shares = machine.busy_shares
+    cores = ",".join(map(str, quiet_cores(shares)))
     slow = (
-        f"{busy_line(shares)}: OpenMP's threads wait for each other, and with one on every core "
-        f"runs take 5 to 10 times as long; they take {len(quiet_cores(shares))} unless "
-        "OMP_NUM_THREADS says otherwise"
+        f"{busy_line(shares)}: runs that use all of them take 5 to 10 times as long; start them "
+        f"with `taskset -c {cores}`"
     )
-    shared = f"{busy_line(shares)}: none is idle, so that a run shares the one that it takes"
+    shared = f"{busy_line(shares)}: none is idle, so runs share theirs with other work"
     found = {
         slow: 0 < num_busy(shares) < len(shares),
         shared: 0 < len(shares) == num_busy(shares),

@@ -6,9 +6,9 @@ import sys
 import time
 
 import pytest
+from vineppo.cores import busy_shares, leave_busy_cores, quiet_cores, watch_cores
 
 from vineppo import cores
-from vineppo.cores import busy_shares, leave_busy_cores, quiet_cores, watch_cores
 
 BEFORE = """cpu  30 0 10 160 0 0 0 0 0 0
 cpu0 10 0 5 80 5 0 0 0 0 0

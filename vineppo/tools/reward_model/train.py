@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from vineppo.batching import collate, ranks_share, shuffled_minibatches
-from vineppo.config.schema import RewardModelConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand
 from vineppo.distributed import is_main, num_ranks, rank
 from vineppo.forward_passes import read_sequences
@@ -23,7 +22,8 @@ from vineppo.reward_scores import SCORED, SequenceScores, scored_sequence
 from vineppo.schedules import rate_of
 from vineppo.seeds import derive_seed
 from vineppo.session import BareSession, is_finished, open_bare_session, open_run_dir
-from vineppo.tools.pairs import Pair, load_pairs
+from vineppo.tools.reward_model.config import RewardModelConfig
+from vineppo.tools.reward_model.pairs import Pair, load_pairs
 from vineppo.types import TokenSequence, TrainBatch
 from vineppo.values.heads import HEAD, check_size, load_classifier, set_padding
 
@@ -34,7 +34,7 @@ HEADLINE = ("pair_accuracy", "pair_log_loss", "pair_calibration_error")
 
 def train_reward_model(config: RewardModelConfig, directory: Path) -> None:
     """Runs `config` to its end in `directory`; an iteration is one update."""
-    if is_finished(config, directory):
+    if is_finished(config, directory, FOLDER):
         return
     tokenizer = load_tokenizer(config.model.path, "model.path")
     train, test = load_pairs(config, tokenizer)

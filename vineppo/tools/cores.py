@@ -1,8 +1,7 @@
-"""Cores that other work keeps busy, and leaving them to it.
+"""Cores that other work keeps busy.
 
-OpenMP's threads wait for each other in a loop. Where one of them shares its core with another
-program, all others wait for that core, and an iteration takes 5 to 10 times as long as with a
-thread less.
+OpenMP's threads wait for each other in a loop. If one of them shares its core with another program,
+all others wait for that core. An iteration then takes 5 to 10 times as long as with a thread less.
 """
 
 import os
@@ -55,42 +54,18 @@ def _ticks(stat: str) -> dict[int, tuple[int, int]]:
 
 
 def quiet_cores(shares: Mapping[int, float]) -> list[int]:
-    """The cores to take: as many as other work leaves, at least one, the least busy.
+    """The least busy cores: as many as other work leaves, at least one.
 
-    `quiet_cores({0: 0.9, 1: 0.1}) == [1]`. Work that wanders counts by its sum: of
-    `{0: 0.5, 1: 0.5}` one core is taken.
+    `quiet_cores({0: 0.9, 1: 0.1}) == [1]`. Work that moves between cores counts by its sum:
+    `quiet_cores({0: 0.5, 1: 0.5}) == [0]`.
     """
     by_work = sorted(shares, key=lambda core: shares[core])
     return sorted(by_work[: max(1, len(by_work) - num_busy(shares))])
 
 
 def num_busy(shares: Mapping[int, float]) -> int:
-    """How many cores other work fills. It may be all of them: a run then shares the one it takes.
-
-    `num_busy({0: 0.9, 1: 0.1}) == 1`, and of a lone core `num_busy({0: 1.0}) == 1`.
-    """
+    """How many cores other work fills: `num_busy({0: 0.9, 1: 0.1}) == 1`."""
     return round(sum(shares.values()))
-
-
-def leave_busy_cores() -> str | None:
-    """This process takes the quiet cores alone; the line that says so, None where all are quiet.
-
-    To be called before torch starts its threads. Whoever sets OMP_NUM_THREADS has decided, and
-    several ranks have their own cores (`distributed.py`) and must round alike.
-    """
-    if "OMP_NUM_THREADS" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1":
-        return None
-    shares = watch_cores()
-    if num_busy(shares) == 0:
-        return None
-    taken = quiet_cores(shares)
-    os.sched_setaffinity(0, taken)
-    if len(taken) == len(shares):
-        return f"{busy_line(shares)}: this run shares it"
-    return (
-        f"{busy_line(shares)}: this run takes {len(taken)} (OMP_NUM_THREADS={len(shares)} in the "
-        "environment takes all)"
-    )
 
 
 def busy_line(shares: Mapping[int, float]) -> str:

@@ -15,8 +15,10 @@ FOLDERS = ("vineppo", "analysis", "benchmarks")
 ROWS: list[list[tuple[str, list[str]]]] = [
     [("benchmarks", ["benchmarks"]), ("analysis", ["analysis"])],
     [
-        ("entry points", ["cli", "train", "sft", "self_training"]),
+        ("command line", ["cli"]),
         ("tools", ["tools"]),
+        ("recipes", ["recipes"]),
+        ("entry points", ["run_command", "train", "sft", "self_training"]),
     ],
     [
         (
@@ -47,7 +49,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
             "pure functions",
             ["losses", "kl", "vocabulary", "batching", "metrics", "schedules", "seeds"],
         ),
-        ("types", ["types", "errors", "schema", "interface"]),
+        ("types", ["types", "errors", "schema", "interface", "plugins"]),
     ],
 ]  # fmt: skip
 WIDTH, ROW, BOX, GAP, LINE = 1100, 170, 130, 24, 16
@@ -58,6 +60,8 @@ def module_of(name: str) -> str:
     first, *rest = name.split(".")
     if rest[:2] in (["config", "schema"], ["engine", "interface"]):
         return rest[1]  # dataclasses and a protocol: types
+    if rest in (["credit"], ["segment"]):
+        return "plugins"  # the base class of their plug-ins
     return rest[0] if first == "vineppo" and rest else first
 
 

@@ -1,17 +1,16 @@
 """The command line. Exit status: 0 done, 2 the user's mistake (one line), 1 anything else."""
 
 import argparse
-import json
 import logging
 import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from vineppo.errors import USER_ERRNOS, InterruptionError, SharedError, UserError
+from vineppo.run_command import add_run_options, add_set, run_config
+from vineppo.tools.commands import add_tools
 
 # When a rank exits, the launcher kills the rest. So the other ranks leave the main one this long to
 # report what all of them found.
@@ -58,8 +57,6 @@ def has_reader() -> bool:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    from vineppo.tools.commands import add_tools
-
     parser = argparse.ArgumentParser(prog="vineppo", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     command = commands.add_parser("train", help="reinforcement learning from a config")
@@ -87,41 +84,6 @@ def build_parser() -> argparse.ArgumentParser:
     command.set_defaults(run=run_evaluate)
     add_tools(commands)
     return parser
-
-
-def add_run_options(command: argparse.ArgumentParser) -> None:
-    """The options of a command that trains from a config, for `run_config`."""
-    command.add_argument("config", metavar="CONFIG.jsonnet")
-    command.add_argument("--run-dir", type=Path, help="default: runs/NAME of the config")
-    add_set(command)
-    command.add_argument(
-        "--dry-run", action="store_true", help="print the resolved config and stop"
-    )
-
-
-def add_set(command: argparse.ArgumentParser, help_text: str | None = None) -> None:
-    command.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="dotted.key=value",
-        dest="assignments",
-        help=help_text,
-    )
-
-
-def run_config(kind: Any, options: argparse.Namespace, start: Callable[[Any, Path], None]) -> None:
-    """Loads the config, and starts its run in its directory unless --dry-run asks to print it."""
-    from vineppo.config.load import load_config, to_dict
-
-    try:
-        config = load_config(kind, options.config, options.assignments)
-    except UserError as error:
-        raise SharedError(str(error)) from None
-    if options.dry_run:
-        print(json.dumps(to_dict(config), indent=2))
-    else:
-        start(config, options.run_dir or Path("runs") / config.name)
 
 
 def run_train(options: argparse.Namespace) -> None:

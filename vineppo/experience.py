@@ -12,14 +12,7 @@ from itertools import groupby
 
 import torch
 
-from vineppo.config.schema import (
-    CreditConfig,
-    PythonSegmenter,
-    RemaxCredit,
-    SamplingConfig,
-    TrainConfig,
-    TreeCredit,
-)
+from vineppo.config.schema import CreditConfig, RemaxCredit, SamplingConfig, TrainConfig, TreeCredit
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import outcome_returns
 from vineppo.credit.shaping import add_update_columns, has_equal_rewards, shaped_rewards
@@ -33,7 +26,7 @@ from vineppo.metrics import predictor_metrics
 from vineppo.policy import Policy
 from vineppo.progress import Progress
 from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts, submit_trees
-from vineppo.segment import Segmenter, steps_of
+from vineppo.segment.token_texts import steps_of
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, StateValue
 from vineppo.values import ValuePredictor, feeding_predictor
@@ -48,8 +41,7 @@ class Experience:
 
     `drawn` are those that were sampled, of which `rollouts` are kept. `continuations` (or other
     samples) by predictor, their tokens and `greedy_tokens` (of greedy responses, which the
-    estimator asked for) count over all replicas, and for all that was drawn. What was foreseen in
-    vain is among the tokens alone.
+    estimator asked for) count over all replicas, and for all that was drawn.
     """
 
     rollouts: list[Rollout]
@@ -77,7 +69,6 @@ def sample(
     sampler: Sampler,
     prompts_P: Sequence[Prompt],
     config: TrainConfig,
-    segmenter: Segmenter,
     predictors: Sequence[ValuePredictor],
     iteration: int,
     progress: Progress,
@@ -92,7 +83,7 @@ def sample(
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
     passes = reference_pass, entropy_pass
-    stream = _Stream(sampler, config, segmenter, predictors, iteration, *passes)
+    stream = _Stream(sampler, config, predictors, iteration, *passes)
     share = stream.sample(mine_P, progress)
     progress.enter("values" if stream.streams else "rollout")  # the others are still at it
     everyone = gather(share)
@@ -172,17 +163,15 @@ class _Stream:
     """The running engine of a replica, and what becomes of the rollouts that finish in it.
 
     A rollout is cut into steps when it finishes, or as soon as an `EntropyPass` has been, and its
-    states join the engine (or another replica's, see `WorkSharing`). Where states can be foreseen
-    it is cut at looks before, so that their continuations end about when it does. The reference's
-    log-probabilities and the graders' work go on meanwhile. What is submitted when depends on the
-    engine's steps alone, never on the clock or on a grader, so that a repeated run batches alike.
+    states join the engine (or another replica's, see `WorkSharing`). The reference's passes and the
+    graders' work go on meanwhile. What is submitted when depends on the engine's steps
+    alone, never on the clock or on a grader, so that a repeated run batches alike.
     """
 
     def __init__(
         self,
         sampler: Sampler,
         config: TrainConfig,
-        segmenter: Segmenter,
         predictors: Sequence[ValuePredictor],
         iteration: int,
         reference_pass: ReferencePass | None,
@@ -190,7 +179,6 @@ class _Stream:
     ) -> None:
         self._sampler = sampler
         self._config = config
-        self._segmenter = segmenter
         self._iteration = iteration
         self._reference_pass = reference_pass
         self._entropy_pass = entropy_pass
@@ -215,17 +203,8 @@ class _Stream:
         if isinstance(credit, TreeCredit):
             pending = submit_trees(self._sampler, prompts_P, credit, seeds, self._add)
         else:
-            # A user's segmenter may not expect half a response.
-            is_own = isinstance(credit.segmenter, PythonSegmenter)
-            seen = None if self._entropy_pass or is_own else self._foresee
             pending = submit_rollouts(
-                self._sampler,
-                prompts_P,
-                num_samples,
-                seeds,
-                self._add,
-                with_logprobs=True,
-                seen=seen,
+                self._sampler, prompts_P, num_samples, seeds, self._add, with_logprobs=True
             )
         greedy = self._submit_greedy(prompts_P)
         try:
@@ -260,13 +239,9 @@ class _Stream:
 
     def _cut(self, rollout: Rollout) -> None:
         """Into steps, whose states are then sampled."""
-        rollout.spans_S = steps_of(rollout, self._segmenter, self._sampler.tokenizer)
+        segmenter = self._config.credit.segmenter
+        rollout.spans_S = steps_of(rollout, segmenter, self._sampler.tokenizer)
         self._sharing.add(rollout)
-
-    def _foresee(self, rollout: Rollout) -> None:
-        """What there is of a rollout; the step that it is in has begun, and its state is there."""
-        rollout.spans_S = steps_of(rollout, self._segmenter, self._sampler.tokenizer)
-        self._sharing.foresee(rollout)
 
     def _submit_greedy(self, prompts_P: Sequence[Prompt]) -> PendingRollouts:
         """A greedy response of every problem, where the estimator asks for one."""

@@ -123,12 +123,10 @@ def submit_samples(
     done: Callable[[int, Completion], None],
     with_logprobs: bool = False,
     stop_ids: tuple[int, ...] = (),
-    seen: Callable[[int, Completion], None] | None = None,
 ) -> None:
     """Queues samples after any token ids; `done` gets the number of each as it finishes.
 
     Number k has the seed derive_seed(run seed, *stream, k). `stop_ids` end a sample as well.
-    `seen` gets its number and what it has so far at every `Engine.look`.
     """
     for number in numbers:
         sampler.engine.submit(
@@ -140,7 +138,6 @@ def submit_samples(
                 seed=derive_seed(sampler.seed, *stream, number),
                 with_logprobs=with_logprobs,
                 stop_ids=stop_ids,
-                seen=None if seen is None else partial(seen, number),
             ),
             partial(done, number),
         )
@@ -151,13 +148,11 @@ def submit_continuations(
     request: StateRequest,
     done: Callable[[Continuation], None],
     with_logprobs: bool = False,
-    seen: Callable[[int, Completion], None] | None = None,
 ) -> None:
     """Queues a state's continuations; `done` is called as each one finishes, in any order.
 
     A continuation has the token budget that the response had left at the state. A response is made
-    text only where the grader reads it. `seen` as for `submit_samples`; of responses with turns it
-    is not called.
+    text only where the grader reads it.
     """
     prompt, sampling = request.state.prompt, sampler.sampling
     numbers = range(request.first, request.first + request.num_samples)
@@ -179,7 +174,6 @@ def submit_continuations(
         request.stream,
         finish,
         with_logprobs,
-        seen=seen,
     )
 
 
@@ -327,12 +321,10 @@ def submit_rollouts(
     stream: tuple[int | str, ...],
     done: Callable[[Rollout], None] = lambda _: None,
     with_logprobs: bool = False,
-    seen: Callable[[Rollout], None] | None = None,
 ) -> PendingRollouts:
     """Queues `num_samples` responses of every prompt; `done` is called as each one finishes.
 
-    The random numbers of sample j of a problem are those of (*stream, problem id, j). `seen` gets
-    what there is of a response at every `Engine.look`, as a rollout without a text.
+    The random numbers of sample j of a problem are those of (*stream, problem id, j).
     """
     pending = PendingRollouts()
     for prompt in prompts_P:
@@ -342,13 +334,8 @@ def submit_rollouts(
             pending.add(rollout, continuation.reward)
             done(rollout)
 
-        def show(index: int, completion: Completion, prompt: Prompt = prompt) -> None:
-            assert seen is not None
-            seen(_rollout(sampler, prompt, Continuation(index, completion, Future(), "")))
-
         request = StateRequest(State(prompt), num_samples, (*stream, prompt.problem.id))
-        seen_by = None if seen is None else show
-        submit_continuations(sampler, request, finish, with_logprobs, seen_by)
+        submit_continuations(sampler, request, finish, with_logprobs)
     return pending
 
 

@@ -5,14 +5,14 @@ set -e
 runs=${RUNS:-runs/02_baselines}
 for setting in demo long; do
     case $setting in
-        demo) extra="--set evaluation.every=4" ;;
-        long) extra="--set num_iterations=12 --set evaluation.every=3" ;;
+        demo) folder=configs extra="--set evaluation.every=4" ;;
+        long) folder=experiments/02_baselines extra="--set num_iterations=12 --set evaluation.every=3" ;;
     esac
     for seed in 1 2 3 4 5; do
         for method in vineppo ppo modern_ppo grpo rloo reinforce; do
             k=""
             [ $method = vineppo ] && k="--set credit.num_continuations=9"
-            OMP_NUM_THREADS=1 vineppo train configs/${setting}_$method.jsonnet \
+            OMP_NUM_THREADS=1 vineppo train $folder/${setting}_$method.jsonnet \
                 --run-dir $runs/${setting}_${method}_seed$seed --set seed=$seed \
                 --set checkpoint.every=0 --set logging.wandb_project=null $extra $k
         done

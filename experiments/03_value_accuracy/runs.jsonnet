@@ -4,7 +4,7 @@
     {
       name: if method == 'vineppo' then 'long_vineppo_k9' else 'long_' + method,
       seed: seed,
-      config: '../../configs/long_%s.jsonnet' % method,
+      config: '../02_baselines/long_%s.jsonnet' % method,
       set: {
         num_iterations: 12,
         'evaluation.every': 3,

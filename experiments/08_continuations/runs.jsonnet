@@ -6,7 +6,7 @@ local iterations = { '1': 30, '3': 15, '27': 6 };
     {
       name: 'long_vineppo_k' + k,
       seed: seed,
-      config: '../../configs/long_vineppo.jsonnet',
+      config: '../02_baselines/long_vineppo.jsonnet',
       set: {
         num_iterations: iterations[k],
         'credit.num_continuations': std.parseInt(k),

@@ -26,7 +26,7 @@ mkdir -p $here/further
 rows_of rloo,vine_1,vine_3,vine_oracle,martingale_posterior,gae,$further trace_ratio,trace_time_ratio,num_tokens \
     > $here/further/gradient_variance.csv
 # Where every step decides: the starting policy of the long chains.
-[ -d $runs/long_start/final ] || vineppo train configs/long_vineppo.jsonnet --run-dir $runs/long_start --set num_iterations=1 \
+[ -d $runs/long_start/final ] || vineppo train experiments/02_baselines/long_vineppo.jsonnet --run-dir $runs/long_start --set num_iterations=1 \
     --set credit.num_continuations=1 --set evaluation.every=0 --set logging.wandb_project=null
 python -m analysis gradient-variance $runs/long_start --checkpoints 0 --num-problems 32 --sample-values 27 \
     --out $here/long --estimators rloo,vine_1,vine_3,vine_9,vine_27

@@ -1,7 +1,7 @@
 // The methods that are swept and compared, over configs/credit_{sheet,short}_*.jsonnet.
 local recipes = import '../../configs/lib/recipes.libsonnet';
 local plain(config, set={}) = { config: config, set: set };
-local shrunk = (import '../../configs/credit_sheet_ppo.jsonnet') + recipes.shrinkage;
+local shrunk = (import 'credit_sheet_ppo.jsonnet') + recipes.shrinkage;
 {
   vine_privileged: plain('vine_privileged'),
   joined: plain('joined'),

@@ -11,7 +11,7 @@ local in_order(seed, methods) = if seed % 2 == 0 then std.reverse(methods) else 
     {
       name: 'credit_sheet_%s' % method,
       seed: seed,
-      config: '../../configs/credit_sheet_%s.jsonnet' % methods[method].config,
+      config: 'credit_sheet_%s.jsonnet' % methods[method].config,
       set: methods[method].set {
         'optimization.learning_rate': std.get(rates, method, rates.others),
         'evaluation.every': 20,

@@ -5,7 +5,7 @@ local methods = import 'methods.libsonnet';
     {
       name: 'credit_sheet_%s_%s' % [method, rate],
       seed: 101,
-      config: '../../configs/credit_sheet_%s.jsonnet' % methods[method].config,
+      config: 'credit_sheet_%s.jsonnet' % methods[method].config,
       set: methods[method].set {
         'optimization.learning_rate': std.parseJson(rate),
         num_iterations: 40,

@@ -1,9 +1,10 @@
 // The likelihood of right answers beside the own loss, and reinforcement learning in RestEM's three large
 // batches, at the best weight and rate of sweep.csv.
+local folders = { credit_short: '../../configs', credit_sheet: '../16_by_the_clock' };
 local run(setting, method, seed, suffix, set) = {
   name: '%s_%s_%s' % [setting, method, suffix],
   seed: seed,
-  config: '../../configs/%s_%s.jsonnet' % [setting, method],
+  config: '%s/%s_%s.jsonnet' % [folders[setting], setting, method],
   set: set { 'checkpoint.every': 0, 'logging.wandb_project': null },
 };
 {

@@ -1,5 +1,5 @@
 // PPO's critic, and the same one taught by a continuation of every state in place of the rollouts' rewards; the policy trains alike.
-local ppo = import '../../configs/credit_sheet_ppo.jsonnet';
+local ppo = import '../16_by_the_clock/credit_sheet_ppo.jsonnet';
 local drawn = { kind: 'monte_carlo', num_continuations: 1, identical_prefixes: 'share', states: null };
 local critics = {
   rewards: { critic: ppo.critic, values: ppo.values },
@@ -10,7 +10,7 @@ local critics = {
     {
       name: 'credit_sheet_ppo_' + name,
       seed: seed,
-      config: '../../configs/credit_sheet_ppo.jsonnet',
+      config: '../16_by_the_clock/credit_sheet_ppo.jsonnet',
       set: critics[name] + {
         'optimization.learning_rate': 5e-5,
         'critic.learning_rate': 5e-5,

@@ -19,12 +19,13 @@ from analysis.sampling.rollouts import read_saved
 from analysis.stats import credit_noise
 from vineppo.batching import collate
 from vineppo.config.load import load_config, to_dict
-from vineppo.config.schema import JoinedCredit, LinesSegmenter, TrainConfig
+from vineppo.config.schema import JoinedCredit, TrainConfig
 from vineppo.credit import token_advantages
 from vineppo.credit.doubly_robust import doubly_robust_advantages
 from vineppo.credit.vine import piece_advantages
 from vineppo.models import load_model
 from vineppo.run_dir import RunDir
+from vineppo.segment.kinds import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.types import Problem, StateValue, StepSpan, Turn
 from vineppo.values.smoothed import smoothed
@@ -466,7 +467,7 @@ def test_runs_that_hold_too_little_are_one_line(few, tmp_path, capsys):
     sft.mkdir()
     from vineppo.config.schema import SftConfig
 
-    config = load_config(SftConfig, str(CONFIGS / "sft_credit_short.jsonnet"), [])
+    config = load_config(SftConfig, str(CONFIGS / "sft_arithmetic.jsonnet"), [])
     (sft / "config.json").write_text(json.dumps(to_dict(config)))
     assert main(["advise", str(sft)]) == 2
     assert "is a run of supervised fine-tuning" in capsys.readouterr().err

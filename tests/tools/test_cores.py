@@ -1,4 +1,4 @@
-"""Cores that other work keeps busy are seen, and left to it."""
+"""Doctor sees the cores that other work keeps busy."""
 
 import os
 import subprocess
@@ -6,9 +6,8 @@ import sys
 import time
 
 import pytest
-from vineppo.cores import busy_shares, leave_busy_cores, quiet_cores, watch_cores
 
-from vineppo import cores
+from vineppo.tools.cores import busy_shares, quiet_cores, watch_cores
 
 BEFORE = """cpu  30 0 10 160 0 0 0 0 0 0
 cpu0 10 0 5 80 5 0 0 0 0 0
@@ -57,66 +56,3 @@ def test_a_busy_core_is_seen():
     if not shares:
         pytest.skip("the system does not say how busy its cores are")
     assert shares[core] > 0.6
-
-
-@pytest.fixture
-def taken(monkeypatch):
-    """The cores that `leave_busy_cores` takes, of two of which the first is busy."""
-    sets = []
-    monkeypatch.setattr(cores, "watch_cores", lambda: {0: 0.98, 1: 0.04})
-    monkeypatch.setattr(os, "sched_setaffinity", lambda _, taken: sets.append(taken))
-    for name in ("OMP_NUM_THREADS", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    return sets
-
-
-def test_a_run_takes_the_quiet_cores_and_says_so(taken):
-    line = leave_busy_cores()
-    assert taken == [[1]]
-    assert line == (
-        "other work keeps 1.0 of 2 cores busy: this run takes 1 (OMP_NUM_THREADS=2 in the "
-        "environment takes all)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("shares", "core", "beginning"),
-    [
-        ({0: 1.0, 1: 1.0}, 0, "other work keeps 2.0 of 2 cores busy: this run takes 1 "),
-        ({3: 1.0}, 3, "other work keeps 1.0 of 1 cores busy: this run shares it"),
-    ],
-)
-def test_where_no_core_is_idle_a_run_takes_one_and_says_so(
-    taken, monkeypatch, shares, core, beginning
-):
-    monkeypatch.setattr(cores, "watch_cores", lambda: shares)
-    assert (leave_busy_cores() or "").startswith(beginning)
-    assert taken == [[core]]
-
-
-@pytest.mark.parametrize(("name", "value"), [("OMP_NUM_THREADS", "2"), ("WORLD_SIZE", "2")])
-def test_who_decides_himself_is_left_alone(taken, monkeypatch, name, value):
-    monkeypatch.setenv(name, value)
-    assert leave_busy_cores() is None
-    assert taken == []
-
-
-def test_quiet_cores_are_all_taken(taken, monkeypatch):
-    monkeypatch.setattr(cores, "watch_cores", lambda: {0: 0.1, 1: 0.1})
-    assert leave_busy_cores() is None
-    assert taken == []
-
-
-@pytest.mark.parametrize("command", ["train", "evaluate"])
-def test_a_command_asks_before_torch_has_its_threads(command, configs, tmp_path):
-    """Threads counted before would share the core that is left, and wait for each other."""
-    code = (
-        "import sys\nfrom vineppo import cli\n"
-        "def ask():\n    sys.exit('torch is there' if 'torch' in sys.modules else 'not yet')\n"
-        "cli.leave_busy_cores = ask\ncli.main()\n"
-    )
-    what = str(configs / "demo_ppo.jsonnet") if command == "train" else str(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", code, command, what], capture_output=True, text=True, check=False
-    )
-    assert done.stderr.strip().endswith("not yet"), done.stderr

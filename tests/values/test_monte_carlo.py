@@ -3,7 +3,7 @@
 import math
 import random
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -30,10 +30,8 @@ from vineppo.config.schema import (
 )
 from vineppo.credit.vine import vine_advantages
 from vineppo.engine import Completion
-from vineppo.rollouts import Sampler
-from vineppo.segment import build_segmenter, needs_entropies
 from vineppo.tasks.grading import Grader
-from vineppo.types import MONTE_CARLO, Rollout, StateValue, StepSpan
+from vineppo.types import MONTE_CARLO, Rollout
 from vineppo.values import build_predictors
 from vineppo.values.cuts import chances_of, cuts_of, even_cuts, gains_of, scale_of
 
@@ -209,87 +207,10 @@ class WatchedEngine(RandomWalkEngine):
 def test_continuations_join_while_rollouts_are_sampled():
     experience, engine = gather(LONG, 0, engine=WatchedEngine())
     num_rollouts = len(experience.rollouts)
-    assert engine.requests_at_ends[0] == num_rollouts  # which ends before the first look
+    assert engine.requests_at_ends[0] == num_rollouts
     # Every rollout but the last one ends beside continuations of those before it.
     assert all(count > num_rollouts for count in engine.requests_at_ends[1:])
     assert engine.requests_at_ends == sorted(engine.requests_at_ends)
-
-
-class BlindEngine(WatchedEngine):
-    """Shows no rollout before its end."""
-
-    def look(self):
-        pass
-
-
-@pytest.mark.parametrize("identical_prefixes", ["share", "separate"])
-@pytest.mark.parametrize(
-    "states", [None, CoinCuts("coin", 0.4), ExpectedCuts("expected", "probability", 0.4, 0.0)]
-)
-def test_what_is_foreseen_comes_earlier_and_is_the_same(states, identical_prefixes):
-    """In a second iteration, where chances of cuts by expectation go by log-probabilities."""
-    credit = replace(CREDIT, states=states, identical_prefixes=identical_prefixes)
-    config = walk_config(60, 2, credit)
-    (at_ends, blind), (foreseen, engine) = (
-        second_iteration(config, kind()) for kind in (BlindEngine, WatchedEngine)
-    )
-    assert foreseen == at_ends
-    assert Counter(r.seed for r in engine.requests) == Counter(r.seed for r in blind.requests)
-    # How many requests there were when the last of the rollouts ended.
-    assert engine.requests_at_ends[-1] > blind.requests_at_ends[-1]
-
-
-def second_iteration(config, engine):
-    predictors = build_predictors(config, None)
-    first, _ = walked(config, predictors=predictors)
-    for predictor in predictors:
-        predictor.update(first.rollouts, 1)
-    return walked(config, engine, predictors=predictors, iteration=2)
-
-
-def test_a_step_that_half_a_response_had_is_sampled_in_vain(monkeypatch):
-    """The values are those of looking at ends alone, for more tokens."""
-
-    def cut_otherwise(config):
-        """At lines, the third of them only until the response has ended."""
-
-        def spans(texts_T, *_):
-            steps = build_segmenter(config)(texts_T)
-            if texts_T[-1] == "<eos>" and len(steps) > 3:
-                steps = (*steps[:2], StepSpan(steps[2].start, steps[3].end), *steps[4:])
-            return steps
-
-        return spans
-
-    monkeypatch.setattr("support.walks.build_segmenter", cut_otherwise)
-    config = walk_config(LONG, 2, replace(CREDIT, identical_prefixes="separate"))
-    monkeypatch.setattr("vineppo.values.sampled.LOOKS", LONG // 5)
-    (at_ends, _), (foreseen, _) = (walked(config, kind()) for kind in (BlindEngine, WatchedEngine))
-    assert foreseen.rollouts == at_ends.rollouts
-    assert foreseen.continuations == at_ends.continuations
-    assert foreseen.value_tokens > at_ends.value_tokens
-
-
-def test_what_is_foreseen_in_vain_has_no_returns_and_its_tokens_count():
-    config = walk_config(60, 2)
-    rollout = max(walked(config)[0].rollouts, key=lambda rollout: len(rollout.spans_S))
-    whole = replace(rollout, spans_S=(StepSpan(0, len(rollout.response_ids)),))
-    engine, (predictor,) = RandomWalkEngine(), build_predictors(config, None)
-    with Grader(GRADING) as grader:
-        sampler = Sampler(engine, grader, TOKENIZER, config.sampling, config.seed)
-        stream = predictor.open_stream(sampler, 1)
-        stream.foresee(rollout)
-        stream.submit(whole)
-        while engine.num_unfinished:
-            engine.step()
-        found = stream.settle()
-    assert [key for key, v in found.items() if v.returns_K] == [predictor.state_key(whole, 0)]
-    num_tokens = sum(len(sample(request)) for request in engine.requests)
-    assert sum(value.num_tokens for value in found.values()) == num_tokens
-    # On another replica, to which the rollout was dealt after all, it is no state without returns.
-    dealt = {key: StateValue((1.0,), 3) for key in found}
-    predictor.merge([rollout], [found, dealt])
-    assert all(value.returns_K for value in returns_of(rollout))
 
 
 class LateGrader(Grader):
@@ -416,10 +337,10 @@ def test_expected_cuts_have_the_mean_probability_and_follow_the_step_before():
 def test_cuts_by_entropy_ask_for_the_policys_pass():
     states = ExpectedCuts("expected", "entropy", 0.4, 0.1)
     config = walk_config(LONG, 3, replace(CREDIT, states=states))
-    assert needs_entropies(config)
+    assert config.reads_entropies
     predictors = {"more": MonteCarloValues("monte_carlo", 2, "share", states)}
-    assert needs_entropies(walk_config(LONG, 3, values=ValuesConfig(None, predictors)))
-    assert not needs_entropies(walk_config(LONG, 3))
+    assert walk_config(LONG, 3, values=ValuesConfig(None, predictors)).reads_entropies
+    assert not walk_config(LONG, 3).reads_entropies
 
 
 def test_the_next_iterations_scale_is_kept(tmp_path):

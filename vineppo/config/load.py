@@ -13,12 +13,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from vineppo import plugins
 from vineppo.config.checks import check_sft, check_train
-from vineppo.config.require import require
 from vineppo.config.schema import (
     AnyConfig,
     PythonCredit,
     PythonEnvironment,
-    PythonSegmenter,
     PythonTaskConfig,
     PythonValues,
     SftConfig,
@@ -26,7 +24,7 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.own_code import OwnClass, OwnEnvironment, OwnFunction, OwnSegmenter, digest
+from vineppo.own_code import OwnClass, OwnEnvironment, OwnFunction, digest
 from vineppo.own_reward import OwnReward
 
 Config = TypeVar("Config", bound=AnyConfig)
@@ -58,16 +56,8 @@ def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config
     for assignment in assignments:
         assign(resolved, assignment)
     config = parse_config(kind, resolved)
-    by_entropies = isinstance(config, TrainConfig) and config.cuts_by_entropy
     for function in own_functions(config):
         function.load()
-        by_entropies |= isinstance(function, OwnSegmenter) and function.needs_entropies
-    if by_entropies:
-        require(
-            config.optimization.zero_stage < 3,
-            "optimization.zero_stage must be below 3 where steps or cuts go by entropies (a "
-            "rank passes its own rollouts when they are there, and stage 3 needs all ranks)",
-        )
     return config
 
 
@@ -226,11 +216,10 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-OwnCode = OwnFunction | OwnReward | OwnSegmenter | OwnClass | OwnEnvironment
+OwnCode = OwnFunction | OwnReward | OwnClass | OwnEnvironment
 
 # What a user's file must hold, by the table that names it.
 OWN: dict[type, Callable[[str], OwnCode]] = {
-    PythonSegmenter: OwnSegmenter,
     PythonCredit: lambda path: OwnFunction(path, "advantages"),
     PythonValues: OwnClass,
 }
@@ -242,7 +231,7 @@ def own_functions(config: AnyConfig) -> list[OwnCode]:
         return []
     own = own_task_functions(config.task)
     if isinstance(config, TrainConfig):
-        parts: list[Any] = [config.credit.segmenter, config.credit]
+        parts: list[Any] = [config.credit]
         parts += config.values.predictors.values()
         own += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]
         if config.optimization.token_mask_path is not None:

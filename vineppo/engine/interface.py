@@ -1,7 +1,7 @@
 """What the trainer asks of an engine: token ids in, token ids and log-probabilities out."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -27,8 +27,7 @@ class SampleRequest:
     """One sample that continues `prefix_ids` by at most `max_tokens` tokens.
 
     `temperature` 0 is greedy. `stop_ids` end it besides the model's own. The same request gives the
-    same sample, whatever else runs, up to the floating-point noise of batching. `seen` is for
-    `Engine.look`.
+    same sample, whatever else runs, up to the floating-point noise of batching.
     """
 
     prefix_ids: tuple[int, ...]
@@ -38,7 +37,6 @@ class SampleRequest:
     seed: int
     with_logprobs: bool
     stop_ids: tuple[int, ...] = ()
-    seen: "Callable[[Completion], None] | None" = field(default=None, compare=False)
 
 
 def check_request(request: SampleRequest, max_model_len: int) -> None:
@@ -89,13 +87,6 @@ class Engine(Protocol):
         """Advances every running request by a token or some; raises what a callback raises.
 
         Where the engine fails, what runs starts over with less concurrency (`concurrency.py`).
-        """
-
-    def look(self) -> None:
-        """Calls `seen` of every running request that has one with what is sampled so far.
-
-        As a `Completion` that was cut short ("length"); after a failure it may be less than before.
-        Nothing where no place is free: what would come of it could not run.
         """
 
     @property

@@ -167,9 +167,9 @@ class EngineProcesses:
         for process, requests in zip(self._processes, started, strict=True):
             process.tell("step", requests)
 
-    def _deal(self) -> list[list[tuple[int, SampleRequest, bool]]]:
-        """What every process starts: an id, the request and whether it is to be seen."""
-        started: list[list[tuple[int, SampleRequest, bool]]] = [[] for _ in self._processes]
+    def _deal(self) -> list[list[tuple[int, SampleRequest]]]:
+        """The requests that every process starts, with their ids."""
+        started: list[list[tuple[int, SampleRequest]]] = [[] for _ in self._processes]
         while self._waiting:
             request, (index, before) = self._waiting[0][0], self._last
             loads = [len(process.running) for process in self._processes]
@@ -182,8 +182,7 @@ class EngineProcesses:
             self._last = index, request.prefix_ids
             self._num_submitted += 1
             self._processes[index].running[self._num_submitted] = self._waiting.popleft()
-            sent = replace(request, seen=None)
-            started[index].append((self._num_submitted, sent, request.seen is not None))
+            started[index].append((self._num_submitted, request))
         return started
 
     def _take_step(self) -> None:
@@ -199,15 +198,6 @@ class EngineProcesses:
         while self._num_told:
             self._take_step()
         return self._told(self._processes, name, *arguments)
-
-    def look(self) -> None:
-        if self._waiting:
-            return
-        for process, shown in zip(self._processes, self._ask("look"), strict=True):
-            for number, completion in shown:
-                request, _ = process.running[number]
-                assert request.seen is not None
-                request.seen(completion)
 
     @property
     def num_unfinished(self) -> int:
@@ -318,37 +308,24 @@ class _Served:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._finished: list[tuple[int, Completion]] = []
-        self._shown: list[tuple[int, Completion]] = []
 
     def answer(self, name: str, *arguments: Any) -> Any:
-        own = {"step": self._step, "look": self._look, "load_weights": self._load_weights}
+        own = {"step": self._step, "load_weights": self._load_weights}
         return own.get(name, getattr(self._engine, name))(*arguments)
 
-    def _step(self, started: Iterable[tuple[int, SampleRequest, bool]]) -> Any:
-        for number, request, is_seen in started:
-            seen = partial(self._keep, self._shown, number) if is_seen else None
-            finish = partial(self._keep, self._finished, number)
-            self._engine.submit(replace(request, seen=seen), finish)
+    def _step(self, started: Iterable[tuple[int, SampleRequest]]) -> Any:
+        for number, request in started:
+            self._engine.submit(request, partial(self._keep, number))
         if self._engine.num_unfinished:
             self._engine.step()
-        return _taken(self._finished), self._engine.counts
-
-    def _look(self) -> list[tuple[int, Completion]]:
-        self._engine.look()
-        return _taken(self._shown)
+        finished, self._finished = self._finished, []
+        return finished, self._engine.counts
 
     def _load_weights(self, path: str) -> None:
         self._engine.load_weights(torch.load(path, mmap=True, weights_only=True).items())
 
-    @staticmethod
-    def _keep(where: list[tuple[int, Completion]], number: int, completion: Completion) -> None:
-        where.append((number, completion))
-
-
-def _taken(items: list[T]) -> list[T]:
-    taken = items[:]
-    items.clear()
-    return taken
+    def _keep(self, number: int, completion: Completion) -> None:
+        self._finished.append((number, completion))
 
 
 if __name__ == "__main__":

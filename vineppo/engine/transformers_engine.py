@@ -139,13 +139,6 @@ class TransformersEngine:
             )
             row.done(completion)
 
-    def look(self) -> None:
-        if self._waiting or len(self._running) >= self._concurrency.limit:
-            return
-        for index, row in enumerate(self._running):
-            if row.request.seen is not None:
-                row.request.seen(self._completion(index, "length"))
-
     def _completion(self, index: int, finish_reason: FinishReason) -> Completion:
         line = self._table[index]
         count = int(line["num"])

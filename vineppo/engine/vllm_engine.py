@@ -259,13 +259,6 @@ class VllmEngine:
             core.batch_queue.clear()  # batches of what was aborted
         self._running.clear()
 
-    def look(self) -> None:
-        if self._waiting or len(self._running) >= self._concurrency.limit:
-            return
-        for running in list(self._running.values()):
-            if running.request.seen is not None:
-                running.request.seen(running.completion("length"))
-
     @property
     def num_unfinished(self) -> int:
         return len(self._waiting) + len(self._running)

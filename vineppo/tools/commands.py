@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from vineppo.cli import add_run_options, add_set, run_config
+from vineppo.run_command import add_run_options, add_set, run_config
 from vineppo.tools.estimate import add_options
 
 

@@ -21,7 +21,7 @@ CONFIGS = (
     (0.135, "configs/gsm8k_smollm2_135m_vineppo.jsonnet"),
     (0.494, "configs/gsm8k_qwen2.5_0.5b_vineppo.jsonnet"),
     (1.1, "configs/paper/rho1b_gsm8k_vineppo.jsonnet"),
-    (6.9, "configs/paper/deepseekmath7b_gsm8k_vineppo.jsonnet"),
+    (6.9, "configs/paper/deepseekmath7b_math_vineppo.jsonnet"),
 )
 DEMO_GIB = 4.0
 DISK_GIB = 10.0

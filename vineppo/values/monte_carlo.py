@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 
-from vineppo.config.schema import CoinCuts, ExpectedCuts, MonteCarloValues, TrainConfig
+from vineppo.config.schema import ExpectedCuts, MonteCarloValues, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.interruption import awaited
 from vineppo.rollouts import (
@@ -38,8 +38,6 @@ class MonteCarlo(SampledValues):
         self.identical_prefixes = own.identical_prefixes
         self._states = own.states
         self.samples_all = own.states is None
-        by_prefix = own.states is None or isinstance(own.states, CoinCuts | ExpectedCuts)
-        self.foresees = by_prefix and self.identical_prefixes != "union"
         self._scale: float | None = None  # of the probabilities of states "expected"
 
     @property

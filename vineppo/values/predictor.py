@@ -27,7 +27,6 @@ StateKey = tuple[str, ...]  # what keeps two states apart, the problem's id firs
 class ValueStream(Protocol):
     """What is sampled for an iteration's states, which joins the engine while rollouts run."""
 
-    foresees: bool  # takes states of rollouts that are not finished, by `foresee`
     budget_left: int  # tokens that the unfinished samples may have at most
 
     def budget(self, rollout: Rollout, first: int = 0) -> int:
@@ -38,9 +37,6 @@ class ValueStream(Protocol):
 
         In the engine as far as `feed` goes, at once.
         """
-
-    def foresee(self, rollout: Rollout) -> None:
-        """Queues what the states of an unfinished rollout would get were it to end here."""
 
     def feed(self) -> None:
         """Gives the engine of what is queued what it has room for; due before each of its steps."""

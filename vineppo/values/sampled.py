@@ -1,6 +1,5 @@
 """Values that are means of what the engine samples at a state, while rollouts are sampled."""
 
-import math
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,6 @@ from vineppo.types import Rollout, StateValue
 from vineppo.values.predictor import StateKey, ValuePredictor, ValueStream
 
 STEPS_BETWEEN_EXCHANGES = 32
-LOOKS = 16  # at a rollout before it has finished, if it is as long as it may be
 NO_VALUE = StateValue((), 0)  # of a state that was not sampled
 
 
@@ -49,13 +47,9 @@ class SampledValues(ValuePredictor):
     num_samples: int
     identical_prefixes: IdenticalPrefixes = "share"
     samples_all = True  # states; else those of `sampled_steps`
-    foresees = False  # whether a state is sampled shows in its prefix alone
 
     def sampled_steps(self, rollout: Rollout, iteration: int) -> Collection[int]:  # noqa: ARG002
-        """The steps of a rollout before which its states are sampled; sees no reward.
-
-        Where it `foresees`, of an unfinished one too: those that its end would bring.
-        """
+        """The steps of a rollout before which its states are sampled; sees no reward."""
         return range(len(rollout.spans_S))
 
     def draw(self, sampler: Sampler, asked: Draws) -> None:
@@ -110,8 +104,7 @@ class SampledValues(ValuePredictor):
         """The values that several replicas found; a state may have been sampled by more than one.
 
         With "union" its draws add up, as they are of different rollouts. Otherwise they are the
-        same ones, of the same seeds, and count once; the tokens were sampled twice. What one has
-        foreseen in vain may be another's state.
+        same ones, of the same seeds, and count once; the tokens were sampled twice.
         """
         merged: dict[StateKey, StateValue] = {}
         for values in found_R:
@@ -121,9 +114,7 @@ class SampledValues(ValuePredictor):
                     continue
                 there = merged[key]
                 is_union = self.identical_prefixes == "union"
-                returns_K = there.returns_K or value.returns_K
-                if is_union:
-                    returns_K = there.returns_K + value.returns_K
+                returns_K = there.returns_K + (value.returns_K if is_union else ())
                 merged[key] = StateValue(returns_K, there.num_tokens + value.num_tokens)
         return merged
 
@@ -140,8 +131,7 @@ class StateValues:
     """Collects the values of an iteration while its rollouts are still being sampled.
 
     How many draws a state gets is fixed before any number is seen, so the means are unbiased.
-    Which rollout comes first changes neither seeds nor values, and neither does what is foreseen: a
-    state that no finished rollout asks for after all has no returns, and its tokens count.
+    Which rollout comes first changes neither seeds nor values.
     """
 
     def __init__(self, predictor: SampledValues, sampler: Sampler, iteration: int) -> None:
@@ -149,9 +139,7 @@ class StateValues:
         self._sampler = sampler
         self._iteration = iteration
         self._states: dict[StateKey, _Distinct] = {}
-        self._asked: set[StateKey] = set()  # of finished rollouts
         self._held: deque[Callable[[], None]] = deque()  # draws that the engine has not got yet
-        self.foresees = predictor.foresees
         self.budget_left = 0
 
     def budget(self, rollout: Rollout, first: int = 0) -> int:
@@ -161,18 +149,10 @@ class StateValues:
         return self._predictor.num_samples * sum(lengths)
 
     def submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> None:
-        self._asked.update(self._submit(rollout, first, end))
-
-    def foresee(self, rollout: Rollout) -> None:
-        self._submit(rollout)
-
-    def _submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> list[StateKey]:
-        steps = self._steps(rollout, first, end)
-        keys = [self._predictor.state_key(rollout, step) for step in steps]
-        for step, key in zip(steps, keys, strict=True):
+        for step in self._steps(rollout, first, end):
+            key = self._predictor.state_key(rollout, step)
             if key not in self._states or self._predictor.identical_prefixes == "union":
                 self._sample(rollout, step, key)
-        return keys
 
     def feed(self) -> None:
         """A request has its whole prefix: were all of long responses queued, memory would grow
@@ -185,7 +165,7 @@ class StateValues:
         for key, state in self._states.items():
             returns_K = tuple(number() for number in state.numbers_K if number is not None)
             assert len(returns_K) == len(state.numbers_K), "a draw is missing"
-            values[key] = StateValue(returns_K if key in self._asked else (), state.num_tokens)
+            values[key] = StateValue(returns_K, state.num_tokens)
         return values
 
     def _steps(self, rollout: Rollout, first: int, end: int | None = None) -> list[int]:
@@ -215,12 +195,10 @@ class StateValues:
 
 @dataclass(frozen=True)
 class _Rest:
-    """What is left of a rollout, of whose first steps `num_foreseen` have been sampled, and the
-    budget of its draws."""
+    """A rollout of which s_0 alone is sampled, and the budget of the other states' draws."""
 
     cost: int
     rollout: Rollout
-    num_foreseen: int
 
 
 @dataclass(frozen=True)
@@ -238,14 +216,13 @@ class WorkSharing:
     A replica samples the rollouts of its own problems, and what all of a problem's rollouts share:
     the values of s_0. The later states of a finished rollout go to one replica: its own while that
     has no more left to do than the others, else, at the next exchange, to the one that has least.
-    States of a rollout that are foreseen before its end stay with their replica, which looks for
-    them while it is not behind. Looks and exchanges come after so many engine steps, never by the
-    clock, so that a repeated run deals alike: a replica that has nothing left waits in an exchange
-    until the others have made their steps.
+    Exchanges come after so many engine steps, never by the clock, so that a repeated run deals
+    alike: a replica that has nothing left waits in an exchange until the others have made their
+    steps.
 
     Samples depend on their seeds alone, not on who draws them. A lone replica is never behind: it
-    samples all states when they are foreseen or their rollout has finished, and its exchanges
-    change nothing and cost no step.
+    samples all states when their rollout has finished, and its exchanges change nothing and cost no
+    step.
 
     This is the part of one replica; all of them must meet in every exchange of `step`.
     `num_rollouts` are this replica's own. Without streams there is nothing to share or to exchange.
@@ -257,31 +234,18 @@ class WorkSharing:
         self._rollouts_left = num_rollouts
         self._max_tokens = sampler.sampling.max_tokens
         self._waiting: list[_Rest] = []
-        self._num_foreseen: dict[tuple[str, int], int] = {}  # steps of a rollout
-        self._foresees = any(stream.foresees for stream in streams)
-        self._steps_to_look = self._steps_between_looks = math.ceil(self._max_tokens / LOOKS)
         self._is_ahead = True  # has no more to do than the others
         self._num_steps = 0
 
     def add(self, rollout: Rollout) -> None:
         """A finished rollout of this replica's own."""
         self._rollouts_left -= 1
-        num_foreseen = self._num_foreseen.pop(rollout.key, 0)
         for stream in self._streams:
-            stream.submit(rollout, 0, _first(stream, num_foreseen))
+            stream.submit(rollout, 0, 1)
         if self._is_ahead:
-            self._submit_rest(rollout, num_foreseen)
-            return
-        budgets = (stream.budget(rollout, _first(stream, num_foreseen)) for stream in self._streams)
-        if cost := sum(budgets):
-            self._waiting.append(_Rest(cost, rollout, num_foreseen))
-
-    def foresee(self, rollout: Rollout) -> None:
-        """What there is of a rollout of this replica's own, at a look."""
-        self._num_foreseen[rollout.key] = len(rollout.spans_S)
-        for stream in self._streams:
-            if stream.foresees:
-                stream.foresee(rollout)
+            self._submit_rest(rollout)
+        elif cost := sum(stream.budget(rollout, 1) for stream in self._streams):
+            self._waiting.append(_Rest(cost, rollout))
 
     def step(self) -> bool:
         """A step of the engine, or an exchange where one is due; False when all is done."""
@@ -291,21 +255,12 @@ class WorkSharing:
         if self._engine.num_unfinished and not is_due:
             self._engine.step()
             self._num_steps += 1
-            self._look()
             return bool(self._streams or self._engine.num_unfinished)
         return self._exchange() if self._streams else False
 
-    def _look(self) -> None:
-        self._steps_to_look -= 1
-        if self._steps_to_look:
-            return
-        self._steps_to_look = self._steps_between_looks
-        if self._foresees and self._rollouts_left and self._is_ahead:
-            self._engine.look()
-
-    def _submit_rest(self, rollout: Rollout, num_foreseen: int) -> None:
+    def _submit_rest(self, rollout: Rollout) -> None:
         for stream in self._streams:
-            stream.submit(rollout, _first(stream, num_foreseen))
+            stream.submit(rollout, 1)
 
     def _exchange(self) -> bool:
         self._num_steps = 0
@@ -323,14 +278,9 @@ class WorkSharing:
         for owner, rest in zip(owners, waiting, strict=True):
             budgets[owner] += rest.cost
             if owner == mine:
-                self._submit_rest(rest.rollout, rest.num_foreseen)
+                self._submit_rest(rest.rollout)
         self._is_ahead = budgets[mine] <= mean(budgets)
         return sum(budgets) > 0
-
-
-def _first(stream: ValueStream, num_foreseen: int) -> int:
-    """The first step whose state any replica may sample; s_0 is all rollouts' of a problem."""
-    return max(1, num_foreseen) if stream.foresees else 1
 
 
 def deal(budgets_R: Sequence[int], costs: Sequence[int]) -> list[int]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from vineppo.config.schema.adam import AdamConfig
-from vineppo.config.schema.credit import CreditConfig, GaeCredit, SegmenterConfig
+from vineppo.config.schema.credit import CreditConfig, GaeCredit
 from vineppo.config.schema.model import (
     EngineConfig,
     ModelConfig,
@@ -28,6 +28,8 @@ from vineppo.config.schema.scalars import (
     Seed,
 )
 from vineppo.config.schema.values import CriticConfig, ExpectedCuts, SeparateCritic, ValuesConfig
+from vineppo.plugins import Plugin
+from vineppo.segment import Segmenter
 
 
 @dataclass(frozen=True)
@@ -219,11 +221,12 @@ class TrainConfig(AnyConfig):
         return {key: model for key, model in models.items() if model is not None}
 
     @property
-    def cuts_by_entropy(self) -> bool:
-        """Whether the policy's entropies say which states are continued."""
+    def reads_entropies(self) -> bool:
+        """Whether steps or cuts go by the policy's entropies, which take a pass of the policy."""
         tables = (self.credit, *self.values.predictors.values())
         asked = (one.monte_carlo.states for one in tables if one.monte_carlo is not None)
-        return any(isinstance(s, ExpectedCuts) and s.by == "entropy" for s in asked)
+        by_entropy = any(isinstance(s, ExpectedCuts) and s.by == "entropy" for s in asked)
+        return by_entropy or self.credit.segmenter.reads_entropies
 
     @property
     def max_valued_tokens(self) -> int:
@@ -251,7 +254,9 @@ class DpoPositive:
     kind: Literal["dpo_positive"]
     beta: Positive
     penalty: NonNegative  # λ, of a right response that becomes less likely; 0: DPO
-    segmenter: SegmenterConfig | None  # null: whole responses; else the step in which they part
+    segmenter: (
+        Annotated[Segmenter, Plugin("segmenter")] | None
+    )  # null: whole responses; else the step in which they part
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,0 @@
-// demo_grpo where seven of 24 steps decide, each a little.
-local demo = import 'demo_grpo.jsonnet';
-local setting = import 'lib/setting.libsonnet';
-
-demo + setting.credit_sheet + { name: 'credit_sheet_grpo' }

@@ -1,5 +1,0 @@
-// Step credit without continuations, where seven of 24 steps decide, each a little.
-local algorithm = import 'lib/algorithm.libsonnet';
-local setting = import 'lib/setting.libsonnet';
-
-algorithm.vine_martingale + setting.credit_sheet + { name: 'credit_sheet_martingale' }

@@ -1,8 +1,0 @@
-// Step credit by three continuations of two states a rollout, on average.
-local algorithm = import 'lib/algorithm.libsonnet';
-local setting = import 'lib/setting.libsonnet';
-
-algorithm.vine_cuts + setting.credit_sheet + {
-  name: 'credit_sheet_vine_cuts',
-  credit+: { states+: { probability: 2 / 23 } },
-}

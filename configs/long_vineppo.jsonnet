@@ -1,5 +1,0 @@
-// demo_vineppo on long arithmetic chains, where step credit matters.
-local demo = import 'demo_vineppo.jsonnet';
-local setting = import 'lib/setting.libsonnet';
-
-demo + setting.long + { name: 'long_vineppo' }

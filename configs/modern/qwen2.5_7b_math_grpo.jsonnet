@@ -1,5 +1,0 @@
-// GRPO: Qwen2.5-7B on MATH.
-local algorithm = import '../lib/algorithm.libsonnet';
-local modern = import '../lib/modern.libsonnet';
-
-algorithm.grpo + modern.qwen('7B') + { name: 'qwen2.5_7b_math_grpo' }

@@ -1,0 +1,5 @@
+// demo_ppo on long arithmetic chains, where step credit matters.
+local demo = import '../../configs/demo_ppo.jsonnet';
+local setting = import '../../configs/lib/setting.libsonnet';
+
+demo + setting.long + { name: 'long_ppo' }

@@ -1,0 +1,5 @@
+// demo_rloo on long arithmetic chains, where step credit matters.
+local demo = import '../../configs/demo_rloo.jsonnet';
+local setting = import '../../configs/lib/setting.libsonnet';
+
+demo + setting.long + { name: 'long_rloo' }

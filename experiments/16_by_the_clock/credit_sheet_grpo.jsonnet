@@ -1,0 +1,5 @@
+// demo_grpo where seven of 24 steps decide, each a little.
+local demo = import '../../configs/demo_grpo.jsonnet';
+local setting = import '../../configs/lib/setting.libsonnet';
+
+demo + setting.credit_sheet + { name: 'credit_sheet_grpo' }

@@ -16,7 +16,6 @@ from vineppo.checkpoint import (
     read_newest_state,
     save_checkpoint,
     save_final,
-    set_aside_after,
     sweep_checkpoints,
 )
 from vineppo.config.load import own_digests, to_dict
@@ -289,7 +288,7 @@ def open_run_dir(config: AnyConfig, directory: Path) -> RunDir:
 
 
 def resume(run: RunDir, models: Saved, kl_coef: float) -> TrainState:
-    """The state of the newest whole checkpoint; what was written after it is discarded."""
+    """The state of the newest checkpoint; what was written after it is discarded."""
     if is_main():
         sweep_checkpoints(run)
     state = from_main(lambda: read_newest_state(run))
@@ -298,7 +297,6 @@ def resume(run: RunDir, models: Saved, kl_coef: float) -> TrainState:
     else:
         models.load_state(run.checkpoint_path(state.iteration) / "trainer")
     if is_main():
-        set_aside_after(run, state.iteration)
         run.discard_after(state.iteration)
         if run.last_logged_iteration() < state.iteration:
             run.append_metrics(state.metrics)

@@ -73,7 +73,7 @@ def test_a_sound_machine_has_no_warnings(machine):
 @pytest.mark.parametrize(
     ("machine", "changes", "line"),
     [
-        (CPU, {"busy_shares": {0: 1.0, 1: 0.0}}, "other work keeps 1.0 of 2 cores busy: runs that use"),
+        (CPU, {"busy_shares": {0: 1.0, 1: 0.0}}, "other work keeps 1.0 of 2 cores busy: runs"),
         (CPU, {"busy_shares": {0: 1.0, 1: 0.9}}, "other work keeps 1.9 of 2 cores busy: none is"),
         (CPU, {"busy_shares": {3: 1.0}}, "other work keeps 1.0 of 1 cores busy: none is idle"),
         (CPU, {"has_nvidia_tool": True}, "torch sees no GPU, nvidia-smi is there"),

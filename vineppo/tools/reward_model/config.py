@@ -1,6 +1,6 @@
 """The config of `vineppo reward-model`, and where its preference pairs come from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -83,7 +83,7 @@ PairsConfig = Annotated[
 
 @dataclass(frozen=True)
 class PairEvaluationConfig:
-    every: CountOrZero  # iterations; 0: only at the end
+    every: CountOrZero = 10  # iterations; 0: only at the end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +93,11 @@ class RewardModelConfig(AnyConfig):
     name: FileName
     seed: Seed
     model: ModelConfig
-    head_init: Literal["normal", "zero"]  # of a new head (`values/heads.py`)
+    head_init: Literal["normal", "zero"] = "zero"  # of a new head (`values/heads.py`)
     pairs: PairsConfig
     optimization: SftOptimizationConfig
-    evaluation: PairEvaluationConfig
-    checkpoint: CheckpointConfig
+    evaluation: PairEvaluationConfig = PairEvaluationConfig()
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     logging: LoggingConfig
 
     def check(self) -> None:

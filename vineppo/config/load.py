@@ -90,7 +90,9 @@ def complete(resolved: dict[str, Any]) -> dict[str, Any]:
     """The same config with every default, unchecked; what the schema refuses stays as it is."""
     for kind in AnyConfig.__subclasses__():
         try:
-            config = _adapter(kind).validate_json(json.dumps(resolved), strict=True, extra="forbid")
+            config = _adapter(kind).validate_json(  # type: ignore[arg-type]
+                json.dumps(resolved), strict=True, extra="forbid"
+            )
         except (ValidationError, UserError):
             continue
         completed: dict[str, Any] = json.loads(json.dumps(asdict(config)))

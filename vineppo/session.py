@@ -269,9 +269,6 @@ def _record(
                 f"it goes on with {threads} threads (OMP_NUM_THREADS), where it had "
                 f"{state.num_threads}: its numbers may differ by rounding from an undisturbed run's"
             )
-        if (logged := run.num_logged_iterations()) < state.iteration:
-            left = f"{logged} of {state.iteration} are left"
-            progress.say(f"{run.metrics_path} has lost lines: {left}")
         yield progress, tracker, replace(state, num_threads=threads)
 
 

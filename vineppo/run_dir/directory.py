@@ -193,9 +193,6 @@ class RunDir:
         """0 before the first."""
         return max((row["iteration"] for _, row in self._metrics()), default=0)
 
-    def num_logged_iterations(self) -> int:
-        return sum(1 for _ in self._metrics())
-
     def truncate_metrics(self, last_iteration: float = math.inf) -> None:
         """Drops every line after `last_iteration`, and half a line that a crash left."""
         end = last = 0

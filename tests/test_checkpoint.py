@@ -14,7 +14,6 @@ from support.small_disk import in_small_tmpfs
 from vineppo.checkpoint import TrainState, read_newest_state, remove_whole, write_whole
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
-from vineppo.session import is_finished, open_run_dir
 
 WRITE = """
 import subprocess, sys, torch
@@ -108,20 +107,6 @@ def test_a_checkpoint_that_cannot_be_loaded_is_one_line(tmp_path, checkpoint, mo
     (checkpoint / "state.json").write_text("{")
     with pytest.raises(UserError, match=r"iter_000003/state\.json is no JSON file"):
         read_newest_state(RunDir(tmp_path))
-
-
-def test_a_final_policy_without_weights_is_named(config, tmp_path):
-    open_run_dir(config, tmp_path / "run").append_metrics({"iteration": 1})
-    policy = tmp_path / "run/final/policy"
-    policy.mkdir(parents=True)
-    with pytest.raises(UserError) as found:
-        is_finished(config, tmp_path / "run")
-    assert str(found.value) == (
-        f"{policy} has lost its weights (*.safetensors): remove {policy.parent} to have them "
-        "written again"
-    )
-    (policy / "model.safetensors").touch()
-    assert is_finished(config, tmp_path / "run")
 
 
 def test_a_full_disk_that_safetensors_meets_is_one_line(tmp_path):

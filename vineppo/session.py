@@ -23,7 +23,7 @@ from vineppo.config.schema import AnyConfig, SftConfig, TrainConfig
 from vineppo.distributed import barrier, from_main, gather, init_distributed, is_main, num_ranks
 from vineppo.encoding import turn_rules
 from vineppo.engine import EngineCounts, build_engine
-from vineppo.errors import InterruptionError, UserError
+from vineppo.errors import InterruptionError
 from vineppo.evaluate import evaluate_policy, headline
 from vineppo.interruption import interruptible, interruption, raise_if_any
 from vineppo.metrics import merged_grading
@@ -301,12 +301,11 @@ def resume(run: RunDir, models: Saved, kl_coef: float) -> TrainState:
     return state
 
 
-def is_finished(config: AnyConfig, directory: Path, folder: str = "policy") -> bool:
+def is_finished(config: AnyConfig, directory: Path) -> bool:
     """Whether `directory` holds the finished run of `config`: prints a line if so.
 
-    Asked before a model is loaded; raises `UserError` for a run of another config, for one with
-    whose checkpoints this job cannot go on, for one whose final model is gone, and for a tracker
-    that is not installed. `folder` of `final` holds the model.
+    Asked before a model is loaded. Raises `UserError` for a run of another config, for checkpoints
+    that this job cannot continue, and if wandb is asked for and missing.
     """
     run = RunDir(directory)
 
@@ -316,13 +315,6 @@ def is_finished(config: AnyConfig, directory: Path, folder: str = "policy") -> b
         if not run.final_path.is_dir():
             read_newest_state(run)
             return False
-        model = run.final_path / folder
-        if not list(model.glob("*.safetensors")):
-            raise UserError(
-                f"{model} has lost its weights (*.safetensors): remove "
-                f"{run.final_path} to have them written again"
-            )
-        RunDir.open(directory, to_dict(config), own_digests(config))
         print(f"{config.name}: finished already, in {run.path}")
         return True
 

@@ -34,7 +34,7 @@ HEADLINE = ("pair_accuracy", "pair_log_loss", "pair_calibration_error")
 
 def train_reward_model(config: RewardModelConfig, directory: Path) -> None:
     """Runs `config` to its end in `directory`; an iteration is one update."""
-    if is_finished(config, directory, FOLDER):
+    if is_finished(config, directory):
         return
     tokenizer = load_tokenizer(config.model.path, "model.path")
     train, test = load_pairs(config, tokenizer)

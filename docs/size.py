@@ -6,11 +6,12 @@ from dataclasses import is_dataclass
 from importlib import import_module
 from inspect import get_annotations
 from pathlib import Path
+from pkgutil import iter_modules
 
+from vineppo.config import schema
 from vineppo.plugins import KINDS, config_class
 
 ROOT = Path(__file__).parents[1]
-SCHEMA = ("adam", "credit", "model", "run", "values")
 # (name, folders, folders of it that are counted elsewhere, suffixes)
 PARTS = (
     ("core", "vineppo", ("recipes", "tools"), "*.py"),
@@ -34,7 +35,7 @@ def num_lines(path: Path) -> int:
 
 def num_fields() -> int:
     """Keys of the core's config; tables that inherit a key share it."""
-    modules = [import_module(f"vineppo.config.schema.{name}") for name in SCHEMA]
+    modules = [import_module(f"{schema.__name__}.{m.name}") for m in iter_modules(schema.__path__)]
     plugins = [config_class(role, kind) for role in KINDS for kind in KINDS[role]]
     tables = [table for module in modules for table in vars(module).values()] + plugins
     owned = {

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vineppo.config.schema import EngineConfig, SftConfig, TrainConfig, TransformersConfig
+from vineppo.config.schema import SftConfig, TrainConfig
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         behind += each * later
     num_requests = num_rollouts + num_continuations
     prefixes = num_requests * lengths.prompt + behind
-    fed, block = prefixes, cached_block(config.engine)
+    fed, block = prefixes, config.engine.cached_block
     if block is not None:
         remainder = min(lengths.prompt, (block + 1) / 2)
         fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * remainder
@@ -111,13 +111,6 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         num_rollouts * lengths.response, continuations, prefixes, fed, num_requests, num_states,
         num_continuations,
     )  # fmt: skip
-
-
-def cached_block(engine: EngineConfig) -> int | None:
-    """Tokens that the prefix cache holds as one; None without a cache."""
-    if isinstance(engine, TransformersConfig):
-        return 1
-    return engine.block_size if engine.prefix_caching else None
 
 
 def has_exact_kl(config: TrainConfig | SftConfig) -> bool:

@@ -154,6 +154,7 @@ def test_half_a_line_is_neither_read_nor_continued(tmp_path):
     opened = RunDir.open(tmp_path, CONFIG)
     (tmp_path / "metrics.jsonl").write_text('{"iteration": 1}\n{"iteration": 2, "rew')
     assert opened.read_metrics() == [{"iteration": 1}]
+    opened.discard_after(1)
     opened.append_metrics({"iteration": 2})
     assert (tmp_path / "metrics.jsonl").read_text() == '{"iteration": 1}\n{"iteration": 2}\n'
 
@@ -309,6 +310,7 @@ def test_a_killed_writer_leaves_only_whole_files(tmp_path):
     assert len(rows) > 3
     assert {len(opened.read_evaluation(i)["text"]) for i in (0, 1, 2)} == {200_000}
     assert not list(path.rglob("*.vineppo-tmp"))
+    opened.discard_after(len(rows))
     opened.append_metrics({"iteration": len(rows) + 1})
     assert len(opened.read_metrics()) == len(rows) + 1
 

@@ -27,7 +27,7 @@ PROBE_BYTES = 2**20
 class TrainState:
     """Where a run stands. `metrics` is the line of `iteration`, in case it was never appended.
 
-    `kl_coef` is that of the next iteration. Everything else is a pure function of the iteration:
+    `kl_coef` is for the next iteration. Everything else is a pure function of the iteration:
     seeds, data order, learning rate.
     """
 
@@ -40,7 +40,7 @@ class TrainState:
 
 
 class Saved(Protocol):
-    """What checkpoints hold: models to use, and what training on needs."""
+    """Checkpoints hold models to use, and states to resume training from."""
 
     def save_hf(self, directory: Path) -> None: ...
 
@@ -51,7 +51,7 @@ class Saved(Protocol):
 
 @dataclass(frozen=True)
 class Models:
-    """What a run with a policy trains."""
+    """The trained models of a run with a policy."""
 
     policy: Policy
     predictors: Sequence[ValuePredictor] = ()
@@ -61,7 +61,7 @@ class Models:
         return any(model.leaves_while_sampling for model in self._trained.values())
 
     def offload(self) -> None:
-        """What training alone needs leaves the GPU where `offload` says so; undone by `reload`."""
+        """Moves training's own states off the GPU where `offload` says so; `reload` undoes it."""
         for model in self._trained.values():
             model.offload()
 

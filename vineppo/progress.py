@@ -82,7 +82,7 @@ class Progress:
         self._bar.update(self._task, now=f"{rate}  {waiting}  {self._summary}")
 
     def restart(self) -> None:
-        """What was before this (start-up, the starting policy's evaluation) is not training."""
+        """Drops the time until now: start-up and the first evaluation are not training."""
         self.enter(None)
         self.started_s = time.perf_counter()
         self._seconds = dict.fromkeys(PHASES, 0.0)

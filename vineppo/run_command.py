@@ -1,4 +1,4 @@
-"""What commands that train from a config share: their options, and how they start."""
+"""Options and start of the commands that train from a config."""
 
 import argparse
 import json

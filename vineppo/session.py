@@ -1,4 +1,4 @@
-"""What every training command needs around its loop: model, engine, run directory, resume."""
+"""The surroundings of every training loop: models, engine, run directory, resume."""
 
 import resource
 from collections.abc import Callable, Iterator
@@ -62,8 +62,10 @@ class BareSession:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """SIGTERM or Ctrl-C in the body ends the run with a checkpoint of the last iteration done,
-        where the config has any; then raises `InterruptionError`."""
+        """SIGTERM or Ctrl-C in the body leaves a checkpoint, if the config asks for any.
+
+        It holds the last finished iteration. Then raises `InterruptionError`.
+        """
         with interruptible():
             try:
                 yield
@@ -92,7 +94,7 @@ class BareSession:
     ) -> None:
         """Checkpoint if due, then the metrics: also if killed in between, nothing is lost.
 
-        `kl_coef` is that of the next iteration.
+        `kl_coef` is for the next iteration.
         """
         metrics = {"iteration": iteration, **metrics, "memory/peak_gib": peak_gib()}
         metrics = {**metrics, **self.progress.take_times()}
@@ -175,7 +177,7 @@ class Session(BareSession):
         return {f"eval/{name}": score for name, score in headline(evaluation).items()}
 
     def sampling_metrics(self) -> dict[str, float]:
-        """What the engines and the graders did since the last call or evaluation, on all ranks."""
+        """Work of all ranks' engines and graders since the last call or evaluation."""
         before, self.counts = self.counts, self.sampler.engine.counts
         prompt = self.counts.prompt_tokens - before.prompt_tokens
         cached = self.counts.cached_tokens - before.cached_tokens
@@ -204,8 +206,8 @@ def open_session(
 ) -> Iterator[Session]:
     """Starts the engine and the models, restores the last checkpoint, evaluates the start.
 
-    The engine starts before the models so that its memory profile sees the GPU empty. `kl_coef` is
-    that of the first iteration; `scorer` joins the verifier's rewards of training.
+    The engine starts before the models so that its memory profile sees the GPU empty. `kl_coef`
+    starts the first iteration; `scorer` joins the verifier's rewards of training.
     """
     with ExitStack() as stack:
         if is_main():
@@ -256,7 +258,7 @@ def open_bare_session(
 def _record(
     config: AnyConfig, num_iterations: int, run: RunDir, models: Saved, kl_coef: float
 ) -> Iterator[tuple[Progress, Tracker, TrainState]]:
-    """Restores the last checkpoint; what the run is shown and logged with, and where it stands."""
+    """Restores the last checkpoint; yields progress, tracker and the restored state."""
     state, threads = resume(run, models, kl_coef), torch.get_num_threads()
     with (
         Progress(num_iterations, state.iteration, state.elapsed_s) as progress,

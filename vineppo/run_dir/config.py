@@ -1,4 +1,4 @@
-"""What a run was started with: its config, completed and compared, and the user's own files."""
+"""The config that a run started with, completed and compared; the user's own files."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -112,7 +112,7 @@ def _parse(resolved: dict[str, Any]) -> TrainConfig | SftConfig:
 
 
 def first_difference(there: Any, here: Any, key: str = "") -> tuple[str, str, str] | None:
-    """The first dotted key at which two nested configs differ, with both values; None if equal.
+    """The first dotted key that differs between two nested configs, with both values; None if equal.
 
     A key that one of them lacks has the value "missing" there.
 

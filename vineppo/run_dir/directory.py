@@ -100,15 +100,14 @@ class RunDir:
         resolved_config: dict[str, Any],
         own_digests: Mapping[str, str] | None = None,
     ) -> "RunDir":
-        """Creates the run directory of `resolved_config`, or re-opens it to go on.
+        """Creates the run directory of `resolved_config`, or reopens it to resume.
 
         `own_digests` are the SHA-256 of the user's own files that the config names, by path.
-        Re-opening sweeps away what a crash left half-written, and adds the environment to the
-        list `resumed` of environment.json where it is another than before. A run that failed before
-        its first result is taken over by another config, so that a mistake can be mended. Raises
-        `UserError` for a directory that holds another config (naming the first key that differs)
-        or something else than a run, for a path that cannot be written, where one of the own files
-        has changed since, and while another process has it open.
+        Reopening removes half-written files, and adds a changed environment to `resumed` in
+        environment.json. Another config takes over a run that failed before its first result, so
+        that a mistake can be fixed. Raises `UserError` for a directory that is no run, holds another
+        config (naming the first key that differs), cannot be written, or is open in another
+        process; and for an own file that has changed.
         """
         run_dir = cls(path)
         with named_errors("create", run_dir.path):
@@ -126,7 +125,7 @@ class RunDir:
         return run_dir
 
     def check(self, resolved_config: dict[str, Any], own_digests: Mapping[str, str]) -> bool:
-        """Whether a run of this config is there; False for none, and for one to be taken over.
+        """True if the directory holds a run of this config; False to start one.
 
         Writes nothing. Raises `UserError` where `open` refuses the directory for what it holds.
         """

@@ -26,8 +26,8 @@ def init_distributed() -> None:
     train alone without a word. On a CPU the ranks of a machine divide its cores. On a GPU tensors
     go by NCCL and objects by gloo: torch takes the CPU for objects where a group has one.
 
-    The group is bound to no device (`device_id`). Otherwise new gloo groups, which vLLM makes, hang:
-    ranks outside of such a group split the NCCL communicator alone (pytorch 134314, 145376).
+    The group is bound to no device (`device_id`). Otherwise new gloo groups, which vLLM makes,
+    hang: ranks outside of such a group split the NCCL communicator alone (pytorch 134314, 145376).
 
     From here on no attention of this process is cuDNN's, which plans every new shape anew, while
     passes have ever new lengths (experiments/09_gpu).

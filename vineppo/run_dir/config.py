@@ -112,7 +112,7 @@ def _parse(resolved: dict[str, Any]) -> TrainConfig | SftConfig:
 
 
 def first_difference(there: Any, here: Any, key: str = "") -> tuple[str, str, str] | None:
-    """The first dotted key that differs between two nested configs, with both values; None if equal.
+    """The first dotted key that differs between two configs, with both values; None if equal.
 
     A key that one of them lacks has the value "missing" there.
 

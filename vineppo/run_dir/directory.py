@@ -105,8 +105,8 @@ class RunDir:
         `own_digests` are the SHA-256 of the user's own files that the config names, by path.
         Reopening removes half-written files, and adds a changed environment to `resumed` in
         environment.json. Another config takes over a run that failed before its first result, so
-        that a mistake can be fixed. Raises `UserError` for a directory that is no run, holds another
-        config (naming the first key that differs), cannot be written, or is open in another
+        that a mistake can be fixed. Raises `UserError` for a directory that is no run, holds
+        another config (naming the first key that differs), cannot be written, or is open in another
         process; and for an own file that has changed.
         """
         run_dir = cls(path)

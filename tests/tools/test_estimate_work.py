@@ -8,13 +8,12 @@ from support.uncertain import UNCERTAIN
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import (
-    CoinCuts,
-    Cuts,
     MonteCarloValues,
     SftConfig,
     TrainConfig,
     ValuesConfig,
 )
+from vineppo.recipes.cuts import CoinCuts, Cuts
 from vineppo.tools.estimate.work import (
     Lengths,
     Machine,

@@ -86,9 +86,7 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
     num_prompts, num_samples = config.rollouts.num_prompts, config.rollouts.num_samples
     num_rollouts = num_prompts * num_samples
     num_states = num_continuations = continuations = behind = 0.0
-    for own in (config.credit, *config.values.predictors.values()):
-        if (values := own.monte_carlo) is None:
-            continue
+    for values in config.continuations.values():
         each = values.num_continuations
         first = num_prompts if values.identical_prefixes == "share" else num_rollouts
         num_later = lengths.steps - 1  # of a rollout

@@ -24,7 +24,6 @@ from support.walks import (
 from vineppo.config.schema import (
     ExpectedCuts,
     JoinedCredit,
-    PythonSegmenter,
     RemaxCredit,
     RlooCredit,
 )
@@ -254,22 +253,6 @@ def test_cuts_go_by_the_entropies_of_the_policy(tmp_path):
     ]
     assert behind
     assert all(behind)
-
-
-def test_a_segmenter_of_ones_own_sees_whole_responses_alone(tmp_path):
-    """Those of the embedded walk, all of which end with a token for it within this budget."""
-    file = tmp_path / "whole.py"
-    file.write_text(
-        "def cuts(text):\n"
-        "    assert text.endswith('<eos>'), f'half a response: {text!r}'\n"
-        "    return [i + 1 for i, letter in enumerate(text) if letter == '\\n']\n"
-    )
-    own, plain = PythonSegmenter("python", str(file)), LINES
-    found = [walked(walk_config(100, 5, replace(CREDIT, segmenter=one)))[0] for one in (own, plain)]
-    assert all(one.finish_reason == "stop" for one in found[0].rollouts)
-    assert [one.response_ids for one in found[0].rollouts] == [
-        one.response_ids for one in found[1].rollouts
-    ]
 
 
 @pytest.mark.parametrize("identical_prefixes", ["share", "separate"])

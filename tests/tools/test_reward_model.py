@@ -21,13 +21,17 @@ from vineppo.config.load import load_config
 from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.errors import UserError
 from vineppo.evaluate import evaluate_run
-from vineppo.losses import bradley_terry
 from vineppo.models import load_model
 from vineppo.recipes.reward_scorer import SCORED, RewardModelReward, scored_sequence
 from vineppo.run_dir import RunDir
 from vineppo.sft import write_new_model
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
-from vineppo.tools.reward_model import MARGIN, pair_evaluation, pair_objective
+from vineppo.tools.reward_model.train import (
+    MARGIN,
+    bradley_terry,
+    pair_evaluation,
+    pair_objective,
+)
 
 TINY = LlamaArchitecture(
     hidden_size=64,

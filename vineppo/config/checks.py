@@ -10,10 +10,8 @@ from vineppo.config.schema import (
     AnyConfig,
     GaeCredit,
     MaskedImportance,
-    RewardModelConfig,
     SftConfig,
     Task,
-    TextPairs,
     TrainConfig,
     TreeCredit,
 )
@@ -72,17 +70,6 @@ def check_sft(config: SftConfig) -> None:
             "model.lora must be null with model.architecture (a new model has nothing to adapt)",
         )
     check_engine(config)
-    check_updates(config)
-
-
-def check_reward_model(config: RewardModelConfig) -> None:
-    """Like `check_train`, for `vineppo reward-model`."""
-    if isinstance(config.pairs, TextPairs):
-        _check_template(config, "pairs.prompt.template", "{question}")
-    require(
-        config.model.lora is None,
-        "model.lora must be null for a reward model (all of its weights train), got a table",
-    )
     check_updates(config)
 
 
@@ -283,7 +270,7 @@ def check_reference(config: TrainConfig) -> None:
         require_order(config, "reference.kl_control.horizon", "at least", NUM_SEQUENCES)
 
 
-def _check_template(config: AnyConfig, key: str, needed: str) -> None:
+def check_template(config: AnyConfig, key: str, needed: str) -> None:
     template = at(config, key)
     require(needed in template, f"{key} must contain {needed}, got {template!r}")
 

@@ -9,8 +9,8 @@ import torch
 from support.rollouts import CPU, LINES, VINE, changed, spans
 
 from vineppo.batching import collate
-from vineppo.config.schema import (
-    GaeCredit,
+from vineppo.credit.gae import GaeCredit
+from vineppo.credit.groups import (
     GrpoCredit,
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,

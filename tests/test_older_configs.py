@@ -72,11 +72,6 @@ def test_an_engine_that_might_sleep_does():
     }
 
 
-def test_a_users_own_credit_gets_no_key():
-    credit = {"kind": "python", "num_continuations": 3, "identical_prefixes": "share"}
-    assert with_added_keys({"credit": dict(credit)}) == {"credit": credit}
-
-
 def test_a_config_of_today_stays_as_it_is(configs):
     config = load_config(
         TrainConfig, str(configs / "demo_ppo.jsonnet"),

@@ -25,9 +25,9 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.credit.groups import rloo_advantages
-from vineppo.credit.martingale import shrunk_advantages
 from vineppo.credit.vine import step_sums
 from vineppo.errors import UserError
+from vineppo.recipes.martingale import shrunk_advantages
 from vineppo.run_dir import RunDir
 from vineppo.seeds import derive_seed
 from vineppo.types import CRITIC, Problem, Rollout

@@ -98,7 +98,7 @@ REFUSED = [
     (TREE, [predictors(told=TUNED | {"view": json.loads(view("{percent}").partition("=")[2]),
                                      "batch_size": 16, "micro_batch_size": 16})],
      "credit.kind must not be 'tree' for values.predictors.told.view.template '{percent}' (the "
-     "other rollouts of a tree share this one's actions)"),
+     "other rollouts share this one's actions)"),
     # Whose continuations a critic learns from.
     (PPO, ["critic.learns_from=monte_carlo"],
      "critic.learns_from must be null or a predictor of the run that samples continuations, of "
@@ -266,7 +266,7 @@ REFUSED = [
     (PPO, ["critic.warmup_iterations=21"],
      "critic.warmup_iterations must be at most num_iterations = 20, got 21"),
     (GRPO, [SHARED],
-     "critic.kind must be 'separate' for a credit.kind other than 'gae' (a shared one would "
+     "critic.kind must be 'separate' for credit.kind 'grpo' (a shared one would "
      "change the policy that it only measures), got 'shared'"),
     (PPO, ["critic.batch_size=257"],
      "critic.batch_size must be at most rollouts.num_prompts * rollouts.num_samples = 256, got "
@@ -311,7 +311,7 @@ REFUSED = [
      "credit.policy_lambda must be below 1 with credit.segment_max_prob (λ is 1 elsewhere "
      "already), got 1.0"),
     (PPO, ['credit={"kind": "rloo", "segmenter": {"kind": "lines"}}', "critic.warmup_iterations=3"],
-     "critic.warmup_iterations must be 0 or num_iterations for a credit.kind other than 'gae' "
+     "critic.warmup_iterations must be 0 or num_iterations for credit.kind 'rloo' "
      "(a critic beside it is only measured), got 3"),
     (VINEPPO, ['optimization.positive_examples={"coef": 0.1, "min_reward": 1}'],
      "optimization.positive_examples.min_reward must be below the largest reward, which it "

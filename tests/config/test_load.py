@@ -87,9 +87,9 @@ def test_set_can_switch_a_kind(configs):
         ("reference.kl_estimator=k4",
          'config: reference.kl_estimator must be "k1", "abs", "k2", "k3" or "full", got "k4"'),
         ("credit.kind=ppo", "config: credit.kind must be one of \"vine\", \"gae\", \"grpo\", "
-         "\"gigpo\", \"tree\", \"rloo\", \"martingale\", \"joined\", \"doubly_robust\", "
-         "\"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", "
-         "\"remax\", \"python\", got 'ppo'"),
+         "\"rloo\", \"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", \"remax\", "
+         "\"doubly_robust\", \"gigpo\", \"joined\", \"martingale\", \"tree\", "
+         "or \"FILE.py:Class\", got 'ppo'"),
         ("values.credit=a\nb", "config: values.credit must be null or one of the run's "
          'predictors, monte_carlo, got a b'),
         ("optimization.learning_rate=1e300",

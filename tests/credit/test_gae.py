@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rollouts import rollout, terminal
 
-from vineppo.config.schema import GaeCredit, GrpoCredit
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import (
-    critic_returns,
+    GaeCredit,
     gae,
     length_adaptive_lambda,
     reward_to_go,
     segmental_lambdas,
 )
+from vineppo.credit.groups import GrpoCredit
 from vineppo.credit.vine import step_means, vine_advantages
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.types import Turn
@@ -51,7 +51,7 @@ def advantages(config, response):
 
 def targets(config, response):
     """Those of a critic whose values feed the estimator."""
-    return critic_returns(config, response, "fed")
+    return config.critic_targets(response, "fed")
 
 
 def test_by_hand():

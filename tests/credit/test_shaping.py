@@ -6,13 +6,9 @@ import pytest
 import torch
 from support.rollouts import LINES, VINE, changed, rollout, two_rollouts, with_logprobs
 
-from vineppo.config.schema import (
-    GaeCredit,
-    GrpoCredit,
-    MaskedImportance,
-    PositiveExamples,
-    TruncatedImportance,
-)
+from vineppo.config.schema import MaskedImportance, PositiveExamples, TruncatedImportance
+from vineppo.credit.gae import GaeCredit
+from vineppo.credit.groups import GrpoCredit
 from vineppo.credit.shaping import is_positive, shaped_rewards, trained_tokens, whiten_advantages
 from vineppo.errors import UserError
 from vineppo.experience import add_advantages

@@ -14,17 +14,17 @@ from vineppo.config.schema import (
     GenerativeTraining,
     GenerativeValues,
     MonteCarloValues,
-    RemaxCredit,
     RewardModelReward,
     RewardModelValues,
     RolloutsInView,
     SftConfig,
     TrainConfig,
-    TreeCredit,
     ValuesConfig,
     ViewConfig,
     YesNoCritic,
 )
+from vineppo.credit.groups import RemaxCredit
+from vineppo.recipes.tree import TreeCredit
 from vineppo.tools.estimate.work import (
     Lengths,
     Machine,

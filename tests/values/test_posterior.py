@@ -11,15 +11,10 @@ from support.walks import demo
 from vineppo.batching import collate
 from vineppo.config.checks import check_train
 from vineppo.config.load import load_config
-from vineppo.config.schema import (
-    GroupMeanValues,
-    MartingaleCredit,
-    PosteriorValues,
-    TrainConfig,
-    ValuesConfig,
-)
+from vineppo.config.schema import GroupMeanValues, PosteriorValues, TrainConfig, ValuesConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
+from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import Choices

@@ -14,7 +14,6 @@ from vineppo import plugins
 from vineppo.config.checks import check_reward_model, check_sft, check_train
 from vineppo.config.schema import (
     AnyConfig,
-    PythonCredit,
     PythonEnvironment,
     PythonTaskConfig,
     PythonValues,
@@ -219,7 +218,6 @@ OwnCode = OwnFunction | OwnReward | OwnClass | OwnEnvironment
 
 # What a user's file must hold, by the table that names it.
 OWN: dict[type, Callable[[str], OwnCode]] = {
-    PythonCredit: lambda path: OwnFunction(path, "advantages"),
     PythonValues: OwnClass,
 }
 
@@ -230,8 +228,7 @@ def own_functions(config: AnyConfig) -> list[OwnCode]:
         return []
     own = own_task_functions(config.task)
     if isinstance(config, TrainConfig):
-        parts: list[Any] = [config.credit]
-        parts += config.values.predictors.values()
+        parts: list[Any] = [*config.values.predictors.values()]
         own += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]
         if config.optimization.token_mask_path is not None:
             own.append(OwnFunction(config.optimization.token_mask_path, "trains"))

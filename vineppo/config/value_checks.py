@@ -6,7 +6,6 @@ from vineppo.config.schema import (
     EnsembleCritic,
     ExpectedCuts,
     FusedValues,
-    GaeCredit,
     GenerativeValues,
     PredictorConfig,
     ProbeValues,
@@ -45,7 +44,6 @@ def check_values(config: TrainConfig) -> None:
     for key, model in config.value_models.items():
         _check_learns_from(key, model, config)
     _check_feeding(config)
-    _check_states(config)
     _check_expected(config)
 
 
@@ -60,106 +58,28 @@ def _check_feeding(config: TrainConfig) -> None:
         f"{', '.join((*held, *further)) or 'of which there are none'}, got {feeding}",
     )
     require(
-        feeding is None or credit.own_values is not None,
+        feeding is None or credit.fed_by is not None,
         f"values.credit must be null for credit.kind {credit.kind!r}, which takes no values, got "
         f"{feeding}",
     )
-    require(
-        credit.kind != "vine" or credit.num_continuations > 0 or feeding is not None,
-        "credit.num_continuations must be at least 1 where values.credit is null, got 0",
-    )
-    if credit.kind == "martingale" or (credit.kind == "joined" and feeding is not None):
-        taken = further.get(feeding or "posterior")
-        or_null = "null or " if credit.kind == "joined" else ""
+    name = feeding or credit.fed_by
+    if credit.reads_differences and name != MONTE_CARLO:
+        taken = further.get(name or "")
+        or_null = "null or " if credit.fed_by == MONTE_CARLO else ""
         require(
             taken is not None and taken.is_martingale,
             f"values.credit must be {or_null}a martingale, such as one of kind 'posterior', for "
-            "credit.kind "
-            f"{credit.kind!r}, got {feeding or 'null'}",
+            f"credit.kind {credit.kind!r}, got {feeding or 'null'}",
         )
-    if credit.kind == "doubly_robust":
-        taken = further.get(feeding or "")
-        is_of_all = taken is not None and (
-            taken.monte_carlo is None or not taken.monte_carlo.states
-        )
-        require(
-            is_of_all or (config.critic is not None and feeding in (None, CRITIC)),
-            "values.credit must be a predictor of all states' values, such as a critic, for "
-            f"credit.kind 'doubly_robust', got {feeding or 'null'}",
-        )
-    if credit.kind == "gae":
-        require(
-            config.critic is not None or feeding is not None,
-            "critic must be a value model for credit.kind 'gae' where values.credit is null, got "
-            "null",
-        )
-        require(
-            feeding in (None, CRITIC) or credit.level == "step" or _gives_tokens(config, feeding),
-            f"credit.level must be 'step' with values.credit {feeding} (it values steps), got "
-            "'token'",
-        )
-        if credit.bootstrap_truncated:
-            _check_bootstrapping(config, feeding)
+    require(
+        name != CRITIC or config.critic is not None,
+        f"critic must be a value model for credit.kind {credit.kind!r} where values.credit is "
+        "null, got null",
+    )
     require(
         config.critic is None or config.critic.own_model is not None or feeding in (None, CRITIC),
         "critic.kind must be 'separate' where values.credit names another predictor (a shared one "
         "would change the policy that it only measures), got 'shared'",
-    )
-
-
-def _check_bootstrapping(config: TrainConfig, feeding: str | None) -> None:
-    """A value in place of the reward of a truncated response."""
-    require(
-        feeding in (None, CRITIC) or _gives_tokens(config, feeding),
-        "values.credit must be a predictor of tokens' values, such as a critic, with "
-        f"credit.bootstrap_truncated (it values the end of a response), got {feeding}",
-    )
-    require(
-        config.task.environment is None,
-        "credit.bootstrap_truncated must be false with task.environment, got true",
-    )
-    for key, why in (
-        ("mask_truncated", "nothing of what is bootstrapped would train the policy"),
-        ("mask_equal_rewards", "truncated responses all count as reward 0"),
-    ):
-        require(
-            not getattr(config.optimization, key),
-            f"optimization.{key} must be false with credit.bootstrap_truncated ({why}), got true",
-        )
-    require(
-        config.task.grading.truncated_reward == 0,
-        "task.grading.truncated_reward must be 0 with credit.bootstrap_truncated (a value stands "
-        f"in its place), got {config.task.grading.truncated_reward}",
-    )
-
-
-def _check_states(config: TrainConfig) -> None:
-    """What takes the values of some states only."""
-    credit, feeding = config.credit, config.values.credit
-    own = config.values.predictors.get(feeding or "", credit)
-    sampled = None if feeding == CRITIC else own.monte_carlo
-    if credit.kind == "vine":
-        require(
-            credit.states is None or credit.num_continuations > 0,
-            "credit.states must be null where credit.num_continuations is 0, got "
-            f"{credit.states and credit.states.kind!r}",
-        )
-        require(
-            sampled is not None or not credit.own_return,
-            "credit.own_return must be false where values.credit names a predictor without "
-            f"continuations (there are no returns to join), got true with {feeding}",
-        )
-    if sampled is None or sampled.states is None:
-        return
-    require(
-        credit.kind != "gae",
-        f"values.predictors.{feeding}.states must be null for credit.kind 'gae' (it takes the "
-        f"values of all states), got {sampled.states.kind!r}",
-    )
-    require(
-        credit.kind != "vine" or config.rollouts.num_samples >= 2,
-        "rollouts.num_samples must be at least 2 for values of some states (the others' mean "
-        "reward is the baseline before the first of them), got 1",
     )
 
 
@@ -208,12 +128,6 @@ def _check_learns_from(key: str, own: SeparateCritic, config: TrainConfig) -> No
         config.reference.kl_in == "loss",
         f"{key}.learns_from must be null where reference.kl_in is 'reward' (continuations hold no "
         f"KL), got {own.learns_from}",
-    )
-    require(
-        credit.kind != "gae" or (credit.gamma == 1 and not credit.bootstrap_truncated),
-        f"{key}.learns_from must be null where credit.gamma is below 1 or "
-        "credit.bootstrap_truncated is true (continuations' returns are neither), got "
-        f"{own.learns_from}",
     )
 
 
@@ -311,11 +225,6 @@ def _check_bounded_output(what: str, config: TrainConfig) -> None:
     )
 
 
-def _gives_tokens(config: TrainConfig, name: str) -> bool:
-    own = config.values.predictors.get(name)
-    return own is not None and own.gives == "tokens"
-
-
 def check_critic(config: TrainConfig) -> None:
     for key, model in config.value_models.items():
         require(
@@ -330,8 +239,8 @@ def check_critic(config: TrainConfig) -> None:
             f"{key}.num must be at most rollouts.num_samples = {num_samples}, got "
             f"{getattr(model, 'num', None)} (each critic has its share of a problem's rollouts)",
         )
-        own = CRITIC if isinstance(config.credit, GaeCredit) else None
-        is_fed = key.removeprefix("values.predictors.") == (config.values.credit or own)
+        feeding = config.values.credit or config.credit.fed_by
+        is_fed = key.removeprefix("values.predictors.") == feeding
         require(
             not isinstance(model, EnsembleCritic) or is_fed or not (model.agreed or model.disputed),
             f"{key}.agreed and .disputed must be 0 where other values feed the estimator (a critic "
@@ -348,16 +257,17 @@ def check_critic(config: TrainConfig) -> None:
     if critic is None:
         return
     require_order(config, "critic.warmup_iterations", "at most", "num_iterations")
-    if not isinstance(config.credit, GaeCredit):
+    kind = config.credit.kind
+    if config.credit.fed_by != CRITIC:
         require(
             critic.warmup_iterations in (0, config.num_iterations),
-            "critic.warmup_iterations must be 0 or num_iterations for a credit.kind other than "
-            f"'gae' (a critic beside it is only measured), got {critic.warmup_iterations}",
+            f"critic.warmup_iterations must be 0 or num_iterations for credit.kind {kind!r} (a "
+            f"critic beside it is only measured), got {critic.warmup_iterations}",
         )
         require(
             critic.own_model is not None,
-            "critic.kind must be 'separate' for a credit.kind other than 'gae' (a shared one would "
-            "change the policy that it only measures), got 'shared'",
+            f"critic.kind must be 'separate' for credit.kind {kind!r} (a shared one would change "
+            "the policy that it only measures), got 'shared'",
         )
     if critic.own_model is None:
         _check_bounds(CRITIC, critic.loss.bounds, config)
@@ -384,9 +294,9 @@ def _check_view(key: str, view: ViewConfig, config: TrainConfig) -> None:
         f"of the problem's other rollouts), got {num_samples}",
     )
     require(
-        config.credit.kind != "tree",
-        f"credit.kind must not be 'tree' for {key}.template {view.template!r} (the other rollouts "
-        "of a tree share this one's actions)",
+        not config.credit.shares_tokens,
+        f"credit.kind must not be {config.credit.kind!r} for {key}.template {view.template!r} (the "
+        "other rollouts share this one's actions)",
     )
     if shown is None:
         return

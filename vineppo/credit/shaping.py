@@ -5,8 +5,7 @@ from itertools import groupby
 
 import torch
 
-from vineppo.config.schema import TrainConfig, TreeCredit
-from vineppo.credit.tree import sampled_tokens, trained_of_tree
+from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.kl import clamp
 from vineppo.losses import importance_weights, whiten
@@ -45,7 +44,7 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
         rollout.tokens_T["importance"] = importance_weights(
             optimization.importance_correction, trainer_T, rollout.logprobs_T
         )
-        positive, sampled_T = is_positive(rollout, config), sampled_tokens(config.credit, rollout)
+        positive, sampled_T = is_positive(rollout, config), config.credit.sampled_tokens(rollout)
         rollout.tokens_T["is_positive"] = tuple(positive and sampled for sampled in sampled_T)
         rollout.tokens_T["loss_advantages"] = rollout.tokens_T["advantages"]
         rollout.tokens_T["is_without_bonus"] = (False,) * len(old_T)
@@ -94,15 +93,13 @@ def trained_tokens(
 
     An environment's tokens are none.
     Masking the tokens that the policy was sure of is Segment Policy Optimization's probability mask
-    (arXiv:2505.23564, section 4.3). Of a tree's segments `trained_of_tree` says which train, and
-    `own_mask` of tokens by a user's own file.
+    (arXiv:2505.23564, section 4.3). The estimator says which tokens train,
+    and `own_mask` of tokens by a user's own file.
     """
     max_prob = config.optimization.max_token_prob
     if is_masked(rollout, config):
         return (False,) * len(old_T)
-    trains_T = rollout.is_action_T
-    if isinstance(config.credit, TreeCredit):
-        trains_T = trained_of_tree(config.credit, rollout)
+    trains_T = config.credit.trained_tokens(rollout)
     if max_prob is not None:
         unsure_T = (torch.tensor(old_T, dtype=torch.float64).exp() <= max_prob).tolist()
         trains_T = [trains and unsure for trains, unsure in zip(trains_T, unsure_T, strict=True)]

@@ -38,10 +38,7 @@ def feeding_predictor(config: TrainConfig) -> str | None:
     """The name of the predictor whose values the credit estimator takes; None: it takes none."""
     if config.values.credit is not None:
         return config.values.credit
-    own = config.credit.own_values
-    if own == MONTE_CARLO and config.credit.monte_carlo is None:  # a user's own estimator
-        return CRITIC if config.critic is not None else None
-    return own
+    return config.credit.fed_by
 
 
 def _implementation(own: Values) -> type[ValuePredictor]:

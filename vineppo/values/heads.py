@@ -18,7 +18,6 @@ from vineppo.config.schema import (
     SquaredError,
     TrainConfig,
 )
-from vineppo.credit.gae import critic_returns
 from vineppo.credit.vine import broadcast, next_values
 from vineppo.deepspeed_module import Summand
 from vineppo.errors import UserError
@@ -145,7 +144,7 @@ def set_targets(
     """
     for rollout in rollouts:
         if learns_from is None:
-            targets_T = critic_returns(config.credit, rollout, name)
+            targets_T = config.credit.critic_targets(rollout, name)
         else:
             reward = sum(rollout.rewards_T)
             next_S = next_values(rollout.returns_S[learns_from], reward)

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from vineppo.config.schema.adam import AdamConfig
-from vineppo.config.schema.credit import CreditConfig, GaeCredit
 from vineppo.config.schema.model import (
     EngineConfig,
     ModelConfig,
@@ -29,6 +28,7 @@ from vineppo.config.schema.scalars import (
     Seed,
 )
 from vineppo.config.schema.values import CriticConfig, ExpectedCuts, SeparateCritic, ValuesConfig
+from vineppo.credit import Credit
 from vineppo.plugins import Plugin
 from vineppo.segment import Segmenter
 
@@ -193,7 +193,7 @@ class TrainConfig:
     sampling: SamplingConfig
     rollouts: RolloutsConfig
     reward_model: RewardModelReward | None  # null: the verifier alone
-    credit: CreditConfig
+    credit: Annotated[Credit, Plugin("credit")]
     critic: CriticConfig | None
     values: ValuesConfig
     reference: ReferenceConfig
@@ -224,9 +224,7 @@ class TrainConfig:
     @property
     def max_valued_tokens(self) -> int:
         """Of a response; the state after the last one is asked for by one more."""
-        credit = self.credit
-        asks_for_end = isinstance(credit, GaeCredit) and credit.bootstrap_truncated
-        return self.sampling.max_tokens + asks_for_end
+        return self.sampling.max_tokens + self.credit.bootstraps
 
     @property
     def has_shared_critic(self) -> bool:

@@ -7,16 +7,15 @@ from vineppo.config.schema import (
     EngineConfig,
     EnsembleCritic,
     GenerativeValues,
-    RemaxCredit,
     RewardModelValues,
     SeparateCritic,
     SftConfig,
     TrainConfig,
     TransformersConfig,
-    TreeCredit,
     ViewConfig,
     YesNoCritic,
 )
+from vineppo.recipes.tree import TreeCredit
 
 CHARACTERS = 4  # of a token, about
 
@@ -105,7 +104,7 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
     """
     num_prompts, num_samples = config.rollouts.num_prompts, config.rollouts.num_samples
     num_rollouts = num_prompts * num_samples
-    greedy = num_prompts if isinstance(config.credit, RemaxCredit) else 0
+    greedy = num_prompts if config.credit.samples_greedy else 0
     num_states = num_continuations = continuations = behind = 0.0
     for own in (config.credit, *config.values.predictors.values()):
         if (values := own.monte_carlo) is None:

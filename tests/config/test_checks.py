@@ -64,7 +64,7 @@ PROBE = {"kind": "probe", "of": "monte_carlo", "features": "both", "size": 8, "l
          "weight_decay": 0, "num_steps": 2, "batch_size": 4, "replay_iterations": 2,
          "num_folds": 2, "crossed": False}  # fmt: skip
 
-TREE = "credit_short_spo_tree"
+TREE = "recipes/tree"
 
 
 def view(template, **rollouts):
@@ -399,7 +399,7 @@ REFUSED = [
      "task.environment.max_turn_tokens must be at most sampling.max_tokens = 3, got 4"),
     (VINEPPO, [TURNS, 'task.environment={"kind": "verifiers", "max_turn_tokens": 4}'],
      "task.kind must be 'verifiers' for task.environment of kind 'verifiers', got 'arithmetic'"),
-    ("drill_gigpo", ["reference.kl_in=reward"],
+    ("recipes/gigpo", ["reference.kl_in=reward"],
      "reference.kl_in must be 'loss' for credit.kind 'gigpo' (a turn's return holds no KL), got "
      "'reward'"),
     # Keys that a kind needs.

@@ -159,7 +159,7 @@ def test_at_a_checkpoint_it_values_as_it_was_saved(tmp_path):
 
 
 def test_choices_are_those_of_the_policys_pass(configs):
-    config = load_config(TrainConfig, str(configs / "credit_short_martingale.jsonnet"), [])
+    config = load_config(TrainConfig, str(configs / "recipes/martingale.jsonnet"), [])
     loaded = load_model(config.model.path, "float32", "sdpa")
     (made,) = build_predictors(config, loaded)
     module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids)

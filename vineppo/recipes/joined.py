@@ -36,7 +36,7 @@ class JoinedCredit(ContinuationCredit):
 
     From the end on, e joins a sampled state's K draws as one; from the root on, the others' mean
     joins them as G − 1. Without a martingale that is the mean of the G − 1 outcomes, with one
-    1/G Σ_{j≠i} e_j, as in `credit/martingale.py`. M_0 = 0.5, Δ = [0.25, 0, −0.25, 0], R = 1, G = 2,
+    1/G Σ_{j≠i} e_j, as in `martingale.py`. M_0 = 0.5, Δ = [0.25, 0, −0.25, 0], R = 1, G = 2,
     the other's e = 0.5 and V̂ = 1 of K = 3 before token 2: ê there is 0.25 and e 0.5, so that the
     advantages are Δ + (0.75 + 0.5)/4 − 0.25 up to it, and Δ + 0.5 − (0.75 + 0.25)/4 behind it.
 

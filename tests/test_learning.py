@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.shared_critic import shared_critic
 
-from vineppo.config.load import evaluate_jsonnet, parse_config
+from vineppo.config.load import complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.engine import build_engine
@@ -59,7 +59,7 @@ BUDGET = 12
 
 
 def build_config(configs, model_path, kind):
-    resolved = evaluate_jsonnet(str(configs / "demo_ppo.jsonnet"))
+    resolved = complete(evaluate_jsonnet(str(configs / "demo_ppo.jsonnet")))
     resolved["model"]["path"] = str(model_path)
     resolved["num_iterations"] = 60
     resolved["sampling"]["max_tokens"] = BUDGET

@@ -229,7 +229,8 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
     is_plain = isinstance(own, VineCredit) and own.states is None and not own.own_return
     if not (is_plain and feeding == MONTE_CARLO):  # that is vine_K
         is_usual = config.values.credit in (None, own.fed_by) and own.kind != "martingale"
-        name = own.kind if is_usual else f"{own.kind}_{feeding}"
+        kind = own.kind.rpartition(":")[2]
+        name = kind if is_usual else f"{kind}_{feeding}"
         taken = config.values.predictors.get(feeding or "")
         returns_of = taken.returns_of if taken else None
         if own.kind == "doubly_robust":  # whatever its values are

@@ -83,8 +83,8 @@ class Credit(PluginConfig):
 def token_advantages(credit: Credit, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
     """One advantage a response token for every rollout of a problem, by the estimator `credit`.
 
-    Raises `UserError` where numbers of rollouts or tokens differ, and for an advantage that is not
-    finite: it would be the end of the policy.
+    Raises `UserError` where numbers of rollouts or tokens differ, and for what a user's estimator
+    returns that is not finite. (The core's come of a value that is not: its update is skipped.)
     """
     found_G = credit.advantages(rollouts_G)
     must = f"credit.kind {credit.kind!r}: advantages must return"
@@ -97,7 +97,7 @@ def token_advantages(credit: Credit, rollouts_G: Sequence[Rollout]) -> list[list
                 f"{len(found_T)}"
             )
         for token, advantage in enumerate(found_T):
-            if not math.isfinite(advantage):
+            if ":" in credit.kind and not math.isfinite(advantage):
                 raise UserError(
                     f"{must} finite numbers, got {advantage} for token {token} of rollout {index}"
                 )

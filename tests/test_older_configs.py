@@ -72,6 +72,13 @@ def test_an_engine_that_might_sleep_does():
     }
 
 
+def test_a_key_that_ended_is_left_out_where_it_did_nothing():
+    credit = {"kind": "gae", "segment_max_prob": None}
+    assert with_added_keys({"credit": dict(credit)}) == {"credit": {"kind": "gae"}}
+    credit["segment_max_prob"] = 0.2
+    assert with_added_keys({"credit": dict(credit)}) == {"credit": credit}
+
+
 def test_a_config_of_today_stays_as_it_is(configs):
     config = load_config(
         TrainConfig, str(configs / "demo_ppo.jsonnet"),

@@ -306,6 +306,5 @@ def _baseline(config: TrainConfig, level: Literal["token", "step"]) -> GaeCredit
         length_adaptive_alpha=None,
         critic_lambda=1.0,
         level=level,
-        segment_max_prob=None,
         bootstrap_truncated=False,
     )

@@ -65,7 +65,7 @@ LINES, ONE = LinesSegmenter("lines"), TokensSegmenter("tokens", 1)
 RLOO = RlooCredit("rloo", LINES)
 VINE = VineCredit("vine", LINES, 3, "separate", None, False)
 OWN = replace(VINE, own_return=True)
-GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 1.0, "step", None, False)
+GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 1.0, "step")
 ROBUST = DoublyRobustCredit("doubly_robust", LINES, 3, 1 / 3)
 JOINED = JoinedCredit("joined", LINES, 3, "separate", ROBUST.monte_carlo.states)
 

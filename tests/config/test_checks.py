@@ -159,9 +159,6 @@ REFUSED = [
     (PPO, ["credit.policy_lambda=null"],
      "exactly one of credit.policy_lambda and credit.length_adaptive_alpha must be null, got two "
      "nulls"),
-    (PPO, ["credit.level=step", "credit.segment_max_prob=0.2"],
-     "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), got "
-     "0.2"),
     (VINEPPO, [predictors(probe=PROBE | {"crossed": True})],
      "values.predictors.probe.of must be null with values.predictors.probe.crossed (it looks at "
      "rewards alone), got 'monte_carlo'"),
@@ -307,9 +304,6 @@ REFUSED = [
     (VINEPPO, [ADAPTIVE.replace("1000", "255")],
      "reference.kl_control.horizon must be at least rollouts.num_prompts * rollouts.num_samples = "
      "256, got 255.0"),
-    (PPO, ["credit.segment_max_prob=0.2"],
-     "credit.policy_lambda must be below 1 with credit.segment_max_prob (λ is 1 elsewhere "
-     "already), got 1.0"),
     (PPO, ['credit={"kind": "rloo", "segmenter": {"kind": "lines"}}', "critic.warmup_iterations=3"],
      "critic.warmup_iterations must be 0 or num_iterations for credit.kind 'rloo' "
      "(a critic beside it is only measured), got 3"),
@@ -338,7 +332,7 @@ REFUSED = [
                "rollouts.num_prompts=256"],
      "rollouts.num_samples must be at least 2 with optimization.mask_equal_rewards (it compares "
      "the rollouts of a problem), got 1"),
-    (VINEPPO, ["optimization.resampling=best_random", "rollouts.num_samples=1",
+    (VINEPPO, ["optimization.resampling=best_worst", "rollouts.num_samples=1",
                "rollouts.num_prompts=256"],
      "rollouts.num_samples must be at least 2 with optimization.resampling (it compares the "
      "rollouts of a problem), got 1"),
@@ -436,7 +430,6 @@ def test_is_refused(configs, leaf, assignments, message):
         (PPO, [group("grpo", normalize_std=True)]),  # a critic that is only measured
         (PPO, ["critic.warmup_iterations=20"]),  # the critic alone
         (PPO, ["credit.policy_lambda=null", "credit.length_adaptive_alpha=0.05"]),
-        (PPO, ["credit.segment_max_prob=0.2", "credit.policy_lambda=0.9"]),
         (PPO, ["credit.level=step"]),
         (PPO, [entropy(0, 1), "credit.gamma=0.9"]),
         (PPO, [entropy(-0.5, 1)]),

@@ -16,7 +16,7 @@ from vineppo.update import POLICY_COLUMNS
 from vineppo.values.heads import set_targets
 from vineppo.values.predictor import ValuePredictor
 
-GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 0.5, "token", None, False)
+GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 0.5, "token")
 VALUES = [(0.5, 0.25, 0.75), (0.125, 0.0, 0.5)]
 
 

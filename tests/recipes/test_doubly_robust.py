@@ -36,7 +36,7 @@ def test_the_documented_example():
 
 def test_without_a_sampled_state_it_is_gae():
     one = fed(1.0, [0.5, 0.25, 0.75], [NONE] * 3, [2, 1, 1])
-    gae = GaeCredit("gae", LINES, 1.0, 0.7, None, 1.0, "step", None, False)
+    gae = GaeCredit("gae", LINES, 1.0, 0.7, None, 1.0, "step")
     assert token_advantages(CREDIT, [one]) == token_advantages(gae, [one])
 
 

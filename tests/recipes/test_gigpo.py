@@ -99,7 +99,7 @@ def by_turn_number(rollouts_G):
 
 
 VINE = VineCredit("vine", TURNS, 1, "share", None, False)
-GAE = GaeCredit("gae", TURNS, 1.0, 0.5, None, 1.0, "step", None, False)
+GAE = GaeCredit("gae", TURNS, 1.0, 0.5, None, 1.0, "step")
 
 
 @pytest.mark.parametrize(

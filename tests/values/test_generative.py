@@ -28,7 +28,7 @@ THINKING = GenerativeValues(
 )  # fmt: skip
 VALUE = {0: 0.0, 1: 0.25, 2: 0.5, 3: 0.125, 4: 1.0}  # of a position, as `Judge` writes it
 VINE = Vine("vine", LINES, 0, "share", None, False)
-GAE = GaeCredit("gae", LINES, 1.0, 0.5, None, 1.0, "step", None, False)
+GAE = GaeCredit("gae", LINES, 1.0, 0.5, None, 1.0, "step")
 
 
 def ids(text, begins=False):

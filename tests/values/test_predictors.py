@@ -39,7 +39,7 @@ from vineppo.values.group_mean import GroupMean
 from vineppo.values.own import OwnPredictor
 
 MEAN = {"mean": GroupMeanValues("group_mean")}
-STEP = GaeCredit("gae", LINES, 1.0, 0.0, None, 1.0, "step", None, False)
+STEP = GaeCredit("gae", LINES, 1.0, 0.0, None, 1.0, "step")
 
 
 def group(*rewards, problem="p"):

@@ -30,15 +30,15 @@ class GaeCredit(Credit):
 
     fed_by = CRITIC
 
-    gamma: Fraction  # per token, or per step for level "step"
+    gamma: Fraction = 1.0  # per token, or per step for level "step"
     # λ of the policy's advantages: a number, or null with `length_adaptive_alpha` in its place.
-    policy_lambda: Fraction | None
-    length_adaptive_alpha: Positive | None  # λ = 1 − 1/(alpha · response length), in [0, 1)
-    critic_lambda: Fraction  # λ of the critic's targets, always over tokens
-    level: Literal["token", "step"]  # "step": one advantage a step, values at step boundaries only
-    # λ only before tokens sampled with less than this probability, 1 elsewhere; null: everywhere.
-    segment_max_prob: Fraction | None
-    bootstrap_truncated: bool  # a response cut off by the budget goes on with the value of its end
+    policy_lambda: Fraction | None = 1.0
+    length_adaptive_alpha: Positive | None = None  # λ = 1 − 1/(alpha · response length), in [0, 1)
+    critic_lambda: Fraction = 1.0  # λ of the critic's targets, always over tokens
+    # "step": one advantage a step, values at step boundaries only.
+    level: Literal["token", "step"] = "token"
+    # A response cut off by the budget goes on with the value of its end.
+    bootstrap_truncated: bool = False
 
     @property
     def reads(self) -> Literal["steps", "tokens"]:
@@ -64,17 +64,6 @@ class GaeCredit(Credit):
             f"values of all states), got {states and states.kind!r}",
         )
         require_one_null(config, f"{key}.policy_lambda", f"{key}.length_adaptive_alpha")
-        if self.segment_max_prob is not None:
-            require(
-                self.level == "token",
-                f"{key}.segment_max_prob must be null for {key}.level 'step' (tokens make "
-                f"segments), got {self.segment_max_prob}",
-            )
-            require(
-                self.policy_lambda != 1.0,
-                f"{key}.policy_lambda must be below 1 with {key}.segment_max_prob (λ is 1 "
-                "elsewhere already), got 1.0",
-            )
         if self.bootstrap_truncated:
             require(
                 gives_tokens,
@@ -123,8 +112,6 @@ class GaeCredit(Credit):
             length = rollout.num_actions if is_token else len(values)
             lambda_ = length_adaptive_lambda(self.length_adaptive_alpha, length)
         lambdas = each_action(lambda_, rollout) if is_token else [lambda_] * len(values)
-        if self.segment_max_prob is not None:
-            lambdas = segmental_lambdas(rollout.logprobs_T, lambda_, self.segment_max_prob)
         gammas = each_action(self.gamma, rollout) if is_token else [self.gamma] * len(values)
         after = self._value_after(rollout, rollout.values_from)
         advantages = gae(rewards, values, gammas, lambdas, after)
@@ -199,20 +186,6 @@ def length_adaptive_lambda(alpha: float, length: int) -> float:
     """
     below_one = math.nextafter(1.0, 0.0)
     return min(max(1.0 - 1.0 / (alpha * length), 0.0), below_one)
-
-
-def segmental_lambdas(
-    logprobs_T: Sequence[float], lambda_: float, segment_max_prob: float
-) -> list[float]:
-    """λ_t = λ where token t + 1 starts a segment, 1 elsewhere (SAE, arXiv:2601.07320).
-
-    A segment starts with a token that was sampled with probability < `segment_max_prob`. With
-    probabilities [0.9, 0.1, 0.8], λ = 0.5, threshold 0.2 → [0.5, 1, 1].
-    """
-    lambdas_T = [
-        lambda_ if math.exp(logprob) < segment_max_prob else 1.0 for logprob in logprobs_T[1:]
-    ]
-    return [*lambdas_T, 1.0]
 
 
 def each_action(factor: float, rollout: Rollout) -> list[float]:

@@ -21,7 +21,7 @@ class GrpoCredit(Credit):
 
     compares_rollouts = True
 
-    normalize_std: bool
+    normalize_std: bool = True
 
     def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
         advantages_G = grpo_advantages(group_returns(rollouts_G), self.normalize_std)
@@ -48,7 +48,7 @@ class ReinforcePlusPlusCredit(Credit):
     [−0.1, 0, 1], γ = 0.5 → [0.15, 0.5, 1].
     """
 
-    gamma: Fraction
+    gamma: Fraction = 1.0
 
     def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
         return [reward_to_go(r.rewards_T, each_action(self.gamma, r)) for r in rollouts_G]

@@ -23,8 +23,8 @@ class ContinuationCredit(Credit):
     fed_by = MONTE_CARLO
 
     num_continuations: CountOrZero
-    identical_prefixes: IdenticalPrefixes
-    states: StatesConfig | None
+    identical_prefixes: IdenticalPrefixes = "share"
+    states: StatesConfig | None = None
 
     @property
     def monte_carlo(self) -> MonteCarloValues | None:
@@ -53,7 +53,7 @@ class VineCredit(ContinuationCredit):
     With `own_return` the rollout's own return joins those of the state after a step.
     """
 
-    own_return: bool
+    own_return: bool = False
 
     def check(self, key: str, config: Any) -> None:
         super().check(key, config)

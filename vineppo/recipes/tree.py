@@ -44,10 +44,10 @@ class TreeCredit(Credit):
     # Children of a node, level by level.
     branching: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=1)]
     tokens_per_level: Count  # of the last level: what is left of `sampling.max_tokens`
-    baseline: Literal["mean", "others"]  # of all children of a node, or of all but the own one
-    normalize_std: bool  # by the deviation of a node's children
+    baseline: Literal["mean", "others"] = "mean"  # of all children of a node, or all but its own
+    normalize_std: bool = False  # by the deviation of a node's children
     # How often a segment trains: "once", or "by_leaves", as often as there are leaves below it.
-    train_shared: Literal["once", "by_leaves"]
+    train_shared: Literal["once", "by_leaves"] = "once"
 
     def check(self, key: str, config: Any) -> None:
         levels, num_samples = len(self.branching), config.rollouts.num_samples

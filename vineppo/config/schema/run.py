@@ -111,9 +111,6 @@ class PositiveExamples:
     min_reward: Finite  # exclusive
 
 
-Resampling = Literal["best_of_n", "best_random", "best_worst"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class OptimizationConfig(AdamConfig):
     """The update of reinforcement learning: the clipped surrogate and what may join it."""
@@ -148,7 +145,7 @@ class OptimizationConfig(AdamConfig):
     # Tokens sampled with more than it train nothing; null: all do.
     max_token_prob: PositiveFraction | None = None
     token_mask_path: Name | None = None  # a Python file with `trains(rollout)`: one truth a token
-    resampling: Resampling | None = (
+    resampling: Literal["best_worst"] | None = (
         None  # how the policy's epochs draw a problem's rollouts; null: all
     )
     entropy_coef: NonNegative = 0.0

@@ -145,12 +145,13 @@ def is_possible(
 ) -> bool:
     """Whether the rollouts have what the estimator looks at."""
     credit, first = estimator.credit, rollouts[0]
-    if credit.kind in ("rloo", "grpo", "reinforce_plus_plus_baseline"):
-        return any(rollout.key == (first.problem.id, 1) for rollout in rollouts)
-    if credit.kind == "tree":
+    if credit.shares_tokens:
         return can_sample
-    if credit.kind == "remax":
-        return first.greedy_reward is not None
+    if credit.samples_greedy and first.greedy_reward is None:
+        return False
+    has_siblings = any(rollout.key == (first.problem.id, 1) for rollout in rollouts)
+    if credit.compares_rollouts and not has_siblings:
+        return False
     if estimator.of_draws:
         if not _num_draws(rollouts):
             return False

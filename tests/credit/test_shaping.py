@@ -9,7 +9,7 @@ from support.rollouts import LINES, VINE, changed, rollout, two_rollouts, with_l
 from vineppo.config.schema import MaskedImportance, PositiveExamples, TruncatedImportance
 from vineppo.credit.gae import GaeCredit
 from vineppo.credit.groups import GrpoCredit
-from vineppo.credit.shaping import is_positive, shaped_rewards, trained_tokens, whiten_advantages
+from vineppo.credit.shaping import shaped_rewards, trained_tokens, whiten_advantages
 from vineppo.errors import UserError
 from vineppo.experience import add_advantages
 from vineppo.update import POLICY_COLUMNS
@@ -203,9 +203,7 @@ def test_positive_examples_are_above_the_least_reward(config):
 def test_masked_truncated_responses_are_no_examples(config):
     examples = PositiveExamples(coef=0.1, min_reward=-1.0)
     config = with_optimization(config, positive_examples=examples, mask_truncated=True)
-    whole, cut = two_rollouts()
-    assert is_positive(whole, config)
-    assert not is_positive(cut, config)
+    assert column("is_positive", build(config)) == [(True,) * 3, (False,) * 3]
 
 
 def test_the_critics_targets_are_taken_before_whitening(config):

@@ -38,12 +38,12 @@ class Credit(PluginConfig):
 
     @property
     def reads(self) -> Literal["steps", "tokens"]:
-        """Whether it takes the values of the states before steps, or before tokens."""
+        """It takes the values of the states before steps, or before tokens."""
         return "steps"
 
     @property
     def bootstraps(self) -> bool:
-        """Whether it takes the value of the state after a truncated response."""
+        """It takes the value of the state after a truncated response."""
         return False
 
     def advantages(self, rollouts_G: Sequence[Rollout]) -> Sequence[Sequence[float]]:
@@ -83,8 +83,8 @@ class Credit(PluginConfig):
 def token_advantages(credit: Credit, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
     """One advantage a response token for every rollout of a problem, by the estimator `credit`.
 
-    Raises `UserError` where numbers of rollouts or tokens differ, and for what a user's estimator
-    returns that is not finite. (The core's come of a value that is not: its update is skipped.)
+    Raises `UserError` if the numbers of rollouts or tokens differ, or if a user's estimator returns
+    a number that is not finite. The update skips such numbers of the core's estimators.
     """
     found_G = credit.advantages(rollouts_G)
     must = f"credit.kind {credit.kind!r}: advantages must return"

@@ -1,6 +1,6 @@
 """Generalised advantage estimation over a critic's values (Schulman et al. 2016, arXiv:1506.02438).
 
-Everything here is plain lists over the tokens, or steps, of one response: padding cannot enter.
+All lists are over the tokens, or steps, of one response: padding cannot enter.
 `values_T[t]` is the value of the state before token t; after the last token it is 0, or with
 `bootstrap_truncated` that of the state in which the budget ended. Tokens of an
 environment have γ = λ = 1 and the value after them, so that credit passes them by as if they were
@@ -23,9 +23,8 @@ from vineppo.types import CRITIC, Rollout
 class GaeCredit(Credit):
     """PPO: generalised advantage estimation over the values of tokens or steps.
 
-    Level "step": rewards are summed within steps, only the values at step starts are used, γ and λ
-    apply once a step, and every token has its step's advantage; the length of a length-adaptive λ
-    is then counted in steps as well, because it is steps that λ runs over.
+    Level "step" sums rewards within steps and uses the values at step starts alone. γ and λ apply
+    once a step, a length-adaptive λ counts steps, and every token has its step's advantage.
     """
 
     fed_by = CRITIC
@@ -37,7 +36,7 @@ class GaeCredit(Credit):
     critic_lambda: Fraction = 1.0  # λ of the critic's targets, always over tokens
     # "step": one advantage a step, values at step boundaries only.
     level: Literal["token", "step"] = "token"
-    # A response cut off by the budget goes on with the value of its end.
+    # The value of its last state replaces the reward of a truncated response.
     bootstrap_truncated: bool = False
 
     @property
@@ -80,7 +79,7 @@ class GaeCredit(Credit):
             )
 
     def _check_bootstrapping(self, key: str, config: Any) -> None:
-        """A value in place of the reward of a truncated response."""
+        """A value replaces the reward of a truncated response."""
         require(
             config.task.environment is None,
             f"{key} must be false with task.environment, got true",
@@ -123,11 +122,10 @@ class GaeCredit(Credit):
     def critic_targets(self, rollout: Rollout, predictor: str) -> list[float]:
         """A^GAE(critic_lambda) + V before any whitening, of the critic's own values.
 
-        A λ of its own is VC-PPO's decoupled GAE (arXiv:2503.01491); critic_lambda = 1 gives the
-        reward to go, and of a response that is bootstrapped γ's discount of V_T besides. Always
-        over tokens; where γ is per step it discounts between steps, so that the values at step
-        starts are those that step-level advantages take. Rewards [0, 1], values [0.5, 0.25], γ = 1,
-        λ = 0.5: advantages [0.125, 0.75], targets [0.625, 1].
+        Decoupled GAE (VC-PPO, arXiv:2503.01491) has another λ here than for the policy. With
+        critic_lambda = 1 targets are the reward to go, and the discounted V_T of a bootstrapped
+        response. They are over tokens; a γ per step discounts between steps. Rewards [0, 1], values
+        [0.5, 0.25], γ = 1, λ = 0.5: advantages [0.125, 0.75], targets [0.625, 1].
         """
         lambdas_T = each_action(self.critic_lambda, rollout)
         values_T, after = rollout.values_T(predictor), self._value_after(rollout, predictor)
@@ -137,9 +135,9 @@ class GaeCredit(Credit):
     def _value_after(self, rollout: Rollout, predictor: str | None) -> float:
         """V of the state after the last token: 0 where the response has ended.
 
-        With `bootstrap_truncated` a response that the budget cut off counts as one that goes on
-        (partial-episode bootstrapping, Pardo et al. 2018, arXiv:1712.00378): its last δ is
-        γ V(s_T) − V(s_{T−1}).
+        With `bootstrap_truncated` a truncated response counts as unfinished: its last δ is
+        γ V(s_T) − V(s_{T−1}). Pardo et al. 2018 (arXiv:1712.00378) call it partial-episode
+        bootstrapping.
         """
         if not self.bootstrap_truncated or rollout.finish_reason != "length":
             return 0.0

@@ -16,8 +16,7 @@ from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue, StepSpan
 class ContinuationCredit(Credit):
     """An estimator that is fed the returns of `num_continuations` from step boundaries.
 
-    0 where `values.credit` names a predictor that stands in for them. `states` says from which
-    boundaries.
+    It is 0 if `values.credit` names another predictor. `states` chooses the boundaries.
     """
 
     fed_by = MONTE_CARLO

@@ -41,6 +41,11 @@ KINDS: dict[str, dict[str, str]] = {
         "martingale": "vineppo.recipes.martingale:MartingaleCredit",
         "tree": "vineppo.recipes.tree:TreeCredit",
     },
+    "engine": {
+        "vllm": "vineppo.engine.vllm_config:VllmConfig",
+        "transformers": "vineppo.recipes.transformers_engine:TransformersConfig",
+        "vllm_processes": "vineppo.recipes.engine_processes:ProcessesConfig",
+    },
     "segmenter": {
         "lines": "vineppo.segment.kinds:LinesSegmenter",
         "math": "vineppo.segment.kinds:MathSegmenter",
@@ -179,5 +184,6 @@ def _base(role: str) -> type:
 # The class that the plug-ins of a role derive from.
 BASES: dict[str, str] = {
     "credit": "vineppo.credit:Credit",
+    "engine": "vineppo.config.schema.engine:EngineConfig",
     "segmenter": "vineppo.segment:Segmenter",
 }

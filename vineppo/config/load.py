@@ -16,14 +16,13 @@ from vineppo.config.schema import (
     AnyConfig,
     PythonEnvironment,
     PythonTaskConfig,
-    PythonValues,
     RewardModelConfig,
     SftConfig,
     TaskConfig,
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.own_code import OwnClass, OwnEnvironment, OwnFunction, digest
+from vineppo.own_code import OwnEnvironment, OwnFunction, digest
 from vineppo.own_reward import OwnReward
 
 Config = TypeVar("Config", TrainConfig, SftConfig, RewardModelConfig)
@@ -227,12 +226,7 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-OwnCode = OwnFunction | OwnReward | OwnClass | OwnEnvironment
-
-# What a user's file must hold, by the table that names it.
-OWN: dict[type, Callable[[str], OwnCode]] = {
-    PythonValues: OwnClass,
-}
+OwnCode = OwnFunction | OwnReward | OwnEnvironment
 
 
 def own_functions(config: AnyConfig) -> list[OwnCode]:
@@ -240,11 +234,8 @@ def own_functions(config: AnyConfig) -> list[OwnCode]:
     if isinstance(config, RewardModelConfig):
         return []
     own = own_task_functions(config.task)
-    if isinstance(config, TrainConfig):
-        parts: list[Any] = [*config.values.predictors.values()]
-        own += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]
-        if config.optimization.token_mask_path is not None:
-            own.append(OwnFunction(config.optimization.token_mask_path, "trains"))
+    if isinstance(config, TrainConfig) and config.optimization.token_mask_path is not None:
+        own.append(OwnFunction(config.optimization.token_mask_path, "trains"))
     return own
 
 

@@ -50,13 +50,14 @@ class GaeCredit(Credit):
     def check(self, key: str, config: Any) -> None:
         feeding = config.values.credit
         taken = config.values.predictors.get(feeding or "")
-        gives_tokens = feeding in (None, CRITIC) or (taken and taken.gives == "tokens")
+        gives_tokens = feeding in (None, CRITIC) or (taken and taken.predictor.gives == "tokens")
         require(
             gives_tokens or self.level == "step",
             f"{key}.level must be 'step' with values.credit {feeding} (it values steps), got "
             "'token'",
         )
-        states = taken and taken.monte_carlo and taken.monte_carlo.states
+        sampled = config.continuations.get(feeding)
+        states = sampled and sampled.states
         require(
             states is None,
             f"values.predictors.{feeding}.states must be null for {key}.kind 'gae' (it takes the "

@@ -9,7 +9,7 @@ from vineppo.config.require import require
 from vineppo.config.schema.scalars import CountOrZero
 from vineppo.config.schema.values import IdenticalPrefixes, MonteCarloValues, StatesConfig
 from vineppo.credit import Credit
-from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue, StepSpan
+from vineppo.types import MONTE_CARLO, Rollout, StateValue, StepSpan
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ class VineCredit(ContinuationCredit):
     def check(self, key: str, config: Any) -> None:
         super().check(key, config)
         feeding = config.values.credit
-        taken = config.values.predictors.get(feeding or "", self)
-        sampled = None if feeding == CRITIC else taken.monte_carlo
+        sampled = config.continuations.get(feeding or MONTE_CARLO)
         require(
             sampled is not None or not self.own_return,
             f"{key}.own_return must be false where values.credit names a predictor without "

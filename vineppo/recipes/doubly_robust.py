@@ -24,10 +24,11 @@ from typing import Any
 
 from vineppo.config.require import require
 from vineppo.config.schema.scalars import Count, PositiveFraction
-from vineppo.config.schema.values import CoinCuts, MonteCarloValues
+from vineppo.config.schema.values import MonteCarloValues
 from vineppo.credit import Credit
 from vineppo.credit.gae import gae
 from vineppo.credit.vine import broadcast, step_sums
+from vineppo.recipes.cuts import CoinCuts
 from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue
 
 
@@ -51,10 +52,9 @@ class DoublyRobustCredit(Credit):
 
     def check(self, key: str, config: Any) -> None:
         feeding = config.values.credit
-        taken = config.values.predictors.get(feeding or "")
-        is_of_all = taken and (taken.monte_carlo is None or not taken.monte_carlo.states)
+        sampled = config.continuations.get(feeding)
         require(
-            is_of_all or feeding in (None, CRITIC),
+            sampled is None or sampled.states is None,
             "values.credit must be a predictor of all states' values, such as a critic, for "
             f"{key}.kind 'doubly_robust', got {feeding or 'null'}",
         )

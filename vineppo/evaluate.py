@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from vineppo.checkpoint import check_model, checkpoint_iterations
+from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.load import own_task_functions
 from vineppo.config.schema import EvaluationConfig, SftConfig, TrainConfig
 from vineppo.distributed import gather, init_distributed, num_ranks, num_replicas, replica
@@ -52,9 +52,7 @@ def evaluate_policy(
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
     pending = submit_rollouts(sampler, mine_P, evaluation.num_samples, (iteration, "evaluate"))
-    while sampler.engine.num_unfinished:
-        sampler.engine.step()
-        progress.tick(sampler.engine)
+    sampler.finish(lambda: progress.tick(sampler.engine))
     mine = [
         (r.problem.id, r.reward > 0.5, r.finish_reason == "length", len(r.response_ids))
         for r in pending.settle().values()
@@ -115,8 +113,6 @@ def evaluate_run(
     refuse_several_processes("vineppo evaluate")
     conditions = read_conditions(directory, task_paths, assignments)
     policies = choose_policies(RunDir(directory), checkpoints)
-    for _, path in policies:
-        check_model(path)
     problems = [load_split(condition.config.task, "test") for condition in conditions]
     model = conditions[0].config.model
     loaded = load_model(str(policies[0][1]), model.dtype, model.attention)

@@ -29,7 +29,12 @@ from vineppo.models import load_model
 from vineppo.reward_scores import SCORED, RewardModelScorer, scored_sequence
 from vineppo.run_dir import RunDir
 from vineppo.sft import write_new_model
-from vineppo.tools.reward_model import MARGIN, bradley_terry, pair_evaluation, pair_objective
+from vineppo.tools.reward_model.train import (
+    MARGIN,
+    bradley_terry,
+    pair_evaluation,
+    pair_objective,
+)
 
 TINY = LlamaArchitecture(
     hidden_size=64,

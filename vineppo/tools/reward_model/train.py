@@ -11,7 +11,6 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from vineppo.batching import collate, ranks_share, shuffled_minibatches
-from vineppo.config.schema import RewardModelConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand
 from vineppo.distributed import is_main, num_ranks, rank
 from vineppo.forward_passes import read_sequences
@@ -23,7 +22,8 @@ from vineppo.reward_scores import SCORED, SequenceScores, scored_sequence
 from vineppo.schedules import rate_of
 from vineppo.seeds import derive_seed
 from vineppo.session import BareSession, is_finished, open_bare_session, open_run_dir
-from vineppo.tools.pairs import Pair, load_pairs
+from vineppo.tools.reward_model.config import RewardModelConfig
+from vineppo.tools.reward_model.pairs import Pair, load_pairs
 from vineppo.types import TokenSequence, TrainBatch
 from vineppo.values.heads import HEAD, check_size, load_classifier, set_padding
 
@@ -186,17 +186,6 @@ class RewardModel:
         self._deepspeed.load_state(directory / FOLDER)
 
 
-def pair_objective(num_pairs: int, batch: TrainBatch, scores_B: torch.Tensor) -> Summand:
-    """A micro-batch's part of the mean loss over the `num_pairs` pairs of an update."""
-    num_here = len(scores_B) // 2  # 0 on a rank without a pair, which has one row of padding
-    rows_N2 = scores_B[: 2 * num_here].view(num_here, 2)
-    leads_N = rows_N2[:, 0] - rows_N2[:, 1]
-    margins_N = batch[MARGIN].amax(1)[: 2 * num_here : 2]
-    total = bradley_terry(leads_N, margins_N).sum() / num_pairs
-    right = (leads_N > 0).sum() + 0.5 * (leads_N == 0).sum()
-    return total, {"loss": total, "accuracy": right / num_pairs}
-
-
 def bradley_terry(leads: torch.Tensor, margins: torch.Tensor) -> torch.Tensor:
     """−log σ(r_chosen − r_rejected − m) per pair, `leads` being the scores' differences.
 
@@ -206,3 +195,14 @@ def bradley_terry(leads: torch.Tensor, margins: torch.Tensor) -> torch.Tensor:
     margin log 3: log 2.
     """
     return -logsigmoid(leads - margins)
+
+
+def pair_objective(num_pairs: int, batch: TrainBatch, scores_B: torch.Tensor) -> Summand:
+    """A micro-batch's part of the mean loss over the `num_pairs` pairs of an update."""
+    num_here = len(scores_B) // 2  # 0 on a rank without a pair, which has one row of padding
+    rows_N2 = scores_B[: 2 * num_here].view(num_here, 2)
+    leads_N = rows_N2[:, 0] - rows_N2[:, 1]
+    margins_N = batch[MARGIN].amax(1)[: 2 * num_here : 2]
+    total = bradley_terry(leads_N, margins_N).sum() / num_pairs
+    right = (leads_N > 0).sum() + 0.5 * (leads_N == 0).sum()
+    return total, {"loss": total, "accuracy": right / num_pairs}

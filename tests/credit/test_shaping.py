@@ -148,13 +148,13 @@ def test_whitening_leaves_out_what_does_not_train():
 def test_importance_weights_are_of_trainer_over_engine(config):
     """The trainer gives the very first token twice the engine's probability."""
     assert column("importance", build(config)) == [[1.0] * 3] * 2
-    truncated = TruncatedImportance("truncated", "token", max_weight=1.5)
+    truncated = TruncatedImportance("truncated", level="token", max_weight=1.5)
     found = column("importance", build(with_optimization(config, importance_correction=truncated)))
     assert found == [pytest.approx([1.5, 1.0, 1.0]), [1.0] * 3]
-    masked = MaskedImportance("masked", "token", min_weight=0.5, max_weight=1.5)
+    masked = MaskedImportance("masked", level="token", min_weight=0.5, max_weight=1.5)
     found = column("importance", build(with_optimization(config, importance_correction=masked)))
     assert found == [[0.0, 1.0, 1.0], [1.0] * 3]
-    whole = TruncatedImportance("truncated", "sequence", max_weight=9.0)
+    whole = TruncatedImportance("truncated", level="sequence", max_weight=9.0)
     found = column("importance", build(with_optimization(config, importance_correction=whole)))
     assert found == [pytest.approx([2.0] * 3), [1.0] * 3]
 

@@ -74,6 +74,8 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
+    from vineppo.packing import let_pack
+
     disable_progress_bar()
     resolved = resolve_model_path(path)
     try:
@@ -106,6 +108,7 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
             f"{num_ids}"
         )
     disable_dropout(model)
+    let_pack(model)
     return LoadedModel(model, tokenizer, EngineModel(resolved, num_ids, stop_ids))
 
 

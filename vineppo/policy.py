@@ -53,7 +53,7 @@ class Policy:
         return self.deepspeed.device
 
     def scores(self, batch: TrainBatch, options: ForwardOptions) -> TokenScores:
-        return TokenScores(*self.deepspeed(batch, options))
+        return TokenScores(**self.deepspeed(batch, options))
 
     def update(
         self,

@@ -78,7 +78,7 @@ with open_policies([run], seed=0) as policies:
     def policy_pass(*names: str) -> None:
         (logprobs,) = read_policy(
             rollouts, [predictors[name] for name in names],
-            lambda batch, options: TokenScores(*module(batch, options)),
+            lambda batch, options: TokenScores(**module(batch, options)),
             ForwardOptions(config.sampling.temperature), lambda scores: [scores.logprobs_BT],
             config.optimization.logprobs_micro_batch_size, device, can_pack(loaded.model),
         )  # fmt: skip

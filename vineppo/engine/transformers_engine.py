@@ -24,7 +24,7 @@ from vineppo.engine.slot_cache import SlotCache
 from vineppo.engine.token_sampling import sample_tokens, uniforms
 from vineppo.errors import UserError
 from vineppo.models import load_model
-from vineppo.no_cache import NoCache, has_attention_alone
+from vineppo.no_cache import NoCache
 from vineppo.packing import hands_on_layout
 from vineppo.types import FinishReason
 
@@ -39,7 +39,7 @@ def load_sampled_model(path: str, dtype: str, max_model_len: int) -> Any:
     Raises `UserError` where its layers hold more, or see less, than all keys and values so far.
     """
     model = load_model(path, dtype, "sdpa").model.eval()
-    if not has_attention_alone(model) or not hands_on_layout(model.base_model):
+    if not hands_on_layout(model):
         raise UserError(
             f"model {path}: for engine.kind 'transformers' every layer must attend to all tokens, "
             f"by transformers' own attention, got {model.config.model_type}"

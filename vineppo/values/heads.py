@@ -32,6 +32,7 @@ from vineppo.models import (
     safetensors_only,
     save_model,
 )
+from vineppo.packing import let_pack
 from vineppo.policy import Policy
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import hidden_before_tokens, spread
@@ -299,6 +300,7 @@ def load_classifier(
         head.offset.fill_(getattr(config, "value_offset", 0.0))
     setattr(model, HEAD, head)
     disable_dropout(model)
+    let_pack(model)
     return model
 
 

@@ -20,7 +20,7 @@ import torch
 from benchmarks.harness import Options
 from benchmarks.word_problems import write_word_problems
 from vineppo.config.load import load_config
-from vineppo.config.schema import SegmenterConfig, TrainConfig, TransformersConfig, VineCredit
+from vineppo.config.schema import TrainConfig, TransformersConfig, VineCredit
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, turn_rules
 from vineppo.engine import Engine, build_engine
@@ -28,7 +28,8 @@ from vineppo.experience import Experience, sample
 from vineppo.models import load_model, load_tokenizer
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler, submit_rollouts
-from vineppo.segment import build_segmenter, steps_of
+from vineppo.segment import Segmenter
+from vineppo.segment.token_texts import steps_of
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout
@@ -66,7 +67,7 @@ class Workload:
         self,
         num_continuations: int | None = None,
         num_prompts: int | None = None,
-        segmenter: SegmenterConfig | None = None,
+        segmenter: Segmenter | None = None,
     ) -> "Workload":
         """The same engine with more or less to do."""
         credit = replace(
@@ -89,13 +90,11 @@ class Workload:
 
     def experience(self) -> Experience:
         """Rollouts and values of an iteration, as training samples them: in one stream."""
-        segmenter = build_segmenter(self.credit.segmenter)
         progress = Progress(1, 0, 0.0)
         predictors = [self._monte_carlo()]
         return sample(
-            self.sampler, self.prompts, self.config, segmenter, predictors, ITERATION, progress,
-            None,
-        )  # fmt: skip
+            self.sampler, self.prompts, self.config, predictors, ITERATION, progress, None
+        )
 
     def rollouts(self) -> list[Rollout]:
         """The rollouts of an iteration alone, split, in the order of prompts."""
@@ -108,9 +107,8 @@ class Workload:
         return rollouts
 
     def split(self, rollouts: Sequence[Rollout]) -> None:
-        segmenter = build_segmenter(self.credit.segmenter)
         for rollout in rollouts:
-            rollout.spans_S = steps_of(rollout, segmenter, self.sampler.tokenizer)
+            rollout.spans_S = steps_of(rollout, self.credit.segmenter, self.sampler.tokenizer)
 
     def values(self, rollouts: Sequence[Rollout]) -> None:
         """The values of all states of finished rollouts: split, submit, sample, grade."""

@@ -17,6 +17,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
     [
         ("entry points", ["cli", "train", "sft", "self_training"]),
         ("tools", ["tools"]),
+        ("recipes", ["recipes"]),
     ],
     [
         (
@@ -47,7 +48,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
             "pure functions",
             ["losses", "kl", "vocabulary", "batching", "metrics", "schedules", "seeds"],
         ),
-        ("types", ["types", "errors", "schema", "interface"]),
+        ("types", ["types", "errors", "schema", "interface", "plugins"]),
     ],
 ]  # fmt: skip
 WIDTH, ROW, BOX, GAP, LINE = 1100, 170, 130, 24, 16
@@ -58,6 +59,8 @@ def module_of(name: str) -> str:
     first, *rest = name.split(".")
     if rest[:2] in (["config", "schema"], ["engine", "interface"]):
         return rest[1]  # dataclasses and a protocol: types
+    if rest in (["credit"], ["segment"]):
+        return "plugins"  # the base class of their plug-ins
     return rest[0] if first == "vineppo" and rest else first
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.random_walk import DIGITS, TOP, prompt_ids, sample
 from support.rollouts import CPU, LINES, rollout, terminal
+from support.uncertain import UNCERTAIN
 from support.walks import (
     CREDIT,
     GRADING,
@@ -16,17 +17,11 @@ from support.walks import (
     STARTS,
     SlottedEngine,
     entropies_of_lines,
-    segmenter_of_entropies,
     walk_config,
     walked,
 )
 
-from vineppo.config.schema import (
-    ExpectedCuts,
-    JoinedCredit,
-    RemaxCredit,
-    RlooCredit,
-)
+from vineppo.config.schema import ExpectedCuts, JoinedCredit, RemaxCredit, RlooCredit
 from vineppo.credit import token_advantages
 from vineppo.experience import Experience, add_advantages, sample_varied, value_quality
 from vineppo.forward_passes import EntropyPass
@@ -205,10 +200,10 @@ def test_graders_and_the_reference_work_while_the_engine_does():
         assert one.tokens_T["ref_logprobs"] == (-1.0,) * len(one.response_ids)
 
 
-def test_rollouts_are_cut_once_their_entropies_are_there(tmp_path):
+def test_rollouts_are_cut_once_their_entropies_are_there():
     """The steps and values of lines; a second run makes the same requests before the same steps."""
     plain, _ = walked(walk_config(60, seed=5))
-    credit = replace(CREDIT, segmenter=segmenter_of_entropies(tmp_path))
+    credit = replace(CREDIT, segmenter=UNCERTAIN)
     config, submitted = walk_config(60, 5, credit), []
     for _ in range(2):
         entropy_pass = EntropyPass(entropies_of_lines, 1.0, 2, CPU)
@@ -276,9 +271,9 @@ def test_joined_outcomes_of_states_that_the_stream_chose(identical_prefixes):
     assert numbers == {True, False}
 
 
-def test_an_estimator_without_values_ends_with_every_rollout_cut(tmp_path):
+def test_an_estimator_without_values_ends_with_every_rollout_cut():
     """Nothing is left in the engine when the last rollouts wait for their entropies."""
-    credit = RlooCredit("rloo", segmenter_of_entropies(tmp_path))
+    credit = RlooCredit("rloo", UNCERTAIN)
     entropy_pass = EntropyPass(entropies_of_lines, 1.0, 100, CPU)
     found, _ = walked(walk_config(60, 5, credit), entropy_pass=entropy_pass)
     plain, _ = walked(walk_config(60, 5, RlooCredit("rloo", LINES)))

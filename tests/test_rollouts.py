@@ -6,7 +6,7 @@ import pytest
 from support.random_walk import DIGITS, MARK, NEWLINE, TOKENIZER, problem, prompt_ids, sample
 from support.walks import GRADING, LONG, SHORT, SlottedEngine
 
-from vineppo.config.schema import LinesSegmenter, SamplingConfig, TreeCredit
+from vineppo.config.schema import SamplingConfig, TreeCredit
 from vineppo.rollouts import (
     Prompt,
     Sampler,
@@ -17,6 +17,7 @@ from vineppo.rollouts import (
     submit_trees,
 )
 from vineppo.seeds import derive_seed
+from vineppo.segment.kinds import LinesSegmenter
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
 

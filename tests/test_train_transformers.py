@@ -23,7 +23,7 @@ from support.training import (
     train_killed_once,
     weights,
 )
-from support.walks import segmenter_of_entropies
+from support.uncertain import UNCERTAIN
 
 from vineppo.models import ASSETS
 
@@ -204,7 +204,7 @@ def test_adapters_train_and_resume(whole_runs, tmp_path):
 @pytest.mark.parametrize("offload", ["nothing", "while_sampling"])
 def test_steps_by_entropies_with_a_kill(tmp_path, offload):
     """By a policy under ZeRO 2 with adapters, whose frozen self is the reference."""
-    segmenter = segmenter_of_entropies(tmp_path)
+    segmenter = UNCERTAIN
     settings = {
         **SHORT,
         "credit.segmenter": json.dumps(asdict(segmenter)),

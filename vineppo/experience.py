@@ -12,13 +12,7 @@ from itertools import groupby
 
 import torch
 
-from vineppo.config.schema import (
-    CreditConfig,
-    RemaxCredit,
-    SamplingConfig,
-    TrainConfig,
-    TreeCredit,
-)
+from vineppo.config.schema import CreditConfig, RemaxCredit, SamplingConfig, TrainConfig, TreeCredit
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import outcome_returns
 from vineppo.credit.shaping import add_update_columns, has_equal_rewards, shaped_rewards
@@ -32,7 +26,7 @@ from vineppo.metrics import predictor_metrics
 from vineppo.policy import Policy
 from vineppo.progress import Progress
 from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts, submit_trees
-from vineppo.segment import Segmenter, steps_of
+from vineppo.segment.token_texts import steps_of
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, StateValue
 from vineppo.values import ValuePredictor, feeding_predictor
@@ -77,7 +71,6 @@ def sample(
     sampler: Sampler,
     prompts_P: Sequence[Prompt],
     config: TrainConfig,
-    segmenter: Segmenter,
     predictors: Sequence[ValuePredictor],
     iteration: int,
     progress: Progress,
@@ -92,7 +85,7 @@ def sample(
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
     passes = reference_pass, entropy_pass
-    stream = _Stream(sampler, config, segmenter, predictors, iteration, *passes)
+    stream = _Stream(sampler, config, predictors, iteration, *passes)
     share = stream.sample(mine_P, progress)
     progress.enter("values" if stream.streams else "rollout")  # the others are still at it
     everyone = gather(share)
@@ -185,7 +178,6 @@ class _Stream:
         self,
         sampler: Sampler,
         config: TrainConfig,
-        segmenter: Segmenter,
         predictors: Sequence[ValuePredictor],
         iteration: int,
         reference_pass: ReferencePass | None,
@@ -193,7 +185,6 @@ class _Stream:
     ) -> None:
         self._sampler = sampler
         self._config = config
-        self._segmenter = segmenter
         self._iteration = iteration
         self._reference_pass = reference_pass
         self._entropy_pass = entropy_pass
@@ -256,7 +247,8 @@ class _Stream:
 
     def _cut(self, rollout: Rollout) -> None:
         """Into steps, whose states are then sampled."""
-        rollout.spans_S = steps_of(rollout, self._segmenter, self._sampler.tokenizer)
+        segmenter = self._config.credit.segmenter
+        rollout.spans_S = steps_of(rollout, segmenter, self._sampler.tokenizer)
         streams = self.streams.values()
         for stream in streams:
             stream.submit(rollout, 0, 1)

@@ -18,18 +18,24 @@ from dataclasses import dataclass, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from vineppo.errors import UserError
 
-if TYPE_CHECKING:
-    from vineppo.config.schema import AnyConfig
-
 # The short names of each role: module:Class. Naming a recipe here does not import it.
-KINDS: dict[str, dict[str, str]] = {}
+KINDS: dict[str, dict[str, str]] = {
+    "segmenter": {
+        "lines": "vineppo.segment.kinds:LinesSegmenter",
+        "math": "vineppo.segment.kinds:MathSegmenter",
+        "tokens": "vineppo.segment.kinds:TokensSegmenter",
+        "turns": "vineppo.segment.kinds:TurnsSegmenter",
+        "cutpoints": "vineppo.recipes.cutpoints:CutpointsSegmenter",
+        "merged": "vineppo.recipes.merged:MergedSegmenter",
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class PluginConfig:
 
     kind: str
 
-    def check(self, key: str, config: "AnyConfig") -> None:
+    def check(self, key: str, config: Any) -> None:
         """Raises `UserError` if the plug-in at the dotted `key` does not fit the whole config."""
 
 
@@ -157,4 +163,6 @@ def _base(role: str) -> type:
 
 
 # The class that the plug-ins of a role derive from.
-BASES: dict[str, str] = {}
+BASES: dict[str, str] = {
+    "segmenter": "vineppo.segment:Segmenter",
+}

@@ -44,7 +44,7 @@ from vineppo.models import load_model
 from vineppo.run_dir import RunDir
 from vineppo.schedules import problems_of_iteration
 from vineppo.seeds import derive_seed
-from vineppo.segment import build_segmenter, needs_entropies, steps_of
+from vineppo.segment.token_texts import steps_of
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.types import CRITIC, Rollout, TrainBatch
 
@@ -399,9 +399,9 @@ def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: in
         policies.sampler, [prompts[i] for i in chosen], config.rollouts.num_samples,
         (iteration, "rollouts"), f"{checkpoint.title}, rollouts",
     )  # fmt: skip
-    if needs_entropies(config):
+    if config.reads_entropies:
         add_entropies(policies, checkpoint, rollouts)
-    segmenter = build_segmenter(config.credit.segmenter)
+    segmenter = config.credit.segmenter
     for rollout in rollouts:
         rollout.spans_S = steps_of(rollout, segmenter, policies.sampler.tokenizer)
     return rollouts

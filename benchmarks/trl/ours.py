@@ -29,7 +29,6 @@ from vineppo.models import load_model
 from vineppo.policy import Policy
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.segment import build_segmenter
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import Reference
 from vineppo.train import build_reference_pass
@@ -99,9 +98,8 @@ class Iterations:
         kl_coef, progress = config.reference.kl_coef, MarkedProgress(self.operations)
         progress.restart()
         reference_pass = build_reference_pass(config, self.reference, policy.device)
-        segmenter = build_segmenter(config.credit.segmenter)
         rollouts = sample(
-            self.sampler, prompts_P, config, segmenter, [], iteration, progress, reference_pass
+            self.sampler, prompts_P, config, [], iteration, progress, reference_pass
         ).rollouts
         progress.enter("sync")
         engine.sleep()

@@ -26,13 +26,13 @@ local engine = {
       enforce_eager: true,
       sleep_while_training: false,
     },
-    optimization+: { micro_batch_size: 64, logprobs_micro_batch_size: 128, zero_stage: 0, offload: 'nothing' },
+    optimization+: { micro_batch_size: 64, logprobs_micro_batch_size: 128 },
   },
 
   // One GPU, models of up to two billion parameters, bfloat16.
   gpu: {
     engine: engine { dtype: 'bfloat16', max_num_seqs: 1024 },
-    optimization+: { micro_batch_size: 8, logprobs_micro_batch_size: 32, zero_stage: 2, offload: 'nothing' },
+    optimization+: { micro_batch_size: 8, logprobs_micro_batch_size: 32, zero_stage: 2 },
   },
 
   // Over `gpu` where it has 80 GB and eight cores beside it: one thread of Python keeps such a GPU
@@ -46,7 +46,7 @@ local engine = {
   // Eight GPUs of 80 GB (`torchrun --nproc_per_node 8`), models of about seven billion parameters.
   gpus: {
     engine: engine { dtype: 'bfloat16', gpu_memory_utilization: 0.4 },
-    optimization+: { micro_batch_size: 4, logprobs_micro_batch_size: 16, zero_stage: 3, offload: 'nothing' },
+    optimization+: { micro_batch_size: 4, logprobs_micro_batch_size: 16, zero_stage: 3 },
   },
 
   // What one GPU runs, on a CPU, to try a configuration out: `hardware.gpu + hardware.on_cpu`.
@@ -59,7 +59,7 @@ local engine = {
       enforce_eager: true,
       sleep_while_training: false,
     },
-    optimization+: { micro_batch_size: 2, logprobs_micro_batch_size: 4, zero_stage: 1, offload: 'nothing' },
+    optimization+: { micro_batch_size: 2, logprobs_micro_batch_size: 4, zero_stage: 1 },
   },
 
   // transformers in place of vLLM, on any of these: `hardware.cpu + hardware.without_vllm`, or over
@@ -79,9 +79,9 @@ local engine = {
   critic_as_policy: {
     local policy = self.optimization,
     critic+: {
-      micro_batch_size: policy.micro_batch_size,
-      zero_stage: policy.zero_stage,
-      offload: policy.offload,
+      [key]: policy[key]
+      for key in ['micro_batch_size', 'zero_stage', 'offload']
+      if std.objectHas(policy, key)
     },
   },
 

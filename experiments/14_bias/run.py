@@ -21,16 +21,13 @@ from vineppo.config.load import load_config
 from vineppo.config.schema import (
     CoinCuts,
     CreditConfig,
-    CutpointsSegmenter,
     Cuts,
     DoublyRobustCredit,
     ExpectedCuts,
     GaeCredit,
     GrpoCredit,
     JoinedCredit,
-    LinesSegmenter,
     MartingaleCredit,
-    MergedSegmenter,
     PooledValues,
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
@@ -39,7 +36,6 @@ from vineppo.config.schema import (
     ShrunkMeanValues,
     ShrunkValues,
     SmoothedValues,
-    TokensSegmenter,
     TrainConfig,
     TreeCredit,
     VineCredit,
@@ -47,7 +43,9 @@ from vineppo.config.schema import (
 from vineppo.credit import token_advantages
 from vineppo.credit.tree import trained_of_tree
 from vineppo.credit.vine import broadcast, vine_advantages
-from vineppo.segment import build_segmenter
+from vineppo.recipes.cutpoints import CutpointsSegmenter
+from vineppo.recipes.merged import MergedSegmenter
+from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
 from vineppo.values.cuts import cuts_of
 from vineppo.values.pooled import Pooled
@@ -93,7 +91,7 @@ def by_steps(
         for rollout in rollouts_G:
             # With a token that ends the response, which no segmenter makes a step of its own.
             logprobs_T, values_T = (*rollout.logprobs_T, 0.0), rollout.values_S("exact")
-            spans = build_segmenter(segmenter)(["a"] * len(logprobs_T), logprobs_T)
+            spans = segmenter.spans(["a"] * len(logprobs_T), logprobs_T)
             found = vine_advantages([values_T[span.start] for span in spans], rollout.reward)
             is_unsure_T = np.exp(rollout.logprobs_T) < max_prob
             advantages_G.append((broadcast(found, spans)[:-1] * is_unsure_T).tolist())

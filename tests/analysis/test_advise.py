@@ -19,12 +19,13 @@ from analysis.sampling.rollouts import read_saved
 from analysis.stats import credit_noise
 from vineppo.batching import collate
 from vineppo.config.load import load_config, to_dict
-from vineppo.config.schema import JoinedCredit, LinesSegmenter, TrainConfig
+from vineppo.config.schema import JoinedCredit, TrainConfig
 from vineppo.credit import token_advantages
 from vineppo.credit.doubly_robust import doubly_robust_advantages
 from vineppo.credit.vine import piece_advantages
 from vineppo.models import load_model
 from vineppo.run_dir import RunDir
+from vineppo.segment.kinds import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.types import Problem, StateValue, StepSpan, Turn
 from vineppo.values.smoothed import smoothed

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rollouts import rollout, terminal
 
-from vineppo.config.schema import GaeCredit, GrpoCredit, LinesSegmenter
+from vineppo.config.schema import GaeCredit, GrpoCredit
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import (
     critic_returns,
@@ -16,6 +16,7 @@ from vineppo.credit.gae import (
     segmental_lambdas,
 )
 from vineppo.credit.vine import step_means, vine_advantages
+from vineppo.segment.kinds import LinesSegmenter
 from vineppo.types import Turn
 from vineppo.values.predictor import carried_back
 

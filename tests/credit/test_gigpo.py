@@ -6,15 +6,10 @@ from itertools import product
 import pytest
 from support.rollouts import rollout as plain_rollout
 
-from vineppo.config.schema import (
-    GaeCredit,
-    GigpoCredit,
-    RlooCredit,
-    TurnsSegmenter,
-    VineCredit,
-)
+from vineppo.config.schema import GaeCredit, GigpoCredit, RlooCredit, VineCredit
 from vineppo.credit import token_advantages
 from vineppo.credit.gigpo import turn_returns
+from vineppo.segment.kinds import TurnsSegmenter
 from vineppo.types import MONTE_CARLO, StateValue, StepSpan, Turn
 
 TURNS = TurnsSegmenter("turns")

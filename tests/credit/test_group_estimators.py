@@ -5,7 +5,6 @@ from support.rollouts import rollout, terminal
 
 from vineppo.config.schema import (
     GrpoCredit,
-    LinesSegmenter,
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
     RemaxCredit,
@@ -13,6 +12,7 @@ from vineppo.config.schema import (
 )
 from vineppo.credit import token_advantages
 from vineppo.credit.groups import grpo_advantages, rloo_advantages
+from vineppo.segment.kinds import LinesSegmenter
 
 SEGMENTER = LinesSegmenter("lines")
 GRPO = GrpoCredit("grpo", SEGMENTER, normalize_std=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from vineppo.config.schema import LinesSegmenter, TrainConfig, VineCredit
+from vineppo.config.schema import TrainConfig, VineCredit
+from vineppo.segment.kinds import LinesSegmenter
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan, TokenSequence
 from vineppo.update import POLICY_COLUMNS
 

@@ -14,8 +14,6 @@ from vineppo.config.load import load_config
 from vineppo.config.schema import (
     CreditConfig,
     GradingConfig,
-    LinesSegmenter,
-    PythonSegmenter,
     SamplingConfig,
     TrainConfig,
     ValuesConfig,
@@ -26,7 +24,7 @@ from vineppo.experience import Experience, sample
 from vineppo.forward_passes import EntropyPass
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.segment import build_segmenter
+from vineppo.segment.kinds import LinesSegmenter
 from vineppo.tasks.environments import TurnRules
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, TokenScores
@@ -85,9 +83,8 @@ def walked(
         sampler = Sampler(
             engine, grading, TOKENIZER, config.sampling, config.seed, turn_rules=turn_rules
         )
-        segmenter = build_segmenter(config.credit.segmenter)
         experience = sample(
-            sampler, prompts_P, config, segmenter, predictors, iteration, progress, reference_pass,
+            sampler, prompts_P, config, predictors, iteration, progress, reference_pass,
             entropy_pass,
         )  # fmt: skip
     return experience, engine
@@ -100,17 +97,6 @@ def entropies_of_lines(batch: TrainBatch, options: ForwardOptions) -> TokenScore
     nothing_BT = torch.zeros(ids_BT.shape)
     assert options.has_entropy
     return TokenScores(nothing_BT, is_start_BT.float(), nothing_BT, nothing_BT, nothing_BT)
-
-
-def segmenter_of_entropies(folder: Path) -> PythonSegmenter:
-    """Steps begin where the entropy is above 0.5; its file is written into `folder`."""
-    file = folder / "uncertain.py"
-    file.write_text(
-        "needs_entropies = True\n"
-        "def starts(texts, logprobs, entropies):\n"
-        "    return [t for t, entropy in enumerate(entropies) if entropy > 0.5]\n"
-    )
-    return PythonSegmenter("python", str(file))
 
 
 class SlottedEngine(RandomWalkEngine):

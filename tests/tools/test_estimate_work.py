@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 
 import pytest
 from support.rollouts import changed
-from support.walks import segmenter_of_entropies
+from support.uncertain import UNCERTAIN
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import (
@@ -244,8 +244,8 @@ def test_a_reward_model_reads_every_response(load):
     assert found == {"values.predictors.process": 6 * 30, "reward_model": (6 + 100) * 30}
 
 
-def test_a_segmenter_that_needs_entropies_takes_a_pass_more(load, tmp_path):
-    credit = {"segmenter": segmenter_of_entropies(tmp_path)}
+def test_a_segmenter_that_needs_entropies_takes_a_pass_more(load):
+    credit = {"segmenter": UNCERTAIN}
     trained = trained_tokens(load(credit=credit), LENGTHS)
     assert (trained.scored, trained.reference) == (2 * 6 * 30, 6 * 30)
 

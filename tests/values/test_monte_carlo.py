@@ -30,7 +30,6 @@ from vineppo.config.schema import (
 )
 from vineppo.credit.vine import vine_advantages
 from vineppo.engine import Completion
-from vineppo.segment import needs_entropies
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout
 from vineppo.values import build_predictors
@@ -338,10 +337,10 @@ def test_expected_cuts_have_the_mean_probability_and_follow_the_step_before():
 def test_cuts_by_entropy_ask_for_the_policys_pass():
     states = ExpectedCuts("expected", "entropy", 0.4, 0.1)
     config = walk_config(LONG, 3, replace(CREDIT, states=states))
-    assert needs_entropies(config)
+    assert config.reads_entropies
     predictors = {"more": MonteCarloValues("monte_carlo", 2, "share", states)}
-    assert needs_entropies(walk_config(LONG, 3, values=ValuesConfig(None, predictors)))
-    assert not needs_entropies(walk_config(LONG, 3))
+    assert walk_config(LONG, 3, values=ValuesConfig(None, predictors)).reads_entropies
+    assert not walk_config(LONG, 3).reads_entropies
 
 
 def test_the_next_iterations_scale_is_kept(tmp_path):

@@ -7,9 +7,9 @@ from support.task_configs import worded_config
 from support.walks import demo
 
 from vineppo.config.checks import check_train
-from vineppo.config.schema import LinesSegmenter, OracleValues
+from vineppo.config.schema import OracleValues
 from vineppo.errors import UserError
-from vineppo.segment import build_segmenter
+from vineppo.segment.kinds import LinesSegmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.worded import ChainDemonstrator
@@ -28,7 +28,7 @@ def oracle() -> Oracle:
 def rollouts(wrong_probability: float, count: int) -> list[Rollout]:
     """Of a policy that learned from CONFIG's demonstrator, and now errs as often as given."""
     demonstrator = ChainDemonstrator(replace(CONFIG, wrong_probability=wrong_probability))
-    cut = build_segmenter(LinesSegmenter("lines"))
+    cut = LinesSegmenter("lines")
     made = []
     for index, chain in enumerate(demonstrator.chains("train", count)):
         text = demonstrator.solution(chain)
@@ -39,7 +39,7 @@ def rollouts(wrong_probability: float, count: int) -> list[Rollout]:
                 problem=Problem(f"p{index}", chain.question, answer), rollout_index=0,
                 prompt_ids=(1,), response_ids=ids, logprobs_T=(0.0,) * len(ids),
                 finish_reason="stop", text=text, reward=float(text.endswith(f"####{answer}")),
-                spans_S=cut(token_texts(TOKENIZER, ids)),
+                spans_S=cut.spans(token_texts(TOKENIZER, ids)),
             )
         )  # fmt: skip
     return made

@@ -13,7 +13,6 @@ from vineppo.config.checks import check_train
 from vineppo.config.load import load_config
 from vineppo.config.schema import (
     GroupMeanValues,
-    LinesSegmenter,
     MartingaleCredit,
     PosteriorValues,
     TrainConfig,
@@ -21,6 +20,7 @@ from vineppo.config.schema import (
 )
 from vineppo.errors import UserError
 from vineppo.models import load_model
+from vineppo.segment.kinds import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import Choices
 from vineppo.values import build_predictors, predictors_at

@@ -11,21 +11,21 @@ from support.grids import grid
 from support.processes import call_on_ranks
 from support.random_walk import problem, prompt_ids
 from support.rollouts import CPU
+from support.uncertain import UNCERTAIN
 from support.walks import (
     CREDIT,
     SlottedEngine,
     entropies_of_lines,
-    segmenter_of_entropies,
     walk_config,
     walked,
 )
 
 from vineppo import experience
-from vineppo.config.schema import PythonSegmenter
 from vineppo.distributed import deal, gather, init_distributed, rank, ranks_of_replica
 from vineppo.experience import Experience
 from vineppo.forward_passes import EntropyPass
 from vineppo.rollouts import Prompt
+from vineppo.segment import Segmenter
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import MONTE_CARLO, TrainBatch
 
@@ -60,7 +60,7 @@ def experience_of(
     identical_prefixes: str,
     seed: int,
     ranks_a_replica: int = 1,
-    by_entropies: PythonSegmenter | None = None,
+    by_entropies: Segmenter | None = None,
 ) -> tuple[Experience, SlottedEngine]:
     """That of this rank or of a lone process, and its engine."""
     engine = SlottedEngine()
@@ -88,7 +88,7 @@ def entropies_of_one_rank(batch: TrainBatch, options: ForwardOptions) -> TokenSc
 
 def run_rank(
     rank: int, world: int, port: int, kind: str, early: float, ranks_a_replica: int,
-    by_entropies: PythonSegmenter | None, out: str,
+    by_entropies: Segmenter | None, out: str,
 ) -> None:  # fmt: skip
     os.environ.update(
         RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),
@@ -110,7 +110,7 @@ def on_ranks(
     port: int,
     early: float = 0.5,
     ranks_a_replica: int = 1,
-    by_entropies: PythonSegmenter | None = None,
+    by_entropies: Segmenter | None = None,
 ) -> tuple[Experience, list[tuple[int, int]]]:
     """What rank 0 found, and each rank's requests and steps."""
     given = (world, port, kind, early, ranks_a_replica, by_entropies, str(out))
@@ -164,7 +164,7 @@ def test_ranks_of_one_replica_cut_alike_whatever_each_finds(tmp_path, free_port)
     """Half of the passes, those of the odd ranks, see no step but the first."""
     found, counts = on_ranks(
         4, "share", tmp_path / "found.pt", free_port, ranks_a_replica=2,
-        by_entropies=segmenter_of_entropies(tmp_path),
+        by_entropies=UNCERTAIN,
     )  # fmt: skip
     assert counts[0] == counts[1]
     assert counts[2] == counts[3]

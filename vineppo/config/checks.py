@@ -9,7 +9,6 @@ from vineppo.config.schema import (
     AdaptiveKl,
     AnyConfig,
     ArithmeticTaskConfig,
-    DpoPositive,
     GaeCredit,
     MaskedImportance,
     RewardModelConfig,
@@ -17,7 +16,6 @@ from vineppo.config.schema import (
     TextPairs,
     TrainConfig,
     TreeCredit,
-    TurnsSegmenter,
     VllmConfig,
 )
 from vineppo.config.value_checks import check_critic, check_values
@@ -81,11 +79,6 @@ def check_sft(config: SftConfig) -> None:
     require(
         config.self_training is None or config.model.path is not None,
         "model.path must name a policy with self_training (a new model has no right answers)",
-    )
-    loss = config.self_training and config.self_training.loss
-    require(
-        not isinstance(loss, DpoPositive) or not isinstance(loss.segmenter, TurnsSegmenter),
-        "self_training.loss.segmenter.kind must not be 'turns' (answers here have one turn)",
     )
     check_engine(config)
     check_updates(config)
@@ -209,6 +202,12 @@ def check_updates(config: AnyConfig) -> None:
             f"{key}.offload must be 'nothing' with {key}.zero_stage 0 (ZeRO moves the states), "
             f"got {update.offload!r}",
         )
+    if isinstance(config, TrainConfig) and config.reads_entropies:
+        require(
+            config.optimization.zero_stage < 3,
+            "optimization.zero_stage must be below 3 where steps or cuts go by entropies (a "
+            "rank passes its own rollouts when they are there, and stage 3 needs all ranks)",
+        )
     if config.model.lora is not None:
         require(
             config.optimization.zero_stage < 3,
@@ -312,9 +311,8 @@ def check_environment(config: TrainConfig) -> None:
     """An environment, and what cuts, rewards and values responses of several turns."""
     environment, credit = config.task.environment, config.credit
     what = f"task.environment of kind {environment.kind!r}" if environment is not None else ""
-    is_by_turns = credit.segmenter.kind == "turns"
     if environment is None:
-        kinds_of = {"credit": "gigpo", "credit.segmenter": "turns", "task": "verifiers"}
+        kinds_of = {"credit": "gigpo", "task": "verifiers"}
         for table, kind in kinds_of.items():
             require(
                 at(config, table).kind != kind,
@@ -322,7 +320,7 @@ def check_environment(config: TrainConfig) -> None:
             )
         return
     require(
-        is_by_turns,
+        credit.segmenter.kind == "turns",
         f"credit.segmenter.kind must be 'turns' for {what} (a step is a turn and its answer), got "
         f"{credit.segmenter.kind!r}",
     )

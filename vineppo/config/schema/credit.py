@@ -20,76 +20,10 @@ from vineppo.config.schema.values import (
     MonteCarloValues,
     StatesConfig,
 )
+from vineppo.plugins import Plugin
+from vineppo.segment import Segmenter
 
-
-@dataclass(frozen=True)
-class LinesSegmenter:
-    """One step a line; a line that starts with `####` belongs to the step before it."""
-
-    kind: Literal["lines"]
-
-
-@dataclass(frozen=True)
-class TurnsSegmenter:
-    """One step a turn of the policy, with the environment's answer to it (`task.environment`)."""
-
-    kind: Literal["turns"]
-
-
-@dataclass(frozen=True)
-class MathSegmenter:
-    """Sentences, lines, and the parts of formulas longer than `max_formula_chars`."""
-
-    kind: Literal["math"]
-    max_formula_chars: Count
-
-
-@dataclass(frozen=True)
-class TokensSegmenter:
-    """One step every `num_tokens` tokens."""
-
-    kind: Literal["tokens"]
-    num_tokens: Count
-
-
-@dataclass(frozen=True)
-class CutpointsSegmenter:
-    """A step begins before every `num_cutpoints`-th token sampled with less than `max_prob`."""
-
-    kind: Literal["cutpoints"]
-    max_prob: PositiveFraction
-    num_cutpoints: Count
-
-
-@dataclass(frozen=True)
-class PythonSegmenter:
-    """A file with `cuts(text)` or `starts(token_texts, logprobs)` (`docs/extending.md`)."""
-
-    kind: Literal["python"]
-    path: Name
-
-
-@dataclass(frozen=True)
-class MergedSegmenter:
-    """The steps of `segmenter`; one whose tokens all had more than `max_prob` joins the next."""
-
-    kind: Literal["merged"]
-    max_prob: PositiveFraction
-    segmenter: Annotated[
-        LinesSegmenter | MathSegmenter | TokensSegmenter, Field(discriminator="kind")
-    ]
-
-
-SegmenterConfig = Annotated[
-    LinesSegmenter
-    | MathSegmenter
-    | TokensSegmenter
-    | CutpointsSegmenter
-    | MergedSegmenter
-    | TurnsSegmenter
-    | PythonSegmenter,
-    Field(discriminator="kind"),
-]
+SegmenterConfig = Annotated[Segmenter, Plugin("segmenter")]
 
 
 class Credit:

@@ -34,10 +34,10 @@ class ModelConfig:
     """The starting policy: an HF hub name, a directory, or `embedded:NAME` (in the package)."""
 
     path: Name
-    dtype: Dtype
-    attention: Literal["sdpa", "eager", "flash_attention_2"]
-    gradient_checkpointing: bool | Literal["auto"]  # auto: on a GPU
-    lora: LoraConfig | None  # null: all weights train
+    dtype: Dtype = "bfloat16"
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    gradient_checkpointing: bool | Literal["auto"] = "auto"  # on a GPU
+    lora: LoraConfig | None = None  # null: all weights train
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class LlamaArchitecture:
 class SftModelConfig:
     """A model to fine-tune: either `path` (as in `ModelConfig`) or a new `architecture`."""
 
-    path: Name | None
-    architecture: LlamaArchitecture | None
-    dtype: Dtype
-    attention: Literal["sdpa", "eager", "flash_attention_2"]
-    gradient_checkpointing: bool | Literal["auto"]
-    lora: LoraConfig | None
+    path: Name | None = None
+    architecture: LlamaArchitecture | None = None
+    dtype: Dtype = "bfloat16"
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    gradient_checkpointing: bool | Literal["auto"] = "auto"
+    lora: LoraConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -300,12 +300,12 @@ EngineConfig = Annotated[VllmConfig | TransformersConfig, Field(discriminator="k
 class SamplingConfig:
     """The policy as it samples while training."""
 
-    temperature: Annotated[float, Field(ge=0.01, le=2)]  # vLLM raises what is lower to 0.01
-    top_p: PositiveFraction
-    max_tokens: Count  # tokens of a response
+    temperature: Annotated[float, Field(ge=0.01, le=2)] = 1.0  # vLLM raises what is lower to 0.01
+    top_p: PositiveFraction = 1.0
+    max_tokens: Count = 1024  # tokens of a response
 
 
 @dataclass(frozen=True)
 class RolloutsConfig:
-    num_prompts: Count
-    num_samples: Count
+    num_prompts: Count = 64
+    num_samples: Count = 8

@@ -18,7 +18,6 @@ from vineppo.config.schema import (
     YesNoCritic,
     sums_in_float32,
 )
-from vineppo.segment import needs_entropies
 from vineppo.tools.estimate.shape import Models, ModelShape, Skeleton
 from vineppo.tools.estimate.work import (
     Lengths,
@@ -75,7 +74,7 @@ def memory(
         # the policy's for the segmenter, never at once.
         if config.reference.kl_estimator not in ("full", None):
             beside_sampling = {"reference: activations": trainees[0].passes.scoring}
-        elif needs_entropies(config):
+        elif config.reads_entropies:
             beside_sampling = {"policy: activations": trainees[0].passes.scoring}
     lines_by_moment = moments(resident, trainees, beside_sampling, engine)
     if isinstance(config, TrainConfig):

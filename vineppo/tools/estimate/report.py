@@ -79,7 +79,7 @@ def estimates_of(path: str, options: argparse.Namespace) -> list[Estimate]:
     resolved = evaluate_jsonnet(path)
     for assignment in options.assignments:
         assign(resolved, assignment)
-    kind: Any = TrainConfig if "rollouts" in resolved else SftConfig
+    kind: Any = TrainConfig if "credit" in resolved else SftConfig
     config = parse_config(kind, resolved)
     models = read_models(config, options.model_config)
     response = options.response_share * longest_response(config)

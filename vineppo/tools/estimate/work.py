@@ -17,7 +17,6 @@ from vineppo.config.schema import (
     ViewConfig,
     YesNoCritic,
 )
-from vineppo.segment import needs_entropies
 
 CHARACTERS = 4  # of a token, about
 
@@ -276,7 +275,7 @@ def trained_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> Trained
     has_reference = config.reference.kl_estimator is not None
     critics = [critic_tokens(config, critic, lengths) for critic in critics_of(config).values()]
     return TrainedTokens(
-        scored=tokens * (1 + needs_entropies(config)),
+        scored=tokens * (1 + config.reads_entropies),
         reference=tokens * has_reference * (1 + epochs * has_exact_kl(config)),
         critic_scored=sum(scored for scored, _ in critics),
         updated=tokens * epochs + answer_updates(config, lengths),

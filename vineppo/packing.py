@@ -11,7 +11,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from vineppo.no_cache import NoCache, attends_to_all, has_attention_alone
+from vineppo.no_cache import NoCache, attends_to_all
 from vineppo.types import PackedTokens
 
 PACKED = "packed_sdpa"
@@ -19,28 +19,22 @@ BY_LENGTH = {"dynamic", "longrope"}  # rotations that depend on how long a pass 
 
 
 def can_pack(model: Any) -> bool:
-    """Whether a pass may have its tokens in one row, and each prompt once.
-
-    Not where a layer looks at a window of tokens, or a token's place depends on the pass's length.
-    """
-    text = model.config.get_text_config()
-    rope = getattr(text, "rope_parameters", None) or {}
-    is_relative = not getattr(text, "alibi", False) and rope.get("rope_type") not in BY_LENGTH
-    return hands_on_layout(model) and is_relative and attends_to_all(model)
-
-
-def hands_on_layout(model: Any) -> bool:
-    """Whether every layer gives the layout to its attention, as `let_pack` found out."""
+    """Whether a pass may have its tokens in one row, and each prompt once."""
     return bool(model.config._attn_implementation == PACKED)
 
 
 def let_pack(model: Any) -> None:
-    """Gives a model with `sdpa` our attention, where its layers give that their layout.
+    """Gives a model with `sdpa` our attention, where packed passes are right.
 
-    They do not where a pass of two tokens finds that one of them keeps the layout, attends twice or
-    masks by itself. The pass needs whole weights: DeepSpeed has not cut them into shards yet.
+    They are not where a layer looks at a window of tokens, or a token's place depends on the pass's
+    length; nor where a pass of two tokens finds that a layer keeps `layout` from its attention,
+    attends twice or masks by itself. It comes before DeepSpeed cuts weights into shards.
     """
-    if model.config._attn_implementation != "sdpa" or not has_attention_alone(model):
+    text = model.config.get_text_config()
+    rope = getattr(text, "rope_parameters", None) or {}
+    is_relative = not getattr(text, "alibi", False) and rope.get("rope_type") not in BY_LENGTH
+    is_sdpa = model.config._attn_implementation == "sdpa"
+    if not (is_sdpa and is_relative and attends_to_all(model)):
         return
     backbone = model.base_model
     places = torch.arange(2, device=next(backbone.parameters()).device)

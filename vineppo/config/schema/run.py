@@ -7,8 +7,8 @@ from pydantic import Field
 
 from vineppo.config.schema.adam import AdamConfig
 from vineppo.config.schema.credit import CreditConfig, GaeCredit
+from vineppo.config.schema.engine import EngineConfig
 from vineppo.config.schema.model import (
-    EngineConfig,
     ModelConfig,
     RolloutsConfig,
     SamplingConfig,
@@ -208,7 +208,7 @@ class TrainConfig:
     num_iterations: Count
     model: ModelConfig
     task: TaskConfig
-    engine: EngineConfig
+    engine: Annotated[EngineConfig, Plugin("engine")]
     sampling: SamplingConfig
     rollouts: RolloutsConfig = RolloutsConfig()
     reward_model: RewardModelReward | None = None  # null: the verifier alone
@@ -294,7 +294,7 @@ class SftConfig:
     seed: Seed
     model: SftModelConfig
     task: TaskConfig
-    engine: EngineConfig
+    engine: Annotated[EngineConfig, Plugin("engine")]
     sampling: SamplingConfig
     self_training: SelfTraining | None = None  # null: on the demonstrations of the task
     optimization: SftOptimizationConfig

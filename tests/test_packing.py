@@ -6,8 +6,8 @@ from support.rollouts import CPU, random_sequences, sequence
 from support.tiny_models import random_model
 
 from vineppo.batching import collate, micro_batches_of, num_tokens
-from vineppo.models import disable_dropout
-from vineppo.packing import can_pack, let_pack
+from vineppo.models import can_pack, disable_dropout
+from vineppo.packing import let_pack
 from vineppo.policy import checkpoint_activations
 from vineppo.token_scores import hidden_before_tokens
 from vineppo.types import TokenSequence, Turn

@@ -21,6 +21,7 @@ ASSETS = Path(__file__).parent / "assets"
 UNREADABLE = (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError)
 # A `.bin` file is a pickle, which may run code when it is read.
 ALLOW_PICKLE = "VINEPPO_ALLOW_PICKLE"
+PACKED = "packed_sdpa"  # the attention that `packing.py` registers
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ def resolve_model_path(path: str, key: str = "model.path") -> str:
 def safetensors_only() -> bool:
     """Whether weights are read from safetensors alone: unless VINEPPO_ALLOW_PICKLE is 1."""
     return os.environ.get(ALLOW_PICKLE) != "1"
+
+
+def can_pack(model: Any) -> bool:
+    """Whether a pass may have its tokens in one row, and each prompt once (`let_pack`)."""
+    return bool(model.config._attn_implementation == PACKED)
 
 
 def load_model(path: str, dtype: str, attention: str) -> LoadedModel:

@@ -11,16 +11,11 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from vineppo.models import PACKED
 from vineppo.no_cache import NoCache, attends_to_all
 from vineppo.types import PackedTokens
 
-PACKED = "packed_sdpa"
 BY_LENGTH = {"dynamic", "longrope"}  # rotations that depend on how long a pass is
-
-
-def can_pack(model: Any) -> bool:
-    """Whether a pass may have its tokens in one row, and each prompt once."""
-    return bool(model.config._attn_implementation == PACKED)
 
 
 def let_pack(model: Any) -> None:

@@ -11,7 +11,7 @@ from vineppo.config.schema import ModelConfig, ReferenceConfig
 from vineppo.distributed import largest
 from vineppo.errors import UserError
 from vineppo.lora import has_adapters, without_adapters
-from vineppo.models import LoadedModel, load_model
+from vineppo.models import LoadedModel, can_pack, load_model
 from vineppo.types import TrainBatch
 from vineppo.vocabulary import Softmax, chunk_rows, token_statistics
 
@@ -171,8 +171,6 @@ class Reference:
     @property
     def packs(self) -> bool:
         """Whether its passes may be packed."""
-        from vineppo.packing import can_pack
-
         return can_pack(self._model)
 
     @torch.no_grad()
@@ -195,7 +193,7 @@ class Reference:
 
 def hidden_before_tokens(backbone: Any, batch: TrainBatch) -> torch.Tensor:
     """The last hidden states of the states before the response's tokens, [N, H]."""
-    from vineppo.packing import can_pack, packed_hidden  # transformers takes seconds
+    from vineppo.packing import packed_hidden  # transformers takes seconds
 
     if batch.packed is not None and can_pack(backbone):
         hidden_MH = packed_hidden(backbone, batch.packed, batch.attention_B1TT)

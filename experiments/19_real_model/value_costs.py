@@ -17,7 +17,7 @@ import pandas as pd
 from analysis.sampling.policies import open_policies
 from analysis.sampling.returns import request_of
 from analysis.sampling.rollouts import RolloutState, groups_of, read_saved, sample_responses
-from vineppo.packing import can_pack
+from vineppo.models import can_pack
 from vineppo.rollouts import sample_continuations
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import StateValue

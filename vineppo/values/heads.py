@@ -33,7 +33,6 @@ from vineppo.models import (
     safetensors_only,
     save_model,
 )
-from vineppo.packing import let_pack
 from vineppo.policy import Policy
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import hidden_before_tokens, spread
@@ -249,6 +248,8 @@ def load_classifier(
     """
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    from vineppo.packing import let_pack
 
     resolved = resolve_model_path(path, key)
     try:

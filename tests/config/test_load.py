@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from vineppo.config.load import evaluate_jsonnet, load_config, parse_config, to_dict
-from vineppo.config.schema import RewardModelConfig, SftConfig, TrainConfig
+from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
+from vineppo.tools.reward_model.config import RewardModelConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LEAVES = sorted(

@@ -309,7 +309,7 @@ def _gradient(
     module.zero_grad()
     for batch in batches:
         is_trained_BT = batch["is_trained"]
-        logprobs_BT = module(batch, ForwardOptions(config.sampling.temperature))[0]
+        logprobs_BT = module(batch, ForwardOptions(config.sampling.temperature))["logprobs_BT"]
         ratio_BT = torch.exp((logprobs_BT - batch["old_logprobs"]) * is_trained_BT)
         gain_BT, kind = ratio_BT * batch["loss_advantages"], config.optimization.loss_aggregation
         aggregate(gain_BT, is_trained_BT, kind, totals).backward()

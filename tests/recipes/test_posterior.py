@@ -170,7 +170,7 @@ def test_choices_are_those_of_the_policys_pass(configs):
     options = ForwardOptions(0.7, num_candidates=made.num_candidates)
     batch = collate([one, one], torch.device("cpu"))
     with torch.no_grad():
-        scores = TokenScores(*module(batch, options))
+        scores = TokenScores(**module(batch, options))
         logits_TV = loaded.model(torch.tensor([[*one.prompt_ids, *ids]])).logits[0, 1:-1]
     found, _ = choices_of(scores, [one, one])
     logprobs_TV = torch.log_softmax(logits_TV[:, : module.num_token_ids] / 0.7, -1)

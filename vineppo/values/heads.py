@@ -248,6 +248,8 @@ def load_classifier(
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
+    from vineppo.packing import let_pack
+
     resolved = resolve_model_path(path, key)
     try:
         config = AutoConfig.from_pretrained(resolved)
@@ -276,6 +278,7 @@ def load_classifier(
         head.offset.fill_(getattr(config, "value_offset", 0.0))
     setattr(model, HEAD, head)
     disable_dropout(model)
+    let_pack(model)
     return model
 
 

@@ -41,7 +41,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
         ("run directory", ["run_dir", "progress", "tracker"]),
     ],
     [
-        ("config", ["config", "own_code", "own_reward"]),
+        ("config", ["config", "own_reward"]),
         ("ranks", ["distributed", "parent_death", "interruption"]),
     ],
     [

@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any
 
 from vineppo.checkpoint import checkpoint_iterations
-from vineppo.config.load import own_task_functions
+from vineppo.config.load import load_reward
 from vineppo.config.schema import EvaluationConfig, SftConfig, TrainConfig
 from vineppo.distributed import gather, init_distributed, num_ranks, num_replicas, replica
 from vineppo.encoding import encode_problems
@@ -170,8 +170,7 @@ def read_conditions(
     paths: Sequence[str | None] = task_paths or [None]
     for path in paths:
         config = read_config(directory, assignments, path)
-        for function in own_task_functions(config.task):
-            function.load()
+        load_reward(config.task)
         made = assignments if path is None else [f"task={Path(path).stem}", *assignments]
         folder, task = folder_name(made), asdict(config.task)
         if folder in conditions:

@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -43,6 +43,20 @@ KINDS: dict[str, dict[str, str]] = {
     },
     "scorer": {"reward_model": "vineppo.recipes.reward_scorer:RewardModelReward"},
     "fine_tuning": {"self_training": "vineppo.recipes.self_training:SelfTraining"},
+    "credit": {
+        "vine": "vineppo.credit.vine:VineCredit",
+        "gae": "vineppo.credit.gae:GaeCredit",
+        "grpo": "vineppo.credit.groups:GrpoCredit",
+        "rloo": "vineppo.credit.groups:RlooCredit",
+        "reinforce_plus_plus": "vineppo.credit.groups:ReinforcePlusPlusCredit",
+        "reinforce_plus_plus_baseline": "vineppo.credit.groups:ReinforcePlusPlusBaselineCredit",
+        "remax": "vineppo.credit.groups:RemaxCredit",
+        "doubly_robust": "vineppo.recipes.doubly_robust:DoublyRobustCredit",
+        "gigpo": "vineppo.recipes.gigpo:GigpoCredit",
+        "joined": "vineppo.recipes.joined:JoinedCredit",
+        "martingale": "vineppo.recipes.martingale:MartingaleCredit",
+        "tree": "vineppo.recipes.tree:TreeCredit",
+    },
     "engine": {
         "vllm": "vineppo.engine.vllm_config:VllmConfig",
         "transformers": "vineppo.recipes.transformers_engine:TransformersConfig",
@@ -166,6 +180,14 @@ def load_file(path: str) -> ModuleType:
     return module
 
 
+def load_function(path: str, name: str) -> Callable[..., Any]:
+    """The function `name` of the file at `path`, for example "trains" of "mine/mask.py"."""
+    function: Callable[..., Any] | None = getattr(load_file(path), name, None)
+    if not callable(function):
+        raise UserError(f"{path}: no function {name}")
+    return function
+
+
 def held(config: Any, key: str = "") -> Iterator[tuple[str, PluginConfig]]:
     """The plug-ins of a config, by dotted key: ("credit", …), ("credit.segmenter", …), …"""
     if isinstance(config, PluginConfig):
@@ -215,6 +237,7 @@ BASES: dict[str, str] = {
     "environment": "vineppo.tasks.environments:Environment",
     "scorer": "vineppo.config.schema:ScorerConfig",
     "fine_tuning": "vineppo.config.schema:FineTuning",
+    "credit": "vineppo.credit:Credit",
     "engine": "vineppo.config.schema.engine:EngineConfig",
     "segmenter": "vineppo.segment:Segmenter",
     "values": "vineppo.values.predictor:ValuePredictor",

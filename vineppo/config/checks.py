@@ -1,6 +1,5 @@
 """Combinations of keys that each are fine and together are not, refused before a model loads."""
 
-import math
 import os
 
 from vineppo.config.require import at, require, require_one_null, require_order
@@ -8,30 +7,19 @@ from vineppo.config.schema import (
     AdamConfig,
     AdaptiveKl,
     AnyConfig,
-    GaeCredit,
     MaskedImportance,
     SftConfig,
     Task,
     TrainConfig,
-    TreeCredit,
 )
 from vineppo.config.value_checks import check_values
 
 NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
-GROUP_ESTIMATORS = (
-    "grpo",
-    "gigpo",
-    "rloo",
-    "martingale",
-    "joined",
-    "reinforce_plus_plus_baseline",
-)
 
 
 def check_train(config: TrainConfig) -> None:
     """Raises `UserError` naming the keys of the first combination that makes no sense."""
     optimization, sampling = config.optimization, config.sampling
-    check_environment(config)
     check_credit(config)
     require(
         sampling.top_p == 1.0 or optimization.old_logprobs == "trainer",
@@ -74,41 +62,19 @@ def check_sft(config: SftConfig) -> None:
 
 
 def check_credit(config: TrainConfig) -> None:
+    """What holds for every estimator; the rest is in its own `check`."""
     credit, num_samples = config.credit, config.rollouts.num_samples
     require(
-        num_samples >= 2 or credit.kind not in GROUP_ESTIMATORS,
+        num_samples >= 2 or not credit.compares_rollouts,
         f"rollouts.num_samples must be at least 2 for credit.kind {credit.kind!r} (it compares the "
         f"rollouts of a problem), got {num_samples}",
     )
+    require(
+        not credit.shares_tokens or config.optimization.resampling is None,
+        f"optimization.resampling must be null for credit.kind {credit.kind!r} (its rollouts stand "
+        f"for segments that they share), got {config.optimization.resampling!r}",
+    )
     check_values(config)
-    if isinstance(credit, TreeCredit):
-        num_leaves, levels = math.prod(credit.branching), len(credit.branching)
-        require(
-            num_samples == num_leaves,
-            "rollouts.num_samples must be the product of credit.branching (the leaves of a tree) = "
-            f"{num_leaves}, got {num_samples}",
-        )
-        before_last = (levels - 1) * credit.tokens_per_level
-        require(
-            before_last < config.sampling.max_tokens,
-            "credit.tokens_per_level must leave tokens of sampling.max_tokens = "
-            f"{config.sampling.max_tokens} to the last of {levels} levels, got "
-            f"{credit.tokens_per_level}",
-        )
-    if not isinstance(credit, GaeCredit):
-        return
-    require_one_null(config, "credit.policy_lambda", "credit.length_adaptive_alpha")
-    if credit.segment_max_prob is not None:
-        require(
-            credit.level == "token",
-            "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), "
-            f"got {credit.segment_max_prob}",
-        )
-        require(
-            credit.policy_lambda != 1.0,
-            "credit.policy_lambda must be below 1 with credit.segment_max_prob (λ is 1 elsewhere "
-            "already), got 1.0",
-        )
 
 
 def check_importance(config: TrainConfig) -> None:
@@ -160,11 +126,6 @@ def check_policy_loss(config: TrainConfig) -> None:
         optimization.mask_equal_rewards or not optimization.max_redraws,
         "optimization.mask_equal_rewards must be true with optimization.max_redraws (it says in "
         "whose place problems are drawn), got false",
-    )
-    require(
-        optimization.resampling is None or config.credit.kind != "tree",
-        "optimization.resampling must be null for credit.kind 'tree' (its rollouts stand for "
-        f"segments that they share), got {optimization.resampling!r}",
     )
 
 
@@ -228,12 +189,6 @@ def check_reference(config: TrainConfig) -> None:
             f"reference.kl_in must be 'loss' for credit.kind {config.credit.kind!r} (the "
             "continuations' returns hold no KL), got 'reward'",
         )
-        for kind, whose in (("tree", "a node's value"), ("gigpo", "a turn's return")):
-            require(
-                config.credit.kind != kind,
-                f"reference.kl_in must be 'loss' for credit.kind {kind!r} ({whose} holds no KL), "
-                "got 'reward'",
-            )
         require(
             reference.kl_gradient == "own",
             "reference.kl_gradient must be 'own' when reference.kl_in is 'reward' (a reward has no "
@@ -273,14 +228,6 @@ def check_reference(config: TrainConfig) -> None:
 def check_template(config: AnyConfig, key: str, needed: str) -> None:
     template = at(config, key)
     require(needed in template, f"{key} must contain {needed}, got {template!r}")
-
-
-def check_environment(config: TrainConfig) -> None:
-    """What needs an environment; an environment's own check says what does not fit it."""
-    require(
-        config.task.environment is not None or config.credit.kind != "gigpo",
-        "task.environment must not be null for credit.kind 'gigpo'",
-    )
 
 
 def check_engine(config: TrainConfig | SftConfig) -> None:

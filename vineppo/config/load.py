@@ -15,13 +15,10 @@ from vineppo import plugins
 from vineppo.config.checks import check_sft, check_train
 from vineppo.config.schema import (
     AnyConfig,
-    PythonCredit,
     SftConfig,
-    Task,
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.own_code import OwnFunction, digest
 from vineppo.own_reward import OwnReward
 
 Config = TypeVar("Config", bound=AnyConfig)
@@ -53,8 +50,7 @@ def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config
     for assignment in assignments:
         assign(resolved, assignment)
     config = parse_config(kind, resolved)
-    for function in own_functions(config):
-        function.load()
+    load_functions(config)
     return config
 
 
@@ -228,36 +224,25 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-OwnCode = OwnFunction | OwnReward
-
-# What a user's file must hold, by the table that names it.
-OWN: dict[type, Callable[[str], OwnCode]] = {
-    PythonCredit: lambda path: OwnFunction(path, "advantages"),
-}
-
-
-def own_functions(config: AnyConfig) -> list[OwnCode]:
-    """All of them, so that a missing one is found before anything starts."""
-    if not isinstance(config, TrainConfig | SftConfig):
-        return []
-    own = own_task_functions(config.task)
-    if isinstance(config, TrainConfig):
-        parts: list[Any] = [config.credit]
-        own += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]
-        if config.optimization.token_mask_path is not None:
-            own.append(OwnFunction(config.optimization.token_mask_path, "trains"))
-    return own
+def load_functions(config: AnyConfig) -> None:
+    """Loads the user's functions, so that a missing one is found before anything starts."""
+    if isinstance(config, TrainConfig | SftConfig):
+        load_reward(config.task)
+    if isinstance(config, TrainConfig) and config.optimization.token_mask_path is not None:
+        plugins.load_function(config.optimization.token_mask_path, "trains")
 
 
-def own_task_functions(task: Task) -> list[OwnCode]:
-    """Those of the problems and their rewards, which are all that an evaluation calls."""
-    own: list[OwnCode] = []
+def load_reward(task: Task) -> None:
+    """Loads the user's reward function, which is all that an evaluation calls."""
     if task.grading.reward_path is not None:
-        own.append(OwnReward.of(task.grading.reward_path))
-    return own
+        OwnReward.of(task.grading.reward_path).load()
 
 
 def own_digests(config: AnyConfig) -> dict[str, str]:
-    """The SHA-256 of every file that has one of them, by the path that the config names."""
-    paths = [*(function.path for function in own_functions(config)), *plugins.files(config)]
-    return {path: digest(path) for path in paths}
+    """The SHA-256 of every user's file that the config names, by its path."""
+    paths = plugins.files(config)
+    if isinstance(config, TrainConfig | SftConfig) and config.task.grading.reward_path is not None:
+        paths.append(OwnReward.of(config.task.grading.reward_path).path)
+    if isinstance(config, TrainConfig) and config.optimization.token_mask_path is not None:
+        paths.append(config.optimization.token_mask_path)
+    return {path: plugins.digest(path) for path in paths}

@@ -68,10 +68,6 @@ class EnvironmentConfig(PluginConfig):
             f"credit.segmenter.kind must be 'turns' for {what} (a step is a turn and its answer), "
             f"got {credit.segmenter.kind!r}",
         )
-        require(
-            credit.kind != "tree",
-            f"credit.kind must not be 'tree' for {what} (its levels are of tokens, not of turns)",
-        )
         grading = config.task.grading
         for other, value in (
             ("reward_model", config.reward_model),

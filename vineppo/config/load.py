@@ -16,6 +16,7 @@ from vineppo.config.checks import check_sft, check_train
 from vineppo.config.schema import (
     AnyConfig,
     SftConfig,
+    Task,
     TrainConfig,
 )
 from vineppo.errors import UserError

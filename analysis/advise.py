@@ -25,8 +25,7 @@ from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from analysis import figures, options
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, Estimate, Sums, bootstrap_sums, ratio
-from analysis.summary import interval, markdown_table, nested, number, write_summary
-from analysis.tables import Table, estimate
+from analysis.tables import Table, estimate, interval, markdown_table, number
 from vineppo.errors import UserError
 from vineppo.run_dir.files import write_atomic
 
@@ -116,7 +115,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(paths: list[Path], out: Path, **settings: Any) -> list[Any]:
-    """Writes advise.csv, .md, .png, .svg and a summary; gives the advice and what it wrote.
+    """Writes advise.csv, .md, and .png, a summary; gives the advice and what it wrote.
 
     Each path is a run directory, or a directory whose advise.csv is drawn again.
     """
@@ -139,7 +138,6 @@ def run(paths: list[Path], out: Path, **settings: Any) -> list[Any]:
         *written,
         out / "advise.md",
         *draw(rows, out / "advise"),
-        write_summary(out, ANALYSIS, nested(rows, "run", "estimator")),
     ]
 
 

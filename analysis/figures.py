@@ -116,6 +116,7 @@ ESTIMATORS = (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINE_STYLES = ("-", "--", "-.", ":")
 PANEL_WIDTH_IN, PANEL_HEIGHT_IN = 2.6, 2.4
+DOTS_PER_IN = 300
 LETTERS_PER_IN = 15  # of 8 pt text
 LEGEND_HANDLE_LETTERS = 8  # the room of a legend's line and the gap after its name
 
@@ -131,7 +132,6 @@ _STYLE = {
     "lines.markersize": 3.5,
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
-    "svg.hashsalt": "vineppo",  # the same figure is the same file
 }
 
 
@@ -332,19 +332,15 @@ def legend_below(figure: Figure, *axes: Axes) -> None:
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Writes `path`.png (300 dpi) and `path`.svg."""
-    written = []
-    for suffix in ("png", "svg"):
-        target = path.with_name(f"{path.name}.{suffix}")
-        write_atomic(target, render(figure, suffix))
-        written.append(target)
-    return written
+    """Writes `path`.png with 300 dots an inch."""
+    target = path.with_name(f"{path.name}.png")
+    write_atomic(target, render(figure))
+    return [target]
 
 
-def render(figure: Figure, suffix: str) -> bytes:
+def render(figure: Figure) -> bytes:
     buffer = io.BytesIO()
-    metadata = {"Date": None} if suffix == "svg" else None
-    figure.savefig(buffer, format=suffix, dpi=300, metadata=metadata)
+    figure.savefig(buffer, format="png", dpi=DOTS_PER_IN)
     return buffer.getvalue()
 
 

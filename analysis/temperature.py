@@ -15,8 +15,7 @@ from analysis import figures, frames
 from analysis.frames import Run
 from analysis.stats.bootstrap import Estimate
 from analysis.stats.seeds import iqm, iqm_difference
-from analysis.summary import nested, write_summary
-from analysis.tables import Table, estimate
+from analysis.tables import Table
 from vineppo.errors import UserError
 from vineppo.run_dir.directory import read_other_evaluations
 
@@ -69,7 +68,6 @@ def run(paths: list[Path], out: Path) -> list[Path]:
         *EVALUATIONS.write(out, rows),
         *RESULTS.write(out, results),
         *BOTH.write(out, both),
-        write_summary(out, "temperature", summary_content(results, both, start)),
     ]
 
 
@@ -195,35 +193,10 @@ def start_of(rows: pd.DataFrame) -> Estimate | None:
     return None if start.empty else iqm(start["pass@1"])
 
 
-def summary_content(
-    results: pd.DataFrame, both: pd.DataFrame, start: Estimate | None
-) -> dict[str, Any]:
-    """By algorithm, then by temperature; differences are to the first algorithm."""
-    shared = ["last_iteration", "evaluation_temperature", "num_evaluations", "seeds"]
-    counted = results.assign(num_seeds=results["seeds"].str.split().str.len())
-    algorithms = nested(
-        counted,
-        "algorithm",
-        "temperature",
-        label=lambda key: key if isinstance(key, str) else f"trained_at_{key:g}",
-        leave=shared,
-    )
-    for row in both.to_dict("records"):
-        at = algorithms[row["algorithm"]][f"trained_at_{row['temperature']:g}"]
-        at[f"evaluated_at_{row['evaluation_temperature']:g}"] = estimate(row, "pass@1")
-    return {
-        "evaluation_temperature": results["evaluation_temperature"].iloc[0],
-        "last_iteration": int(results["last_iteration"].iloc[0]),
-        "note": "best is the highest of several noisy evaluations, so biased upward; compare final",
-        **({} if start is None else {"start": start}),
-        "algorithms": algorithms,
-    }
-
-
 def draw(
     results: pd.DataFrame, both: pd.DataFrame, start: Estimate | None, path: Path
 ) -> list[Path]:
-    """Writes `path`.png and .svg.
+    """Writes `path`.png.
 
     Above up to three panels by the temperature of training, below one an algorithm by that of
     evaluation. Where nothing was cut off, there is no panel of that.

@@ -125,8 +125,8 @@ def choose_estimators(
             held = [*possible, *([f"{VINE}1 to {VINE}{most}"] * (most > 0))]
             raise UserError(
                 f"--estimators: {name} is not one of {', '.join(held)}, which this run's rollouts "
-                "allow (vine needs values or --sample-values, gae a critic, remax and trees "
-                "--sample-values)"
+                "allow (vine needs values or --continuations, gae a critic, remax and trees "
+                "--continuations)"
             )
         chosen[name] = estimator
     return list(chosen.values())

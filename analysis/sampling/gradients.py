@@ -329,18 +329,18 @@ def _saved(policies: Policies, checkpoint: Checkpoint, _: Journal) -> Source:
     if checkpoint.config.credit.kind == "tree":
         raise UserError(
             f"{checkpoint.title}: its rollouts share prefixes (credit.kind 'tree'); "
-            "--sample-values K samples independent ones"
+            "--continuations K samples independent ones"
         )
     iteration = rollout_iteration(checkpoint.run_path, checkpoint.iteration)
     if iteration is None:
         raise UserError(
             f"{checkpoint.title}: its rollouts are not saved, nor are those of one update earlier; "
-            "--sample-values K samples them"
+            "--continuations K samples them"
         )
     if iteration != checkpoint.iteration + 1:
         print(
             f"{checkpoint.title}: its own rollouts are not saved; taking those of one update "
-            "earlier, with the ratio of the policies and without gae (--sample-values K samples "
+            "earlier, with the ratio of the policies and without gae (--continuations K samples "
             "its own)"
         )
     rollouts = read_saved(checkpoint.run_path, iteration, policies.problem)

@@ -59,21 +59,6 @@ def percentile_estimate(
     return Estimate(float(value), float(low), float(high))
 
 
-def reflected(estimate: Estimate, least: float) -> Estimate:
-    """The basic interval in place of the percentiles': 2θ̂ − high to 2θ̂ − low, no end below `least`.
-
-    For a statistic that chance only raises. Each resample raises it once more, so that the
-    percentiles lie above the truth, and may lie above θ̂; reflected they lie below θ̂ by as much as θ̂
-    is too high. Source: Davison & Hinkley, 1997, section 5.2.
-
-    0.3 with the percentiles 0.25 and 0.7, and 0 as the least: 0.3 with (0, 0.35).
-    """
-    if estimate.low is None or estimate.high is None:
-        return estimate
-    low, high = (max(2 * estimate.value - end, least) for end in (estimate.high, estimate.low))
-    return Estimate(estimate.value, low, high)
-
-
 def total(terms: Terms) -> dict[str, np.ndarray]:
     """The sums over all states, each once: `mae(total(terms))` is the value without an interval."""
     return {name: np.asarray(of_N).sum() for name, of_N in terms.items()}

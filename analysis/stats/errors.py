@@ -104,7 +104,6 @@ def error_terms(
 # Examples are of values 0.5, 0.5 and truths 0.25, 0.5.
 bias = mean_of("error")  # mean(v − t), unbiased for mean(v − p): 0.125
 mae = mean_of("absolute")  # mean |v − t|, the noise of the truth included: 0.125
-mse = mean_of("squared")  # mean (v − t)², the noise of the truth included: 0.03125
 # Share of states with |v − t| ≤ threshold, as published (arXiv:2410.01679); of 0.1: 0.5.
 accuracy = mean_of("accurate")
 
@@ -164,44 +163,3 @@ def expected_absolute_error(
     counts_M = np.arange(num_samples + 1)
     errors_KM = np.abs(shares_K[:, None] - counts_M / num_samples)
     return ((chances_NK @ errors_KM) * binom.pmf(counts_M, num_samples, value_N1)).sum(axis=1)
-
-
-def split_error_terms(
-    draws_correct_N: np.ndarray,
-    num_draws: Counts,
-    num_correct_N: np.ndarray,
-    num_samples: Counts,
-) -> dict[str, np.ndarray]:
-    """Squared errors of predictions k/K split by their own draws, K ≥ 2: terms of the sums below.
-
-    (k/K − t)² − t(1 − t)/(m − 1) has the expectation (q − p)² + q(1 − q)/K, q what the draws are
-    draws of. v(1 − v)/(K − 1), v = k/K, is unbiased for the second part; the first, the systematic
-    error (a stale policy, another budget), is what remains.
-
-    Raises `ValueError` for K = 1, of which nothing shows its own variance.
-    """
-    values_N = estimated_value(draws_correct_N, num_draws)
-    truth_N = estimated_value(num_correct_N, num_samples)
-    squared_N = (values_N - truth_N) ** 2 - noise_variance(num_correct_N, num_samples)
-    sampling_N = noise_variance(draws_correct_N, num_draws)
-    return {
-        "one": np.ones(len(values_N)),
-        "squared": squared_N,
-        "sampling": sampling_N,
-        "systematic": squared_N - sampling_N,
-    }
-
-
-# mean q(1 − q)/K: 1 of 2 draws right in every state gives 0.5 · 0.5 / 1 = 0.25.
-sampling_mse = mean_of("sampling")
-# mean (q − p)²: 0 on average for draws from the policy whose values are the truth.
-systematic_mse = mean_of("systematic")
-
-
-def sampling_share(sums: Sums) -> np.ndarray:
-    """The part of the corrected squared error that is sampling; 1 of a perfect estimator.
-
-    By chance above 1; NaN where the corrected error is not positive. Predictions 1/2 of the truths
-    0 and 16 of 16: squared 1/4, sampling 1/4: 1.
-    """
-    return ratio(sums["sampling"], sums["squared"])

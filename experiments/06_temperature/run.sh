@@ -10,7 +10,6 @@ experiments/sweep_two.sh experiments/06_temperature/credit_short/runs.jsonnet $h
 for t in 1.3 1.6; do
     out=experiments/06_temperature/credit_short/t$t
     python -m analysis compare $hot/*_t${t}_seed* --baseline "RLOO, T = $t" --out $out
-    rm $out/summary.json
 done
 here=experiments/06_temperature/credit_short
 python -m analysis compare $here/t1.6 --baseline "PPO, T = 1.6" --out $hot/versus

@@ -1,7 +1,6 @@
 """Advantages by hand: their spread, their places, critical steps, redrawing, and bad input."""
 
 import csv
-import json
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -12,21 +11,26 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import figures
-from analysis.__main__ import main
-from analysis.advantages import TABLES, draw_iteration, with_advantages
+from analysis.__main__ import main, open_analysis
+from analysis.notebooks import REPOSITORY
 from analysis.truth import TruthState, truth_path, write_truth
 from vineppo.run_dir import RunDir
 
 FILES = (
     "advantages.csv", "advantages_quantiles.csv", "advantages_by_place.csv", "critical_steps.csv",
-    "advantages.png", "advantages.svg", "summary.json",
+    "advantages.png",
+)  # fmt: skip
+NAME = str(REPOSITORY / "experiments/15_advantages/advantages.py")
+MODULE = open_analysis(NAME)[0]
+TABLES, draw_iteration, with_advantages = (
+    MODULE.TABLES, MODULE.draw_iteration, MODULE.with_advantages
 )  # fmt: skip
 # Of conftest's run: three problems with a wrong and a right response of three steps each, whose
 # Monte-Carlo values are 1/2, 3/4 and 0: advantages of 1/4, −3/4 and the reward.
 
 
 def analyse(out, *arguments):
-    assert main(["advantages", f"--out={out}", *map(str, arguments)]) == 0
+    assert main([NAME, f"--out={out}", *map(str, arguments)]) == 0
     read = {name: table.read(out) for name, table in TABLES.items() if table.holds(out)}
     return SimpleNamespace(**read)
 
@@ -241,12 +245,10 @@ def test_the_tables_alone_give_the_same_files_and_need_no_torch(run_path, tmp_pa
         "import sys; from analysis.__main__ import main; status = main(sys.argv[1:]);"
         "assert not {'torch', 'vllm'} & sys.modules.keys(); sys.exit(status)"
     )
-    command = [sys.executable, "-c", code, "advantages", str(out), f"--out={again}"]
+    command = [sys.executable, "-c", code, NAME, str(out), f"--out={again}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert files(out) == files(again)
-    summary = json.loads((out / "summary.json").read_text())["advantages"]
-    assert summary[str(run_path)]["iter_000012"]["mc"]["near_zero"]["value"] == 3 / 18
     rows = list(csv.DictReader((out / "critical_steps.csv").read_text().splitlines()))
     assert rows[0]["step_text"] == "#1</s>"
 
@@ -312,7 +314,7 @@ def remove_rollouts(path):
 )
 def test_damage_is_one_clear_line(run_path, capsys, damage, message):
     damage(run_path)
-    assert main(["advantages", str(run_path)]) == 2
+    assert main([NAME, str(run_path)]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -334,7 +336,7 @@ def test_bad_arguments_are_one_line(run_path, tmp_path, capsys, arguments, messa
     other = tmp_path / "other"
     RunDir.open(other, {"name": "other", "seed": 0, "task": {"kind": "gsm8k"}})
     names = {"run": run_path, "other": other}
-    assert main(["advantages", *(text.format(**names) for text in arguments)]) == 2
+    assert main([NAME, *(text.format(**names) for text in arguments)]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1

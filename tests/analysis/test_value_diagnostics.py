@@ -10,13 +10,13 @@ from support.rollouts import LINES, rollout, terminal
 
 from analysis import figures
 from analysis.__main__ import main
-from analysis.value_diagnostics import PANELS, bin_rows, draw_run, read_tokens
+from analysis.critic_health import PANELS, bin_rows, draw_run, read_tokens
 from vineppo.config.schema import GrpoCredit
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 from vineppo.value_diagnostics import diagnostic_rows
 
-FILES = ("value_diagnostics.png", "value_diagnostics.svg", "value_diagnostics.csv")
+FILES = ("value_diagnostics.png", "value_diagnostics.csv")
 
 
 def make_row(axis, index, is_correct, values):
@@ -94,7 +94,7 @@ def test_tokens_without_a_finite_value_and_empty_bins_are_left_out(run_path):
     assert by_bin[4, "all"].num_tokens == 0
     assert math.isnan(by_bin[4, "all"].value_mean)
     assert math.isnan(by_bin[3, "incorrect"].advantage_mean)
-    assert main(["value-diagnostics", str(run_path)]) == 0
+    assert main(["critic-health", str(run_path)]) == 0
 
 
 def test_the_figure_shows_the_numbers_of_the_table(critic_path):
@@ -128,7 +128,7 @@ def test_a_young_run_shows_the_iterations_that_it_has(critic_path, kept, places)
 
 def test_the_table_alone_gives_the_same_files(critic_path, tmp_path, capsys):
     def files(path, out):
-        assert main(["value-diagnostics", str(path), "--out", str(out)]) == 0
+        assert main(["critic-health", str(path), "--out", str(out)]) == 0
         assert capsys.readouterr().out.split() == [str(out / name) for name in FILES]
         return {name: (out / name).read_bytes() for name in FILES}
 
@@ -170,12 +170,12 @@ def remove_all(path):
         (lose_numbers, "{table}, row 2: advantages must hold `count` numbers"),
         (cut_off, "{table} is no complete parquet file: "),
         (empty, "{table} holds no row"),
-        (remove_all, "{path} has no value_diagnostics/ (only runs with a critic write them)"),
+        (remove_all, "{path} has neither metrics of learned values nor value_diagnostics/"),
     ],
 )
 def test_damage_is_one_clear_line(critic_path, capsys, damage, message):
     damage(critic_path)
-    assert main(["value-diagnostics", str(critic_path)]) == 2
+    assert main(["critic-health", str(critic_path)]) == 2
     error = capsys.readouterr().err
     table = critic_path / "value_diagnostics" / "iter_000016.parquet"
     assert error.startswith("error: " + message.format(path=critic_path, table=table))
@@ -186,5 +186,5 @@ def test_a_missing_table_and_a_run_without_a_critic_are_one_clear_line(critic_pa
     with pytest.raises(UserError, match=r"cannot read .*iter_000005\.parquet: No such file"):
         read_tokens(critic_path, 5)
     (critic_path / "config.json").unlink()
-    assert main(["value-diagnostics", str(critic_path)]) == 2
+    assert main(["critic-health", str(critic_path)]) == 2
     assert capsys.readouterr().err == f"error: {critic_path} holds no run (no config.json)\n"

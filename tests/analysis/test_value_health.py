@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.value_health import HEALTH, NUMBERS, health_rows
+from analysis.critic_health import HEALTH, HEALTH_NUMBERS, health_rows
 
-FILES = ["value_health.png", "value_health.svg", "value_health.csv"]
+FILES = ["value_health.png", "value_health.csv"]
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def learned_path(run_path):
     lines = (run_path / "metrics.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     for place, row in enumerate(rows):
-        row |= {f"critic/{name}": 0.1 * place for name in NUMBERS}
-        row |= {f"values/ratios/{name}": 0.2 * place for name in NUMBERS}
+        row |= {f"critic/{name}": 0.1 * place for name in HEALTH_NUMBERS}
+        row |= {f"values/ratios/{name}": 0.2 * place for name in HEALTH_NUMBERS}
         row["values/ratios/loss"] = 1.0
     rows[0]["critic/explained_variance"] = None
     (run_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -36,7 +36,7 @@ def test_numbers_are_those_of_the_metrics(learned_path):
 
 def test_the_table_alone_gives_the_same_files(learned_path, tmp_path, capsys):
     def files(path, out):
-        assert main(["value-health", str(path), "--out", str(out)]) == 0
+        assert main(["critic-health", str(path), "--out", str(out)]) == 0
         assert capsys.readouterr().out.split() == [str(out / name) for name in FILES]
         return {name: (out / name).read_bytes() for name in FILES}
 
@@ -46,6 +46,6 @@ def test_the_table_alone_gives_the_same_files(learned_path, tmp_path, capsys):
 
 
 def test_a_run_without_learned_values_is_refused_in_a_line(run_path, capsys):
-    assert main(["value-health", str(run_path)]) == 2
-    expected = f"error: {run_path} has no learned values whose metrics could be drawn\n"
+    assert main(["critic-health", str(run_path)]) == 2
+    expected = f"error: {run_path} has neither metrics of learned values nor value_diagnostics/\n"
     assert capsys.readouterr().err == expected

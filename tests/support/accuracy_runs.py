@@ -152,7 +152,7 @@ def changed(facts, index, **changes):
     return facts
 
 
-QUICK = Settings(num_resamples=50, num_refits=5)
+QUICK = Settings(num_resamples=50)
 
 
 def states_of(*paths, predictors=None, continuations=(1,)):

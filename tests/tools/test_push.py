@@ -43,9 +43,10 @@ def measured(run: RunDir) -> None:
     """As `value-accuracy` leaves it."""
     folder = run.path / "analysis" / "value-accuracy"
     folder.mkdir(parents=True)
-    critic = {"mae": {"value": 0.125, "low": 0.0625, "high": 0.25}, "num_states": 512}
-    methods = {"demo_ppo": {"2": {"critic": critic}}}
-    (folder / "summary.json").write_text(json.dumps({"value-accuracy": {"methods": methods}}))
+    (folder / "value_accuracy.csv").write_text(
+        "checkpoint,predictor,stratum,metric,value,value_low,value_high\n"
+        "2,critic,boundaries,mae,0.125,0.0625,0.25\n2,critic,query,mae,0.5,,\n"
+    )
     (folder / "table.csv").write_text("large")
 
 
@@ -62,7 +63,7 @@ def test_a_directory_holds_all_that_others_need(run, tmp_path, capsys):
     assert {str(file.relative_to(about)) for file in about.rglob("*") if file.is_file()} == {
         "config.json", "metrics.jsonl", "own_files.json", "learning_curve.png",
         "evaluations/iter_000000.json", "evaluations/iter_000002.json",
-        "analysis/value-accuracy/summary.json",
+        "analysis/value-accuracy/value_accuracy.csv",
     }  # fmt: skip
     everything = [file for file in place.rglob("*") if file.is_file()]
     assert not [file for file in everything if b"SECRET" in file.read_bytes()]

@@ -9,6 +9,7 @@ environment.json, which has the command line and paths of a machine, stays at ho
 versions, commit and hardware.
 """
 
+import csv
 import json
 import re
 import shutil
@@ -26,9 +27,10 @@ HUB = "hub:"
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 REWARD = "reward/mean"
 # Of a value predictor, as `python -m analysis value-accuracy` writes them.
-ACCURACY = ("mae", "mse_corrected", "pearson_within_disattenuated", "accuracy")
+ACCURACY = ("mae", "mse_corrected", "pearson_within", "accuracy")
 ALONG = (
-    "metrics.jsonl", "own_files.json", "evaluations/**/iter_*.json", "analysis/*/summary.json",
+    "metrics.jsonl", "own_files.json", "evaluations/**/iter_*.json",
+    "analysis/value-accuracy/value_accuracy.csv",
 )  # fmt: skip
 FACTS = (
     "model.path", "model.dtype", "model.lora", "task.kind", "task.hub_path", "task.train_path",
@@ -210,15 +212,18 @@ def accuracies(run: RunDir) -> Iterator[tuple[str, ...]]:
 
 def value_accuracy(run: RunDir) -> list[str]:
     """What `python -m analysis value-accuracy RUN` measured; nothing where it was not asked."""
-    path = run.path / "analysis" / "value-accuracy" / "summary.json"
+    path = run.path / "analysis" / "value-accuracy" / "value_accuracy.csv"
     if not path.exists():
         return []
-    methods = read_json(path).get("value-accuracy", {}).get("methods", {})
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    with named_errors("read", path), path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["stratum"] == "boundaries":
+                place = row["checkpoint"], row["predictor"]
+                found.setdefault(place, {})[row["metric"]] = interval(row)
     rows = [
-        (checkpoint, predictor, *(interval(found.get(metric)) for metric in ACCURACY))
-        for checkpoints in methods.values()
-        for checkpoint, predictors in checkpoints.items()
-        for predictor, found in predictors.items()
+        (*place, *(metrics.get(metric, "") for metric in ACCURACY))
+        for place, metrics in found.items()
     ]
     return [
         "## Accuracy of values",
@@ -228,13 +233,11 @@ def value_accuracy(run: RunDir) -> list[str]:
     ]
 
 
-def interval(estimate: Mapping[str, float] | None) -> str:
-    """`interval({"value": 0.1, "low": 0.05, "high": 0.15})` is "0.100 (0.050 to 0.150)"."""
-    if estimate is None or estimate["value"] is None:
-        return ""
-    low, high = estimate.get("low"), estimate.get("high")
-    bounds = "" if low is None or high is None else f" ({low:.3f} to {high:.3f})"
-    return f"{estimate['value']:.3f}{bounds}"
+def interval(row: Mapping[str, str]) -> str:
+    """`interval({"value": "0.1", "value_low": "0.05", …})` is "0.100 (0.050 to 0.150)"."""
+    low, high = row["value_low"], row["value_high"]
+    bounds = f" ({float(low):.3f} to {float(high):.3f})" if low and high else ""
+    return f"{float(row['value']):.3f}{bounds}"
 
 
 def origin(run: RunDir) -> Iterator[str]:

@@ -18,7 +18,6 @@ from analysis.stats.bootstrap import (
     mean_terms,
     percentile_estimate,
     ratio,
-    reflected,
     total,
     variance,
 )
@@ -51,9 +50,6 @@ def test_the_examples_of_the_docstrings():
     assert mean(total(mean_terms(np.array([1, 3, np.nan])))) == 2
     estimate = percentile_estimate(0.5, np.linspace(0, 1, 101), level=0.9)
     assert (estimate.low, estimate.high) == pytest.approx((0.05, 0.95))
-    found = reflected(Estimate(0.3, 0.25, 0.7), least=0.0)
-    assert (found.value, found.low, found.high) == pytest.approx((0.3, 0, 0.35))
-    assert reflected(Estimate(0.3, None, None), least=0.0) == Estimate(0.3, None, None)
 
 
 def test_the_level_of_a_normal_mean_becomes_that_of_students_t():

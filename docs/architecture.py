@@ -40,7 +40,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
         ("run directory", ["run_dir", "progress", "trackers"]),
     ],
     [
-        ("config", ["config", "plugins", "own_code", "own_reward"]),
+        ("config", ["config", "own_code", "own_reward"]),
         ("ranks", ["distributed", "rank_watch", "parent_death", "cores", "interruption"]),
     ],
     [

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 from support.shared_critic import shared_critic
 
-from vineppo.config.load import evaluate_jsonnet, parse_config
+from vineppo.config.load import complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.engine import build_engine
 from vineppo.experience import (
     add_advantages,
     add_logprobs,
@@ -59,7 +58,7 @@ BUDGET = 12
 
 
 def build_config(configs, model_path, kind):
-    resolved = evaluate_jsonnet(str(configs / "demo_ppo.jsonnet"))
+    resolved = complete(evaluate_jsonnet(str(configs / "demo_ppo.jsonnet")))
     resolved["model"]["path"] = str(model_path)
     resolved["num_iterations"] = 60
     resolved["sampling"]["max_tokens"] = BUDGET
@@ -86,7 +85,7 @@ def engine(configs, model_path):
     config = build_config(configs, model_path, "separate")
     loaded = load_model(config.model.path, "float32", "sdpa")
     init_distributed()
-    return build_engine(config.engine, loaded.engine_model)
+    return config.engine.build(loaded.engine_model)
 
 
 def run(config, engine, goal=math.inf):

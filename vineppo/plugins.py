@@ -27,6 +27,11 @@ from vineppo.errors import UserError
 
 # The short names of each role: module:Class. Naming a recipe here does not import it.
 KINDS: dict[str, dict[str, str]] = {
+    "engine": {
+        "vllm": "vineppo.engine.vllm_config:VllmConfig",
+        "transformers": "vineppo.recipes.transformers_engine:TransformersConfig",
+        "vllm_processes": "vineppo.recipes.engine_processes:ProcessesConfig",
+    },
     "segmenter": {
         "lines": "vineppo.segment.kinds:LinesSegmenter",
         "math": "vineppo.segment.kinds:MathSegmenter",
@@ -164,5 +169,6 @@ def _base(role: str) -> type:
 
 # The class that the plug-ins of a role derive from.
 BASES: dict[str, str] = {
+    "engine": "vineppo.config.schema.engine:EngineConfig",
     "segmenter": "vineppo.segment:Segmenter",
 }

@@ -19,7 +19,6 @@ from vineppo.checkpoint import check_model, checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, encode_train_problems, turn_rules
-from vineppo.engine import build_engine, lone_engine
 from vineppo.errors import UserError
 from vineppo.evaluate import refuse_several_processes
 from vineppo.forward_passes import EntropyPass
@@ -62,7 +61,7 @@ class Policies:
         config = self.config
         grader = self._stack.enter_context(Grader(config.task.grading))
         init_distributed()
-        engine = build_engine(lone_engine(config.engine), self.loaded.engine_model)
+        engine = config.engine.alone().build(self.loaded.engine_model)
         return Sampler(
             engine, grader, self.loaded.tokenizer, config.sampling, self._seed,
             turn_rules=turn_rules(config.task, self.loaded),

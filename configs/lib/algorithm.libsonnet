@@ -1,66 +1,22 @@
 // Algorithms: credit, reference, update. Values of the VinePPO paper (arXiv:2410.01679) and its
 // code unless a comment says otherwise.
-local adam = {
-  schedule: 'constant',
-  warmup_fraction: 0.03,
-  adam_beta1: 0.9,
-  adam_beta2: 0.999,
-  adam_eps: 1e-8,
-  weight_decay: 0,
-  max_grad_norm: 1,
-};
-
-
-// What all algorithms share: sampling, the reference, the clipped update.
+// What all algorithms share: sampling, the reference, the clipped update. Here stands what differs from
+// the schema's defaults (`--dry-run` prints every key).
 local common = {
   local config = self,
   // The paper's nucleus of 0.9 cuts the support of the policy that is sampled but not of the one
   // that is trained; here the two are the same.
-  sampling: { temperature: 0.6, top_p: 1, max_tokens: error 'sampling.max_tokens' },
-  rollouts: { num_prompts: 64, num_samples: 8 },
-  reward_model: null,
+  sampling: { temperature: 0.6 },
   credit: { segmenter: { kind: 'lines' } },
-  critic: null,
-  values: { credit: null, predictors: {} },
-  reference: {
-    path: null,
-    kl_coef: 1e-4,
-    kl_estimator: 'k3',
-    kl_in: 'loss',
-    kl_clamp: [0, 10],
-    kl_gradient: 'own',
-    kl_importance: false,
-    kl_aggregation: 'sequence_sum',
-    kl_control: { kind: 'fixed' },
-  },
-  optimization: adam {
-    learning_rate: 1e-6,
-    num_epochs: 2,
-    batch_size: 64,
-    shuffle: 'rollouts',
-    policy_loss: 'ppo',
-    clip_low: 0.2,
-    clip_high: 0.2,
-    dual_clip: null,
-    loss_aggregation: 'token_mean',
-    max_mean_ratio: 10,
+  optimization: {
     // A thousand times what float32 rounds to. That of bfloat16 depends on the model.
-    max_logprob_gap:
-      if std.all([std.objectHas(config, part) && config[part].dtype == 'float32' for part in ['engine', 'model']])
-      then 0.1,
-    whiten_advantages: true,
-    old_logprobs: 'engine',
-    importance_correction: null,
-    mask_truncated: false,
-    mask_equal_rewards: false,
-    max_redraws: 0,
-    max_token_prob: null,
-    token_mask_path: null,
-    resampling: null,
-    entropy_coef: 0,
-    positive_examples: null,
+    [if std.all([std.objectHas(config, part) && std.get(config[part], 'dtype') == 'float32' for part in ['engine', 'model']])
+    then 'max_logprob_gap']: 0.1,
   },
 };
+
+// The critic's keys that are the policy's unless a leaf changes either.
+local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.objectHas(policy, key) };
 
 {
   vineppo: common {
@@ -163,16 +119,13 @@ local common = {
       bootstrap_truncated: false,
     },
     local policy = self.optimization,
-    critic: adam {
+    critic: as_policy(policy, ['schedule', 'num_epochs', 'batch_size']) {
       kind: 'separate',
       path: null,
       view: null,
       learns_from: null,
-      learning_rate: policy.learning_rate,
+      learning_rate: std.get(policy, 'learning_rate', 1e-6),
       head_learning_rate: null,
-      schedule: policy.schedule,
-      num_epochs: policy.num_epochs,
-      batch_size: policy.batch_size,
       warmup_iterations: 0,
       head_init: 'normal',
       loss: { kind: 'squared_error', clip: 0.2 },
@@ -257,23 +210,14 @@ local common = {
   },
 
   sft: {
-    self_training: null,
-    optimization: adam {
-      learning_rate: 1e-5,
-      num_epochs: 2,
-      batch_size: 64,
-      max_tokens: error 'optimization.max_tokens',
-    },
+    optimization: { max_tokens: error 'optimization.max_tokens' },
   },
 
   // Bradley-Terry on preference pairs; one epoch, as more overfits (arXiv:2307.09288, section 3.2.2).
   reward_model: {
-    head_init: 'zero',
-    optimization: adam {
-      learning_rate: 1e-5,
+    optimization: {
       schedule: 'linear',
       num_epochs: 1,
-      batch_size: 64,  // pairs
       max_tokens: error 'optimization.max_tokens',
     },
   },

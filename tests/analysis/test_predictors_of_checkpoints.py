@@ -10,7 +10,7 @@ from support.shared_critic import shared_critic
 
 from analysis.sampling.policies import Checkpoint, Policies
 from analysis.sampling.policies import add_values as add_values_at
-from vineppo.config.load import evaluate_jsonnet, load_config, parse_config
+from vineppo.config.load import complete, evaluate_jsonnet, load_config, parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.experience import add_logprobs, add_values
 from vineppo.models import load_model
@@ -60,7 +60,7 @@ def rollout(index=0, reward=1.0, length=9):
 @pytest.mark.parametrize("kind", ["separate", "shared"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_either_kind_of_critic_comes_back_from_its_directory(configs, tmp_path, kind, loss):
-    resolved = evaluate_jsonnet(str(configs / "demo_ppo.jsonnet"))
+    resolved = complete(evaluate_jsonnet(str(configs / "demo_ppo.jsonnet")))
     resolved["critic"] |= {"loss": LOSSES[loss]}
     if kind == "shared":
         resolved["critic"] = shared_critic(loss=LOSSES[loss])

@@ -405,7 +405,11 @@ REFUSED = [
     # Keys that a kind needs.
     (TRANSFORMERS, ["engine.block_size=32"],
      'unknown key engine.block_size (engine.kind is "transformers")'),
-    (VINEPPO, ["engine.kind=hf"], 'engine.kind must be one of "vllm", "transformers", got \'hf\''),
+    (
+        VINEPPO, ["engine.kind=hf"],
+        'engine.kind must be one of "vllm", "transformers", "vllm_processes", or '
+        "\"FILE.py:Class\", got 'hf'",
+    ),
     (VINEPPO, ['model.lora={"rank": 4, "alpha": 8}'], "missing key model.lora.target_modules"),
     (VINEPPO, ['reference.kl_control={"kind": "adaptive", "horizon": 1000}'],
      "missing key reference.kl_control.target"),

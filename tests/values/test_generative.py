@@ -13,7 +13,7 @@ from support.walks import PROMPTS, SHORT, walk_config, walked
 from vineppo.config.schema import GaeCredit, GenerativeTraining, GenerativeValues, ValuesConfig
 from vineppo.config.schema import VineCredit as Vine
 from vineppo.credit import token_advantages
-from vineppo.engine import Completion, build_engine
+from vineppo.engine import Completion
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.rollouts import Sampler
@@ -182,7 +182,7 @@ def learn(configs, own, num_iterations):
     loaded = load_model(config.model.path, "float32", "sdpa")
     policy, judge = start(config).policy, Generative("judge", config, own)
     judge.start(policy)
-    engine = build_engine(config.engine, loaded.engine_model)
+    engine = config.engine.build(loaded.engine_model)
     sampler = Sampler(engine, None, TOKENIZER, config.sampling, 1)
     rollouts, metrics = [attempt(0, 1.0), attempt(1, 0.0)], []
     for iteration in range(1, num_iterations + 1):

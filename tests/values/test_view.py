@@ -12,7 +12,7 @@ from tokenizers.pre_tokenizers import Split
 from transformers import PreTrainedTokenizerFast
 
 from vineppo.batching import collate
-from vineppo.config.load import evaluate_jsonnet, load_config, parse_config
+from vineppo.config.load import complete, evaluate_jsonnet, load_config, parse_config
 from vineppo.config.schema import RolloutsInView, TrainConfig, ViewConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
@@ -329,7 +329,7 @@ def test_all_ready_views_are_tested(library):
 @pytest.mark.parametrize("leaf", ["credit_short_ppo", "credit_sheet_ppo"])
 def test_the_views_in_symbols_fit_the_embedded_models(configs, library, leaf):
     """Beside the longest prompt and response, without a token that the tokenizer does not know."""
-    resolved = evaluate_jsonnet(str(configs / f"{leaf}.jsonnet"))
+    resolved = complete(evaluate_jsonnet(str(configs / f"{leaf}.jsonnet")))
     tokenizer = build_tokenizer("worded")
     for name, table in library["symbols"].items():
         if (leaf, name) == ("credit_sheet_ppo", "cot_spoiler"):

@@ -16,7 +16,6 @@ from vineppo.config.schema import (
     TextPairs,
     TrainConfig,
     TreeCredit,
-    VllmConfig,
 )
 from vineppo.config.value_checks import check_critic, check_values
 from vineppo.types import CRITIC
@@ -357,13 +356,6 @@ def check_engine(config: TrainConfig | SftConfig) -> None:
         "evaluation.num_samples must be 1 when evaluation.temperature is 0 (greedy samples are all "
         f"the same), got {evaluation.num_samples}",
     )
-    if isinstance(engine, VllmConfig):
-        require(
-            engine.num_processes == 1 or engine.tensor_parallel_size == 1,
-            "engine.num_processes must be 1 where several ranks share a replica "
-            f"(engine.tensor_parallel_size {engine.tensor_parallel_size}), got "
-            f"{engine.num_processes}",
-        )
     require_order(config, "sampling.max_tokens", "below", "engine.max_model_len")
     for key in ("engine.max_num_seqs", "engine.max_model_len"):
         require_order(config, "engine.max_num_batched_tokens", "at least", key)

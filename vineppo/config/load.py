@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -85,6 +85,18 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
     return config
 
 
+def complete(resolved: dict[str, Any]) -> dict[str, Any]:
+    """The same config with every default, unchecked; what the schema refuses stays as it is."""
+    for adapter in _ADAPTERS.values():
+        try:
+            config = adapter.validate_json(json.dumps(resolved), strict=True, extra="forbid")
+        except (ValidationError, UserError):
+            continue
+        completed: dict[str, Any] = json.loads(json.dumps(asdict(config)))
+        return completed
+    return resolved
+
+
 def to_dict(config: AnyConfig) -> dict[str, Any]:
     """The plain nested dict that `parse_config` reads back."""
     return asdict(config)
@@ -144,25 +156,26 @@ def assign(resolved: dict[str, Any], assignment: str) -> None:
     *parents, last = dotted.split(".")
     table: Any = resolved
     for depth, key in enumerate(parents, start=1):
-        at = ".".join(parents[:depth])
-        if key not in table:
-            raise UserError(f"--set {dotted}: unknown key {at}")
-        table = table[key]
+        table = table.setdefault(key, {})
         if not isinstance(table, dict):
+            at = ".".join(parents[:depth])
             raise UserError(f"--set {dotted}: {at} must be a table of keys, got {_show(table)}")
     table[last] = value
 
 
 def _of_the_other(kind: type[Config], resolved: dict[str, Any]) -> str | None:
     """The line for a config that another command takes; None if it is none of those."""
-    only_train = {key.name for key in fields(TrainConfig)} - {key.name for key in fields(SftConfig)}
-    if kind is not RewardModelConfig and "pairs" in resolved:
-        return "config: it is one of a reward model; `vineppo reward-model` takes it"
-    if kind is not TrainConfig and only_train <= resolved.keys():
-        return "config: it is one of reinforcement learning; `vineppo train` takes it"
-    is_sft = {"model", "task"} <= resolved.keys() and not only_train & resolved.keys()
-    if kind is not SftConfig and is_sft:
-        return "config: it is one of fine-tuning; `vineppo sft` takes it"
+    of: type
+    if "pairs" in resolved:
+        of, what, command = RewardModelConfig, "a reward model", "reward-model"
+    elif {"credit", "rollouts", "reference"} & resolved.keys():
+        of, what, command = TrainConfig, "reinforcement learning", "train"
+    elif "task" in resolved:
+        of, what, command = SftConfig, "fine-tuning", "sft"
+    else:
+        return None
+    if kind is not of:
+        return f"config: it is one of {what}; `vineppo {command}` takes it"
     return None
 
 

@@ -6,45 +6,22 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from vineppo.config.load import assign, evaluate_jsonnet, parse_config
+from vineppo.config.load import assign, complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
 from vineppo.run_dir.files import read_json, strict_json, write_atomic
 
-
-def float32_gap(resolved: dict[str, Any]) -> float | None:
-    """`optimization.max_logprob_gap` as configs/lib has it: no sound run of float32 exceeds it."""
-    dtypes = {resolved.get(part, {}).get("dtype") for part in ("engine", "model")}
-    return 0.1 if dtypes == {"float32"} else None
-
-
-# Keys that were added later: (dotted key, what older runs did or a function of the config that says
-# it, a key that the same table has had from the start, or its kind). `*` stands for every key of a
-# table.
+# Keys that were added later: (dotted key, what older runs did, a key that the same table has had
+# from the start, or its kind). `*` stands for every key of a table.
 ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
-    ("model.lora", None, "dtype"),
     ("task.too_long", "refuse", "response_template"),
     ("task.environment", None, "response_template"),
     ("task.grading.reward_path", None, "extraction"),
     ("task.grading.num_matching", None, "extraction"),
     ("task.layout", "chain", "kind=worded"),
     ("engine.tensor_parallel_size", 1, "block_size"),
-    ("engine.num_processes", 1, "block_size"),
-    ("optimization.offload", "nothing", "zero_stage"),
-    ("reference.kl_importance", False, "kl_in"),
-    ("optimization.policy_loss", "ppo", "clip_low"),
-    ("optimization.shuffle", "rollouts", "clip_low"),
-    ("optimization.importance_correction.level", "token", "max_weight"),
-    ("optimization.mask_equal_rewards", False, "clip_low"),
-    ("optimization.max_redraws", 0, "clip_low"),
-    ("optimization.resampling", None, "clip_low"),
-    ("optimization.token_mask_path", None, "clip_low"),
-    ("optimization.max_logprob_gap", float32_gap, "max_mean_ratio"),
-    ("values", {"credit": None, "predictors": {}}, "rollouts"),
-    ("reward_model", None, "rollouts"),
     ("logging.trackio_project", None, "wandb_project"),
     ("logging.tensorboard", False, "wandb_project"),
-    ("critic.offload", "nothing", "zero_stage"),
     ("critic.head_init", "normal", "loss"),
     ("critic.view", None, "kind=separate"),
     ("values.predictors.*.view", None, "kind=separate"),
@@ -67,19 +44,21 @@ OWN_FILES = "own_files.json"
 
 
 def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
-    """`resolved` with the keys that it is too old to have; in place."""
+    """The config with the keys that it is too old to have."""
     for dotted, value, sibling in ADDED_KEYS:
         *parents, last = dotted.split(".")
         key, _, kind = sibling.partition("=")
         for table in _tables(resolved, parents):
             if key in table and kind in ("", table[key]):
-                table.setdefault(last, value(resolved) if callable(value) else deepcopy(value))
+                table.setdefault(last, deepcopy(value))
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
         engine["sleep_while_training"] = True
-    if "max_tokens" in resolved.get("optimization", {}) and "pairs" not in resolved:
-        resolved.setdefault("self_training", None)  # of fine-tuning alone
-    return resolved
+    if engine.get("kind") == "vllm" and engine.get("num_processes", 1) > 1:
+        engine["kind"] = "vllm_processes"
+    elif engine.get("kind") == "vllm":
+        engine.pop("num_processes", None)
+    return complete(resolved)
 
 
 def _tables(node: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
@@ -118,7 +97,7 @@ def read_config(
 
 
 def _parse(resolved: dict[str, Any]) -> TrainConfig | SftConfig:
-    if "rollouts" in resolved:
+    if "credit" in resolved:
         return parse_config(TrainConfig, resolved)
     return parse_config(SftConfig, resolved)
 

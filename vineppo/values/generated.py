@@ -55,7 +55,7 @@ class GeneratedValues(SampledValues, ABC):
     def sampling(self, sampling: SamplingConfig) -> SamplingConfig:
         if self.temperature is None:
             return replace(sampling, max_tokens=self.answer_tokens)
-        return SamplingConfig(self.temperature, 1.0, self.answer_tokens)
+        return SamplingConfig(temperature=self.temperature, max_tokens=self.answer_tokens)
 
     def draw(self, sampler: Sampler, asked: Draws) -> None:
         asked_ids = tuple(self.ask(asked.state_ids, sampler.tokenizer))

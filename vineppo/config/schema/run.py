@@ -7,8 +7,8 @@ from pydantic import Field
 
 from vineppo.config.schema.adam import AdamConfig
 from vineppo.config.schema.credit import CreditConfig, GaeCredit
+from vineppo.config.schema.engine import EngineConfig
 from vineppo.config.schema.model import (
-    EngineConfig,
     ModelConfig,
     RolloutsConfig,
     SamplingConfig,
@@ -37,7 +37,7 @@ from vineppo.segment import Segmenter
 class FixedKl:
     """`reference.kl_coef` throughout."""
 
-    kind: Literal["fixed"]
+    kind: Literal["fixed"] = "fixed"
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,26 @@ LossAggregation = Literal["token_mean", "sequence_mean", "sequence_sum", "fixed_
 class ReferenceConfig:
     """The frozen reference policy (`path` null: the starting policy) and the KL to it."""
 
-    path: Name | None
-    kl_coef: NonNegative  # 0: the KL is measured and logged, and trains nothing
-    kl_estimator: Literal["k1", "abs", "k2", "k3", "full"] | None  # null: there is no reference
-    kl_in: Literal["loss", "reward"]
-    kl_clamp: tuple[float, float] | None  # bounds of one token's estimate, where it trains
-    kl_gradient: Literal["own", "k2"]  # in the loss: "k2" keeps the value, with k2's gradient
-    kl_importance: bool  # in the loss: weighted by π/π_old of the token, for epochs after the first
-    kl_aggregation: LossAggregation  # in the loss; see `optimization.loss_aggregation`
-    kl_control: Annotated[FixedKl | AdaptiveKl, Field(discriminator="kind")]
+    path: Name | None = None
+    kl_coef: NonNegative = 1e-4  # 0: the KL is measured and logged, and trains nothing
+    kl_estimator: Literal["k1", "abs", "k2", "k3", "full"] | None = (
+        "k3"  # null: there is no reference
+    )
+    kl_in: Literal["loss", "reward"] = "loss"
+    kl_clamp: tuple[float, float] | None = (
+        0.0,
+        10.0,
+    )  # bounds of one token's estimate, where it trains
+    kl_gradient: Literal["own", "k2"] = (
+        "own"  # in the loss: "k2" keeps the value, with k2's gradient
+    )
+    kl_importance: bool = (
+        False  # in the loss: weighted by π/π_old of the token, for epochs after the first
+    )
+    kl_aggregation: LossAggregation = (
+        "sequence_sum"  # in the loss; see `optimization.loss_aggregation`
+    )
+    kl_control: Annotated[FixedKl | AdaptiveKl, Field(discriminator="kind")] = FixedKl()
 
 
 ImportanceLevel = Literal["token", "sequence"]  # whose probabilities: each token's, the response's
@@ -75,8 +86,8 @@ class TruncatedImportance:
     """Weight min(π_trainer/π_engine, max_weight) on a token's policy loss."""
 
     kind: Literal["truncated"]
-    level: ImportanceLevel
     max_weight: Annotated[float, Field(ge=1, allow_inf_nan=False)]
+    level: ImportanceLevel = "token"
 
 
 @dataclass(frozen=True)
@@ -84,9 +95,9 @@ class MaskedImportance:
     """Weight π_trainer/π_engine where it is in [min_weight, max_weight], 0 elsewhere."""
 
     kind: Literal["masked"]
-    level: ImportanceLevel
     min_weight: NonNegative
     max_weight: Positive
+    level: ImportanceLevel = "token"
 
 
 ImportanceConfig = Annotated[TruncatedImportance | MaskedImportance, Field(discriminator="kind")]
@@ -107,54 +118,62 @@ Resampling = Literal["best_of_n", "best_random", "best_worst"]
 class OptimizationConfig(AdamConfig):
     """The update of reinforcement learning: the clipped surrogate and what may join it."""
 
+    learning_rate: PositiveFraction = 1e-6
     logprobs_micro_batch_size: Count  # the same of a forward without gradients
     # What an epoch draws anew, of critics too: rollouts, or those behind one prompt together, which
     # can then pass once for them (`vineppo.batching.MIN_SAVED`).
-    shuffle: Literal["rollouts", "groups"]
+    shuffle: Literal["rollouts", "groups"] = "rollouts"
     # What is clipped: each token's ratio, the response's, or the weight of the log-likelihood.
-    policy_loss: Literal["ppo", "gspo", "cispo"]
-    clip_low: Fraction
-    clip_high: NonNegative
-    dual_clip: Annotated[float, Field(gt=1)] | None  # the loss where A < 0 is at most this · |A|
+    policy_loss: Literal["ppo", "gspo", "cispo"] = "ppo"
+    clip_low: Fraction = 0.2
+    clip_high: NonNegative = 0.2
+    dual_clip: Annotated[float, Field(gt=1)] | None = (
+        None  # the loss where A < 0 is at most this · |A|
+    )
     # Over the whole update: mean over tokens; mean over sequences of their token means, or of their
     # token sums; or the sum over tokens divided by sequences · sampling.max_tokens.
-    loss_aggregation: LossAggregation
-    max_mean_ratio: Positive | None  # an update whose mean ratio exceeds it is skipped
+    loss_aggregation: LossAggregation = "token_mean"
+    max_mean_ratio: Positive | None = 10.0  # an update whose mean ratio exceeds it is skipped
     # Nats between a token's log-probability by engine and trainer, beyond which the run ends: the
     # engine's weights or cached prefixes are stale. null: it is logged alone.
-    max_logprob_gap: Positive | None
-    whiten_advantages: bool
-    old_logprobs: Literal["engine", "trainer"]  # whose are the ratio's denominator
-    importance_correction: ImportanceConfig | None  # of what the engine samples and trainer updates
-    mask_truncated: bool  # rollouts cut off by the budget train nothing
-    mask_equal_rewards: bool  # nor do those of a problem whose rollouts all got one reward
-    max_redraws: CountOrZero  # times that an iteration draws further problems in place of those
+    max_logprob_gap: Positive | None = None
+    whiten_advantages: bool = True
+    old_logprobs: Literal["engine", "trainer"] = "engine"  # whose are the ratio's denominator
+    importance_correction: ImportanceConfig | None = (
+        None  # of what the engine samples and trainer updates
+    )
+    mask_truncated: bool = False  # rollouts cut off by the budget train nothing
+    mask_equal_rewards: bool = False  # nor do those of a problem whose rollouts all got one reward
+    max_redraws: CountOrZero = 0  # times that an iteration draws further problems in place of those
     # Tokens sampled with more than it train nothing; null: all do.
-    max_token_prob: PositiveFraction | None
-    token_mask_path: Name | None  # a Python file with `trains(rollout)`: one truth a token
-    resampling: Resampling | None  # how the policy's epochs draw a problem's rollouts; null: all
-    entropy_coef: NonNegative
-    positive_examples: PositiveExamples | None
+    max_token_prob: PositiveFraction | None = None
+    token_mask_path: Name | None = None  # a Python file with `trains(rollout)`: one truth a token
+    resampling: Resampling | None = (
+        None  # how the policy's epochs draw a problem's rollouts; null: all
+    )
+    entropy_coef: NonNegative = 0.0
+    positive_examples: PositiveExamples | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SftOptimizationConfig(AdamConfig):
     """The update of supervised fine-tuning, or of a reward model, where sequences are pairs."""
 
+    learning_rate: PositiveFraction = 1e-5
     max_tokens: Count  # of prompt and response; what is longer is never cut
 
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    every: CountOrZero  # iterations; 0: only at the end
-    num_samples: Count
-    temperature: Annotated[float, Field(ge=0, le=2)]  # 0: greedy
-    top_p: PositiveFraction
+    every: CountOrZero = 10  # iterations; 0: only at the end
+    num_samples: Count = 16
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.35  # 0: greedy
+    top_p: PositiveFraction = 0.9
 
 
 @dataclass(frozen=True)
 class PairEvaluationConfig:
-    every: CountOrZero  # iterations; 0: only at the end
+    every: CountOrZero = 10  # iterations; 0: only at the end
 
 
 @dataclass(frozen=True)
@@ -169,8 +188,8 @@ class RewardModelReward:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    every: CountOrZero  # iterations; 0: only the final policy is saved
-    keep: Count
+    every: CountOrZero = 10  # iterations; 0: only the final policy is saved
+    keep: Count = 2
 
 
 @dataclass(frozen=True)
@@ -189,17 +208,17 @@ class TrainConfig:
     num_iterations: Count
     model: ModelConfig
     task: TaskConfig
-    engine: EngineConfig
+    engine: Annotated[EngineConfig, Plugin("engine")]
     sampling: SamplingConfig
-    rollouts: RolloutsConfig
-    reward_model: RewardModelReward | None  # null: the verifier alone
+    rollouts: RolloutsConfig = RolloutsConfig()
+    reward_model: RewardModelReward | None = None  # null: the verifier alone
     credit: CreditConfig
-    critic: CriticConfig | None
-    values: ValuesConfig
-    reference: ReferenceConfig
+    critic: CriticConfig | None = None
+    values: ValuesConfig = ValuesConfig()
+    reference: ReferenceConfig = ReferenceConfig()
     optimization: OptimizationConfig
-    evaluation: EvaluationConfig
-    checkpoint: CheckpointConfig
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
     logging: LoggingConfig
 
     @property
@@ -275,12 +294,12 @@ class SftConfig:
     seed: Seed
     model: SftModelConfig
     task: TaskConfig
-    engine: EngineConfig
+    engine: Annotated[EngineConfig, Plugin("engine")]
     sampling: SamplingConfig
-    self_training: SelfTraining | None  # null: on the demonstrations of the task
+    self_training: SelfTraining | None = None  # null: on the demonstrations of the task
     optimization: SftOptimizationConfig
-    evaluation: EvaluationConfig
-    checkpoint: CheckpointConfig
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
     logging: LoggingConfig
 
 
@@ -291,11 +310,11 @@ class RewardModelConfig:
     name: FileName
     seed: Seed
     model: ModelConfig
-    head_init: Literal["normal", "zero"]  # of a new head (`values/heads.py`)
+    head_init: Literal["normal", "zero"] = "zero"  # of a new head (`values/heads.py`)
     pairs: PairsConfig
     optimization: SftOptimizationConfig
-    evaluation: PairEvaluationConfig
-    checkpoint: CheckpointConfig
+    evaluation: PairEvaluationConfig = PairEvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
     logging: LoggingConfig
 
 

@@ -4,7 +4,7 @@ A new predictor is a file in `vineppo/values/`, its table here with the keys tha
 name in `PredictorConfig`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -513,5 +513,5 @@ class ValuesConfig:
     All are measured; `credit` names the one whose values the estimator takes, null its own.
     """
 
-    credit: Name | None
-    predictors: dict[FileName, PredictorConfig]
+    credit: Name | None = None
+    predictors: dict[FileName, PredictorConfig] = field(default_factory=dict)

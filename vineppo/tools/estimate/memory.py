@@ -14,10 +14,10 @@ from vineppo.config.schema import (
     SeparateCritic,
     SftConfig,
     TrainConfig,
-    TransformersConfig,
     YesNoCritic,
     sums_in_float32,
 )
+from vineppo.engine.vllm_config import VllmConfig
 from vineppo.tools.estimate.shape import Models, ModelShape, Skeleton
 from vineppo.tools.estimate.work import (
     Lengths,
@@ -360,7 +360,7 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
     logits = config.max_num_seqs * shape.vocab_size
     # The embeddings are divided among the ranks as well.
     weights = {WEIGHTS: model.bytes_per_weight * shape.num_parameters // model.num_ranks}
-    if isinstance(config, TransformersConfig):
+    if not isinstance(config, VllmConfig):
         # Of every sequence a prefix of full length, and as many tokens of its own.
         cache = 2 * config.max_num_seqs * config.max_model_len * model.cache_bytes
         drawn = min(logits, CHUNK_LOGITS["cuda" if num_gpus else "cpu"])
@@ -369,7 +369,7 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
         return EngineBytes(awake, beside=weights)
     step = {STEP: of_layer + SAMPLING_TENSORS * 4 * logits}
     # Every process has weights, steps and a cache of its own; on a GPU they divide one share of it.
-    count = config.num_processes
+    count = getattr(config, "num_processes", 1)
     weights, step = (
         {name: count * size for name, size in lines.items()} for lines in (weights, step)
     )

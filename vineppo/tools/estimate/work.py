@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vineppo.config.schema import (
-    EngineConfig,
     EnsembleCritic,
     GenerativeValues,
     RemaxCredit,
@@ -12,7 +11,6 @@ from vineppo.config.schema import (
     SeparateCritic,
     SftConfig,
     TrainConfig,
-    TransformersConfig,
     TreeCredit,
     ViewConfig,
     YesNoCritic,
@@ -139,7 +137,7 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         rollouts, behind = num_prompts * rollouts, behind + num_prompts * before
         num_requests += num_prompts * requests - num_rollouts
     prefixes = num_requests * lengths.prompt + behind
-    fed, block = prefixes, cached_block(config.engine)
+    fed, block = prefixes, config.engine.cached_block
     if block is not None:
         remainder = min(lengths.prompt, (block + 1) / 2)
         fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * remainder
@@ -166,13 +164,6 @@ def tree_tokens(tree: TreeCredit, length: float) -> tuple[float, int, float]:
         num_requests += num_nodes
         tokens, behind = tokens + num_nodes * own, behind + num_nodes * before
     return tokens, num_requests, behind
-
-
-def cached_block(engine: EngineConfig) -> int | None:
-    """Tokens that the prefix cache holds as one; None without a cache."""
-    if isinstance(engine, TransformersConfig):
-        return 1
-    return engine.block_size if engine.prefix_caching else None
 
 
 def has_exact_kl(config: TrainConfig | SftConfig) -> bool:

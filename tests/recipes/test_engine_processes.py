@@ -8,18 +8,20 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from support.engines import assert_alike, engine_config, finish, request, run, start
+from support.engines import PROCESSES, assert_alike, engine_config, finish, request, run, start
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.engine.processes import _environment, serve
 from vineppo.errors import UserError
+from vineppo.recipes.engine_processes import _environment, serve
 
 
 @pytest.fixture(scope="module")
 def config(configs):
-    return replace(engine_config(configs, "processes"), max_num_seqs=16, max_num_batched_tokens=512)
+    return replace(
+        engine_config(configs, "vllm_processes"), max_num_seqs=16, max_num_batched_tokens=512
+    )
 
 
 @pytest.fixture(scope="module")
@@ -163,8 +165,8 @@ def test_warnings_and_refusals_are_sent_along():
 
 
 def test_ranks_that_share_a_replica_have_no_processes(configs):
-    changes = ["engine.num_processes=2", "engine.tensor_parallel_size=2"]
-    with pytest.raises(UserError, match=r"^config: engine\.num_processes must be 1 where several"):
+    changes = [*PROCESSES, "engine.tensor_parallel_size=2"]
+    with pytest.raises(UserError, match=r"^config: engine\.tensor_parallel_size must be 1 for"):
         load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), changes)
 
 

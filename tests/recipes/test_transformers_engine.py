@@ -22,10 +22,10 @@ from support.tiny_models import random_model
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.engine.concurrency import Concurrency
-from vineppo.engine.transformers_engine import TransformersEngine
 from vineppo.errors import UserError
 from vineppo.experience import check_logprob_gap
 from vineppo.models import ASSETS, load_model, named_weights
+from vineppo.recipes.transformers_engine import TransformersEngine
 
 
 @pytest.fixture(scope="module")

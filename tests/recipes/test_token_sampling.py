@@ -9,8 +9,8 @@ import torch
 from scipy.stats import kstest
 
 from vineppo import vocabulary
-from vineppo.engine import token_sampling
-from vineppo.engine.token_sampling import nuclei, sample_tokens, uniforms
+from vineppo.recipes import transformers_engine
+from vineppo.recipes.transformers_engine import nuclei, sample_tokens, uniforms
 
 ALMOST_ONE = 1 - 2.0**-52
 
@@ -95,7 +95,7 @@ def test_nucleus_ends_with_the_id_that_reaches_its_mass():
 )
 def test_many_random_nuclei_against_brute_force(monkeypatch, most_likely, largest_top_p, num_ids):
     """Of 40 ids in halves, many of which are equal; ten are enough for a mass of 0.3, not of 1."""
-    monkeypatch.setattr(token_sampling, "MOST_LIKELY", most_likely)
+    monkeypatch.setattr(transformers_engine, "MOST_LIKELY", most_likely)
     generator = torch.Generator().manual_seed(0)
     probs_BV = ((4 * torch.randn(50, 40, generator=generator)).round() / 2).double().softmax(-1)
     top_ps_B = largest_top_p * torch.rand(50, generator=generator)
@@ -118,7 +118,7 @@ def test_greedy_takes_the_likeliest_and_ignores_the_rest():
 @pytest.mark.parametrize("chunk", [60, 2**20])
 def test_rows_do_not_see_each_other(monkeypatch, chunk):
     """Neither in chunks of two rows; alone a row may take its nucleus from ten of the ids."""
-    monkeypatch.setattr(token_sampling, "MOST_LIKELY", 10)
+    monkeypatch.setattr(transformers_engine, "MOST_LIKELY", 10)
     monkeypatch.setitem(vocabulary.CHUNK_LOGITS, "cpu", chunk)
     generator = torch.Generator().manual_seed(1)
     logits_BV = 3 * torch.randn(6, 30, generator=generator)

@@ -18,7 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import astuple, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -26,9 +26,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from vineppo.config.schema import VllmConfig
+from vineppo.config.schema import AnyConfig
+from vineppo.config.schema.scalars import Count
 from vineppo.distributed import bind_cores, local_rank
-from vineppo.engine.interface import (
+from vineppo.engine import (
     Completion,
     Engine,
     EngineCounts,
@@ -36,6 +37,7 @@ from vineppo.engine.interface import (
     SampleRequest,
     check_request,
 )
+from vineppo.engine.vllm_config import VllmConfig, check_installed
 from vineppo.errors import UserError
 from vineppo.parent_death import die_with_parent, start_child
 
@@ -50,6 +52,26 @@ T = TypeVar("T")
 _Done = Callable[[Completion], None]
 
 
+@dataclass(frozen=True)
+class ProcessesConfig(VllmConfig):
+    """vLLM's keys, of each engine; of `gpu_memory_utilization` each gets an equal part."""
+
+    num_processes: Count  # of a rank, with an engine each; 1: the trainer's own
+
+    def check(self, key: str, _config: AnyConfig) -> None:
+        if self.tensor_parallel_size > 1:
+            raise UserError(
+                f"config: {key}.tensor_parallel_size must be 1 for {key}.kind {self.kind!r}, "
+                f"got {self.tensor_parallel_size}"
+            )
+
+    def build(self, model: EngineModel) -> Engine:
+        if self.num_processes == 1:
+            return super().build(model)
+        check_installed(self.kind)
+        return EngineProcesses(self, model)
+
+
 class _Process:
     """An engine's process: the pipe to it, and what it has been given and has not finished."""
 
@@ -58,7 +80,7 @@ class _Process:
         self.running: dict[int, tuple[SampleRequest, _Done]] = {}
         self.counts = EngineCounts(0, 0, 0)
         self.process, self._connection = start_child(
-            "vineppo.engine.processes", index, count, environment=_environment()
+            "vineppo.recipes.engine_processes", index, count, environment=_environment()
         )
         # Read at once: an engine that cannot answer would not take what it is told either.
         self._answers: SimpleQueue[Any] = SimpleQueue()
@@ -114,7 +136,7 @@ class EngineProcesses:
     is told to make one more, with what it starts before it, and the answers to the first of
     `STEPS_AHEAD` such steps are taken. So none waits for a slower one but where that is far behind,
     and a repeated run asks the same of the same engine after the same step. Of what is asked
-    between steps (`look`, `sleep` and the like) the answer comes when all of them are made.
+    between steps (`sleep` and the like) the answer comes when all of them are made.
 
     A request goes to the engine that has least to do, or to that of the one before it where its
     prefix is that one's or goes on from it: it is in that engine's cache. An engine has as many
@@ -123,7 +145,7 @@ class EngineProcesses:
 
     ranks_a_replica = 1
 
-    def __init__(self, config: VllmConfig, model: EngineModel) -> None:
+    def __init__(self, config: ProcessesConfig, model: EngineModel) -> None:
         self._max_model_len = config.max_model_len
         self._most = 2 * config.max_num_seqs
         self._dtype = getattr(torch, config.dtype)

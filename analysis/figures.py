@@ -105,13 +105,40 @@ CREDITS = {
     "reinforce_plus_plus_baseline": "REINFORCE++ baseline",
     "remax": "ReMax",
 }
-# Estimators of gradient-variance as runs are named: "vine_9" is "vineppo_k9".
-ESTIMATORS = (
-    (r"^vine_oracle$", "oracle"),
-    (r"^martingale_posterior$", "martingale"),
-    (r"^vine_(\d+)$", r"vineppo_k\1"),
-    (r"^vine(?=_|$)", "vineppo"),
-    (r"^gae(?=_|$)", "ppo"),
+# Estimators, as gradient-variance and advise name them and `sampling.estimators` makes them: the
+# form of a name, what it is called with what is in brackets, its family and that one's colour.
+ESTIMATORS: tuple[tuple[str, str, str, str], ...] = (
+    (r"exact|vine_oracle", "exact values", "exact values", GREY),
+    (r"martingale_posterior", "martingale", "martingale", "#882255"),
+    (r"martingale_privileged", "martingale, answer in view", "martingale", "#882255"),
+    (r"vine_(\d+)", "VinePPO, K = {}", "VinePPO (K)", COLORS[0]),
+    (r"vine_(\d+)_own", "VinePPO, K = {}, own outcome", "own outcome (K)", COLORS[5]),
+    (r"vine_(.+)", "difference of {}", "difference of values", MORE_COLORS[3]),
+    (r"gae", "PPO", "PPO", COLORS[1]),
+    (r"gae_(.+)", "return less {}", "return less values", COLORS[4]),
+    (r"cuts_(\d+)_(\d+)_own", "{} cuts, K = {}", "cuts (cuts, K)", COLORS[2]),
+    (
+        r"expected_(\d+)_(\d+)_own",
+        "{} expected cuts, K = {}",
+        "expected (cuts, K)",
+        "#3D7A99",
+    ),
+    (r"coin_(\d+)_(\d+)_own", "one state in {}, K = {}", "coin (one in, K)", MORE_COLORS[5]),
+    (r"joined_(\d+)_(\d+)", "{} joined cuts, K = {}", "joined (cuts, K)", "#000075"),
+    (
+        r"joined_(.+)_(\d+)_(\d+)",
+        "{1} joined cuts, K = {2}, with {0}",
+        "joined with a martingale (cuts, K)",
+        MORE_COLORS[4],
+    ),
+    (
+        r"doubly_robust_(.+)_(\d+)_(\d+)",
+        "doubly robust on {}, one state in {}, K = {}",
+        "doubly robust (one in, K)",
+        MORE_COLORS[6],
+    ),
+    (r"(rloo|grpo|remax|reinforce_plus_plus)", "{}", "rewards alone", COLORS[3]),
+    (r"(.+)", "{}", "others", COLORS[7]),
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINE_STYLES = ("-", "--", "-.", ":")
@@ -232,11 +259,28 @@ def method_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     return styles
 
 
-def of_credit(estimator: str) -> str:
-    """The method whose credit an estimator is: "vineppo_k9" of "vine_9"; others as they are."""
-    for pattern, name in ESTIMATORS:
-        estimator = re.sub(pattern, name, estimator)
-    return estimator
+def estimator_family(name: str) -> tuple[str, str, str, list[str]]:
+    """What `ESTIMATORS` has of a name, and what is in brackets."""
+    return next(
+        (label, family, color, list(found.groups()))
+        for form, label, family, color in ESTIMATORS
+        if (found := re.fullmatch(form, name))
+    )
+
+
+def estimator_label(name: str) -> str:
+    """ "VinePPO, K = 9" of "vine_9", "return less probe, corrected" of "gae_probe"."""
+    label, _, _, numbers = estimator_family(name)
+    if numbers == [name]:
+        return method_label(name)
+    shown = [number if number.isdecimal() else predictor_label(number) for number in numbers]
+    return label.format(*shown)
+
+
+def estimator_color(name: str) -> str:
+    """That of its family, or of the method that it is."""
+    _, _, color, numbers = estimator_family(name)
+    return str(method_styles([name])[name]["color"]) if numbers == [name] else color
 
 
 def predictor_label(predictor: str) -> str:

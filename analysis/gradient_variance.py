@@ -276,9 +276,7 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     panels = [panel for panel in (*RATIOS, *SIGNALS) if panel[0] in known]
     if not panels:
         return []
-    credits = [figures.of_credit(name) for name in names]
-    names_of = figures.method_labels(credits)
-    labels = [names_of[name] for name in credits]
+    labels = list(map(figures.estimator_label, names))
     with figures.grid(len(panels), 4, margin_in=0.8) as (figure, axes):
         num_rows = -(-len(panels) // 4)
         figure.set_figheight(num_rows * (AROUND_IN + ROW_IN * len(names)))
@@ -309,15 +307,13 @@ def estimator_names(rows: pd.DataFrame) -> list[str]:
 
 def draw_dots(axis: Axes, rows: pd.DataFrame, names: Sequence[str], scale: float) -> None:
     """One colour a method, one marker a run and checkpoint; what is undefined is left out."""
-    credits = {name: figures.of_credit(name) for name in names}
-    styles = figures.method_styles(list(credits.values()))
     groups = list(rows.groupby(GROUP, sort=False))
     for index, (_, group) in enumerate(groups):
         shift = SPREAD * ((index + 0.5) / len(groups) - 0.5)
         marker, first = figures.marker(index), group.iloc[0]
         for row in group[group["value"].notna()].to_dict("records"):
             place = names.index(row["estimator"]) + shift
-            color = styles[credits[row["estimator"]]]["color"]
+            color = figures.estimator_color(row["estimator"])
             bar = scale * row["value_low"], scale * row["value_high"]
             axis.plot(scale * row["value"], place, color=color, marker=marker)
             axis.plot(bar, [place, place], color=color, linewidth=0.9)

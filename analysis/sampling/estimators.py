@@ -132,6 +132,14 @@ def choose_estimators(
     return list(chosen.values())
 
 
+def estimator_named(
+    config: TrainConfig, rollouts: Sequence[Rollout], name: str
+) -> Estimator | None:
+    """The estimator of a name, whether or not the rollouts allow it; None of an unknown one."""
+    num_boundaries = max(1.0, fmean(len(rollout.spans_S) - 1 for rollout in rollouts))
+    return _without_draws(config).get(name) or _named(config, name, num_boundaries)
+
+
 def expected_states(estimator: Estimator) -> ExpectedCuts | None:
     """Those of an estimator of draws."""
     asked = estimator.credit.monte_carlo if estimator.of_draws else None

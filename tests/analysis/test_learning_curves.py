@@ -205,12 +205,15 @@ def test_a_method_keeps_its_colour_beside_its_variants():
 
 
 def test_estimators_are_called_what_their_credit_is():
-    names = ("rloo", "gae", "vine_9", "vine_oracle", "vine_posterior", "martingale_posterior")
-    labels = figures.method_labels([figures.of_credit(name) for name in (*names, "own")])
-    assert list(labels.values()) == [
-        "RLOO", "PPO", "VinePPO, K = 9", "exact values", "VinePPO, the martingale's values",
-        "martingale", "own",
+    names = ("rloo", "gae", "vine_9", "vine_9_own", "vine_oracle", "martingale_posterior")
+    names += ("vine_posterior", "joined_posterior_2_3", "gae_probe", "own")
+    assert list(map(figures.estimator_label, names)) == [
+        "RLOO", "PPO", "VinePPO, K = 9", "VinePPO, K = 9, own outcome", "exact values",
+        "martingale", "difference of martingale, rewards alone",
+        "2 joined cuts, K = 3, with martingale, rewards alone",
+        "return less probe of the policy's states", "own",
     ]  # fmt: skip
+    assert figures.estimator_color("vine_9") == figures.COLORS[0]
 
 
 def test_the_summary_says_what_the_tables_say(methods_paths, tmp_path):

@@ -198,12 +198,12 @@ def value_source(
         if all(f"values/{name}" in rollout.steps_S for rollout in rollouts)
     }
     for name, own in known.items():
-        if own.is_exact:
+        if own.predictor.is_exact:
             return EXACT, name
     if is_fitted:
         return FITTED, NAME
     for name, own in known.items():
-        if own.is_martingale:
+        if own.predictor.is_martingale:
             return SAVED, name
     raise UserError(
         f"{run_path} tells no values of states: it has neither two continuations a state, nor "
@@ -255,13 +255,15 @@ def candidates(
     """RLOO first, then what the rollouts allow."""
     continuations, cuts, coins = numbers
     valued = {key.removeprefix("values/") for key in rollouts[0].steps_S if key[:7] == "values/"}
-    tables = {name: own for name, own in config.values.predictors.items() if name in valued}
-    martingales = [name for name, own in tables.items() if own.is_martingale]
+    kinds = {name: own.predictor for name, own in config.values.predictors.items()}
+    kinds = {name: kind for name, kind in kinds.items() if name in valued}
+    martingales = [name for name, kind in kinds.items() if kind.is_martingale]
     martingales += [NAME] * (is_fitted and NAME not in martingales)
     learned = [
         name
-        for name, own in tables.items()
-        if not (own.is_exact or own.is_martingale or own.monte_carlo)
+        for name, kind in kinds.items()
+        if not (kind.is_exact or kind.is_martingale or kind.is_made_of_returns)
+        and name not in config.continuations
     ]
     names = ["rloo", "gae"]
     for k in continuations:

@@ -11,7 +11,7 @@ ANALYSES = {
     "their sampled true values.",
     "advise": "Predict from a run's rollouts how noisy each estimator is, and what that costs.",
     "compare": "Compare methods with a --baseline over seeds: effects, intervals, tests.",
-    "critic-health": "Show what learned values knew of the rewards, by iteration and position.",
+    "critic-health": "Show what learned values knew of the rewards, by iteration.",
     "gradient-variance": "Measure the noise of each estimator's policy gradient on the same "
     "rollouts, and its price.",
     "ground-truth": "Sample 256 fresh continuations of each state with the engine.",
@@ -19,6 +19,5 @@ ANALYSES = {
     "learning-curves": "Plot pass@1 by iteration, time and tokens over seeds, with costs and "
     "phases.",
     "report": "Write one HTML page: results, curves, costs, figures, and rollouts step by step.",
-    "temperature": "Compare pass@1 by the temperatures of training and evaluation.",
     "value-accuracy": "Score critic, Monte-Carlo and group values against the ground truth.",
 }

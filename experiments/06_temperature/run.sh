@@ -3,7 +3,7 @@
 set -e
 runs=${RUNS:-runs/06_temperature}
 experiments/sweep_two.sh configs/sweeps/temperature.jsonnet $runs
-python -m analysis temperature $runs/* --out experiments/06_temperature
+python -m analysis experiments/06_temperature/temperature.py $runs/* --out experiments/06_temperature
 # On the task that can show credit.
 hot=${RUNS_CREDIT:-runs/06_credit}
 experiments/sweep_two.sh experiments/06_temperature/credit_short/runs.jsonnet $hot

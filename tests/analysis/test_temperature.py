@@ -7,20 +7,20 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.__main__ import main
+from analysis.__main__ import main, open_analysis
 from analysis.frames import Run
 from analysis.stats.bootstrap import Estimate
 from analysis.tables import estimate
-from analysis.temperature import (
-    algorithm,
-    by_both_temperatures,
-    by_training_temperature,
-    read_rows,
-    start_of,
-)
 from vineppo.run_dir.files import write_atomic
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+NAME = str(REPOSITORY / "experiments/06_temperature/temperature.py")
+algorithm, by_both_temperatures, by_training_temperature, read_rows, start_of = (
+    getattr(open_analysis(NAME)[0], name)
+    for name in (
+        "algorithm", "by_both_temperatures", "by_training_temperature", "read_rows", "start_of",
+    )
+)  # fmt: skip
 FILES = (
     "temperature.png",
     "temperature_evaluations.csv",
@@ -83,7 +83,7 @@ def paths(tmp_path):
 
 
 def refusal(capsys, *paths):
-    assert main(["temperature", *map(str, paths)]) == 2
+    assert main([NAME, *map(str, paths)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     return error.removeprefix("error: ").rstrip("\n")
@@ -145,7 +145,7 @@ def test_by_both_temperatures_by_hand(paths):
 def test_one_seed_has_no_interval_and_one_temperature_is_enough(paths, tmp_path):
     one = by_training_temperature(read_rows(paths[3:4])).iloc[0]
     assert (one.algorithm, estimate(one, "final")) == ("PPO", Estimate(0.25, None, None))
-    assert main(["temperature", str(paths[3]), "--out", str(tmp_path / "out")]) == 0
+    assert main([NAME, str(paths[3]), "--out", str(tmp_path / "out")]) == 0
 
 
 def test_evaluations_of_other_conditions_are_left_out_and_more_samples_count(paths):
@@ -170,7 +170,7 @@ def test_the_same_runs_in_any_order_of_seeds_and_their_table_alone_give_the_same
     paths, tmp_path, capsys
 ):
     def files(*paths, out):
-        assert main(["temperature", *map(str, paths), "--out", str(out)]) == 0
+        assert main([NAME, *map(str, paths), "--out", str(out)]) == 0
         assert capsys.readouterr().out.split() == [str(out / name) for name in FILES]
         return {name: (out / name).read_bytes() for name in FILES}
 
@@ -182,7 +182,7 @@ def test_the_same_runs_in_any_order_of_seeds_and_their_table_alone_give_the_same
 
 def test_what_is_written(paths, tmp_path):
     out = tmp_path / "out"
-    assert main(["temperature", *map(str, paths), "--out", str(out)]) == 0
+    assert main([NAME, *map(str, paths), "--out", str(out)]) == 0
     rows = list(csv.DictReader((out / "temperature.csv").read_text().splitlines()))
     assert [(row["algorithm"], row["temperature"], row["seeds"]) for row in rows] == [
         ("VinePPO", "0.5", "1 2"),
@@ -227,7 +227,7 @@ def test_runs_that_do_not_compare_are_one_clear_line(paths, tmp_path, capsys):
     vine, ppo = paths[0], paths[2]
     task = json.loads((ppo / "config.json").read_text())["task"]
     edit_config(ppo, task=task | {"num_train_problems": 8, "prompt": "another"})
-    assert main(["temperature", str(vine), str(ppo)]) == 0
+    assert main([NAME, str(vine), str(ppo)]) == 0
     capsys.readouterr()
     edit_config(ppo, task=task | {"min_operations": 9})
     assert refusal(capsys, vine, ppo) == (
@@ -282,7 +282,7 @@ def test_a_damaged_run_is_one_clear_line(paths, capsys):
 def test_a_table_stands_beside_runs_of_other_algorithms_only(paths, tmp_path, capsys):
     vine, ppo = [*paths[:2], *paths[4:]], paths[2:4]
     out = tmp_path / "out"
-    assert main(["temperature", *map(str, vine), "--out", str(out)]) == 0
+    assert main([NAME, *map(str, vine), "--out", str(out)]) == 0
     pd.testing.assert_frame_equal(read_rows([out, *ppo]), read_rows(paths))
     capsys.readouterr()
     assert refusal(capsys, out, paths[0]) == (

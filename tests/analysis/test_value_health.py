@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.critic_health import HEALTH, HEALTH_NUMBERS, health_rows
+from analysis.critic_health import HEALTH, NUMBERS, health_rows
 
 FILES = ["value_health.png", "value_health.csv"]
 
@@ -17,8 +17,8 @@ def learned_path(run_path):
     lines = (run_path / "metrics.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     for place, row in enumerate(rows):
-        row |= {f"critic/{name}": 0.1 * place for name in HEALTH_NUMBERS}
-        row |= {f"values/ratios/{name}": 0.2 * place for name in HEALTH_NUMBERS}
+        row |= {f"critic/{name}": 0.1 * place for name in NUMBERS}
+        row |= {f"values/ratios/{name}": 0.2 * place for name in NUMBERS}
         row["values/ratios/loss"] = 1.0
     rows[0]["critic/explained_variance"] = None
     (run_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -47,5 +47,5 @@ def test_the_table_alone_gives_the_same_files(learned_path, tmp_path, capsys):
 
 def test_a_run_without_learned_values_is_refused_in_a_line(run_path, capsys):
     assert main(["critic-health", str(run_path)]) == 2
-    expected = f"error: {run_path} has neither metrics of learned values nor value_diagnostics/\n"
+    expected = f"error: {run_path} has no learned values whose metrics could be drawn\n"
     assert capsys.readouterr().err == expected

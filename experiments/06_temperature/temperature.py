@@ -1,4 +1,6 @@
-"""`temperature`: how well algorithms train at several temperatures, and where their policies last.
+"""Final and best pass@1 by the temperatures of training and evaluation, per algorithm.
+
+    python -m analysis experiments/06_temperature/temperature.py RUN_DIR...
 
 A sweep makes the runs (`vineppo sweep configs/sweeps/temperature.jsonnet`).
 """

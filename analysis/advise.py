@@ -1,13 +1,10 @@
 """`advise`: which estimator a run's own rollouts call for, at what sampling and learning cost.
 
-Nothing is sampled. The noise of every estimator's gradient is predicted from values along the saved
-rollouts (`sampling/evidence.py`) and priced: at a budget B the mean gradient has the variance
-noise · cost / B, so that of two unbiased estimators the one with the smaller product is the better
-buy. All numbers are relative to RLOO's.
+Nothing is sampled. `sampling/evidence.py` predicts the noise of every estimator's gradient. A
+budget B buys the variance noise · cost / B: of two unbiased estimators the one with the smaller
+product is the better buy. All numbers are relative to RLOO's.
 
     tokens = those sampled a rollout       seconds ∝ tokens + r · (tokens of a rollout)
-
-with r the price of learning from a token in sampled tokens (`cost_ratio`), by the run's metrics.
 """
 
 import argparse

@@ -99,14 +99,9 @@ def all_curves(rows: pd.DataFrame, cost: str) -> dict[str, list[Curve]]:
 def cost_curve(rows: pd.DataFrame, cost: str) -> pd.DataFrame:
     """A method's pass@1 at equal cost, with columns cost, pass@1, pass@1_low and pass@1_high.
 
-    Seeds take other seconds and tokens for the same iteration, and what 100 s have bought is a
-    question on equal seconds. So the curve of each seed is read off at common costs, those that the
-    evaluations took on average, as far as every seed goes; the band then also covers that seeds
-    differ in speed. The interquartile mean of an *iteration* drawn over its mean cost would answer
-    for no cost in particular. Where the seeds' costs are the same (iterations) the two agree.
-
-    Of a method with one seed it is that run, its intervals over problems. It has no row where the
-    cost is not known, or a seed ends before another begins.
+    The curve of each seed is read off at common costs, those that the evaluations took on average,
+    as far as every seed goes. Of one seed it is that run, its intervals over problems. It has no
+    row where the cost is not known, or a seed ends before another begins.
     """
     curves = seed_curves(rows, cost)
     if not curves:

@@ -92,19 +92,6 @@ PREDICTORS = {
     "group_mean_others": "group mean, others",
     **dict.fromkeys(("group", "values/group_mean"), "group mean, training"),
 }
-# The same by the kind of credit in a config.
-CREDITS = {
-    "vine": "VinePPO",
-    "martingale": "martingale",
-    "tree": "SPO-tree",
-    "gae": "PPO",
-    "grpo": "GRPO",
-    "gigpo": "GiGPO",
-    "rloo": "RLOO",
-    "reinforce_plus_plus": "REINFORCE++",
-    "reinforce_plus_plus_baseline": "REINFORCE++ baseline",
-    "remax": "ReMax",
-}
 # Estimators, as gradient-variance and advise name them and `sampling.estimators` makes them: the
 # form of a name, what it is called with what is in brackets, its family and that one's colour.
 ESTIMATORS: tuple[tuple[str, str, str, str], ...] = (

@@ -1,17 +1,9 @@
 """`gradient-variance`: how noisy each estimator's policy gradient is, and what its noise costs.
 
-The gradients of all estimators are of the same rollouts and the same policy, of raw advantages
-unless `--whiten` asks for whitened ones (`sampling/gradients.py`). The unit is the problem, whose
-rollouts share a prompt and often a baseline.
-
-Of n problems the mean gradient has the variance tr Σ/n and the signal to noise n·|E g|²/tr Σ, and
-they cost n·c, with c the sampled tokens or the seconds of a problem. So a budget B buys a variance
-of tr Σ·c/B, the price of variance being tr Σ·c, and a signal to noise of B·|E g|²/(tr Σ·c).
-
-Traces compare estimators whose gradients have one mean, as those of vine, RLOO, REINFORCE, ReMax
-and GAE with λ = 1 have. GRPO divides by the deviation of the rewards: only what is free of scale is
-comparable, the signal to noise, the noise scale and the cosine. These need enough problems to see
-the signal: of fewer their intervals reach to 0 and below, or are undefined.
+The gradients of all estimators are of the same rollouts and policy, of raw advantages unless
+`--whiten` asks otherwise. The unit is the problem. A budget B buys a variance of tr Σ·c/B, with c
+the sampled tokens or the seconds of a problem. Traces compare estimators whose gradients have one
+mean; GRPO compares by what is free of scale alone (docs/analysis.md).
 """
 
 import argparse

@@ -181,20 +181,18 @@ def matched_level(points: pd.DataFrame, kl: str) -> float | None:
 
 
 def draw(points: pd.DataFrame, path: Path) -> list[Path]:
-    """Writes `path`.png: a panel a KL, in it a line a method along its training."""
+    """Writes `path`.png: a line a method along its training, by the KL per token."""
     curves, labels = method_curves(points), figures.seed_labels(points)
     styles = figures.method_styles(list(labels))
-    with figures.panels(1, 2, margin_in=0.6) as (figure, axes):
-        for axis, kl in zip(axes, KLS, strict=True):
-            for name, curve in curves.groupby("method", sort=False):
-                draw_curve(axis, curve, kl, styles[name] | {"label": labels[name]})
-            level = matched_level(points, kl)
-            if level is not None:
-                line = axis.axvline(level, color="0.5", linestyle=":", label="matched KL")
-                line.set(linewidth=0.8, zorder=0)
-            axis.set(xlabel=KLS[kl], xlim=(0, None))
-        axes[0].set_ylabel("test pass@1")
-        figures.shared_legend(figure, axes[0])
+    kl, label = next(iter(KLS.items()))
+    with figures.panels(1, 1, margin_in=1.2) as (figure, (axis,)):
+        for name, curve in curves.groupby("method", sort=False):
+            draw_curve(axis, curve, kl, styles[str(name)] | {"label": labels[str(name)]})
+        if (level := matched_level(points, kl)) is not None:
+            line = axis.axvline(level, color="0.5", linestyle=":", label="matched KL")
+            line.set(linewidth=0.8, zorder=0)
+        axis.set(xlabel=label, ylabel="test pass@1", xlim=(0, None))
+        figures.legend_below(figure, axis)
         return figures.save(figure, path)
 
 

@@ -34,7 +34,7 @@ def iqm(scores_N: Scores) -> Estimate:
     Of (0, 0, 0, 0, 1) it is 0 with the interval (0, 2/3): three ones in a resample leave two in
     its middle three and come up in 5.8 % of resamples, four in 0.7 %.
     """
-    return _over_seeds(interquartile_mean, scores_N)
+    return over_seeds(interquartile_mean, scores_N)
 
 
 def iqm_difference(scores_N: Scores, baseline_M: Scores) -> Estimate:
@@ -42,12 +42,7 @@ def iqm_difference(scores_N: Scores, baseline_M: Scores) -> Estimate:
 
     (0.25, 0.75) against (0, 0.5): 0.25 with the interval (−0.25, 0.75).
     """
-    return _over_seeds(_difference_of(interquartile_mean), scores_N, baseline_M)
-
-
-def mean_difference(scores_N: Scores, baseline_M: Scores) -> Estimate:
-    """The difference of the plain means, likewise."""
-    return _over_seeds(_difference_of(np.mean), scores_N, baseline_M)
+    return over_seeds(difference_of(interquartile_mean), scores_N, baseline_M)
 
 
 def probability_of_improvement(scores_N: Scores, baseline_M: Scores) -> Estimate:
@@ -63,7 +58,7 @@ def probability_of_improvement(scores_N: Scores, baseline_M: Scores) -> Estimate
         pairs = x[..., :, None], y[..., None, :]
         return (np.greater(*pairs) + 0.5 * np.equal(*pairs)).mean(axis=(-2, -1))
 
-    return _over_seeds(wins, scores_N, baseline_M)
+    return over_seeds(wins, scores_N, baseline_M)
 
 
 def area_under_curve(
@@ -107,11 +102,11 @@ def crossing(costs: Scores, scores: Scores, level: float) -> float:
     raise ValueError(f"level must be in {costs[0]}..{max(costs)}, got {level}")
 
 
-def _difference_of(statistic: Callable[..., Any]) -> Callable[..., Any]:
+def difference_of(statistic: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, y, axis=-1: statistic(x, axis=axis) - statistic(y, axis=axis)
 
 
-def _over_seeds(statistic: Callable[..., Any], *methods: Scores) -> Estimate:
+def over_seeds(statistic: Callable[..., Any], *methods: Scores) -> Estimate:
     samples = [np.asarray(scores, dtype=float) for scores in methods]
     value = float(statistic(*samples))
     # Resampling one seed always gives that seed again, which would look like certainty.

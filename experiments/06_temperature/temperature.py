@@ -21,6 +21,19 @@ from analysis.tables import Table
 from vineppo.errors import UserError
 from vineppo.run_dir.directory import read_other_evaluations
 
+# Methods as people call them, by the kind of credit in a config.
+CREDITS = {
+    "vine": "VinePPO",
+    "martingale": "martingale",
+    "tree": "SPO-tree",
+    "gae": "PPO",
+    "grpo": "GRPO",
+    "gigpo": "GiGPO",
+    "rloo": "RLOO",
+    "reinforce_plus_plus": "REINFORCE++",
+    "reinforce_plus_plus_baseline": "REINFORCE++ baseline",
+    "remax": "ReMax",
+}
 # Where an evaluation is from: the run's own, or `vineppo evaluate` on its last policy.
 TRAINING, AFTERWARDS = "training", "evaluate"
 # Every evaluation of every run, which was trained at `temperature`.
@@ -130,7 +143,7 @@ def algorithm(run: Run) -> str:
     """
     kind = _required(run, "config.json", run.config.get("credit", {}), "kind")["kind"]
     critic = run.config.get("critic")
-    name = figures.CREDITS.get(kind, kind)
+    name = CREDITS.get(kind, kind)
     if critic is None:
         return name
     if kind != "gae":

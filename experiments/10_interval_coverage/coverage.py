@@ -15,7 +15,7 @@ from scipy.stats import t, ttest_rel
 from analysis.stats.bootstrap import LEVEL, Estimate
 from analysis.stats.comparison import Comparison, t_test, welch
 from analysis.stats.errors import estimated_value
-from analysis.stats.seeds import Scores, iqm_difference, mean_difference
+from analysis.stats.seeds import Scores, difference_of, iqm_difference, over_seeds
 
 
 def paired(method_S: Scores, baseline_S: Scores, level: float = LEVEL) -> Comparison:
@@ -131,7 +131,7 @@ def _of_scores(interval: Callable[[np.ndarray, np.ndarray], Estimate]) -> Interv
 INTERVALS: Mapping[str, Interval] = {
     "welch": _of_scores(lambda x_S, y_S: welch(x_S, y_S).effect),
     "paired": _of_scores(lambda x_S, y_S: paired(x_S, y_S).effect),
-    "bootstrap of means": _of_scores(mean_difference),
+    "bootstrap of means": _of_scores(lambda x, y: over_seeds(difference_of(np.mean), x, y)),
     "bootstrap of IQMs": _of_scores(iqm_difference),
     "crossed": lambda x_SP, y_SP, m: crossed(x_SP, y_SP, m, is_paired=False).effect,
     "crossed, paired": lambda x_SP, y_SP, m: crossed(x_SP, y_SP, m).effect,

@@ -244,9 +244,9 @@ def over_problems(values_N: pd.Series, problem_N: pd.Series) -> Estimate | None:
     if values_N.empty:
         return None
     return bootstrap.bootstrap_sums(
-        bootstrap.mean_terms(values_N.to_numpy(dtype=float)),
+        {"one": np.ones(len(values_N)), "value": values_N.to_numpy(dtype=float)},
         problem_N.to_numpy(),
-        {"mean": bootstrap.mean},
+        {"mean": bootstrap.mean_of("value")},
         np.random.default_rng(bootstrap.BOOTSTRAP_SEED),
         num_resamples=2000,
         level=bootstrap.LEVEL,

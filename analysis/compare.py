@@ -40,7 +40,6 @@ COMPARISONS = Table(
     | {"noise_sd": float | None, "is_extrapolated": int},
 )
 ROW_IN, WIDTH_IN, AROUND_IN = 0.17, 5.0, 1.0  # of the figure
-MARGIN = 0.05  # of the axis, on either side of what it holds
 LABEL_LETTERS = 40  # in a line of its name
 Place = tuple[str, str, str]  # setting, baseline, method; no method: the row that names both
 
@@ -201,21 +200,20 @@ def notes(comparisons: pd.DataFrame) -> list[str]:
 
 
 def draw(comparisons: pd.DataFrame, path: Path) -> list[Path]:
-    """A forest plot: a row a setting, baseline and method; hollow where extrapolated.
-
-    An interval that leaves the axis ends in an arrow, and its numbers stand beside it.
-    """
+    """A forest plot: a row a setting, baseline and method; hollow where extrapolated."""
     methods, baselines = comparisons["method"].unique(), comparisons["baseline"].unique()
     styles = figures.method_styles([*methods, *(b for b in baselines if b not in methods)])
     places = place_rows(comparisons)
     with figures.panels(1, 1) as (figure, (axis,)):
         figure.set_size_inches(WIDTH_IN, AROUND_IN + ROW_IN * (max(places.values()) + 2))
         axis.axvline(0, color="0.6", linewidth=0.6, zorder=0)
-        low, high = axis_limits(comparisons)
-        axis.set_xlim(low - MARGIN * (high - low), high + MARGIN * (high - low))
         for row in comparisons.to_dict("records"):
             place = places[row["setting"], row["baseline"], row["method"]]
-            _draw_row(axis, row, place, styles[row["method"]]["color"])
+            color = styles[row["method"]]["color"]
+            ends = row["effect_low"], row["effect_high"]
+            axis.plot(ends, [place] * 2, color=color, linewidth=2, solid_capstyle="butt", zorder=1)
+            face = "white" if row["is_extrapolated"] else color
+            axis.plot(row["effect"], place, "o", color=color, markersize=4.5, mfc=face, zorder=3)
         axis.xaxis.set_major_locator(MaxNLocator(5))
         _name_rows(axis, places)
         first = comparisons.iloc[0]
@@ -237,42 +235,6 @@ def place_rows(rows: pd.DataFrame) -> dict[Place, float]:
             height += 1
         height += 0.6
     return places
-
-
-def axis_limits(rows: pd.DataFrame) -> tuple[float, float]:
-    """They hold 0 and every interval, but those of a few rows that take more than half of the room.
-
-    Of (0, 1), (−1, 1) and (−9, 9) they are (−1, 1). More than half of the rows stay.
-    """
-    low, high = (rows[f"effect_{end}"].fillna(rows["effect"]) for end in ("low", "high"))
-    spans = np.vstack([[0.0, 0.0], np.column_stack([low, high])])
-
-    def room(spans: np.ndarray) -> float:
-        return float(spans[:, 1].max() - spans[:, 0].min())
-
-    while len(spans) > len(rows) // 2 + 2:
-        fewer = min((np.delete(spans, row, 0) for row in range(1, len(spans))), key=room)
-        if room(fewer) > room(spans) / 2:
-            break
-        spans = fewer
-    return float(spans[:, 0].min()), float(spans[:, 1].max())
-
-
-def _draw_row(axis: Axes, row: Mapping[str, Any], height: float, color: str) -> None:
-    """An effect and an interval; the numbers and arrows of what lies beyond the axis."""
-    low, high = row["effect_low"], row["effect_high"]
-    look: dict[str, Any] = {"linewidth": 2.0, "solid_capstyle": "butt", "zorder": 1}
-    axis.plot([low, high], [height] * 2, color=color, **look)
-    face = "white" if row["is_extrapolated"] else color
-    axis.plot(row["effect"], height, "o", color=color, markersize=4.5, mfc=face, zorder=3)
-    left, right = axis.get_xlim()
-    beyond = (left, "<", low < left), (right, ">", high > right)
-    arrows = [(edge, arrow) for edge, arrow, is_beyond in beyond if is_beyond]
-    for edge, arrow in arrows:
-        axis.plot(edge, height, arrow, color=color, markersize=5, zorder=4, clip_on=False)
-    if arrows:
-        text = interval(estimate(row, "effect"), "+.3f").replace("-", "−")
-        axis.text(1.03, height, text, transform=axis.get_yaxis_transform(), va="center", size=6)
 
 
 def _name_rows(axis: Axes, places: Mapping[Place, float]) -> None:

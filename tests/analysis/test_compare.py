@@ -8,12 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import counts, figures
+from analysis import counts
 from analysis.__main__ import main
 from analysis.compare import (
     COMPARISONS,
-    _draw_row,
-    axis_limits,
     compared,
     pairs_of,
     place_rows,
@@ -249,33 +247,6 @@ def test_names_that_say_no_setting_are_told_by_task_and_model_and_stand_without_
     assert set(rows_of(*paths)["setting"]) == {"long"}
     alone = rows_of(*paths[: len(SEEDS)])
     assert set(alone["setting"]) == {"arithmetic tiny"}
-
-
-@pytest.mark.parametrize(
-    ("ends", "limits"),
-    [
-        ([(0, 1), (-1, 1), (-9, 9)], (-1, 1)),
-        ([(1, 2), (1, 3), (8, 9)], (0, 3)),
-        ([(1, 2), (2, 3), (4, 5)], (0, 5)),  # without the last, half of the axis is not enough
-        ([(0, 1), (-9, 9)], (-9, 9)),  # more than half of the rows stay
-        ([(0, 1), (0, 1), (-2, 20), (-9, 90)], (-2, 20)),
-    ],
-)
-def test_the_axis_holds_all_but_few_wide_rows_and_names_their_numbers(ends, limits):
-    low, high = zip(*ends, strict=True)
-    rows = pd.DataFrame({"method": range(len(ends)), "effect_low": low, "effect_high": high})
-    assert axis_limits(rows.assign(setting="short", effect=0.0)) == limits
-
-
-def test_a_row_that_leaves_the_axis_ends_in_arrows_with_its_numbers_beside_it():
-    row = {"effect": -0.5, "effect_low": -2.0, "effect_high": 0.5, "is_extrapolated": 0}
-    with figures.panels(1, 1) as (_, (axis,)):
-        axis.set_xlim(-1, 1)
-        _draw_row(axis, row, 3, "black")
-        _draw_row(axis, row | {"effect_low": -0.8}, 4, "black")
-        arrows = [line for line in axis.get_lines() if line.get_marker() == "<"]
-        assert [line.get_xydata().tolist() for line in arrows] == [[[-1, 3]]]
-        assert [text.get_text() for text in axis.texts] == ["−0.500 (−2.000 to +0.500)"]
 
 
 def test_settings_and_baselines_have_rows_of_their_names(settings):

@@ -134,7 +134,7 @@ def test_states_wait_outside_of_the_engine_which_changes_nothing(monkeypatch):
     """A request of a long response is long itself: few may wait."""
     free, held_back = PeakEngine(), PeakEngine()
     experience, _ = gather(LONG, seed=3, engine=free)
-    monkeypatch.setattr("vineppo.values.sampled.LOOKAHEAD", 20)
+    monkeypatch.setattr("vineppo.rollouts.LOOKAHEAD", 20)
     again, _ = gather(LONG, seed=3, engine=held_back)
     assert held_back.most <= 20 + CREDIT.num_continuations < free.most
     assert [returns_of(r) for r in again.rollouts] == [returns_of(r) for r in experience.rollouts]

@@ -24,6 +24,7 @@ class Help(argparse.HelpFormatter):
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         has_default = action.default not in (None, [], argparse.SUPPRESS)
+        has_default &= action.default is not False
         return f"{action.help} Default: %(default)s." if has_default else action.help
 
 

@@ -37,7 +37,7 @@ def add_numbers(parser: argparse.ArgumentParser, **numbers: tuple[int | float, s
     """`num_states=(512, "Sample …")` is an option --states with its default."""
     for name, (default, text) in numbers.items():
         parser.add_argument(
-            option_of(name), dest=name, type=type(default), default=default, help=text
+            option_of(name), dest=name, type=type(default), default=default, metavar="N", help=text
         )
 
 

@@ -186,7 +186,7 @@ def main() -> None:
             with context.Pool(1) as pool:
                 pool.apply(made_run, (size, path))
             record("report", size, partial(report, path))
-            for analysis in ("learning-curves", "value-health"):
+            for analysis in ("learning-curves", "critic-health"):
                 record(analysis, size, partial(run_analysis, analysis, path))
             record("resume", size, partial(resume, path))
             shutil.rmtree(path)

@@ -71,7 +71,7 @@ def counted(num_prompts, num_samples, each, is_shared, is_cached, block, lengths
     return num_states, continued, prefixes, fed
 
 
-@pytest.mark.parametrize("mode", ["share", "union", "separate"])
+@pytest.mark.parametrize("mode", ["share", "separate"])
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_sampling_is_what_counting_every_state_gives(load, mode, is_cached):
     config = load(

@@ -119,22 +119,19 @@ def on_ranks(
     return found
 
 
-def assert_same(here: Experience, there: Experience, kind: str) -> None:
+def assert_same(here: Experience, there: Experience) -> None:
     assert [r.response_ids for r in here.rollouts] == [r.response_ids for r in there.rollouts]
     for mine, alone in zip(here.rollouts, there.rollouts, strict=True):
         for value, expected in zip(*(r.returns_S[MONTE_CARLO] for r in (mine, alone)), strict=True):
-            if kind == "union":  # in the order in which replicas come
-                assert sorted(value.returns_K) == sorted(expected.returns_K)
-            else:
-                assert value.returns_K == expected.returns_K
+            assert value.returns_K == expected.returns_K
 
 
 @pytest.mark.parametrize("num_ranks", grid(2, slow=[3]))
-@pytest.mark.parametrize("kind", ["share", "union", "separate"])
+@pytest.mark.parametrize("kind", ["share", "separate"])
 def test_the_values_are_those_of_one_replica(num_ranks, kind, tmp_path, free_port):
     here, _ = on_ranks(num_ranks, kind, tmp_path / "found.pt", free_port)
     there, _ = experience_of(kind, seed=5)
-    assert_same(here, there, kind)
+    assert_same(here, there)
 
 
 def test_replicas_have_equally_much_to_do(tmp_path, free_port):
@@ -153,7 +150,7 @@ def test_ranks_of_one_replica_ask_for_the_same(tmp_path, free_port):
     """Four ranks, two replicas: the values of one process, and everything counted once."""
     here, counts = on_ranks(4, "separate", tmp_path / "found.pt", free_port, ranks_a_replica=2)
     there, alone = experience_of("separate", seed=5)
-    assert_same(here, there, "separate")
+    assert_same(here, there)
     assert counts[0] == counts[1]
     assert counts[2] == counts[3]
     assert counts[0][0] + counts[2][0] == len(alone.requests)

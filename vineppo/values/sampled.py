@@ -1,7 +1,7 @@
 """Values that are means of what the engine samples at a state, while rollouts are sampled."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from vineppo.config.schema import IdenticalPrefixes
@@ -96,21 +96,16 @@ class SampledValues(ValuePredictor):
     def _of_replicas(
         self, found_R: Sequence[dict[StateKey, StateValue]]
     ) -> dict[StateKey, StateValue]:
-        """The values that several replicas found; a state may have been sampled by more than one.
+        """The values that all replicas found.
 
-        With "union" its draws add up, as they are of different rollouts. Otherwise they are the
-        same ones, of the same seeds, and count once; the tokens were sampled twice.
+        Where several sampled a state, their draws have the same seeds and count once. The tokens
+        were sampled twice.
         """
         merged: dict[StateKey, StateValue] = {}
         for values in found_R:
             for key, value in values.items():
-                if key not in merged:
-                    merged[key] = value
-                    continue
-                there = merged[key]
-                is_union = self.identical_prefixes == "union"
-                returns_K = there.returns_K + (value.returns_K if is_union else ())
-                merged[key] = StateValue(returns_K, there.num_tokens + value.num_tokens)
+                there = merged.get(key, replace(value, num_tokens=0))
+                merged[key] = replace(there, num_tokens=there.num_tokens + value.num_tokens)
         return merged
 
 
@@ -118,7 +113,7 @@ class SampledValues(ValuePredictor):
 class _Distinct:
     """The draws of one distinct state, as they come in."""
 
-    numbers_K: list[Callable[[], float] | None] = field(default_factory=list)
+    numbers_K: list[Callable[[], float] | None]
     num_tokens: int = 0
 
 
@@ -145,7 +140,7 @@ class SampledStream:
     def submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> None:
         for step in self._steps(rollout, first, end):
             key = self._predictor.state_key(rollout, step)
-            if key not in self._states or self._predictor.identical_prefixes == "union":
+            if key not in self._states:
                 self._sample(rollout, step, key)
 
     def settle(self) -> dict[StateKey, StateValue]:
@@ -162,19 +157,16 @@ class SampledStream:
 
     def _sample(self, rollout: Rollout, step: int, key: StateKey) -> None:
         predictor = self._predictor
-        distinct = self._states.setdefault(key, _Distinct())
+        distinct = self._states[key] = _Distinct([None] * predictor.num_samples)
         budget = predictor.max_tokens(self._sampler, rollout, step)
-        is_shared = predictor.identical_prefixes == "share"
-        owner = key[1] if is_shared else f"{rollout.rollout_index}/{step}"
-        slot = len(distinct.numbers_K)
-        distinct.numbers_K += [None] * predictor.num_samples
+        problem_id, prefix, apart = key
         self.budget_left += predictor.num_samples * budget
 
         def finish(index: int, number: Callable[[], float], completion: Completion) -> None:
-            distinct.numbers_K[slot + index] = number
+            distinct.numbers_K[index] = number
             distinct.num_tokens += completion.num_sampled
             self.budget_left -= budget
 
-        stream = (self._iteration, predictor.stream_name, rollout.problem.id, owner)
+        stream = (self._iteration, predictor.stream_name, problem_id, apart or prefix)
         asked = Draws(rollout, step, stream, finish)
         self._sampler.hold(partial(predictor.draw, self._sampler, asked))

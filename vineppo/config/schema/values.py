@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 # States of an iteration with the same token ids (the prompt of G rollouts, say):
 # "share"    K continuations are sampled once and serve every rollout that passes the state;
-# "union"    every rollout's K are sampled, and each of them gets the returns of all;
 # "separate" every rollout's K are sampled and kept apart.
-IdenticalPrefixes = Literal["share", "union", "separate"]
+IdenticalPrefixes = Literal["share", "separate"]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from analysis.costs import cost_curve
 from analysis.learning_curves import read_methods, summarize, write_tables
 from analysis.stats.bootstrap import Estimate
 from analysis.tables import estimate
-from vineppo.run_dir import RunDir
 
 
 def edit_config(path, **changes):
@@ -171,14 +170,6 @@ def test_a_damaged_table_is_one_clear_line(methods_paths, tmp_path, capsys, old,
     assert refusal(capsys, table.parent) == message.format(table=table)
 
 
-def test_an_empty_table_is_one_clear_line(methods_paths, tmp_path, capsys):
-    table = table_of(methods_paths[-1:], tmp_path / "out") / "learning_curves.csv"
-    table.write_text(table.read_text().splitlines()[0] + "\n")
-    assert refusal(capsys, table.parent) == f"{table} holds no row"
-    table.write_bytes(b"\xff\xfe")
-    assert refusal(capsys, table.parent).startswith(f"{table} is no CSV file: ")
-
-
 def test_the_summary_by_hand(methods_paths):
     summary = summarize(read_methods(methods_paths)[0])
     vine, ppo, grpo = (row for _, row in summary.iterrows())
@@ -193,10 +184,3 @@ def test_the_summary_by_hand(methods_paths):
     assert estimate(grpo, "difference") == Estimate(-0.25, None, None)
     assert (estimate(grpo, "area").low, grpo.improvement) == (None, 0.1)
     assert (ppo.elapsed_s, ppo.tokens_sampled) == (120, 576_000)
-
-
-def test_evaluations_on_other_problems_are_pointed_out(methods_paths, tmp_path):
-    run_dir = RunDir(methods_paths[-1])
-    run_dir.write_evaluation(8, run_dir.read_evaluation(8) | {"num_problems": 50})
-    out = table_of(methods_paths, tmp_path / "out")
-    assert "differ in test problems" in (out / "summary.md").read_text()

@@ -239,11 +239,6 @@ def test_the_critic_is_drawn_where_a_run_has_one(two_run_paths):
         assert list(gae.get_ydata()) == [0.125] * 12
 
 
-def test_a_run_that_logged_no_times_or_curves_still_has_a_report(run_path, tmp_path):
-    (run_path / "metrics.jsonl").write_text('{"iteration": 12, "reward/mean": null}\n')
-    make_page(run_path, out=tmp_path / "out")
-
-
 def test_a_line_of_a_long_run_has_means_of_neighbours(monkeypatch):
     values = pd.Series([1.0, 2.0, 3.0], index=[5, 6, 7])
     assert thinned(values).equals(values)

@@ -113,7 +113,6 @@ def test_an_effect_is_that_of_the_statistics_on_the_scores(settings):
     cells = row[["effect", "effect_low", "effect_high", "df", "p_t"]]
     assert tuple(cells) == pytest.approx(numbers)
     assert row["p_permutation"] == permutation_p(vine_S, ppo_S)
-    assert effect.low < 0.2 < effect.high
     assert (row["method"], row["baseline"], row["axis"], row["at"]) == (
         "VinePPO", "PPO", "iteration", 10,
     )  # fmt: skip

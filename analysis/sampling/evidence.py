@@ -27,10 +27,11 @@ from analysis.sampling.held_out import NAME, SCORE_SQUARES, fit_martingale, meas
 from analysis.sampling.policies import policy_paths, train_config
 from analysis.sampling.prices import critic_share, learning_seconds, seconds_per_token
 from analysis.sampling.rollouts import groups_of, read_saved
-from vineppo.config.schema import MartingaleCredit, TrainConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.credit.groups import rloo_advantages
 from vineppo.credit.vine import step_sums
 from vineppo.errors import UserError
+from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.run_dir import RunDir
 from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue
 

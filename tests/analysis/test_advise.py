@@ -327,7 +327,9 @@ def test_steps_are_weighed_by_their_gradients(tmp_path):
         for span in rollout.spans_S:
             module.zero_grad()
             options = ForwardOptions(config.sampling.temperature)
-            logprobs_T = module(collate([rollout], torch.device("cpu"), ()), options)[0][0]
+            logprobs_T = module(collate([rollout], torch.device("cpu"), ()), options)[
+                "logprobs_BT"
+            ][0]
             prompt = len(logprobs_T) - len(rollout.response_ids)
             places = [t for t in range(span.start, span.end) if rollout.is_action_T[t]]
             logprobs_T[[prompt + t for t in places]].sum().backward()

@@ -16,7 +16,6 @@ from vineppo.checkpoint import (
     read_newest_state,
     save_checkpoint,
     save_final,
-    set_aside_after,
     sweep_checkpoints,
 )
 from vineppo.config.load import own_digests, to_dict
@@ -298,7 +297,6 @@ def resume(run: RunDir, models: Saved, kl_coef: float) -> TrainState:
     else:
         models.load_state(run.checkpoint_path(state.iteration) / "trainer")
     if is_main():
-        set_aside_after(run, state.iteration)
         run.discard_after(state.iteration)
         if run.last_logged_iteration() < state.iteration:
             run.append_metrics(state.metrics)

@@ -2,13 +2,11 @@
 
 import errno
 import fcntl
-import hashlib
 import json
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -95,37 +93,6 @@ def lock(path: Path) -> BinaryIO:
             "on it"
         )
     return file
-
-
-def digests(directory: Path) -> dict[str, str]:
-    """The SHA-256 of every file below `directory`, by its path from there."""
-    paths = sorted(path for path in directory.rglob("*") if path.is_file())
-    with ThreadPoolExecutor() as threads:  # as long as the largest file takes
-        found = threads.map(_digest, paths)
-        return {str(p.relative_to(directory)): x for p, x in zip(paths, found, strict=True)}
-
-
-def first_damage(directory: Path, expected: Mapping[str, str]) -> str | None:
-    """What is wrong with the first file whose digest is another; None where all are as expected.
-
-    "runs/x/a.pt is damaged (its SHA-256 has changed)", or why the file cannot be read.
-    """
-
-    def damage(name: str) -> str | None:
-        path = directory / name
-        try:
-            is_same = _digest(path) == expected[name]
-        except OSError as error:
-            return f"{path} is damaged ({error.strerror})"
-        return None if is_same else f"{path} is damaged (its SHA-256 has changed)"
-
-    with ThreadPoolExecutor() as threads:
-        return next(filter(None, threads.map(damage, sorted(expected))), None)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def append_line(path: Path, line: bytes) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.workload import llm_of
 from vineppo.engine import Completion, Engine, EngineCounts, SampleRequest
-from vineppo.engine.transformers_engine import TransformersEngine
+from vineppo.recipes.transformers_engine import TransformersEngine
 
 
 class PassingEngine:

@@ -20,13 +20,14 @@ import torch
 from benchmarks.harness import Options
 from benchmarks.word_problems import write_word_problems
 from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig, TransformersConfig, VineCredit
+from vineppo.config.schema import TrainConfig, VineCredit
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, turn_rules
-from vineppo.engine import Engine, build_engine
+from vineppo.engine import Engine
 from vineppo.experience import Experience, sample
 from vineppo.models import load_model, load_tokenizer
 from vineppo.progress import Progress
+from vineppo.recipes.transformers_engine import TransformersConfig
 from vineppo.rollouts import Prompt, Sampler, submit_rollouts
 from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import steps_of
@@ -138,7 +139,7 @@ def open_workload(options: Options) -> Iterator[Workload]:
         train_P = encode_problems(config, loaded, load_task(config.task).train_P)
         grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
-        engine = build_engine(config.engine, loaded.engine_model)
+        engine = config.engine.build(loaded.engine_model)
         sampler = Sampler(
             engine, grader, loaded.tokenizer, config.sampling, config.seed,
             turn_rules=turn_rules(config.task, loaded),

@@ -10,7 +10,6 @@ from support.shared_critic import shared_critic
 from vineppo.config.load import complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.engine import build_engine
 from vineppo.experience import (
     add_advantages,
     add_logprobs,
@@ -86,7 +85,7 @@ def engine(configs, model_path):
     config = build_config(configs, model_path, "separate")
     loaded = load_model(config.model.path, "float32", "sdpa")
     init_distributed()
-    return build_engine(config.engine, loaded.engine_model)
+    return config.engine.build(loaded.engine_model)
 
 
 def run(config, engine, goal=math.inf):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.engines import PROCESSES
 from support.grids import grid
 from support.marks import shared_memory
 from support.processes import run_cli, run_ranks
@@ -28,7 +29,7 @@ from support.training import CONFIGS, timeless
 from support.uncertain import UNCERTAIN
 
 TENSOR_PARALLEL = Case("vineppo", "vllm", tensor_parallel_size=2)  # one replica of both ranks
-ENGINE_PROCESSES = Case("vineppo", "vllm", changes=(("engine.num_processes", "2"),))
+ENGINE_PROCESSES = Case("vineppo", "vllm", changes=tuple(c.split("=") for c in PROCESSES))
 SLOW_CASES = [
     (Case("vineppo", "vllm"), 3),
     (Case("ppo", "vllm"), 0),

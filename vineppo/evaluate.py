@@ -20,7 +20,6 @@ from vineppo.config.load import own_task_functions
 from vineppo.config.schema import EvaluationConfig, SftConfig, TrainConfig
 from vineppo.distributed import gather, init_distributed, num_ranks, num_replicas, replica
 from vineppo.encoding import encode_problems, turn_rules
-from vineppo.engine import build_engine, lone_engine
 from vineppo.errors import UserError
 from vineppo.metrics import evaluation_summary, merged_grading
 from vineppo.models import load_model, named_weights
@@ -125,7 +124,7 @@ def evaluate_run(
     ]
     with ExitStack() as stack:
         init_distributed()
-        engine = build_engine(lone_engine(conditions[0].config.engine), loaded.engine_model)
+        engine = conditions[0].config.engine.alone().build(loaded.engine_model)
         graders = [stack.enter_context(Grader(c.config.task.grading)) for c in conditions]
         progress = stack.enter_context(Progress(len(policies) * len(conditions), 0, 0.0))
         done = 0

@@ -22,7 +22,7 @@ from vineppo.config.load import own_digests, to_dict
 from vineppo.config.schema import AnyConfig, RewardModelConfig, SftConfig, TrainConfig
 from vineppo.distributed import barrier, from_main, gather, init_distributed, is_main, num_ranks
 from vineppo.encoding import turn_rules
-from vineppo.engine import EngineCounts, build_engine
+from vineppo.engine import EngineCounts
 from vineppo.errors import InterruptionError, UserError
 from vineppo.evaluate import evaluate_policy, headline
 from vineppo.interruption import interruptible, interruption, raise_if_any
@@ -213,7 +213,7 @@ def open_session(
         grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
         say(f"{config.name}: the engine starts, on a GPU in a minute or more")
-        engine = build_engine(config.engine, loaded.engine_model)
+        engine = config.engine.build(loaded.engine_model)
         engine.sleep()
         models = start_models()
         rules = turn_rules(config.task, loaded)

@@ -19,7 +19,6 @@ from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, encode_train_problems, turn_rules
-from vineppo.engine import build_engine, lone_engine
 from vineppo.errors import UserError
 from vineppo.evaluate import refuse_several_processes
 from vineppo.forward_passes import EntropyPass
@@ -62,7 +61,7 @@ class Policies:
         config = self.config
         grader = self._stack.enter_context(Grader(config.task.grading))
         init_distributed()
-        engine = build_engine(lone_engine(config.engine), self.loaded.engine_model)
+        engine = config.engine.alone().build(self.loaded.engine_model)
         return Sampler(
             engine, grader, self.loaded.tokenizer, config.sampling, self._seed,
             turn_rules=turn_rules(config.task, self.loaded),
@@ -202,16 +201,18 @@ def add_values(
         predictors = predictors_at(checkpoint.config, checkpoint.directory)
         if any(p.reads_hidden or p.reads_entropies or p.num_candidates for p in predictors):
             _pass_policy(checkpoint, predictors, [*rollouts, *branches])
-        predictors.sort(key=lambda one: (one.values_of is not None, one.returns_of is not None))
+        predictors.sort(key=lambda one: (one.options.values_of is not None, one.is_made_of_returns))
         while predictors:
             predictor = predictors.pop(0)  # its memory is the next one's, or the engine's
             if predictor.num_continuations:
                 _take_returns(predictor, rollouts)
                 continue
-            read = predictor.returns_of
-            if read and any(read not in one.returns_S for one in (*rollouts, *branches)):
+            read, prior = predictor.options.returns_of, predictor.options.values_of
+            if predictor.is_made_of_returns and any(
+                read not in one.returns_S for one in (*rollouts, *branches)
+            ):
                 continue
-            if predictor.values_of and predictor.values_of not in num_weights:
+            if prior and prior not in num_weights:
                 continue
             num_weights[predictor.name] = predictor.num_weights
             if predictor.is_sampled:

@@ -7,7 +7,6 @@ local engine = {
   max_num_seqs: 256,
   max_num_batched_tokens: 8192,
   tensor_parallel_size: 1,
-  num_processes: 1,
   cpu_kv_cache_gib: 4,
   gpu_memory_utilization: 0.5,  // the trainer needs the rest
   enforce_eager: false,
@@ -39,7 +38,7 @@ local engine = {
   // more than half idle with a model of a billion parameters, and packed passes of 8 are slower than
   // padded ones (experiments/09_gpu).
   many_cores: {
-    engine+: { num_processes: 4, max_num_seqs: 768 },
+    engine+: { kind: 'vllm_processes', num_processes: 4, max_num_seqs: 768 },
     optimization+: { micro_batch_size: 32 },
   },
 

@@ -19,14 +19,14 @@ from support.engines import (
 from transformers import LlamaConfig
 
 from vineppo.distributed import init_distributed
-from vineppo.engine import EngineModel, build_engine
-from vineppo.engine.processes import EngineProcesses
-from vineppo.engine.transformers_engine import TransformersEngine
+from vineppo.engine import EngineModel
 from vineppo.errors import UserError
 from vineppo.models import named_weights
+from vineppo.recipes.engine_processes import EngineProcesses
+from vineppo.recipes.transformers_engine import TransformersEngine
 
 
-@pytest.fixture(scope="module", params=["vllm", "processes", "transformers"])
+@pytest.fixture(scope="module", params=["vllm", "vllm_processes", "transformers"])
 def config(configs, request):
     return engine_config(configs, request.param)
 
@@ -266,7 +266,7 @@ def test_an_engine_that_stalls_is_noticed(engine, prompt, monkeypatch):
 def test_block_size_that_the_cpu_cannot_use_is_refused(configs):
     config = replace(engine_config(configs, "vllm"), block_size=16)
     with pytest.raises(UserError, match=r"engine\.block_size must be a multiple of 32"):
-        build_engine(config, EngineModel("unused", 19, (1,)))
+        config.build(EngineModel("unused", 19, (1,)))
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_ranks_that_cannot_divide_the_heads_are_refused(
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(num_ranks))
     config = replace(engine_config(configs, "vllm"), tensor_parallel_size=num_ranks)
     with pytest.raises(UserError) as error:
-        build_engine(config, EngineModel(str(tmp_path), 19, (1,)))
+        config.build(EngineModel(str(tmp_path), 19, (1,)))
     assert str(error.value) == (
         f"config: engine.tensor_parallel_size must divide the model's {heads} attention heads, "
         f"and divide its {kv_heads} key-value heads or be a multiple of them, got {num_ranks}"

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
-
-import torch
+from typing import TYPE_CHECKING, Protocol
 
 from vineppo.types import FinishReason
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Engine(Protocol):
     @property
     def counts(self) -> EngineCounts: ...
 
-    def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+    def load_weights(self, named_weights: "Iterable[tuple[str, torch.Tensor]]") -> None:
         """Takes new weights (HF names) in place and forgets every cached prefix."""
 
     def clear_cache(self) -> None:

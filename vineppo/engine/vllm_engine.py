@@ -14,7 +14,6 @@ import torch
 import torch._dynamo
 from transformers import AutoConfig
 
-from vineppo.config.schema import VllmConfig
 from vineppo.distributed import num_local_ranks
 from vineppo.engine.concurrency import Concurrency, wave
 from vineppo.engine.interface import (
@@ -24,6 +23,7 @@ from vineppo.engine.interface import (
     SampleRequest,
     check_request,
 )
+from vineppo.engine.vllm_config import VllmConfig
 from vineppo.errors import UserError
 from vineppo.types import FinishReason
 

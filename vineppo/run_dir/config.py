@@ -20,7 +20,6 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("task.grading.num_matching", None, "extraction"),
     ("task.layout", "chain", "kind=worded"),
     ("engine.tensor_parallel_size", 1, "block_size"),
-    ("engine.num_processes", 1, "block_size"),
     ("logging.trackio_project", None, "wandb_project"),
     ("logging.tensorboard", False, "wandb_project"),
     ("critic.head_init", "normal", "loss"),
@@ -55,6 +54,10 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
         engine["sleep_while_training"] = True
+    if engine.get("kind") == "vllm" and engine.get("num_processes", 1) > 1:
+        engine["kind"] = "vllm_processes"
+    elif engine.get("kind") == "vllm":
+        engine.pop("num_processes", None)
     return complete(resolved)
 
 

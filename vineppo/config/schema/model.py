@@ -1,4 +1,4 @@
-"""The model, the task and the engine."""
+"""The model and the task."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -260,40 +260,6 @@ TaskConfig = Annotated[
     | VerifiersTaskConfig,
     Field(discriminator="kind"),
 ]
-
-
-@dataclass(frozen=True)
-class VllmConfig:
-    """vLLM, in this process or in several of their own."""
-
-    kind: Literal["vllm"]
-    dtype: Dtype
-    # Tokens of a KV block, the grain of the prefix cache; a multiple of 32 on a CPU.
-    block_size: Count
-    max_model_len: Count
-    max_num_seqs: Count  # sequences that run at once in one process
-    max_num_batched_tokens: Count  # tokens of one engine step
-    tensor_parallel_size: Count  # ranks of one machine that share a replica; 1: each has its own
-    num_processes: Count  # of a rank, with an engine each; 1: the trainer's own
-    cpu_kv_cache_gib: Count  # CPU only, of each
-    gpu_memory_utilization: PositiveFraction  # CUDA only, of all together
-    enforce_eager: bool
-    prefix_caching: bool
-    sleep_while_training: bool  # CUDA only: give the KV cache's memory to the trainer
-
-
-@dataclass(frozen=True)
-class TransformersConfig:
-    """transformers in this process, which reads a prefix once for the rows that share it."""
-
-    kind: Literal["transformers"]
-    dtype: Dtype
-    max_model_len: Count
-    max_num_seqs: Count  # sequences at once, each with at most 2 · max_model_len tokens of memory
-    max_num_batched_tokens: Count  # tokens of one pass over prefixes, padding included
-
-
-EngineConfig = Annotated[VllmConfig | TransformersConfig, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True)

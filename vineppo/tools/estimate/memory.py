@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from vineppo.config.schema import (
     AdamConfig,
     EngineConfig,
-    EnsembleCritic,
     SeparateCritic,
     SftConfig,
     TrainConfig,
-    TransformersConfig,
-    YesNoCritic,
     sums_in_float32,
 )
+from vineppo.engine.vllm_config import VllmConfig
 from vineppo.tools.estimate.shape import Models, ModelShape, Skeleton
 from vineppo.tools.estimate.work import (
     Lengths,
@@ -171,7 +169,7 @@ def passes_of(
             logits *= 2  # the reference's stand beside them
         chunk = CHUNK_TENSORS * 4 * min(positions * shape.vocab_size, CHUNK_LOGITS[device])
     if isinstance(config, TrainConfig):
-        if isinstance(optimization, YesNoCritic) and config.model.attention == "sdpa":
+        if isinstance(optimization, SeparateCritic) and config.model.attention == "sdpa":
             num_tokens += round((lengths.steps - 1) * question_tokens(optimization))
         scored = model.saved_bytes(config.optimization.logprobs_micro_batch_size, num_tokens)
         scoring = scored // shape.num_layers + chunk
@@ -322,7 +320,7 @@ def trainees_of(
     for key, critic in critics_of(config).items():
         model, name = models.critics[key], line_name(key)
         count = model.shape.num_parameters
-        num = critic.num if isinstance(critic, EnsembleCritic) else 1
+        num = critic.num_models
         names = [name] if num == 1 else [f"{name} {m}" for m in range(num)]
         trainees += [trainee(each, model, count, count * critic.learns, critic) for each in names]
     return trainees
@@ -360,7 +358,7 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
     logits = config.max_num_seqs * shape.vocab_size
     # The embeddings are divided among the ranks as well.
     weights = {WEIGHTS: model.bytes_per_weight * shape.num_parameters // model.num_ranks}
-    if isinstance(config, TransformersConfig):
+    if not isinstance(config, VllmConfig):
         # Of every sequence a prefix of full length, and as many tokens of its own.
         cache = 2 * config.max_num_seqs * config.max_model_len * model.cache_bytes
         drawn = min(logits, CHUNK_LOGITS["cuda" if num_gpus else "cpu"])
@@ -369,7 +367,7 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
         return EngineBytes(awake, beside=weights)
     step = {STEP: of_layer + SAMPLING_TENSORS * 4 * logits}
     # Every process has weights, steps and a cache of its own; on a GPU they divide one share of it.
-    count = config.num_processes
+    count = getattr(config, "num_processes", 1)
     weights, step = (
         {name: count * size for name, size in lines.items()} for lines in (weights, step)
     )

@@ -98,7 +98,7 @@ def estimate(config: Config, models: Models, machine: Machine, lengths: Lengths)
         is_recomputing = machine.num_gpus > 0
         shown = replace(config.model, gradient_checkpointing=is_recomputing)
         config = replace(config, model=shown)
-    ranks_a_replica = getattr(config.engine, "tensor_parallel_size", 1)
+    ranks_a_replica = config.engine.ranks_a_replica
     if machine.num_ranks % ranks_a_replica:
         raise UserError(
             f"config: engine.tensor_parallel_size must divide the number of ranks, "

@@ -187,7 +187,7 @@ class Probe(ValuePredictor):
         replay_iterations: Count  # earlier ones, whose returns count as well
         num_folds: Count  # of an iteration's problems; 1: values by earlier iterations alone
         # A rollout's value is what the problem's other rollouts tell of it, at their ends.
-        crossed: bool
+        crossed: bool = False
 
         @property
         def returns_of(self) -> str | None:

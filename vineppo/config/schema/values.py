@@ -92,8 +92,8 @@ class MonteCarloValues(PredictorConfig):
     """The mean return of fresh continuations; with 256 of them, the oracle that others face."""
 
     num_continuations: Count
-    identical_prefixes: IdenticalPrefixes
-    states: StatesConfig | None
+    identical_prefixes: IdenticalPrefixes = "share"
+    states: StatesConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class SquaredError:
     """½ (V − target)², the larger of it and of V kept within `clip` of its old value."""
 
     kind: Literal["squared_error"]
-    clip: Positive | None
+    clip: Positive | None = 0.2
 
     @property
     def bounds(self) -> None:
@@ -156,9 +156,9 @@ class CriticConfig(PredictorConfig):
     """How a value model trains."""
 
     loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
-    head_init: Literal["normal", "zero", "mean"]  # of a new head (`values/heads.py`)
+    head_init: Literal["normal", "zero", "mean"] = "normal"  # of a new head (`values/heads.py`)
     # The first iterations, which train the critic alone; as many as there are: only that.
-    warmup_iterations: CountOrZero
+    warmup_iterations: CountOrZero = 0
 
     def check(self, key: str, config: "TrainConfig") -> None:
         if key == CRITIC:
@@ -193,7 +193,7 @@ class ViewConfig:
 
     template: Name
     place: Literal["before_prompt", "before_response"]
-    rollouts: RolloutsInView | None
+    rollouts: RolloutsInView | None = None
 
     @property
     def has_siblings(self) -> bool:
@@ -247,13 +247,13 @@ class SeparateCritic(AdamConfig, CriticConfig):
     new one.
     """
 
-    path: Name | None
-    view: ViewConfig | None  # null: prompt and response alone
+    path: Name | None = None
+    view: ViewConfig | None = None  # null: prompt and response alone
     # The predictor whose continuations' returns it learns; null: from the rollouts' rewards.
-    learns_from: Name | None
+    learns_from: Name | None = None
     # Of the head, on the schedule of `learning_rate`; null: that of all. Before a head at zero has
     # grown no gradient passes it.
-    head_learning_rate: PositiveFraction | None
+    head_learning_rate: PositiveFraction | None = None
 
     @property
     def returns_of(self) -> str | None:

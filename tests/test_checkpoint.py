@@ -11,15 +11,9 @@ import pytest
 from safetensors import SafetensorError
 from support.small_disk import in_small_tmpfs
 
-from vineppo.checkpoint import (
-    TrainState,
-    read_newest_state,
-    remove_whole,
-    write_whole,
-)
+from vineppo.checkpoint import TrainState, read_newest_state, remove_whole, write_whole
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
-from vineppo.session import is_finished, open_run_dir
 
 WRITE = """
 import subprocess, sys, torch
@@ -82,58 +76,42 @@ def test_leftovers_of_a_kill_do_not_matter(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def state_of(iteration: int) -> TrainState:
+    metrics = {"iteration": iteration, "reward/mean": 0.1 + 0.2, "kl/ref": math.nan}
+    return TrainState(iteration, 1.5, metrics, 0.1, 2)
+
+
 @pytest.fixture
-def state_path(tmp_path, monkeypatch) -> Path:
-    """The state of a checkpoint of two ranks."""
+def checkpoint(tmp_path, monkeypatch) -> Path:
+    """The newest of two."""
     monkeypatch.setenv("WORLD_SIZE", "2")
-    directory = tmp_path / "checkpoints/iter_000003"
-    directory.mkdir(parents=True)
-    metrics = {"iteration": 3, "reward/mean": 0.1 + 0.2, "kl/ref": math.nan}
-    content = asdict(TrainState(3, 1.5, metrics, 0.1, 2)) | {"sha256": {}}  # as of older runs
-    (directory / "state.json").write_text(json.dumps(content))
-    return directory / "state.json"
+    for iteration in (2, 3):
+        directory = tmp_path / f"checkpoints/iter_{iteration:06d}"
+        directory.mkdir(parents=True)
+        content = {**asdict(state_of(iteration)), "sha256": {}}  # of older runs
+        (directory / "state.json").write_text(json.dumps(content))
+    return directory
 
 
-def test_the_newest_checkpoint_says_where_it_stands(tmp_path, state_path):
-    state = read_newest_state(RunDir(tmp_path))
-    assert (state.iteration, state.metrics["reward/mean"]) == (3, 0.1 + 0.2)
-    remove_whole(state_path.parent)
-    assert read_newest_state(RunDir(tmp_path)) is None
+def test_the_newest_checkpoint_says_where_it_stands(tmp_path, checkpoint):
+    assert str(read_newest_state(RunDir(tmp_path))) == str(state_of(3))
+    remove_whole(checkpoint)
+    assert str(read_newest_state(RunDir(tmp_path))) == str(state_of(2))
+    assert read_newest_state(RunDir(tmp_path / "other")) is None
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [('{"iteration": 3', "state.json is no JSON"), ("{}", "state.json is damaged (")],
-)
-def test_a_damaged_state_is_one_line(tmp_path, state_path, content, message):
-    state_path.write_text(content)
-    with pytest.raises(UserError) as found:
-        read_newest_state(RunDir(tmp_path))
-    assert message in str(found.value)
-
-
-@pytest.mark.usefixtures("state_path")
-def test_other_ranks_cannot_load_a_checkpoint(tmp_path, monkeypatch):
+def test_a_checkpoint_that_cannot_be_loaded_is_one_line(tmp_path, checkpoint, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(UserError, match=r"written by 2 processes, which .* got 3"):
         read_newest_state(RunDir(tmp_path))
-
-
-def test_a_final_policy_without_weights_is_named(config, tmp_path):
-    open_run_dir(config, tmp_path / "run").append_metrics({"iteration": 1})
-    policy = tmp_path / "run/final/policy"
-    policy.mkdir(parents=True)
-    with pytest.raises(UserError) as found:
-        is_finished(config, tmp_path / "run")
-    assert str(found.value) == (
-        f"{policy} has lost its weights (*.safetensors): remove {policy.parent} to have them "
-        "written again"
-    )
-    (policy / "model.safetensors").touch()
-    assert is_finished(config, tmp_path / "run")
+    (checkpoint / "state.json").write_text("{")
+    with pytest.raises(UserError, match=r"iter_000003/state\.json is no JSON file"):
+        read_newest_state(RunDir(tmp_path))
 
 
 def test_a_full_disk_that_safetensors_meets_is_one_line(tmp_path):
+    """It removes what it wrote, so that there is room when the disk is asked again."""
+
     def write(_: Path) -> None:
         raise SafetensorError("Error while serializing: I/O error: no room (os error 28)")
 

@@ -15,19 +15,19 @@ from vineppo.errors import USER_ERRNOS, UserError
 from vineppo.lora import has_adapters, save_adapters
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.files import read_json, sync
+from vineppo.run_dir.files import read_json, sync, write_atomic
 from vineppo.values.predictor import ValuePredictor
 
 TEMPORARY = ".tmp-"
 STATE = "state.json"
-TORCH_WRITE_ERROR = "PytorchStreamWriter"  # torch reports a full disk so
+PROBE_BYTES = 2**20
 
 
 @dataclass(frozen=True)
 class TrainState:
     """Where a run stands. `metrics` is the line of `iteration`, in case it was never appended.
 
-    `kl_coef` is that of the next iteration. Everything else is a pure function of the iteration:
+    `kl_coef` is for the next iteration. Everything else is a pure function of the iteration:
     seeds, data order, learning rate.
     """
 
@@ -40,7 +40,7 @@ class TrainState:
 
 
 class Saved(Protocol):
-    """What checkpoints hold: models to use, and what training on needs."""
+    """Checkpoints hold models to use, and states to resume training from."""
 
     def save_hf(self, directory: Path) -> None: ...
 
@@ -51,7 +51,7 @@ class Saved(Protocol):
 
 @dataclass(frozen=True)
 class Models:
-    """What a run with a policy trains."""
+    """The trained models of a run with a policy."""
 
     policy: Policy
     predictors: Sequence[ValuePredictor] = ()
@@ -61,7 +61,7 @@ class Models:
         return any(model.leaves_while_sampling for model in self._trained.values())
 
     def offload(self) -> None:
-        """What training alone needs leaves the GPU where `offload` says so; undone by `reload`."""
+        """Moves training's own states off the GPU where `offload` says so; `reload` undoes it."""
         for model in self._trained.values():
             model.offload()
 
@@ -96,7 +96,6 @@ def save_checkpoint(run: RunDir, models: Saved, state: TrainState, keep: int) ->
     def write(directory: Path) -> None:
         models.save_hf(directory)
         models.save_state(directory / "trainer")
-        barrier()
         if is_main():
             (directory / STATE).write_text(json.dumps(asdict(state)))
 
@@ -126,19 +125,16 @@ def sweep_checkpoints(run: RunDir) -> None:
 def read_newest_state(run: RunDir) -> TrainState | None:
     """Where the newest checkpoint stands, for `Models.load_state`; None without one.
 
-    Raises `UserError` for a damaged `state.json`, and where another number of processes wrote the
-    optimizers' shards. A rank that found that out alone would leave the others waiting.
+    Raises `UserError` if it cannot be read, or if another number of processes wrote the optimizers'
+    shards: a rank that noticed while it loads would leave the others waiting.
     """
     iterations = checkpoint_iterations(run)
     if not iterations:
         return None
     directory = run.checkpoint_path(iterations[-1])
     content = read_json(directory / STATE)
-    content.pop("sha256", None)  # of earlier versions
-    try:
-        state = TrainState(**content)
-    except TypeError as error:
-        raise UserError(f"{directory / STATE} is damaged ({error})") from None
+    content.pop("sha256", None)  # of older runs
+    state = TrainState(**content)
     if state.num_ranks != num_ranks():
         raise UserError(
             f"{directory} was written by {state.num_ranks} processes, which must also go on with "
@@ -150,9 +146,8 @@ def read_newest_state(run: RunDir) -> TrainState | None:
 def write_whole(target: Path, write: Callable[[Path], object]) -> None:
     """`write` fills a temporary directory, which is synced and then renamed to `target`.
 
-    All ranks take part in `write`; one of every machine syncs, as a machine can sync only what it
-    wrote itself; the main one does the rest. Raises `UserError` with the system's reason where it
-    refuses: a full disk, a quota, a directory that has become read-only.
+    All ranks call `write`. One rank of every machine syncs, because a machine can sync only what it
+    wrote. Raises `UserError` with the system's reason for refusing: a full disk, a quota, say.
     """
     temporary = target.with_name(TEMPORARY + target.name)
     try:
@@ -171,24 +166,28 @@ def write_whole(target: Path, write: Callable[[Path], object]) -> None:
             sync(target.parent)
         barrier()
     except Exception as error:
-        reason = _refusal(error)
+        reason = _refusal(temporary, error)
         shutil.rmtree(temporary, ignore_errors=True)
         if reason is not None:
             raise UserError(f"cannot write {target}: {reason}") from None
         raise
 
 
-def _refusal(error: Exception) -> str | None:
-    """The system's reason; None if it is the writer's error.
+def _refusal(directory: Path, error: Exception) -> str | None:
+    """The system's reason for refusing to write; None for an error of the writer.
 
-    safetensors names the number in its text, and torch only says that it could not write.
+    safetensors hides the reason in its text, and torch hides it altogether: ask again.
     """
-    found = re.search(r"\(os error (\d+)\)", str(error))
-    number = error.errno if isinstance(error, OSError) else int(found[1]) if found else None
-    if number is not None:
-        return os.strerror(number) if number in USER_ERRNOS else None
-    is_torch = isinstance(error, RuntimeError) and TORCH_WRITE_ERROR in str(error)
-    return "the disk is full, or may not be written" if is_torch else None
+    if isinstance(error, OSError):
+        return error.strerror if error.errno in USER_ERRNOS else None
+    if found := re.search(r"\(os error (\d+)\)", str(error)):
+        return os.strerror(int(found[1])) if int(found[1]) in USER_ERRNOS else None
+    try:
+        write_atomic(directory / "probe", bytes(PROBE_BYTES))
+    except UserError as refusal:
+        cause = refusal.__cause__
+        return cause.strerror if isinstance(cause, OSError) else str(refusal)
+    return None
 
 
 def remove_whole(target: Path) -> None:

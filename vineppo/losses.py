@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from vineppo.config.schema import (
     ImportanceConfig,
@@ -225,17 +225,6 @@ def cross_entropy(
     """
     targets = ((returns - low) / (high - low)).clamp(0.0, 1.0)
     return binary_cross_entropy_with_logits(logits, targets, reduction="none")
-
-
-def bradley_terry(leads: torch.Tensor, margins: torch.Tensor) -> torch.Tensor:
-    """−log σ(r_chosen − r_rejected − m) per pair, `leads` being the scores' differences.
-
-    The negative log-likelihood of the preference where P(chosen ≻ rejected) = σ(r_chosen −
-    r_rejected) (Bradley & Terry 1952; Ouyang et al. 2022, arXiv:2203.02155, eq. 1), with the margin
-    of Llama 2 (arXiv:2307.09288, eq. 2). A lead of log 3 without a margin: −log(3/4) = 0.288; with
-    margin log 3: log 2.
-    """
-    return -logsigmoid(leads - margins)
 
 
 def whiten(values: torch.Tensor) -> torch.Tensor:

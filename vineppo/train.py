@@ -252,4 +252,4 @@ def save_experience(session: Session, rollouts: Sequence[Rollout], iteration: in
         rows = diagnostic_rows(rollouts, CRITIC, config.credit)
         run.write_value_diagnostics(iteration, rows)
         arrays = histograms(rows, config.sampling.max_tokens)
-        session.trackers.log_histograms(arrays, iteration)
+        session.tracker.log_histograms(arrays, iteration)

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from vineppo.config.load import evaluate_jsonnet, load_config, parse_config, to_dict
-from vineppo.config.schema import RewardModelConfig, SftConfig, TrainConfig
+from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
+from vineppo.tools.reward_model.config import RewardModelConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LEAVES = sorted(
@@ -100,7 +101,7 @@ def test_set_can_switch_a_kind(configs):
          "config: task.grading.time_limit_s must be less than or equal to 86400, got 1000000.0"),
         ("foo.bar=1", "config: unknown key foo"),
         ("critic={}", "config: missing key critic.kind"),
-        ('critic={"kind": "shared"}', "config: missing key critic.loss"),
+        ('critic={"kind": "shared"}', "config: missing key critic.coef"),
         ("credit.kind.x=1", '--set credit.kind.x: credit.kind must be a table of keys, got "vine"'),
         ("seed", "--set must be dotted.key=value, got 'seed'"),
         ("seed.x=1", "--set seed.x: seed must be a table of keys, got 1"),

@@ -25,12 +25,16 @@ from vineppo.config.schema import (
 )
 from vineppo.errors import UserError
 from vineppo.evaluate import evaluate_run
-from vineppo.losses import bradley_terry
 from vineppo.models import load_model
 from vineppo.reward_scores import SCORED, RewardModelScorer, scored_sequence
 from vineppo.run_dir import RunDir
 from vineppo.sft import write_new_model
-from vineppo.tools.reward_model import MARGIN, pair_evaluation, pair_objective
+from vineppo.tools.reward_model.train import (
+    MARGIN,
+    bradley_terry,
+    pair_evaluation,
+    pair_objective,
+)
 
 TINY = LlamaArchitecture(
     hidden_size=64,

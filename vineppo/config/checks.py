@@ -11,9 +11,7 @@ from vineppo.config.schema import (
     ArithmeticTaskConfig,
     GaeCredit,
     MaskedImportance,
-    RewardModelConfig,
     SftConfig,
-    TextPairs,
     TrainConfig,
     TreeCredit,
 )
@@ -79,17 +77,6 @@ def check_sft(config: SftConfig) -> None:
         "model.path must name a policy with self_training (a new model has no right answers)",
     )
     check_engine(config)
-    check_updates(config)
-
-
-def check_reward_model(config: RewardModelConfig) -> None:
-    """Like `check_train`, for `vineppo reward-model`."""
-    if isinstance(config.pairs, TextPairs):
-        _check_template(config, "pairs.prompt.template", "{question}")
-    require(
-        config.model.lora is None,
-        "model.lora must be null for a reward model (all of its weights train), got a table",
-    )
     check_updates(config)
 
 
@@ -295,12 +282,12 @@ def check_task(config: TrainConfig | SftConfig) -> None:
         ("task.prompt.template", "{question}"),
         ("task.response_template", "{solution}"),
     ):
-        _check_template(config, key, needed)
+        check_template(config, key, needed)
     if isinstance(config.task, ArithmeticTaskConfig):
         require_order(config, "task.min_operations", "at most", "task.max_operations")
 
 
-def _check_template(config: AnyConfig, key: str, needed: str) -> None:
+def check_template(config: AnyConfig, key: str, needed: str) -> None:
     template = at(config, key)
     require(needed in template, f"{key} must contain {needed}, got {template!r}")
 

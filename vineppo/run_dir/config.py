@@ -1,4 +1,4 @@
-"""What a run was started with: its config, completed and compared, and the user's own files."""
+"""The config that a run started with, completed and compared; the user's own files."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,17 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("task.grading.num_matching", None, "extraction"),
     ("task.layout", "chain", "kind=worded"),
     ("engine.tensor_parallel_size", 1, "block_size"),
-    ("logging.trackio_project", None, "wandb_project"),
-    ("logging.tensorboard", False, "wandb_project"),
     ("credit.states", None, "kind=vine"),
     ("credit.states.by", "probability", "floor"),
     ("credit.own_return", False, "kind=vine"),
     ("credit.bootstrap_truncated", False, "segment_max_prob"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
+)
+# Keys that were removed later, and the value of runs that did not use them, which is dropped. Any
+# other value is refused like an unknown key.
+REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
+    ("logging.trackio_project", None),
+    ("logging.tensorboard", False),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()
@@ -34,7 +38,12 @@ OWN_FILES = "own_files.json"
 
 
 def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
-    """The config with the keys that it is too old to have."""
+    """The config with the keys of today."""
+    for dotted, unused in REMOVED_KEYS:
+        *parents, last = dotted.split(".")
+        for table in _tables(resolved, parents):
+            if table.get(last, MISSING) == unused:
+                del table[last]
     for dotted, value, sibling in ADDED_KEYS:
         *parents, last = dotted.split(".")
         key, _, kind = sibling.partition("=")
@@ -93,7 +102,7 @@ def _parse(resolved: dict[str, Any]) -> TrainConfig | SftConfig:
 
 
 def first_difference(there: Any, here: Any, key: str = "") -> tuple[str, str, str] | None:
-    """The first dotted key at which two nested configs differ, with both values; None if equal.
+    """The first dotted key that differs between two configs, with both values; None if equal.
 
     A key that one of them lacks has the value "missing" there.
 

@@ -21,10 +21,10 @@ NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Writes `content` to `path` in one visible step: a temporary file beside it, then a rename.
+    """Writes `content` to `path` in one visible step: a temporary file, then a rename.
 
-    Both the file and its directory entry are on the disk when this returns, so a reader, and a run
-    resumed after a crash, sees the old file or the new one. Creates the parent directory. Raises
+    The file and its directory entry are on the disk when this returns. A reader, also after a
+    crash, sees the old file or the new one. Creates the parent directory. Raises
     `UserError` with the system's reason and the path, for a full disk, say.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
@@ -75,9 +75,8 @@ def sync(path: Path) -> None:
 def lock(path: Path) -> BinaryIO:
     """Holds the directory of `path` until the file is closed or this process ends, however it ends.
 
-    The file is made where there is none.
-    Raises `UserError` while another process holds it. Where the file system has no locks the run
-    goes on without one, and says so.
+    Creates the file. Raises `UserError` while another process holds it. Without locks in the file
+    system the run continues, and says so.
     """
     with named_errors("write", path):
         file = path.open("ab")  # NFS grants an exclusive lock to a writer alone

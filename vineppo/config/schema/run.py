@@ -1,7 +1,7 @@
 """Whole configs: the updates, and what surrounds a run."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -15,7 +15,6 @@ from vineppo.config.schema.model import (
     SftModelConfig,
     TaskConfig,
 )
-from vineppo.config.schema.pairs import PairsConfig
 from vineppo.config.schema.scalars import (
     Count,
     CountOrZero,
@@ -180,11 +179,6 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True)
-class PairEvaluationConfig:
-    every: CountOrZero = 10  # iterations; 0: only at the end
-
-
-@dataclass(frozen=True)
 class RewardModelReward:
     """(1 − weight) · the verifier's reward + weight · a reward model's output."""
 
@@ -203,12 +197,25 @@ class CheckpointConfig:
 @dataclass(frozen=True)
 class LoggingConfig:
     wandb_project: Name | None  # null: no wandb
-    trackio_project: Name | None  # null: no Trackio; its database is where TRACKIO_DIR says
-    tensorboard: bool  # event files in RUN_DIR/tensorboard
+
+
+class AnyConfig:
+    """What the config of every command that trains has; the rest is the command's own."""
+
+    name: str
+    seed: int
+    model: Any
+    optimization: AdamConfig
+    evaluation: Any
+    checkpoint: CheckpointConfig
+    logging: LoggingConfig
+
+    def check(self) -> None:
+        """Raises `UserError` for keys that do not fit each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(AnyConfig):
     """`vineppo train`."""
 
     name: FileName
@@ -302,7 +309,7 @@ class SelfTraining:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SftConfig:
+class SftConfig(AnyConfig):
     """`vineppo sft`; an iteration is one update, or with `self_training` one of its own."""
 
     name: FileName
@@ -316,21 +323,3 @@ class SftConfig:
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     logging: LoggingConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class RewardModelConfig:
-    """`vineppo reward-model`; an iteration is one update."""
-
-    name: FileName
-    seed: Seed
-    model: ModelConfig
-    head_init: Literal["normal", "zero"] = "zero"  # of a new head (`values/heads.py`)
-    pairs: PairsConfig
-    optimization: SftOptimizationConfig
-    evaluation: PairEvaluationConfig = PairEvaluationConfig()
-    checkpoint: CheckpointConfig = CheckpointConfig()
-    logging: LoggingConfig
-
-
-AnyConfig = TrainConfig | SftConfig | RewardModelConfig

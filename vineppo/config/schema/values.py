@@ -20,7 +20,7 @@ from vineppo.config.schema.scalars import (
     PositiveFraction,
 )
 from vineppo.plugins import Plugin, PluginConfig, find
-from vineppo.types import CRITIC
+from vineppo.types import CRITIC, MONTE_CARLO
 
 if TYPE_CHECKING:
     from vineppo.config.schema.run import TrainConfig
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 # States of an iteration with the same token ids (the prompt of G rollouts, say):
 # "share"    K continuations are sampled once and serve every rollout that passes the state;
-# "union"    every rollout's K are sampled, and each of them gets the returns of all;
 # "separate" every rollout's K are sampled and kept apart.
-IdenticalPrefixes = Literal["share", "union", "separate"]
+IdenticalPrefixes = Literal["share", "separate"]
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class MonteCarloValues(PredictorConfig):
 class ReturnsReader(PredictorConfig):
     """Keys of one that values states by the returns of another's continuations."""
 
-    of: Name  # the other: "monte_carlo" is the estimator's own
+    of: Name = MONTE_CARLO  # the other, by default the estimator's own
 
     @property
     def returns_of(self) -> str:
@@ -155,7 +154,9 @@ class CrossEntropy:
 class CriticConfig(PredictorConfig):
     """How a value model trains."""
 
-    loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
+    loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")] = SquaredError(
+        "squared_error"
+    )
     head_init: Literal["normal", "zero", "mean"] = "normal"  # of a new head (`values/heads.py`)
     # The first iterations, which train the critic alone; as many as there are: only that.
     warmup_iterations: CountOrZero = 0
@@ -192,7 +193,7 @@ class ViewConfig:
     """
 
     template: Name
-    place: Literal["before_prompt", "before_response"]
+    place: Literal["before_prompt", "before_response"] = "before_prompt"
     rollouts: RolloutsInView | None = None
 
     @property

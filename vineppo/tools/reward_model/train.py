@@ -8,13 +8,12 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from torch.nn.functional import logsigmoid
 
 from vineppo.batching import collate, ranks_share, shuffled_minibatches
-from vineppo.config.schema import RewardModelConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand
 from vineppo.distributed import is_main, num_ranks, rank
 from vineppo.forward_passes import read_sequences
-from vineppo.losses import bradley_terry
 from vineppo.metrics import NUM_CALIBRATION_BINS, calibration_error, mean_std
 from vineppo.minibatches import is_sound, summarize
 from vineppo.models import load_tokenizer, save_model
@@ -23,7 +22,8 @@ from vineppo.reward_scores import SCORED, SequenceScores, scored_sequence
 from vineppo.schedules import rate_of
 from vineppo.seeds import derive_seed
 from vineppo.session import BareSession, is_finished, open_bare_session, open_run_dir
-from vineppo.tools.pairs import Pair, load_pairs
+from vineppo.tools.reward_model.config import RewardModelConfig
+from vineppo.tools.reward_model.pairs import Pair, load_pairs
 from vineppo.types import TokenSequence, TrainBatch
 from vineppo.values.heads import HEAD, check_size, load_classifier, set_padding
 
@@ -184,6 +184,17 @@ class RewardModel:
 
     def load_state(self, directory: Path) -> None:
         self._deepspeed.load_state(directory / FOLDER)
+
+
+def bradley_terry(leads: torch.Tensor, margins: torch.Tensor) -> torch.Tensor:
+    """−log σ(r_chosen − r_rejected − m) per pair, `leads` being the scores' differences.
+
+    The negative log-likelihood of the preference where P(chosen ≻ rejected) = σ(r_chosen −
+    r_rejected) (Bradley & Terry 1952; Ouyang et al. 2022, arXiv:2203.02155, eq. 1), with the margin
+    of Llama 2 (arXiv:2307.09288, eq. 2). A lead of log 3 without a margin: −log(3/4) = 0.288; with
+    margin log 3: log 2.
+    """
+    return -logsigmoid(leads - margins)
 
 
 def pair_objective(num_pairs: int, batch: TrainBatch, scores_B: torch.Tensor) -> Summand:

@@ -9,15 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from vineppo.config.schema import (
-    HubPairs,
-    JsonlPairs,
-    RewardModelConfig,
-    RunPairs,
-    StatePairs,
-    TemplatePrompt,
-    TextPairs,
-)
+from vineppo.config.schema import TemplatePrompt
 from vineppo.encoding import within
 from vineppo.errors import UserError, naming
 from vineppo.models import end_of_turn, load_tokenizer
@@ -27,6 +19,14 @@ from vineppo.seeds import derive_seed
 from vineppo.tasks.data_text import as_text, encode
 from vineppo.tasks.prompts import encode_prompt
 from vineppo.tasks.rows import Row, read_hub, read_rows, text_field, text_or_number_field
+from vineppo.tools.reward_model.config import (
+    HubPairs,
+    JsonlPairs,
+    RewardModelConfig,
+    RunPairs,
+    StatePairs,
+    TextPairs,
+)
 
 RIGHT = 0.5  # a reward above it is of a right response
 ROLES = ("system", "user", "assistant")

@@ -1,12 +1,22 @@
-"""Where a reward model's preference pairs come from."""
+"""The config of `vineppo reward-model`, and where its preference pairs come from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vineppo.config.schema.model import Prompt, TooLong
-from vineppo.config.schema.scalars import Count, Name, PositiveFraction
+from vineppo.config.checks import check_template, check_updates
+from vineppo.config.require import require
+from vineppo.config.schema import (
+    AnyConfig,
+    CheckpointConfig,
+    LoggingConfig,
+    ModelConfig,
+    Prompt,
+    SftOptimizationConfig,
+    TooLong,
+)
+from vineppo.config.schema.scalars import Count, CountOrZero, FileName, Name, PositiveFraction, Seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,3 +79,32 @@ class StatePairs(RunPairs):
 PairsConfig = Annotated[
     JsonlPairs | HubPairs | RolloutPairs | StatePairs, Field(discriminator="kind")
 ]
+
+
+@dataclass(frozen=True)
+class PairEvaluationConfig:
+    every: CountOrZero = 10  # iterations; 0: only at the end
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardModelConfig(AnyConfig):
+    """`vineppo reward-model`; an iteration is one update."""
+
+    name: FileName
+    seed: Seed
+    model: ModelConfig
+    head_init: Literal["normal", "zero"] = "zero"  # of a new head (`values/heads.py`)
+    pairs: PairsConfig
+    optimization: SftOptimizationConfig
+    evaluation: PairEvaluationConfig = PairEvaluationConfig()
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    logging: LoggingConfig
+
+    def check(self) -> None:
+        if isinstance(self.pairs, TextPairs):
+            check_template(self, "pairs.prompt.template", "{question}")
+        require(
+            self.model.lora is None,
+            "model.lora must be null for a reward model (all of its weights train), got a table",
+        )
+        check_updates(self)

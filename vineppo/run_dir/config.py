@@ -20,10 +20,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("task.grading.num_matching", None, "extraction"),
     ("task.layout", "chain", "kind=worded"),
     ("engine.tensor_parallel_size", 1, "block_size"),
-    ("credit.states", None, "kind=vine"),
     ("credit.states.by", "probability", "floor"),
-    ("credit.own_return", False, "kind=vine"),
-    ("credit.bootstrap_truncated", False, "segment_max_prob"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
 )
 # Keys that were removed later, and the value of runs that did not use them, which is dropped. Any
@@ -50,6 +47,9 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
         for table in _tables(resolved, parents):
             if key in table and kind in ("", table[key]):
                 table.setdefault(last, deepcopy(value))
+    credit = resolved.get("credit", {})
+    if credit.get("segment_max_prob", "") is None:  # of older runs; a number is refused
+        del credit["segment_max_prob"]
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
         engine["sleep_while_training"] = True

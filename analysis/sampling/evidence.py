@@ -8,7 +8,7 @@ orthogonal; m_t is the squared length of the gradient of a token's log-probabili
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, count, pairwise, product
 from pathlib import Path
 from typing import Any
@@ -276,6 +276,9 @@ def candidates(
         names += [f"doubly_robust_{name}_{n}_{k}" for name, n in product(robust, coins)]
     names += [f"gae_{name}" for name in learned]
     found = [estimator_named(config, rollouts, name) for name in names]
+    if found[1] is not None:  # what is saved of a critic are the values of steps
+        by_step_credit = replace(found[1].credit, level="step")  # type: ignore[call-arg]
+        found[1] = replace(found[1], credit=by_step_credit)
     credit = MartingaleCredit("martingale", config.credit.segmenter)
     found += [Estimator(f"martingale_{name}", credit, name) for name in martingales]
     return [one for one in found if one is not None and is_possible(one, rollouts)]

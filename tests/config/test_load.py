@@ -12,7 +12,7 @@ from vineppo.errors import UserError
 CONFIGS = Path(__file__).parents[2] / "configs"
 LEAVES = sorted(
     str(path.relative_to(CONFIGS).with_suffix(""))
-    for folder in (CONFIGS, CONFIGS / "paper", CONFIGS / "modern")
+    for folder in (CONFIGS, CONFIGS / "paper", CONFIGS / "modern", CONFIGS / "recipes")
     for path in folder.glob("*.jsonnet")
 )
 

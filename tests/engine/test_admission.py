@@ -54,15 +54,13 @@ def start_on_a_gpu(configs, monkeypatch):
     """Starts an engine over a vLLM that only notes what it was asked for."""
     vllm_config = engine_config(configs, "vllm")
 
-    def start(num_token_ids=9, enforce_eager=False, has_second_runner=True):
+    def start(num_token_ids=9, enforce_eager=False):
         asked = {}
 
         def llm(**arguments):
             asked.update(arguments)
             torch.set_num_threads(1)
-            made = MagicMock()
-            made.llm_engine.vllm_config.use_v2_model_runner = has_second_runner
-            return made
+            return MagicMock()
 
         monkeypatch.setattr(vllm, "LLM", llm)
         VllmEngine(
@@ -95,13 +93,6 @@ def test_a_mask_where_the_embedding_is_padded_and_nowhere_else(start_on_a_gpu):
     num_rows = AutoConfig.from_pretrained(path).vocab_size
     assert start_on_a_gpu(num_rows)["logits_processors"] is None
     assert len(start_on_a_gpu(num_rows - 1)["logits_processors"]) == 1
-
-
-def test_the_first_runner_is_told_of(start_on_a_gpu, caplog):
-    start_on_a_gpu()
-    assert not caplog.records
-    start_on_a_gpu(has_second_runner=False)
-    assert "first runner" in caplog.text
 
 
 @pytest.mark.parametrize("kind", [VllmEngine, EngineProcesses])

@@ -51,10 +51,6 @@ class TransformersConfig(EngineConfig):
     def build(self, model: EngineModel) -> Engine:
         return TransformersEngine(self, model)
 
-    @property
-    def cached_block(self) -> int:
-        return 1
-
 
 def _attention(
     module: Any,

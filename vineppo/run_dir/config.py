@@ -19,7 +19,6 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("task.grading.reward_path", None, "extraction"),
     ("task.grading.num_matching", None, "extraction"),
     ("task.layout", "chain", "kind=worded"),
-    ("engine.tensor_parallel_size", 1, "block_size"),
     ("logging.trackio_project", None, "wandb_project"),
     ("logging.tensorboard", False, "wandb_project"),
     ("critic.head_init", "normal", "loss"),
@@ -58,6 +57,8 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
         engine["kind"] = "vllm_processes"
     elif engine.get("kind") == "vllm":
         engine.pop("num_processes", None)
+    if engine.get("prefix_caching") is True:  # all engines do
+        del engine["prefix_caching"]
     return complete(resolved)
 
 

@@ -137,10 +137,8 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         rollouts, behind = num_prompts * rollouts, behind + num_prompts * before
         num_requests += num_prompts * requests - num_rollouts
     prefixes = num_requests * lengths.prompt + behind
-    fed, block = prefixes, config.engine.cached_block
-    if block is not None:
-        remainder = min(lengths.prompt, (block + 1) / 2)
-        fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * remainder
+    remainder = min(lengths.prompt, (config.engine.cached_block + 1) / 2)
+    fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * remainder
     return SampledTokens(
         rollouts, continuations, answers, prefixes, fed, num_requests, num_states,
         num_continuations,

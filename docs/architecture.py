@@ -48,7 +48,7 @@ ROWS: list[list[tuple[str, list[str]]]] = [
             "pure functions",
             ["losses", "kl", "vocabulary", "batching", "metrics", "schedules", "seeds"],
         ),
-        ("types", ["types", "errors", "schema", "interface", "plugins"]),
+        ("types", ["types", "errors", "schema", "require", "interface", "plugins"]),
     ],
 ]  # fmt: skip
 WIDTH, ROW, BOX, GAP, LINE = 1100, 170, 130, 24, 16
@@ -57,8 +57,8 @@ WIDTH, ROW, BOX, GAP, LINE = 1100, 170, 130, 24, 16
 def module_of(name: str) -> str:
     """`vineppo.values.heads` is "values", `analysis.frames` is "analysis"."""
     first, *rest = name.split(".")
-    if rest[:2] in (["config", "schema"], ["engine", "interface"]):
-        return rest[1]  # dataclasses and a protocol: types
+    if rest[:2] in (["config", "schema"], ["config", "require"], ["engine", "interface"]):
+        return rest[1]  # dataclasses, their refusals and a protocol: types
     if rest in (["credit"], ["segment"]):
         return "plugins"  # the base class of their plug-ins
     return rest[0] if first == "vineppo" and rest else first

@@ -21,10 +21,11 @@ from support.walks import (
     walked,
 )
 
-from vineppo.config.schema import ExpectedCuts, JoinedCredit, RemaxCredit, RlooCredit
+from vineppo.config.schema import JoinedCredit, RemaxCredit, RlooCredit
 from vineppo.credit import token_advantages
 from vineppo.experience import Experience, add_advantages, sample_varied, value_quality
 from vineppo.forward_passes import EntropyPass
+from vineppo.recipes.cuts import ExpectedCuts
 from vineppo.segment import TextSegmenter
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Problem

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from vineppo.config.schema import LlamaArchitecture, RewardModelValues, TrainConfig
+from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import EngineModel
 from vineppo.errors import UserError
+from vineppo.types import predictor_key
 
 EMBEDDED = "embedded:"
 ASSETS = Path(__file__).parent / "assets"
@@ -136,9 +137,8 @@ def check_tokenizers(config: TrainConfig) -> None:
     paths["reference.path"] = config.reference.path
     if config.reward_model is not None:
         paths["reward_model.path"] = config.reward_model.path
-    for name, own in config.values.predictors.items():
-        if isinstance(own, RewardModelValues):
-            paths[f"values.predictors.{name}.path"] = own.path
+    frozen = {predictor_key(name): own.frozen_path for name, own in config.predictors.items()}
+    paths |= {f"{key}.path": path for key, path in frozen.items() if path is not None}
     for key, path in paths.items():
         if path is not None and load_tokenizer(path, key).get_vocab() != policy:
             raise UserError(f"config: {key} {path} must have the policy's tokenizer")

@@ -36,23 +36,6 @@ class OwnFunction:
 
 
 @dataclass(frozen=True)
-class OwnClass:
-    """The class `Predictor` of the file at `path`, with a method `values`, or `ask` and `read`."""
-
-    path: str
-
-    def load(self) -> Callable[..., Any]:
-        """Raises `UserError` for a file that cannot be run, or has no such class."""
-        predictor = getattr(load_module(self.path), "Predictor", None)
-        has = [callable(getattr(predictor, name, None)) for name in ("values", "ask", "read")]
-        if not isinstance(predictor, type) or not (has[0] or all(has[1:])):
-            raise UserError(
-                f"{self.path}: no class Predictor with a method values, or ask and read"
-            )
-        return predictor
-
-
-@dataclass(frozen=True)
 class OwnEnvironment:
     """The class `Environment` of the file at `path`, with methods `reset` and `step`."""
 

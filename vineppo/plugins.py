@@ -40,6 +40,32 @@ KINDS: dict[str, dict[str, str]] = {
         "cutpoints": "vineppo.recipes.cutpoints:CutpointsSegmenter",
         "merged": "vineppo.recipes.merged:MergedSegmenter",
     },
+    "values": {
+        "monte_carlo": "vineppo.values.monte_carlo:MonteCarlo",
+        "group_mean": "vineppo.values.group_mean:GroupMean",
+        "separate": "vineppo.values.separate:SeparateValueModel",
+        "shared": "vineppo.values.shared:SharedValueHead",
+        "ensemble": "vineppo.recipes.ensemble:Ensemble",
+        "fused": "vineppo.recipes.fused:Fused",
+        "generative": "vineppo.recipes.generated:Generative",
+        "oracle": "vineppo.recipes.oracle:Oracle",
+        "pooled": "vineppo.recipes.pooled:Pooled",
+        "posterior": "vineppo.recipes.posterior:Posterior",
+        "privileged": "vineppo.recipes.privileged:Privileged",
+        "probe": "vineppo.recipes.probe:Probe",
+        "reward_model": "vineppo.recipes.reward_model:ScoredStates",
+        "shrunk": "vineppo.recipes.shrunk:Shrunk",
+        "shrunk_mean": "vineppo.recipes.shrunk_mean:ShrunkMean",
+        "smoothed": "vineppo.recipes.smoothed:Smoothed",
+        "yes_no": "vineppo.recipes.yes_no:YesNo",
+    },
+    "states": {
+        "coin": "vineppo.recipes.cuts:CoinCuts",
+        "expected": "vineppo.recipes.cuts:ExpectedCuts",
+        "random": "vineppo.recipes.cuts:Cuts",
+        "surprisal": "vineppo.recipes.cuts:Cuts",
+        "uncertain": "vineppo.recipes.cuts:Cuts",
+    },
 }
 
 
@@ -171,4 +197,6 @@ def _base(role: str) -> type:
 BASES: dict[str, str] = {
     "engine": "vineppo.config.schema.engine:EngineConfig",
     "segmenter": "vineppo.segment:Segmenter",
+    "values": "vineppo.values.predictor:ValuePredictor",
+    "states": "vineppo.config.schema.values:States",
 }

@@ -8,11 +8,8 @@ from statistics import fmean
 from typing import Any, Literal
 
 from vineppo.config.schema import (
-    CoinCuts,
     CreditConfig,
-    Cuts,
     DoublyRobustCredit,
-    ExpectedCuts,
     GaeCredit,
     GrpoCredit,
     JoinedCredit,
@@ -20,17 +17,17 @@ from vineppo.config.schema import (
     ReinforcePlusPlusCredit,
     RemaxCredit,
     RlooCredit,
-    StatesConfig,
+    States,
     TrainConfig,
     TreeCredit,
     VineCredit,
 )
 from vineppo.credit import token_advantages
 from vineppo.errors import UserError
+from vineppo.recipes.cuts import CoinCuts, Cuts, ExpectedCuts
 from vineppo.seeds import derive_seed
 from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue
 from vineppo.values import feeding_predictor
-from vineppo.values.cuts import cuts_of, scale_of
 from vineppo.values.sampled import NO_VALUE
 
 VINE, ROBUST, JOINED = "vine_", "doubly_robust_", "joined"
@@ -64,9 +61,8 @@ class Estimator:
         returns_S, number = rollout.returns_S[returns_name(rollout)], asked.num_continuations
         chosen: Collection[int] = range(len(returns_S))
         if asked.states is not None:
-            chosen = cuts_of(
-                asked.states, rollout, derive_seed(0, "cuts", *rollout.key), self.scale
-            )
+            seed = derive_seed(0, "cuts", *rollout.key)
+            chosen = asked.states.chosen(rollout, seed, self.scale)
         return [
             replace(state, returns_K=state.returns_K[:number]) if step in chosen else NO_VALUE
             for step, state in enumerate(returns_S)
@@ -132,16 +128,16 @@ def choose_estimators(
     return list(chosen.values())
 
 
-def expected_states(estimator: Estimator) -> ExpectedCuts | None:
-    """Those of an estimator of draws."""
-    asked = estimator.credit.monte_carlo if estimator.of_draws else None
-    return asked.states if asked and isinstance(asked.states, ExpectedCuts) else None
-
-
 def scaled(estimator: Estimator, rollouts: Sequence[Rollout]) -> Estimator:
-    """With the scale of its "expected" states, in training that of the iteration before."""
-    states = expected_states(estimator)
-    return estimator if states is None else replace(estimator, scale=scale_of(states, rollouts))
+    """With the scale of its states, in training that of the iteration before."""
+    states = states_of_draws(estimator)
+    return estimator if states is None else replace(estimator, scale=states.next_scale(rollouts))
+
+
+def states_of_draws(estimator: Estimator) -> States | None:
+    """Which states an estimator of draws samples; None: all, or none."""
+    asked = estimator.credit.monte_carlo if estimator.of_draws else None
+    return asked.states if asked else None
 
 
 def num_asked(estimator: Estimator) -> int:
@@ -229,10 +225,10 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
         Estimator("gae", _baseline(config, "token"), CRITIC, learned_from),
     ]
     for name, table in config.values.predictors.items():
-        if table.monte_carlo is None:
+        if name not in config.continuations:
             vine = VineCredit("vine", 0, segmenter, "share", None, False)
             estimators.append(Estimator(f"{VINE}{name}", vine, name, table.returns_of))
-        if table.is_martingale:
+        if table.predictor.is_martingale:
             credit = MartingaleCredit("martingale", segmenter)
             estimators.append(Estimator(f"martingale_{name}", credit, name))
     own, feeding = config.credit, feeding_predictor(config)
@@ -264,7 +260,7 @@ def _named(config: TrainConfig, name: str, num_boundaries: float) -> Estimator |
         return None
     segmenter, own_return = config.credit.segmenter, found[3] is not None
     *of_states, number = map(int, found[2].split("_")[1:])
-    states: StatesConfig | None = None
+    states: States | None = None
     match found[1], of_states:
         case "vine", []:
             pass

@@ -17,8 +17,8 @@ from analysis.sampling.estimators import (
     Estimator,
     advantages_of,
     choose_estimators,
-    expected_states,
     scaled,
+    states_of_draws,
 )
 from analysis.sampling.journal import Journal
 from analysis.sampling.policies import Checkpoint, Policies, add_entropies, add_values
@@ -90,8 +90,8 @@ def gradient_rows(
     estimators = choose_estimators(
         config, source.rollouts, settings["estimators"], can_sample=can_sample
     )
-    states = filter(None, map(expected_states, estimators))
-    if any(own.by == "entropy" for own in states):
+    states = filter(None, map(states_of_draws, estimators))
+    if any(own.reads_entropies for own in states):
         add_entropies(policies, checkpoint, source.rollouts)
     estimators = [scaled(estimator, source.rollouts) for estimator in estimators]
     groups_E = groups_by_estimator(policies, checkpoint, source, estimators)
@@ -187,7 +187,9 @@ def inner_products_of(
 def is_unbiased(config: TrainConfig, estimator: Estimator) -> bool:
     """Whether the mean of a difference of its values is that of the policy's own values."""
     table = config.values.predictors.get(estimator.values_from or "")
-    is_exact = table is not None and (table.is_exact or table.monte_carlo is not None)
+    is_exact = table is not None and (
+        table.predictor.is_exact or estimator.values_from in config.continuations
+    )
     draws = estimator.credit.monte_carlo if estimator.of_draws else None
     return is_exact or (draws is not None and draws.states is None)
 

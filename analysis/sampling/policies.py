@@ -202,16 +202,18 @@ def add_values(
         predictors = predictors_at(checkpoint.config, checkpoint.directory)
         if any(p.reads_hidden or p.reads_entropies or p.num_candidates for p in predictors):
             _pass_policy(checkpoint, predictors, [*rollouts, *branches])
-        predictors.sort(key=lambda one: (one.values_of is not None, one.returns_of is not None))
+        predictors.sort(key=lambda one: (one.options.values_of is not None, one.is_made_of_returns))
         while predictors:
             predictor = predictors.pop(0)  # its memory is the next one's, or the engine's
             if predictor.num_continuations:
                 _take_returns(predictor, rollouts)
                 continue
-            read = predictor.returns_of
-            if read and any(read not in one.returns_S for one in (*rollouts, *branches)):
+            read, prior = predictor.options.returns_of, predictor.options.values_of
+            if predictor.is_made_of_returns and any(
+                read not in one.returns_S for one in (*rollouts, *branches)
+            ):
                 continue
-            if predictor.values_of and predictor.values_of not in num_weights:
+            if prior and prior not in num_weights:
                 continue
             num_weights[predictor.name] = predictor.num_weights
             if predictor.is_sampled:

@@ -19,23 +19,16 @@ import pandas as pd
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import (
-    CoinCuts,
     CreditConfig,
-    Cuts,
     DoublyRobustCredit,
-    ExpectedCuts,
     GaeCredit,
     GrpoCredit,
     JoinedCredit,
     MartingaleCredit,
-    PooledValues,
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
     RemaxCredit,
     RlooCredit,
-    ShrunkMeanValues,
-    ShrunkValues,
-    SmoothedValues,
     TrainConfig,
     TreeCredit,
     VineCredit,
@@ -44,15 +37,15 @@ from vineppo.credit import token_advantages
 from vineppo.credit.tree import trained_of_tree
 from vineppo.credit.vine import broadcast, vine_advantages
 from vineppo.recipes.cutpoints import CutpointsSegmenter
+from vineppo.recipes.cuts import CoinCuts, Cuts, ExpectedCuts
 from vineppo.recipes.merged import MergedSegmenter
+from vineppo.recipes.pooled import Pooled
+from vineppo.recipes.shrunk import Shrunk
+from vineppo.recipes.shrunk_mean import ShrunkMean
+from vineppo.recipes.smoothed import Smoothed
 from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
-from vineppo.values.cuts import cuts_of
-from vineppo.values.pooled import Pooled
 from vineppo.values.sampled import NO_VALUE
-from vineppo.values.shrunk import Shrunk
-from vineppo.values.shrunk_mean import ShrunkMean
-from vineppo.values.smoothed import Smoothed
 
 # The policy: at each of 6 places, on the right way or off it, one of three tokens. On it two
 # wordings of the right step and a mistake; off it a step that stays wrong, an end, and a repair.
@@ -311,7 +304,7 @@ class Batch:
             self._share(group, [seeds.pop() for _ in group])
             for rollout in group:
                 for kind, (cuts, scale) in SCALED_CUTS.items():
-                    cut = cuts_of(cuts, rollout, int(draw.integers(2**40)), scale)
+                    cut = cuts.chosen(rollout, int(draw.integers(2**40)), scale)
                     states_S = enumerate(rollout.returns_S["mc3"])
                     rollout.returns_S[kind] = [s if i in cut else NO_VALUE for i, s in states_S]
         estimate_others(self.groups)
@@ -342,7 +335,7 @@ class Batch:
             for i, state in enumerate(states_S):
                 first.setdefault(rollout.response_ids[:i], state)
             for (kind, cuts), seed in zip(CUTS.items(), own, strict=True):
-                chosen = cuts_of(cuts, rollout, seed)
+                chosen = cuts.chosen(rollout, seed)
                 rollout.returns_S[kind] = [
                     s if i in chosen else NO_VALUE for i, s in enumerate(states_S)
                 ]
@@ -407,12 +400,12 @@ def estimate_others(groups: Sequence[list[Rollout]]) -> None:
 def readers() -> Iterator[Pooled | Shrunk | ShrunkMean | Smoothed]:
     config = load_config(TrainConfig, "configs/demo_vineppo.jsonnet", [])
     config = replace(config, values=replace(config.values, predictors={"mc3": VINE.monte_carlo}))
-    yield Pooled("pooled", config, PooledValues(of="mc3", kind="pooled"))
+    yield Pooled("pooled", config, Pooled.Config(of="mc3", kind="pooled"))
     for toward in ("siblings", "previous"):
-        yield Shrunk(toward, config, ShrunkValues(of="mc3", kind="shrunk", toward=toward))
-    yield ShrunkMean("shrunk_mean", config, ShrunkMeanValues("shrunk_mean", 0))
+        yield Shrunk(toward, config, Shrunk.Config(of="mc3", kind="shrunk", toward=toward))
+    yield ShrunkMean("shrunk_mean", config, ShrunkMean.Config("shrunk_mean", 0))
     for way in ("causal", "both"):
-        own = SmoothedValues(of="mc3", kind="smoothed", change=0.2, direction=way)
+        own = Smoothed.Config(of="mc3", kind="smoothed", change=0.2, direction=way)
         yield Smoothed(way, config, own)
 
 

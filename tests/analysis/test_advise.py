@@ -24,11 +24,11 @@ from vineppo.credit import token_advantages
 from vineppo.credit.doubly_robust import doubly_robust_advantages
 from vineppo.credit.vine import piece_advantages
 from vineppo.models import load_model
+from vineppo.recipes.smoothed import smoothed
 from vineppo.run_dir import RunDir
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.types import Problem, StateValue, StepSpan, Turn
-from vineppo.values.smoothed import smoothed
 
 START, NUM_STEPS, STEP = 0.3, 12, 3  # of a step's tokens the first alone is a choice
 PROBLEMS, GROUP = 150, 8

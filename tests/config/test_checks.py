@@ -101,15 +101,15 @@ REFUSED = [
      "other rollouts of a tree share this one's actions)"),
     # Whose continuations a critic learns from.
     (PPO, ["critic.learns_from=monte_carlo"],
-     "critic.learns_from must be null or a predictor of the run that samples continuations, of "
-     "which there are none, got monte_carlo"),
+     "critic.learns_from must be a predictor of the run that samples continuations (none), got "
+     "monte_carlo"),
     (PPO, [predictors(drawn=MANY), "critic.learns_from=drawn", "credit.gamma=0.9"],
      "critic.learns_from must be null where credit.gamma is below 1 or credit.bootstrap_truncated "
      "is true (continuations' returns are neither), got drawn"),
     (PPO, [predictors(drawn=MANY | {"states": {"kind": "random", "cuts": 1}}),
            "critic.learns_from=drawn"],
-     "critic.learns_from must be a predictor whose states are null, 'coin' or 'expected' (others "
-     "are chosen by what comes after them), got drawn"),
+     "critic.learns_from must be a predictor whose states are null or follow from the tokens "
+     "before them, such as 'coin' or 'expected', got drawn"),
     (PPO, [predictors(drawn=MANY), "critic.learns_from=drawn", "reference.kl_in=reward",
            "reference.kl_estimator=k1", "reference.kl_clamp=null"],
      "critic.learns_from must be null where reference.kl_in is 'reward' (continuations hold no "
@@ -190,18 +190,16 @@ REFUSED = [
      "values.predictors must not be named monte_carlo, critic, policy, trainer or state.json, "
      "got critic"),
     (VINEPPO, [predictors(tuned=TUNED | {"warmup_iterations": 1})],
-     "values.predictors.tuned.warmup_iterations must be 0 (the policy's warm-up is critic's), got "
-     "1"),
+     "values.predictors.tuned.warmup_iterations must be 0 (only critic may warm up), got 1"),
     (VINEPPO, [predictors(tuned=TUNED | {"batch_size": 257})],
      "values.predictors.tuned.batch_size must be at most rollouts.num_prompts * "
      "rollouts.num_samples = 256, got 257"),
     (VINEPPO, [predictors(**{"a b": {"kind": "group_mean"}})],
      "values.predictors.a b must be a name of letters, digits, '.', '_' and '-', got \"a b\""),
     (VINEPPO, ["values.credit=mean"],
-     "values.credit must be null or one of the run's predictors, monte_carlo, got mean"),
+     "values.credit must be null or one of the run's predictors (monte_carlo), got mean"),
     (GRPO, ["values.credit=mean"],
-     "values.credit must be null or one of the run's predictors, of which there are none, got "
-     "mean"),
+     "values.credit must be null or one of the run's predictors (none), got mean"),
     (GRPO, [predictors(mean={"kind": "group_mean"}), "values.credit=mean"],
      "values.credit must be null for credit.kind 'grpo', which takes no values, got mean"),
     (PPO, [predictors(mean={"kind": "group_mean"}), "values.credit=mean"],
@@ -220,8 +218,8 @@ REFUSED = [
     (VINEPPO, [some("random", probability=0.5)],
      'unknown key credit.states.probability (credit.states.kind is "random")'),
     (VINEPPO, [some("all", cuts=1)],
-     'credit.states.kind must be one of "random", "uncertain", "surprisal", "coin", '
-     '"expected", got \'all\''),
+     'credit.states.kind must be one of "coin", "expected", "random", "surprisal", "uncertain", '
+     'or "FILE.py:Class", got \'all\''),
     (VINEPPO, [some("random", cuts=1), "rollouts.num_samples=1", "rollouts.num_prompts=256"],
      "rollouts.num_samples must be at least 2 for values of some states (the others' mean reward "
      "is the baseline before the first of them), got 1"),
@@ -235,11 +233,11 @@ REFUSED = [
      "all states), got 'uncertain'"),
     (VINEPPO, [predictors(pool={"kind": "pooled", "of": "mean"}, mean={"kind": "group_mean"},
                           many=MANY)],
-     "values.predictors.pool.of must be a predictor of the run that samples continuations, "
-     "monte_carlo, many, got mean"),
+     "values.predictors.pool.of must be a predictor of the run that samples continuations "
+     "(monte_carlo, many), got mean"),
     (PPO, [predictors(pool={"kind": "pooled", "of": "monte_carlo"})],
-     "values.predictors.pool.of must be a predictor of the run that samples continuations, of "
-     "which there are none, got monte_carlo"),
+     "values.predictors.pool.of must be a predictor of the run that samples continuations (none), "
+     "got monte_carlo"),
     (VINEPPO, [predictors(smooth=SMOOTHED), some("random", cuts=1)],
      "values.predictors.smooth.of must be a predictor whose states is null (it reads the returns "
      "of all states), got monte_carlo"),
@@ -260,8 +258,8 @@ REFUSED = [
      "task.grading.truncated_reward must be null or within [0, 1] for values.predictors.probe of "
      "kind 'probe', got -1.0"),
     (VINEPPO, [predictors(probe=PROBE | {"of": "sampled"})],
-     "values.predictors.probe.of must be a predictor of the run that samples continuations, "
-     "monte_carlo, got sampled"),
+     "values.predictors.probe.of must be a predictor of the run that samples continuations "
+     "(monte_carlo), got sampled"),
     # The critic.
     (PPO, ["critic.warmup_iterations=21"],
      "critic.warmup_iterations must be at most num_iterations = 20, got 21"),

@@ -91,7 +91,7 @@ def test_set_can_switch_a_kind(configs):
          "\"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", "
          "\"remax\", \"python\", got 'ppo'"),
         ("values.credit=a\nb", "config: values.credit must be null or one of the run's "
-         'predictors, monte_carlo, got a b'),
+         'predictors (monte_carlo), got a b'),
         ("optimization.learning_rate=1e300",
          "config: optimization.learning_rate must be less than or equal to 1, got 1e+300"),
         ("task.num_train_problems=1000000000000", "config: task.num_train_problems must be less "

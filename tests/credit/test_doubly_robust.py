@@ -9,17 +9,17 @@ from support.walks import demo
 
 from vineppo.config.checks import check_credit
 from vineppo.config.schema import (
-    CoinCuts,
     DoublyRobustCredit,
     GaeCredit,
-    GroupMeanValues,
     MonteCarloValues,
     ValuesConfig,
 )
 from vineppo.credit import token_advantages
 from vineppo.credit.doubly_robust import doubly_robust_advantages
 from vineppo.errors import UserError
+from vineppo.recipes.cuts import CoinCuts
 from vineppo.types import MONTE_CARLO, StateValue
+from vineppo.values.group_mean import GroupMean
 
 DEPTH = 3
 CREDIT = DoublyRobustCredit("doubly_robust", 1, 0.3, LINES)
@@ -111,7 +111,7 @@ def test_its_continuations_are_tossed_for_and_kept_apart():
 def test_values_of_all_states_are_required():
     credit = DoublyRobustCredit("doubly_robust", 1, 0.3, LINES)
     some = MonteCarloValues("monte_carlo", 2, "share", CoinCuts("coin", 0.5))
-    known = {"mean": GroupMeanValues("group_mean"), "some": some}
+    known = {"mean": GroupMean.Config("group_mean"), "some": some}
     config = changed(demo(), credit=credit, values=ValuesConfig("mean", known))
     check_credit(config)
     for feeding in (None, "some", MONTE_CARLO):

@@ -9,11 +9,12 @@ from support.rollouts import LINES, changed, rollout, terminal
 from support.walks import demo
 
 from vineppo.config.checks import check_credit
-from vineppo.config.schema import GroupMeanValues, JoinedCredit, MartingaleCredit, ValuesConfig
+from vineppo.config.schema import JoinedCredit, MartingaleCredit, ValuesConfig
 from vineppo.credit import token_advantages
 from vineppo.errors import UserError
+from vineppo.recipes.posterior import bounded_differences
 from vineppo.types import MONTE_CARLO, StateValue, StepSpan
-from vineppo.values.posterior import bounded_differences
+from vineppo.values.group_mean import GroupMean
 
 CREDIT = MartingaleCredit("martingale", LINES)
 BETWEEN = JoinedCredit("joined", LINES, 3, "share", None)
@@ -192,7 +193,7 @@ def test_exact_values_leave_no_noise_but_the_choices_own():
 def test_joined_takes_a_martingale_or_none():
     config = changed(demo(), credit=BETWEEN, values=ValuesConfig(None, {}))
     check_credit(config)
-    mean = ValuesConfig("mean", {"mean": GroupMeanValues("group_mean")})
+    mean = ValuesConfig("mean", {"mean": GroupMean.Config("group_mean")})
     with pytest.raises(
         UserError, match=r"values\.credit must be null or a martingale.*'joined', got mean"
     ):

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rollouts import rollout, terminal
 
-from vineppo.config.schema import ExpectedCuts, VineCredit
+from vineppo.config.schema import VineCredit
 from vineppo.credit import token_advantages
 from vineppo.credit.vine import piece_advantages, vine_advantages
+from vineppo.recipes.cuts import ExpectedCuts, even_cuts
 from vineppo.recipes.merged import MergedSegmenter
 from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
 from vineppo.types import StateValue
-from vineppo.values.cuts import chances_of, even_cuts
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
 CONFIG = VineCredit("vine", 9, LinesSegmenter("lines"), "share", None, False)
@@ -215,7 +215,7 @@ def test_coins_by_the_prefix_are_unbiased_and_by_the_outcome_are_not(seed, by):
         one.logprobs_T = tuple(np.log(probs_T))
         firsts = [tree.first[leaf[:t]] for t in range(len(leaf))]
         one.tokens_T["entropies"] = [-p * np.log(p) - (1 - p) * np.log(1 - p) for p in firsts]
-        return chances_of(states, one, 0.7)
+        return states.chances(one, 0.7)
 
     def ahead(leaf):
         return [*expected(leaf)[1:], 0.1]

@@ -8,23 +8,21 @@ from support.uncertain import UNCERTAIN
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import (
-    CoinCuts,
-    Cuts,
-    EnsembleCritic,
-    GenerativeTraining,
-    GenerativeValues,
     MonteCarloValues,
     RemaxCredit,
     RewardModelReward,
-    RewardModelValues,
     RolloutsInView,
     SftConfig,
     TrainConfig,
     TreeCredit,
     ValuesConfig,
     ViewConfig,
-    YesNoCritic,
 )
+from vineppo.recipes.cuts import CoinCuts, Cuts
+from vineppo.recipes.ensemble import Ensemble
+from vineppo.recipes.generated import Generative, GenerativeTraining
+from vineppo.recipes.reward_model import ScoredStates
+from vineppo.recipes.yes_no import YesNo
 from vineppo.tools.estimate.work import (
     Lengths,
     Machine,
@@ -196,7 +194,7 @@ def test_a_question_is_asked_of_every_state(load, attention):
     """S = 4 of 10, 15, 20 and 25 tokens, each with a question of 8 characters and its answer."""
     config = load("demo_ppo", critic={"num_epochs": 3}, model={"attention": attention})
     for trained in (True, False):
-        asked = YesNoCritic(
+        asked = YesNo.Config(
             **asdict(config.critic) | {"kind": "yes_no", "loss": config.critic.loss},
             question="12345678", yes="y", no="n", trained=trained,
         )  # fmt: skip
@@ -209,7 +207,7 @@ def test_a_question_is_asked_of_every_state(load, attention):
 def test_each_critic_of_an_ensemble_scores_all_and_learns_from_its_share(load):
     config = load("demo_ppo", critic={"num_epochs": 3})
     own = asdict(config.critic) | {"kind": "ensemble", "loss": config.critic.loss}
-    ensemble = EnsembleCritic(**own, num=2, agreed=0, disputed=0)
+    ensemble = Ensemble.Config(**own, num=2, agreed=0, disputed=0)
     found = trained_tokens(replace(config, critic=ensemble), LENGTHS)
     assert (found.critic_scored, found.critic_updated) == (2 * 6 * 30, 3 * 6 * 30)
 
@@ -217,7 +215,7 @@ def test_each_critic_of_an_ensemble_scores_all_and_learns_from_its_share(load):
 def test_answers_are_sampled_at_every_state_and_trained_on(load):
     """2 + 6 · 3 = 20 states, 2 answers each of at most 5 + 1 tokens, in two requests."""
     training = GenerativeTraining(1e-5, num_epochs=2, batch_size=8, regression_coef=0.5)
-    own = GenerativeValues(
+    own = Generative.Config(
         kind="generative", num_samples=2, question="1234", think_tokens=5, think_end="=",
         score_prompt="", score_tokens=1, score_end="", score_of=9, unread=0.5, training=training,
     )  # fmt: skip
@@ -233,7 +231,7 @@ def test_answers_are_sampled_at_every_state_and_trained_on(load):
 
 
 def test_a_reward_model_reads_every_response(load):
-    own = RewardModelValues("reward_model", "x", "score")
+    own = ScoredStates.Config("reward_model", "x", "score")
     scores = RewardModelReward(path="x", weight=1.0, output="score", micro_batch_size=4)
     config = load(credit={"num_continuations": 5})
     config = replace(config, reward_model=scores, values=ValuesConfig(None, {"process": own}))

@@ -17,8 +17,8 @@ from vineppo.config.schema import (
     TrainConfig,
     TreeCredit,
 )
-from vineppo.config.value_checks import check_critic, check_values
-from vineppo.types import CRITIC
+from vineppo.config.value_checks import check_values
+from vineppo.types import predictor_key
 
 NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
 GROUP_ESTIMATORS = (
@@ -42,7 +42,6 @@ def check_train(config: TrainConfig) -> None:
         'optimization.old_logprobs must be "trainer" when sampling.top_p < 1 (the engine\'s are '
         f"renormalised over the nucleus), got {optimization.old_logprobs!r}",
     )
-    check_critic(config)
     check_reference(config)
     check_importance(config)
     check_policy_loss(config)
@@ -329,9 +328,11 @@ def check_environment(config: TrainConfig) -> None:
     )
     for key in ("reward_model", "task.grading.reward_path", "task.grading.num_matching"):
         require(at(config, key) is None, f"{key} must be null for {what}, which rewards")
-    valued = {f"values.predictors.{name}": own for name, own in config.values.predictors.items()}
-    for key, own in (valued | ({} if config.critic is None else {CRITIC: config.critic})).items():
-        require(own.takes_turns, f"{key} of kind {own.kind!r} cannot value turns, for {what}")
+    for name, own in config.predictors.items():
+        require(
+            own.predictor.takes_turns,
+            f"{predictor_key(name)} of kind {own.kind!r} cannot value turns, for {what}",
+        )
     require_order(config, "task.environment.max_turn_tokens", "at most", "sampling.max_tokens")
     if environment.kind != "python":
         task_kind = {"drill": "arithmetic", "verifiers": "verifiers"}[environment.kind]

@@ -17,14 +17,13 @@ from vineppo.config.schema import (
     PythonCredit,
     PythonEnvironment,
     PythonTaskConfig,
-    PythonValues,
     RewardModelConfig,
     SftConfig,
     TaskConfig,
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.own_code import OwnClass, OwnEnvironment, OwnFunction, digest
+from vineppo.own_code import OwnEnvironment, OwnFunction, digest
 from vineppo.own_reward import OwnReward
 
 Config = TypeVar("Config", TrainConfig, SftConfig, RewardModelConfig)
@@ -228,12 +227,11 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-OwnCode = OwnFunction | OwnReward | OwnClass | OwnEnvironment
+OwnCode = OwnFunction | OwnReward | OwnEnvironment
 
 # What a user's file must hold, by the table that names it.
 OWN: dict[type, Callable[[str], OwnCode]] = {
     PythonCredit: lambda path: OwnFunction(path, "advantages"),
-    PythonValues: OwnClass,
 }
 
 
@@ -244,7 +242,6 @@ def own_functions(config: AnyConfig) -> list[OwnCode]:
     own = own_task_functions(config.task)
     if isinstance(config, TrainConfig):
         parts: list[Any] = [config.credit]
-        parts += config.values.predictors.values()
         own += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]
         if config.optimization.token_mask_path is not None:
             own.append(OwnFunction(config.optimization.token_mask_path, "trains"))

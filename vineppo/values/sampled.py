@@ -64,8 +64,8 @@ class SampledValues(ValuePredictor):
     def stream_name(self) -> str:
         return f"values/{self.name}"
 
-    def open_stream(self, sampler: Sampler, iteration: int) -> "StateValues":
-        return StateValues(self, sampler, iteration)
+    def open_stream(self, sampler: Sampler, iteration: int) -> "SampledStream":
+        return SampledStream(self, sampler, iteration)
 
     def state_key(self, rollout: Rollout, step: int) -> StateKey:
         """Problem and digest of the prefix, and rollout and step where these are kept apart."""
@@ -127,7 +127,7 @@ class _Distinct:
     num_tokens: int = 0
 
 
-class StateValues:
+class SampledStream:
     """Collects the values of an iteration while its rollouts are still being sampled.
 
     How many draws a state gets is fixed before any number is seen, so the means are unbiased.

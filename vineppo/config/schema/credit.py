@@ -15,12 +15,11 @@ from vineppo.config.schema.scalars import (
     PositiveFraction,
 )
 from vineppo.config.schema.values import (
-    CoinCuts,
     IdenticalPrefixes,
     MonteCarloValues,
     StatesConfig,
 )
-from vineppo.plugins import Plugin
+from vineppo.plugins import Plugin, find
 from vineppo.segment import Segmenter
 
 SegmenterConfig = Annotated[Segmenter, Plugin("segmenter")]
@@ -182,7 +181,7 @@ class DoublyRobustCredit(Credit):
     @property
     def monte_carlo(self) -> MonteCarloValues:
         # Kept apart: a state that rollouts share would be sampled with more than `probability`.
-        coin = CoinCuts("coin", self.probability)
+        coin = find("states", "coin")("coin", self.probability)
         return MonteCarloValues("monte_carlo", self.num_continuations, "separate", coin)
 
 

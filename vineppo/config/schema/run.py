@@ -28,9 +28,17 @@ from vineppo.config.schema.scalars import (
     PositiveFraction,
     Seed,
 )
-from vineppo.config.schema.values import CriticConfig, ExpectedCuts, SeparateCritic, ValuesConfig
+from vineppo.config.schema.values import (
+    CriticConfig,
+    MonteCarloValues,
+    PredictorConfig,
+    SeparateCritic,
+    SharedCritic,
+    ValuesConfig,
+)
 from vineppo.plugins import Plugin
 from vineppo.segment import Segmenter
+from vineppo.types import CRITIC, MONTE_CARLO, predictor_key
 
 
 @dataclass(frozen=True)
@@ -213,7 +221,7 @@ class TrainConfig:
     rollouts: RolloutsConfig = RolloutsConfig()
     reward_model: RewardModelReward | None = None  # null: the verifier alone
     credit: CreditConfig
-    critic: CriticConfig | None = None
+    critic: Annotated[CriticConfig, Plugin("values")] | None = None
     values: ValuesConfig = ValuesConfig()
     reference: ReferenceConfig = ReferenceConfig()
     optimization: OptimizationConfig
@@ -222,22 +230,29 @@ class TrainConfig:
     logging: LoggingConfig
 
     @property
-    def separate_critic(self) -> SeparateCritic | None:
-        return self.critic.own_model if self.critic is not None else None
+    def predictors(self) -> dict[str, PredictorConfig]:
+        """All of the run: the estimator's continuations, the critic, and `values.predictors`."""
+        of_estimator = {MONTE_CARLO: self.credit.monte_carlo, CRITIC: self.critic}
+        held = {name: own for name, own in of_estimator.items() if own is not None}
+        return held | self.values.predictors
+
+    @property
+    def continuations(self) -> dict[str, MonteCarloValues]:
+        """The predictors that sample continuations."""
+        held = self.predictors.items()
+        return {name: own for name, own in held if isinstance(own, MonteCarloValues)}
 
     @property
     def value_models(self) -> dict[str, SeparateCritic]:
         """The predictors that are models of their own, by the key of their tables."""
-        tables = {f"values.predictors.{name}": x for name, x in self.values.predictors.items()}
-        models = {"critic": self.separate_critic, **{k: x.own_model for k, x in tables.items()}}
-        return {key: model for key, model in models.items() if model is not None}
+        held = self.predictors.items()
+        return {predictor_key(name): x for name, x in held if isinstance(x, SeparateCritic)}
 
     @property
     def reads_entropies(self) -> bool:
         """Whether steps or cuts go by the policy's entropies, which take a pass of the policy."""
-        tables = (self.credit, *self.values.predictors.values())
-        asked = (one.monte_carlo.states for one in tables if one.monte_carlo is not None)
-        by_entropy = any(isinstance(s, ExpectedCuts) and s.by == "entropy" for s in asked)
+        chosen = (sampled.states for sampled in self.continuations.values())
+        by_entropy = any(states is not None and states.reads_entropies for states in chosen)
         return by_entropy or self.credit.segmenter.reads_entropies
 
     @property
@@ -249,7 +264,7 @@ class TrainConfig:
 
     @property
     def has_shared_critic(self) -> bool:
-        return self.critic is not None and self.critic.own_model is None
+        return isinstance(self.critic, SharedCritic)
 
 
 @dataclass(frozen=True)

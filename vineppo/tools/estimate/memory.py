@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from vineppo.config.schema import (
     AdamConfig,
     EngineConfig,
-    EnsembleCritic,
     SeparateCritic,
     SftConfig,
     TrainConfig,
-    YesNoCritic,
     sums_in_float32,
 )
 from vineppo.engine.vllm_config import VllmConfig
@@ -171,7 +169,7 @@ def passes_of(
             logits *= 2  # the reference's stand beside them
         chunk = CHUNK_TENSORS * 4 * min(positions * shape.vocab_size, CHUNK_LOGITS[device])
     if isinstance(config, TrainConfig):
-        if isinstance(optimization, YesNoCritic) and config.model.attention == "sdpa":
+        if isinstance(optimization, SeparateCritic) and config.model.attention == "sdpa":
             num_tokens += round((lengths.steps - 1) * question_tokens(optimization))
         scored = model.saved_bytes(config.optimization.logprobs_micro_batch_size, num_tokens)
         scoring = scored // shape.num_layers + chunk
@@ -322,7 +320,7 @@ def trainees_of(
     for key, critic in critics_of(config).items():
         model, name = models.critics[key], line_name(key)
         count = model.shape.num_parameters
-        num = critic.num if isinstance(critic, EnsembleCritic) else 1
+        num = critic.num_models
         names = [name] if num == 1 else [f"{name} {m}" for m in range(num)]
         trainees += [trainee(each, model, count, count * critic.learns, critic) for each in names]
     return trainees

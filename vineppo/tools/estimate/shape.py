@@ -10,12 +10,13 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from vineppo.config.schema import LoraConfig, RewardModelValues, SftConfig, TrainConfig
+from vineppo.config.schema import LoraConfig, SftConfig, TrainConfig
 from vineppo.errors import UserError
 from vineppo.lora import check_targets
 from vineppo.models import llama_config, resolve_model_path
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.token_scores import last_hidden
+from vineppo.types import predictor_key
 
 
 @dataclass(frozen=True)
@@ -166,9 +167,9 @@ def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> M
         for key, critic in config.value_models.items()
     }
     paths = {
-        f"values.predictors.{name}": own.path
-        for name, own in config.values.predictors.items()
-        if isinstance(own, RewardModelValues)
+        predictor_key(name): own.frozen_path
+        for name, own in config.predictors.items()
+        if own.frozen_path is not None
     }
     if config.reward_model is not None:
         paths["reward_model"] = config.reward_model.path

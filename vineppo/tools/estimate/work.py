@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vineppo.config.schema import (
-    EnsembleCritic,
-    GenerativeValues,
     RemaxCredit,
-    RewardModelValues,
     SeparateCritic,
     SftConfig,
     TrainConfig,
     TreeCredit,
     ViewConfig,
-    YesNoCritic,
 )
+from vineppo.recipes.generated import Generative
+from vineppo.types import predictor_key
 
 CHARACTERS = 4  # of a token, about
 
@@ -105,9 +103,7 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
     num_rollouts = num_prompts * num_samples
     greedy = num_prompts if isinstance(config.credit, RemaxCredit) else 0
     num_states = num_continuations = continuations = behind = 0.0
-    for own in (config.credit, *config.values.predictors.values()):
-        if (values := own.monte_carlo) is None:
-            continue
+    for values in config.continuations.values():
         each = values.num_continuations
         is_shared = values.identical_prefixes == "share"
         first = num_prompts if is_shared else num_rollouts
@@ -123,7 +119,7 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         behind += each * later
     answers = num_answers = 0.0
     for asked in config.values.predictors.values():
-        if isinstance(asked, GenerativeValues):
+        if isinstance(asked, Generative.Config):
             each = asked.num_samples * (1 + (asked.think_tokens > 0))  # a request for each part
             answered = num_prompts + num_rollouts * (lengths.steps - 1)
             num_answers += each * answered
@@ -193,7 +189,7 @@ def view_tokens(view: ViewConfig | None, lengths: Lengths) -> float:
 
 def question_tokens(critic: SeparateCritic) -> float:
     """Behind a state, with the answer's one; 0 of a critic that is asked nothing."""
-    return len(critic.question) / CHARACTERS + 1 if isinstance(critic, YesNoCritic) else 0.0
+    return len(critic.asked) / CHARACTERS + 1 if critic.asked else 0.0
 
 
 def critic_tokens(
@@ -208,7 +204,7 @@ def critic_tokens(
     num_rollouts = config.rollouts.num_prompts * config.rollouts.num_samples
     view = view_tokens(critic.view, lengths)
     tokens = num_rollouts * (lengths.sequence + view)
-    if isinstance(critic, YesNoCritic):
+    if critic.asked:
         asked = lengths.steps * question_tokens(critic)
         before = (
             lengths.steps * (lengths.prompt + view) + (lengths.steps - 1) / 2 * lengths.response
@@ -216,8 +212,7 @@ def critic_tokens(
         states = num_rollouts * (before + asked)
         trees = tokens + num_rollouts * asked if config.model.attention == "sdpa" else states
         return trees, states * critic.num_epochs * critic.learns
-    num = critic.num if isinstance(critic, EnsembleCritic) else 1
-    return tokens * num, tokens * critic.num_epochs
+    return tokens * critic.num_models, tokens * critic.num_epochs
 
 
 def scoring_tokens(
@@ -229,9 +224,9 @@ def scoring_tokens(
     """
     num_rollouts = config.rollouts.num_prompts * config.rollouts.num_samples
     tokens = {
-        f"values.predictors.{name}": num_rollouts * lengths.sequence
-        for name, own in config.values.predictors.items()
-        if isinstance(own, RewardModelValues)
+        predictor_key(name): num_rollouts * lengths.sequence
+        for name, own in config.predictors.items()
+        if own.frozen_path is not None
     }
     if config.reward_model is not None:
         num_responses = num_rollouts + sampled.num_continuations
@@ -244,7 +239,7 @@ def answer_updates(config: TrainConfig, lengths: Lengths) -> float:
     num_rollouts = config.rollouts.num_prompts * config.rollouts.num_samples
     total = 0.0
     for own in config.values.predictors.values():
-        if not isinstance(own, GenerativeValues) or own.training is None:
+        if not isinstance(own, Generative.Config) or own.training is None:
             continue
         states = config.rollouts.num_prompts + num_rollouts * (lengths.steps - 1)
         whole = lengths.prompt + own.think_tokens + own.score_tokens

@@ -1,11 +1,13 @@
 """Values that are a frozen reward model's scores of what has been written so far."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 
-from vineppo.config.schema import RewardModelValues, TrainConfig
+from vineppo.config.schema import Name, PredictorConfig, TrainConfig
 from vineppo.forward_passes import token_columns
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
@@ -24,20 +26,25 @@ class ScoredStates(ValuePredictor):
 
     gives = "tokens"
 
+    @dataclass(frozen=True)
+    class Config(PredictorConfig):
+        path: Name
+        output: Literal["score", "probability"]  # "probability": the score's sigmoid
+
+        @property
+        def frozen_path(self) -> str:
+            return self.path
+
     def __init__(
-        self,
-        name: str,
-        config: TrainConfig,
-        own: RewardModelValues,
-        loaded: LoadedModel | None = None,
+        self, name: str, config: TrainConfig, options: Any, loaded: LoadedModel | None = None
     ) -> None:
-        super().__init__(name, config)
+        super().__init__(name, config, options)
         key = f"{self.key}.path"
-        model = load_classifier(own.path, config.model, None, config.seed, key)
+        model = load_classifier(options.path, config.model, None, config.seed, key)
         if loaded is not None:
             check_size(model, loaded.engine_model.num_token_ids, config.engine.max_model_len, key)
         self.num_weights = sum(weight.numel() for weight in model.parameters())
-        self._is_score = own.output == "score"
+        self._is_score = options.output == "score"
         self._module = ValueOutputs(model).eval()
         self._device = torch.device("cpu")
 
@@ -46,10 +53,10 @@ class ScoredStates(ValuePredictor):
         cls,
         name: str,
         config: TrainConfig,
-        own: RewardModelValues,
+        options: Any,
         directory: Path | None,  # noqa: ARG003
     ) -> "ScoredStates":
-        return cls(name, config, own)._to("cuda" if torch.cuda.is_available() else "cpu")
+        return cls(name, config, options)._to("cuda" if torch.cuda.is_available() else "cpu")
 
     def start(self, policy: Policy) -> None:
         self._to(policy.device)

@@ -8,7 +8,6 @@ centred under the policy, so that the values are a martingale however badly they
 """
 
 import itertools
-import json
 import math
 from abc import abstractmethod
 from collections import deque
@@ -19,15 +18,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from transformers import AutoTokenizer
 
-from vineppo.config.schema import ChoiceValues, TrainConfig
-from vineppo.distributed import is_main
+from vineppo.config.schema import (
+    Count,
+    NonNegative,
+    PositiveFraction,
+    PredictorConfig,
+    TrainConfig,
+)
 from vineppo.errors import naming
+from vineppo.models import LoadedModel, load_tokenizer
 from vineppo.seeds import derive_seed
 from vineppo.tasks.data_text import as_text, encode
 from vineppo.types import Choices, Problem, Rollout
@@ -36,7 +38,6 @@ from vineppo.values.predictor import ValuePredictor
 if TYPE_CHECKING:
     from vineppo.rollouts import Prompt
 
-WEIGHTS = "model.safetensors"
 FIRST_STEPS = 8  # times as many steps of Adam, without rewards, come before the first with them
 AVERAGE = 0.98  # of the weights over the steps of Adam, whose average values the states
 REWARD_MEMORY = 0.8  # of the running mean reward, an iteration
@@ -175,31 +176,40 @@ class LearnedFromChoices(ValuePredictor):
     doubt: ClassVar[float] = 0.02  # a variance of the differences that says nothing, seen once
 
     gives = "tokens"
+    is_martingale = True
+    is_probability = True
+    training_only = ("model", "adam", "replay")
 
-    def __init__(self, name: str, config: TrainConfig, own: ChoiceValues, *loaded: Any) -> None:
-        super().__init__(name, config)
-        self.num_candidates = own.num_candidates
-        self._own = own
+    @dataclass(frozen=True, kw_only=True)
+    class Config(PredictorConfig):
+        num_candidates: Count  # tokens a place, the likeliest; all others count as one
+        learning_rate: PositiveFraction
+        weight_decay: NonNegative
+        num_steps: Count  # of Adam, an iteration
+        batch_size: Count  # rollouts a step
+        replay_iterations: Count  # whose rollouts it learns from
+
+    def __init__(
+        self, name: str, config: TrainConfig, options: Any, loaded: LoadedModel | None = None
+    ) -> None:
+        super().__init__(name, config, options)
+        self.num_candidates = options.num_candidates
         self._model: ChoiceModel | None = None
         self._mean_reward: float | None = None
-        self._evidence = (
-            0.0,
-            self.doubt,
-        )  # running covariance of differences and reward, and variance
-        self._replay: deque[list[Sample]] = deque(maxlen=own.replay_iterations)
+        self._evidence = 0.0, self.doubt  # running covariance of differences and reward; variance
+        self._replay: deque[list[Sample]] = deque(maxlen=options.replay_iterations)
         self._device = torch.device("cpu")
         self._tokenizer: Any = None
-        if loaded:
-            model = loaded[0]
-            self._tokenizer = model.tokenizer
-            self._build(model.model.config.hidden_size, model.engine_model.num_token_ids)
+        if loaded is not None:
+            self._tokenizer = loaded.tokenizer
+            self._build(loaded.model.config.hidden_size, loaded.engine_model.num_token_ids)
 
     @abstractmethod
     def new_model(self, hidden_size: int, num_token_ids: int) -> ChoiceModel:
         """One that says nothing yet."""
 
     def _build(self, hidden_size: int, num_token_ids: int) -> None:
-        own = self._own
+        own = self.options
         self._sizes = hidden_size, num_token_ids
         self._model = self.new_model(*self._sizes).to(self._device)
         self._adam = torch.optim.AdamW(
@@ -222,15 +232,11 @@ class LearnedFromChoices(ValuePredictor):
 
     @classmethod
     def at_checkpoint(
-        cls, name: str, config: TrainConfig, own: ChoiceValues, directory: Path | None
-    ) -> "LearnedFromChoices | None":
-        predictor = cls(name, config, own)
-        if directory is not None:
-            if not (directory / name).is_dir():
-                return None
-            predictor._load_hf(directory / name)
-            if cls.reads_answer:
-                predictor._tokenizer = AutoTokenizer.from_pretrained(directory / "policy")
+        cls, name: str, config: TrainConfig, options: Any, directory: Path | None
+    ) -> ValuePredictor | None:
+        predictor = super().at_checkpoint(name, config, options, directory)
+        if isinstance(predictor, cls) and directory is not None and cls.reads_answer:
+            predictor._tokenizer = load_tokenizer(str(directory / "policy"), "model.path")
         return predictor
 
     def start(self, policy: Any) -> None:
@@ -273,7 +279,7 @@ class LearnedFromChoices(ValuePredictor):
         One whose gradient is not finite is skipped and counted, and leaves no trace.
         """
         assert self._model is not None, "made with the model"
-        own, mean = self._own, sum(rollout.reward for rollout in rollouts) / len(rollouts)
+        own, mean = self.options, sum(rollout.reward for rollout in rollouts) / len(rollouts)
         self._weigh(rollouts)  # by the values that they were given before
         before = mean if self._mean_reward is None else self._mean_reward
         self._mean_reward = max(REWARD_MEMORY * before + (1 - REWARD_MEMORY) * mean, 1e-3)
@@ -357,47 +363,30 @@ class LearnedFromChoices(ValuePredictor):
             loss = loss + losses_BU[:, -1].mean() + 0.5 * losses_BU.mean()
         return loss
 
-    def save_hf(self, directory: Path) -> None:
-        """What it takes to value states: model.safetensors, with the running numbers beside."""
-        if is_main():
-            directory.mkdir(parents=True, exist_ok=True)
-            weights = self._averaged.module.state_dict()
-            running = json.dumps([self._mean_reward, *self._evidence])
-            metadata = {"running": running, "sizes": json.dumps(self._sizes)}
-            save_file(weights, directory / WEIGHTS, metadata)
+    def state(self) -> dict[str, Any]:
+        running = [self._mean_reward, *self._evidence]
+        if self._model is None:
+            return {"running": running}
+        return {
+            "sizes": self._sizes,
+            "running": running,
+            "averaged": self._averaged.state_dict(),
+            "model": self._model.state_dict(),
+            "adam": self._adam.state_dict(),
+            "replay": [[_tensors(sample) for sample in samples] for samples in self._replay],
+        }
 
-    def _load_hf(self, directory: Path) -> None:
-        with safe_open(directory / WEIGHTS, "pt") as file:
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            self._mean_reward, *evidence = json.loads(file.metadata()["running"])
-            sizes = json.loads(file.metadata()["sizes"])
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._mean_reward, *evidence = state["running"]
         self._evidence = evidence[0], evidence[1]
-        self._build(*sizes)
-        self._averaged.module.load_state_dict(weights)
-
-    def save_state(self, directory: Path) -> None:
-        """All that learning goes on with, the replay included."""
-        assert self._model is not None, "made with the model"
-        if is_main():
-            directory.mkdir(parents=True, exist_ok=True)
-            state = {
-                "model": self._model.state_dict(),
-                "averaged": self._averaged.state_dict(),
-                "adam": self._adam.state_dict(),
-                "running": [self._mean_reward, *self._evidence],
-                "replay": [[_tensors(sample) for sample in samples] for samples in self._replay],
-            }
-            torch.save(state, directory / "choices.pt")
-
-    def load_state(self, directory: Path) -> None:
-        assert self._model is not None, "made with the model"
-        path = directory / "choices.pt"
-        state = torch.load(path, map_location=self._device, weights_only=True)
-        self._model.load_state_dict(state["model"])
+        if self._model is None:
+            self._build(*state["sizes"])
         self._averaged.load_state_dict(state["averaged"])
+        if self.is_frozen:
+            return
+        assert self._model is not None, "made with the policy"
+        self._model.load_state_dict(state["model"])
         self._adam.load_state_dict(state["adam"])
-        self._mean_reward, covariance, variance = state["running"]
-        self._evidence = covariance, variance
         self._replay.extend([_sample(*row) for row in rows] for rows in state["replay"])
 
 

@@ -11,23 +11,18 @@ from support.walks import demo
 from vineppo.batching import collate
 from vineppo.config.checks import check_train
 from vineppo.config.load import load_config
-from vineppo.config.schema import (
-    GroupMeanValues,
-    MartingaleCredit,
-    PosteriorValues,
-    TrainConfig,
-    ValuesConfig,
-)
+from vineppo.config.schema import MartingaleCredit, TrainConfig, ValuesConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
+from vineppo.recipes.posterior import Posterior, bounded_differences
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import Choices
 from vineppo.values import build_predictors, predictors_at
+from vineppo.values.group_mean import GroupMean
 from vineppo.values.policy_pass import SURE, choices_of
-from vineppo.values.posterior import Posterior, bounded_differences
 
-OWN = PosteriorValues(
+OWN = Posterior.Config(
     kind="posterior", num_candidates=3, size=32, learning_rate=1e-2, weight_decay=0.05,
     num_steps=16, batch_size=32, replay_iterations=16,
 )  # fmt: skip
@@ -194,7 +189,7 @@ def test_choices_are_those_of_the_policys_pass(configs):
 
 
 def test_no_other_predictor_is_taken_for_a_martingale():
-    values = ValuesConfig("mean", {"mean": GroupMeanValues("group_mean")})
+    values = ValuesConfig("mean", {"mean": GroupMean.Config("group_mean")})
     config = replace(
         demo(),
         values=values,

@@ -7,10 +7,10 @@ from support.chains import VALUES, chains, made, means_after, score_covariances,
 from support.rollouts import VINE
 from support.walks import demo
 
-from vineppo.config.schema import MonteCarloValues, PooledValues, ValuesConfig
-from vineppo.values.pooled import Pooled, num_shared
+from vineppo.config.schema import MonteCarloValues, ValuesConfig
+from vineppo.recipes.pooled import Pooled, num_shared
 
-OWN = PooledValues(of="monte_carlo", kind="pooled")
+OWN = Pooled.Config(of="monte_carlo", kind="pooled")
 SHARE = Pooled("pooled", demo(), OWN)
 SEPARATE = Pooled(
     "pooled", replace(demo(), credit=replace(VINE, identical_prefixes="separate")), OWN

@@ -11,15 +11,19 @@ As a baseline it is fair, as each critic is: it is trained after it has valued.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, pstdev
+from typing import Any
 
-from vineppo.config.schema import EnsembleCritic, TrainConfig
+from vineppo.config.require import require
+from vineppo.config.schema import Count, Fraction, SeparateCritic, TrainConfig
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
-from vineppo.types import Rollout
+from vineppo.types import Rollout, predictor_key
+from vineppo.values import feeding_predictor
 from vineppo.values.heads import FrozenValueModel, ValueModel
 from vineppo.values.predictor import ValuePredictor
 from vineppo.values.separate import SeparateValueModel
@@ -48,25 +52,50 @@ class MeanValues(ValuePredictor):
 class Ensemble(MeanValues):
     """The critics of a run."""
 
+    takes_turns = True
     members: Sequence[SeparateValueModel]
 
-    def __init__(
-        self, name: str, config: TrainConfig, own: EnsembleCritic, loaded: LoadedModel
-    ) -> None:
-        super().__init__(name, config)
-        self._own = own
-        names = [f"{name}_{m}" for m in range(own.num)]
-        self.members = [SeparateValueModel(member, config, own, loaded) for member in names]
+    @dataclass(frozen=True, kw_only=True)
+    class Config(SeparateCritic):
+        num: Count  # of critics, at most as many as rollouts.num_samples
+        # Shares of an iteration's tokens, by how far the critics differ: those that they agree on
+        # most train nothing, those that they agree on least get no entropy bonus.
+        agreed: Fraction
+        disputed: Fraction
+
+        @property
+        def num_models(self) -> int:
+            return self.num
+
+        def check(self, key: str, config: TrainConfig) -> None:
+            super().check(key, config)
+            num_samples = config.rollouts.num_samples
+            require(
+                self.num <= num_samples,
+                f"{key}.num must be at most rollouts.num_samples = {num_samples}, got {self.num} "
+                "(each critic has its share of a problem's rollouts)",
+            )
+            feeding = feeding_predictor(config)
+            require(
+                key == predictor_key(feeding or "") or not (self.agreed or self.disputed),
+                f"{key}.agreed and .disputed must be 0 where other values feed the estimator (a "
+                "critic beside them is only measured)",
+            )
+
+    def __init__(self, name: str, config: TrainConfig, options: Any, loaded: LoadedModel) -> None:
+        super().__init__(name, config, options)
+        names = [f"{name}_{m}" for m in range(options.num)]
+        self.members = [SeparateValueModel(member, config, options, loaded) for member in names]
 
     @classmethod
     def at_checkpoint(
-        cls, name: str, config: TrainConfig, own: EnsembleCritic, directory: Path | None
+        cls, name: str, config: TrainConfig, options: Any, directory: Path | None
     ) -> ValuePredictor | None:
         place = None if directory is None else directory / name
-        names = [f"{name}_{m}" for m in range(own.num)]
-        members = [FrozenValueModel.at_checkpoint(m, config, own, place) for m in names]
+        names = [f"{name}_{m}" for m in range(options.num)]
+        members = [FrozenValueModel.at_checkpoint(m, config, options, place) for m in names]
         found = [member for member in members if member is not None]
-        return FrozenEnsemble(name, config, found) if len(found) == own.num else None
+        return FrozenEnsemble(name, config, options, found) if len(found) == options.num else None
 
     def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
         self.members[0].check_problems(prompts_P)
@@ -80,8 +109,8 @@ class Ensemble(MeanValues):
         spreads = [[pstdev(values) for values in self._of_members(one)] for one in rollouts]
         ordered = sorted(chain.from_iterable(spreads))
         last = len(ordered) - 1
-        least = ordered[round(self._own.agreed * last)]
-        most = ordered[round((1 - self._own.disputed) * last)]
+        least = ordered[round(self.options.agreed * last)]
+        most = ordered[round((1 - self.options.disputed) * last)]
         for rollout, spread_T in zip(rollouts, spreads, strict=True):
             columns = rollout.tokens_T
             columns["loss_advantages"] = [
@@ -135,7 +164,9 @@ class Ensemble(MeanValues):
 class FrozenEnsemble(MeanValues):
     """As a checkpoint has it, or as training starts."""
 
-    def __init__(self, name: str, config: TrainConfig, members: Sequence[FrozenValueModel]) -> None:
-        super().__init__(name, config)
+    def __init__(
+        self, name: str, config: TrainConfig, options: Any, members: Sequence[FrozenValueModel]
+    ) -> None:
+        super().__init__(name, config, options)
         self.members = members
         self.num_weights = sum(member.num_weights for member in members)

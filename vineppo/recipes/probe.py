@@ -36,26 +36,29 @@ networks. The replay keeps 7 numbers of a state, or as many as the policy's hidd
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from vineppo.config.schema import ProbeValues, TrainConfig
-from vineppo.distributed import is_main
+from vineppo.config.require import require
+from vineppo.config.schema import (
+    Count,
+    Name,
+    NonNegative,
+    PositiveFraction,
+    PredictorConfig,
+)
+from vineppo.config.schema.values import sampled_by
 from vineppo.seeds import derive_seed
-from vineppo.types import Rollout
+from vineppo.types import Rollout, by_problem
 from vineppo.values.group_mean import means_of_others
 from vineppo.values.predictor import ValuePredictor
 from vineppo.values.sampled import NO_VALUE
 
 PRIOR = 0.5  # of the first iteration where there is no other fold
-WEIGHTS, REPLAY = "model.safetensors", "replay.pt"
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Networks:
         return self.logits(features_NI.expand(len(self.mean_F1I), -1, -1)).sigmoid()
 
 
-def fitted(states: States, is_seen_FN: torch.Tensor, own: ProbeValues, seed: int) -> Networks:
+def fitted(states: States, is_seen_FN: torch.Tensor, own: Any, seed: int) -> Networks:
     """A network for each row of `is_seen_FN`, which says what states it is fitted to.
 
     A batch holds a state as often as it has returns: cross-entropy is linear in the return. The
@@ -165,30 +168,52 @@ def doubts(rollout: Rollout) -> np.ndarray:
 class Probe(ValuePredictor):
     """Values by networks that saw no return of the problem.
 
-    It reads `of`'s returns to learn; a checkpoint's is asked without any, so `returns_of` is None.
+    It reads `of`'s returns to learn; a checkpoint's is asked without any.
     """
 
+    is_probability = True
     reads_entropies = True
+    training_only = ("replay",)
 
-    def __init__(self, name: str, config: TrainConfig, own: ProbeValues, *_: object) -> None:
-        super().__init__(name, config)
-        self.reads_hidden = own.features != "uncertainty"
-        self._own = own
-        self._num_folds = own.num_folds
+    @dataclass(frozen=True, kw_only=True)
+    class Config(PredictorConfig):
+        of: Name | None  # the predictor whose returns it reads; null: it learns from rewards alone
+        features: Literal["uncertainty", "hidden", "both"]
+        size: Count  # of its hidden layer
+        learning_rate: PositiveFraction
+        weight_decay: NonNegative
+        num_steps: Count  # of Adam, a fit
+        batch_size: Count  # states a step
+        replay_iterations: Count  # earlier ones, whose returns count as well
+        num_folds: Count  # of an iteration's problems; 1: values by earlier iterations alone
+        # A rollout's value is what the problem's other rollouts tell of it, at their ends.
+        crossed: bool
+
+        @property
+        def returns_of(self) -> str | None:
+            return self.of
+
+        def check(self, key: str, config: Any) -> None:
+            if self.of is not None:
+                sampled_by(f"{key}.of", self.of, config)
+            if not self.crossed:
+                return
+            require(
+                self.of is None,
+                f"{key}.of must be null with {key}.crossed (it looks at rewards alone), got "
+                f"{self.of!r}",
+            )
+            require(
+                config.rollouts.num_samples >= 2,
+                f"rollouts.num_samples must be at least 2 with {key}.crossed (it looks at a "
+                f"problem's other rollouts), got {config.rollouts.num_samples}",
+            )
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.reads_hidden = self.options.features != "uncertainty"
         self._earlier: Networks | None = None  # a single one, fitted to the replay
-        self._replay: deque[States] = deque(maxlen=own.replay_iterations)
-
-    @classmethod
-    def at_checkpoint(
-        cls, name: str, config: TrainConfig, own: ProbeValues, directory: Path | None
-    ) -> "Probe | None":
-        probe = cls(name, config, own)
-        probe._num_folds = 1  # what it learned, and no more
-        if directory is not None:
-            if not (directory / name).is_dir():
-                return None
-            probe._earlier = Networks(**load_file(directory / name / WEIGHTS))
-        return probe
+        self._replay: deque[States] = deque(maxlen=self.options.replay_iterations)
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         fold_N = self._fold_of_states(rollouts)
@@ -201,8 +226,8 @@ class Probe(ValuePredictor):
 
     def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
         """Whatever a rollout does at a state, its problem's others stay the same."""
-        if self._own.crossed:
-            self.set_of_rollouts(branches, rollouts)
+        if self.options.crossed:
+            self.set_as_rollouts(branches, rollouts)
             return
         features_NI = self._features(branches, _siblings(rollouts))
         self._set(branches, self._by_earlier(features_NI))
@@ -245,7 +270,7 @@ class Probe(ValuePredictor):
         return networks.values(states.features_NI).gather(0, fold_N[None])[0]
 
     def _fit(self, states: States, is_seen_FN: torch.Tensor) -> Networks:
-        return fitted(states, is_seen_FN, self._own, derive_seed(self.config.seed, self.column))
+        return fitted(states, is_seen_FN, self.options, derive_seed(self.config.seed, self.column))
 
     def _by_earlier(self, features_NI: torch.Tensor) -> torch.Tensor:
         if self._earlier is None:
@@ -255,21 +280,22 @@ class Probe(ValuePredictor):
     def _fold_of_states(self, rollouts: Sequence[Rollout]) -> torch.Tensor:
         """By problem; all 0 where there is one fold."""
         problems = list(dict.fromkeys(rollout.problem.id for rollout in rollouts))
-        fold = {problem: i % self._num_folds for i, problem in enumerate(problems)}
+        num_folds = 1 if self.is_frozen else self.options.num_folds
+        fold = {problem: i % num_folds for i, problem in enumerate(problems)}
         return torch.tensor([fold[r.problem.id] for r in rollouts for _ in self._rows(r.spans_S)])
 
     def _rows(self, of_steps_S: Any) -> Any:
         """Those of the states that it looks at: of all, or of the last."""
-        return of_steps_S[-1:] if self._own.crossed else of_steps_S
+        return of_steps_S[-1:] if self.options.crossed else of_steps_S
 
     def _features(
         self, rollouts: Sequence[Rollout], siblings: Mapping[tuple[str, int], float]
     ) -> torch.Tensor:
         features_R = []
         for rollout in rollouts:
-            known = 0.0 if self._own.crossed else siblings[rollout.key]
+            known = 0.0 if self.options.crossed else siblings[rollout.key]
             parts = [np.full((len(rollout.spans_S), 1), known)]
-            if self._own.features != "hidden":
+            if self.options.features != "hidden":
                 parts.append(doubts(rollout))
             if self.reads_hidden:
                 assert rollout.hidden_SH is not None, "set by the policy's pass"
@@ -281,11 +307,11 @@ class Probe(ValuePredictor):
         siblings = _siblings(rollouts)
         returns_N: list[tuple[float, ...]] = []
         for rollout in rollouts:
-            if self._own.crossed:
+            if self.options.crossed:
                 returns_N.append((siblings[rollout.key],))
                 continue
             none_S = (NO_VALUE,) * len(rollout.spans_S)
-            states = rollout.returns_S.get(self._own.of or "", none_S)
+            states = rollout.returns_S.get(self.options.of or "", none_S)
             returns_N += [(*state.returns_K, rollout.reward) for state in states]
         return States(
             self._features(rollouts, siblings),
@@ -294,42 +320,31 @@ class Probe(ValuePredictor):
         )
 
     def _set(self, rollouts: Sequence[Rollout], values_N: torch.Tensor) -> None:
-        if self._own.crossed:
+        if self.options.crossed:
             row = {r.key: v for r, v in zip(rollouts, values_N.tolist(), strict=True)}
-            for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
-                group_G = list(group)
-                for one in group_G:
-                    value = fmean(row[other.key] for other in group_G if other is not one)
-                    self.set_values([one], [[value] * len(one.spans_S)])
+            for group_G in by_problem(rollouts):
+                others = ([row[o.key] for o in group_G if o is not one] for one in group_G)
+                self.set_by_rollout(group_G, [*map(fmean, others)])
             return
         lengths = [len(rollout.spans_S) for rollout in rollouts]
         self.set_values(rollouts, [values_S.tolist() for values_S in values_N.split(lengths)])
 
-    def save_hf(self, directory: Path) -> None:
-        """The network of the earlier iterations: model.safetensors."""
-        if is_main() and self._earlier is not None:
-            directory.mkdir(parents=True, exist_ok=True)
-            save_file(vars(self._earlier), directory / WEIGHTS)
+    def state(self) -> dict[str, Any]:
+        return {
+            "earlier": None if self._earlier is None else vars(self._earlier),
+            "replay": [vars(states) for states in self._replay],
+        }
 
-    def save_state(self, directory: Path) -> None:
-        """The replay besides."""
-        self.save_hf(directory)
-        if is_main():
-            directory.mkdir(parents=True, exist_ok=True)
-            torch.save([vars(states) for states in self._replay], directory / REPLAY)
-
-    def load_state(self, directory: Path) -> None:
-        if (directory / WEIGHTS).exists():
-            self._earlier = Networks(**load_file(directory / WEIGHTS))
-        saved = torch.load(directory / REPLAY, weights_only=True)
-        self._replay.extend(States(**columns) for columns in saved)
+    def set_state(self, state: dict[str, Any]) -> None:
+        if state["earlier"] is not None:
+            self._earlier = Networks(**state["earlier"])
+        self._replay.extend(States(**columns) for columns in state.get("replay", ()))
 
 
 def _siblings(rollouts: Sequence[Rollout]) -> dict[tuple[str, int], float]:
     """The mean reward of the others of its problem, for each rollout's key."""
     found = {}
-    for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
-        group_G = list(group)
+    for group_G in by_problem(rollouts):
         for rollout, mean in zip(group_G, means_of_others(group_G), strict=True):
             found[rollout.key] = mean
     return found

@@ -15,10 +15,12 @@ blind to the step, and as Q̂ biased. Cost: the prior's.
 """
 
 from collections.abc import Sequence
-from itertools import groupby
+from dataclasses import dataclass
+from typing import Any
 
-from vineppo.config.schema import FusedValues, TrainConfig
-from vineppo.types import Rollout
+from vineppo.config.require import require
+from vineppo.config.schema import Name, PredictorConfig
+from vineppo.types import Rollout, by_problem
 from vineppo.values.group_mean import GroupMean, means_of_others
 
 
@@ -34,15 +36,32 @@ def fused(prior: float, mean: float, num_rewards: int) -> float:
 class Fused(GroupMean):
     """It reads another predictor's values, which must be there."""
 
-    values_of: str
+    is_probability = True
+    takes_turns = False
 
-    def __init__(self, name: str, config: TrainConfig, own: FusedValues, *_: object) -> None:
-        super().__init__(name, config)
-        self.values_of = own.prior
+    @dataclass(frozen=True)
+    class Config(PredictorConfig):
+        prior: Name  # the other predictor: "critic" is the estimator's own
+
+        @property
+        def values_of(self) -> str:
+            return self.prior
+
+        def check(self, key: str, config: Any) -> None:
+            prior = config.predictors.get(self.prior)
+            # What the engine samples comes without a pass, in training alone.
+            is_read = prior and not (prior.predictor.is_sampled or prior.values_of)
+            require(
+                bool(is_read),
+                f"{key}.prior must be another predictor of the run, and none that samples, got "
+                f"{self.prior}",
+            )
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
-        for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
-            group_G = list(group)
-            for rollout, mean in zip(group_G, means_of_others(group_G), strict=True):
-                value = fused(rollout.values_S(self.values_of)[0], mean, len(group_G) - 1)
-                self.set_values([rollout], [[value] * len(rollout.spans_S)])
+        prior = self.options.prior
+        for group_G in by_problem(rollouts):
+            means_G = zip(group_G, means_of_others(group_G), strict=True)
+            num_others = len(group_G) - 1
+            self.set_by_rollout(
+                group_G, [fused(one.values_S(prior)[0], mean, num_others) for one, mean in means_G]
+            )

@@ -12,12 +12,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from transformers import PreTrainedTokenizerFast
 
-from vineppo.config.schema import PrivilegedValues
+from vineppo.recipes.choice_values import ChoiceBatch, Sample
+from vineppo.recipes.privileged import Pointer, Privileged
 from vineppo.types import Choices, Problem
-from vineppo.values.choice_values import ChoiceBatch, Sample
-from vineppo.values.privileged import Pointer, Privileged
 
-OWN = PrivilegedValues(
+OWN = Privileged.Config(
     kind="privileged", num_candidates=3, learning_rate=3e-3, weight_decay=0.05,
     num_steps=16, batch_size=32, replay_iterations=16,
 )  # fmt: skip

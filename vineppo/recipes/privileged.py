@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from vineppo.recipes.choice_values import ChoiceBatch, ChoiceModel, LearnedFromChoices
 from vineppo.types import Choices
-from vineppo.values.choice_values import ChoiceBatch, ChoiceModel, LearnedFromChoices
 from vineppo.values.policy_pass import SURE
 
 MOST_ANSWER = 32  # tokens of the answer that are looked at

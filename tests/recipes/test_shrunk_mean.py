@@ -9,10 +9,9 @@ import pytest
 from support.rollouts import rollout, terminal
 from support.walks import demo
 
-from vineppo.config.schema import ShrunkMeanValues
+from vineppo.recipes.shrunk_mean import ShrunkMean, shrinkage
 from vineppo.types import Problem
 from vineppo.values.group_mean import GroupMean
-from vineppo.values.shrunk_mean import ShrunkMean, shrinkage
 
 
 def rollouts(rewards_PG):
@@ -24,7 +23,7 @@ def rollouts(rewards_PG):
 
 
 def shrunk(replay_iterations=0):
-    return ShrunkMean("mean", demo(), ShrunkMeanValues("shrunk_mean", replay_iterations))
+    return ShrunkMean("mean", demo(), ShrunkMean.Config("shrunk_mean", replay_iterations))
 
 
 def valued(rewards_PG, predictor=None):
@@ -89,7 +88,7 @@ def test_earlier_problems_count_also_after_a_resume_and_at_a_checkpoint(tmp_path
     expected = pytest.approx(np.array(valued([*now, *last])[:2]))
     assert np.array(valued(now, predictor)) == expected
     predictor.save_state(tmp_path / "mean")
-    own = ShrunkMeanValues("shrunk_mean", 1)
+    own = ShrunkMean.Config("shrunk_mean", 1)
     for again in (shrunk(1), ShrunkMean.at_checkpoint("mean", demo(), own, tmp_path)):
         if not again._earlier:
             again.load_state(tmp_path / "mean")

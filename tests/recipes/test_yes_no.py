@@ -192,6 +192,6 @@ def test_logits_that_are_not_the_heads_products_are_refused(configs, monkeypatch
             head.bias = torch.nn.Parameter(torch.zeros(head.out_features))
         return found
 
-    monkeypatch.setattr("vineppo.values.yes_no.load_model", loaded)
+    monkeypatch.setattr("vineppo.recipes.yes_no.load_model", loaded)
     with pytest.raises(UserError, match=f"a yes/no value does not support {odd}"):
         judge_of(config_of(configs))

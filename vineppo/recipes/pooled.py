@@ -29,10 +29,9 @@ Cost: none beyond what `of` samples; nothing is trained.
 """
 
 from collections.abc import Sequence
-from itertools import groupby
 
-from vineppo.config.schema import PooledValues, TrainConfig
-from vineppo.types import Rollout
+from vineppo.config.schema import ReturnsReader
+from vineppo.types import Rollout, by_problem
 from vineppo.values.predictor import ValuePredictor
 
 
@@ -43,20 +42,13 @@ class Pooled(ValuePredictor):
     continuation of reward 0 there: V̂ = (0 + 1)/2 for the first and (0 + 0)/2 for the second.
     """
 
-    returns_of: str
+    is_made_of_returns = True
+    takes_turns = True
 
-    def __init__(self, name: str, config: TrainConfig, own: PooledValues, *_: object) -> None:
-        super().__init__(name, config)
-        self.returns_of = own.of
-        sampled = config.credit.monte_carlo
-        if own.of in config.values.predictors:
-            sampled = config.values.predictors[own.of].monte_carlo
-        assert sampled is not None, "checked with the config"
-        self._are_separate = sampled.identical_prefixes == "separate"
+    Config = ReturnsReader
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
-        for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
-            group_G = list(group)
+        for group_G in by_problem(rollouts):
             self.set_values(group_G, [self._values(group_G, i) for i in range(len(group_G))])
 
     def _values(self, group_G: list[Rollout], i: int) -> list[float]:
@@ -66,7 +58,7 @@ class Pooled(ValuePredictor):
             for other in group_G[:i] + group_G[i + 1 :]
         ]
         values_S = []
-        for span, state in zip(own.spans_S, own.returns_S[self.returns_of], strict=True):
+        for span, state in zip(own.spans_S, own.returns_S[self.options.of], strict=True):
             returns = list(state.returns_K)
             for shared, other in others:
                 if span.start <= shared:
@@ -77,9 +69,10 @@ class Pooled(ValuePredictor):
 
     def _continuations(self, other: Rollout, start: int) -> Sequence[float]:
         """Those of the same state that only the other rollout has."""
-        if not self._are_separate:
+        sampled = self.config.continuations[self.options.of]
+        if sampled.identical_prefixes != "separate":
             return ()
-        states = zip(other.spans_S, other.returns_S[self.returns_of], strict=True)
+        states = zip(other.spans_S, other.returns_S[self.options.of], strict=True)
         return [r for span, state in states if span.start == start for r in state.returns_K]
 
 

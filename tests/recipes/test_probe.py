@@ -9,14 +9,14 @@ from support.chains import chains, made, score_covariances, squared_error
 from support.rollouts import rollout, terminal
 from support.walks import demo
 
-from vineppo.config.schema import ProbeValues, ValuesConfig
+from vineppo.config.schema import ValuesConfig
 from vineppo.models import load_model
+from vineppo.recipes.probe import Probe, States, doubts, fitted
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.values import predictors_at
 from vineppo.values.policy_pass import read_policy
-from vineppo.values.probe import Probe, States, doubts, fitted
 
-OWN = ProbeValues(
+OWN = Probe.Config(
     of="monte_carlo", kind="probe", features="uncertainty", size=32, learning_rate=1e-2,
     weight_decay=0.01, num_steps=150, batch_size=64, replay_iterations=2, num_folds=4,
     crossed=False,
@@ -196,7 +196,7 @@ def test_it_goes_on_and_values_as_it_was_saved(tmp_path):
     at_first.update(first, 1)
     _, saved = predictors_at(config, tmp_path)
     branches = [replace(one, reward=float("nan")) for one in second]
-    at_first._num_folds = 1
+    at_first.is_frozen = True
     for there in (at_first, saved):
         there.estimate(second)
         there.estimate_branches(branches, second)

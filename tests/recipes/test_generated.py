@@ -10,18 +10,18 @@ from support.random_walk import DIGITS, TOKENIZER, RandomWalkEngine
 from support.rollouts import LINES, terminal
 from support.walks import PROMPTS, SHORT, walk_config, walked
 
-from vineppo.config.schema import GaeCredit, GenerativeTraining, GenerativeValues, ValuesConfig
+from vineppo.config.schema import GaeCredit, ValuesConfig
 from vineppo.config.schema import VineCredit as Vine
 from vineppo.credit import token_advantages
 from vineppo.engine import Completion
 from vineppo.errors import UserError
 from vineppo.models import load_model
+from vineppo.recipes.generated import Answer, Generative, GenerativeTraining, trained_sequences
 from vineppo.rollouts import Sampler
 from vineppo.types import Problem, Rollout, StepSpan
 from vineppo.values import build_predictors
-from vineppo.values.generated import Answer, Generative, trained_sequences
 
-THINKING = GenerativeValues(
+THINKING = Generative.Config(
     kind="generative", num_samples=2, question="?", think_tokens=3, think_end="=",
     score_prompt="*", score_tokens=2, score_end="\n", score_of=4, unread=0.125, training=None,
 )  # fmt: skip

@@ -10,11 +10,17 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
+from vineppo.config.require import require
 from vineppo.config.schema import (
-    GenerativeTraining,
-    GenerativeValues,
+    Count,
+    CountOrZero,
+    Fraction,
+    Name,
+    NonNegative,
+    Positive,
+    PositiveFraction,
+    PredictorConfig,
     SamplingConfig,
-    TrainConfig,
 )
 from vineppo.deepspeed_module import Summand
 from vineppo.distributed import gather
@@ -79,6 +85,16 @@ class GeneratedValues(SampledValues, ABC):
 
 
 @dataclass(frozen=True)
+class GenerativeTraining:
+    """REINFORCE on the answers of an iteration, with the policy's optimizer, after its update."""
+
+    learning_rate: PositiveFraction
+    num_epochs: Count
+    batch_size: Count  # answers of one update, over all ranks
+    regression_coef: NonNegative  # of the likelihood of the number that would have been right
+
+
+@dataclass(frozen=True)
 class Answer:
     """What was written of a state, behind it and the question (`asked_ids`).
 
@@ -123,21 +139,46 @@ class Generative(SampledValues):
     biased as far as it is wrong. After GenAC (arXiv:2604.10701).
     """
 
-    def __init__(self, name: str, config: TrainConfig, own: GenerativeValues, *_: object) -> None:
-        super().__init__(name, config)
-        self._own = own
-        self.num_samples = own.num_samples
-        self.trains_policy = own.training is not None
+    is_probability = True
+
+    @dataclass(frozen=True)
+    class Config(PredictorConfig):
+        num_samples: Count  # answers of a state, whose mean is the value
+        question: Name  # behind the state
+        think_tokens: CountOrZero  # of the reasons, at most
+        think_end: str  # ends the reasons; put in where the policy has not written it
+        score_prompt: str  # put in behind the reasons
+        score_tokens: Count  # of the score, at most
+        score_end: str  # what must follow the number; "": anything may
+        score_of: Positive  # the number that means a value of 1
+        unread: Fraction  # the value of an answer without a number
+        training: GenerativeTraining | None  # null: zero-shot
+
+        def check(self, key: str, config: Any) -> None:  # noqa: ARG002
+            require(
+                self.num_samples >= 2 or self.training is None,
+                f"{key}.num_samples must be at least 2 with {key}.training (an answer's baseline "
+                f"is the other answers' score), got {self.num_samples}",
+            )
+            require(
+                self.think_end != "" or self.think_tokens == 0,
+                f"{key}.think_end must not be empty with {key}.think_tokens {self.think_tokens}",
+            )
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.num_samples = self.options.num_samples
+        self.trains_policy = self.options.training is not None
         self._answers: dict[tuple[StateKey, int], Answer] = {}
 
     def start(self, policy: Policy) -> None:
         self._policy = policy
 
     def max_tokens(self, sampler: Sampler, rollout: Rollout, step: int) -> int:  # noqa: ARG002
-        return self._own.think_tokens + self._own.score_tokens
+        return self.options.think_tokens + self.options.score_tokens
 
     def draw(self, sampler: Sampler, asked: Draws) -> None:
-        own, key = self._own, self.state_key(asked.rollout, asked.step)
+        own, key = self.options, self.state_key(asked.rollout, asked.step)
         question, end, prompt = (
             encode(sampler.tokenizer, text)
             for text in (own.question, own.think_end, own.score_prompt)
@@ -184,13 +225,13 @@ class Generative(SampledValues):
         if completion.finish_reason == "stop":
             ids = ids[:-1]
         lengths = range(len(ids) + 1)
-        cut = bisect(lengths, False, key=lambda n: self._own.think_end in sampler.text(ids[:n]))
+        cut = bisect(lengths, False, key=lambda n: self.options.think_end in sampler.text(ids[:n]))
         return ids[:cut], cut < len(lengths)
 
     def _read(self, text: str) -> float | None:
         """ "70%" of 100 and with score_end "%": 0.7."""
-        found = re.match(r"\s*(\d+(?:\.\d+)?)" + re.escape(self._own.score_end), text)
-        number = None if found is None else float(found[1]) / self._own.score_of
+        found = re.match(r"\s*(\d+(?:\.\d+)?)" + re.escape(self.options.score_end), text)
+        number = None if found is None else float(found[1]) / self.options.score_of
         return number if number is not None and number <= 1 else None
 
     def merge(
@@ -212,8 +253,8 @@ class Generative(SampledValues):
         for state, rewards in sorted(rewards_of.items()):
             answers_K = [self._answers[state, k] for k in range(self.num_samples)]
             briers += [answer.brier(fmean(rewards)) for answer in answers_K]
-            if self._own.training is not None:
-                sequences += self._sequences(answers_K, fmean(rewards), self._own.training)
+            if self.options.training is not None:
+                sequences += self._sequences(answers_K, fmean(rewards), self.options.training)
             unread += [answer.number is None for answer in answers_K]
         self._answers = {}  # an iteration may draw several times
         metrics = {"brier": fmean(briers), "unread_frac": fmean(unread)}
@@ -223,12 +264,12 @@ class Generative(SampledValues):
     def _sequences(
         self, answers_K: Sequence[Answer], reward: float, training: GenerativeTraining
     ) -> list[TokenSequence]:
-        right = f"{round(reward * self._own.score_of)}{self._own.score_end}"
+        right = f"{round(reward * self.options.score_of)}{self.options.score_end}"
         right_ids = encode(self._policy.tokenizer, right)
         return trained_sequences(answers_K, reward, right_ids, training.regression_coef)
 
     def _train(self, sequences: Sequence[TokenSequence], iteration: int) -> dict[str, float]:
-        own = self._own.training
+        own = self.options.training
         if own is None or not sequences:
             return {}
         policy = self._policy

@@ -32,10 +32,12 @@ Cost: none beyond what `of` samples; nothing is trained.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from vineppo.config.schema import SmoothedValues, TrainConfig
+from vineppo.config.schema import Fraction, ReturnsReader
 from vineppo.types import Rollout, StateValue
 from vineppo.values.predictor import ValuePredictor
 
@@ -85,16 +87,16 @@ def _normalised(weights_L: np.ndarray) -> np.ndarray:
 class Smoothed(ValuePredictor):
     """The mean level of each state, given the returns before it or all of its rollout."""
 
-    returns_of: str
+    is_made_of_returns = True
+    is_probability = True
 
-    def __init__(self, name: str, config: TrainConfig, own: SmoothedValues, *_: object) -> None:
-        super().__init__(name, config)
-        self.returns_of = own.of
-        self._own = own
+    @dataclass(frozen=True)
+    class Config(ReturnsReader):
+        change: Fraction  # the probability that a step changes the value
+        direction: Literal["causal", "both"]  # states up to it are looked at, or later ones too
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
-        change, is_causal = self._own.change, self._own.direction == "causal"
-        self.set_values(
-            rollouts,
-            [smoothed(r.returns_S[self.returns_of], change, is_causal) for r in rollouts],
-        )
+        own = self.options
+        is_causal = own.direction == "causal"
+        values = [smoothed(one.returns_S[own.of], own.change, is_causal) for one in rollouts]
+        self.set_values(rollouts, values)

@@ -6,19 +6,17 @@ import pytest
 from support.task_configs import worded_config
 from support.walks import demo
 
-from vineppo.config.checks import check_train
-from vineppo.config.schema import OracleValues
 from vineppo.errors import UserError
+from vineppo.recipes.oracle import Oracle
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.worded import ChainDemonstrator
 from vineppo.types import Problem, Rollout
-from vineppo.values.oracle import Oracle
 
 CONFIG = worded_config(num_operations=3, num_hard_steps=1)
 TOKENIZER = build_tokenizer("worded")
-OWN = OracleValues("oracle", half_life=50)
+OWN = Oracle.Config("oracle", half_life=50)
 
 
 def oracle() -> Oracle:
@@ -97,4 +95,4 @@ def test_what_it_measured_is_kept(tmp_path) -> None:
 def test_other_tasks_have_no_oracle() -> None:
     values = replace(demo().values, predictors={"oracle": OWN})
     with pytest.raises(UserError, match=r"task.kind must be 'worded' for values.predictors.oracle"):
-        check_train(replace(demo(), values=values))
+        OWN.check("values.predictors.oracle", replace(demo(), values=values))

@@ -15,12 +15,14 @@ responses a rollout, with the gradient three times that. Nothing is sampled.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from vineppo.config.schema import TrainConfig, YesNoCritic
+from vineppo.config.require import require
+from vineppo.config.schema import Name, SeparateCritic, TrainConfig
 from vineppo.errors import UserError
 from vineppo.forward_passes import token_columns
 from vineppo.models import LoadedModel, load_model, load_tokenizer
@@ -117,20 +119,59 @@ class AskingModel(ValueModel):
 
 
 class YesNo(AskingModel, SeparateValueModel):
-    """One that learns by cross-entropy from the rewards."""
+    """One that learns by cross-entropy from the rewards.
 
-    def __init__(
-        self, name: str, config: TrainConfig, critic: YesNoCritic, loaded: LoadedModel
-    ) -> None:
+    The head starts as the difference of the two tokens' output rows, whatever `head_init` says.
+    """
+
+    takes_turns = False
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(SeparateCritic):
+        question: Name  # after the state, in the model's words
+        yes: Name  # each one token
+        no: Name
+        trained: bool  # by cross-entropy on the rewards; false: zero-shot
+
+        @property
+        def learns(self) -> bool:
+            return self.trained
+
+        @property
+        def asked(self) -> str:
+            return self.question
+
+        def check(self, key: str, config: TrainConfig) -> None:
+            super().check(key, config)
+            require(
+                self.learns_from is None,
+                f"{key}.learns_from must be null for kind {self.kind!r} (it learns rewards), got "
+                f"{self.learns_from}",
+            )
+            require(
+                self.loss.bounds == (0, 1),
+                f"{key}.loss must be of kind 'cross_entropy' from 0 to 1, as a probability is, got "
+                f"{self.loss}",
+            )
+
+    def __init__(self, name: str, config: TrainConfig, critic: Any, loaded: LoadedModel) -> None:
         super().__init__(name, config, critic, loaded)
         self.ask(self._hf_model, Question(critic, loaded.tokenizer, self.key))
         self.question.start(self._hf_model, config)
 
     @classmethod
+    def build(
+        cls, name: str, config: TrainConfig, options: Any, loaded: LoadedModel | None
+    ) -> ValuePredictor:
+        if options.trained:
+            return super().build(name, config, options, loaded)
+        return ZeroShot(name, config, options, loaded)
+
+    @classmethod
     def at_checkpoint(
-        cls, name: str, config: TrainConfig, own: Any, directory: Path | None
+        cls, name: str, config: TrainConfig, options: Any, directory: Path | None
     ) -> ValuePredictor | None:
-        return ZeroShot.at_checkpoint(name, config, own, directory)
+        return ZeroShot.at_checkpoint(name, config, options, directory)
 
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
         """The targets are the rewards."""
@@ -140,7 +181,7 @@ class ZeroShot(AskingModel, FrozenValueModel):
     """One that never learns, or as a checkpoint has it: `source` is then its folder."""
 
     def __init__(
-        self, name: str, config: TrainConfig, critic: YesNoCritic, source: LoadedModel | str | None
+        self, name: str, config: TrainConfig, critic: Any, source: LoadedModel | str | None
     ) -> None:
         path = source if isinstance(source, str) else None
         super().__init__(name, config, critic, path)
@@ -154,9 +195,9 @@ class ZeroShot(AskingModel, FrozenValueModel):
 
     @classmethod
     def at_checkpoint(
-        cls, name: str, config: TrainConfig, own: Any, directory: Path | None
+        cls, name: str, config: TrainConfig, options: Any, directory: Path | None
     ) -> FrozenValueModel | None:
-        return super().at_checkpoint(name, config, own, directory if own.trained else None)
+        return super().at_checkpoint(name, config, options, directory if options.trained else None)
 
 
 class Question:
@@ -165,7 +206,7 @@ class Question:
     Raises `UserError` where an answer is not one token, or both are the same.
     """
 
-    def __init__(self, critic: YesNoCritic, tokenizer: Any, key: str) -> None:
+    def __init__(self, critic: Any, tokenizer: Any, key: str) -> None:
         self._critic = critic
         self.ids = encode(tokenizer, critic.question)
         answers = {name: encode(tokenizer, getattr(critic, name)) for name in ("yes", "no")}

@@ -38,12 +38,13 @@ Cost: none beyond what `of` samples; nothing is trained.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from typing import Any, Literal
 
 import numpy as np
 
-from vineppo.config.schema import ShrunkValues, TrainConfig
-from vineppo.types import Rollout, StateValue
+from vineppo.config.require import require
+from vineppo.config.schema import ReturnsReader
+from vineppo.types import Rollout, StateValue, by_problem
 from vineppo.values.group_mean import means_of_others
 from vineppo.values.predictor import ValuePredictor
 
@@ -130,16 +131,25 @@ TOWARD = {"siblings": towards_siblings, "previous": towards_previous}
 class Shrunk(ValuePredictor):
     """A state's mean return, drawn towards the siblings' rewards or the state before."""
 
-    returns_of: str
+    is_made_of_returns = True
+    takes_turns = True
 
-    def __init__(self, name: str, config: TrainConfig, own: ShrunkValues, *_: object) -> None:
-        super().__init__(name, config)
-        self.returns_of = own.of
-        self._values = TOWARD[own.toward]
+    @dataclass(frozen=True)
+    class Config(ReturnsReader):
+        toward: Literal["siblings", "previous"]
+
+        def check(self, key: str, config: Any) -> None:
+            super().check(key, config)
+            require(
+                config.rollouts.num_samples >= 2,
+                f"rollouts.num_samples must be at least 2 for {key} of kind {self.kind!r} (it "
+                f"compares the rollouts of a problem), got {config.rollouts.num_samples}",
+            )
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
-        groups_P = [list(group) for _, group in groupby(rollouts, key=lambda r: r.problem.id)]
+        groups_P = by_problem(rollouts)
         siblings_PG = [means_of_others(group_G) for group_G in groups_P]
+        drawn = TOWARD[self.options.toward]
         sums_P = np.array(
             [
                 self._sums(group_G, siblings_G)
@@ -149,13 +159,13 @@ class Shrunk(ValuePredictor):
         for p, (group_G, siblings_G) in enumerate(zip(groups_P, siblings_PG, strict=True)):
             variances = Variances.of(np.delete(sums_P, p, axis=0).sum(0))
             for rollout, siblings in zip(group_G, siblings_G, strict=True):
-                returns_S = rollout.returns_S[self.returns_of]
-                self.set_values([rollout], [self._values(returns_S, siblings, variances)])
+                returns_S = rollout.returns_S[self.options.of]
+                self.set_values([rollout], [drawn(returns_S, siblings, variances)])
 
     def _sums(self, group_G: Sequence[Rollout], siblings_G: Sequence[float]) -> np.ndarray:
         return np.sum(
             [
-                sums_of(rollout.returns_S[self.returns_of], rollout.reward, siblings)
+                sums_of(rollout.returns_S[self.options.of], rollout.reward, siblings)
                 for rollout, siblings in zip(group_G, siblings_G, strict=True)
             ],
             axis=0,

@@ -5,9 +5,8 @@ from support.critics import build_config, start
 from support.rollouts import rollout, terminal
 from support.walks import demo
 
-from vineppo.config.schema import FusedValues
 from vineppo.errors import UserError
-from vineppo.values.fused import Fused, fused
+from vineppo.recipes.fused import Fused, fused
 
 
 def test_the_documented_numbers():
@@ -22,7 +21,7 @@ def test_the_rewards_are_the_others_and_the_prior_that_of_the_prompt():
     found = [rollout(terminal(r, 3), lengths_S=[2, 1]) for r in (0.0, 1.0, 1.0, 1.0)]
     for one in found:
         one.steps_S["values/prior"] = (0.5, 0.9)
-    Fused("fused", demo(), FusedValues("fused", "prior")).estimate(found)
+    Fused("fused", demo(), Fused.Config("fused", "prior")).estimate(found)
     assert found[0].values_S("fused") == [pytest.approx(fused(0.5, 1.0, 3))] * 2
     assert found[1].values_S("fused") == [0.5, 0.5]  # of mean 2/3
 

@@ -1,18 +1,20 @@
 """The value of worded chains and sheets in closed form, at the policy's skill in hard facts."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from vineppo.config.schema import OracleValues, TrainConfig, WordedTaskConfig
+from vineppo.config.require import require
+from vineppo.config.schema import Positive, PredictorConfig, WordedTaskConfig
 from vineppo.segment.token_texts import response_text, special_ids
 from vineppo.tasks.arithmetic import Fact
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.worded import Demonstrator
 from vineppo.types import Rollout
-from vineppo.values.predictor import Remembered
+from vineppo.values.predictor import ValuePredictor
 
 
-class Oracle(Remembered):
+class Oracle(ValuePredictor):
     """The probability that the rest comes out right, of known p_f: `Demonstrator.value`.
 
     p_f is the share of right results where a rollout met the hard fact f and it counted, in
@@ -22,15 +24,32 @@ class Oracle(Remembered):
     """
 
     PRIOR = 4.0
-    state_file = "counts.json"
+    is_exact = True
 
-    def __init__(self, name: str, config: TrainConfig, own: OracleValues, *_: object) -> None:
-        super().__init__(name, config)
+    @dataclass(frozen=True)
+    class Config(PredictorConfig):
+        half_life: Positive  # iterations after which a measured result counts half
+
+        def check(self, key: str, config: Any) -> None:
+            require(
+                isinstance(config.task, WordedTaskConfig),
+                f"task.kind must be 'worded' for {key} (an oracle knows no other), got "
+                f"{config.task.kind!r}",
+            )
+            require(
+                config.reward_model is None,
+                f"reward_model must be null for {key} (an oracle knows the verifier's reward "
+                "alone), got a table",
+            )
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        config = self.config
         assert isinstance(config.task, WordedTaskConfig), "checked with the config"
         self._demonstrator = Demonstrator.of(config.task)
         self._tokenizer = build_tokenizer("worded")
         self._special_ids = special_ids(self._tokenizer)
-        self._keep = 0.5 ** (1 / own.half_life)
+        self._keep = 0.5 ** (1 / self.options.half_life)
         p = 1 - config.task.wrong_probability * (1 - config.task.repair_probability)
         self._counts: dict[Fact, tuple[float, float]] = dict.fromkeys(  # right results, and all
             self._demonstrator.wrong_results, (self.PRIOR * p, self.PRIOR)
@@ -66,9 +85,9 @@ class Oracle(Remembered):
         backend = self._tokenizer.backend_tokenizer
         return response_text(backend, self._special_ids, rollout.response_ids[:end])
 
-    def state(self) -> Any:
-        return [[*fact, *counts] for fact, counts in self._counts.items()]
+    def state(self) -> dict[str, Any]:
+        return {"counts": [[*fact, *counts] for fact, counts in self._counts.items()]}
 
-    def set_state(self, saved: Any) -> None:
-        for operation, left, right, *counts in saved:
+    def set_state(self, state: dict[str, Any]) -> None:
+        for operation, left, right, *counts in state["counts"]:
             self._counts[operation, left, right] = tuple(counts)

@@ -12,7 +12,7 @@ rewards: σ² the mean of their sample variances, s² the sample variance of the
 τ² = max(0, s² − mean σ²/n), which is how far problems differ. Of few problems these moments are so
 poor that λ may do harm: with fewer than 12 others V = m. What is left of m's squared error is
 little where problems are alike, most where their chances of success are spread from 0 to 1, and all
-where each is nearly always or never solved (`tests/values/test_shrunk_mean.py` simulates it).
+where each is nearly always or never solved (`tests/recipes/test_shrunk_mean.py` simulates it).
 
 As a baseline it leaves the gradient unbiased: m is of the problem's other rollouts, c and λ are of
 other problems and of earlier iterations. RLOO's m costs n/(n − 1) of the noise that the problem's
@@ -21,15 +21,15 @@ true mean would leave; this gives a part of it back, for nothing.
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import chain, groupby
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from vineppo.config.schema import ShrunkMeanValues, TrainConfig
-from vineppo.types import Rollout
+from vineppo.config.schema import CountOrZero, PredictorConfig
+from vineppo.types import Rollout, by_problem
 from vineppo.values.group_mean import GroupMean, means_of_others
-from vineppo.values.predictor import Remembered
 
 MIN_OTHERS = 12  # problems
 Rewards = list[list[float]]  # of an iteration's rollouts, by problem
@@ -59,36 +59,38 @@ def shrinkage(rewards_PG: Sequence[Sequence[float]], first: int = 0) -> tuple[An
     return np.where(counts_P[first:] > 1, weights_P, 1.0), middle + centres_P
 
 
-class ShrunkMean(Remembered, GroupMean):
+class ShrunkMean(GroupMean):
     """The mean reward of a problem's other rollouts, shrunk to that of the other problems."""
 
-    state_file = "rewards.json"
+    @dataclass(frozen=True)
+    class Config(PredictorConfig):
+        replay_iterations: CountOrZero  # earlier ones, whose problems count as well
 
-    def __init__(self, name: str, config: TrainConfig, own: ShrunkMeanValues, *_: object) -> None:
-        super().__init__(name, config)
-        self._earlier: deque[Rewards] = deque(maxlen=own.replay_iterations)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._earlier: deque[Rewards] = deque(maxlen=self.options.replay_iterations)
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         earlier_PG = [*chain.from_iterable(self._earlier)]
-        groups = [list(g) for _, g in groupby(rollouts, key=lambda rollout: rollout.problem.id)]
+        groups = by_problem(rollouts)
         weights_P, centres_P = shrinkage([*earlier_PG, *rewards_of(rollouts)], len(earlier_PG))
         is_known = len(earlier_PG) + len(groups) > MIN_OTHERS
         for group_G, weight, centre in zip(groups, weights_P, centres_P, strict=True):
-            for rollout, mean in zip(group_G, means_of_others(group_G), strict=True):
-                value = float(mean + weight * (centre - mean)) if is_known else mean
-                self.set_values([rollout], [[value] * len(rollout.spans_S)])
+            means_G = means_of_others(group_G)
+            if is_known:
+                means_G = [float(mean + weight * (centre - mean)) for mean in means_G]
+            self.set_by_rollout(group_G, means_G)
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
         self._earlier.append(rewards_of(rollouts))
         return {}
 
-    def state(self) -> Any:
-        return [*self._earlier]
+    def state(self) -> dict[str, Any]:
+        return {"rewards": [*self._earlier]}
 
-    def set_state(self, saved: Any) -> None:
-        self._earlier.extend(saved)
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._earlier.extend(state["rewards"])
 
 
 def rewards_of(rollouts: Sequence[Rollout]) -> Rewards:
-    groups = groupby(rollouts, key=lambda rollout: rollout.problem.id)
-    return [[rollout.reward for rollout in group] for _, group in groups]
+    return [[rollout.reward for rollout in group_G] for group_G in by_problem(rollouts)]

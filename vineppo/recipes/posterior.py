@@ -12,13 +12,14 @@ for.
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from vineppo.config.schema import PosteriorValues
+from vineppo.config.schema import Count
+from vineppo.recipes.choice_values import ChoiceBatch, ChoiceModel, LearnedFromChoices
 from vineppo.seeds import derive_seed
-from vineppo.values.choice_values import ChoiceBatch, ChoiceModel, LearnedFromChoices
 
 MOST_DENSE = 4096  # tokens, up to which all are scored and not the candidates alone
 MOST = 0.98  # the largest value in the loss, where 1 would be lost at once
@@ -97,10 +98,13 @@ class Posterior(LearnedFromChoices):
     and the differences are used as a control variate.
     """
 
+    @dataclass(frozen=True, kw_only=True)
+    class Config(LearnedFromChoices.Config):
+        size: Count  # of the model's one hidden layer
+
     def new_model(self, hidden_size: int, num_token_ids: int) -> Tilt:
-        assert isinstance(self._own, PosteriorValues), "its own kind"
         seed = derive_seed(self.config.seed, self.column)
-        return Tilt(hidden_size, num_token_ids, self._own.size, seed)
+        return Tilt(hidden_size, num_token_ids, self.options.size, seed)
 
 
 def bounded_differences(

@@ -8,15 +8,14 @@ import pytest
 from support.chains import VALUES, chains, made, means_after, score_covariances, squared_error
 from support.walks import demo
 
-from vineppo.config.schema import SmoothedValues
+from vineppo.recipes.smoothed import LEVELS, PRIOR, Smoothed, smoothed
 from vineppo.types import StateValue
-from vineppo.values.smoothed import LEVELS, PRIOR, Smoothed, smoothed
 
 DIRECTIONS = ("causal", "both")
 
 
 def predictor(direction, change=0.2):
-    own = SmoothedValues(of="monte_carlo", kind="smoothed", change=change, direction=direction)
+    own = Smoothed.Config(of="monte_carlo", kind="smoothed", change=change, direction=direction)
     return Smoothed("smoothed", demo(), own)
 
 

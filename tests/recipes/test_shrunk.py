@@ -7,15 +7,14 @@ import pytest
 from support.chains import VALUES, chains, made, means_after, score_covariances, squared_error
 from support.walks import demo
 
-from vineppo.config.schema import ShrunkValues
+from vineppo.recipes.shrunk import Shrunk, Variances, sums_of, towards_previous, towards_siblings
 from vineppo.types import StateValue
-from vineppo.values.shrunk import Shrunk, Variances, sums_of, towards_previous, towards_siblings
 
 MODES = ("siblings", "previous")
 
 
 def shrunk(toward):
-    return Shrunk("shrunk", demo(), ShrunkValues(of="monte_carlo", kind="shrunk", toward=toward))
+    return Shrunk("shrunk", demo(), Shrunk.Config(of="monte_carlo", kind="shrunk", toward=toward))
 
 
 def values(rollouts, toward):

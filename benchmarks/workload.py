@@ -101,7 +101,7 @@ class Workload:
         """The rollouts of an iteration alone, split, in the order of prompts."""
         count = self.config.rollouts.num_samples
         pending = submit_rollouts(self.sampler, self.prompts, count, (ITERATION, "rollouts"))
-        run_to_end(self.sampler.engine)
+        self.sampler.finish()
         by_key = pending.settle()
         rollouts = [by_key[p.problem.id, index] for p in self.prompts for index in range(count)]
         self.split(rollouts)
@@ -118,7 +118,7 @@ class Workload:
         self.split(rollouts)
         for rollout in rollouts:
             stream.submit(rollout)
-        run_to_end(self.sampler.engine)
+        self.sampler.finish()
         predictor.merge(rollouts, [stream.settle()])
 
     def _monte_carlo(self) -> MonteCarlo:
@@ -222,11 +222,6 @@ def describe_workload(config: TrainConfig) -> dict[str, Any]:
         "segmenter": None if segmenter is None else asdict(segmenter),
         "dtype": config.model.dtype,
     }
-
-
-def run_to_end(engine: Engine) -> None:
-    while engine.num_unfinished:
-        engine.step()
 
 
 def with_shared_prefixes(config: TrainConfig) -> TrainConfig:

@@ -26,7 +26,6 @@ from vineppo.credit import token_advantages
 from vineppo.experience import Experience, add_advantages, sample_varied, value_quality
 from vineppo.forward_passes import EntropyPass
 from vineppo.recipes.cuts import ExpectedCuts
-from vineppo.segment import TextSegmenter
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Problem
 from vineppo.values import build_predictors
@@ -250,22 +249,6 @@ def test_cuts_go_by_the_entropies_of_the_policy(tmp_path):
     ]
     assert behind
     assert all(behind)
-
-
-def test_a_segmenter_of_ones_own_sees_whole_responses_alone():
-    """Those of the embedded walk, all of which end with a token for it within this budget."""
-
-    class Whole(TextSegmenter):
-        def cuts(self, text):
-            assert text.endswith("<eos>"), f"half a response: {text!r}"
-            return [i + 1 for i, letter in enumerate(text) if letter == "\n"]
-
-    own, plain = Whole("mine.py:Whole"), LINES
-    found = [walked(walk_config(100, 5, replace(CREDIT, segmenter=one)))[0] for one in (own, plain)]
-    assert all(one.finish_reason == "stop" for one in found[0].rollouts)
-    assert [one.response_ids for one in found[0].rollouts] == [
-        one.response_ids for one in found[1].rollouts
-    ]
 
 
 @pytest.mark.parametrize("identical_prefixes", ["share", "separate"])

@@ -120,8 +120,7 @@ def test_more_samples_go_on_where_fewer_ended(sampler):
 
 def test_rollouts_are_continuations_of_an_empty_response(sampler):
     pending = submit_rollouts(sampler, [PROMPT], 3, (1, "rollouts"), with_logprobs=True)
-    while sampler.engine.num_unfinished:
-        sampler.engine.step()
+    sampler.finish()
     rollouts = pending.settle()
     stream = (1, "rollouts", PROMPT.problem.id)
     ((_, continuations),) = sample_continuations(sampler, [StateRequest(State(PROMPT), 3, stream)])
@@ -142,8 +141,7 @@ def test_a_tree_grows_level_by_level(sampler):
     tree = TreeCredit("tree", LinesSegmenter("lines"), (6, 2), 8, "mean", False, "once")
     finished = []
     pending = submit_trees(sampler, [PROMPT], tree, (1, "rollouts"), finished.append)
-    while sampler.engine.num_unfinished:
-        sampler.engine.step()
+    sampler.finish()
     leaves = pending.settle()
     assert len(finished) == len(leaves) == 12
     group = [leaves[PROMPT.problem.id, index] for index in range(12)]

@@ -5,7 +5,7 @@ between is computed by every rank from the same gathered data. The main rank alo
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar, cast
@@ -151,11 +151,18 @@ def from_main(find: Callable[[], T]) -> T:
     return cast(T, outcome)
 
 
-def gather_replicas(mine: T, ranks_a_replica: int) -> list[T]:
-    """What every replica brings, on every rank; the ranks of one must bring the same."""
-    if num_replicas(ranks_a_replica) == 1:
-        return [mine]
-    return gather(mine)[::ranks_a_replica]
+def deal(loads_R: Sequence[int], costs: Sequence[int]) -> list[int]:
+    """Who gets each item: the costliest first, each to the one that then has least.
+
+    `deal([10, 0], [3, 8, 4])` is [0, 1, 1]: 8 goes to the idle one, which with 8 against 10 takes
+    4 as well, and 3 to the other.
+    """
+    loads = list(loads_R)
+    owners = [0] * len(costs)
+    for item in sorted(range(len(costs)), key=lambda i: -costs[i]):
+        owners[item] = min(range(len(loads)), key=loads.__getitem__)
+        loads[owners[item]] += costs[item]
+    return owners
 
 
 def largest(mine: int, device: torch.device) -> int:

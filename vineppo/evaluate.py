@@ -52,9 +52,7 @@ def evaluate_policy(
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
     pending = submit_rollouts(sampler, mine_P, evaluation.num_samples, (iteration, "evaluate"))
-    while sampler.engine.num_unfinished:
-        sampler.engine.step()
-        progress.tick(sampler.engine)
+    sampler.finish(lambda: progress.tick(sampler.engine))
     mine = [
         (r.problem.id, r.reward > 0.5, r.finish_reason == "length", len(r.response_ids))
         for r in pending.settle().values()

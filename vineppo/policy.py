@@ -11,7 +11,6 @@ from vineppo.config.schema import AdamConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
 from vineppo.lora import has_adapters, merged_weights
 from vineppo.models import LoadedModel, save_model
-from vineppo.packing import can_pack
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import TrainBatch
 
@@ -45,6 +44,8 @@ class Policy:
         if value_head is not None:
             groups.append(list(value_head.parameters()))
         self.num_groups = len(groups)
+        from vineppo.packing import can_pack  # transformers takes seconds
+
         self.packs = can_pack(self.hf_model)
         self.deepspeed = DeepSpeedModule(module, groups, self.hf_model.dtype, optimization)
 

@@ -7,7 +7,7 @@ steps are all sampled here (docs/continuations.md).
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -37,7 +37,7 @@ class Sampler:
 
     `seed` is the run's: random streams are derived from it. With a `scorer`, rewards are what it
     makes of the grader's. With `turn_rules` responses have several turns, rewarded by an
-    environment.
+    environment. `held` waits for room in the engine.
     """
 
     engine: Engine
@@ -47,6 +47,35 @@ class Sampler:
     seed: int
     scorer: Scorer | None = None
     turn_rules: TurnRules | None = None
+    held: deque[Callable[[], None]] = field(default_factory=deque, compare=False, repr=False)
+
+    def hold(self, submit: Callable[[], None]) -> None:
+        """Calls `submit` when the engine has room, at once or before a later step.
+
+        A request has its whole prefix: if all of long responses were queued, memory would grow with
+        the square of their steps.
+        """
+        self.held.append(submit)
+        self._feed()
+
+    def _feed(self) -> None:
+        while self.held and self.engine.num_unfinished < LOOKAHEAD:
+            self.held.popleft()()
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.held or self.engine.num_unfinished)
+
+    def step(self) -> None:
+        """A step of the engine, with what it has room for."""
+        self._feed()
+        self.engine.step()
+
+    def finish(self, tick: Callable[[], None] = lambda: None) -> None:
+        """Steps until nothing is left; `tick` is called after each."""
+        while self.is_busy:
+            self.step()
+            tick()
 
     def text(self, response_ids: Sequence[int]) -> str:
         """`response_text`, by the backend: the tokenizer's `decode` looks at every id in Python."""

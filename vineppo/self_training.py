@@ -161,9 +161,7 @@ def sample(
 
     stream = (iteration, "rollout")
     pending = submit_rollouts(sampler, mine_P, num_whole, stream, branch, steps is not None)
-    while sampler.engine.num_unfinished:
-        sampler.engine.step()
-        session.progress.tick(sampler.engine)
+    sampler.finish(lambda: session.progress.tick(sampler.engine))
     shares = gather((pending.settle(), num_shared))[::each]
     by_key = {key: rollout for share, _ in shares for key, rollout in share.items()}
     indices = range(own.num_samples)

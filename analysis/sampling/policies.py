@@ -286,15 +286,14 @@ def _ask_engine(
     for rollout in rollouts:
         for stream in streams:
             stream.submit(rollout)
-    total = left = sum(stream.budget_left for stream in streams)
+    total = sum(stream.budget_left for stream in streams)
     with Meter(f"{checkpoint.title}, tokens of answers", total, 0, sampler.engine) as meter:
-        while left:
-            for stream in streams:
-                stream.feed()
-            sampler.engine.step()
-            left = sum(stream.budget_left for stream in streams)
-            meter.done = total - left
+
+        def tick() -> None:
+            meter.done = total - sum(stream.budget_left for stream in streams)
             meter.tick()
+
+        sampler.finish(tick)
     for predictor, stream in zip(predictors, streams, strict=True):
         predictor.merge(rollouts, [stream.settle()])
 

@@ -69,9 +69,7 @@ def sample_responses(
             pending = submit_rollouts(
                 sampler, prompts_P, num_samples, stream, advance, with_logprobs=True
             )
-        while sampler.engine.num_unfinished:
-            sampler.engine.step()
-            meter.tick()
+        sampler.finish(meter.tick)
     rollouts = pending.settle()
     return [rollouts[p.problem.id, index] for p in prompts_P for index in range(num_samples)]
 

@@ -78,31 +78,17 @@ local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.obje
 
   // Step credit without continuations: the reward less a martingale, made of the ratios of the policy
   // to a small model of what it chooses when it succeeds.
-  vine_martingale: self.martingale({ kind: 'posterior', size: 128 }),
+  vine_martingale: self.martingale('posterior'),
 
   // The same with the true answer in view.
-  vine_privileged: self.martingale({ kind: 'privileged' }) {
-    values+: { predictors+: { privileged+: { num_steps: 32 } } },
-  },
+  vine_privileged: self.martingale('privileged'),
 
   // And joined with the continuations of `vine_efficient`.
   vine_efficient_privileged: self.vine_privileged { credit: $.vine_efficient.credit },
 
-  martingale(model):: common {
+  martingale(kind):: common {
     credit+: { kind: 'martingale' },
-    values: {
-      credit: model.kind,
-      predictors: {
-        [model.kind]: model {
-          num_candidates: 32,
-          learning_rate: 3e-3,
-          weight_decay: 0.05,
-          num_steps: 16,
-          batch_size: 32,
-          replay_iterations: 64,
-        },
-      },
-    },
+    values: { credit: kind, predictors: { [kind]: { kind: kind } } },
   },
 
   // The paper's PPO: a critic from the starting policy, trained as a leaf trains the policy (--set
@@ -132,36 +118,19 @@ local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.obje
     },
   },
 
-  // A language model's yes/no value beside a run's own (values/yes_no.py), of a critic's table:
+  // A language model's yes/no value beside a run's own (recipes/yes_no.py), of a critic's table:
   // `values+: { predictors+: { judge: ppo.critic + algorithm.yes_no } }`.
   yes_no: {
     kind: 'yes_no',
     loss: { kind: 'cross_entropy', low: 0, high: 1 },
     head_init: 'zero',
-    question: '\n\nIs this going to end with the right answer? Answer Yes or No:',
-    yes: ' Yes',
-    no: ' No',
-    trained: false,
   },
 
-  // What the policy itself writes of a state (values/generated.py), beside a run's own values, over
+  // What the policy itself writes of a state (recipes/generated.py), beside a run's own values, over
   // nothing: `values+: { predictors+: { judge: algorithm.generative } }`. With `+ algorithm.learned`
   // it learns to.
-  generative: {
-    kind: 'generative',
-    num_samples: 2,
-    question: '\n\nHow likely is this to end with the right answer? Think in <value_think>, then give '
-              + 'a percentage in <value>.\n<value_think>',
-    think_tokens: 256,
-    think_end: '</value_think>',
-    score_prompt: '\n<value>',
-    score_tokens: 8,
-    score_end: '</value>',
-    score_of: 100,
-    unread: 0.5,
-    training: null,
-  },
-  learned: { training: { learning_rate: 1e-6, num_epochs: 1, batch_size: 64, regression_coef: 0 } },
+  generative: { kind: 'generative' },
+  learned: { training: {} },
 
   // What has helped critics since (VC-PPO, arXiv:2503.01491; VAPO, arXiv:2504.05118): warm-up,
   // λ = 1 for the critic and a length-adaptive one for the policy, clip-higher, a loss by tokens.

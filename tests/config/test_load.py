@@ -100,7 +100,7 @@ def test_set_can_switch_a_kind(configs):
          "config: task.grading.time_limit_s must be less than or equal to 86400, got 1000000.0"),
         ("foo.bar=1", "config: unknown key foo"),
         ("critic={}", "config: missing key critic.kind"),
-        ('critic={"kind": "shared"}', "config: missing key critic.loss"),
+        ('critic={"kind": "shared"}', "config: missing key critic.coef"),
         ("credit.kind.x=1", '--set credit.kind.x: credit.kind must be a table of keys, got "vine"'),
         ("seed", "--set must be dotted.key=value, got 'seed'"),
         ("seed.x=1", "--set seed.x: seed must be a table of keys, got 1"),

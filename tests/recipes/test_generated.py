@@ -189,8 +189,7 @@ def learn(configs, own, num_iterations):
         stream = judge.open_stream(sampler, iteration)
         for one in rollouts:
             stream.submit(one)
-        while engine.num_unfinished:
-            engine.step()
+        sampler.finish()
         judge.merge(rollouts, [stream.settle()])
         metrics.append(judge.update(rollouts, iteration))
         engine.load_weights(policy.named_weights())

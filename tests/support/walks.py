@@ -106,13 +106,19 @@ class SlottedEngine(RandomWalkEngine):
         super().__init__()
         self.num_steps = 0
         self.submitted: list[tuple[int, SampleRequest]] = []
+        self._waiting: list[Any] = []
+
+    @property
+    def num_unfinished(self) -> int:
+        return len(self._running) + len(self._waiting)
 
     def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
         self.submitted.append((self.num_steps, request))
         super().submit(request, done)
+        self._waiting.append(self._running.pop())
 
     def step(self) -> None:
         self.num_steps += 1
-        waiting, self._running = self._running[8:], self._running[:8]
+        while self._waiting and len(self._running) < 8:
+            self._running.append(self._waiting.pop(0))
         super().step()
-        self._running += waiting

@@ -66,7 +66,7 @@ def test_recursion_tends_to_gamblers_ruin():
 
 
 @pytest.mark.parametrize("max_tokens", [SHORT, LONG])
-@pytest.mark.parametrize("identical_prefixes", ["share", "union", "separate"])
+@pytest.mark.parametrize("identical_prefixes", ["share", "separate"])
 def test_values_and_advantages_are_unbiased(max_tokens, identical_prefixes):
     """Mean error within 4 standard errors of 0, clustered by run; a wrong budget would be 0.05 off.
 
@@ -134,7 +134,7 @@ def test_states_wait_outside_of_the_engine_which_changes_nothing(monkeypatch):
     """A request of a long response is long itself: few may wait."""
     free, held_back = PeakEngine(), PeakEngine()
     experience, _ = gather(LONG, seed=3, engine=free)
-    monkeypatch.setattr("vineppo.values.sampled.LOOKAHEAD", 20)
+    monkeypatch.setattr("vineppo.rollouts.LOOKAHEAD", 20)
     again, _ = gather(LONG, seed=3, engine=held_back)
     assert held_back.most <= 20 + CREDIT.num_continuations < free.most
     assert [returns_of(r) for r in again.rollouts] == [returns_of(r) for r in experience.rollouts]
@@ -163,13 +163,11 @@ def test_identical_prefixes_are_sampled_once():
     assert [value.num_tokens > 0 for value in first] == [True] + [False] * 5
 
 
-def test_union_and_separate_sample_every_rollouts_own():
-    for kind, num_returns in (("union", 6 * 4), ("separate", 4)):
-        credit = replace(CREDIT, identical_prefixes=kind)
-        experience, _ = gather(SHORT, 3, credit)
-        num_states = sum(len(rollout.spans_S) for rollout in experience.rollouts)
-        assert experience.num_continuations == 4 * num_states
-        assert len(returns_of(experience.rollouts[0])[0].returns_K) == num_returns
+def test_separate_samples_every_rollouts_own():
+    experience, _ = gather(SHORT, 3, replace(CREDIT, identical_prefixes="separate"))
+    num_states = sum(len(rollout.spans_S) for rollout in experience.rollouts)
+    assert experience.num_continuations == 4 * num_states
+    assert len(returns_of(experience.rollouts[0])[0].returns_K) == 4
 
 
 def test_tokens_of_values_are_counted_once():

@@ -182,12 +182,12 @@ class LearnedFromChoices(ValuePredictor):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(PredictorConfig):
-        num_candidates: Count  # tokens a place, the likeliest; all others count as one
-        learning_rate: PositiveFraction
-        weight_decay: NonNegative
-        num_steps: Count  # of Adam, an iteration
-        batch_size: Count  # rollouts a step
-        replay_iterations: Count  # whose rollouts it learns from
+        num_candidates: Count = 32  # tokens a place, the likeliest; all others count as one
+        learning_rate: PositiveFraction = 3e-3
+        weight_decay: NonNegative = 0.05
+        num_steps: Count = 16  # of Adam, an iteration
+        batch_size: Count = 32  # rollouts a step
+        replay_iterations: Count = 64  # whose rollouts it learns from
 
     def __init__(
         self, name: str, config: TrainConfig, options: Any, loaded: LoadedModel | None = None

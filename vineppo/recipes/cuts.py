@@ -99,9 +99,10 @@ class ExpectedCuts(States):
 
     is_by_prefix = True
 
-    by: Literal["probability", "entropy"]  # of the step taken, or of the policy before its tokens
-    probability: PositiveFraction
-    floor: Fraction
+    # Of the step taken, or of the policy before its tokens.
+    by: Literal["probability", "entropy"] = "probability"
+    probability: PositiveFraction = 0.1
+    floor: Fraction = 0.01
 
     def check(self, key: str, config: Any) -> None:  # noqa: ARG002
         require(

@@ -57,11 +57,11 @@ class Ensemble(MeanValues):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(SeparateCritic):
-        num: Count  # of critics, at most as many as rollouts.num_samples
+        num: Count = 2  # of critics, at most as many as rollouts.num_samples
         # Shares of an iteration's tokens, by how far the critics differ: those that they agree on
         # most train nothing, those that they agree on least get no entropy bonus.
-        agreed: Fraction
-        disputed: Fraction
+        agreed: Fraction = 0.0
+        disputed: Fraction = 0.0
 
         @property
         def num_models(self) -> int:

@@ -88,10 +88,10 @@ class GeneratedValues(SampledValues, ABC):
 class GenerativeTraining:
     """REINFORCE on the answers of an iteration, with the policy's optimizer, after its update."""
 
-    learning_rate: PositiveFraction
-    num_epochs: Count
-    batch_size: Count  # answers of one update, over all ranks
-    regression_coef: NonNegative  # of the likelihood of the number that would have been right
+    learning_rate: PositiveFraction = 1e-6
+    num_epochs: Count = 1
+    batch_size: Count = 64  # answers of one update, over all ranks
+    regression_coef: NonNegative = 0.0  # of the likelihood of the number that would have been right
 
 
 @dataclass(frozen=True)
@@ -143,16 +143,19 @@ class Generative(SampledValues):
 
     @dataclass(frozen=True)
     class Config(PredictorConfig):
-        num_samples: Count  # answers of a state, whose mean is the value
-        question: Name  # behind the state
-        think_tokens: CountOrZero  # of the reasons, at most
-        think_end: str  # ends the reasons; put in where the policy has not written it
-        score_prompt: str  # put in behind the reasons
-        score_tokens: Count  # of the score, at most
-        score_end: str  # what must follow the number; "": anything may
-        score_of: Positive  # the number that means a value of 1
-        unread: Fraction  # the value of an answer without a number
-        training: GenerativeTraining | None  # null: zero-shot
+        num_samples: Count = 2  # answers of a state, whose mean is the value
+        question: Name = (  # behind the state
+            "\n\nHow likely is this to end with the right answer? Think in <value_think>, then "
+            "give a percentage in <value>.\n<value_think>"
+        )
+        think_tokens: CountOrZero = 256  # of the reasons, at most
+        think_end: str = "</value_think>"  # put in where the policy has not written it
+        score_prompt: str = "\n<value>"  # put in behind the reasons
+        score_tokens: Count = 8  # of the score, at most
+        score_end: str = "</value>"  # what must follow the number; "": anything may
+        score_of: Positive = 100.0  # the number that means a value of 1
+        unread: Fraction = 0.5  # the value of an answer without a number
+        training: GenerativeTraining | None = None  # null: zero-shot
 
         def check(self, key: str, config: Any) -> None:  # noqa: ARG002
             require(

@@ -28,7 +28,7 @@ class Oracle(ValuePredictor):
 
     @dataclass(frozen=True)
     class Config(PredictorConfig):
-        half_life: Positive  # iterations after which a measured result counts half
+        half_life: Positive = 5.0  # iterations after which a measured result counts half
 
         def check(self, key: str, config: Any) -> None:
             require(

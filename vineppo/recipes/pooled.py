@@ -14,7 +14,7 @@ What may be pooled at s, and what not:
   the policy, independent of rollout i. Also where it happens to take i's action a: leaving out
   those that do, or taking them alone, would make the baseline depend on a.
 - The continuations from s itself. Where identical prefixes are kept "separate", those of every
-  rollout that passes s; "share" and "union" have them in one list already.
+  rollout that passes s; "share" has them in one list already.
 - Not R_i, nor the continuations of later states of rollout i: they follow from a.
 - Not the continuations of later states of another rollout j: they are samples given j's path and
   not given s. (Those of the first state after s together would be, as j's step there is the

@@ -100,7 +100,7 @@ class Posterior(LearnedFromChoices):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(LearnedFromChoices.Config):
-        size: Count  # of the model's one hidden layer
+        size: Count = 128  # of the model's one hidden layer
 
     def new_model(self, hidden_size: int, num_token_ids: int) -> Tilt:
         seed = derive_seed(self.config.seed, self.column)

@@ -10,13 +10,14 @@ A critic that knows more than the policy while training is an asymmetric one (ar
 baseline may depend on all that is independent of the action given the state (arXiv:1506.02438).
 """
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from vineppo.config.schema import Count
 from vineppo.recipes.choice_values import ChoiceBatch, ChoiceModel, LearnedFromChoices
 from vineppo.types import Choices
 from vineppo.values.policy_pass import SURE
@@ -117,6 +118,10 @@ class Pointer(ChoiceModel):
 
 class Privileged(LearnedFromChoices):
     """By a `Pointer` into the true answer."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(LearnedFromChoices.Config):
+        num_steps: Count = 32
 
     reads_answer = True
     learns_alone = True

@@ -177,17 +177,17 @@ class Probe(ValuePredictor):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(PredictorConfig):
-        of: Name | None  # the predictor whose returns it reads; null: it learns from rewards alone
-        features: Literal["uncertainty", "hidden", "both"]
-        size: Count  # of its hidden layer
-        learning_rate: PositiveFraction
-        weight_decay: NonNegative
-        num_steps: Count  # of Adam, a fit
-        batch_size: Count  # states a step
-        replay_iterations: Count  # earlier ones, whose returns count as well
-        num_folds: Count  # of an iteration's problems; 1: values by earlier iterations alone
+        of: Name | None = None  # it learns from this one's returns besides; null: rewards alone
+        features: Literal["uncertainty", "hidden", "both"] = "uncertainty"
+        size: Count = 64  # of its hidden layer
+        learning_rate: PositiveFraction = 1e-3
+        weight_decay: NonNegative = 0.01
+        num_steps: Count = 100  # of Adam, a fit
+        batch_size: Count = 64  # states a step
+        replay_iterations: Count = 20  # earlier ones, whose returns count as well
+        num_folds: Count = 4  # of an iteration's problems; 1: values by earlier iterations alone
         # A rollout's value is what the problem's other rollouts tell of it, at their ends.
-        crossed: bool
+        crossed: bool = False
 
         @property
         def returns_of(self) -> str | None:

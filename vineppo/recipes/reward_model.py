@@ -29,7 +29,7 @@ class ScoredStates(ValuePredictor):
     @dataclass(frozen=True)
     class Config(PredictorConfig):
         path: Name
-        output: Literal["score", "probability"]  # "probability": the score's sigmoid
+        output: Literal["score", "probability"] = "probability"  # the score's sigmoid
 
         @property
         def frozen_path(self) -> str:

@@ -136,7 +136,7 @@ class Shrunk(ValuePredictor):
 
     @dataclass(frozen=True)
     class Config(ReturnsReader):
-        toward: Literal["siblings", "previous"]
+        toward: Literal["siblings", "previous"] = "siblings"
 
         def check(self, key: str, config: Any) -> None:
             super().check(key, config)

@@ -64,7 +64,7 @@ class ShrunkMean(GroupMean):
 
     @dataclass(frozen=True)
     class Config(PredictorConfig):
-        replay_iterations: CountOrZero  # earlier ones, whose problems count as well
+        replay_iterations: CountOrZero = 10  # earlier ones, whose problems count as well
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)

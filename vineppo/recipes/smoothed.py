@@ -92,8 +92,9 @@ class Smoothed(ValuePredictor):
 
     @dataclass(frozen=True)
     class Config(ReturnsReader):
-        change: Fraction  # the probability that a step changes the value
-        direction: Literal["causal", "both"]  # states up to it are looked at, or later ones too
+        change: Fraction = 0.2  # the probability that a step changes the value
+        # Whether the states up to it are looked at, or later ones too.
+        direction: Literal["causal", "both"] = "causal"
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         own = self.options

@@ -17,12 +17,19 @@ responses a rollout, with the gradient three times that. Nothing is sampled.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 
 from vineppo.config.require import require
-from vineppo.config.schema import Name, SeparateCritic, TrainConfig
+from vineppo.config.schema import (
+    CrossEntropy,
+    Name,
+    SeparateCritic,
+    SquaredError,
+    TrainConfig,
+)
 from vineppo.errors import UserError
 from vineppo.forward_passes import token_columns
 from vineppo.models import LoadedModel, load_model, load_tokenizer
@@ -33,6 +40,8 @@ from vineppo.types import Branch, Rollout, TokenSequence, Turn
 from vineppo.values.heads import FrozenValueModel, ValueModel, check_size
 from vineppo.values.predictor import ValuePredictor
 from vineppo.values.separate import SeparateValueModel
+
+PROBABILITY = CrossEntropy("cross_entropy", 0, 1)
 
 
 class AskingModel(ValueModel):
@@ -128,10 +137,12 @@ class YesNo(AskingModel, SeparateValueModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(SeparateCritic):
-        question: Name  # after the state, in the model's words
-        yes: Name  # each one token
-        no: Name
-        trained: bool  # by cross-entropy on the rewards; false: zero-shot
+        loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")] = PROBABILITY
+        # After the state, in the model's words.
+        question: Name = "\n\nIs this going to end with the right answer? Answer Yes or No:"
+        yes: Name = " Yes"  # each one token
+        no: Name = " No"
+        trained: bool = False  # by cross-entropy on the rewards; false: zero-shot
 
         @property
         def learns(self) -> bool:

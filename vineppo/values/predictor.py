@@ -35,13 +35,7 @@ class ValueStream(Protocol):
         """Tokens that the samples for its states from `first` on may have at most."""
 
     def submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> None:
-        """Queues the samples for the states s_first … s_{end−1}, by default for all.
-
-        In the engine as far as `feed` goes, at once.
-        """
-
-    def feed(self) -> None:
-        """Gives the engine of what is queued what it has room for; due before each of its steps."""
+        """Queues the samples for the states s_first … s_{end−1}, by default for all."""
 
     def settle(self) -> dict[StateKey, StateValue]:
         """The value of every state, once the engine has finished; waits for graders."""

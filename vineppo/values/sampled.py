@@ -1,21 +1,16 @@
 """Values that are means of what the engine samples at a state, while rollouts are sampled."""
 
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from statistics import mean
 
 from vineppo.config.schema import IdenticalPrefixes
-from vineppo.distributed import gather_replicas, replica
 from vineppo.engine import Completion
-from vineppo.interruption import interruption, raise_if_any
-from vineppo.rollouts import LOOKAHEAD, Sampler
+from vineppo.rollouts import Sampler
 from vineppo.seeds import prefix_digest
 from vineppo.types import Rollout, StateValue
-from vineppo.values.predictor import StateKey, ValuePredictor, ValueStream
+from vineppo.values.predictor import StateKey, ValuePredictor
 
-STEPS_BETWEEN_EXCHANGES = 32
 NO_VALUE = StateValue((), 0)  # of a state that was not sampled
 
 
@@ -101,21 +96,16 @@ class SampledValues(ValuePredictor):
     def _of_replicas(
         self, found_R: Sequence[dict[StateKey, StateValue]]
     ) -> dict[StateKey, StateValue]:
-        """The values that several replicas found; a state may have been sampled by more than one.
+        """The values that all replicas found.
 
-        With "union" its draws add up, as they are of different rollouts. Otherwise they are the
-        same ones, of the same seeds, and count once; the tokens were sampled twice.
+        Where several sampled a state, their draws have the same seeds and count once. The tokens
+        were sampled twice.
         """
         merged: dict[StateKey, StateValue] = {}
         for values in found_R:
             for key, value in values.items():
-                if key not in merged:
-                    merged[key] = value
-                    continue
-                there = merged[key]
-                is_union = self.identical_prefixes == "union"
-                returns_K = there.returns_K + (value.returns_K if is_union else ())
-                merged[key] = StateValue(returns_K, there.num_tokens + value.num_tokens)
+                there = merged.get(key, replace(value, num_tokens=0))
+                merged[key] = replace(there, num_tokens=there.num_tokens + value.num_tokens)
         return merged
 
 
@@ -123,7 +113,7 @@ class SampledValues(ValuePredictor):
 class _Distinct:
     """The draws of one distinct state, as they come in."""
 
-    numbers_K: list[Callable[[], float] | None] = field(default_factory=list)
+    numbers_K: list[Callable[[], float] | None]
     num_tokens: int = 0
 
 
@@ -139,7 +129,6 @@ class SampledStream:
         self._sampler = sampler
         self._iteration = iteration
         self._states: dict[StateKey, _Distinct] = {}
-        self._held: deque[Callable[[], None]] = deque()  # draws that the engine has not got yet
         self.budget_left = 0
 
     def budget(self, rollout: Rollout, first: int = 0) -> int:
@@ -151,14 +140,8 @@ class SampledStream:
     def submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> None:
         for step in self._steps(rollout, first, end):
             key = self._predictor.state_key(rollout, step)
-            if key not in self._states or self._predictor.identical_prefixes == "union":
+            if key not in self._states:
                 self._sample(rollout, step, key)
-
-    def feed(self) -> None:
-        """A request has its whole prefix: were all of long responses queued, memory would grow
-        with the square of their steps."""
-        while self._held and self._sampler.engine.num_unfinished < LOOKAHEAD:
-            self._held.popleft()()
 
     def settle(self) -> dict[StateKey, StateValue]:
         values = {}
@@ -174,124 +157,16 @@ class SampledStream:
 
     def _sample(self, rollout: Rollout, step: int, key: StateKey) -> None:
         predictor = self._predictor
-        distinct = self._states.setdefault(key, _Distinct())
+        distinct = self._states[key] = _Distinct([None] * predictor.num_samples)
         budget = predictor.max_tokens(self._sampler, rollout, step)
-        is_shared = predictor.identical_prefixes == "share"
-        owner = key[1] if is_shared else f"{rollout.rollout_index}/{step}"
-        slot = len(distinct.numbers_K)
-        distinct.numbers_K += [None] * predictor.num_samples
+        problem_id, prefix, apart = key
         self.budget_left += predictor.num_samples * budget
 
         def finish(index: int, number: Callable[[], float], completion: Completion) -> None:
-            distinct.numbers_K[slot + index] = number
+            distinct.numbers_K[index] = number
             distinct.num_tokens += completion.num_sampled
             self.budget_left -= budget
 
-        stream = (self._iteration, predictor.stream_name, rollout.problem.id, owner)
+        stream = (self._iteration, predictor.stream_name, problem_id, apart or prefix)
         asked = Draws(rollout, step, stream, finish)
-        self._held.append(partial(predictor.draw, self._sampler, asked))
-        self.feed()
-
-
-@dataclass(frozen=True)
-class _Rest:
-    """A rollout of which s_0 alone is sampled, and the budget of the other states' draws."""
-
-    cost: int
-    rollout: Rollout
-
-
-@dataclass(frozen=True)
-class _Report:
-    """What a replica has left: tokens that its requests may have at most, and rollouts to deal."""
-
-    budget: int
-    interruption: str | None
-    waiting: list[_Rest]
-
-
-class WorkSharing:
-    """Several replicas of the engine sample the values of all rollouts together.
-
-    A replica samples the rollouts of its own problems, and what all of a problem's rollouts share:
-    the values of s_0. The later states of a finished rollout go to one replica: its own while that
-    has no more left to do than the others, else, at the next exchange, to the one that has least.
-    Exchanges come after so many engine steps, never by the clock, so that a repeated run deals
-    alike: a replica that has nothing left waits in an exchange until the others have made their
-    steps.
-
-    Samples depend on their seeds alone, not on who draws them. A lone replica is never behind: it
-    samples all states when their rollout has finished, and its exchanges change nothing and cost no
-    step.
-
-    This is the part of one replica; all of them must meet in every exchange of `step`.
-    `num_rollouts` are this replica's own. Without streams there is nothing to share or to exchange.
-    """
-
-    def __init__(self, sampler: Sampler, streams: Sequence[ValueStream], num_rollouts: int) -> None:
-        self._engine = sampler.engine
-        self._streams = streams
-        self._rollouts_left = num_rollouts
-        self._max_tokens = sampler.sampling.max_tokens
-        self._waiting: list[_Rest] = []
-        self._is_ahead = True  # has no more to do than the others
-        self._num_steps = 0
-
-    def add(self, rollout: Rollout) -> None:
-        """A finished rollout of this replica's own."""
-        self._rollouts_left -= 1
-        for stream in self._streams:
-            stream.submit(rollout, 0, 1)
-        if self._is_ahead:
-            self._submit_rest(rollout)
-        elif cost := sum(stream.budget(rollout, 1) for stream in self._streams):
-            self._waiting.append(_Rest(cost, rollout))
-
-    def step(self) -> bool:
-        """A step of the engine, or an exchange where one is due; False when all is done."""
-        for stream in self._streams:
-            stream.feed()
-        is_due = self._num_steps == STEPS_BETWEEN_EXCHANGES and self._streams
-        if self._engine.num_unfinished and not is_due:
-            self._engine.step()
-            self._num_steps += 1
-            return bool(self._streams or self._engine.num_unfinished)
-        return self._exchange() if self._streams else False
-
-    def _submit_rest(self, rollout: Rollout) -> None:
-        for stream in self._streams:
-            stream.submit(rollout, 1)
-
-    def _exchange(self) -> bool:
-        self._num_steps = 0
-        budget = self._rollouts_left * self._max_tokens
-        budget += sum(stream.budget_left for stream in self._streams)
-        ranks_a_replica = self._engine.ranks_a_replica
-        mine = replica(ranks_a_replica)
-        report = _Report(budget, interruption(), self._waiting)
-        reports = gather_replicas(report, ranks_a_replica)
-        raise_if_any([report.interruption for report in reports])
-        budgets = [report.budget for report in reports]
-        waiting = [item for report in reports for item in report.waiting]
-        self._waiting = []
-        owners = deal(budgets, [rest.cost for rest in waiting])
-        for owner, rest in zip(owners, waiting, strict=True):
-            budgets[owner] += rest.cost
-            if owner == mine:
-                self._submit_rest(rest.rollout)
-        self._is_ahead = budgets[mine] <= mean(budgets)
-        return sum(budgets) > 0
-
-
-def deal(budgets_R: Sequence[int], costs: Sequence[int]) -> list[int]:
-    """The replica of each item: the costliest first, each to the one that then has least.
-
-    `deal([10, 0], [3, 8, 4])` is [0, 1, 1]: 8 goes to the idle one, which with 8 against 10 takes
-    4 as well, and 3 to the other.
-    """
-    loads = list(budgets_R)
-    owners = [0] * len(costs)
-    for item in sorted(range(len(costs)), key=lambda i: -costs[i]):
-        owners[item] = min(range(len(loads)), key=loads.__getitem__)
-        loads[owners[item]] += costs[item]
-    return owners
+        self._sampler.hold(partial(predictor.draw, self._sampler, asked))

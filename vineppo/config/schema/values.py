@@ -20,7 +20,7 @@ from vineppo.config.schema.scalars import (
     PositiveFraction,
 )
 from vineppo.plugins import Plugin, PluginConfig, find
-from vineppo.types import CRITIC
+from vineppo.types import CRITIC, MONTE_CARLO
 
 if TYPE_CHECKING:
     from vineppo.config.schema.run import TrainConfig
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 # States of an iteration with the same token ids (the prompt of G rollouts, say):
 # "share"    K continuations are sampled once and serve every rollout that passes the state;
-# "union"    every rollout's K are sampled, and each of them gets the returns of all;
 # "separate" every rollout's K are sampled and kept apart.
-IdenticalPrefixes = Literal["share", "union", "separate"]
+IdenticalPrefixes = Literal["share", "separate"]
 
 
 @dataclass(frozen=True)
@@ -92,15 +91,15 @@ class MonteCarloValues(PredictorConfig):
     """The mean return of fresh continuations; with 256 of them, the oracle that others face."""
 
     num_continuations: Count
-    identical_prefixes: IdenticalPrefixes
-    states: StatesConfig | None
+    identical_prefixes: IdenticalPrefixes = "share"
+    states: StatesConfig | None = None
 
 
 @dataclass(frozen=True)
 class ReturnsReader(PredictorConfig):
     """Keys of one that values states by the returns of another's continuations."""
 
-    of: Name  # the other: "monte_carlo" is the estimator's own
+    of: Name = MONTE_CARLO  # the other, by default the estimator's own
 
     @property
     def returns_of(self) -> str:
@@ -130,7 +129,7 @@ class SquaredError:
     """½ (V − target)², the larger of it and of V kept within `clip` of its old value."""
 
     kind: Literal["squared_error"]
-    clip: Positive | None
+    clip: Positive | None = 0.2
 
     @property
     def bounds(self) -> None:
@@ -155,10 +154,12 @@ class CrossEntropy:
 class CriticConfig(PredictorConfig):
     """How a value model trains."""
 
-    loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
-    head_init: Literal["normal", "zero", "mean"]  # of a new head (`values/heads.py`)
+    loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")] = SquaredError(
+        "squared_error"
+    )
+    head_init: Literal["normal", "zero", "mean"] = "normal"  # of a new head (`values/heads.py`)
     # The first iterations, which train the critic alone; as many as there are: only that.
-    warmup_iterations: CountOrZero
+    warmup_iterations: CountOrZero = 0
 
     def check(self, key: str, config: "TrainConfig") -> None:
         if key == CRITIC:
@@ -192,8 +193,8 @@ class ViewConfig:
     """
 
     template: Name
-    place: Literal["before_prompt", "before_response"]
-    rollouts: RolloutsInView | None
+    place: Literal["before_prompt", "before_response"] = "before_prompt"
+    rollouts: RolloutsInView | None = None
 
     @property
     def has_siblings(self) -> bool:
@@ -247,13 +248,13 @@ class SeparateCritic(AdamConfig, CriticConfig):
     new one.
     """
 
-    path: Name | None
-    view: ViewConfig | None  # null: prompt and response alone
+    path: Name | None = None
+    view: ViewConfig | None = None  # null: prompt and response alone
     # The predictor whose continuations' returns it learns; null: from the rollouts' rewards.
-    learns_from: Name | None
+    learns_from: Name | None = None
     # Of the head, on the schedule of `learning_rate`; null: that of all. Before a head at zero has
     # grown no gradient passes it.
-    head_learning_rate: PositiveFraction | None
+    head_learning_rate: PositiveFraction | None = None
 
     @property
     def returns_of(self) -> str | None:

@@ -103,7 +103,7 @@ def test_a_further_predictor_samples_its_own(load):
     oracle = MonteCarloValues("monte_carlo", 2, "separate", None)
     alone = sampled_tokens(load(credit=credit), LENGTHS)
     both = load(credit=credit, values=ValuesConfig(None, {"oracle": oracle}))
-    states, continued, *_ = counted(2, 3, 2, False, False, 8, LENGTHS)
+    states, continued, *_ = counted(2, 3, 2, False, 8, LENGTHS)
     sampled = sampled_tokens(both, LENGTHS)
     assert sampled.num_states == alone.num_states + states
     assert sampled.num_continuations == alone.num_continuations + 2 * states

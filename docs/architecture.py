@@ -15,9 +15,10 @@ FOLDERS = ("vineppo", "analysis", "benchmarks")
 ROWS: list[list[tuple[str, list[str]]]] = [
     [("benchmarks", ["benchmarks"]), ("analysis", ["analysis"])],
     [
-        ("entry points", ["cli", "train", "sft", "self_training"]),
+        ("command line", ["cli"]),
         ("tools", ["tools"]),
         ("recipes", ["recipes"]),
+        ("entry points", ["run_command", "train", "sft", "self_training"]),
     ],
     [
         (
@@ -37,11 +38,11 @@ ROWS: list[list[tuple[str, list[str]]]] = [
     [
         ("tasks", ["tasks"]),
         ("credit, steps", ["credit", "segment", "value_diagnostics"]),
-        ("run directory", ["run_dir", "progress", "trackers"]),
+        ("run directory", ["run_dir", "progress", "tracker"]),
     ],
     [
         ("config", ["config", "own_code", "own_reward"]),
-        ("ranks", ["distributed", "rank_watch", "parent_death", "cores", "interruption"]),
+        ("ranks", ["distributed", "parent_death", "interruption"]),
     ],
     [
         (

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from vineppo.checkpoint import check_model, checkpoint_iterations
+from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.load import own_task_functions
 from vineppo.config.schema import EvaluationConfig, SftConfig, TrainConfig
 from vineppo.distributed import gather, init_distributed, num_ranks, num_replicas, replica
@@ -113,8 +113,6 @@ def evaluate_run(
     refuse_several_processes("vineppo evaluate")
     conditions = read_conditions(directory, task_paths, assignments)
     policies = choose_policies(RunDir(directory), checkpoints)
-    for _, path in policies:
-        check_model(path)
     problems = [load_split(condition.config.task, "test") for condition in conditions]
     model = conditions[0].config.model
     loaded = load_model(str(policies[0][1]), model.dtype, model.attention)

@@ -15,7 +15,7 @@ from analysis.frames import read_config as read_resolved
 from analysis.run_tables import table_path
 from analysis.sampling.journal import Journal, Meter, is_made, write_settings
 from analysis.sampling.rollouts import rollout_iteration
-from vineppo.checkpoint import check_model, checkpoint_iterations
+from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, encode_train_problems, turn_rules
@@ -88,7 +88,6 @@ class Policies:
 
     def load(self, path: str) -> Any:
         """The engine samples from the model at `path` from now on; returns that model."""
-        check_model(Path(path))
         model = load_model(path, self.config.model.dtype, self.config.model.attention).model
         self.sampler.engine.load_weights(named_weights(model))
         return model
@@ -267,11 +266,10 @@ def _scores_of(
 ) -> tuple[Callable[[TrainBatch, ForwardOptions], TokenScores], torch.device]:
     """The pass of the checkpoint's policy, and where it runs."""
     model = checkpoint.config.model
-    check_model(Path(checkpoint.policy_path))
     loaded = load_model(checkpoint.policy_path, model.dtype, model.attention)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
-    return lambda batch, options: TokenScores(*module(batch, options)), device
+    return lambda batch, options: TokenScores(**module(batch, options)), device
 
 
 def _ask_engine(

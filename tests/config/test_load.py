@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from vineppo.config.load import evaluate_jsonnet, load_config, parse_config, to_dict
-from vineppo.config.schema import RewardModelConfig, SftConfig, TrainConfig
+from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
+from vineppo.tools.reward_model.config import RewardModelConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LEAVES = sorted(
@@ -87,9 +88,9 @@ def test_set_can_switch_a_kind(configs):
         ("reference.kl_estimator=k4",
          'config: reference.kl_estimator must be "k1", "abs", "k2", "k3" or "full", got "k4"'),
         ("credit.kind=ppo", "config: credit.kind must be one of \"vine\", \"gae\", \"grpo\", "
-         "\"gigpo\", \"tree\", \"rloo\", \"martingale\", \"joined\", \"doubly_robust\", "
-         "\"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", "
-         "\"remax\", \"python\", got 'ppo'"),
+         "\"rloo\", \"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", \"remax\", "
+         "\"doubly_robust\", \"gigpo\", \"joined\", \"martingale\", \"tree\", "
+         "or \"FILE.py:Class\", got 'ppo'"),
         ("values.credit=a\nb", "config: values.credit must be null or one of the run's "
          'predictors (monte_carlo), got a b'),
         ("optimization.learning_rate=1e300",

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,13 +12,11 @@ import _jsonnet
 from pydantic import TypeAdapter, ValidationError
 
 from vineppo import plugins
-from vineppo.config.checks import check_reward_model, check_sft, check_train
+from vineppo.config.checks import check_sft, check_train
 from vineppo.config.schema import (
     AnyConfig,
-    PythonCredit,
     PythonEnvironment,
     PythonTaskConfig,
-    RewardModelConfig,
     SftConfig,
     TaskConfig,
     TrainConfig,
@@ -26,12 +25,8 @@ from vineppo.errors import UserError
 from vineppo.own_code import OwnEnvironment, OwnFunction, digest
 from vineppo.own_reward import OwnReward
 
-Config = TypeVar("Config", TrainConfig, SftConfig, RewardModelConfig)
+Config = TypeVar("Config", bound=AnyConfig)
 
-# Made once: it takes as long as a hundred configs.
-_ADAPTERS: dict[type, TypeAdapter[Any]] = {
-    kind: TypeAdapter(kind) for kind in (TrainConfig, SftConfig, RewardModelConfig)
-}
 CHECKOUT = str(Path(__file__).parents[2])
 NOUNS = {
     "int_type": "an integer",
@@ -68,7 +63,7 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
     """The typed config of a resolved one, such as the `config.json` of a run."""
     try:
         # Strict JSON: true is no integer, "3" is no number, and an unknown key is refused.
-        config: Config = _ADAPTERS[kind].validate_json(
+        config: Config = _adapter(kind).validate_json(  # type: ignore[arg-type]
             json.dumps(resolved), strict=True, extra="forbid"
         )
     except ValidationError as error:
@@ -79,16 +74,23 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
         check_train(config)
     elif isinstance(config, SftConfig):
         check_sft(config)
-    else:
-        check_reward_model(config)
+    config.check()
     return config
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    """Made once: it takes as long as a hundred configs."""
+    return TypeAdapter(kind)
 
 
 def complete(resolved: dict[str, Any]) -> dict[str, Any]:
     """The same config with every default, unchecked; what the schema refuses stays as it is."""
-    for adapter in _ADAPTERS.values():
+    for kind in AnyConfig.__subclasses__():
         try:
-            config = adapter.validate_json(json.dumps(resolved), strict=True, extra="forbid")
+            config = _adapter(kind).validate_json(  # type: ignore[arg-type]
+                json.dumps(resolved), strict=True, extra="forbid"
+            )
         except (ValidationError, UserError):
             continue
         completed: dict[str, Any] = json.loads(json.dumps(asdict(config)))
@@ -98,7 +100,7 @@ def complete(resolved: dict[str, Any]) -> dict[str, Any]:
 
 def to_dict(config: AnyConfig) -> dict[str, Any]:
     """The plain nested dict that `parse_config` reads back."""
-    return asdict(config)
+    return asdict(config)  # type: ignore[call-overload] # each command's is a dataclass
 
 
 def evaluate_jsonnet(path: str) -> dict[str, Any]:
@@ -164,16 +166,16 @@ def assign(resolved: dict[str, Any], assignment: str) -> None:
 
 def _of_the_other(kind: type[Config], resolved: dict[str, Any]) -> str | None:
     """The line for a config that another command takes; None if it is none of those."""
-    of: type
+    of: type[AnyConfig] | None = None
     if "pairs" in resolved:
-        of, what, command = RewardModelConfig, "a reward model", "reward-model"
+        what, command = "a reward model", "reward-model"
     elif {"credit", "rollouts", "reference"} & resolved.keys():
         of, what, command = TrainConfig, "reinforcement learning", "train"
     elif "task" in resolved:
         of, what, command = SftConfig, "fine-tuning", "sft"
     else:
         return None
-    if kind is not of:
+    if kind is not of and (of is not None or kind in (TrainConfig, SftConfig)):
         return f"config: it is one of {what}; `vineppo {command}` takes it"
     return None
 
@@ -229,22 +231,14 @@ def _show(value: Any) -> str:
 
 OwnCode = OwnFunction | OwnReward | OwnEnvironment
 
-# What a user's file must hold, by the table that names it.
-OWN: dict[type, Callable[[str], OwnCode]] = {
-    PythonCredit: lambda path: OwnFunction(path, "advantages"),
-}
-
 
 def own_functions(config: AnyConfig) -> list[OwnCode]:
     """All of them, so that a missing one is found before anything starts."""
-    if isinstance(config, RewardModelConfig):
+    if not isinstance(config, TrainConfig | SftConfig):
         return []
     own = own_task_functions(config.task)
-    if isinstance(config, TrainConfig):
-        parts: list[Any] = [config.credit]
-        own += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]
-        if config.optimization.token_mask_path is not None:
-            own.append(OwnFunction(config.optimization.token_mask_path, "trains"))
+    if isinstance(config, TrainConfig) and config.optimization.token_mask_path is not None:
+        own.append(OwnFunction(config.optimization.token_mask_path, "trains"))
     return own
 
 

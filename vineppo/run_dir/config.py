@@ -1,4 +1,4 @@
-"""What a run was started with: its config, completed and compared, and the user's own files."""
+"""The config that a run started with, completed and compared; the user's own files."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,6 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("task.grading.reward_path", None, "extraction"),
     ("task.grading.num_matching", None, "extraction"),
     ("task.layout", "chain", "kind=worded"),
-    ("logging.trackio_project", None, "wandb_project"),
-    ("logging.tensorboard", False, "wandb_project"),
     ("critic.head_init", "normal", "loss"),
     ("critic.view", None, "kind=separate"),
     ("values.predictors.*.view", None, "kind=separate"),
@@ -28,14 +26,18 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("values.predictors.*.learns_from", None, "view"),
     ("critic.head_learning_rate", None, "view"),
     ("values.predictors.*.head_learning_rate", None, "view"),
-    ("credit.states", None, "kind=vine"),
     ("credit.states.by", "probability", "floor"),
     ("values.predictors.*.states.by", "probability", "floor"),
-    ("credit.own_return", False, "kind=vine"),
-    ("credit.bootstrap_truncated", False, "segment_max_prob"),
     ("values.predictors.*.crossed", False, "num_folds"),
     ("values.predictors.*.states", None, "kind=monte_carlo"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
+)
+# Keys that were removed later, and the value of runs that did not use them, which is dropped. Any
+# other value is refused like an unknown key.
+REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
+    ("logging.trackio_project", None),
+    ("logging.tensorboard", False),
+    ("engine.prefix_caching", True),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()
@@ -43,13 +45,21 @@ OWN_FILES = "own_files.json"
 
 
 def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
-    """The config with the keys that it is too old to have."""
+    """The config with the keys of today."""
+    for dotted, unused in REMOVED_KEYS:
+        *parents, last = dotted.split(".")
+        for table in _tables(resolved, parents):
+            if table.get(last, MISSING) == unused:
+                del table[last]
     for dotted, value, sibling in ADDED_KEYS:
         *parents, last = dotted.split(".")
         key, _, kind = sibling.partition("=")
         for table in _tables(resolved, parents):
             if key in table and kind in ("", table[key]):
                 table.setdefault(last, deepcopy(value))
+    credit = resolved.get("credit", {})
+    if credit.get("segment_max_prob", "") is None:  # of older runs; a number is refused
+        del credit["segment_max_prob"]
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
         engine["sleep_while_training"] = True
@@ -57,8 +67,6 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
         engine["kind"] = "vllm_processes"
     elif engine.get("kind") == "vllm":
         engine.pop("num_processes", None)
-    if engine.get("prefix_caching") is True:  # all engines do
-        del engine["prefix_caching"]
     return complete(resolved)
 
 
@@ -104,7 +112,7 @@ def _parse(resolved: dict[str, Any]) -> TrainConfig | SftConfig:
 
 
 def first_difference(there: Any, here: Any, key: str = "") -> tuple[str, str, str] | None:
-    """The first dotted key at which two nested configs differ, with both values; None if equal.
+    """The first dotted key that differs between two configs, with both values; None if equal.
 
     A key that one of them lacks has the value "missing" there.
 

@@ -1,12 +1,11 @@
 """Whole configs: the updates, and what surrounds a run."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from vineppo.config.schema.adam import AdamConfig
-from vineppo.config.schema.credit import CreditConfig, GaeCredit
 from vineppo.config.schema.engine import EngineConfig
 from vineppo.config.schema.model import (
     ModelConfig,
@@ -15,7 +14,6 @@ from vineppo.config.schema.model import (
     SftModelConfig,
     TaskConfig,
 )
-from vineppo.config.schema.pairs import PairsConfig
 from vineppo.config.schema.scalars import (
     Count,
     CountOrZero,
@@ -36,6 +34,7 @@ from vineppo.config.schema.values import (
     SharedCritic,
     ValuesConfig,
 )
+from vineppo.credit import Credit
 from vineppo.plugins import Plugin
 from vineppo.segment import Segmenter
 from vineppo.types import CRITIC, MONTE_CARLO, predictor_key
@@ -119,9 +118,6 @@ class PositiveExamples:
     min_reward: Finite  # exclusive
 
 
-Resampling = Literal["best_of_n", "best_random", "best_worst"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class OptimizationConfig(AdamConfig):
     """The update of reinforcement learning: the clipped surrogate and what may join it."""
@@ -156,7 +152,7 @@ class OptimizationConfig(AdamConfig):
     # Tokens sampled with more than it train nothing; null: all do.
     max_token_prob: PositiveFraction | None = None
     token_mask_path: Name | None = None  # a Python file with `trains(rollout)`: one truth a token
-    resampling: Resampling | None = (
+    resampling: Literal["best_worst"] | None = (
         None  # how the policy's epochs draw a problem's rollouts; null: all
     )
     entropy_coef: NonNegative = 0.0
@@ -180,11 +176,6 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True)
-class PairEvaluationConfig:
-    every: CountOrZero = 10  # iterations; 0: only at the end
-
-
-@dataclass(frozen=True)
 class RewardModelReward:
     """(1 − weight) · the verifier's reward + weight · a reward model's output."""
 
@@ -203,12 +194,25 @@ class CheckpointConfig:
 @dataclass(frozen=True)
 class LoggingConfig:
     wandb_project: Name | None  # null: no wandb
-    trackio_project: Name | None  # null: no Trackio; its database is where TRACKIO_DIR says
-    tensorboard: bool  # event files in RUN_DIR/tensorboard
+
+
+class AnyConfig:
+    """What the config of every command that trains has; the rest is the command's own."""
+
+    name: str
+    seed: int
+    model: Any
+    optimization: AdamConfig
+    evaluation: Any
+    checkpoint: CheckpointConfig
+    logging: LoggingConfig
+
+    def check(self) -> None:
+        """Raises `UserError` for keys that do not fit each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(AnyConfig):
     """`vineppo train`."""
 
     name: FileName
@@ -220,7 +224,7 @@ class TrainConfig:
     sampling: SamplingConfig
     rollouts: RolloutsConfig = RolloutsConfig()
     reward_model: RewardModelReward | None = None  # null: the verifier alone
-    credit: CreditConfig
+    credit: Annotated[Credit, Plugin("credit")]
     critic: Annotated[CriticConfig, Plugin("values")] | None = None
     values: ValuesConfig = ValuesConfig()
     reference: ReferenceConfig = ReferenceConfig()
@@ -258,9 +262,7 @@ class TrainConfig:
     @property
     def max_valued_tokens(self) -> int:
         """Of a response; the state after the last one is asked for by one more."""
-        credit = self.credit
-        asks_for_end = isinstance(credit, GaeCredit) and credit.bootstrap_truncated
-        return self.sampling.max_tokens + asks_for_end
+        return self.sampling.max_tokens + self.credit.bootstraps
 
     @property
     def has_shared_critic(self) -> bool:
@@ -302,7 +304,7 @@ class SelfTraining:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SftConfig:
+class SftConfig(AnyConfig):
     """`vineppo sft`; an iteration is one update, or with `self_training` one of its own."""
 
     name: FileName
@@ -316,21 +318,3 @@ class SftConfig:
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     logging: LoggingConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class RewardModelConfig:
-    """`vineppo reward-model`; an iteration is one update."""
-
-    name: FileName
-    seed: Seed
-    model: ModelConfig
-    head_init: Literal["normal", "zero"] = "zero"  # of a new head (`values/heads.py`)
-    pairs: PairsConfig
-    optimization: SftOptimizationConfig
-    evaluation: PairEvaluationConfig = PairEvaluationConfig()
-    checkpoint: CheckpointConfig = CheckpointConfig()
-    logging: LoggingConfig
-
-
-AnyConfig = TrainConfig | SftConfig | RewardModelConfig

@@ -19,7 +19,6 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("task.grading.reward_path", None, "extraction"),
     ("task.grading.num_matching", None, "extraction"),
     ("task.layout", "chain", "kind=worded"),
-    ("engine.tensor_parallel_size", 1, "block_size"),
     ("credit.states.by", "probability", "floor"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
 )
@@ -28,6 +27,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
 REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
     ("logging.trackio_project", None),
     ("logging.tensorboard", False),
+    ("engine.prefix_caching", True),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()

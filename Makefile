@@ -12,7 +12,7 @@ demo_report := runs/demo_report$(seed_suffix)
 pytest := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-full check format clean
+.PHONY: help setup demo test test-full check size format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -43,6 +43,9 @@ check: setup ## format, lint and types, changing nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+size: setup ## count lines and files of each part, config fields, the longest functions
+	$(BIN)/python docs/size.py
 
 format: setup ## format, and mend what the linter can
 	$(BIN)/ruff format .

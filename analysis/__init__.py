@@ -23,11 +23,8 @@ ANALYSES = {
     "learning-curves": "pass@1 by iteration, gradient step, time and tokens over seeds; cost of a "
     "target; phases",
     "power": "what scores vary by, and how many seeds and answers a --difference needs",
-    "qval": "a run's truths and values in QVal's form, and files of that form scored",
     "report": "one HTML page: results, curves, costs, other analyses, and the rollouts step by "
     "step",
-    "step-errors": "how far values fall at the first wrong step of solutions, which others have "
-    "marked in a file (--data)",
     "temperature": "final and best pass@1 by the temperatures of training and evaluation, per "
     "algorithm",
     "value-accuracy": "critic, Monte-Carlo and group values against the ground truth: errors, "

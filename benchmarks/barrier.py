@@ -9,7 +9,6 @@ from uuid import uuid4
 from benchmarks.workload import ITERATION, Workload, llm_of
 from vineppo.rollouts import Prompt
 from vineppo.seeds import derive_seed
-from vineppo.segment import build_segmenter
 from vineppo.segment.token_texts import token_texts
 
 
@@ -73,14 +72,14 @@ def sample_rollouts(workload: Workload, schedule: Schedule) -> tuple[list[Any], 
         seed = derive_seed(sampler.seed, ITERATION, "rollouts", prompt.problem.id, index)
         params.append(sampling_params(workload, schedule, sampler.sampling.max_tokens, 1, seed))
     outputs = generate(workload, schedule, texts, params)
-    segmenter = build_segmenter(workload.credit.segmenter)
     states: list[State] = []
     rewards = []
     for (prompt, _), text, output in zip(owners, texts, outputs, strict=True):
         sample = output.outputs[0]
         response = sampler.text(sample.token_ids)
         rewards.append(sampler.grader.submit(prompt.problem, response, sample.finish_reason))
-        for span in segmenter(token_texts(sampler.tokenizer, sample.token_ids)):
+        texts = token_texts(sampler.tokenizer, sample.token_ids)
+        for span in workload.credit.segmenter.spans(texts):
             before = sampler.tokenizer.decode(sample.token_ids[: span.start])
             budget = sampler.sampling.max_tokens - span.start
             states.append(State(prompt, text + before, before, budget))

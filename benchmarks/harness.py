@@ -17,8 +17,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from vineppo.cli import add_set, quiet_libraries
+from vineppo.cli import quiet_libraries
 from vineppo.errors import UserError
+from vineppo.run_command import add_set
 from vineppo.run_dir.environment import describe_source
 
 NUM_RUNS = 5

@@ -45,7 +45,8 @@ from benchmarks.workload import (
     describe_workload,
     model_assignments,
 )
-from vineppo.config.schema import TrainConfig, VllmConfig
+from vineppo.config.schema import TrainConfig
+from vineppo.engine.vllm_config import VllmConfig
 
 NAME = "trl_grpo"
 CONFIGS = Path(__file__).parent / "trl"

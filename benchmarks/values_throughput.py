@@ -30,7 +30,7 @@ from benchmarks.workload import (
     open_workload,
     with_shared_prefixes,
 )
-from vineppo.engine import SampleRequest, build_engine
+from vineppo.engine import SampleRequest
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.types import Rollout
@@ -122,7 +122,7 @@ def by_shared_prefixes(workload: Workload) -> Workload | None:
     config = with_shared_prefixes(workload.config)
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
     try:
-        engine = build_engine(config.engine, loaded.engine_model)
+        engine = config.engine.build(loaded.engine_model)
     except UserError as error:
         print(f"without the transformers engine: {error}", file=sys.stderr)
         return None

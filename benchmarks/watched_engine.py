@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from benchmarks.workload import llm_of
 from vineppo.engine import Completion, Engine, EngineCounts, SampleRequest
-from vineppo.engine.transformers_engine import TransformersEngine
+from vineppo.recipes.transformers_engine import TransformersEngine
 
 
 class PassingEngine:
@@ -23,9 +23,6 @@ class PassingEngine:
 
     def step(self) -> None:
         self._engine.step()
-
-    def look(self) -> None:
-        self._engine.look()
 
     @property
     def ranks_a_replica(self) -> int:
@@ -76,8 +73,8 @@ class RecordingEngine(PassingEngine):
 class EngineStep:
     """When a step began and ended, and how many sequences ran in it.
 
-    `sampling_s` is without the callbacks of finished requests and looks at running ones, which come
-    last: splitting, grading, submitting.
+    `sampling_s` is without the callbacks of finished requests, which come last: splitting, grading,
+    submitting.
     """
 
     start_s: float
@@ -113,11 +110,6 @@ class TimedEngine(PassingEngine):
         sampling_s = end_s - start_s - self._callbacks_s
         running = self._num_running() + self._num_finished
         self.steps.append(EngineStep(start_s, end_s, sampling_s, running))
-
-    def look(self) -> None:
-        """At the end of the step before it, as its callbacks are."""
-        self._engine.look()
-        self.steps[-1] = replace(self.steps[-1], end_s=time.perf_counter())
 
 
 def _count_of(engine: Any) -> Callable[[], int]:

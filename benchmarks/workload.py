@@ -20,15 +20,18 @@ import torch
 from benchmarks.harness import Options
 from benchmarks.word_problems import write_word_problems
 from vineppo.config.load import load_config
-from vineppo.config.schema import SegmenterConfig, TrainConfig, TransformersConfig, VineCredit
+from vineppo.config.schema import TrainConfig
+from vineppo.credit.vine import VineCredit
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, turn_rules
-from vineppo.engine import Engine, build_engine
+from vineppo.engine import Engine
 from vineppo.experience import Experience, sample
 from vineppo.models import load_model, load_tokenizer
 from vineppo.progress import Progress
+from vineppo.recipes.transformers_engine import TransformersConfig
 from vineppo.rollouts import Prompt, Sampler, submit_rollouts
-from vineppo.segment import build_segmenter, steps_of
+from vineppo.segment import Segmenter
+from vineppo.segment.token_texts import steps_of
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout
@@ -66,7 +69,7 @@ class Workload:
         self,
         num_continuations: int | None = None,
         num_prompts: int | None = None,
-        segmenter: SegmenterConfig | None = None,
+        segmenter: Segmenter | None = None,
     ) -> "Workload":
         """The same engine with more or less to do."""
         credit = replace(
@@ -89,28 +92,25 @@ class Workload:
 
     def experience(self) -> Experience:
         """Rollouts and values of an iteration, as training samples them: in one stream."""
-        segmenter = build_segmenter(self.credit.segmenter)
         progress = Progress(1, 0, 0.0)
         predictors = [self._monte_carlo()]
         return sample(
-            self.sampler, self.prompts, self.config, segmenter, predictors, ITERATION, progress,
-            None,
-        )  # fmt: skip
+            self.sampler, self.prompts, self.config, predictors, ITERATION, progress, None
+        )
 
     def rollouts(self) -> list[Rollout]:
         """The rollouts of an iteration alone, split, in the order of prompts."""
         count = self.config.rollouts.num_samples
         pending = submit_rollouts(self.sampler, self.prompts, count, (ITERATION, "rollouts"))
-        run_to_end(self.sampler.engine)
+        self.sampler.finish()
         by_key = pending.settle()
         rollouts = [by_key[p.problem.id, index] for p in self.prompts for index in range(count)]
         self.split(rollouts)
         return rollouts
 
     def split(self, rollouts: Sequence[Rollout]) -> None:
-        segmenter = build_segmenter(self.credit.segmenter)
         for rollout in rollouts:
-            rollout.spans_S = steps_of(rollout, segmenter, self.sampler.tokenizer)
+            rollout.spans_S = steps_of(rollout, self.credit.segmenter, self.sampler.tokenizer)
 
     def values(self, rollouts: Sequence[Rollout]) -> None:
         """The values of all states of finished rollouts: split, submit, sample, grade."""
@@ -119,7 +119,7 @@ class Workload:
         self.split(rollouts)
         for rollout in rollouts:
             stream.submit(rollout)
-        run_to_end(self.sampler.engine)
+        self.sampler.finish()
         predictor.merge(rollouts, [stream.settle()])
 
     def _monte_carlo(self) -> MonteCarlo:
@@ -140,7 +140,7 @@ def open_workload(options: Options) -> Iterator[Workload]:
         train_P = encode_problems(config, loaded, load_task(config.task).train_P)
         grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
-        engine = build_engine(config.engine, loaded.engine_model)
+        engine = config.engine.build(loaded.engine_model)
         sampler = Sampler(
             engine, grader, loaded.tokenizer, config.sampling, config.seed,
             turn_rules=turn_rules(config.task, loaded),
@@ -223,11 +223,6 @@ def describe_workload(config: TrainConfig) -> dict[str, Any]:
         "segmenter": None if segmenter is None else asdict(segmenter),
         "dtype": config.model.dtype,
     }
-
-
-def run_to_end(engine: Engine) -> None:
-    while engine.num_unfinished:
-        engine.step()
 
 
 def with_shared_prefixes(config: TrainConfig) -> TrainConfig:

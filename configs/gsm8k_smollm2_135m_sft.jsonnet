@@ -8,7 +8,7 @@ local task = import 'lib/task.libsonnet';
 algorithm.sft + hardware.gpu + hardware.without_logprobs_pass + logging + {
   name: 'gsm8k_smollm2_135m_sft',
   seed: 0,
-  model: model.finetuned('HuggingFaceTB/SmolLM2-135M'),
+  model: model.pretrained('HuggingFaceTB/SmolLM2-135M'),
   task: task.gsm8k,
   engine+: { max_model_len: 1024 },
   sampling: { temperature: 0.35, top_p: 0.9, max_tokens: 512 },

@@ -15,8 +15,10 @@ FOLDERS = ("vineppo", "analysis", "benchmarks")
 ROWS: list[list[tuple[str, list[str]]]] = [
     [("benchmarks", ["benchmarks"]), ("analysis", ["analysis"])],
     [
-        ("entry points", ["cli", "train", "sft", "self_training"]),
+        ("command line", ["cli"]),
         ("tools", ["tools"]),
+        ("recipes", ["recipes"]),
+        ("entry points", ["run_command", "train", "sft", "self_training"]),
     ],
     [
         (
@@ -36,18 +38,18 @@ ROWS: list[list[tuple[str, list[str]]]] = [
     [
         ("tasks", ["tasks"]),
         ("credit, steps", ["credit", "segment", "value_diagnostics"]),
-        ("run directory", ["run_dir", "progress", "trackers"]),
+        ("run directory", ["run_dir", "progress", "tracker"]),
     ],
     [
-        ("config", ["config", "plugins", "own_code", "own_reward"]),
-        ("ranks", ["distributed", "rank_watch", "parent_death", "cores", "interruption"]),
+        ("config", ["config", "own_code", "own_reward"]),
+        ("ranks", ["distributed", "parent_death", "interruption"]),
     ],
     [
         (
             "pure functions",
             ["losses", "kl", "vocabulary", "batching", "metrics", "schedules", "seeds"],
         ),
-        ("types", ["types", "errors", "schema", "interface"]),
+        ("types", ["types", "errors", "schema", "require", "interface", "plugins"]),
     ],
 ]  # fmt: skip
 WIDTH, ROW, BOX, GAP, LINE = 1100, 170, 130, 24, 16
@@ -56,8 +58,10 @@ WIDTH, ROW, BOX, GAP, LINE = 1100, 170, 130, 24, 16
 def module_of(name: str) -> str:
     """`vineppo.values.heads` is "values", `analysis.frames` is "analysis"."""
     first, *rest = name.split(".")
-    if rest[:2] in (["config", "schema"], ["engine", "interface"]):
-        return rest[1]  # dataclasses and a protocol: types
+    if rest[:2] in (["config", "schema"], ["config", "require"], ["engine", "interface"]):
+        return rest[1]  # dataclasses, their refusals and a protocol: types
+    if rest in (["credit"], ["segment"]):
+        return "plugins"  # the base class of their plug-ins
     return rest[0] if first == "vineppo" and rest else first
 
 

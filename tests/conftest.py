@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from support.training import WholeRuns
 
     from vineppo.config.schema import TrainConfig
+    from vineppo.models import LoadedModel
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("WANDB_MODE", "offline")
@@ -60,6 +61,36 @@ def config(configs: Path) -> "TrainConfig":
     from vineppo.config.schema import TrainConfig
 
     return load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
+
+
+@pytest.fixture(scope="module")
+def loaded(_lasting_process_group: None) -> "LoadedModel":
+    """The embedded policy as the trainer holds it."""
+    from support.engines import MODEL
+
+    from vineppo.models import load_model
+
+    return load_model(MODEL, "float32", "sdpa")
+
+
+@pytest.fixture
+def prompt(loaded: "LoadedModel") -> tuple[int, ...]:
+    from support.engines import QUESTION
+
+    return tuple(loaded.tokenizer(QUESTION)["input_ids"])
+
+
+@pytest.fixture(scope="session")
+def _lasting_process_group() -> Iterator[None]:
+    """An engine that is taken down takes the process group along, which DeepSpeed keeps for good.
+
+    A run has one engine to its end; a test session has several, and trains before and after them.
+    """
+    import torch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.distributed, "destroy_process_group", lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope="module")

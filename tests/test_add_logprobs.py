@@ -12,7 +12,6 @@ from support.rollouts import CPU, VINE, changed, spans, two_rollouts, with_colum
 from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig, TruncatedImportance
-from vineppo.engine import build_engine
 from vineppo.errors import UserError
 from vineppo.experience import add_advantages, add_logprobs, check_logprob_gap
 from vineppo.kl import absolute, full, k1, k2, k3
@@ -151,7 +150,7 @@ def cut(config, models, configs):
     """Samples of a policy with entropy from its nuclei, as the engine gives them."""
     policy, reference = models
     loaded = load_model(config.model.path, "float32", "sdpa")
-    engine = build_engine(engine_config(configs, "transformers"), loaded.engine_model)
+    engine = engine_config(configs, "transformers").build(loaded.engine_model)
     prompt_ids = tuple(loaded.tokenizer("4+6+6-5+2+7*3?\n")["input_ids"])
     asked = [
         request(prompt_ids, seed, temperature=TEMPERATURE, top_p=NUCLEUS, max_tokens=64)
@@ -309,7 +308,7 @@ def objective(config, reference, sequences, kl_coef):
         has_entropy=True,
     )
     sizes = UpdateSizes.of(sequences, config.sampling.max_tokens)
-    scores = TokenScores(*forward(batch, options))
+    scores = TokenScores(**forward(batch, options))
     loss = policy_objective(config, kl_coef, [], sizes, batch, scores)[0]
     return loss.item(), gradient(loss, model)
 

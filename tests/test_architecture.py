@@ -20,6 +20,12 @@ def test_imports_go_down(architecture):
     assert architecture.upward(architecture.imports()) == []
 
 
+def test_the_core_imports_neither_recipes_nor_tools(architecture):
+    """The command line alone registers the tools' commands."""
+    importers = {a for a, b in architecture.imports() if b in ("recipes", "tools")}
+    assert importers <= {"command line", "tools", "analysis", "benchmarks"}
+
+
 def test_an_import_that_goes_up_is_seen(architecture):
     assert architecture.upward({("types", "config"), ("config", "types")}) == [("types", "config")]
 

@@ -31,11 +31,10 @@ def jsonl(path: Path, rows) -> Path:
 def fails(configs, tmp_path, capsys):
     """Runs the demo config with assignments; gives the one line that it fails with."""
 
-    def run(*assignments: str, config: str = "demo_vineppo.jsonnet", run_dir: Path | None = None):
-        where = run_dir or tmp_path / "run"
+    def run(*assignments: str, config: str = "demo_vineppo.jsonnet"):
         small = "task.num_train_problems=64"  # fewer problems to draw and to encode
         options = [f"--set={assignment}" for assignment in (small, *assignments)]
-        assert main(["train", str(configs / config), f"--run-dir={where}", *options]) == 2
+        assert main(["train", str(configs / config), f"--run-dir={tmp_path}/run", *options]) == 2
         message = capsys.readouterr().err
         assert message.startswith("vineppo: ")
         assert message.count("\n") == 1
@@ -45,9 +44,6 @@ def fails(configs, tmp_path, capsys):
 
 
 def jsonl_task(configs, train: Path, test: Path) -> str:
-    from vineppo.config.load import load_config, to_dict
-    from vineppo.config.schema import TrainConfig
-
     task = to_dict(load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), []))["task"]
     common = {
         key: task[key]
@@ -58,41 +54,69 @@ def jsonl_task(configs, train: Path, test: Path) -> str:
     return "task=" + json.dumps({"kind": "jsonl", **common, **paths, **fields})
 
 
-def test_missing_config_file(fails):
-    assert "config file not found" in fails(config="nowhere.jsonnet")
+@pytest.mark.parametrize(
+    ("train", "test", "assignments", "message"),
+    [
+        ([*ROWS, '{"q": "3+3", \n'], ROWS, (), "train.jsonl: row 3"),
+        (ROWS, [], (), "test.jsonl"),
+        (ROWS, None, (), "test.jsonl"),
+        # Found before a model is loaded.
+        (ROWS, ROWS, ("model.path=nowhere",),
+         "rollouts.num_prompts must be at most the number of train problems, 2, got 32"),
+        ([*ROWS, {"q": "1" * 500, "a": "2"}], ROWS,
+         ("rollouts.num_prompts=3", "task.too_long=leave_out", *BATCHES_OF_TWO),
+         "must be at most the number of train problems, 2, got 3"),
+    ],
+)  # fmt: skip
+def test_data_that_do_not_fit(fails, configs, tmp_path, train, test, assignments, message):
+    paths = tmp_path / "train.jsonl", tmp_path / "test.jsonl"
+    for path, rows in zip(paths, (train, test), strict=True):
+        if rows is not None:
+            jsonl(path, rows)
+    assert message in fails(jsonl_task(configs, *paths), *assignments)
 
 
-def test_jsonl_with_a_broken_row_names_its_number(fails, configs, tmp_path):
-    train = jsonl(tmp_path / "train.jsonl", [*ROWS, '{"q": "3+3", \n'])
-    test = jsonl(tmp_path / "test.jsonl", ROWS)
-    message = fails(jsonl_task(configs, train, test))
-    assert str(train) in message
-    assert "row 3" in message
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("engine.max_model_len=512", "must be at most the model's 256 positions, got 512"),
+        ("engine.max_model_len=66", "at most engine.max_model_len - sampling.max_tokens = 2"),
+        ("model.path=./nowhere", "model directory not found: ./nowhere"),
+        ("model.path=embedded:chess", "embedded:arithmetic_short"),
+        ("model.path=nobody/nothing", "model nobody/nothing cannot be loaded"),
+    ],
+)
+def test_a_failed_start_leaves_no_run_behind(fails, tmp_path, assignment, message):
+    assert message in fails(assignment)
+    assert not (tmp_path / "run").exists()
 
 
-def test_empty_task(fails, configs, tmp_path):
-    train, test = jsonl(tmp_path / "train.jsonl", ROWS), jsonl(tmp_path / "test.jsonl", [])
-    assert str(test) in fails(jsonl_task(configs, train, test))
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.safetensors", None, "model directory without weights (*.safetensors): MODEL"),
+        ("config.json", None, "model directory without config.json: MODEL"),
+        ("model.safetensors", b"no weights", "model MODEL cannot be loaded"),
+        ("tokenizer.json", b"{}", "model MODEL cannot be loaded"),
+        ("generation_config.json", b'{"eos_token_id": 99}',
+         "the end-of-sequence id 99 must be one of the tokenizer's 21"),
+    ],
+)  # fmt: skip
+def test_damaged_models(fails, tmp_path, name, content, message):
+    model = tmp_path / "model"
+    shutil.copytree(ASSETS / "arithmetic_short", model)
+    (model / name).unlink() if content is None else (model / name).write_bytes(content)
+    assert message.replace("MODEL", str(model)) in fails(f"model.path={model}")
 
 
-def test_missing_data_file(fails, configs, tmp_path):
-    train = jsonl(tmp_path / "train.jsonl", ROWS)
-    assert "nowhere.jsonl" in fails(jsonl_task(configs, train, tmp_path / "nowhere.jsonl"))
-
-
-def test_fewer_problems_than_prompts(fails, configs, tmp_path):
-    """Found before a model is loaded."""
-    file = jsonl(tmp_path / "train.jsonl", ROWS)
-    message = fails(jsonl_task(configs, file, file), "model.path=nowhere")
-    assert "rollouts.num_prompts must be at most the number of train problems, 2, got 32" in message
-
-
-def test_fewer_problems_than_prompts_once_those_too_long_are_left_out(fails, configs, tmp_path):
-    rows = [*ROWS, {"q": "1" * 500, "a": "2"}]
-    file = jsonl(tmp_path / "train.jsonl", rows)
-    task = jsonl_task(configs, file, file).replace('"refuse"', '"leave_out"')
-    message = fails(task, "rollouts.num_prompts=3", *BATCHES_OF_TWO)
-    assert "must be at most the number of train problems, 2, got 3" in message
+def test_weights_that_lack_a_matrix_are_refused_not_drawn_at_random(fails, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(ASSETS / "arithmetic_short", model)
+    weights = load_file(model / "model.safetensors")
+    del weights["model.layers.1.self_attn.q_proj.weight"]
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    message = fails(f"model.path={model}")
+    assert f"model {model} lacks the weights model.layers.1.self_attn.q_proj.weight" in message
 
 
 def test_pickled_weights_are_read_where_asked_alone(fails, tmp_path, monkeypatch):
@@ -134,55 +158,6 @@ def test_another_number_of_processes_is_found_before_a_model_is_loaded(fails, co
     assert "holds a run of another config: seed is" in fails(nowhere, "seed=77")
 
 
-def test_model_directory_without_weights(fails, tmp_path):
-    model = tmp_path / "model"
-    shutil.copytree(ASSETS / "arithmetic_short", model)
-    (model / "model.safetensors").unlink()
-    assert f"model directory without weights (*.safetensors): {model}" in fails(
-        f"model.path={model}"
-    )
-    (model / "config.json").unlink()
-    assert f"model directory without config.json: {model}" in fails(f"model.path={model}")
-
-
-def test_damaged_weights(fails, tmp_path):
-    model = tmp_path / "model"
-    shutil.copytree(ASSETS / "arithmetic_short", model)
-    (model / "model.safetensors").write_bytes(b"no weights")
-    assert f"model {model} cannot be loaded" in fails(f"model.path={model}")
-
-
-def test_weights_that_lack_a_matrix_are_refused_not_drawn_at_random(fails, tmp_path):
-    model = tmp_path / "model"
-    shutil.copytree(ASSETS / "arithmetic_short", model)
-    weights = load_file(model / "model.safetensors")
-    del weights["model.layers.1.self_attn.q_proj.weight"]
-    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
-    message = fails(f"model.path={model}")
-    assert f"model {model} lacks the weights model.layers.1.self_attn.q_proj.weight" in message
-
-
-def test_an_end_token_outside_the_tokenizer_is_refused(fails, tmp_path):
-    model = tmp_path / "model"
-    shutil.copytree(ASSETS / "arithmetic_short", model)
-    generation = json.loads((model / "generation_config.json").read_text())
-    (model / "generation_config.json").write_text(json.dumps({**generation, "eos_token_id": 99}))
-    assert "the end-of-sequence id 99 must be one of the tokenizer's 21" in fails(
-        f"model.path={model}"
-    )
-
-
-def test_more_positions_than_the_model_has(fails):
-    message = fails("engine.max_model_len=512")
-    assert "engine.max_model_len must be at most the model's 256 positions, got 512" in message
-
-
-def test_a_prompt_without_room_for_a_response(fails):
-    message = fails("engine.max_model_len=66")
-    assert "arithmetic/train/" in message
-    assert "at most engine.max_model_len - sampling.max_tokens = 2" in message
-
-
 def foreign_model(directory: Path) -> Path:
     """The embedded model with one more token in its tokenizer, and weights that cannot be read."""
     shutil.copytree(ASSETS / "arithmetic_short", directory)
@@ -207,55 +182,10 @@ def test_a_critic_or_reference_with_another_tokenizer_is_refused_before_a_model_
     assert not (tmp_path / "run").exists()
 
 
-def test_a_critic_without_a_tokenizer(fails, tmp_path):
-    critic = foreign_model(tmp_path / "critic")
-    for file in critic.glob("tokenizer*"):
-        file.unlink()
-    message = fails(f"critic.path={critic}", config="demo_ppo.jsonnet")
-    assert f"the tokenizer of model {critic} cannot be loaded" in message
-
-
-def test_missing_model_directory_and_unknown_embedded_name(fails):
-    assert "model directory not found: ./nowhere" in fails("model.path=./nowhere")
-    assert "embedded:arithmetic_short" in fails("model.path=embedded:chess")
-
-
-def test_hub_model_without_a_network(fails):
-    assert "model nobody/nothing cannot be loaded" in fails("model.path=nobody/nothing")
-
-
-def test_unwritable_run_directory(fails, tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    assert str(tmp_path / "file") in fails(run_dir=tmp_path / "file" / "run")
-
-
-def test_directory_that_is_no_run(fails, tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/thesis.tex").write_text("precious")
-    assert "holds no run" in fails()
-    assert (tmp_path / "run/thesis.tex").read_text() == "precious"
-
-
-def test_failed_start_leaves_no_run_behind(fails, tmp_path):
-    fails("model.path=./nowhere")
-    assert not (tmp_path / "run").exists()
-
-
 def test_dry_run_prints_the_resolved_config(configs, capsys):
     path = str(configs / "demo_vineppo.jsonnet")
     assert main(["train", path, "--dry-run", "--set", "seed=5"]) == 0
     assert json.loads(capsys.readouterr().out)["seed"] == 5
-
-
-def test_evaluate_refuses_what_is_no_run(tmp_path, capsys):
-    assert main(["evaluate", str(tmp_path)]) == 2
-    assert "not a run directory" in capsys.readouterr().err
-
-
-def test_unknown_command_is_a_mistake_of_the_user():
-    with pytest.raises(SystemExit) as exit_status:
-        main(["trane"])
-    assert exit_status.value.code == 2
 
 
 @pytest.mark.parametrize(("seed", "suffix"), [("", ""), ("2", "_seed2")])
@@ -285,10 +215,3 @@ def test_make_demo_trains_each_method_into_a_directory_of_its_own(
 def test_a_users_mistake_is_one_line_whatever_it_quotes(capsys):
     assert main(["train", "no\nwhere.jsonnet"]) == 2
     assert capsys.readouterr().err == "vineppo: config file not found: no where.jsonnet\n"
-
-
-def test_a_damaged_tokenizer_is_one_line(fails, tmp_path):
-    model = tmp_path / "model"
-    shutil.copytree(ASSETS / "arithmetic_short", model)
-    (model / "tokenizer.json").write_text("{}")
-    assert f"model {model} cannot be loaded" in fails(f"model.path={model}")

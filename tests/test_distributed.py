@@ -40,7 +40,6 @@ def decide(rank: int, port: int, configs: Path, directory: Path) -> None:
     for iteration in (1, 2)[: 2 - rank]:
         directory = RunDir(path).checkpoint_path(iteration)
         (directory / "trainer").mkdir(parents=True)
-        torch.save({}, directory / "trainer/state.pt")
         state = TrainState(iteration, 0.0, {"iteration": iteration}, 0.0, 2)
         (directory / "state.json").write_text(json.dumps(asdict(state)))
     loaded: list[Path] = []

@@ -18,8 +18,9 @@ from analysis.__main__ import open_analysis
 from benchmarks import harness
 from vineppo.cli import build_parser
 from vineppo.config.load import load_config
-from vineppo.config.schema import RewardModelConfig, SftConfig, TrainConfig
+from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
+from vineppo.tools.reward_model.config import RewardModelConfig
 
 ROOT = Path(__file__).parents[1]
 PATTERNS = ("*.md", "docs/*.md", "experiments/*/README.md", "vineppo/assets/README.md")

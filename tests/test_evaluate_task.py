@@ -82,10 +82,8 @@ def test_a_bad_task_file_is_one_line(run: Path, tmp_path: Path, content: str, me
 
 
 def test_an_own_file_that_has_gone_is_one_line(run: Path, tmp_path: Path) -> None:
-    """That of the rewards; an evaluation asks neither segmenter nor estimator."""
     resolved = json.loads((run / "config.json").read_text())
     resolved["task"]["grading"]["reward_path"] = str(tmp_path / "gone.py")
-    resolved["credit"]["segmenter"] = {"kind": "python", "path": str(tmp_path / "other.py")}
     (run / "config.json").write_text(json.dumps(resolved))
     with pytest.raises(UserError) as error:
         read_conditions(run, [], [])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.random_walk import DIGITS, TOP, prompt_ids, sample
 from support.rollouts import CPU, LINES, rollout, terminal
+from support.uncertain import UNCERTAIN
 from support.walks import (
     CREDIT,
     GRADING,
@@ -16,21 +17,16 @@ from support.walks import (
     STARTS,
     SlottedEngine,
     entropies_of_lines,
-    segmenter_of_entropies,
     walk_config,
     walked,
 )
 
-from vineppo.config.schema import (
-    ExpectedCuts,
-    JoinedCredit,
-    PythonSegmenter,
-    RemaxCredit,
-    RlooCredit,
-)
 from vineppo.credit import token_advantages
+from vineppo.credit.groups import RemaxCredit, RlooCredit
 from vineppo.experience import Experience, add_advantages, sample_varied, value_quality
 from vineppo.forward_passes import EntropyPass
+from vineppo.recipes.cuts import ExpectedCuts
+from vineppo.recipes.joined import JoinedCredit
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Problem
 from vineppo.values import build_predictors
@@ -206,10 +202,10 @@ def test_graders_and_the_reference_work_while_the_engine_does():
         assert one.tokens_T["ref_logprobs"] == (-1.0,) * len(one.response_ids)
 
 
-def test_rollouts_are_cut_once_their_entropies_are_there(tmp_path):
+def test_rollouts_are_cut_once_their_entropies_are_there():
     """The steps and values of lines; a second run makes the same requests before the same steps."""
     plain, _ = walked(walk_config(60, seed=5))
-    credit = replace(CREDIT, segmenter=segmenter_of_entropies(tmp_path))
+    credit = replace(CREDIT, segmenter=UNCERTAIN)
     config, submitted = walk_config(60, 5, credit), []
     for _ in range(2):
         entropy_pass = EntropyPass(entropies_of_lines, 1.0, 2, CPU)
@@ -256,22 +252,6 @@ def test_cuts_go_by_the_entropies_of_the_policy(tmp_path):
     assert all(behind)
 
 
-def test_a_segmenter_of_ones_own_sees_whole_responses_alone(tmp_path):
-    """Those of the embedded walk, all of which end with a token for it within this budget."""
-    file = tmp_path / "whole.py"
-    file.write_text(
-        "def cuts(text):\n"
-        "    assert text.endswith('<eos>'), f'half a response: {text!r}'\n"
-        "    return [i + 1 for i, letter in enumerate(text) if letter == '\\n']\n"
-    )
-    own, plain = PythonSegmenter("python", str(file)), LINES
-    found = [walked(walk_config(100, 5, replace(CREDIT, segmenter=one)))[0] for one in (own, plain)]
-    assert all(one.finish_reason == "stop" for one in found[0].rollouts)
-    assert [one.response_ids for one in found[0].rollouts] == [
-        one.response_ids for one in found[1].rollouts
-    ]
-
-
 @pytest.mark.parametrize("identical_prefixes", ["share", "separate"])
 def test_joined_outcomes_of_states_that_the_stream_chose(identical_prefixes):
     """Rollouts of which none was sampled have RLOO's advantages; what was not sampled is no NaN."""
@@ -293,9 +273,9 @@ def test_joined_outcomes_of_states_that_the_stream_chose(identical_prefixes):
     assert numbers == {True, False}
 
 
-def test_an_estimator_without_values_ends_with_every_rollout_cut(tmp_path):
+def test_an_estimator_without_values_ends_with_every_rollout_cut():
     """Nothing is left in the engine when the last rollouts wait for their entropies."""
-    credit = RlooCredit("rloo", segmenter_of_entropies(tmp_path))
+    credit = RlooCredit("rloo", UNCERTAIN)
     entropy_pass = EntropyPass(entropies_of_lines, 1.0, 100, CPU)
     found, _ = walked(walk_config(60, 5, credit), entropy_pass=entropy_pass)
     plain, _ = walked(walk_config(60, 5, RlooCredit("rloo", LINES)))

@@ -19,10 +19,8 @@ from vineppo.cli import main
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import token_advantages
-from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.run_dir import RunDir
-from vineppo.segment import build_segmenter
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, StepSpan
@@ -51,7 +49,7 @@ def files(tmp_path, configs, monkeypatch) -> Path:
 @pytest.fixture
 def loaded():
     """The page's estimator with the page's segmenter."""
-    segmenter = {"kind": "python", "path": "mine/results.py"}
+    segmenter = {"kind": "mine/results.py:Results"}
     return lambda *assignments: load_config(
         TrainConfig,
         "mine/shrunk.jsonnet",
@@ -63,7 +61,7 @@ def loaded():
 def test_a_command_of_the_page_finds_its_files(command, capsys):
     assert main([*command, "--dry-run"]) == 0
     config = json.loads(capsys.readouterr().out)
-    assert f'"mine/{config["name"]}.py"' in json.dumps(config)
+    assert re.search(f'"mine/{config["name"]}.py[:"]', json.dumps(config))
 
 
 def test_every_file_of_the_page_has_its_command(files):
@@ -245,30 +243,26 @@ def test_a_reward():
 
 
 def test_a_segmenter(loaded):
-    segmenter = build_segmenter(loaded().credit.segmenter)
+    segmenter = loaded().credit.segmenter
     texts_T = [*"4+6=0", "\n", "####", "0", "<eos>"]
-    spans = segmenter(texts_T, [-0.5] * len(texts_T))
+    spans = segmenter.spans(texts_T, [-0.5] * len(texts_T))
     assert spans == (StepSpan(0, 4), StepSpan(4, 6), StepSpan(6, 9))
 
 
-def test_a_segmenter_by_log_probabilities(loaded):
+def test_a_segmenter_by_log_probabilities():
     """0.5, 0.9, 0.2, 0.4, 0.1 and 0.01: the end token, though unlikely, ends the step before it."""
-    segmenter = build_segmenter(loaded("credit.segmenter.path=mine/forks.py").credit.segmenter)
+    segmenter = load_config(TrainConfig, "mine/forks.jsonnet", []).credit.segmenter
     logprobs_T = [math.log(p) for p in (0.5, 0.9, 0.2, 0.4, 0.1, 0.01)]
-    spans = segmenter([*"4+6=0", "<eos>"], logprobs_T)
+    spans = segmenter.spans([*"4+6=0", "<eos>"], logprobs_T)
     assert spans == (StepSpan(0, 2), StepSpan(2, 4), StepSpan(4, 6))
-    with pytest.raises(UserError, match=r"mine/forks\.py: starts needs log-probabilities"):
-        segmenter([*"4+6=0", "<eos>"])
 
 
-def test_a_segmenter_by_entropies(loaded):
+def test_a_segmenter_by_entropies():
     """At the two highest; the end token ends the step before it."""
-    segmenter = build_segmenter(loaded("credit.segmenter.path=mine/uncertain.py").credit.segmenter)
+    segmenter = load_config(TrainConfig, "mine/uncertain.jsonnet", []).credit.segmenter
     texts_T, logprobs_T = [*"4+6=0", "<eos>"], [-0.5] * 6
-    spans = segmenter(texts_T, logprobs_T, [0.1, 0.0, 0.6, 0.5, 1.2, 2.0])
+    spans = segmenter.spans(texts_T, logprobs_T, [0.1, 0.0, 0.6, 0.5, 1.2, 2.0])
     assert spans == (StepSpan(0, 2), StepSpan(2, 4), StepSpan(4, 6))
-    with pytest.raises(UserError, match=r"mine/uncertain\.py: starts needs entropies, and none"):
-        segmenter(texts_T, logprobs_T)
 
 
 def test_an_estimator(loaded):

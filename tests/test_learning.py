@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 from support.shared_critic import shared_critic
 
-from vineppo.config.load import evaluate_jsonnet, parse_config
+from vineppo.config.load import complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.engine import build_engine
 from vineppo.experience import (
     add_advantages,
     add_logprobs,
@@ -21,7 +20,6 @@ from vineppo.experience import (
 from vineppo.models import load_model
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.segment import build_segmenter
 from vineppo.sft import write_new_model
 from vineppo.token_scores import Reference
 from vineppo.train import load_models
@@ -60,7 +58,7 @@ BUDGET = 12
 
 
 def build_config(configs, model_path, kind):
-    resolved = evaluate_jsonnet(str(configs / "demo_ppo.jsonnet"))
+    resolved = complete(evaluate_jsonnet(str(configs / "demo_ppo.jsonnet")))
     resolved["model"]["path"] = str(model_path)
     resolved["num_iterations"] = 60
     resolved["sampling"]["max_tokens"] = BUDGET
@@ -87,7 +85,7 @@ def engine(configs, model_path):
     config = build_config(configs, model_path, "separate")
     loaded = load_model(config.model.path, "float32", "sdpa")
     init_distributed()
-    return build_engine(config.engine, loaded.engine_model)
+    return config.engine.build(loaded.engine_model)
 
 
 def run(config, engine, goal=math.inf):
@@ -99,13 +97,12 @@ def run(config, engine, goal=math.inf):
     sampler = Sampler(engine, ShareOfChosen(), loaded.tokenizer, config.sampling, config.seed)
     questions = [f"{digit}+{digit}?" for digit in range(4)]
     prompts = [Prompt(Problem(q, q, ""), tuple(loaded.tokenizer.encode(q))) for q in questions]
-    segmenter = build_segmenter(config.credit.segmenter)
     rewards, explained = [], []
     with Progress(config.num_iterations, 0, 0.0) as progress:
         for iteration in range(1, config.num_iterations + 1):
             engine.load_weights(models.policy.named_weights())
             rollouts = sample(
-                sampler, prompts, config, segmenter, predictors, iteration, progress, None
+                sampler, prompts, config, predictors, iteration, progress, None
             ).rollouts
             add_logprobs(rollouts, models.policy, reference, predictors, config)
             add_values(rollouts, predictors)

@@ -14,7 +14,7 @@ from support.rollouts import random_sequences
 from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import LoraConfig, TrainConfig
-from vineppo.engine import SampleRequest, build_engine
+from vineppo.engine import SampleRequest
 from vineppo.errors import UserError
 from vineppo.lora import add_adapters, merged, merged_weights, save_adapters
 from vineppo.models import load_model, named_weights
@@ -136,7 +136,7 @@ def test_merging_rounds_once(trained):
 def test_the_engine_samples_from_the_merged_policy(config, trained):
     """The adapters' forward pass and the merged weights give the same log-probabilities."""
     loaded = load_model(MODEL, "float32", "sdpa")
-    engine = build_engine(config.engine, loaded.engine_model)
+    engine = config.engine.build(loaded.engine_model)
     prompt = tuple(loaded.tokenizer("4+6+6-5?\n")["input_ids"])
     gaps = []
     for policy in (loaded.model, trained.hf_model):
@@ -198,7 +198,7 @@ def test_the_reference_is_the_policy_without_adapters(config, trained, reference
     plain = TokenLogprobs(load_model(MODEL, "float32", "sdpa").model.to(trained.device), 21)
     before_BT = trained.scores(batch, ForwardOptions(0.9)).logprobs_BT.detach()
     with torch.no_grad():
-        expected_BT = plain(batch, ForwardOptions(0.9))[0]
+        expected_BT = plain(batch, ForwardOptions(0.9))["logprobs_BT"]
         expected_NH = hidden_before_tokens(plain.model.base_model, batch)
     torch.testing.assert_close(reference.logprobs(batch, 0.9), expected_BT, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(reference.hidden(batch), expected_NH, atol=1e-4, rtol=1e-4)

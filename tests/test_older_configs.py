@@ -66,14 +66,22 @@ def test_critics_saw_prompt_and_response_alone(configs):
     assert parse_config(TrainConfig, with_added_keys(older)) == current
 
 
+def test_keys_that_were_taken_away_are_dropped_where_they_asked_for_nothing():
+    unused = {"wandb_project": "mine", "trackio_project": None, "tensorboard": False}
+    assert with_added_keys({"logging": unused}) == {"logging": {"wandb_project": "mine"}}
+    assert with_added_keys({"logging": {"tensorboard": True}}) == {"logging": {"tensorboard": True}}
+
+
 def test_an_engine_that_might_sleep_does():
     assert with_added_keys({"engine": {"sleep_while_training": "auto"}}) == {
         "engine": {"sleep_while_training": True}
     }
 
 
-def test_a_users_own_credit_gets_no_key():
-    credit = {"kind": "python", "num_continuations": 3, "identical_prefixes": "share"}
+def test_a_key_that_ended_is_left_out_where_it_did_nothing():
+    credit = {"kind": "gae", "segment_max_prob": None}
+    assert with_added_keys({"credit": dict(credit)}) == {"credit": {"kind": "gae"}}
+    credit["segment_max_prob"] = 0.2
     assert with_added_keys({"credit": dict(credit)}) == {"credit": credit}
 
 

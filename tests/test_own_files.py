@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.rollouts import rollout
+from support.uncertain import UNCERTAIN
 
 from vineppo.config.load import load_config, own_digests
 from vineppo.config.schema import TrainConfig
@@ -16,14 +17,24 @@ from vineppo.session import is_finished, open_run_dir
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
 
+SEGMENTER = """
+from vineppo.segment import TextSegmenter
+class Results(TextSegmenter):
+    def cuts(self, text): return []
+"""
+ESTIMATOR = """
+from vineppo.credit.vine import ContinuationCredit
+class Shrunk(ContinuationCredit):
+    def advantages(self, rollouts_G): return {}
+"""
 PROBLEM = Problem("mine/train/0", "4+6?", "0", None)
 
 
 @pytest.fixture
 def files(tmp_path) -> Path:
     (tmp_path / "brief.py").write_text("def reward(question, answer, response): return 1.0")
-    (tmp_path / "results.py").write_text("def cuts(text): return []")
-    (tmp_path / "shrunk.py").write_text("def advantages(options, rollouts_G): return [[0.0]]")
+    (tmp_path / "results.py").write_text(SEGMENTER)
+    (tmp_path / "shrunk.py").write_text(ESTIMATOR.format("[[0.0]]"))
     return tmp_path
 
 
@@ -31,12 +42,11 @@ def files(tmp_path) -> Path:
 def loaded(files, configs):
     """A demo config with the files in it."""
     credit = {
-        "kind": "python",
-        "path": str(files / "shrunk.py"),
-        "options": {},
-        "segmenter": {"kind": "python", "path": str(files / "results.py")},
+        "kind": f"{files / 'shrunk.py'}:Shrunk",
+        "segmenter": {"kind": f"{files / 'results.py'}:Results"},
         "num_continuations": 3,
         "identical_prefixes": "share",
+        "states": None,
     }
     return lambda *assignments: load_config(
         TrainConfig,
@@ -48,7 +58,7 @@ def loaded(files, configs):
 @pytest.mark.parametrize(
     ("code", "line"),
     [
-        ("def cut(text): return []", "no function cuts"),
+        ("class Result: pass", r"no class Results derived from vineppo\.segment\.Segmenter"),
         ("import missing_module", "ModuleNotFoundError: No module named 'missing_module'"),
         ("def cuts(", "SyntaxError"),
         ("raise RuntimeError('one line\\nand another')", "RuntimeError: one line$"),
@@ -60,22 +70,14 @@ def test_a_file_that_cannot_be_used_is_named_before_anything_starts(code, line, 
     if code is not None:
         file.write_text(code)
     with pytest.raises(UserError, match=re.escape(str(file)) + ".*" + line):
-        loaded(f"credit.segmenter.path={file}")
+        loaded(f"credit.segmenter.kind={file}:Results")
 
 
-ENTROPIES = "needs_entropies = True\ndef {}(texts, logprobs, entropies): return []"
-
-
-def test_a_segmenter_of_entropies_has_starts_and_whole_models(tmp_path, loaded):
-    file = tmp_path / "mine.py"
-    file.write_text(ENTROPIES.format("cuts"))
-    with pytest.raises(UserError, match=r"mine\.py: no function starts, which gets the entropies"):
-        loaded(f"credit.segmenter.path={file}")
-    other = tmp_path / "other.py"
-    other.write_text(ENTROPIES.format("starts"))
-    loaded(f"credit.segmenter.path={other}", "optimization.zero_stage=2")
+def test_a_segmenter_of_entropies_has_whole_models(loaded):
+    kind = f"credit.segmenter.kind={UNCERTAIN.kind}"
+    loaded(kind, "optimization.zero_stage=2")
     with pytest.raises(UserError, match="zero_stage must be below 3 where steps or cuts go by"):
-        loaded(f"credit.segmenter.path={other}", "optimization.zero_stage=3")
+        loaded(kind, "optimization.zero_stage=3")
 
 
 NOT_FINITE = "finite numbers, got {} for token 1 of rollout 1"
@@ -92,11 +94,11 @@ NOT_FINITE = "finite numbers, got {} for token 1 of rollout 1"
 )
 def test_advantages_that_cannot_be_used_are_refused(returned, message, tmp_path, loaded):
     file = tmp_path / "mine.py"
-    file.write_text(f"def advantages(options, rollouts_G): return {returned}")
-    config = loaded(f"credit.path={file}").credit
+    file.write_text(ESTIMATOR.format(returned))
+    config = loaded(f"credit.kind={file}:Shrunk").credit
     with pytest.raises(UserError) as refusal:
         token_advantages(config, [rollout([0.0, 1.0]), rollout([0.0, 1.0])])
-    assert str(refusal.value) == f"{file}: advantages must return {message}"
+    assert str(refusal.value) == f"credit.kind '{file}:Shrunk': advantages must return {message}"
 
 
 def test_every_own_file_is_told_from_another(files, loaded):
@@ -118,7 +120,7 @@ def test_every_own_file_is_told_from_another(files, loaded):
 def test_a_run_does_not_go_on_with_another_own_file(files, loaded, tmp_path):
     config = loaded()
     open_run_dir(config, tmp_path / "run").append_metrics({"iteration": 1})
-    (files / "shrunk.py").write_text("def advantages(options, rollouts_G): return []")
+    (files / "shrunk.py").write_text(ESTIMATOR.format("[]"))
     with pytest.raises(UserError, match=r"shrunk\.py has changed since the run"):
         open_run_dir(config, tmp_path / "run")
     (tmp_path / "run" / "final").mkdir()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.engines import PROCESSES
 from support.grids import grid
 from support.marks import shared_memory
 from support.processes import run_cli, run_ranks
@@ -25,10 +26,10 @@ from support.ranks import (
     train_on_two_killed_once,
 )
 from support.training import CONFIGS, timeless
-from support.walks import segmenter_of_entropies
+from support.uncertain import UNCERTAIN
 
 TENSOR_PARALLEL = Case("vineppo", "vllm", tensor_parallel_size=2)  # one replica of both ranks
-ENGINE_PROCESSES = Case("vineppo", "vllm", changes=(("engine.num_processes", "2"),))
+ENGINE_PROCESSES = Case("vineppo", "vllm", changes=tuple(c.split("=") for c in PROCESSES))
 SLOW_CASES = [
     (Case("vineppo", "vllm"), 3),
     (Case("ppo", "vllm"), 0),
@@ -54,7 +55,7 @@ def test_two_ranks_train_to_the_numbers_of_one(whole_runs, tmp_path, case, stage
 @pytest.mark.parametrize("case", [Case("vineppo", "transformers"), TENSOR_PARALLEL])
 def test_two_ranks_cut_by_entropies_as_one_does(whole_runs, tmp_path, case):
     """Two replicas, each with passes of its own; one replica, whose ranks share them."""
-    segmenter = json.dumps(asdict(segmenter_of_entropies(tmp_path)))
+    segmenter = json.dumps(asdict(UNCERTAIN))
     case = replace(case, changes=(("credit.segmenter", segmenter),))
     train_on_two(tmp_path / "two", case, stage=2)
     assert_same_numbers(tmp_path / "two", case.alone(whole_runs), case)

@@ -7,7 +7,7 @@ from support.tiny_models import random_model
 from support.training import CONFIGS, NO_WANDB
 
 from vineppo.cli import main
-from vineppo.config.load import evaluate_jsonnet
+from vineppo.config.load import complete, evaluate_jsonnet
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 
 SMALL = {
@@ -87,7 +87,7 @@ def test_all_are_here(tmp_path):
 def test_it_trains(name, tmp_path, small_critic):
     file, run_dir = str(leaf(tmp_path, name, small_critic)), tmp_path / "run"
     settings = SMALL | OWN.get(name, {})
-    if evaluate_jsonnet(file)["critic"] is not None:
+    if complete(evaluate_jsonnet(file))["critic"] is not None:
         settings |= {f"critic.{key}": value for key, value in SIZES.items()}
     assignments = [f"--set={key}={value}" for key, value in settings.items()]
     assert main(["train", file, f"--run-dir={run_dir}", *assignments]) == 0

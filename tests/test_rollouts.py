@@ -6,7 +6,8 @@ import pytest
 from support.random_walk import DIGITS, MARK, NEWLINE, TOKENIZER, problem, prompt_ids, sample
 from support.walks import GRADING, LONG, SHORT, SlottedEngine
 
-from vineppo.config.schema import LinesSegmenter, SamplingConfig, TreeCredit
+from vineppo.config.schema import SamplingConfig
+from vineppo.recipes.tree import TreeCredit
 from vineppo.rollouts import (
     Prompt,
     Sampler,
@@ -14,9 +15,9 @@ from vineppo.rollouts import (
     StateRequest,
     sample_continuations,
     submit_rollouts,
-    submit_trees,
 )
 from vineppo.seeds import derive_seed
+from vineppo.segment.kinds import LinesSegmenter
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
 
@@ -119,8 +120,7 @@ def test_more_samples_go_on_where_fewer_ended(sampler):
 
 def test_rollouts_are_continuations_of_an_empty_response(sampler):
     pending = submit_rollouts(sampler, [PROMPT], 3, (1, "rollouts"), with_logprobs=True)
-    while sampler.engine.num_unfinished:
-        sampler.engine.step()
+    sampler.finish()
     rollouts = pending.settle()
     stream = (1, "rollouts", PROMPT.problem.id)
     ((_, continuations),) = sample_continuations(sampler, [StateRequest(State(PROMPT), 3, stream)])
@@ -140,9 +140,8 @@ def test_a_tree_grows_level_by_level(sampler):
     """Six children of 8 tokens, two of what is left: leaves in order, with the seeds of nodes."""
     tree = TreeCredit("tree", LinesSegmenter("lines"), (6, 2), 8, "mean", False, "once")
     finished = []
-    pending = submit_trees(sampler, [PROMPT], tree, (1, "rollouts"), finished.append)
-    while sampler.engine.num_unfinished:
-        sampler.engine.step()
+    pending = tree.submit(sampler, [PROMPT], (1, "rollouts"), finished.append)
+    sampler.finish()
     leaves = pending.settle()
     assert len(finished) == len(leaves) == 12
     group = [leaves[PROMPT.problem.id, index] for index in range(12)]

@@ -2,12 +2,10 @@
 
 import json
 import math
-import shutil
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from support.processes import run_cli
 from support.training import (
     METRICS,
     NUM_ROLLOUTS,
@@ -107,24 +105,6 @@ def test_a_run_that_draws_anew_fills_its_iterations_also_when_killed(tmp_path):
     num_tokens = sum(len(row["response_ids"]) for row in first)
     has_more = rows[0]["rollout/drawn_problems"] > 5
     assert (rows[0]["tokens/rollout"] > num_tokens) == has_more
-
-
-def test_a_damaged_checkpoint_changes_nothing(whole_run, tmp_path):
-    """A run that goes on from the one before ends with the same numbers, and says why in a line."""
-    run_dir = tmp_path / "damaged"
-    shutil.copytree(whole_run, run_dir)
-    shutil.rmtree(run_dir / "final")
-    weights_path = run_dir / "checkpoints/iter_000005/policy/model.safetensors"
-    content = bytearray(weights_path.read_bytes())
-    content[len(content) // 2] ^= 1
-    weights_path.write_bytes(content)
-    done = run_cli(arguments(run_dir, "demo_vineppo", SMALL))
-    assert done.returncode == 0, done.stdout + done.stderr
-    line = f"vineppo: {weights_path} is damaged (its SHA-256 has changed): going on from "
-    assert (done.stdout + done.stderr).count(line) == 1
-    assert "resumed after iteration 4" in done.stdout
-    assert_same_runs(run_dir, whole_run)
-    assert (run_dir / "checkpoints/damaged_iter_000005").is_dir()
 
 
 def test_run_directory_is_as_designed(whole_run):

@@ -17,7 +17,6 @@ from support.training import SHORT, assert_same_runs, train, train_killed_once
 
 from analysis.sampling.rollouts import read_saved
 from vineppo.config.schema import GradingConfig, SamplingConfig
-from vineppo.engine import build_engine
 from vineppo.models import load_model
 from vineppo.rollouts import Sampler, State, StateRequest, sample_continuations
 from vineppo.run_dir.directory import RunDir
@@ -47,7 +46,7 @@ def vineppo_run(whole_runs):
 
 
 @pytest.mark.parametrize(
-    ("leaf", "settings"), [("drill_vineppo", SHORT), ("drill_gigpo", GIGPO), ("demo_ppo", PPO)]
+    ("leaf", "settings"), [("drill_vineppo", SHORT), ("recipes/gigpo", GIGPO), ("demo_ppo", PPO)]
 )
 def test_it_trains(whole_runs, leaf, settings):
     rows = metrics(whole_runs(leaf, settings))
@@ -145,7 +144,7 @@ def test_the_calculator_of_the_page(tmp_path, configs, monkeypatch):
 def test_values_of_the_embedded_policy_are_exact(configs, kind):
     """Against all answers to a question of two operations, each with its probability."""
     loaded = load_model(MODEL, "float32", "sdpa")
-    engine = build_engine(engine_config(configs, kind), loaded.engine_model)
+    engine = engine_config(configs, kind).build(loaded.engine_model)
     prompt, newline = drill_prompt("4+6-5?"), ids("\n")
     digits = [ids(str(digit)) for digit in range(10)]
 

@@ -18,7 +18,7 @@ from support.training import (
     weights,
 )
 
-from vineppo.config.load import evaluate_jsonnet
+from vineppo.config.load import complete, evaluate_jsonnet
 from vineppo.models import resolve_model_path
 
 CRITIC_METRICS = [
@@ -47,7 +47,7 @@ def test_a_kill_in_the_warm_up_changes_nothing(whole, settings, tmp_path):
 
 
 def test_warm_up_trains_the_critic_alone(whole, configs):
-    start_path = evaluate_jsonnet(str(configs / "demo_ppo.jsonnet"))["model"]["path"]
+    start_path = complete(evaluate_jsonnet(str(configs / "demo_ppo.jsonnet")))["model"]["path"]
     before = load_file(Path(resolve_model_path(start_path)) / "model.safetensors")
     checkpoints = [whole / f"checkpoints/iter_{i:06d}" for i in (1, 2, 3, 4)]
     policies = [weights(path, "policy") for path in checkpoints]

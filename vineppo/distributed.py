@@ -5,7 +5,7 @@ between is computed by every rank from the same gathered data. The main rank alo
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar, cast
@@ -14,6 +14,7 @@ import torch
 from torch import distributed
 
 from vineppo.errors import SharedError, UserError
+from vineppo.parent_death import die_with_parent
 
 T = TypeVar("T")
 
@@ -25,9 +26,8 @@ def init_distributed() -> None:
     train alone without a word. On a CPU the ranks of a machine divide its cores. On a GPU tensors
     go by NCCL and objects by gloo: torch takes the CPU for objects where a group has one.
 
-    The group is bound to no device (`device_id`): torch would then have every rank outside of a
-    new gloo group split the NCCL communicator, in which that group's own ranks take no part
-    (pytorch issues 134314, 145376), and vLLM makes such groups.
+    The group is bound to no device (`device_id`). Otherwise new gloo groups, which vLLM makes,
+    hang: ranks outside of such a group split the NCCL communicator alone (pytorch 134314, 145376).
 
     From here on no attention of this process is cuDNN's, which plans every new shape anew, while
     passes have ever new lengths (experiments/09_gpu).
@@ -51,8 +51,11 @@ def init_distributed() -> None:
         return
     if not on_gpu:
         bind_cores(local_rank(), num_local_ranks())
-    # A rank waits for the slowest one's sampling, which may take longer than the default's 30 min.
-    distributed.init_process_group(backend, timeout=timedelta(hours=24))
+    if "TORCHELASTIC_RUN_ID" in os.environ or "CROSS_RANK" in os.environ:
+        die_with_parent()  # torchrun's or deepspeed's agent, which ends the others when one fails
+    # The slowest rank's sampling may take longer than the default, 30 min. Ranks wait as long for
+    # one that hangs or is lost.
+    distributed.init_process_group(backend, timeout=timedelta(hours=1))
 
 
 def rank() -> int:
@@ -83,7 +86,7 @@ def num_replicas(ranks_a_replica: int) -> int:
 
 
 def is_main() -> bool:
-    """Whether this process writes the run directory and speaks."""
+    """True for the process that writes the run directory and prints."""
     return rank() == 0
 
 
@@ -151,11 +154,18 @@ def from_main(find: Callable[[], T]) -> T:
     return cast(T, outcome)
 
 
-def gather_replicas(mine: T, ranks_a_replica: int) -> list[T]:
-    """What every replica brings, on every rank; the ranks of one must bring the same."""
-    if num_replicas(ranks_a_replica) == 1:
-        return [mine]
-    return gather(mine)[::ranks_a_replica]
+def deal(loads_R: Sequence[int], costs: Sequence[int]) -> list[int]:
+    """Who gets each item: the costliest first, each to the one that then has least.
+
+    `deal([10, 0], [3, 8, 4])` is [0, 1, 1]: 8 goes to the idle one, which with 8 against 10 takes
+    4 as well, and 3 to the other.
+    """
+    loads = list(loads_R)
+    owners = [0] * len(costs)
+    for item in sorted(range(len(costs)), key=lambda i: -costs[i]):
+        owners[item] = min(range(len(loads)), key=loads.__getitem__)
+        loads[owners[item]] += costs[item]
+    return owners
 
 
 def largest(mine: int, device: torch.device) -> int:
@@ -168,7 +178,7 @@ def largest(mine: int, device: torch.device) -> int:
 
 
 def bind_cores(local_rank: int, num_local: int) -> None:
-    """Threads of several ranks on one core wait for each other: each rank gets cores of its own."""
+    """Gives each rank its own cores: threads of several ranks on one core wait for each other."""
     cores = sorted(os.sched_getaffinity(0))
     if num_local == 1 or len(cores) < num_local:
         return

@@ -15,12 +15,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from vineppo.checkpoint import check_model, checkpoint_iterations
+from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.load import own_task_functions
 from vineppo.config.schema import EvaluationConfig, SftConfig, TrainConfig
 from vineppo.distributed import gather, init_distributed, num_ranks, num_replicas, replica
 from vineppo.encoding import encode_problems, turn_rules
-from vineppo.engine import build_engine, lone_engine
 from vineppo.errors import UserError
 from vineppo.metrics import evaluation_summary, merged_grading
 from vineppo.models import load_model, named_weights
@@ -53,9 +52,7 @@ def evaluate_policy(
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
     pending = submit_rollouts(sampler, mine_P, evaluation.num_samples, (iteration, "evaluate"))
-    while sampler.engine.num_unfinished:
-        sampler.engine.step()
-        progress.tick(sampler.engine)
+    sampler.finish(lambda: progress.tick(sampler.engine))
     mine = [
         (r.problem.id, r.reward > 0.5, r.finish_reason == "length", len(r.response_ids))
         for r in pending.settle().values()
@@ -116,8 +113,6 @@ def evaluate_run(
     refuse_several_processes("vineppo evaluate")
     conditions = read_conditions(directory, task_paths, assignments)
     policies = choose_policies(RunDir(directory), checkpoints)
-    for _, path in policies:
-        check_model(path)
     problems = [load_split(condition.config.task, "test") for condition in conditions]
     model = conditions[0].config.model
     loaded = load_model(str(policies[0][1]), model.dtype, model.attention)
@@ -127,7 +122,7 @@ def evaluate_run(
     ]
     with ExitStack() as stack:
         init_distributed()
-        engine = build_engine(lone_engine(conditions[0].config.engine), loaded.engine_model)
+        engine = conditions[0].config.engine.alone().build(loaded.engine_model)
         graders = [stack.enter_context(Grader(c.config.task.grading)) for c in conditions]
         progress = stack.enter_context(Progress(len(policies) * len(conditions), 0, 0.0))
         done = 0

@@ -12,19 +12,11 @@ from itertools import groupby
 
 import torch
 
-from vineppo.config.schema import (
-    CreditConfig,
-    PythonSegmenter,
-    RemaxCredit,
-    SamplingConfig,
-    TrainConfig,
-    TreeCredit,
-)
-from vineppo.credit import token_advantages
-from vineppo.credit.gae import outcome_returns
+from vineppo.config.schema import SamplingConfig, TrainConfig
+from vineppo.credit import Credit, token_advantages
 from vineppo.credit.shaping import add_update_columns, has_equal_rewards, shaped_rewards
 from vineppo.credit.vine import step_means
-from vineppo.distributed import gather, num_ranks, num_replicas, rank, replica
+from vineppo.distributed import deal, gather, num_replicas, rank, replica
 from vineppo.errors import InterruptionError, SharedError
 from vineppo.forward_passes import EntropyPass, ReferencePass, RolloutKey, Rows, token_columns
 from vineppo.interruption import awaited, interruption, raise_if_any
@@ -32,14 +24,16 @@ from vineppo.kl import KL_ESTIMATORS
 from vineppo.metrics import predictor_metrics
 from vineppo.policy import Policy
 from vineppo.progress import Progress
-from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts, submit_trees
-from vineppo.segment import Segmenter, steps_of
+from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts
+from vineppo.segment.token_texts import steps_of
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, StateValue
 from vineppo.values import ValuePredictor, feeding_predictor
 from vineppo.values.policy_pass import read_policy
 from vineppo.values.predictor import StateKey, ValueStream
-from vineppo.values.sampled import WorkSharing
+
+# Of a replica's rollouts, those that end first; nobody else samples their states.
+EARLY = 0.5
 
 
 @dataclass(frozen=True)
@@ -48,8 +42,7 @@ class Experience:
 
     `drawn` are those that were sampled, of which `rollouts` are kept. `continuations` (or other
     samples) by predictor, their tokens and `greedy_tokens` (of greedy responses, which the
-    estimator asked for) count over all replicas, and for all that was drawn. What was foreseen in
-    vain is among the tokens alone.
+    estimator asked for) count over all replicas, and for all that was drawn.
     """
 
     rollouts: list[Rollout]
@@ -77,7 +70,6 @@ def sample(
     sampler: Sampler,
     prompts_P: Sequence[Prompt],
     config: TrainConfig,
-    segmenter: Segmenter,
     predictors: Sequence[ValuePredictor],
     iteration: int,
     progress: Progress,
@@ -92,7 +84,7 @@ def sample(
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
     passes = reference_pass, entropy_pass
-    stream = _Stream(sampler, config, segmenter, predictors, iteration, *passes)
+    stream = _Stream(sampler, config, predictors, iteration, *passes)
     share = stream.sample(mine_P, progress)
     progress.enter("values" if stream.streams else "rollout")  # the others are still at it
     everyone = gather(share)
@@ -172,17 +164,19 @@ class _Stream:
     """The running engine of a replica, and what becomes of the rollouts that finish in it.
 
     A rollout is cut into steps when it finishes, or as soon as an `EntropyPass` has been, and its
-    states join the engine (or another replica's, see `WorkSharing`). Where states can be foreseen
-    it is cut at looks before, so that their continuations end about when it does. The reference's
-    log-probabilities and the graders' work go on meanwhile. What is submitted when depends on the
-    engine's steps alone, never on the clock or on a grader, so that a repeated run batches alike.
+    states join the engine. The reference's passes and the graders' work go on meanwhile. What is
+    submitted when depends on the engine's steps alone, never on the clock or on a grader, so that a
+    repeated run batches alike.
+
+    Several replicas exchange states once, when their rollouts have ended: those of the rollouts
+    that ended last, but for s_0, which the rollouts of a problem share. Samples depend on their
+    seeds alone, not on who draws them.
     """
 
     def __init__(
         self,
         sampler: Sampler,
         config: TrainConfig,
-        segmenter: Segmenter,
         predictors: Sequence[ValuePredictor],
         iteration: int,
         reference_pass: ReferencePass | None,
@@ -190,10 +184,11 @@ class _Stream:
     ) -> None:
         self._sampler = sampler
         self._config = config
-        self._segmenter = segmenter
         self._iteration = iteration
         self._reference_pass = reference_pass
         self._entropy_pass = entropy_pass
+        self._ranks_a_replica = sampler.engine.ranks_a_replica
+        self._waiting: list[tuple[int, Rollout]] = []  # for the exchange, with their budgets
         self.streams: dict[str, ValueStream] = {
             predictor.name: predictor.open_stream(sampler, iteration)
             for predictor in predictors
@@ -208,24 +203,14 @@ class _Stream:
         """
         progress.enter("rollout")
         num_samples = self._config.rollouts.num_samples
-        streams = list(self.streams.values())
         self._num_left = len(prompts_P) * num_samples
-        self._sharing = WorkSharing(self._sampler, streams, self._num_left)
+        is_lone = num_replicas(self._ranks_a_replica) == 1
+        self._num_early = self._num_left if is_lone else int(EARLY * self._num_left)
         credit, seeds = self._config.credit, (self._iteration, "rollouts")
-        if isinstance(credit, TreeCredit):
-            pending = submit_trees(self._sampler, prompts_P, credit, seeds, self._add)
-        else:
-            # A user's segmenter may not expect half a response.
-            is_own = isinstance(credit.segmenter, PythonSegmenter)
-            seen = None if self._entropy_pass or is_own else self._foresee
+        pending = credit.submit(self._sampler, prompts_P, seeds, self._add)
+        if pending is None:
             pending = submit_rollouts(
-                self._sampler,
-                prompts_P,
-                num_samples,
-                seeds,
-                self._add,
-                with_logprobs=True,
-                seen=seen,
+                self._sampler, prompts_P, num_samples, seeds, self._add, with_logprobs=True
             )
         greedy = self._submit_greedy(prompts_P)
         try:
@@ -254,23 +239,30 @@ class _Stream:
         else:
             self._entropy_pass.add(rollout)
         # Ranks that share a replica have the same rollouts, and share the reference's passes too.
-        each = self._sampler.engine.ranks_a_replica
+        each = self._ranks_a_replica
         if self._reference_pass is not None and rollout.rollout_index % each == rank() % each:
             self._reference_pass.add(rollout)
 
     def _cut(self, rollout: Rollout) -> None:
         """Into steps, whose states are then sampled."""
-        rollout.spans_S = steps_of(rollout, self._segmenter, self._sampler.tokenizer)
-        self._sharing.add(rollout)
+        segmenter = self._config.credit.segmenter
+        rollout.spans_S = steps_of(rollout, segmenter, self._sampler.tokenizer)
+        streams = self.streams.values()
+        for stream in streams:
+            stream.submit(rollout, 0, 1)
+        if self._num_early > 0:
+            self._num_early -= 1
+            self._sample_later_states(rollout)
+        elif budget := sum(stream.budget(rollout, 1) for stream in streams):
+            self._waiting.append((budget, rollout))
 
-    def _foresee(self, rollout: Rollout) -> None:
-        """What there is of a rollout; the step that it is in has begun, and its state is there."""
-        rollout.spans_S = steps_of(rollout, self._segmenter, self._sampler.tokenizer)
-        self._sharing.foresee(rollout)
+    def _sample_later_states(self, rollout: Rollout) -> None:
+        for stream in self.streams.values():
+            stream.submit(rollout, 1)
 
     def _submit_greedy(self, prompts_P: Sequence[Prompt]) -> PendingRollouts:
         """A greedy response of every problem, where the estimator asks for one."""
-        if not isinstance(self._config.credit, RemaxCredit):
+        if not self._config.credit.samples_greedy:
             return PendingRollouts()
         max_tokens = self._sampler.sampling.max_tokens
         greedy = SamplingConfig(temperature=0.0, top_p=1.0, max_tokens=max_tokens)
@@ -278,24 +270,47 @@ class _Stream:
         return submit_rollouts(at_zero, prompts_P, 1, (self._iteration, "greedy"))
 
     def _run(self, progress: Progress) -> None:
-        """Steps of the engine, and passes over rollouts as they fall due, until all is done."""
+        """Until all is sampled, on all ranks, or one of them was asked to end."""
+        while self._num_left and not self._is_asked_to_end:
+            self._step(progress)
+        if self.streams:
+            self._exchange()
+        while self._sampler.is_busy and not self._is_asked_to_end:
+            self._step(progress)
+        raise_if_any(gather(interruption()))
+
+    @property
+    def _is_asked_to_end(self) -> bool:
+        """Ranks that share a replica must make the same steps, so they end where all ranks meet."""
+        return self._ranks_a_replica == 1 and interruption() is not None
+
+    def _step(self, progress: Progress) -> None:
+        """A step of the engine, and the passes over rollouts that are due."""
         reference_pass, entropy_pass = self._reference_pass, self._entropy_pass
-        is_running = True
-        while is_running:
-            progress.enter("values" if self.streams and not self._num_left else "rollout")
-            is_running = self._sharing.step()
-            progress.tick(self._sampler.engine)
-            if num_ranks() == 1:  # several meet in the exchanges, and when all is sampled
-                raise_if_any([interruption()])
-            if entropy_pass is not None and entropy_pass.is_due(not self._num_left):
-                progress.enter("logprobs")
-                if reference_pass is not None:
-                    reference_pass.wait()  # of a policy with adapters it is the same model
-                for rollout in entropy_pass.work():
-                    self._cut(rollout)
-            if reference_pass is not None and reference_pass.is_due(not self._num_left):
-                progress.enter("logprobs")
-                reference_pass.work()
+        progress.enter("values" if self.streams and not self._num_left else "rollout")
+        self._sampler.step()
+        progress.tick(self._sampler.engine)
+        if entropy_pass is not None and entropy_pass.is_due(not self._num_left):
+            progress.enter("logprobs")
+            if reference_pass is not None:
+                reference_pass.wait()  # of a policy with adapters it is the same model
+            for rollout in entropy_pass.work():
+                self._cut(rollout)
+        if reference_pass is not None and reference_pass.is_due(not self._num_left):
+            progress.enter("logprobs")
+            reference_pass.work()
+
+    def _exchange(self) -> None:
+        """The states that wait go to the replicas that have least left to sample."""
+        budget = sum(stream.budget_left for stream in self.streams.values())
+        everyone = gather((interruption(), budget, self._waiting))
+        raise_if_any(asked for asked, _, _ in everyone)
+        _, budgets, waiting = zip(*everyone[:: self._ranks_a_replica], strict=True)
+        items = [item for of_replica in waiting for item in of_replica]
+        owners = deal(budgets, [budget for budget, _ in items])
+        for owner, (_, rollout) in zip(owners, items, strict=True):
+            if owner == replica(self._ranks_a_replica):
+                self._sample_later_states(rollout)
 
 
 def add_logprobs(
@@ -426,13 +441,13 @@ def value_quality(
 
 
 def _values_and_returns(
-    predictor: ValuePredictor, credit: CreditConfig, rollouts: Iterable[Rollout]
+    predictor: ValuePredictor, credit: Credit, rollouts: Iterable[Rollout]
 ) -> tuple[list[float], list[float]]:
     """Of the states that the predictor values."""
     values: list[float] = []
     returns: list[float] = []
     for rollout in rollouts:
-        returns_T = outcome_returns(credit, rollout)
+        returns_T = credit.returns(rollout)
         if predictor.gives == "tokens":
             values += rollout.of_actions(rollout.values_T(predictor.name))
             returns += rollout.of_actions(returns_T)

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from vineppo.config.schema import LlamaArchitecture, RewardModelValues, TrainConfig
+from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import EngineModel
 from vineppo.errors import UserError
+from vineppo.types import predictor_key
 
 EMBEDDED = "embedded:"
 ASSETS = Path(__file__).parent / "assets"
@@ -20,6 +21,7 @@ ASSETS = Path(__file__).parent / "assets"
 UNREADABLE = (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError)
 # A `.bin` file is a pickle, which may run code when it is read.
 ALLOW_PICKLE = "VINEPPO_ALLOW_PICKLE"
+PACKED = "packed_sdpa"  # the attention that `packing.py` registers
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,18 @@ def safetensors_only() -> bool:
     return os.environ.get(ALLOW_PICKLE) != "1"
 
 
+def can_pack(model: Any) -> bool:
+    """Whether a pass may have its tokens in one row, and each prompt once (`let_pack`)."""
+    return bool(model.config._attn_implementation == PACKED)
+
+
 def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
     """The policy at `path` (see `resolve_model_path`), on the CPU, with dropout off."""
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
+
+    from vineppo.packing import let_pack
 
     disable_progress_bar()
     resolved = resolve_model_path(path)
@@ -107,6 +116,7 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
                 f"{num_ids}"
             )
     disable_dropout(model)
+    let_pack(model)
     return LoadedModel(model, tokenizer, EngineModel(resolved, num_ids, stop_ids))
 
 
@@ -137,9 +147,8 @@ def check_tokenizers(config: TrainConfig) -> None:
     paths["reference.path"] = config.reference.path
     if config.reward_model is not None:
         paths["reward_model.path"] = config.reward_model.path
-    for name, own in config.values.predictors.items():
-        if isinstance(own, RewardModelValues):
-            paths[f"values.predictors.{name}.path"] = own.path
+    frozen = {predictor_key(name): own.frozen_path for name, own in config.predictors.items()}
+    paths |= {f"{key}.path": path for key, path in frozen.items() if path is not None}
     for key, path in paths.items():
         if path is not None and load_tokenizer(path, key).get_vocab() != policy:
             raise UserError(f"config: {key} {path} must have the policy's tokenizer")

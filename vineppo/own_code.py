@@ -1,4 +1,4 @@
-"""What a config names in a user's own files: a task, segmenter, estimator or predictor."""
+"""What a config names in a user's own files: a task, estimator or predictor."""
 
 import hashlib
 import importlib.util
@@ -17,7 +17,7 @@ class OwnFunction:
     """The function `name` of the Python file at `path`, loaded at its first call in a process.
 
     It can be pickled, and so be sent to a worker, though its file is no module of a package.
-    `OwnFunction("my_steps.py", "cuts")("a. b")` calls `cuts("a. b")`.
+    `OwnFunction("my_mask.py", "trains")(rollout)` calls `trains(rollout)`.
     """
 
     path: str
@@ -33,46 +33,6 @@ class OwnFunction:
             raise UserError(f"{self.path}: no function {self.name}")
         function: Callable[..., Any] = attribute
         return function
-
-
-@dataclass(frozen=True)
-class OwnSegmenter:
-    """`starts(token_texts, logprobs)` of the file at `path`, or else its `cuts(text)`.
-
-    `starts` of a file with `needs_entropies = True` gets entropies as well.
-    """
-
-    path: str
-
-    def load(self) -> OwnFunction:
-        """Raises `UserError` for a file that cannot be run, or has neither."""
-        module = load_module(self.path)
-        for name in ("starts",) if self.needs_entropies else ("starts", "cuts"):
-            if callable(getattr(module, name, None)):
-                return OwnFunction(self.path, name)
-        named = "starts, which gets the entropies" if self.needs_entropies else "cuts or starts"
-        raise UserError(f"{self.path}: no function {named}")
-
-    @property
-    def needs_entropies(self) -> bool:
-        return bool(getattr(load_module(self.path), "needs_entropies", False))
-
-
-@dataclass(frozen=True)
-class OwnClass:
-    """The class `Predictor` of the file at `path`, with a method `values`, or `ask` and `read`."""
-
-    path: str
-
-    def load(self) -> Callable[..., Any]:
-        """Raises `UserError` for a file that cannot be run, or has no such class."""
-        predictor = getattr(load_module(self.path), "Predictor", None)
-        has = [callable(getattr(predictor, name, None)) for name in ("values", "ask", "read")]
-        if not isinstance(predictor, type) or not (has[0] or all(has[1:])):
-            raise UserError(
-                f"{self.path}: no class Predictor with a method values, or ask and read"
-            )
-        return predictor
 
 
 @dataclass(frozen=True)

@@ -18,18 +18,69 @@ from dataclasses import dataclass, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from vineppo.errors import UserError
 
-if TYPE_CHECKING:
-    from vineppo.config.schema import AnyConfig
-
 # The short names of each role: module:Class. Naming a recipe here does not import it.
-KINDS: dict[str, dict[str, str]] = {}
+KINDS: dict[str, dict[str, str]] = {
+    "credit": {
+        "vine": "vineppo.credit.vine:VineCredit",
+        "gae": "vineppo.credit.gae:GaeCredit",
+        "grpo": "vineppo.credit.groups:GrpoCredit",
+        "rloo": "vineppo.credit.groups:RlooCredit",
+        "reinforce_plus_plus": "vineppo.credit.groups:ReinforcePlusPlusCredit",
+        "reinforce_plus_plus_baseline": "vineppo.credit.groups:ReinforcePlusPlusBaselineCredit",
+        "remax": "vineppo.credit.groups:RemaxCredit",
+        "doubly_robust": "vineppo.recipes.doubly_robust:DoublyRobustCredit",
+        "gigpo": "vineppo.recipes.gigpo:GigpoCredit",
+        "joined": "vineppo.recipes.joined:JoinedCredit",
+        "martingale": "vineppo.recipes.martingale:MartingaleCredit",
+        "tree": "vineppo.recipes.tree:TreeCredit",
+    },
+    "engine": {
+        "vllm": "vineppo.engine.vllm_config:VllmConfig",
+        "transformers": "vineppo.recipes.transformers_engine:TransformersConfig",
+        "vllm_processes": "vineppo.recipes.engine_processes:ProcessesConfig",
+    },
+    "segmenter": {
+        "lines": "vineppo.segment.kinds:LinesSegmenter",
+        "math": "vineppo.segment.kinds:MathSegmenter",
+        "tokens": "vineppo.segment.kinds:TokensSegmenter",
+        "turns": "vineppo.segment.kinds:TurnsSegmenter",
+        "cutpoints": "vineppo.recipes.cutpoints:CutpointsSegmenter",
+        "merged": "vineppo.recipes.merged:MergedSegmenter",
+    },
+    "values": {
+        "monte_carlo": "vineppo.values.monte_carlo:MonteCarlo",
+        "group_mean": "vineppo.values.group_mean:GroupMean",
+        "separate": "vineppo.values.separate:SeparateValueModel",
+        "shared": "vineppo.values.shared:SharedValueHead",
+        "ensemble": "vineppo.recipes.ensemble:Ensemble",
+        "fused": "vineppo.recipes.fused:Fused",
+        "generative": "vineppo.recipes.generated:Generative",
+        "oracle": "vineppo.recipes.oracle:Oracle",
+        "pooled": "vineppo.recipes.pooled:Pooled",
+        "posterior": "vineppo.recipes.posterior:Posterior",
+        "privileged": "vineppo.recipes.privileged:Privileged",
+        "probe": "vineppo.recipes.probe:Probe",
+        "reward_model": "vineppo.recipes.reward_model:ScoredStates",
+        "shrunk": "vineppo.recipes.shrunk:Shrunk",
+        "shrunk_mean": "vineppo.recipes.shrunk_mean:ShrunkMean",
+        "smoothed": "vineppo.recipes.smoothed:Smoothed",
+        "yes_no": "vineppo.recipes.yes_no:YesNo",
+    },
+    "states": {
+        "coin": "vineppo.recipes.cuts:CoinCuts",
+        "expected": "vineppo.recipes.cuts:ExpectedCuts",
+        "random": "vineppo.recipes.cuts:Cuts",
+        "surprisal": "vineppo.recipes.cuts:Cuts",
+        "uncertain": "vineppo.recipes.cuts:Cuts",
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +89,7 @@ class PluginConfig:
 
     kind: str
 
-    def check(self, key: str, config: "AnyConfig") -> None:
+    def check(self, key: str, config: Any) -> None:
         """Raises `UserError` if the plug-in at the dotted `key` does not fit the whole config."""
 
 
@@ -157,4 +208,10 @@ def _base(role: str) -> type:
 
 
 # The class that the plug-ins of a role derive from.
-BASES: dict[str, str] = {}
+BASES: dict[str, str] = {
+    "credit": "vineppo.credit:Credit",
+    "engine": "vineppo.config.schema.engine:EngineConfig",
+    "segmenter": "vineppo.segment:Segmenter",
+    "values": "vineppo.values.predictor:ValuePredictor",
+    "states": "vineppo.config.schema.values:States",
+}

@@ -10,8 +10,7 @@ from torch import nn
 from vineppo.config.schema import AdamConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
 from vineppo.lora import has_adapters, merged_weights
-from vineppo.models import LoadedModel, save_model
-from vineppo.packing import can_pack
+from vineppo.models import LoadedModel, can_pack, save_model
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import TrainBatch
 
@@ -53,7 +52,7 @@ class Policy:
         return self.deepspeed.device
 
     def scores(self, batch: TrainBatch, options: ForwardOptions) -> TokenScores:
-        return TokenScores(*self.deepspeed(batch, options))
+        return TokenScores(**self.deepspeed(batch, options))
 
     def update(
         self,

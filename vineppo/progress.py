@@ -2,7 +2,6 @@
 
 import logging
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +19,6 @@ from vineppo.errors import UserError
 PHASES = ("rollout", "values", "grading", "logprobs", "update", "sync", "evaluate", "checkpoint")
 REFRESH_S = 0.25
 ENGINE_PHASES = ("rollout", "values", "evaluate")
-STALL_S = 600.0  # no step of an engine takes so long, not even one that compiles
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +27,7 @@ class Progress:
     """Phases one after another, timed, with a live bar on a terminal and plain lines elsewhere.
 
     `enter(phase)` ends the phase before. `take_times()` gives the seconds since the last call and
-    starts anew. Where the engine makes no step for `STALL_S` a thread says so, once: a call that
-    never comes back would leave the log at its last line.
+    starts anew.
     """
 
     def __init__(self, num_iterations: int, done: int, elapsed_s: float) -> None:
@@ -40,8 +37,6 @@ class Progress:
         self._elapsed_s = elapsed_s
         self.started_s = self._since  # the iteration in progress; by `time.perf_counter`
         self._shown = (self._since, 0)
-        self._ticked_s = self._since
-        self._is_over = threading.Event()
         self._latest: dict[str, Any] = {}
         self._summary = ""
         self._bar = Bar(
@@ -59,21 +54,10 @@ class Progress:
 
     def __enter__(self) -> "Progress":
         self._bar.start()
-        threading.Thread(target=self._notice_stalls, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_over.set()
         self._bar.stop()
-
-    def _notice_stalls(self) -> None:
-        said_s = 0.0
-        while not self._is_over.wait(STALL_S / 10):
-            last_s, phase = max(self._ticked_s, self._since), self._phase
-            is_late = time.perf_counter() - last_s > STALL_S
-            if phase in ENGINE_PHASES and is_late and last_s != said_s:
-                self.say(f"no step of the engine for {STALL_S:g} s, in the phase {phase!r}")
-                said_s = last_s
 
     def enter(self, phase: str | None) -> None:
         """Ends the current phase and begins another; None: what follows is not counted."""
@@ -87,7 +71,7 @@ class Progress:
 
     def tick(self, engine: Engine) -> None:
         """Shows tokens/s; cheap enough for every engine step."""
-        now = self._ticked_s = time.perf_counter()
+        now = time.perf_counter()
         then, tokens = self._shown
         if now - then < REFRESH_S:
             return
@@ -98,7 +82,7 @@ class Progress:
         self._bar.update(self._task, now=f"{rate}  {waiting}  {self._summary}")
 
     def restart(self) -> None:
-        """What was before this (start-up, the starting policy's evaluation) is not training."""
+        """Drops the time until now: start-up and the first evaluation are not training."""
         self.enter(None)
         self.started_s = time.perf_counter()
         self._seconds = dict.fromkeys(PHASES, 0.0)

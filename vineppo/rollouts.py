@@ -7,12 +7,11 @@ steps are all sampled here (docs/continuations.md).
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
 
-from vineppo.config.schema import SamplingConfig, TreeCredit
-from vineppo.credit.tree import leaves_below
+from vineppo.config.schema import SamplingConfig
 from vineppo.engine import Completion, Engine, SampleRequest
 from vineppo.seeds import derive_seed, prefix_digest
 from vineppo.segment.token_texts import response_text, special_ids
@@ -37,7 +36,7 @@ class Sampler:
 
     `seed` is the run's: random streams are derived from it. With a `scorer`, rewards are what it
     makes of the grader's. With `turn_rules` responses have several turns, rewarded by an
-    environment.
+    environment. `held` waits for room in the engine.
     """
 
     engine: Engine
@@ -47,6 +46,35 @@ class Sampler:
     seed: int
     scorer: Scorer | None = None
     turn_rules: TurnRules | None = None
+    held: deque[Callable[[], None]] = field(default_factory=deque, compare=False, repr=False)
+
+    def hold(self, submit: Callable[[], None]) -> None:
+        """Calls `submit` when the engine has room, at once or before a later step.
+
+        A request has its whole prefix: if all of long responses were queued, memory would grow with
+        the square of their steps.
+        """
+        self.held.append(submit)
+        self._feed()
+
+    def _feed(self) -> None:
+        while self.held and self.engine.num_unfinished < LOOKAHEAD:
+            self.held.popleft()()
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.held or self.engine.num_unfinished)
+
+    def step(self) -> None:
+        """A step of the engine, with what it has room for."""
+        self._feed()
+        self.engine.step()
+
+    def finish(self, tick: Callable[[], None] = lambda: None) -> None:
+        """Steps until nothing is left; `tick` is called after each."""
+        while self.is_busy:
+            self.step()
+            tick()
 
     def text(self, response_ids: Sequence[int]) -> str:
         """`response_text`, by the backend: the tokenizer's `decode` looks at every id in Python."""
@@ -123,12 +151,10 @@ def submit_samples(
     done: Callable[[int, Completion], None],
     with_logprobs: bool = False,
     stop_ids: tuple[int, ...] = (),
-    seen: Callable[[int, Completion], None] | None = None,
 ) -> None:
     """Queues samples after any token ids; `done` gets the number of each as it finishes.
 
     Number k has the seed derive_seed(run seed, *stream, k). `stop_ids` end a sample as well.
-    `seen` gets its number and what it has so far at every `Engine.look`.
     """
     for number in numbers:
         sampler.engine.submit(
@@ -140,7 +166,6 @@ def submit_samples(
                 seed=derive_seed(sampler.seed, *stream, number),
                 with_logprobs=with_logprobs,
                 stop_ids=stop_ids,
-                seen=None if seen is None else partial(seen, number),
             ),
             partial(done, number),
         )
@@ -151,13 +176,11 @@ def submit_continuations(
     request: StateRequest,
     done: Callable[[Continuation], None],
     with_logprobs: bool = False,
-    seen: Callable[[int, Completion], None] | None = None,
 ) -> None:
     """Queues a state's continuations; `done` is called as each one finishes, in any order.
 
     A continuation has the token budget that the response had left at the state. A response is made
-    text only where the grader reads it. `seen` as for `submit_samples`; of responses with turns it
-    is not called.
+    text only where the grader reads it.
     """
     prompt, sampling = request.state.prompt, sampler.sampling
     numbers = range(request.first, request.first + request.num_samples)
@@ -169,7 +192,7 @@ def submit_continuations(
     start = len(prompt.token_ids)
 
     def finish(index: int, completion: Completion) -> None:
-        done(_graded(sampler, prompt, whole_ids[start:], index, completion))
+        done(graded(sampler, prompt, whole_ids[start:], index, completion))
 
     submit_samples(
         sampler,
@@ -179,7 +202,6 @@ def submit_continuations(
         request.stream,
         finish,
         with_logprobs,
-        seen=seen,
     )
 
 
@@ -234,7 +256,7 @@ def _submit_episode(
     ask()
 
 
-def _graded(
+def graded(
     sampler: Sampler,
     prompt: Prompt,
     prefix_ids: tuple[int, ...],
@@ -327,82 +349,25 @@ def submit_rollouts(
     stream: tuple[int | str, ...],
     done: Callable[[Rollout], None] = lambda _: None,
     with_logprobs: bool = False,
-    seen: Callable[[Rollout], None] | None = None,
 ) -> PendingRollouts:
     """Queues `num_samples` responses of every prompt; `done` is called as each one finishes.
 
-    The random numbers of sample j of a problem are those of (*stream, problem id, j). `seen` gets
-    what there is of a response at every `Engine.look`, as a rollout without a text.
+    The random numbers of sample j of a problem are those of (*stream, problem id, j).
     """
     pending = PendingRollouts()
     for prompt in prompts_P:
 
         def finish(continuation: Continuation, prompt: Prompt = prompt) -> None:
-            rollout = _rollout(sampler, prompt, continuation)
+            rollout = finished_rollout(sampler, prompt, continuation)
             pending.add(rollout, continuation.reward)
             done(rollout)
 
-        def show(index: int, completion: Completion, prompt: Prompt = prompt) -> None:
-            assert seen is not None
-            seen(_rollout(sampler, prompt, Continuation(index, completion, Future(), "")))
-
         request = StateRequest(State(prompt), num_samples, (*stream, prompt.problem.id))
-        seen_by = None if seen is None else show
-        submit_continuations(sampler, request, finish, with_logprobs, seen_by)
+        submit_continuations(sampler, request, finish, with_logprobs)
     return pending
 
 
-def submit_trees(
-    sampler: Sampler,
-    prompts_P: Sequence[Prompt],
-    tree: TreeCredit,
-    stream: tuple[int | str, ...],
-    done: Callable[[Rollout], None] = lambda _: None,
-) -> PendingRollouts:
-    """Queues a tree of responses of every prompt, whose leaves are the rollouts (`credit/tree.py`).
-
-    A node's children are queued as soon as it is there. A response that ends above the last level
-    is graded once and becomes as many rollouts as a node there has leaves. The random numbers of
-    child k of a node are those of (*stream, problem id, level, the node's first leaf, k).
-    """
-    pending, below = PendingRollouts(), leaves_below(tree)
-
-    def grow(prompt: Prompt, first_leaf: int, level: int, behind: Completion) -> None:
-        is_last = level == len(tree.branching) - 1
-        left = sampler.sampling.max_tokens - len(behind.token_ids)
-
-        def finish(child: int, completion: Completion) -> None:
-            whole = Completion(
-                (*behind.token_ids, *completion.token_ids),
-                (*behind.logprobs_T, *completion.logprobs_T),
-                completion.finish_reason,
-            )
-            leaf = first_leaf + child * below[level]
-            if whole.finish_reason == "length" and not is_last:
-                grow(prompt, leaf, level + 1, whole)
-                return
-            graded = _graded(sampler, prompt, (), leaf, whole)
-            for index in range(leaf, leaf + below[level]):
-                rollout = _rollout(sampler, prompt, replace(graded, index=index))
-                pending.add(rollout, graded.reward)
-                done(rollout)
-
-        submit_samples(
-            sampler,
-            (*prompt.token_ids, *behind.token_ids),
-            replace(sampler.sampling, max_tokens=left if is_last else tree.tokens_per_level),
-            range(tree.branching[level]),
-            (*stream, prompt.problem.id, level, first_leaf),
-            finish,
-            with_logprobs=True,
-        )
-
-    for prompt in prompts_P:
-        grow(prompt, 0, 0, Completion((), (), "length"))
-    return pending
-
-
-def _rollout(sampler: Sampler, prompt: Prompt, whole: Continuation) -> Rollout:
+def finished_rollout(sampler: Sampler, prompt: Prompt, whole: Continuation) -> Rollout:
     """A continuation of an empty response."""
     completion, text = whole.completion, whole.text
     if text is None:  # of a dialogue special tokens say who speaks

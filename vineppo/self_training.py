@@ -49,7 +49,7 @@ from vineppo.rollouts import (
 )
 from vineppo.schedules import problems_of_iteration
 from vineppo.seeds import derive_seed
-from vineppo.segment import build_segmenter, steps_of
+from vineppo.segment.token_texts import steps_of
 from vineppo.session import Session, is_finished, open_session
 from vineppo.sft import open_run, update_by, update_on
 from vineppo.tasks import load_task
@@ -76,8 +76,7 @@ def self_train(config: SftConfig, directory: Path) -> None:
     test_P = encode_problems(config, loaded, task.test_P)
     steps: Steps | None = None
     if own.loss.kind == "dpo_positive" and own.loss.segmenter is not None:
-        segmenter = build_segmenter(own.loss.segmenter)
-        steps = partial(steps_of, segmenter=segmenter, tokenizer=loaded.tokenizer)
+        steps = partial(steps_of, segmenter=own.loss.segmenter, tokenizer=loaded.tokenizer)
 
     def start_models() -> Models:
         return Models(Policy(loaded, config.optimization, config.model.gradient_checkpointing))
@@ -162,9 +161,7 @@ def sample(
 
     stream = (iteration, "rollout")
     pending = submit_rollouts(sampler, mine_P, num_whole, stream, branch, steps is not None)
-    while sampler.engine.num_unfinished:
-        sampler.engine.step()
-        session.progress.tick(sampler.engine)
+    sampler.finish(lambda: session.progress.tick(sampler.engine))
     shares = gather((pending.settle(), num_shared))[::each]
     by_key = {key: rollout for share, _ in shares for key, rollout in share.items()}
     indices = range(own.num_samples)

@@ -1,4 +1,4 @@
-"""What every training command needs around its loop: model, engine, run directory, resume."""
+"""The surroundings of every training loop: models, engine, run directory, resume."""
 
 import resource
 from collections.abc import Callable, Iterator
@@ -16,15 +16,14 @@ from vineppo.checkpoint import (
     read_newest_state,
     save_checkpoint,
     save_final,
-    set_aside_after,
     sweep_checkpoints,
 )
 from vineppo.config.load import own_digests, to_dict
-from vineppo.config.schema import AnyConfig, RewardModelConfig, SftConfig, TrainConfig
+from vineppo.config.schema import AnyConfig, SftConfig, TrainConfig
 from vineppo.distributed import barrier, from_main, gather, init_distributed, is_main, num_ranks
 from vineppo.encoding import turn_rules
-from vineppo.engine import EngineCounts, build_engine
-from vineppo.errors import InterruptionError, UserError
+from vineppo.engine import EngineCounts
+from vineppo.errors import InterruptionError
 from vineppo.evaluate import evaluate_policy, headline
 from vineppo.interruption import interruptible, interruption, raise_if_any
 from vineppo.metrics import merged_grading
@@ -34,7 +33,7 @@ from vineppo.progress import Progress, log_to, say
 from vineppo.rollouts import Prompt, Sampler, Scorer
 from vineppo.run_dir import RunDir
 from vineppo.tasks.grading import Grader
-from vineppo.trackers import Trackers, check_installed
+from vineppo.tracker import Tracker, check_installed
 
 
 @dataclass
@@ -49,7 +48,7 @@ class BareSession:
     run: RunDir
     models: Saved
     progress: Progress
-    trackers: Trackers
+    tracker: Tracker
     state: TrainState
 
     def iterations(self) -> Iterator[int]:
@@ -63,8 +62,10 @@ class BareSession:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """SIGTERM or Ctrl-C in the body ends the run with a checkpoint of the last iteration done,
-        where the config has any; then raises `InterruptionError`."""
+        """SIGTERM or Ctrl-C in the body leaves a checkpoint, if the config asks for any.
+
+        It holds the last finished iteration. Then raises `InterruptionError`.
+        """
         with interruptible():
             try:
                 yield
@@ -93,7 +94,7 @@ class BareSession:
     ) -> None:
         """Checkpoint if due, then the metrics: also if killed in between, nothing is lost.
 
-        `kl_coef` is that of the next iteration.
+        `kl_coef` is for the next iteration.
         """
         metrics = {"iteration": iteration, **metrics, "memory/peak_gib": peak_gib()}
         metrics = {**metrics, **self.progress.take_times()}
@@ -109,7 +110,7 @@ class BareSession:
             self.state = replace(self.state, elapsed_s=metrics["time/elapsed_s"])
         if is_main():
             self.run.append_metrics(metrics)
-            self.trackers.log(metrics)
+            self.tracker.log(metrics)
         self.progress.finish_iteration(iteration, self.num_iterations, metrics)
         if iteration < self.num_iterations:
             raise_if_any(gather(interruption()))
@@ -176,7 +177,7 @@ class Session(BareSession):
         return {f"eval/{name}": score for name, score in headline(evaluation).items()}
 
     def sampling_metrics(self) -> dict[str, float]:
-        """What the engines and the graders did since the last call or evaluation, on all ranks."""
+        """Work of all ranks' engines and graders since the last call or evaluation."""
         before, self.counts = self.counts, self.sampler.engine.counts
         prompt = self.counts.prompt_tokens - before.prompt_tokens
         cached = self.counts.cached_tokens - before.cached_tokens
@@ -205,8 +206,8 @@ def open_session(
 ) -> Iterator[Session]:
     """Starts the engine and the models, restores the last checkpoint, evaluates the start.
 
-    The engine starts before the models so that its memory profile sees the GPU empty. `kl_coef` is
-    that of the first iteration; `scorer` joins the verifier's rewards of training.
+    The engine starts before the models so that its memory profile sees the GPU empty. `kl_coef`
+    starts the first iteration; `scorer` joins the verifier's rewards of training.
     """
     with ExitStack() as stack:
         if is_main():
@@ -214,7 +215,7 @@ def open_session(
         grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
         say(f"{config.name}: the engine starts, on a GPU in a minute or more")
-        engine = build_engine(config.engine, loaded.engine_model)
+        engine = config.engine.build(loaded.engine_model)
         engine.sleep()
         models = start_models()
         rules = turn_rules(config.task, loaded)
@@ -256,12 +257,12 @@ def open_bare_session(
 @contextmanager
 def _record(
     config: AnyConfig, num_iterations: int, run: RunDir, models: Saved, kl_coef: float
-) -> Iterator[tuple[Progress, Trackers, TrainState]]:
-    """Restores the last checkpoint; what the run is shown and logged with, and where it stands."""
+) -> Iterator[tuple[Progress, Tracker, TrainState]]:
+    """Restores the last checkpoint; yields progress, tracker and the restored state."""
     state, threads = resume(run, models, kl_coef), torch.get_num_threads()
     with (
         Progress(num_iterations, state.iteration, state.elapsed_s) as progress,
-        Trackers(config, run.path, state.iteration) as trackers,
+        Tracker(config, run.path) as tracker,
     ):
         where = f"resumed after iteration {state.iteration}" if state.iteration else "started"
         progress.say(f"{config.name}: {where}, {num_iterations} iterations, in {run.path}")
@@ -270,10 +271,7 @@ def _record(
                 f"it goes on with {threads} threads (OMP_NUM_THREADS), where it had "
                 f"{state.num_threads}: its numbers may differ by rounding from an undisturbed run's"
             )
-        if (logged := run.num_logged_iterations()) < state.iteration:
-            left = f"{logged} of {state.iteration} are left"
-            progress.say(f"{run.metrics_path} has lost lines: {left}")
-        yield progress, trackers, replace(state, num_threads=threads)
+        yield progress, tracker, replace(state, num_threads=threads)
 
 
 def open_run_dir(config: AnyConfig, directory: Path) -> RunDir:
@@ -289,7 +287,7 @@ def open_run_dir(config: AnyConfig, directory: Path) -> RunDir:
 
 
 def resume(run: RunDir, models: Saved, kl_coef: float) -> TrainState:
-    """The state of the newest whole checkpoint; what was written after it is discarded."""
+    """The state of the newest checkpoint; what was written after it is discarded."""
     if is_main():
         sweep_checkpoints(run)
     state = from_main(lambda: read_newest_state(run))
@@ -298,7 +296,6 @@ def resume(run: RunDir, models: Saved, kl_coef: float) -> TrainState:
     else:
         models.load_state(run.checkpoint_path(state.iteration) / "trainer")
     if is_main():
-        set_aside_after(run, state.iteration)
         run.discard_after(state.iteration)
         if run.last_logged_iteration() < state.iteration:
             run.append_metrics(state.metrics)
@@ -307,11 +304,10 @@ def resume(run: RunDir, models: Saved, kl_coef: float) -> TrainState:
 
 
 def is_finished(config: AnyConfig, directory: Path) -> bool:
-    """Whether `directory` holds the finished run of `config`, which is then said in a line.
+    """Whether `directory` holds the finished run of `config`: prints a line if so.
 
-    Asked before a model is loaded; raises `UserError` for a run of another config, for one with
-    whose checkpoints this job cannot go on, for one whose final model is gone, and for a tracker
-    that is not installed.
+    Asked before a model is loaded. Raises `UserError` for a run of another config, for checkpoints
+    that this job cannot continue, and if wandb is asked for and missing.
     """
     run = RunDir(directory)
 
@@ -321,15 +317,6 @@ def is_finished(config: AnyConfig, directory: Path) -> bool:
         if not run.final_path.is_dir():
             read_newest_state(run)
             return False
-        model = run.final_path / (
-            "reward_model" if isinstance(config, RewardModelConfig) else "policy"
-        )
-        if not list(model.glob("*.safetensors")):
-            raise UserError(
-                f"{model} has lost its weights (*.safetensors): remove "
-                f"{run.final_path} to have them written again"
-            )
-        RunDir.open(directory, to_dict(config), own_digests(config))
         print(f"{config.name}: finished already, in {run.path}")
         return True
 

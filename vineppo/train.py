@@ -9,7 +9,6 @@ import torch
 from vineppo.checkpoint import Models
 from vineppo.config.require import require
 from vineppo.config.schema import AdaptiveKl, TrainConfig
-from vineppo.credit.tree import sampled_tokens
 from vineppo.distributed import gather, is_main, ranks_of_replica
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.experience import (
@@ -41,7 +40,6 @@ from vineppo.reward_scores import build_scorer
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.schedules import problems_of_iteration, with_redraws
-from vineppo.segment import build_segmenter, needs_entropies
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.token_scores import Reference
@@ -126,7 +124,6 @@ def run_iterations(
     """The algorithm."""
     policy, predictors = session.models.policy, session.models.predictors
     progress = session.progress
-    segmenter = build_segmenter(config.credit.segmenter)
     reference_pass = build_reference_pass(config, reference, policy.device)
     entropy_pass = build_entropy_pass(config, policy, session.sampler.engine.ranks_a_replica)
     for iteration in session.iterations():
@@ -136,7 +133,7 @@ def run_iterations(
         # Sample: rollouts, and in the same stream the continuations of their states.
         def draw(problems: Sequence[int], iteration: int = iteration) -> Experience:
             return sample(
-                session.sampler, [train_P[i] for i in problems], config, segmenter, predictors,
+                session.sampler, [train_P[i] for i in problems], config, predictors,
                 iteration, progress, reference_pass, entropy_pass,
             )  # fmt: skip
 
@@ -190,7 +187,7 @@ def build_entropy_pass(
     config: TrainConfig, policy: Policy, ranks_a_replica: int
 ) -> EntropyPass | None:
     """None where steps and cuts do without; all ranks must ask at once."""
-    if not needs_entropies(config):
+    if not config.reads_entropies:
         return None
     size, temperature = config.optimization.logprobs_micro_batch_size, config.sampling.temperature
     ranks = ranks_of_replica(ranks_a_replica)
@@ -220,7 +217,7 @@ def experience_metrics(
         **advantage_metrics([rollout.steps_S["advantages"] for rollout in rollouts]),
         **logprob_gap_metrics(rollouts),
         **value_quality(rollouts, predictors, config),
-        "tokens/rollout": sum(sum(sampled_tokens(config.credit, one)) for one in experience.drawn)
+        "tokens/rollout": sum(sum(config.credit.sampled_tokens(one)) for one in experience.drawn)
         + experience.greedy_tokens,
     }
     if config.reference.kl_estimator is not None:
@@ -254,4 +251,4 @@ def save_experience(session: Session, rollouts: Sequence[Rollout], iteration: in
         rows = diagnostic_rows(rollouts, CRITIC, config.credit)
         run.write_value_diagnostics(iteration, rows)
         arrays = histograms(rows, config.sampling.max_tokens)
-        session.trackers.log_histograms(arrays, iteration)
+        session.tracker.log_histograms(arrays, iteration)

@@ -17,8 +17,9 @@ natural logarithms, `old_` is the behaviour policy and `ref_` the reference poli
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ Split = Literal["train", "test"]
 # The value predictors that an estimator has of its own; others are named in `values.predictors`.
 MONTE_CARLO = "monte_carlo"
 CRITIC = "critic"
+
+
+def predictor_key(name: str) -> str:
+    """The key of a predictor's table in the config."""
+    return CRITIC if name == CRITIC else f"values.predictors.{name}"
 
 
 @dataclass(frozen=True)
@@ -264,6 +270,11 @@ class Rollout(TokenSequence):
     def prefix_ids(self, step: int) -> tuple[int, ...]:
         """The response before a step: with the prompt, the state."""
         return self.response_ids[: self.spans_S[step].start]
+
+
+def by_problem(rollouts: Iterable[Rollout]) -> list[list[Rollout]]:
+    """The groups of rollouts of one problem, which stand side by side."""
+    return [list(group) for _, group in groupby(rollouts, key=lambda one: one.problem.id)]
 
 
 @dataclass(frozen=True)

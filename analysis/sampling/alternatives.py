@@ -24,7 +24,7 @@ from analysis.sampling.rollouts import RolloutState
 from analysis.stats.ranking import MIN_ALTERNATIVES
 from vineppo.errors import UserError
 from vineppo.rollouts import Continuation, Sampler, State, StateRequest, sample_continuations
-from vineppo.segment import Segmenter, build_segmenter, needs_entropies
+from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.types import Rollout, StepSpan
 
@@ -54,7 +54,7 @@ def ranking_rows(
     policies: Policies, checkpoint: Checkpoint, journal: Journal
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows of a table of alternatives and what follows them, and what sampling them cost."""
-    if needs_entropies(checkpoint.config):
+    if checkpoint.config.reads_entropies:
         raise UserError(
             f"{checkpoint.run_path}: action-ranking cuts while it samples, without the entropies "
             "that its steps or cuts need"
@@ -64,7 +64,7 @@ def ranking_rows(
             f"{checkpoint.run_path}: action-ranking cuts single responses, and those of "
             "task.environment have several turns"
         )
-    segmenter = build_segmenter(checkpoint.config.credit.segmenter)
+    segmenter = checkpoint.config.credit.segmenter
     iteration, rollouts, states = states_of(policies, checkpoint)
     sampler, tokenizer = policies.sampler, policies.sampler.tokenizer
     proposed, proposals_cost = propose(sampler, checkpoint, states, segmenter, journal)
@@ -186,7 +186,7 @@ def next_step_length(
     The whole response is cut, as in training: what a step is may depend on the text before it.
     With lines and a token a character, "1+1=2\n2+3=5\n5*2=" has a step of 6 after "1+1=2\n".
     """
-    spans = segmenter(token_texts(tokenizer, response_ids), logprobs_T)
+    spans = segmenter.spans(token_texts(tokenizer, response_ids), logprobs_T)
     return next(span.end for span in spans if span.end > state) - state
 
 

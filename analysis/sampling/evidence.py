@@ -16,32 +16,27 @@ from analysis.sampling.prices import critic_share, learning_seconds, seconds_per
 from analysis.sampling.rollouts import groups_of, read_saved
 from analysis.stats import credit_noise
 from vineppo.config.schema import (
-    ExpectedCuts,
     MonteCarloValues,
-    PooledValues,
-    ShrunkMeanValues,
-    ShrunkValues,
-    SmoothedValues,
     TrainConfig,
 )
 from vineppo.credit.groups import rloo_advantages
-from vineppo.credit.martingale import shrunk_advantages
 from vineppo.credit.vine import step_sums
 from vineppo.errors import UserError
+from vineppo.recipes.cuts import ExpectedCuts
+from vineppo.recipes.martingale import shrunk_advantages
+from vineppo.recipes.pooled import Pooled
+from vineppo.recipes.shrunk import Shrunk
+from vineppo.recipes.shrunk_mean import ShrunkMean
+from vineppo.recipes.smoothed import Smoothed
 from vineppo.run_dir import RunDir
 from vineppo.seeds import derive_seed
 from vineppo.types import CRITIC, Problem, Rollout
-from vineppo.values.cuts import cuts_of, scale_of
-from vineppo.values.pooled import Pooled
 from vineppo.values.predictor import ValuePredictor
-from vineppo.values.shrunk import Shrunk
-from vineppo.values.shrunk_mean import ShrunkMean
-from vineppo.values.smoothed import Smoothed
 
 FITTED, SAMPLED, EXACT, SAVED = "fitted martingale", "continuations", "exact", "saved martingale"
 SHRUNK, REPLAY = "rloo_shrunk", 10  # as configs/lib/recipes.libsonnet has it
 TOSSED, NUM_TOSSES = "tossed", 4
-SMOOTHED = SmoothedValues(of=TOSSED, kind="smoothed", change=0.2, direction="causal")
+SMOOTHED = Smoothed.Config("smoothed", TOSSED, change=0.2, direction="causal")
 DECISIVE = 0.1  # the change of value from which on a step decides
 
 
@@ -98,7 +93,7 @@ def read_evidence(
     groups = [*chain.from_iterable(groups_I)]
     rollouts = [*chain.from_iterable(groups)]
     check(run_path, groups)
-    shrunk = ShrunkMean(SHRUNK, config, ShrunkMeanValues("shrunk_mean", REPLAY))
+    shrunk = ShrunkMean(SHRUNK, config, ShrunkMean.Config("shrunk_mean", REPLAY))
     for of_iteration in read:  # the first of them may be earlier
         shrunk.estimate(of_iteration)
         shrunk.update(of_iteration, 0)
@@ -197,12 +192,12 @@ def value_source(
         if all(f"values/{name}" in rollout.steps_S for rollout in rollouts)
     }
     for name, own in known.items():
-        if own.is_exact:
+        if own.predictor.is_exact:
             return EXACT, name
     if is_fitted:
         return FITTED, NAME
     for name, own in known.items():
-        if own.is_martingale:
+        if own.predictor.is_martingale:
             return SAVED, name
     raise UserError(
         f"{run_path} tells no values of states: it has neither two continuations a state, nor "
@@ -283,7 +278,7 @@ def add_expected(
     continuations: Sequence[int],
     cuts: Sequence[int],
 ) -> None:
-    """Cuts by expectation, M a rollout on average (`vineppo/values/cuts.py`), alone and joined.
+    """Cuts by expectation, M a rollout on average (`vineppo/recipes/cuts.py`), alone and joined.
 
     Of a martingale the rows hold the part of its "own" steps and the "residual"; they are taken
     out.
@@ -291,9 +286,9 @@ def add_expected(
     num_boundaries = max(1.0, fmean(len(rollout.spans_S) - 1 for rollout in rollouts))
     for number in cuts:
         states = ExpectedCuts("expected", "probability", min(1.0, number / num_boundaries), 0.0)
-        scale = scale_of(states, rollouts)
+        scale = states.next_scale(rollouts)
         for row, rollout, path in zip(rows, rollouts, paths, strict=True):
-            chosen = cuts_of(states, rollout, derive_seed(0, "cuts", *rollout.key), scale)
+            chosen = states.chosen(rollout, derive_seed(0, "cuts", *rollout.key), scale)
             for k in continuations:
                 key = f"expected_{number}_{k}"
                 noises = {
@@ -329,8 +324,8 @@ def add_made(
     )
     config = replace(config, values=values)
     makers: tuple[ValuePredictor, ...] = (
-        Pooled("pooled", config, PooledValues(of=TOSSED, kind="pooled")),
-        Shrunk("shrunk", config, ShrunkValues(of=TOSSED, kind="shrunk", toward="siblings")),
+        Pooled("pooled", config, Pooled.Config("pooled", TOSSED)),
+        Shrunk("shrunk", config, Shrunk.Config("shrunk", TOSSED, toward="siblings")),
         Smoothed("smoothed", config, SMOOTHED),
     )
     # An iteration's problems are those that a weight of "shrunk" is chosen by.
@@ -393,13 +388,15 @@ def learned_values(config: TrainConfig, rollout: Rollout) -> dict[str, str | Non
     What is merely made of continuations is told for every K, and exact values and shrunk means are
     told as well.
     """
-    tables = config.values.predictors | ({CRITIC: config.critic} if config.critic else {})
-    told = PooledValues, ShrunkValues, SmoothedValues, MonteCarloValues, ShrunkMeanValues
+
+    def is_told(name: str, kind: type[ValuePredictor]) -> bool:
+        is_made = name in config.continuations or kind.is_made_of_returns
+        return is_made or kind.is_exact or kind.is_martingale or issubclass(kind, ShrunkMean)
+
     return {
         name: table.returns_of
-        for name, table in tables.items()
-        if f"values/{name}" in rollout.steps_S
-        and not (isinstance(table, told) or table.is_exact or table.is_martingale)
+        for name, table in config.predictors.items()
+        if f"values/{name}" in rollout.steps_S and not is_told(name, table.predictor)
     }
 
 

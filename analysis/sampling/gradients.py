@@ -17,8 +17,8 @@ from analysis.sampling.estimators import (
     Estimator,
     advantages_of,
     choose_estimators,
-    expected_states,
     scaled,
+    states_of_draws,
 )
 from analysis.sampling.journal import Journal
 from analysis.sampling.policies import Checkpoint, Policies, add_entropies, add_values
@@ -27,24 +27,20 @@ from analysis.sampling.returns import add_fresh_values
 from analysis.sampling.rollouts import groups_of, read_saved, rollout_iteration, sample_responses
 from analysis.stats.gradient_noise import adam_gains, noise_from_gram
 from vineppo.batching import collate, length_bucketed
-from vineppo.config.schema import (
-    CreditConfig,
-    GrpoCredit,
-    RlooCredit,
-    TrainConfig,
-    TreeCredit,
-    VineCredit,
-)
+from vineppo.config.schema import TrainConfig
+from vineppo.credit import Credit
+from vineppo.credit.groups import GrpoCredit, RlooCredit
 from vineppo.credit.shaping import mask_equal_rewards, trained_tokens, whiten_advantages
-from vineppo.credit.tree import sampled_tokens as sampled_of
+from vineppo.credit.vine import VineCredit
 from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
+from vineppo.recipes.tree import TreeCredit
 from vineppo.run_dir import RunDir
 from vineppo.schedules import problems_of_iteration
 from vineppo.seeds import derive_seed
-from vineppo.segment import build_segmenter, needs_entropies, steps_of
+from vineppo.segment.token_texts import steps_of
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.types import CRITIC, Rollout, TrainBatch
 
@@ -90,8 +86,8 @@ def gradient_rows(
     estimators = choose_estimators(
         config, source.rollouts, settings["estimators"], can_sample=can_sample
     )
-    states = filter(None, map(expected_states, estimators))
-    if any(own.by == "entropy" for own in states):
+    states = filter(None, map(states_of_draws, estimators))
+    if any(own.reads_entropies for own in states):
         add_entropies(policies, checkpoint, source.rollouts)
     estimators = [scaled(estimator, source.rollouts) for estimator in estimators]
     groups_E = groups_by_estimator(policies, checkpoint, source, estimators)
@@ -187,7 +183,9 @@ def inner_products_of(
 def is_unbiased(config: TrainConfig, estimator: Estimator) -> bool:
     """Whether the mean of a difference of its values is that of the policy's own values."""
     table = config.values.predictors.get(estimator.values_from or "")
-    is_exact = table is not None and (table.is_exact or table.monte_carlo is not None)
+    is_exact = table is not None and (
+        table.predictor.is_exact or estimator.values_from in config.continuations
+    )
     draws = estimator.credit.monte_carlo if estimator.of_draws else None
     return is_exact or (draws is not None and draws.states is None)
 
@@ -204,7 +202,7 @@ def set_advantages(
     advantages_NGT: Sequence[Sequence[Sequence[float]]],
     config: TrainConfig,
     is_whitened: bool,
-    credit: CreditConfig | None = None,
+    credit: Credit | None = None,
 ) -> None:
     """The columns that the loss reads; on request whitened over the trained tokens of all.
 
@@ -218,7 +216,7 @@ def set_advantages(
             rollout.tokens_T["old_logprobs"] = rollout.logprobs_T
             trained_T = trained_tokens(rollout, rollout.logprobs_T, plain)
             if trains_once and credit is not None:
-                sampled_T = sampled_of(credit, rollout)
+                sampled_T = credit.sampled_tokens(rollout)
                 trained_T = tuple(a and b for a, b in zip(trained_T, sampled_T, strict=True))
             rollout.tokens_T["is_trained"] = trained_T
             rollout.tokens_T["loss_advantages"] = advantages_T
@@ -311,7 +309,7 @@ def _gradient(
     module.zero_grad()
     for batch in batches:
         is_trained_BT = batch["is_trained"]
-        logprobs_BT = module(batch, ForwardOptions(config.sampling.temperature))[0]
+        logprobs_BT = module(batch, ForwardOptions(config.sampling.temperature))["logprobs_BT"]
         ratio_BT = torch.exp((logprobs_BT - batch["old_logprobs"]) * is_trained_BT)
         gain_BT, kind = ratio_BT * batch["loss_advantages"], config.optimization.loss_aggregation
         aggregate(gain_BT, is_trained_BT, kind, totals).backward()
@@ -399,9 +397,9 @@ def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: in
         policies.sampler, [prompts[i] for i in chosen], config.rollouts.num_samples,
         (iteration, "rollouts"), f"{checkpoint.title}, rollouts",
     )  # fmt: skip
-    if needs_entropies(config):
+    if config.reads_entropies:
         add_entropies(policies, checkpoint, rollouts)
-    segmenter = build_segmenter(config.credit.segmenter)
+    segmenter = config.credit.segmenter
     for rollout in rollouts:
         rollout.spans_S = steps_of(rollout, segmenter, policies.sampler.tokenizer)
     return rollouts

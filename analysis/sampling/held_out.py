@@ -1,6 +1,6 @@
 """What a run's last policy says of its saved rollouts: scores, and a martingale fitted to others.
 
-The fit is `values.posterior.Posterior` as training has it, iteration by iteration, on one half of
+The fit is `recipes.posterior.Posterior` as training has it, iteration by iteration, on one half of
 the problems; it then values the other half, and the other way round. No value has seen the reward
 of its own problem.
 """
@@ -13,8 +13,9 @@ import torch
 from rich.progress import Progress
 
 from vineppo.batching import collate
-from vineppo.config.schema import PosteriorValues, TrainConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.models import LoadedModel, load_model
+from vineppo.recipes.posterior import Posterior
 from vineppo.token_scores import (
     ForwardOptions,
     TokenLogprobs,
@@ -23,7 +24,6 @@ from vineppo.token_scores import (
 )
 from vineppo.types import Rollout, TrainBatch
 from vineppo.values.policy_pass import read_policy
-from vineppo.values.posterior import Posterior
 from vineppo.vocabulary import Softmax
 
 NAME = "posterior"
@@ -40,7 +40,7 @@ def fit_martingale(
     The squared length of a token's score is Σ_a (1[a = a_t] − π(a))² = 1 − 2 π(a_t) + Σ_a π(a)²,
     where the sum is over the likeliest tokens that the fit looks at.
     """
-    own = PosteriorValues(
+    own = Posterior.Config(
         kind="posterior", num_candidates=32, size=128, learning_rate=3e-3, weight_decay=0.05,
         num_steps=max(16, LEAST_STEPS // len(iterations)), batch_size=32,
         replay_iterations=len(iterations),
@@ -99,13 +99,13 @@ def measure_gradients(config: TrainConfig, policy_path: str, rollouts: Sequence[
 
 
 def _pass(
-    config: TrainConfig, loaded: LoadedModel, own: PosteriorValues, rollouts: Sequence[Rollout]
+    config: TrainConfig, loaded: LoadedModel, own: Posterior.Config, rollouts: Sequence[Rollout]
 ) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
 
     def scores_of(batch: TrainBatch, options: ForwardOptions) -> TokenScores:
-        return TokenScores(*module(batch, options))
+        return TokenScores(**module(batch, options))
 
     def squares(scores: TokenScores) -> list[torch.Tensor]:
         assert scores.candidate_logprobs_BTK is not None, "asked for"

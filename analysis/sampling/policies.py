@@ -15,11 +15,10 @@ from analysis.frames import read_config as read_resolved
 from analysis.run_tables import table_path
 from analysis.sampling.journal import Journal, Meter, is_made, write_settings
 from analysis.sampling.rollouts import rollout_iteration
-from vineppo.checkpoint import check_model, checkpoint_iterations
+from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, encode_train_problems, turn_rules
-from vineppo.engine import build_engine, lone_engine
 from vineppo.errors import UserError
 from vineppo.evaluate import refuse_several_processes
 from vineppo.forward_passes import EntropyPass
@@ -62,7 +61,7 @@ class Policies:
         config = self.config
         grader = self._stack.enter_context(Grader(config.task.grading))
         init_distributed()
-        engine = build_engine(lone_engine(config.engine), self.loaded.engine_model)
+        engine = config.engine.alone().build(self.loaded.engine_model)
         return Sampler(
             engine, grader, self.loaded.tokenizer, config.sampling, self._seed,
             turn_rules=turn_rules(config.task, self.loaded),
@@ -89,7 +88,6 @@ class Policies:
 
     def load(self, path: str) -> Any:
         """The engine samples from the model at `path` from now on; returns that model."""
-        check_model(Path(path))
         model = load_model(path, self.config.model.dtype, self.config.model.attention).model
         self.sampler.engine.load_weights(named_weights(model))
         return model
@@ -203,16 +201,18 @@ def add_values(
         predictors = predictors_at(checkpoint.config, checkpoint.directory)
         if any(p.reads_hidden or p.reads_entropies or p.num_candidates for p in predictors):
             _pass_policy(checkpoint, predictors, [*rollouts, *branches])
-        predictors.sort(key=lambda one: (one.values_of is not None, one.returns_of is not None))
+        predictors.sort(key=lambda one: (one.options.values_of is not None, one.is_made_of_returns))
         while predictors:
             predictor = predictors.pop(0)  # its memory is the next one's, or the engine's
             if predictor.num_continuations:
                 _take_returns(predictor, rollouts)
                 continue
-            read = predictor.returns_of
-            if read and any(read not in one.returns_S for one in (*rollouts, *branches)):
+            read, prior = predictor.options.returns_of, predictor.options.values_of
+            if predictor.is_made_of_returns and any(
+                read not in one.returns_S for one in (*rollouts, *branches)
+            ):
                 continue
-            if predictor.values_of and predictor.values_of not in num_weights:
+            if prior and prior not in num_weights:
                 continue
             num_weights[predictor.name] = predictor.num_weights
             if predictor.is_sampled:
@@ -266,11 +266,10 @@ def _scores_of(
 ) -> tuple[Callable[[TrainBatch, ForwardOptions], TokenScores], torch.device]:
     """The pass of the checkpoint's policy, and where it runs."""
     model = checkpoint.config.model
-    check_model(Path(checkpoint.policy_path))
     loaded = load_model(checkpoint.policy_path, model.dtype, model.attention)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
-    return lambda batch, options: TokenScores(*module(batch, options)), device
+    return lambda batch, options: TokenScores(**module(batch, options)), device
 
 
 def _ask_engine(
@@ -285,15 +284,14 @@ def _ask_engine(
     for rollout in rollouts:
         for stream in streams:
             stream.submit(rollout)
-    total = left = sum(stream.budget_left for stream in streams)
+    total = sum(stream.budget_left for stream in streams)
     with Meter(f"{checkpoint.title}, tokens of answers", total, 0, sampler.engine) as meter:
-        while left:
-            for stream in streams:
-                stream.feed()
-            sampler.engine.step()
-            left = sum(stream.budget_left for stream in streams)
-            meter.done = total - left
+
+        def tick() -> None:
+            meter.done = total - sum(stream.budget_left for stream in streams)
             meter.tick()
+
+        sampler.finish(tick)
     for predictor, stream in zip(predictors, streams, strict=True):
         predictor.merge(rollouts, [stream.settle()])
 

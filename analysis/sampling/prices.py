@@ -22,7 +22,6 @@ import numpy as np
 
 from analysis.sampling.estimators import Estimator
 from vineppo.config.schema import TrainConfig
-from vineppo.credit.tree import sampled_tokens as sampled_of
 from vineppo.types import CRITIC, Rollout
 
 SAMPLING = ("time/rollout_s", "time/values_s", "time/grading_s")
@@ -59,8 +58,8 @@ def sampled_tokens(
     """Of every estimator and problem, [E, N]: its rollouts, and what was sampled besides."""
 
     def tokens_of(estimator: Estimator, group: Sequence[Rollout]) -> float:
-        own = sum(sum(sampled_of(estimator.credit, one)) for one in group)
-        takes_greedy = estimator.credit.kind == "remax"
+        own = sum(sum(estimator.credit.sampled_tokens(one)) for one in group)
+        takes_greedy = estimator.credit.samples_greedy
         greedy = takes_greedy * greedy_tokens.get(group[0].problem.id, 0)
         return own + greedy + sum(map(estimator.tokens_of, group))
 
@@ -101,8 +100,7 @@ def learning_seconds(metrics: Metrics, config: TrainConfig) -> float:
     NaN where no iteration logged it all, and where further predictors train models of their own,
     whose times a run does not tell from these.
     """
-    further = (own.own_model for own in config.values.predictors.values())
-    if any(model is not None and model.learns for model in further):
+    if any(model.learns for key, model in config.value_models.items() if key != CRITIC):
         return math.nan
     totals = [_total(row, LEARNING) for row in metrics]
     known = [total for total in totals if total is not None]
@@ -116,11 +114,12 @@ def critic_share(config: TrainConfig, num_policy_weights: int, num_critic_weight
     epoch, a value model of its own 1 and 3 an epoch. With 2 epochs each and equal sizes: 7/(8 + 7)
     = 0.467. 0 without a value model of its own: a shared head is hardly more than its policy.
     """
-    if config.separate_critic is None:
+    own = config.value_models.get(CRITIC)
+    if own is None:
         return 0.0
     scored = 1 + (config.reference.kl_estimator is not None)
     policy = (scored + UPDATE_PASSES * config.optimization.num_epochs) * num_policy_weights
-    critic = (1 + UPDATE_PASSES * config.separate_critic.num_epochs) * num_critic_weights
+    critic = (1 + UPDATE_PASSES * own.num_epochs) * num_critic_weights
     return critic / (policy + critic)
 
 

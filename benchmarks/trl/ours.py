@@ -21,15 +21,13 @@ from vineppo.cli import quiet_libraries
 from vineppo.config.load import parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.engine import build_engine
-from vineppo.engine.transformers_engine import TransformersEngine
 from vineppo.experience import add_advantages, add_logprobs, sample
 from vineppo.metrics import logprob_gap_metrics
 from vineppo.models import load_model
 from vineppo.policy import Policy
 from vineppo.progress import Progress
+from vineppo.recipes.transformers_engine import TransformersEngine
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.segment import build_segmenter
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import Reference
 from vineppo.train import build_reference_pass
@@ -99,9 +97,8 @@ class Iterations:
         kl_coef, progress = config.reference.kl_coef, MarkedProgress(self.operations)
         progress.restart()
         reference_pass = build_reference_pass(config, self.reference, policy.device)
-        segmenter = build_segmenter(config.credit.segmenter)
         rollouts = sample(
-            self.sampler, prompts_P, config, segmenter, [], iteration, progress, reference_pass
+            self.sampler, prompts_P, config, [], iteration, progress, reference_pass
         ).rollouts
         progress.enter("sync")
         engine.sleep()
@@ -149,7 +146,7 @@ def open_iterations(config: TrainConfig) -> Iterator[Iterations]:
     reference = Reference(config.reference, config.model, loaded)
     with Grader(config.task.grading) as grader:
         init_distributed()
-        engine: Any = build_engine(config.engine, loaded.engine_model)
+        engine: Any = config.engine.build(loaded.engine_model)
         engine.sleep()
         policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
         reference.to(policy.device)

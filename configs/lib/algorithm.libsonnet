@@ -1,76 +1,26 @@
 // Algorithms: credit, reference, update. Values of the VinePPO paper (arXiv:2410.01679) and its
 // code unless a comment says otherwise.
-local adam = {
-  schedule: 'constant',
-  warmup_fraction: 0.03,
-  adam_beta1: 0.9,
-  adam_beta2: 0.999,
-  adam_eps: 1e-8,
-  weight_decay: 0,
-  max_grad_norm: 1,
-};
-
-
-// What all algorithms share: sampling, the reference, the clipped update.
+// What all algorithms share: sampling, the reference, the clipped update. Here stands what differs from
+// the schema's defaults (`--dry-run` prints every key).
 local common = {
   local config = self,
   // The paper's nucleus of 0.9 cuts the support of the policy that is sampled but not of the one
   // that is trained; here the two are the same.
-  sampling: { temperature: 0.6, top_p: 1, max_tokens: error 'sampling.max_tokens' },
-  rollouts: { num_prompts: 64, num_samples: 8 },
-  reward_model: null,
+  sampling: { temperature: 0.6 },
   credit: { segmenter: { kind: 'lines' } },
-  critic: null,
-  values: { credit: null, predictors: {} },
-  reference: {
-    path: null,
-    kl_coef: 1e-4,
-    kl_estimator: 'k3',
-    kl_in: 'loss',
-    kl_clamp: [0, 10],
-    kl_gradient: 'own',
-    kl_importance: false,
-    kl_aggregation: 'sequence_sum',
-    kl_control: { kind: 'fixed' },
-  },
-  optimization: adam {
-    learning_rate: 1e-6,
-    num_epochs: 2,
-    batch_size: 64,
-    shuffle: 'rollouts',
-    policy_loss: 'ppo',
-    clip_low: 0.2,
-    clip_high: 0.2,
-    dual_clip: null,
-    loss_aggregation: 'token_mean',
-    max_mean_ratio: 10,
+  optimization: {
     // A thousand times what float32 rounds to. That of bfloat16 depends on the model.
-    max_logprob_gap:
-      if std.all([std.objectHas(config, part) && config[part].dtype == 'float32' for part in ['engine', 'model']])
-      then 0.1,
-    whiten_advantages: true,
-    old_logprobs: 'engine',
-    importance_correction: null,
-    mask_truncated: false,
-    mask_equal_rewards: false,
-    max_redraws: 0,
-    max_token_prob: null,
-    token_mask_path: null,
-    resampling: null,
-    entropy_coef: 0,
-    positive_examples: null,
+    [if std.all([std.objectHas(config, part) && std.get(config[part], 'dtype') == 'float32' for part in ['engine', 'model']])
+    then 'max_logprob_gap']: 0.1,
   },
 };
 
+// The critic's keys that are the policy's unless a leaf changes either.
+local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.objectHas(policy, key) };
+
 {
   vineppo: common {
-    credit+: {
-      kind: 'vine',
-      num_continuations: 9,
-      identical_prefixes: 'share',
-      states: null,
-      own_return: false,
-    },
+    credit+: { kind: 'vine', num_continuations: 9 },
   },
 
   // VinePPO from a tenth of the states, those before which most may have been decided, without a bias
@@ -102,9 +52,6 @@ local common = {
       segmenter: { kind: 'tokens', num_tokens: credit.tokens_per_level },
       branching: [6, 6, 6],
       tokens_per_level: 30,
-      baseline: 'mean',
-      normalize_std: false,
-      train_shared: 'once',
     },
     optimization+: { num_epochs: 1, batch_size: 128, max_token_prob: 0.9 },
   },
@@ -115,100 +62,56 @@ local common = {
     credit+: {
       kind: 'joined',
       num_continuations: 1,
-      identical_prefixes: 'share',
       states: { kind: 'expected', by: 'probability', probability: 0.1, floor: 0.01 },
     },
   },
 
   // Step credit without continuations: the reward less a martingale, made of the ratios of the policy
   // to a small model of what it chooses when it succeeds.
-  vine_martingale: self.martingale({ kind: 'posterior', size: 128 }),
+  vine_martingale: self.martingale('posterior'),
 
   // The same with the true answer in view.
-  vine_privileged: self.martingale({ kind: 'privileged' }) {
-    values+: { predictors+: { privileged+: { num_steps: 32 } } },
-  },
+  vine_privileged: self.martingale('privileged'),
 
   // And joined with the continuations of `vine_efficient`.
   vine_efficient_privileged: self.vine_privileged { credit: $.vine_efficient.credit },
 
-  martingale(model):: common {
+  martingale(kind):: common {
     credit+: { kind: 'martingale' },
-    values: {
-      credit: model.kind,
-      predictors: {
-        [model.kind]: model {
-          num_candidates: 32,
-          learning_rate: 3e-3,
-          weight_decay: 0.05,
-          num_steps: 16,
-          batch_size: 32,
-          replay_iterations: 64,
-        },
-      },
-    },
+    values: { credit: kind, predictors: { [kind]: { kind: kind } } },
   },
 
   // The paper's PPO: a critic from the starting policy, trained as a leaf trains the policy (--set
   // changes either alone); GAE with λ = 1.
   ppo: common {
-    credit+: {
-      kind: 'gae',
-      gamma: 1,
-      policy_lambda: 1,
-      length_adaptive_alpha: null,
-      critic_lambda: 1,
-      level: 'token',
-      segment_max_prob: null,
-      bootstrap_truncated: false,
-    },
+    credit+: { kind: 'gae' },
     local policy = self.optimization,
-    critic: adam {
+    critic: as_policy(policy, ['schedule', 'num_epochs', 'batch_size']) {
       kind: 'separate',
       path: null,
       view: null,
       learns_from: null,
-      learning_rate: policy.learning_rate,
+      learning_rate: std.get(policy, 'learning_rate', 1e-6),
       head_learning_rate: null,
-      schedule: policy.schedule,
-      num_epochs: policy.num_epochs,
-      batch_size: policy.batch_size,
       warmup_iterations: 0,
       head_init: 'normal',
       loss: { kind: 'squared_error', clip: 0.2 },
     },
   },
 
-  // A language model's yes/no value beside a run's own (values/yes_no.py), of a critic's table:
+  // A language model's yes/no value beside a run's own (recipes/yes_no.py), of a critic's table:
   // `values+: { predictors+: { judge: ppo.critic + algorithm.yes_no } }`.
   yes_no: {
     kind: 'yes_no',
     loss: { kind: 'cross_entropy', low: 0, high: 1 },
     head_init: 'zero',
-    question: '\n\nIs this going to end with the right answer? Answer Yes or No:',
-    yes: ' Yes',
-    no: ' No',
-    trained: false,
   },
 
-  // What the policy itself writes of a state (values/generated.py), beside a run's own values, over
+  // What the policy itself writes of a state (recipes/generated.py), beside a run's own values, over
   // nothing: `values+: { predictors+: { judge: algorithm.generative } }`. With `+ algorithm.learned`
   // it learns to.
-  generative: {
-    kind: 'generative',
-    num_samples: 2,
-    question: '\n\nHow likely is this to end with the right answer? Think in <value_think>, then give '
-              + 'a percentage in <value>.\n<value_think>',
-    think_tokens: 256,
-    think_end: '</value_think>',
-    score_prompt: '\n<value>',
-    score_tokens: 8,
-    score_end: '</value>',
-    score_of: 100,
-    unread: 0.5,
-    training: null,
-  },
-  learned: { training: { learning_rate: 1e-6, num_epochs: 1, batch_size: 64, regression_coef: 0 } },
+  generative: { kind: 'generative' },
+  learned: { training: {} },
 
   // What has helped critics since (VC-PPO, arXiv:2503.01491; VAPO, arXiv:2504.05118): warm-up,
   // λ = 1 for the critic and a length-adaptive one for the policy, clip-higher, a loss by tokens.
@@ -221,7 +124,7 @@ local common = {
   // Group baselines, each as its paper has it but for what `common` gives to all: the sampling, the
   // clipped update, and kl_coef (1e-4, VinePPO's; GRPO's paper has 0.04).
   grpo: common {
-    credit+: { kind: 'grpo', normalize_std: true },
+    credit+: { kind: 'grpo' },
     reference+: { kl_aggregation: 'sequence_mean' },
     optimization+: { loss_aggregation: 'sequence_mean', whiten_advantages: false },
   },
@@ -257,23 +160,14 @@ local common = {
   },
 
   sft: {
-    self_training: null,
-    optimization: adam {
-      learning_rate: 1e-5,
-      num_epochs: 2,
-      batch_size: 64,
-      max_tokens: error 'optimization.max_tokens',
-    },
+    optimization: { max_tokens: error 'optimization.max_tokens' },
   },
 
   // Bradley-Terry on preference pairs; one epoch, as more overfits (arXiv:2307.09288, section 3.2.2).
   reward_model: {
-    head_init: 'zero',
-    optimization: adam {
-      learning_rate: 1e-5,
+    optimization: {
       schedule: 'linear',
       num_epochs: 1,
-      batch_size: 64,  // pairs
       max_tokens: error 'optimization.max_tokens',
     },
   },

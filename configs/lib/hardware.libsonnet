@@ -7,7 +7,6 @@ local engine = {
   max_num_seqs: 256,
   max_num_batched_tokens: 8192,
   tensor_parallel_size: 1,
-  num_processes: 1,
   cpu_kv_cache_gib: 4,
   gpu_memory_utilization: 0.5,  // the trainer needs the rest
   enforce_eager: false,
@@ -26,27 +25,27 @@ local engine = {
       enforce_eager: true,
       sleep_while_training: false,
     },
-    optimization+: { micro_batch_size: 64, logprobs_micro_batch_size: 128, zero_stage: 0, offload: 'nothing' },
+    optimization+: { micro_batch_size: 64, logprobs_micro_batch_size: 128 },
   },
 
   // One GPU, models of up to two billion parameters, bfloat16.
   gpu: {
     engine: engine { dtype: 'bfloat16', max_num_seqs: 1024 },
-    optimization+: { micro_batch_size: 8, logprobs_micro_batch_size: 32, zero_stage: 2, offload: 'nothing' },
+    optimization+: { micro_batch_size: 8, logprobs_micro_batch_size: 32, zero_stage: 2 },
   },
 
   // Over `gpu` where it has 80 GB and eight cores beside it: one thread of Python keeps such a GPU
   // more than half idle with a model of a billion parameters, and packed passes of 8 are slower than
   // padded ones (experiments/09_gpu).
   many_cores: {
-    engine+: { num_processes: 4, max_num_seqs: 768 },
+    engine+: { kind: 'vllm_processes', num_processes: 4, max_num_seqs: 768 },
     optimization+: { micro_batch_size: 32 },
   },
 
   // Eight GPUs of 80 GB (`torchrun --nproc_per_node 8`), models of about seven billion parameters.
   gpus: {
     engine: engine { dtype: 'bfloat16', gpu_memory_utilization: 0.4 },
-    optimization+: { micro_batch_size: 4, logprobs_micro_batch_size: 16, zero_stage: 3, offload: 'nothing' },
+    optimization+: { micro_batch_size: 4, logprobs_micro_batch_size: 16, zero_stage: 3 },
   },
 
   // What one GPU runs, on a CPU, to try a configuration out: `hardware.gpu + hardware.on_cpu`.
@@ -59,7 +58,7 @@ local engine = {
       enforce_eager: true,
       sleep_while_training: false,
     },
-    optimization+: { micro_batch_size: 2, logprobs_micro_batch_size: 4, zero_stage: 1, offload: 'nothing' },
+    optimization+: { micro_batch_size: 2, logprobs_micro_batch_size: 4, zero_stage: 1 },
   },
 
   // transformers in place of vLLM, on any of these: `hardware.cpu + hardware.without_vllm`, or over
@@ -79,9 +78,9 @@ local engine = {
   critic_as_policy: {
     local policy = self.optimization,
     critic+: {
-      micro_batch_size: policy.micro_batch_size,
-      zero_stage: policy.zero_stage,
-      offload: policy.offload,
+      [key]: policy[key]
+      for key in ['micro_batch_size', 'zero_stage', 'offload']
+      if std.objectHas(policy, key)
     },
   },
 

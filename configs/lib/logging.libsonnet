@@ -2,5 +2,5 @@
 {
   evaluation: { every: 10, num_samples: 16, temperature: 0.35, top_p: 0.9 },
   checkpoint: { every: 10, keep: 2 },
-  logging: { wandb_project: 'vineppo', trackio_project: null, tensorboard: false },
+  logging: { wandb_project: 'vineppo' },
 }

@@ -1,12 +1,5 @@
 // Starting policies.
-local policy = {
-  path: error 'model.path',
-  dtype: 'bfloat16',
-  attention: 'sdpa',
-  gradient_checkpointing: true,
-  lora: null,
-};
-local embedded = policy { dtype: 'float32', gradient_checkpointing: false };
+local embedded = { dtype: 'float32', gradient_checkpointing: false };
 
 {
   // Ship with the package; vineppo/assets/README.md names the configs that made them.
@@ -18,7 +11,6 @@ local embedded = policy { dtype: 'float32', gradient_checkpointing: false };
 
   // A new Llama of 0.8 M parameters, one token a character.
   arithmetic_scratch: embedded {
-    path: null,
     architecture: {
       hidden_size: 128,
       intermediate_size: 352,
@@ -39,6 +31,5 @@ local embedded = policy { dtype: 'float32', gradient_checkpointing: false };
     },
   },
 
-  pretrained(path):: policy { path: path },
-  finetuned(path):: policy { path: path, architecture: null },
+  pretrained(path):: { path: path },
 }

@@ -61,7 +61,7 @@ local data = {
   finetuning(model_name, data_name):: models[model_name].hardware + hardware.without_logprobs_pass
                                       + logging + {
     seed: 0,
-    model: model.finetuned(models[model_name].base),
+    model: model.pretrained(models[model_name].base),
     task: data[data_name].task,
     engine+: { max_model_len: models[model_name].positions },
     sampling: { temperature: 0.35, top_p: 0.9, max_tokens: 1024 },

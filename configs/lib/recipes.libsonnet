@@ -31,14 +31,14 @@ local baseline(name, predictors) = {
   critic_of(path):: { critic+: { path: path } },
 
   // Two critics on disjoint halves of every problem's rollouts, valued by their mean.
-  two_critics: { critic+: { kind: 'ensemble', num: 2, agreed: 0, disputed: 0 } },
+  two_critics: { critic+: { kind: 'ensemble' } },
 
   // AsyPPO (arXiv:2510.01656): the same with its masks, whose shares are ours; `critic_of` makes the
   // critics small.
   asyppo: self.two_critics { critic+: { agreed: 0.2, disputed: 0.2 }, optimization+: { entropy_coef: 1e-3 } },
 
   // RLOO with a shrinkage baseline (arXiv:2511.03710): drawn towards the mean of other problems.
-  shrinkage: baseline('shrunk_mean', { shrunk_mean: { kind: 'shrunk_mean', replay_iterations: 10 } }),
+  shrinkage: baseline('shrunk_mean', { shrunk_mean: { kind: 'shrunk_mean' } }),
 
   // V0.5 (arXiv:2603.10848): a prior that does not train, here the policy's own yes or no, fused with
   // the problem's few other rewards.
@@ -50,21 +50,7 @@ local baseline(name, predictors) = {
   // POISE (arXiv:2605.07579): a probe on the policy's states and uncertainty at the end of the other
   // rollouts, fitted to other problems' rewards; one value a response. Without `crossed` every state
   // has a value by what led to it.
-  poise: baseline('probe', {
-    probe: {
-      kind: 'probe',
-      of: null,
-      features: 'both',
-      size: 64,
-      learning_rate: 1e-3,
-      weight_decay: 0.01,
-      num_steps: 100,
-      batch_size: 64,
-      replay_iterations: 20,
-      num_folds: 4,
-      crossed: true,
-    },
-  }),
+  poise: baseline('probe', { probe: { kind: 'probe', features: 'both', crossed: true } }),
 
   // GenAC (arXiv:2604.10701) with a proper score: the policy writes the values and learns to.
   generative: baseline('judge', { judge: algorithm.generative + algorithm.learned }),

@@ -18,43 +18,31 @@ import numpy as np
 import pandas as pd
 
 from vineppo.config.load import load_config
-from vineppo.config.schema import (
-    CoinCuts,
-    CreditConfig,
-    CutpointsSegmenter,
-    Cuts,
-    DoublyRobustCredit,
-    ExpectedCuts,
-    GaeCredit,
+from vineppo.config.schema import TrainConfig
+from vineppo.credit import Credit, token_advantages
+from vineppo.credit.gae import GaeCredit
+from vineppo.credit.groups import (
     GrpoCredit,
-    JoinedCredit,
-    LinesSegmenter,
-    MartingaleCredit,
-    MergedSegmenter,
-    PooledValues,
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
     RemaxCredit,
     RlooCredit,
-    ShrunkMeanValues,
-    ShrunkValues,
-    SmoothedValues,
-    TokensSegmenter,
-    TrainConfig,
-    TreeCredit,
-    VineCredit,
 )
-from vineppo.credit import token_advantages
-from vineppo.credit.tree import trained_of_tree
-from vineppo.credit.vine import broadcast, vine_advantages
-from vineppo.segment import build_segmenter
+from vineppo.credit.vine import VineCredit, broadcast, vine_advantages
+from vineppo.recipes.cutpoints import CutpointsSegmenter
+from vineppo.recipes.cuts import CoinCuts, Cuts, ExpectedCuts
+from vineppo.recipes.doubly_robust import DoublyRobustCredit
+from vineppo.recipes.joined import JoinedCredit
+from vineppo.recipes.martingale import MartingaleCredit
+from vineppo.recipes.merged import MergedSegmenter
+from vineppo.recipes.pooled import Pooled
+from vineppo.recipes.shrunk import Shrunk
+from vineppo.recipes.shrunk_mean import ShrunkMean
+from vineppo.recipes.smoothed import Smoothed
+from vineppo.recipes.tree import TreeCredit
+from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
-from vineppo.values.cuts import cuts_of
-from vineppo.values.pooled import Pooled
 from vineppo.values.sampled import NO_VALUE
-from vineppo.values.shrunk import Shrunk
-from vineppo.values.shrunk_mean import ShrunkMean
-from vineppo.values.smoothed import Smoothed
 
 # The policy: at each of 6 places, on the right way or off it, one of three tokens. On it two
 # wordings of the right step and a mistake; off it a step that stays wrong, an end, and a repair.
@@ -66,10 +54,10 @@ CONFIDENCE = 0.95
 
 LINES, ONE = LinesSegmenter("lines"), TokensSegmenter("tokens", 1)
 RLOO = RlooCredit("rloo", LINES)
-VINE = VineCredit("vine", 3, LINES, "separate", None, False)
+VINE = VineCredit("vine", LINES, 3, "separate", None, False)
 OWN = replace(VINE, own_return=True)
-GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 1.0, "step", None, False)
-ROBUST = DoublyRobustCredit("doubly_robust", 3, 1 / 3, LINES)
+GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 1.0, "step")
+ROBUST = DoublyRobustCredit("doubly_robust", LINES, 3, 1 / 3)
 JOINED = JoinedCredit("joined", LINES, 3, "separate", ROBUST.monte_carlo.states)
 
 
@@ -93,7 +81,7 @@ def by_steps(
         for rollout in rollouts_G:
             # With a token that ends the response, which no segmenter makes a step of its own.
             logprobs_T, values_T = (*rollout.logprobs_T, 0.0), rollout.values_S("exact")
-            spans = build_segmenter(segmenter)(["a"] * len(logprobs_T), logprobs_T)
+            spans = segmenter.spans(["a"] * len(logprobs_T), logprobs_T)
             found = vine_advantages([values_T[span.start] for span in spans], rollout.reward)
             is_unsure_T = np.exp(rollout.logprobs_T) < max_prob
             advantages_G.append((broadcast(found, spans)[:-1] * is_unsure_T).tolist())
@@ -111,7 +99,7 @@ def tree(baseline: str, train_shared: str) -> Callable[[Sequence[Rollout]], list
         for rollout, found_T in zip(rollouts_G, found_G, strict=True):
             rollout.tokens_T["advantages"] = found_T
         return [
-            (np.array(found_T) * trained_of_tree(credit, rollout)).tolist()
+            (np.array(found_T) * credit.trained_tokens(rollout)).tolist()
             for rollout, found_T in zip(rollouts_G, found_G, strict=True)
         ]
 
@@ -129,7 +117,7 @@ SCALED_CUTS = {
     for kind, by, scale in (("expected", "probability", 1.0), ("entropy", "entropy", 0.5))
 }
 # name -> (estimator, values that feed it, whether docs/estimators.md says that it is unbiased)
-Estimator = CreditConfig | Callable[[Sequence[Rollout]], list[list[float]]]
+Estimator = Credit | Callable[[Sequence[Rollout]], list[list[float]]]
 ESTIMATORS: dict[str, tuple[Estimator, str | None, bool]] = {
     "rloo": (RLOO, None, True),
     "grpo, no deviation": (GrpoCredit("grpo", LINES, False), None, False),
@@ -313,7 +301,7 @@ class Batch:
             self._share(group, [seeds.pop() for _ in group])
             for rollout in group:
                 for kind, (cuts, scale) in SCALED_CUTS.items():
-                    cut = cuts_of(cuts, rollout, int(draw.integers(2**40)), scale)
+                    cut = cuts.chosen(rollout, int(draw.integers(2**40)), scale)
                     states_S = enumerate(rollout.returns_S["mc3"])
                     rollout.returns_S[kind] = [s if i in cut else NO_VALUE for i, s in states_S]
         estimate_others(self.groups)
@@ -344,7 +332,7 @@ class Batch:
             for i, state in enumerate(states_S):
                 first.setdefault(rollout.response_ids[:i], state)
             for (kind, cuts), seed in zip(CUTS.items(), own, strict=True):
-                chosen = cuts_of(cuts, rollout, seed)
+                chosen = cuts.chosen(rollout, seed)
                 rollout.returns_S[kind] = [
                     s if i in chosen else NO_VALUE for i, s in enumerate(states_S)
                 ]
@@ -409,12 +397,12 @@ def estimate_others(groups: Sequence[list[Rollout]]) -> None:
 def readers() -> Iterator[Pooled | Shrunk | ShrunkMean | Smoothed]:
     config = load_config(TrainConfig, "configs/demo_vineppo.jsonnet", [])
     config = replace(config, values=replace(config.values, predictors={"mc3": VINE.monte_carlo}))
-    yield Pooled("pooled", config, PooledValues(of="mc3", kind="pooled"))
+    yield Pooled("pooled", config, Pooled.Config(of="mc3", kind="pooled"))
     for toward in ("siblings", "previous"):
-        yield Shrunk(toward, config, ShrunkValues(of="mc3", kind="shrunk", toward=toward))
-    yield ShrunkMean("shrunk_mean", config, ShrunkMeanValues("shrunk_mean", 0))
+        yield Shrunk(toward, config, Shrunk.Config(of="mc3", kind="shrunk", toward=toward))
+    yield ShrunkMean("shrunk_mean", config, ShrunkMean.Config("shrunk_mean", 0))
     for way in ("causal", "both"):
-        own = SmoothedValues(of="mc3", kind="smoothed", change=0.2, direction=way)
+        own = Smoothed.Config(of="mc3", kind="smoothed", change=0.2, direction=way)
         yield Smoothed(way, config, own)
 
 

@@ -2,8 +2,8 @@
 local ppo = import '../16_by_the_clock/credit_sheet_ppo.jsonnet';
 local drawn = { kind: 'monte_carlo', num_continuations: 1, identical_prefixes: 'share', states: null };
 local critics = {
-  rewards: { critic: ppo.critic, values: ppo.values },
-  continuations: { critic: ppo.critic { learns_from: 'drawn' }, values: ppo.values { predictors: { drawn: drawn } } },
+  rewards: { critic: ppo.critic },
+  continuations: { critic: ppo.critic { learns_from: 'drawn' }, values: { predictors: { drawn: drawn } } },
 };
 {
   runs: [

@@ -17,14 +17,13 @@ import pandas as pd
 
 from analysis.sampling.rollouts import read_saved
 from analysis.truth import FOLDER, read_truth, write_truth
-from vineppo.config.schema import YesNoCritic
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_train_problems
 from vineppo.models import load_model
+from vineppo.recipes.yes_no import YesNo, ZeroShot
 from vineppo.run_dir.config import read_config
 from vineppo.tasks import load_task
 from vineppo.values.separate import SeparateValueModel
-from vineppo.values.yes_no import ZeroShot
 
 BATCH = 22  # two problems
 QUESTION = {
@@ -78,7 +77,7 @@ if num_epochs:
     critic.start(None)  # it asks nothing of a policy
     critic.prepare_update(old)
 else:
-    critic = ZeroShot("new", config, YesNoCritic(**vars(critic_config) | QUESTION), loaded)
+    critic = ZeroShot("new", config, YesNo.Config(**vars(critic_config) | QUESTION), loaded)
 for epoch in range(1 if num_epochs else 0, num_epochs + 1):
     started = time.perf_counter()
     found = critic.update(old, epoch) if epoch else {}

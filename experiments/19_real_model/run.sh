@@ -1,7 +1,6 @@
 #!/bin/sh
-# run.sh QWEN SMOLLM2 GSM8K PRMBENCH SVAMP LARGER MATH: Qwen2.5-Coder-0.5B-Instruct and SmolLM2-135M-Instruct in HF format,
-# a folder with train.jsonl and test.jsonl, PRMBench's prmtest_classified_subset400 (github.com/ssmisya/PRMBench), SVAMP.json
-# (github.com/arkilpatel/SVAMP), Qwen2.5-Coder-1.5B-Instruct, and a folder with MATH's train.jsonl (PRM800K's split). From the
+# run.sh QWEN SMOLLM2 GSM8K SVAMP LARGER MATH: Qwen2.5-Coder-0.5B-Instruct and SmolLM2-135M-Instruct in HF format,
+# a folder with train.jsonl and test.jsonl, SVAMP.json (github.com/arkilpatel/SVAMP), Qwen2.5-Coder-1.5B-Instruct, and a folder with MATH's train.jsonl (PRM800K's split). From the
 # repository's root, in the project's environment; two cores. What is there is kept.
 set -e
 here=experiments/19_real_model
@@ -10,7 +9,7 @@ mkdir -p $models
 ln -sfn "$1" $models/qwen
 ln -sfn "$2" $models/smollm2
 ln -sfn "$3" $models/gsm8k
-ln -sfn "$6" $models/qwen_larger
+ln -sfn "$5" $models/qwen_larger
 # Problems of one or two calculations.
 for part in train test; do
     awk '{ n = gsub(/<</, "<<"); if (n == 1 || n == 2) print }' $models/gsm8k/$part.jsonl > $models/gsm8k_short_$part.jsonl
@@ -54,7 +53,7 @@ for kind in outcome process; do
 done
 vineppo sweep $here/pieces.jsonnet --runs-dir runs/19_pieces
 python $here/pieces.py runs/19_pieces $models
-python $here/svamp.py "$5" $models
+python $here/svamp.py "$4" $models
 [ -d $models/sft_svamp/final ] || vineppo sft $here/sft.jsonnet --run-dir $models/sft_svamp
 vineppo sweep $here/learning.jsonnet --runs-dir runs/19_learning
 python $here/learning.py runs/19_learning
@@ -105,7 +104,7 @@ larger=runs/19_larger
 python -m analysis ground-truth $larger --checkpoints 0 --num-states 60 --num-samples 24 --num-draws 9
 accuracy $larger larger
 # MATH.
-python - "$7" $models <<'END'
+python - "$6" $models <<'END'
 import json, random, sys
 from pathlib import Path
 
@@ -128,7 +127,4 @@ accuracy $math math
 python $here/gsm8k_lines.py $here/math/value_accuracy_states.parquet $here/math/steps.csv
 [ -f $math/costs.csv ] || python $here/value_costs.py $math $math/costs.csv
 cp $math/costs.csv $here/math
-# Not run so far.
-[ -f $here/step_errors.csv ] || python -m analysis step-errors $run --data "$4" --num-solutions 32 \
-    --num-continuations 1 --out $here
 rm -f $here/summary.json $here/*.png $here/*.svg $here/*_reliability.csv

@@ -18,7 +18,8 @@ from support.random_walk import (
     value,
 )
 from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
-from support.walks import CREDIT, segmenter_of_entropies, walk_config
+from support.uncertain import UNCERTAIN
+from support.walks import CREDIT, walk_config
 
 from analysis.__main__ import main
 from analysis.action_ranking import FOLDER, SCHEMA, read_states
@@ -35,19 +36,20 @@ from analysis.sampling.journal import Journal, Meter
 from analysis.sampling.policies import Checkpoint, choose_checkpoints, make_tables
 from analysis.sampling.returns import request_of
 from analysis.sampling.rollouts import RolloutState
-from vineppo.config.schema import GradingConfig, LinesSegmenter, SamplingConfig, TokensSegmenter
+from vineppo.config.schema import GradingConfig, SamplingConfig
 from vineppo.errors import UserError
+from vineppo.recipes.cutpoints import CutpointsSegmenter
 from vineppo.rollouts import Prompt, Sampler, State
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
 from vineppo.run_dir.tables import read_parquet
-from vineppo.segment import build_segmenter
+from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.tasks.grading import Grader
 from vineppo.types import Rollout, StepSpan
 
-LINES = build_segmenter(LinesSegmenter("lines"))
-PAIRS = build_segmenter(TokensSegmenter("tokens", 4))  # two moves of the walk a step
+LINES = LinesSegmenter("lines")
+PAIRS = TokensSegmenter("tokens", 4)  # two moves of the walk a step
 BUDGET = 40
 PROPOSED, FOLLOWED = b'"alternatives"', b'"returns_K"'  # in the lines of a journal
 
@@ -136,12 +138,9 @@ def test_a_step_is_cut_as_the_whole_response_is():
 
 
 def test_a_step_may_be_cut_by_the_log_probabilities_of_the_whole_response():
-    def starts(texts_T, logprobs_T):
-        cuts = [0, *(t for t, logprob in enumerate(logprobs_T) if t and logprob < -2), len(texts_T)]
-        return tuple(StepSpan(a, b) for a, b in itertools.pairwise(cuts))
-
     ids, logprobs_T = (5,) * 6, (-0.1, -3.0, -0.1, -0.1, -3.0, -0.1)
-    assert next_step_length(starts, TOKENIZER, ids, logprobs_T, 1) == 3
+    segmenter = CutpointsSegmenter("cutpoints", 0.2, 1)
+    assert next_step_length(segmenter, TOKENIZER, ids, logprobs_T, 1) == 3
 
 
 def walk_job(tmp_path):
@@ -251,7 +250,7 @@ def break_when(patch, is_time):
 
 
 def test_a_segmenter_that_needs_entropies_is_refused(tmp_path):
-    config = walk_config(BUDGET, 0, replace(CREDIT, segmenter=segmenter_of_entropies(tmp_path)))
+    config = walk_config(BUDGET, 0, replace(CREDIT, segmenter=UNCERTAIN))
     checkpoint = SimpleNamespace(config=config, run_path=tmp_path / "run")
     with pytest.raises(UserError, match="run: action-ranking cuts while it samples, without the"):
         ranking_rows(None, checkpoint, None)
@@ -265,7 +264,7 @@ def test_a_table_that_was_broken_off_is_the_same(tables):
 
 @pytest.mark.slow
 def test_alternatives_are_distinct_whole_steps_at_states_of_the_rollouts(tables, trained_path):  # noqa: F811
-    segmenter = build_segmenter(read_config(trained_path).credit.segmenter)
+    segmenter = read_config(trained_path).credit.segmenter
     tokenizer = open_tokenizer(trained_path)
     rollouts = {
         (row["problem_id"], row["rollout_index"]): row
@@ -288,7 +287,7 @@ def test_alternatives_are_distinct_whole_steps_at_states_of_the_rollouts(tables,
             whole = [*prefix, *step["step_ids"]]
             more = [] if step["is_terminal"] else tokenizer.encode("1+1=2\n2+2=4\n")
             texts = token_texts(tokenizer, [*whole, *more])
-            ends = [span.end for span in segmenter(texts)]
+            ends = [span.end for span in segmenter.spans(texts)]
             assert [end for end in ends if len(prefix) < end <= len(whole)] == [len(whole)]
             assert step["step_text"] == "".join(texts[len(prefix) : len(whole)])
             assert set(step["draws_D"]) <= {0, 1}

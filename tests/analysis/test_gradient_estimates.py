@@ -33,14 +33,16 @@ from analysis.sampling.policies import (
 )
 from analysis.sampling.rollouts import groups_of, read_saved
 from vineppo.config.load import load_config
-from vineppo.config.schema import GroupMeanValues, PooledValues, TrainConfig, ValuesConfig
+from vineppo.config.schema import TrainConfig, ValuesConfig
 from vineppo.credit.vine import step_means
 from vineppo.errors import UserError
 from vineppo.models import load_model
+from vineppo.recipes.pooled import Pooled
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.token_scores import TokenLogprobs
 from vineppo.types import Problem, Rollout, StateValue, StepSpan
+from vineppo.values.group_mean import GroupMean
 
 CPU = torch.device("cpu")
 EXACT = 0  # --projection
@@ -168,7 +170,7 @@ def test_what_an_estimator_sees_of_the_returns_and_what_it_pays(config):
     tokens_EN = prices.sampled_tokens([[group]] * 3, [k1, k3, rloo], {})
     assert tokens_EN.tolist() == [[7 + 30], [7 + 90], [7]]
     # Values made of another's continuations cost what those do.
-    pool = PooledValues(of="monte_carlo", kind="pooled")
+    pool = Pooled.Config(of="monte_carlo", kind="pooled")
     pooling = replace(config, values=ValuesConfig("pool", {"pool": pool}))
     for one in group:
         one.steps_S["values/pool"] = (0.5, 0.5)
@@ -185,7 +187,7 @@ def test_what_is_made_of_the_first_draws(config):
     ]
     for one in group:
         one.steps_S["values/pool"] = (0.25, 0.75)
-    pool = PooledValues(of="monte_carlo", kind="pooled")
+    pool = Pooled.Config(of="monte_carlo", kind="pooled")
     config = replace(config, values=ValuesConfig(None, {"pool": pool}))
     names = "vine_2_own,cuts_1_2,cuts_1_2_own,coin_1_2,doubly_robust_pool_1_2,gae_pool,vine_pool"
     chosen = choose_estimators(config, group, names)
@@ -325,19 +327,22 @@ def test_continuations_of_some_states_are_read_back(configs, tmp_path):
 
 def test_a_users_own_estimator_is_one_of_them(configs, tmp_path):
     (tmp_path / "mine.py").write_text(
-        "def advantages(options, rollouts_G):\n"
-        "    return [[options['scale'] * r.reward] * len(r.rewards_T) for r in rollouts_G]\n"
+        "from dataclasses import dataclass\n"
+        "from vineppo.credit import Credit\n"
+        "@dataclass(frozen=True)\n"
+        "class Scaled(Credit):\n"
+        "    scale: int\n"
+        "    def advantages(self, rollouts_G):\n"
+        "        return [[self.scale * r.reward] * len(r.rewards_T) for r in rollouts_G]\n"
     )
-    own = {
-        "kind": "python", "path": str(tmp_path / "mine.py"), "options": {"scale": 3},
-        "segmenter": {"kind": "lines"}, "num_continuations": 0, "identical_prefixes": "share",
-    }  # fmt: skip
+    kind = f"{tmp_path / 'mine.py'}:Scaled"
+    own = {"kind": kind, "scale": 3, "segmenter": {"kind": "lines"}}
     config = load_config(
         TrainConfig, str(configs / "demo_rloo.jsonnet"), [f"credit={json.dumps(own)}"]
     )
     group = [saved_rollout("a", i, (7, 4), float(i)) for i in range(2)]
     found = choose_estimators(config, group, "all")
-    assert [one.name for one in found] == ["rloo", "grpo", "reinforce_plus_plus", "python"]
+    assert [one.name for one in found] == ["rloo", "grpo", "reinforce_plus_plus", "Scaled"]
     assert advantages_of(found[-1], group) == [[0, 0], [3, 3]]
 
 
@@ -373,7 +378,7 @@ def test_prices_by_hand(configs):
     assert math.isnan(prices.learning_seconds([], eight))
     rates = prices.Rates.of([row], eight, 0.25)  # gae pays for the critic
     assert (rates.without_critic_s, rates.with_critic_s) == (0.375, 0.5)
-    for further, is_known in ((ppo.critic, False), (GroupMeanValues("group_mean"), True)):
+    for further, is_known in ((ppo.critic, False), (GroupMean.Config("group_mean"), True)):
         beside = replace(eight, values=ValuesConfig(None, {"further": further}))
         assert math.isfinite(prices.learning_seconds([row], beside)) is is_known
     assert prices.critic_share(vine, 100, 100) == 0

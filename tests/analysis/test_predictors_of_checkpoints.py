@@ -10,7 +10,7 @@ from support.shared_critic import shared_critic
 
 from analysis.sampling.policies import Checkpoint, Policies
 from analysis.sampling.policies import add_values as add_values_at
-from vineppo.config.load import evaluate_jsonnet, load_config, parse_config
+from vineppo.config.load import complete, evaluate_jsonnet, load_config, parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.experience import add_logprobs, add_values
 from vineppo.models import load_model
@@ -25,21 +25,33 @@ LOSSES = {
 }
 # Values a step by what it has learned: the number of rollouts that it has seen.
 OWN = """
-class Predictor:
-    def __init__(self, options):
-        self.seen = options["start"]
+from dataclasses import dataclass
 
-    def values(self, rollouts):
-        return [[self.seen] * len(rollout.spans_S) for rollout in rollouts]
+from vineppo.config.schema import PredictorConfig
+from vineppo.values import ValuePredictor
 
-    def update(self, rollouts):
+
+class Mine(ValuePredictor):
+    @dataclass(frozen=True)
+    class Config(PredictorConfig):
+        start: int
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.seen = self.options.start
+
+    def estimate(self, rollouts):
+        self.set_by_rollout(rollouts, [self.seen] * len(rollouts))
+
+    def update(self, rollouts, iteration):
         self.seen += len(rollouts)
+        return {}
 
-    def save(self, directory):
-        (directory / "seen").write_text(str(self.seen))
+    def state(self):
+        return {"seen": self.seen}
 
-    def load(self, directory):
-        self.seen = int((directory / "seen").read_text())
+    def set_state(self, state):
+        self.seen = state["seen"]
 """
 
 
@@ -60,7 +72,7 @@ def rollout(index=0, reward=1.0, length=9):
 @pytest.mark.parametrize("kind", ["separate", "shared"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_either_kind_of_critic_comes_back_from_its_directory(configs, tmp_path, kind, loss):
-    resolved = evaluate_jsonnet(str(configs / "demo_ppo.jsonnet"))
+    resolved = complete(evaluate_jsonnet(str(configs / "demo_ppo.jsonnet")))
     resolved["critic"] |= {"loss": LOSSES[loss]}
     if kind == "shared":
         resolved["critic"] = shared_critic(loss=LOSSES[loss])
@@ -98,7 +110,7 @@ def test_either_kind_of_critic_comes_back_from_its_directory(configs, tmp_path, 
 @pytest.fixture
 def own_config(configs, tmp_path):
     (tmp_path / "mine.py").write_text(OWN)
-    mine = {"kind": "python", "path": str(tmp_path / "mine.py"), "options": {"start": 2}}
+    mine = {"kind": f"{tmp_path / 'mine.py'}:Mine", "start": 2}
     predictors = {"mine": mine, "others": {"kind": "group_mean"}}
     values = json.dumps({"credit": None, "predictors": predictors})
     return load_config(TrainConfig, str(configs / "demo_rloo.jsonnet"), [f"values={values}"])
@@ -118,14 +130,14 @@ def test_a_users_own_predictor_is_loaded_as_it_was_saved(own_config, tmp_path):
 
 # The sum of the hidden state before each step.
 PROBE = """
-class Predictor:
+from vineppo.values import ValuePredictor
+
+
+class Probe(ValuePredictor):
     reads_hidden = True
 
-    def __init__(self, options):
-        pass
-
-    def values(self, rollouts):
-        return [rollout.hidden_SH.sum(1) for rollout in rollouts]
+    def estimate(self, rollouts):
+        self.set_values(rollouts, [rollout.hidden_SH.sum(1) for rollout in rollouts])
 """
 
 
@@ -141,7 +153,7 @@ class Tokens(ValuePredictor):
 
 def test_probes_read_the_policys_hidden_states_in_training_and_at_a_checkpoint(configs, tmp_path):
     (tmp_path / "probe.py").write_text(PROBE)
-    probe = {"kind": "python", "path": str(tmp_path / "probe.py"), "options": {}}
+    probe = {"kind": f"{tmp_path / 'probe.py'}:Probe"}
     values = json.dumps({"credit": None, "predictors": {"probe": probe}})
     config = load_config(TrainConfig, str(configs / "demo_rloo.jsonnet"), [f"values={values}"])
     loaded = load_model(config.model.path, "float32", "sdpa")

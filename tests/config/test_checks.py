@@ -64,7 +64,7 @@ PROBE = {"kind": "probe", "of": "monte_carlo", "features": "both", "size": 8, "l
          "weight_decay": 0, "num_steps": 2, "batch_size": 4, "replay_iterations": 2,
          "num_folds": 2, "crossed": False}  # fmt: skip
 
-TREE = "credit_short_spo_tree"
+TREE = "recipes/tree"
 
 
 def view(template, **rollouts):
@@ -98,18 +98,18 @@ REFUSED = [
     (TREE, [predictors(told=TUNED | {"view": json.loads(view("{percent}").partition("=")[2]),
                                      "batch_size": 16, "micro_batch_size": 16})],
      "credit.kind must not be 'tree' for values.predictors.told.view.template '{percent}' (the "
-     "other rollouts of a tree share this one's actions)"),
+     "other rollouts share this one's actions)"),
     # Whose continuations a critic learns from.
     (PPO, ["critic.learns_from=monte_carlo"],
-     "critic.learns_from must be null or a predictor of the run that samples continuations, of "
-     "which there are none, got monte_carlo"),
+     "critic.learns_from must be a predictor of the run that samples continuations (none), got "
+     "monte_carlo"),
     (PPO, [predictors(drawn=MANY), "critic.learns_from=drawn", "credit.gamma=0.9"],
      "critic.learns_from must be null where credit.gamma is below 1 or credit.bootstrap_truncated "
      "is true (continuations' returns are neither), got drawn"),
     (PPO, [predictors(drawn=MANY | {"states": {"kind": "random", "cuts": 1}}),
            "critic.learns_from=drawn"],
-     "critic.learns_from must be a predictor whose states are null, 'coin' or 'expected' (others "
-     "are chosen by what comes after them), got drawn"),
+     "critic.learns_from must be a predictor whose states are null or follow from the tokens "
+     "before them, such as 'coin' or 'expected', got drawn"),
     (PPO, [predictors(drawn=MANY), "critic.learns_from=drawn", "reference.kl_in=reward",
            "reference.kl_estimator=k1", "reference.kl_clamp=null"],
      "critic.learns_from must be null where reference.kl_in is 'reward' (continuations hold no "
@@ -159,9 +159,6 @@ REFUSED = [
     (PPO, ["credit.policy_lambda=null"],
      "exactly one of credit.policy_lambda and credit.length_adaptive_alpha must be null, got two "
      "nulls"),
-    (PPO, ["credit.level=step", "credit.segment_max_prob=0.2"],
-     "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), got "
-     "0.2"),
     (VINEPPO, [predictors(probe=PROBE | {"crossed": True})],
      "values.predictors.probe.of must be null with values.predictors.probe.crossed (it looks at "
      "rewards alone), got 'monte_carlo'"),
@@ -190,18 +187,16 @@ REFUSED = [
      "values.predictors must not be named monte_carlo, critic, policy, trainer or state.json, "
      "got critic"),
     (VINEPPO, [predictors(tuned=TUNED | {"warmup_iterations": 1})],
-     "values.predictors.tuned.warmup_iterations must be 0 (the policy's warm-up is critic's), got "
-     "1"),
+     "values.predictors.tuned.warmup_iterations must be 0 (only critic may warm up), got 1"),
     (VINEPPO, [predictors(tuned=TUNED | {"batch_size": 257})],
      "values.predictors.tuned.batch_size must be at most rollouts.num_prompts * "
      "rollouts.num_samples = 256, got 257"),
     (VINEPPO, [predictors(**{"a b": {"kind": "group_mean"}})],
      "values.predictors.a b must be a name of letters, digits, '.', '_' and '-', got \"a b\""),
     (VINEPPO, ["values.credit=mean"],
-     "values.credit must be null or one of the run's predictors, monte_carlo, got mean"),
+     "values.credit must be null or one of the run's predictors (monte_carlo), got mean"),
     (GRPO, ["values.credit=mean"],
-     "values.credit must be null or one of the run's predictors, of which there are none, got "
-     "mean"),
+     "values.credit must be null or one of the run's predictors (none), got mean"),
     (GRPO, [predictors(mean={"kind": "group_mean"}), "values.credit=mean"],
      "values.credit must be null for credit.kind 'grpo', which takes no values, got mean"),
     (PPO, [predictors(mean={"kind": "group_mean"}), "values.credit=mean"],
@@ -220,8 +215,8 @@ REFUSED = [
     (VINEPPO, [some("random", probability=0.5)],
      'unknown key credit.states.probability (credit.states.kind is "random")'),
     (VINEPPO, [some("all", cuts=1)],
-     'credit.states.kind must be one of "random", "uncertain", "surprisal", "coin", '
-     '"expected", got \'all\''),
+     'credit.states.kind must be one of "coin", "expected", "random", "surprisal", "uncertain", '
+     'or "FILE.py:Class", got \'all\''),
     (VINEPPO, [some("random", cuts=1), "rollouts.num_samples=1", "rollouts.num_prompts=256"],
      "rollouts.num_samples must be at least 2 for values of some states (the others' mean reward "
      "is the baseline before the first of them), got 1"),
@@ -235,11 +230,11 @@ REFUSED = [
      "all states), got 'uncertain'"),
     (VINEPPO, [predictors(pool={"kind": "pooled", "of": "mean"}, mean={"kind": "group_mean"},
                           many=MANY)],
-     "values.predictors.pool.of must be a predictor of the run that samples continuations, "
-     "monte_carlo, many, got mean"),
+     "values.predictors.pool.of must be a predictor of the run that samples continuations "
+     "(monte_carlo, many), got mean"),
     (PPO, [predictors(pool={"kind": "pooled", "of": "monte_carlo"})],
-     "values.predictors.pool.of must be a predictor of the run that samples continuations, of "
-     "which there are none, got monte_carlo"),
+     "values.predictors.pool.of must be a predictor of the run that samples continuations (none), "
+     "got monte_carlo"),
     (VINEPPO, [predictors(smooth=SMOOTHED), some("random", cuts=1)],
      "values.predictors.smooth.of must be a predictor whose states is null (it reads the returns "
      "of all states), got monte_carlo"),
@@ -260,13 +255,13 @@ REFUSED = [
      "task.grading.truncated_reward must be null or within [0, 1] for values.predictors.probe of "
      "kind 'probe', got -1.0"),
     (VINEPPO, [predictors(probe=PROBE | {"of": "sampled"})],
-     "values.predictors.probe.of must be a predictor of the run that samples continuations, "
-     "monte_carlo, got sampled"),
+     "values.predictors.probe.of must be a predictor of the run that samples continuations "
+     "(monte_carlo), got sampled"),
     # The critic.
     (PPO, ["critic.warmup_iterations=21"],
      "critic.warmup_iterations must be at most num_iterations = 20, got 21"),
     (GRPO, [SHARED],
-     "critic.kind must be 'separate' for a credit.kind other than 'gae' (a shared one would "
+     "critic.kind must be 'separate' for credit.kind 'grpo' (a shared one would "
      "change the policy that it only measures), got 'shared'"),
     (PPO, ["critic.batch_size=257"],
      "critic.batch_size must be at most rollouts.num_prompts * rollouts.num_samples = 256, got "
@@ -307,11 +302,8 @@ REFUSED = [
     (VINEPPO, [ADAPTIVE.replace("1000", "255")],
      "reference.kl_control.horizon must be at least rollouts.num_prompts * rollouts.num_samples = "
      "256, got 255.0"),
-    (PPO, ["credit.segment_max_prob=0.2"],
-     "credit.policy_lambda must be below 1 with credit.segment_max_prob (λ is 1 elsewhere "
-     "already), got 1.0"),
     (PPO, ['credit={"kind": "rloo", "segmenter": {"kind": "lines"}}', "critic.warmup_iterations=3"],
-     "critic.warmup_iterations must be 0 or num_iterations for a credit.kind other than 'gae' "
+     "critic.warmup_iterations must be 0 or num_iterations for credit.kind 'rloo' "
      "(a critic beside it is only measured), got 3"),
     (VINEPPO, ['optimization.positive_examples={"coef": 0.1, "min_reward": 1}'],
      "optimization.positive_examples.min_reward must be below the largest reward, which it "
@@ -338,7 +330,7 @@ REFUSED = [
                "rollouts.num_prompts=256"],
      "rollouts.num_samples must be at least 2 with optimization.mask_equal_rewards (it compares "
      "the rollouts of a problem), got 1"),
-    (VINEPPO, ["optimization.resampling=best_random", "rollouts.num_samples=1",
+    (VINEPPO, ["optimization.resampling=best_worst", "rollouts.num_samples=1",
                "rollouts.num_prompts=256"],
      "rollouts.num_samples must be at least 2 with optimization.resampling (it compares the "
      "rollouts of a problem), got 1"),
@@ -399,13 +391,17 @@ REFUSED = [
      "task.environment.max_turn_tokens must be at most sampling.max_tokens = 3, got 4"),
     (VINEPPO, [TURNS, 'task.environment={"kind": "verifiers", "max_turn_tokens": 4}'],
      "task.kind must be 'verifiers' for task.environment of kind 'verifiers', got 'arithmetic'"),
-    ("drill_gigpo", ["reference.kl_in=reward"],
+    ("recipes/gigpo", ["reference.kl_in=reward"],
      "reference.kl_in must be 'loss' for credit.kind 'gigpo' (a turn's return holds no KL), got "
      "'reward'"),
     # Keys that a kind needs.
     (TRANSFORMERS, ["engine.block_size=32"],
      'unknown key engine.block_size (engine.kind is "transformers")'),
-    (VINEPPO, ["engine.kind=hf"], 'engine.kind must be one of "vllm", "transformers", got \'hf\''),
+    (
+        VINEPPO, ["engine.kind=hf"],
+        'engine.kind must be one of "vllm", "transformers", "vllm_processes", or '
+        "\"FILE.py:Class\", got 'hf'",
+    ),
     (VINEPPO, ['model.lora={"rank": 4, "alpha": 8}'], "missing key model.lora.target_modules"),
     (VINEPPO, ['reference.kl_control={"kind": "adaptive", "horizon": 1000}'],
      "missing key reference.kl_control.target"),
@@ -436,7 +432,6 @@ def test_is_refused(configs, leaf, assignments, message):
         (PPO, [group("grpo", normalize_std=True)]),  # a critic that is only measured
         (PPO, ["critic.warmup_iterations=20"]),  # the critic alone
         (PPO, ["credit.policy_lambda=null", "credit.length_adaptive_alpha=0.05"]),
-        (PPO, ["credit.segment_max_prob=0.2", "credit.policy_lambda=0.9"]),
         (PPO, ["credit.level=step"]),
         (PPO, [entropy(0, 1), "credit.gamma=0.9"]),
         (PPO, [entropy(-0.5, 1)]),

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from vineppo.config.load import evaluate_jsonnet, load_config, parse_config, to_dict
-from vineppo.config.schema import RewardModelConfig, SftConfig, TrainConfig
+from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
+from vineppo.tools.reward_model.config import RewardModelConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LEAVES = sorted(
     str(path.relative_to(CONFIGS).with_suffix(""))
-    for folder in (CONFIGS, CONFIGS / "paper", CONFIGS / "modern")
+    for folder in (CONFIGS, CONFIGS / "paper", CONFIGS / "modern", CONFIGS / "recipes")
     for path in folder.glob("*.jsonnet")
 )
 
@@ -87,21 +88,21 @@ def test_set_can_switch_a_kind(configs):
         ("reference.kl_estimator=k4",
          'config: reference.kl_estimator must be "k1", "abs", "k2", "k3" or "full", got "k4"'),
         ("credit.kind=ppo", "config: credit.kind must be one of \"vine\", \"gae\", \"grpo\", "
-         "\"gigpo\", \"tree\", \"rloo\", \"martingale\", \"joined\", \"doubly_robust\", "
-         "\"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", "
-         "\"remax\", \"python\", got 'ppo'"),
+         "\"rloo\", \"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", \"remax\", "
+         "\"doubly_robust\", \"gigpo\", \"joined\", \"martingale\", \"tree\", "
+         "or \"FILE.py:Class\", got 'ppo'"),
         ("values.credit=a\nb", "config: values.credit must be null or one of the run's "
-         'predictors, monte_carlo, got a b'),
+         'predictors (monte_carlo), got a b'),
         ("optimization.learning_rate=1e300",
          "config: optimization.learning_rate must be less than or equal to 1, got 1e+300"),
         ("task.num_train_problems=1000000000000", "config: task.num_train_problems must be less "
          "than or equal to 10000000, got 1000000000000"),
         ("task.grading.time_limit_s=1e6",
          "config: task.grading.time_limit_s must be less than or equal to 86400, got 1000000.0"),
-        ("foo.bar=1", "--set foo.bar: unknown key foo"),
+        ("foo.bar=1", "config: unknown key foo"),
         ("critic={}", "config: missing key critic.kind"),
-        ('critic={"kind": "shared"}', "config: missing key critic.loss"),
-        ("critic.kind=value", "--set critic.kind: critic must be a table of keys, got null"),
+        ('critic={"kind": "shared"}', "config: missing key critic.coef"),
+        ("credit.kind.x=1", '--set credit.kind.x: credit.kind must be a table of keys, got "vine"'),
         ("seed", "--set must be dotted.key=value, got 'seed'"),
         ("seed.x=1", "--set seed.x: seed must be a table of keys, got 1"),
     ],
@@ -114,8 +115,8 @@ def test_wrong_keys_types_and_values(configs, assignment, message):
 
 def test_missing_key_names_it(configs):
     resolved = to_dict(load(configs))
-    del resolved["reference"]["kl_coef"]
-    with pytest.raises(UserError, match=r"^config: missing key reference\.kl_coef$"):
+    del resolved["optimization"]["micro_batch_size"]
+    with pytest.raises(UserError, match=r"^config: missing key optimization\.micro_batch_size$"):
         parse_config(TrainConfig, resolved)
 
 

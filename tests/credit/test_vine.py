@@ -8,21 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rollouts import rollout, terminal
 
-from vineppo.config.schema import (
-    ExpectedCuts,
-    LinesSegmenter,
-    MergedSegmenter,
-    TokensSegmenter,
-    VineCredit,
-)
 from vineppo.credit import token_advantages
-from vineppo.credit.vine import piece_advantages, vine_advantages
-from vineppo.segment import build_segmenter
+from vineppo.credit.vine import VineCredit, piece_advantages, vine_advantages
+from vineppo.recipes.cuts import ExpectedCuts, even_cuts
+from vineppo.recipes.merged import MergedSegmenter
+from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
 from vineppo.types import StateValue
-from vineppo.values.cuts import chances_of, even_cuts
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
-CONFIG = VineCredit("vine", 9, LinesSegmenter("lines"), "share", None, False)
+CONFIG = VineCredit("vine", LinesSegmenter("lines"), 9, "share", None, False)
 
 
 def test_docstring_example():
@@ -220,7 +214,7 @@ def test_coins_by_the_prefix_are_unbiased_and_by_the_outcome_are_not(seed, by):
         one.logprobs_T = tuple(np.log(probs_T))
         firsts = [tree.first[leaf[:t]] for t in range(len(leaf))]
         one.tokens_T["entropies"] = [-p * np.log(p) - (1 - p) * np.log(1 - p) for p in firsts]
-        return chances_of(states, one, 0.7)
+        return states.chances(one, 0.7)
 
     def ahead(leaf):
         return [*expected(leaf)[1:], 0.1]
@@ -287,13 +281,13 @@ def test_a_cut_before_an_unlikely_token_is_biased_and_one_after_it_is_not(seed):
 def test_sure_steps_that_join_the_next_are_unbiased_and_the_one_before_are_not(seed):
     """Steps of one token, sure above 0.5, and the response's end; by exact values."""
     tree = Tree(seed, UNEVEN)
-    merged = build_segmenter(MergedSegmenter("merged", 0.5, TokensSegmenter("tokens", 1)))
+    merged = MergedSegmenter("merged", 0.5, TokensSegmenter("tokens", 1))
 
     def probs_T(leaf):
         return [abs(a - tree.first[leaf[:t]]) for t, a in enumerate(leaf)]
 
     def to_next(leaf):
-        spans = merged(["a"] * len(leaf) + ["</s>"], [*np.log(probs_T(leaf)), 0.0])
+        spans = merged.spans(["a"] * len(leaf) + ["</s>"], [*np.log(probs_T(leaf)), 0.0])
         return [(1.0, [span.start for span in spans])]
 
     def to_previous(leaf):

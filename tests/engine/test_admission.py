@@ -1,18 +1,19 @@
 """What the engine does on a GPU alone, run here without one: waves of requests, threads."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
 import torch
 import vllm
+from support.engines import engine_config
 from transformers import AutoConfig
 
-from vineppo.config.schema import VllmConfig
 from vineppo.engine.interface import EngineModel
-from vineppo.engine.processes import EngineProcesses
 from vineppo.engine.vllm_engine import VllmEngine, num_admitted
 from vineppo.models import resolve_model_path
+from vineppo.recipes.engine_processes import EngineProcesses
 
 
 @pytest.mark.parametrize(
@@ -49,8 +50,9 @@ def test_waves_keep_most_places_taken():
 
 
 @pytest.fixture
-def start_on_a_gpu(monkeypatch):
+def start_on_a_gpu(configs, monkeypatch):
     """Starts an engine over a vLLM that only notes what it was asked for."""
+    vllm_config = engine_config(configs, "vllm")
 
     def start(num_token_ids=9, enforce_eager=False, has_second_runner=True):
         asked = {}
@@ -64,7 +66,7 @@ def start_on_a_gpu(monkeypatch):
 
         monkeypatch.setattr(vllm, "LLM", llm)
         VllmEngine(
-            VllmConfig("vllm", "float32", 32, 64, 4, 64, 1, 1, 1, 0.5, enforce_eager, True, True),
+            replace(vllm_config, max_num_seqs=4, enforce_eager=enforce_eager),
             EngineModel(resolve_model_path("embedded:arithmetic_short"), num_token_ids, (0,)),
         )
         return asked

@@ -19,14 +19,14 @@ from support.engines import (
 from transformers import LlamaConfig
 
 from vineppo.distributed import init_distributed
-from vineppo.engine import EngineModel, build_engine
-from vineppo.engine.processes import STEPS_AHEAD, EngineProcesses
-from vineppo.engine.transformers_engine import TransformersEngine
+from vineppo.engine import EngineModel
 from vineppo.errors import UserError
 from vineppo.models import named_weights
+from vineppo.recipes.engine_processes import EngineProcesses
+from vineppo.recipes.transformers_engine import TransformersEngine
 
 
-@pytest.fixture(scope="module", params=["vllm", "processes", "transformers"])
+@pytest.fixture(scope="module", params=["vllm", "vllm_processes", "transformers"])
 def config(configs, request):
     return engine_config(configs, request.param)
 
@@ -116,25 +116,6 @@ def test_requests_may_join_from_a_callback(engine, prompt):
         engine.step()
     (joined,) = found
     assert_alike(joined, run(engine, [request(prompt, 2)])[0])
-
-
-def test_a_look_shows_what_is_sampled_so_far(engine, prompt):
-    shown, found = [], []
-    engine.submit(request(prompt, 1, seen=shown.append), found.append)
-    engine.submit(request(prompt, 2), lambda _: None)  # which asked for nothing
-    while engine.num_unfinished:
-        engine.step()
-        engine.look()
-    (whole,) = found
-    counts = [len(one.token_ids) for one in shown]
-    steps = STEPS_AHEAD if isinstance(engine, EngineProcesses) else 1  # until it is looked again
-    steps = getattr(engine, "_steps_a_look", steps)
-    assert len(whole.token_ids) - steps <= counts[-1] < len(whole.token_ids)
-    assert counts == sorted(counts)
-    for one in shown:
-        end = len(one.token_ids)
-        assert one.finish_reason == "length"
-        assert (one.token_ids, one.logprobs_T) == (whole.token_ids[:end], whole.logprobs_T[:end])
 
 
 def test_new_weights_are_sampled_from_at_once(engine, loaded, prompt):
@@ -229,19 +210,13 @@ def test_an_engine_that_fails_loses_nothing(engine, prompt, monkeypatch, caplog)
     engine.clear_cache()
     fail(monkeypatch, engine, {2, 25})
     most, before = engine._concurrency.limit, engine.counts.num_retries
-    found, shown = [], [[] for _ in requests]
+    found = []
     for index, one in enumerate(requests):
-        seen = replace(one, seen=shown[index].append)
-        engine.submit(seen, lambda completion, index=index: found.append((index, completion)))
-    while engine.num_unfinished:
-        engine.step()
-        engine.look()
-    assert any(shown)
+        engine.submit(one, lambda completion, index=index: found.append((index, completion)))
+    finish(engine)
     assert sorted(index for index, _ in found) == list(range(40))
     for index, completion in found:
         assert_alike(completion, expected[index])
-        for one in shown[index]:
-            assert one.token_ids == completion.token_ids[: len(one.token_ids)]
     assert engine.counts.num_retries - before == 2
     first, second = [record.getMessage() for record in caplog.records]
     assert first == (
@@ -291,7 +266,7 @@ def test_an_engine_that_stalls_is_noticed(engine, prompt, monkeypatch):
 def test_block_size_that_the_cpu_cannot_use_is_refused(configs):
     config = replace(engine_config(configs, "vllm"), block_size=16)
     with pytest.raises(UserError, match=r"engine\.block_size must be a multiple of 32"):
-        build_engine(config, EngineModel("unused", 19, (1,)))
+        config.build(EngineModel("unused", 19, (1,)))
 
 
 @pytest.mark.parametrize(
@@ -306,7 +281,7 @@ def test_ranks_that_cannot_divide_the_heads_are_refused(
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(num_ranks))
     config = replace(engine_config(configs, "vllm"), tensor_parallel_size=num_ranks)
     with pytest.raises(UserError) as error:
-        build_engine(config, EngineModel(str(tmp_path), 19, (1,)))
+        config.build(EngineModel(str(tmp_path), 19, (1,)))
     assert str(error.value) == (
         f"config: engine.tensor_parallel_size must divide the model's {heads} attention heads, "
         f"and divide its {kv_heads} key-value heads or be a multiple of them, got {num_ranks}"

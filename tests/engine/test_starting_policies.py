@@ -6,7 +6,6 @@ from support.grids import grid
 from vineppo.config.load import load_config
 from vineppo.config.schema import EvaluationConfig, TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.engine import build_engine
 from vineppo.evaluate import evaluate_policy
 from vineppo.models import ASSETS, load_model
 from vineppo.progress import Progress
@@ -18,6 +17,7 @@ from vineppo.tasks.prompts import encode_prompt
 SMALL = ["task.num_train_problems=32"]
 
 
+@pytest.mark.usefixtures("_lasting_process_group")
 @pytest.mark.parametrize(
     ("leaf", "sampled", "greedy"),
     grid(
@@ -40,7 +40,7 @@ def test_pass_at_1_of_the_start(configs, leaf, sampled, greedy):
         for problem in load_task(config.task).test_P
     ]
     init_distributed()
-    engine = build_engine(config.engine, loaded.engine_model)
+    engine = config.engine.build(loaded.engine_model)
     with Grader(config.task.grading) as grader, Progress(1, 0, 0.0) as progress:
         sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, seed=0)
         scores = evaluate_policy(sampler, prompts_P, EvaluationConfig(0, 2, 1.0, 1.0), 0, progress)

@@ -7,8 +7,7 @@ import pytest
 from support.grids import grid
 from support.shared_data import data_rows
 
-from vineppo.config.schema import MathSegmenter
-from vineppo.segment import build_segmenter
+from vineppo.segment.kinds import MathSegmenter
 from vineppo.segment.math import cuts
 
 MAX_FORMULA_CHARS = 100  # as in the shipped configs
@@ -46,12 +45,12 @@ def _pieces(text: str, generator: random.Random) -> Iterator[str]:
     ),
 )
 def test_every_text_is_partitioned(name: str, num_texts: int, steps_mean: float) -> None:
-    segment = build_segmenter(MathSegmenter("math", MAX_FORMULA_CHARS))
+    segment = MathSegmenter("math", MAX_FORMULA_CHARS)
     generator = random.Random(0)
     num_steps = []
     for text in _texts(name):
         pieces_T = list(_pieces(text, generator))
-        spans_S = segment(pieces_T)
+        spans_S = segment.spans(pieces_T)
         assert "".join("".join(pieces_T[s.start : s.end]) for s in spans_S) == text + "</s>"
         assert spans_S[0].start == 0
         assert all(span.start < span.end for span in spans_S)

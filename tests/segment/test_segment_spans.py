@@ -8,27 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vineppo.config.schema import (
-    CutpointsSegmenter,
-    LinesSegmenter,
-    MathSegmenter,
-    MergedSegmenter,
-    PythonSegmenter,
-    TokensSegmenter,
-    TurnsSegmenter,
-)
-from vineppo.errors import UserError
-from vineppo.segment import SEGMENTERS, build_segmenter
-from vineppo.segment.token_texts import spans_from_cuts
+from vineppo.plugins import KINDS, find
+from vineppo.recipes.cutpoints import CutpointsSegmenter
+from vineppo.recipes.merged import MergedSegmenter
+from vineppo.segment import spans_from_cuts
+from vineppo.segment.kinds import LinesSegmenter, MathSegmenter, TokensSegmenter
 from vineppo.types import StepSpan
 
+OWN = f"{Path(__file__).parent}/own_cuts.py:FullStops"
 CONFIGS = [
     LinesSegmenter("lines"),
     MathSegmenter("math", max_formula_chars=10),
     TokensSegmenter("tokens", num_tokens=3),
     CutpointsSegmenter("cutpoints", max_prob=0.9, num_cutpoints=2),
     MergedSegmenter("merged", 0.9, LinesSegmenter("lines")),
-    PythonSegmenter("python", str(Path(__file__).parent / "own_cuts.py")),
+    find("segmenter", OWN)(OWN),
 ]
 PIECES = st.lists(
     st.sampled_from(
@@ -44,8 +38,8 @@ def assert_partition(spans_S, num_tokens):
 
 
 def test_the_configs_here_are_all_the_registered_ones():
-    of_texts = set(SEGMENTERS) - {TurnsSegmenter}  # whose steps are the environment's
-    assert {type(config) for config in CONFIGS} == of_texts
+    of_texts = set(KINDS["segmenter"]) - {"turns"}  # whose steps are the environment's
+    assert {config.kind for config in CONFIGS} == {*of_texts, OWN}
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.kind)
@@ -53,7 +47,7 @@ def test_the_configs_here_are_all_the_registered_ones():
 def test_every_segmenter_partitions_any_tokens(config, token_texts_T, data):
     length = len(token_texts_T)
     logprobs_T = data.draw(st.lists(st.floats(-3, 0), min_size=length, max_size=length))
-    assert_partition(build_segmenter(config)(token_texts_T, logprobs_T), length)
+    assert_partition(config.spans(token_texts_T, logprobs_T), length)
 
 
 @given(token_texts_T=PIECES, cuts=st.lists(st.integers(0, 60)).map(sorted))
@@ -87,34 +81,15 @@ def test_the_end_token_never_is_a_step_but_a_lone_token_is():
 
 
 def test_tokens_are_counted_from_the_start():
-    segment = build_segmenter(TokensSegmenter("tokens", num_tokens=1))
-    assert segment(["a", "", "</s>"]) == (StepSpan(0, 1), StepSpan(1, 2), StepSpan(2, 3))
+    segment = TokensSegmenter("tokens", num_tokens=1)
+    assert segment.spans(["a", "", "</s>"]) == (StepSpan(0, 1), StepSpan(1, 2), StepSpan(2, 3))
 
 
-def test_steps_of_cutpoints_begin_with_one():
-    """Probabilities 0.5 and 1; the end token is no step by itself, though it is a cutpoint."""
-    segment = build_segmenter(CutpointsSegmenter("cutpoints", max_prob=0.9, num_cutpoints=1))
-    assert segment(["a", "b", "c", "</s>"], [-0.7, 0.0, -0.7, -0.7]) == (
-        StepSpan(0, 2), StepSpan(2, 4),
-    )  # fmt: skip
-    assert segment(["a", "b", "</s>"], [0.0, 0.0, 0.0]) == (StepSpan(0, 3),)
-    with pytest.raises(UserError, match="needs log-probabilities"):
-        segment(["a"])
-
-
-def test_a_sure_step_joins_the_next():
-    """Lines of two tokens; a single doubtful token is enough for a step."""
-    segment = build_segmenter(MergedSegmenter("merged", 0.9, LinesSegmenter("lines")))
-    lines = ["a", "\n"] * 4
-    assert segment(lines, [0, 0, 0, -0.7, 0, 0, -0.7, 0]) == (StepSpan(0, 4), StepSpan(4, 8))
-    assert segment(lines, [-0.7] * 8) == build_segmenter(LinesSegmenter("lines"))(lines)
-    assert segment(lines, [0.0] * 8) == (StepSpan(0, 8),)
-    with pytest.raises(UserError, match="'merged' needs log-probabilities"):
-        segment(lines)
-
-
-@pytest.mark.parametrize("name", ["", ".token_texts", ".math", ".latex"])
+@pytest.mark.parametrize(
+    "name",
+    ["segment", "segment.kinds", "segment.math", "segment.latex", "recipes.cutpoints"],
+)
 def test_the_examples_of_the_docstrings_hold(name):
-    result = doctest.testmod(importlib.import_module(f"vineppo.segment{name}"))
+    result = doctest.testmod(importlib.import_module(f"vineppo.{name}"))
     assert result.attempted > 0
     assert result.failed == 0

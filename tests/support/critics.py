@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from support.rollouts import random_sequences, with_columns
 from support.shared_critic import SQUARED, shared_critic
 from vineppo.checkpoint import Models
-from vineppo.config.load import evaluate_jsonnet, parse_config
+from vineppo.config.load import complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.models import load_model
 from vineppo.policy import Policy
@@ -26,7 +26,7 @@ SEPARATE = {"learning_rate": 1e-3, "loss": SQUARED}
 
 def build_config(configs: Path, kind: str, **changes: Any) -> TrainConfig:
     """`demo_ppo` with a critic of `kind`; a change is named `table__key`, or `key` at the top."""
-    resolved = evaluate_jsonnet(str(configs / "demo_ppo.jsonnet"))
+    resolved = complete(evaluate_jsonnet(str(configs / "demo_ppo.jsonnet")))
     resolved["critic"] = shared_critic(1e-2) if kind == "shared" else resolved["critic"] | SEPARATE
     resolved["optimization"] |= {"learning_rate": 1e-3, "max_mean_ratio": None}
     resolved = json.loads(json.dumps(resolved))

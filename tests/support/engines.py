@@ -6,23 +6,22 @@ import torch
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.engine import SampleRequest, build_engine
+from vineppo.engine import SampleRequest
 
 MODEL = "embedded:arithmetic_short"
 QUESTION = "4+6+6-5+2+7*3?\n"
 LEAVES = {"vllm": "demo_vineppo", "transformers": "demo_vineppo_transformers"}
+PROCESSES = ["engine.kind=vllm_processes", "engine.num_processes=2"]
 
 
 def engine_config(configs, kind):
-    """`processes` is vLLM in two of them."""
-    leaf, changes = LEAVES.get(kind, "demo_vineppo"), ["engine.num_processes=2"]
-    path = str(configs / f"{leaf}.jsonnet")
-    return load_config(TrainConfig, path, changes if kind == "processes" else []).engine
+    path = str(configs / f"{LEAVES.get(kind, 'demo_vineppo')}.jsonnet")
+    return load_config(TrainConfig, path, PROCESSES if kind == "vllm_processes" else []).engine
 
 
 def start(config, loaded):
     """An engine that knows two ids fewer than the embedding has rows: a padded vocabulary."""
-    return build_engine(config, replace(loaded.engine_model, num_token_ids=num_ids(loaded)))
+    return config.build(replace(loaded.engine_model, num_token_ids=num_ids(loaded)))
 
 
 def num_ids(loaded):

@@ -161,7 +161,7 @@ def train_killed(
 
 
 def left_half_written(run_dir: Path) -> list[Path]:
-    names = ("*.vineppo-tmp", ".tmp-*", "damaged_*")
+    names = ("*.vineppo-tmp", ".tmp-*")
     return [path for name in names for path in run_dir.rglob(name)]
 
 

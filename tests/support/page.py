@@ -28,13 +28,10 @@ def page_files(page: Path = PAGE) -> dict[str, str]:
 
 def page_predictors(directory: Path) -> dict[str, dict[str, object]]:
     """`values.predictors` with the page's probe and its generative value, put into `directory`."""
-    options: dict[str, dict[str, object]] = {
-        "probe": {"prior": 0.5, "penalty": 10},
-        "asked": {"question": "####", "of": 9, "otherwise": 0.5},
-    }
+    keys: dict[str, dict[str, object]] = {"probe": {}, "asked": {"question": "####", "of": 9}}
     configs = {}
-    for name, of_name in options.items():
-        (directory / f"{name}.py").write_text(page_files()[f"mine/{name}.py"])
-        path = str(directory / f"{name}.py")
-        configs[name] = {"kind": "python", "path": path, "options": of_name}
+    for name, of_name in keys.items():
+        file = directory / f"{name}.py"
+        file.write_text(page_files()[f"mine/{name}.py"])
+        configs[name] = {"kind": f"{file}:{name.capitalize()}", **of_name}
     return configs

@@ -79,13 +79,6 @@ class RandomWalkEngine:
             reason = "stop" if ends else "length"
             done(Completion(tuple(whole), logprobs(whole), reason))
 
-    def look(self) -> None:
-        for tokens, request, _ in list(self._running):
-            if request.seen is not None:
-                whole = self.sample(request)
-                so_far = tuple(whole[: len(whole) - len(tokens)])
-                request.seen(Completion(so_far, logprobs(so_far), "length"))
-
     def sample(self, request: SampleRequest) -> list[int]:
         return sample(request)
 

@@ -7,7 +7,6 @@ from vineppo.config.schema import TrainConfig
 from vineppo.models import load_tokenizer, resolve_model_path
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.tables import rollout_rows, value_rows
-from vineppo.segment import build_segmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.tasks import load_task
 from vineppo.tasks.prompts import encode_prompt
@@ -26,13 +25,13 @@ def write_solved_run(path, num_problems=6, iterations=(1,), settings=()):
     config = load_config(TrainConfig, str(CONFIGS / "demo_vineppo.jsonnet"), assignments)
     run_dir = RunDir.open(path, to_dict(config))
     tokenizer = load_tokenizer(resolve_model_path(config.model.path), "model.path")
-    segmenter = build_segmenter(config.credit.segmenter)
+    segmenter = config.credit.segmenter
     rollouts = []
     for problem in load_task(config.task).train_P[:num_problems]:
         text = problem.solution
         ids = (*tokenizer(text, add_special_tokens=False).input_ids, tokenizer.eos_token_id)
         prompt_ids = encode_prompt(config.task.prompt, tokenizer, problem.question)
-        spans_S = segmenter(token_texts(tokenizer, ids))
+        spans_S = segmenter.spans(token_texts(tokenizer, ids))
         rollouts += [
             Rollout(
                 problem=problem,

@@ -7,7 +7,7 @@ from filelock import FileLock
 
 from support.page import page_predictors
 from support.training import CONFIGS, shared_folder, train
-from vineppo.config.load import evaluate_jsonnet
+from vineppo.config.load import complete, evaluate_jsonnet
 
 NUM_PROMPTS, NUM_SAMPLES, NUM_CONTINUATIONS, NUM_ITERATIONS = 6, 4, 4, 2
 SMALL = {"batch_size": 12, "micro_batch_size": 3}
@@ -44,7 +44,7 @@ def trained_path(tmp_path_factory):
     with FileLock(f"{path}.lock"):
         if (path / "final").exists():  # a fixture is made once in every module that imports it
             return path
-        critic = evaluate_jsonnet(str(CONFIGS / "demo_ppo.jsonnet"))["critic"]
+        critic = complete(evaluate_jsonnet(str(CONFIGS / "demo_ppo.jsonnet")))["critic"]
         settings = {**SETTINGS, "critic": json.dumps(critic | SMALL)}
         predictors = page_predictors(tmp_path_factory.mktemp("mine"))
         predictors["tuned"] = critic | SMALL | {"learning_rate": 3e-3}

@@ -11,22 +11,15 @@ import torch
 
 from support.random_walk import MARK, NEWLINE, TOKENIZER, RandomWalkEngine, problem, prompt_ids
 from vineppo.config.load import load_config
-from vineppo.config.schema import (
-    CreditConfig,
-    GradingConfig,
-    LinesSegmenter,
-    PythonSegmenter,
-    SamplingConfig,
-    TrainConfig,
-    ValuesConfig,
-    VineCredit,
-)
+from vineppo.config.schema import GradingConfig, SamplingConfig, TrainConfig, ValuesConfig
+from vineppo.credit import Credit
+from vineppo.credit.vine import VineCredit
 from vineppo.engine import Completion, SampleRequest
 from vineppo.experience import Experience, sample
 from vineppo.forward_passes import EntropyPass
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.segment import build_segmenter
+from vineppo.segment.kinds import LinesSegmenter
 from vineppo.tasks.environments import TurnRules
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, TokenScores
@@ -34,7 +27,7 @@ from vineppo.types import TrainBatch
 from vineppo.values import ValuePredictor, build_predictors
 
 GRADING = GradingConfig("hash", None, 1, 10.0, 0.0, None)
-CREDIT = VineCredit("vine", 4, LinesSegmenter("lines"), "share", None, False)
+CREDIT = VineCredit("vine", LinesSegmenter("lines"), 4, "share", None, False)
 SHORT, LONG = 11, 400  # token budgets: many walks are cut off; next to none is
 STARTS = (1, 2, 3)
 PROMPTS = tuple(Prompt(problem(start), prompt_ids(start)) for start in STARTS)
@@ -49,7 +42,7 @@ def demo() -> TrainConfig:
 def walk_config(
     max_tokens: int,
     seed: int,
-    credit: CreditConfig = CREDIT,
+    credit: Credit = CREDIT,
     num_samples: int = 6,
     values: ValuesConfig | None = None,
 ) -> TrainConfig:
@@ -85,9 +78,8 @@ def walked(
         sampler = Sampler(
             engine, grading, TOKENIZER, config.sampling, config.seed, turn_rules=turn_rules
         )
-        segmenter = build_segmenter(config.credit.segmenter)
         experience = sample(
-            sampler, prompts_P, config, segmenter, predictors, iteration, progress, reference_pass,
+            sampler, prompts_P, config, predictors, iteration, progress, reference_pass,
             entropy_pass,
         )  # fmt: skip
     return experience, engine
@@ -102,17 +94,6 @@ def entropies_of_lines(batch: TrainBatch, options: ForwardOptions) -> TokenScore
     return TokenScores(nothing_BT, is_start_BT.float(), nothing_BT, nothing_BT, nothing_BT)
 
 
-def segmenter_of_entropies(folder: Path) -> PythonSegmenter:
-    """Steps begin where the entropy is above 0.5; its file is written into `folder`."""
-    file = folder / "uncertain.py"
-    file.write_text(
-        "needs_entropies = True\n"
-        "def starts(texts, logprobs, entropies):\n"
-        "    return [t for t, entropy in enumerate(entropies) if entropy > 0.5]\n"
-    )
-    return PythonSegmenter("python", str(file))
-
-
 class SlottedEngine(RandomWalkEngine):
     """Runs eight requests at once, counts its steps, and notes after how many each request came."""
 
@@ -120,13 +101,19 @@ class SlottedEngine(RandomWalkEngine):
         super().__init__()
         self.num_steps = 0
         self.submitted: list[tuple[int, SampleRequest]] = []
+        self._waiting: list[Any] = []
+
+    @property
+    def num_unfinished(self) -> int:
+        return len(self._running) + len(self._waiting)
 
     def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
         self.submitted.append((self.num_steps, request))
         super().submit(request, done)
+        self._waiting.append(self._running.pop())
 
     def step(self) -> None:
         self.num_steps += 1
-        waiting, self._running = self._running[8:], self._running[:8]
+        while self._waiting and len(self._running) < 8:
+            self._running.append(self._waiting.pop(0))
         super().step()
-        self._running += waiting

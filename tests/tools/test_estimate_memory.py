@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from vineppo.config.schema import TransformersConfig, VllmConfig
+from vineppo.engine.vllm_config import VllmConfig
+from vineppo.recipes.engine_processes import ProcessesConfig
+from vineppo.recipes.transformers_engine import TransformersConfig
 from vineppo.tools.estimate.memory import (
     BUCKET,
     CACHE,
@@ -142,11 +144,12 @@ def engine_config(**changes):
     values = {
         "kind": "vllm", "dtype": "bfloat16", "block_size": 16, "max_model_len": 100,
         "max_num_seqs": 10, "max_num_batched_tokens": 1000, "cpu_kv_cache_gib": 2,
-        "tensor_parallel_size": 1, "num_processes": 1,
+        "tensor_parallel_size": 1,
         "gpu_memory_utilization": 0.5, "enforce_eager": False, "prefix_caching": True,
         "sleep_while_training": True,
     }  # fmt: skip
-    return VllmConfig(**(values | changes))
+    kind = ProcessesConfig if "num_processes" in changes else VllmConfig
+    return kind(**(values | changes))
 
 
 SHAPE = ModelShape(

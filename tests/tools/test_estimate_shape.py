@@ -131,40 +131,17 @@ def test_what_a_pass_saves_is_what_a_real_one_does(config_name, changes, dtype, 
     assert estimated == real - batch.response_index_N.nbytes
 
 
-def test_what_a_pass_saves_grows_with_the_rows():
-    model = meta()
-    of_one_row, of_four_rows = model.saved_bytes(1, 64), model.saved_bytes(4, 64)
-    assert of_four_rows == pytest.approx(4 * of_one_row, rel=0.02)
-    assert model.saved_bytes(1, 64) == of_one_row
-
-
-def test_flash_attention_is_measured_where_its_package_is_missing():
-    assert meta(attention="flash_attention_2").saved_bytes(2, 32) == meta().saved_bytes(2, 32)
-
-
 def test_a_hub_config_that_cannot_be_had_names_the_option():
     message = r"^the config of model\.path nobody/nothing cannot be had; --model-config FILE takes"
     with pytest.raises(UserError, match=message):
         read_hf_config("nobody/nothing", "model.path", None)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("{", "not a valid JSON file"),
-        ("[]", "Should have a `model_type`"),
-        ('{"hidden_size": 8}', "Should have a `model_type`"),
-        ('{"model_type": "abacus"}', "abacus"),
-    ],
-)
-def test_a_file_that_is_no_config(tmp_path, text, reason):
+def test_a_file_that_is_no_config(tmp_path):
     file = tmp_path / "config.json"
-    file.write_text(text)
-    message = rf"^--model-config must be an HF config\.json, got .*config\.json \(.*{reason}.*\)$"
+    with pytest.raises(UserError, match=r"^--model-config: file not found: .*config\.json$"):
+        read_hf_config("x", "model.path", file)
+    file.write_text("{")
+    message = r"^--model-config must be an HF config\.json, got .*\(.*not a valid JSON file.*\)$"
     with pytest.raises(UserError, match=message):
         read_hf_config("x", "model.path", file)
-
-
-def test_a_file_that_is_missing(tmp_path):
-    with pytest.raises(UserError, match=r"^--model-config: file not found: .*none\.json$"):
-        read_hf_config("x", "model.path", tmp_path / "none.json")

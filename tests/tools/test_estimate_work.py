@@ -1,40 +1,27 @@
 """Tokens, operations and seconds of an iteration, by hand and by counting every state."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from support.rollouts import changed
-from support.walks import segmenter_of_entropies
+from support.uncertain import UNCERTAIN
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import (
-    CoinCuts,
-    Cuts,
-    EnsembleCritic,
-    GenerativeTraining,
-    GenerativeValues,
     MonteCarloValues,
-    RemaxCredit,
-    RewardModelReward,
-    RewardModelValues,
-    RolloutsInView,
     SftConfig,
     TrainConfig,
-    TreeCredit,
     ValuesConfig,
-    ViewConfig,
-    YesNoCritic,
 )
+from vineppo.recipes.cuts import CoinCuts, Cuts
 from vineppo.tools.estimate.work import (
     Lengths,
     Machine,
     TrainedTokens,
     operations,
     sampled_tokens,
-    scoring_tokens,
     seconds,
     trained_tokens,
-    tree_tokens,
 )
 
 LENGTHS = Lengths(prompt=10, response=20, steps=4)
@@ -73,7 +60,7 @@ def counted(num_prompts, num_samples, each, is_shared, is_cached, block, lengths
     return num_states, continued, prefixes, fed
 
 
-@pytest.mark.parametrize("mode", ["share", "union", "separate"])
+@pytest.mark.parametrize("mode", ["share", "separate"])
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_sampling_is_what_counting_every_state_gives(load, mode, is_cached):
     config = load(
@@ -88,13 +75,6 @@ def test_sampling_is_what_counting_every_state_gives(load, mode, is_cached):
     assert sampled.prefixes == pytest.approx(prefixes)
     assert sampled.fed == pytest.approx(fed)
     assert sampled.rollouts == 2 * 3 * 20
-
-
-def test_the_example_of_the_docstring(load):
-    sampled = sampled_tokens(load(credit={"num_continuations": 5}), LENGTHS)
-    assert (sampled.num_states, sampled.num_continuations) == (20, 100)
-    assert sampled.num_requests == 2 * 3 + 100
-    assert sampled.continuations == 1100
 
 
 def test_the_transformers_engine_feeds_what_no_slot_holds(load):
@@ -133,24 +113,6 @@ def test_without_continuations_only_rollouts_are_sampled(load):
     assert sampled.prefixes == 6 * 10
 
 
-def test_remax_samples_a_greedy_response_besides(load):
-    config = load("demo_grpo")
-    config = replace(config, credit=RemaxCredit("remax", config.credit.segmenter))
-    sampled = sampled_tokens(config, LENGTHS)
-    assert (sampled.num_requests, sampled.rollouts) == (6 + 2, (6 + 2) * 20)
-
-
-def test_a_tree_samples_shared_prefixes_once(load):
-    config = load("demo_grpo")
-    tree = TreeCredit("tree", config.credit.segmenter, (2, 2), 8, "mean", False, "once")
-    config = changed(replace(config, credit=tree), rollouts={"num_samples": 4})
-    sampled = sampled_tokens(config, LENGTHS)
-    # Of two prompts: 2 · 8 + 4 · 12 tokens, 2 + 4 requests, of which 4 begin after 8 tokens.
-    assert (sampled.rollouts, sampled.num_requests) == (2 * 64, 2 * 6)
-    assert sampled.prefixes == 2 * (6 * 10 + 4 * 8)
-    assert tree_tokens(tree, 6) == (12, 2, 0)
-
-
 def test_a_prompt_shorter_than_a_block_is_fed_whole(load):
     config = load("demo_grpo", engine={"block_size": 64})
     sampled = sampled_tokens(config, LENGTHS)
@@ -180,91 +142,22 @@ def test_every_critic_passes_the_tokens_in_epochs_of_its_own(load):
     assert work["update"] - alone["update"] == 6 * (3 * 500 + 300) * tokens
 
 
-def test_a_view_makes_its_critics_rows_longer(load):
-    """By a quarter of a template's characters; a solution and others' responses have 20 tokens."""
-    shown = RolloutsInView(3, 50, "+{response}\n", "-{response}\n")
-    for view, added in (
-        (ViewConfig("{answer}\n", "before_prompt", None), 9 / 4),
-        (ViewConfig("{solution}\n", "before_response", None), 11 / 4 + 20),
-        (ViewConfig("{rollouts}\n", "before_prompt", shown), 11 / 4 + 3 * (12 / 4 + 20)),
-    ):
-        config = load("demo_ppo", critic={"num_epochs": 3, "view": view})
-        trained = trained_tokens(config, LENGTHS)
-        assert (trained.scored, trained.critic_scored) == (6 * 30, 6 * (30 + added))
-        assert trained.critic_updated == 3 * trained.critic_scored
-
-
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_a_question_is_asked_of_every_state(load, attention):
-    """S = 4 of 10, 15, 20 and 25 tokens, each with a question of 8 characters and its answer."""
-    config = load("demo_ppo", critic={"num_epochs": 3}, model={"attention": attention})
-    for trained in (True, False):
-        asked = YesNoCritic(
-            **asdict(config.critic) | {"kind": "yes_no", "loss": config.critic.loss},
-            question="12345678", yes="y", no="n", trained=trained,
-        )  # fmt: skip
-        found = trained_tokens(replace(config, critic=asked), LENGTHS)
-        states = 6 * (10 + 15 + 20 + 25 + 4 * 3)
-        assert found.critic_scored == (6 * (30 + 4 * 3) if attention == "sdpa" else states)
-        assert found.critic_updated == 3 * states * trained
-
-
-def test_each_critic_of_an_ensemble_scores_all_and_learns_from_its_share(load):
-    config = load("demo_ppo", critic={"num_epochs": 3})
-    own = asdict(config.critic) | {"kind": "ensemble", "loss": config.critic.loss}
-    ensemble = EnsembleCritic(**own, num=2, agreed=0, disputed=0)
-    found = trained_tokens(replace(config, critic=ensemble), LENGTHS)
-    assert (found.critic_scored, found.critic_updated) == (2 * 6 * 30, 3 * 6 * 30)
-
-
-def test_answers_are_sampled_at_every_state_and_trained_on(load):
-    """2 + 6 · 3 = 20 states, 2 answers each of at most 5 + 1 tokens, in two requests."""
-    training = GenerativeTraining(1e-5, num_epochs=2, batch_size=8, regression_coef=0.5)
-    own = GenerativeValues(
-        kind="generative", num_samples=2, question="1234", think_tokens=5, think_end="=",
-        score_prompt="", score_tokens=1, score_end="", score_of=9, unread=0.5, training=training,
-    )  # fmt: skip
-    plain = load(credit={"num_continuations": 1})
-    config = replace(plain, values=ValuesConfig(None, {"judge": own}))
-    sampled, alone = (sampled_tokens(one, LENGTHS) for one in (config, plain))
-    assert (sampled.answers, alone.answers) == (20 * 2 * 6, 0)
-    assert sampled.num_requests - alone.num_requests == 20 * 2 * 2
-    # States of 10 tokens and, of 18, half of a response's 20; a question of 1 and 6 of the answer.
-    passed = 20 * (10 + 1 + 6) + 18 * 10
-    updated = [trained_tokens(one, LENGTHS).updated for one in (config, plain)]
-    assert updated[0] - updated[1] == 2 * 2 * 2 * passed
-
-
-def test_a_reward_model_reads_every_response(load):
-    own = RewardModelValues("reward_model", "x", "score")
-    scores = RewardModelReward(path="x", weight=1.0, output="score", micro_batch_size=4)
-    config = load(credit={"num_continuations": 5})
-    config = replace(config, reward_model=scores, values=ValuesConfig(None, {"process": own}))
-    found = scoring_tokens(config, sampled_tokens(config, LENGTHS), LENGTHS)
-    assert found == {"values.predictors.process": 6 * 30, "reward_model": (6 + 100) * 30}
-
-
-def test_a_segmenter_that_needs_entropies_takes_a_pass_more(load, tmp_path):
-    credit = {"segmenter": segmenter_of_entropies(tmp_path)}
-    trained = trained_tokens(load(credit=credit), LENGTHS)
-    assert (trained.scored, trained.reference) == (2 * 6 * 30, 6 * 30)
-
-
-def test_the_exact_kl_asks_the_reference_in_every_epoch(load):
-    config = load(reference={"kl_estimator": "full"}, optimization={"num_epochs": 2})
-    assert trained_tokens(config, LENGTHS).reference == 3 * 6 * 30
-
-
-def test_without_a_reference_none_is_asked(load):
-    config = load(reference={"kl_estimator": None, "kl_coef": 0})
-    assert trained_tokens(config, LENGTHS).reference == 0
+@pytest.mark.parametrize(
+    ("tables", "scored", "reference"),
+    [
+        ({"credit": {"segmenter": UNCERTAIN}}, 2, 1),  # it needs entropies
+        ({"reference": {"kl_estimator": "full"}, "optimization": {"num_epochs": 2}}, 1, 3),
+        ({"reference": {"kl_estimator": None, "kl_coef": 0}}, 1, 0),
+    ],
+)
+def test_passes_that_options_add_or_save(load, tables, scored, reference):
+    trained = trained_tokens(load(**tables), LENGTHS)
+    assert (trained.scored, trained.reference) == (scored * 6 * 30, reference * 6 * 30)
 
 
 def test_an_iteration_of_fine_tuning_is_an_update(configs):
     config = load_config(SftConfig, str(configs / "sft_arithmetic.jsonnet"), [])
-    trained = trained_tokens(config, LENGTHS)
-    assert trained.updated == 128 * 30
-    assert trained.scored == trained.reference == trained.critic_updated == 0
+    assert trained_tokens(config, LENGTHS) == TrainedTokens(0, 0, 0, 128 * 30, 0)
 
 
 def test_operations_by_the_rule_of_two_and_six():

@@ -9,20 +9,19 @@ import pytest
 from support.processes import run_cli
 
 from vineppo.config.load import load_config, to_dict
-from vineppo.config.schema import (
-    ChatPrompt,
+from vineppo.config.schema import ChatPrompt, TemplatePrompt
+from vineppo.errors import UserError
+from vineppo.models import load_tokenizer
+from vineppo.run_dir import RunDir
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.tools.reward_model.config import (
     HubPairs,
     JsonlPairs,
     RewardModelConfig,
     RolloutPairs,
     StatePairs,
-    TemplatePrompt,
 )
-from vineppo.errors import UserError
-from vineppo.models import load_tokenizer
-from vineppo.run_dir import RunDir
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
-from vineppo.tools.pairs import Pair, draw_pairs, hold_out, load_pairs
+from vineppo.tools.reward_model.pairs import Pair, draw_pairs, hold_out, load_pairs
 
 TEMPLATE = TemplatePrompt("template", "{question}\n")
 CHAT = ChatPrompt("chat", "{question}", None)

@@ -25,12 +25,16 @@ from vineppo.config.schema import (
 )
 from vineppo.errors import UserError
 from vineppo.evaluate import evaluate_run
-from vineppo.losses import bradley_terry
 from vineppo.models import load_model
 from vineppo.reward_scores import SCORED, RewardModelScorer, scored_sequence
 from vineppo.run_dir import RunDir
 from vineppo.sft import write_new_model
-from vineppo.tools.reward_model import MARGIN, pair_evaluation, pair_objective
+from vineppo.tools.reward_model.train import (
+    MARGIN,
+    bradley_terry,
+    pair_evaluation,
+    pair_objective,
+)
 
 TINY = LlamaArchitecture(
     hidden_size=64,
@@ -380,7 +384,7 @@ def test_a_run_is_rewarded_by_both_and_evaluated_by_the_verifier(run_dir, classi
     [
         ("demo_ppo", ['critic.loss={"kind": "cross_entropy", "low": 0, "high": 1}'],
          "reward_model.output must be 'probability' for critic.loss.kind 'cross_entropy'"),
-        ("credit_short_martingale", [],
+        ("recipes/martingale", [],
          "reward_model.output must be 'probability' for values.predictors.posterior of kind"),
         ("credit_short_oracle", [], "reward_model must be null for values.predictors.oracle"),
     ],

@@ -9,8 +9,8 @@ from support.drills import QUESTIONS, TabularEngine, drill_prompt, drill_rules, 
 from support.random_walk import TOKENIZER
 from support.walks import CREDIT, walk_config, walked
 
-from vineppo.config.schema import TurnsSegmenter
 from vineppo.credit.vine import vine_advantages
+from vineppo.segment.kinds import TurnsSegmenter
 
 PROMPTS = tuple(map(drill_prompt, QUESTIONS))
 BY_TURNS = replace(CREDIT, segmenter=TurnsSegmenter("turns"))

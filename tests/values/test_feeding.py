@@ -8,7 +8,7 @@ from support.critics import build_config, critic_of, start, values
 from support.rollouts import CPU, rollout, two_rollouts
 
 from vineppo.batching import collate
-from vineppo.config.load import evaluate_jsonnet, parse_config
+from vineppo.config.load import complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig, ValuesConfig
 from vineppo.errors import UserError
 from vineppo.experience import add_advantages, add_logprobs, add_values, value_quality
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.usefixtures("sharded")
 @pytest.fixture(scope="module")
 def config(configs):
     """`demo_vineppo` with the critic of `demo_ppo`."""
-    resolved = evaluate_jsonnet(str(configs / "demo_vineppo.jsonnet"))
-    resolved["critic"] = evaluate_jsonnet(str(configs / "demo_ppo.jsonnet"))["critic"]
+    resolved = complete(evaluate_jsonnet(str(configs / "demo_vineppo.jsonnet")))
+    resolved["critic"] = complete(evaluate_jsonnet(str(configs / "demo_ppo.jsonnet")))["critic"]
     return parse_config(TrainConfig, resolved)
 
 

@@ -3,7 +3,7 @@
 import math
 import random
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -17,25 +17,14 @@ from support.random_walk import (
     sample,
     value,
 )
-from support.rollouts import rollout as plain_rollout
 from support.walks import CREDIT, GRADING, LONG, SHORT, walk_config, walked
 
-from vineppo.config.schema import (
-    CoinCuts,
-    Cuts,
-    ExpectedCuts,
-    GroupMeanValues,
-    MonteCarloValues,
-    ValuesConfig,
-)
+from vineppo.config.schema import MonteCarloValues, ValuesConfig
 from vineppo.credit.vine import vine_advantages
 from vineppo.engine import Completion
-from vineppo.rollouts import Sampler
-from vineppo.segment import build_segmenter, needs_entropies
 from vineppo.tasks.grading import Grader
-from vineppo.types import MONTE_CARLO, Rollout, StateValue, StepSpan
-from vineppo.values import build_predictors
-from vineppo.values.cuts import chances_of, cuts_of, even_cuts, gains_of, scale_of
+from vineppo.types import MONTE_CARLO, Rollout
+from vineppo.values.group_mean import GroupMean
 
 
 def gather(max_tokens, seed, credit=CREDIT, **others):
@@ -77,7 +66,7 @@ def test_recursion_tends_to_gamblers_ruin():
 
 
 @pytest.mark.parametrize("max_tokens", [SHORT, LONG])
-@pytest.mark.parametrize("identical_prefixes", ["share", "union", "separate"])
+@pytest.mark.parametrize("identical_prefixes", ["share", "separate"])
 def test_values_and_advantages_are_unbiased(max_tokens, identical_prefixes):
     """Mean error within 4 standard errors of 0, clustered by run; a wrong budget would be 0.05 off.
 
@@ -145,7 +134,7 @@ def test_states_wait_outside_of_the_engine_which_changes_nothing(monkeypatch):
     """A request of a long response is long itself: few may wait."""
     free, held_back = PeakEngine(), PeakEngine()
     experience, _ = gather(LONG, seed=3, engine=free)
-    monkeypatch.setattr("vineppo.values.sampled.LOOKAHEAD", 20)
+    monkeypatch.setattr("vineppo.rollouts.LOOKAHEAD", 20)
     again, _ = gather(LONG, seed=3, engine=held_back)
     assert held_back.most <= 20 + CREDIT.num_continuations < free.most
     assert [returns_of(r) for r in again.rollouts] == [returns_of(r) for r in experience.rollouts]
@@ -174,13 +163,11 @@ def test_identical_prefixes_are_sampled_once():
     assert [value.num_tokens > 0 for value in first] == [True] + [False] * 5
 
 
-def test_union_and_separate_sample_every_rollouts_own():
-    for kind, num_returns in (("union", 6 * 4), ("separate", 4)):
-        credit = replace(CREDIT, identical_prefixes=kind)
-        experience, _ = gather(SHORT, 3, credit)
-        num_states = sum(len(rollout.spans_S) for rollout in experience.rollouts)
-        assert experience.num_continuations == 4 * num_states
-        assert len(returns_of(experience.rollouts[0])[0].returns_K) == num_returns
+def test_separate_samples_every_rollouts_own():
+    experience, _ = gather(SHORT, 3, replace(CREDIT, identical_prefixes="separate"))
+    num_states = sum(len(rollout.spans_S) for rollout in experience.rollouts)
+    assert experience.num_continuations == 4 * num_states
+    assert len(returns_of(experience.rollouts[0])[0].returns_K) == 4
 
 
 def test_tokens_of_values_are_counted_once():
@@ -209,87 +196,10 @@ class WatchedEngine(RandomWalkEngine):
 def test_continuations_join_while_rollouts_are_sampled():
     experience, engine = gather(LONG, 0, engine=WatchedEngine())
     num_rollouts = len(experience.rollouts)
-    assert engine.requests_at_ends[0] == num_rollouts  # which ends before the first look
+    assert engine.requests_at_ends[0] == num_rollouts
     # Every rollout but the last one ends beside continuations of those before it.
     assert all(count > num_rollouts for count in engine.requests_at_ends[1:])
     assert engine.requests_at_ends == sorted(engine.requests_at_ends)
-
-
-class BlindEngine(WatchedEngine):
-    """Shows no rollout before its end."""
-
-    def look(self):
-        pass
-
-
-@pytest.mark.parametrize("identical_prefixes", ["share", "separate"])
-@pytest.mark.parametrize(
-    "states", [None, CoinCuts("coin", 0.4), ExpectedCuts("expected", "probability", 0.4, 0.0)]
-)
-def test_what_is_foreseen_comes_earlier_and_is_the_same(states, identical_prefixes):
-    """In a second iteration, where chances of cuts by expectation go by log-probabilities."""
-    credit = replace(CREDIT, states=states, identical_prefixes=identical_prefixes)
-    config = walk_config(60, 2, credit)
-    (at_ends, blind), (foreseen, engine) = (
-        second_iteration(config, kind()) for kind in (BlindEngine, WatchedEngine)
-    )
-    assert foreseen == at_ends
-    assert Counter(r.seed for r in engine.requests) == Counter(r.seed for r in blind.requests)
-    # How many requests there were when the last of the rollouts ended.
-    assert engine.requests_at_ends[-1] > blind.requests_at_ends[-1]
-
-
-def second_iteration(config, engine):
-    predictors = build_predictors(config, None)
-    first, _ = walked(config, predictors=predictors)
-    for predictor in predictors:
-        predictor.update(first.rollouts, 1)
-    return walked(config, engine, predictors=predictors, iteration=2)
-
-
-def test_a_step_that_half_a_response_had_is_sampled_in_vain(monkeypatch):
-    """The values are those of looking at ends alone, for more tokens."""
-
-    def cut_otherwise(config):
-        """At lines, the third of them only until the response has ended."""
-
-        def spans(texts_T, *_):
-            steps = build_segmenter(config)(texts_T)
-            if texts_T[-1] == "<eos>" and len(steps) > 3:
-                steps = (*steps[:2], StepSpan(steps[2].start, steps[3].end), *steps[4:])
-            return steps
-
-        return spans
-
-    monkeypatch.setattr("support.walks.build_segmenter", cut_otherwise)
-    config = walk_config(LONG, 2, replace(CREDIT, identical_prefixes="separate"))
-    monkeypatch.setattr("vineppo.values.sampled.LOOKS", LONG // 5)
-    (at_ends, _), (foreseen, _) = (walked(config, kind()) for kind in (BlindEngine, WatchedEngine))
-    assert foreseen.rollouts == at_ends.rollouts
-    assert foreseen.continuations == at_ends.continuations
-    assert foreseen.value_tokens > at_ends.value_tokens
-
-
-def test_what_is_foreseen_in_vain_has_no_returns_and_its_tokens_count():
-    config = walk_config(60, 2)
-    rollout = max(walked(config)[0].rollouts, key=lambda rollout: len(rollout.spans_S))
-    whole = replace(rollout, spans_S=(StepSpan(0, len(rollout.response_ids)),))
-    engine, (predictor,) = RandomWalkEngine(), build_predictors(config, None)
-    with Grader(GRADING) as grader:
-        sampler = Sampler(engine, grader, TOKENIZER, config.sampling, config.seed)
-        stream = predictor.open_stream(sampler, 1)
-        stream.foresee(rollout)
-        stream.submit(whole)
-        while engine.num_unfinished:
-            engine.step()
-        found = stream.settle()
-    assert [key for key, v in found.items() if v.returns_K] == [predictor.state_key(whole, 0)]
-    num_tokens = sum(len(sample(request)) for request in engine.requests)
-    assert sum(value.num_tokens for value in found.values()) == num_tokens
-    # On another replica, to which the rollout was dealt after all, it is no state without returns.
-    dealt = {key: StateValue((1.0,), 3) for key in found}
-    predictor.merge([rollout], [found, dealt])
-    assert all(value.returns_K for value in returns_of(rollout))
 
 
 class LateGrader(Grader):
@@ -317,7 +227,7 @@ ORACLE = MonteCarloValues("monte_carlo", 2, "separate", None)
 def test_a_second_predictor_has_random_numbers_of_its_own():
     """The tokens and values of rollouts and of the first do not change by adding it."""
     alone, engine = gather(SHORT, 3)
-    both = ValuesConfig(None, {"oracle": ORACLE, "mean": GroupMeanValues("group_mean")})
+    both = ValuesConfig(None, {"oracle": ORACLE, "mean": GroupMean.Config("group_mean")})
     beside, other = walked(walk_config(SHORT, 3, values=both))
     assert [r.seed for r in engine.requests] == [
         r.seed for r in other.requests if r.seed in {one.seed for one in engine.requests}
@@ -355,135 +265,3 @@ def test_the_second_may_feed_the_estimator():
     experience, _ = walked(walk_config(SHORT, 3, values=values))
     for rollout in experience.rollouts:
         assert rollout.state_values_S == rollout.values_S("oracle")
-
-
-SOME = [Cuts(kind, 2) for kind in ("random", "uncertain", "surprisal")] + [
-    CoinCuts("coin", 0.4),
-    ExpectedCuts("expected", "probability", 0.4, 0.1),
-]
-LOGPROBS = (-1.0, -0.5, -3.0, -0.5, -1.0, -4.0)  # steps of 2, 1, 1, 1 and 1 tokens
-
-
-def cut(states, seed=0):
-    one = plain_rollout([0.0] * 6, lengths_S=[2, 1, 1, 1, 1], logprobs_T=LOGPROBS)
-    return sorted(cuts_of(states, one, seed))
-
-
-def test_where_rollouts_are_cut():
-    # Least likely tokens −1, −3, −0.5, −1: after the second step and the first. The last step's −4
-    # is before no boundary.
-    assert cut(Cuts("uncertain", 1)) == [2]
-    assert cut(Cuts("uncertain", 2)) == [1, 2]
-    # Nats behind the boundaries 1.5, 4.5, 5, 6 of 10 in all; thirds at 3.33 and 6.67.
-    assert cut(Cuts("surprisal", 1)) == [3]
-    assert cut(Cuts("surprisal", 2)) == [2, 4]
-    found = [tuple(cut(Cuts("random", 2), seed)) for seed in range(2000)]
-    assert [found.count(pair) for pair in sorted(set(found))] == pytest.approx([333] * 6, abs=80)
-    numbers = [len(cut(CoinCuts("coin", 0.25), seed)) for seed in range(2000)]
-    assert sum(numbers) == pytest.approx(2000, abs=160)  # 4 boundaries; 4 standard errors
-    for states in (Cuts("random", 9), Cuts("uncertain", 9), CoinCuts("coin", 1.0)):
-        assert cut(states) == [1, 2, 3, 4]
-
-
-def test_expected_cuts_have_the_mean_probability_and_follow_the_step_before():
-    """Gains 1 − e^−1.5, 1 − e^−3, 1 − e^−0.5, 1 − e^−1; with c = 0.4 those are 0.31 … 0.16 …"""
-    one = plain_rollout([0.0] * 6, lengths_S=[2, 1, 1, 1, 1], logprobs_T=LOGPROBS)
-    gains = [1 - math.exp(-nats) for nats in (1.5, 3, 0.5, 1)]
-    assert gains_of(one, "probability") == pytest.approx(gains)
-    states = ExpectedCuts("expected", "probability", 0.4, 0.2)
-    assert chances_of(states, one, 0.4) == pytest.approx(
-        [0.4 * gains[0], 0.4 * gains[1], 0.2, 0.4 * gains[3]]
-    )
-    scale = scale_of(states, [one])
-    assert sum(chances_of(states, one, scale)) == pytest.approx(4 * 0.4)
-    # At most 1, and the mean all the same.
-    sure = replace(states, probability=0.8)
-    assert sum(chances_of(sure, one, scale_of(sure, [one]))) == pytest.approx(4 * 0.8)
-    assert scale_of(states, [plain_rollout([0.0, 1.0])]) is None
-    found = [sorted(cuts_of(states, one, seed, scale)) for seed in range(2000)]
-    counts = [sum(step in cuts for cuts in found) for step in (1, 2, 3, 4)]
-    expected = [2000 * chance for chance in chances_of(states, one, scale)]
-    assert counts == pytest.approx(expected, abs=90)  # 4 standard errors
-    # Evenly: 1.6 cuts are one or two.
-    assert {len(cuts) for cuts in found} == {1, 2}
-    assert even_cuts([0.5, 0.25, 0.5], 0.4) == [2]
-    by_entropy = replace(states, by="entropy")
-    one.tokens_T["entropies"] = [0.1, 0.3, 0.0, 0.2, 0.6, 0.9]
-    assert gains_of(one, "entropy") == pytest.approx([0.4, 0.0, 0.2, 0.6])
-    assert chances_of(by_entropy, one, 1.0) == pytest.approx([0.4, 0.2, 0.2, 0.6])
-
-
-def test_cuts_by_entropy_ask_for_the_policys_pass():
-    states = ExpectedCuts("expected", "entropy", 0.4, 0.1)
-    config = walk_config(LONG, 3, replace(CREDIT, states=states))
-    assert needs_entropies(config)
-    predictors = {"more": MonteCarloValues("monte_carlo", 2, "share", states)}
-    assert needs_entropies(walk_config(LONG, 3, values=ValuesConfig(None, predictors)))
-    assert not needs_entropies(walk_config(LONG, 3))
-
-
-def test_the_next_iterations_scale_is_kept(tmp_path):
-    credit = replace(CREDIT, states=ExpectedCuts("expected", "probability", 0.4, 0.1))
-    config = walk_config(LONG, 3, credit)
-    experience, _ = walked(config)
-    (first,), (other,) = build_predictors(config, None), build_predictors(config, None)
-    metrics = first.update(experience.rollouts, 1)
-    assert metrics == {"values/monte_carlo/cut_probability": pytest.approx(0.4)}
-    first.save_state(tmp_path)
-    other.load_state(tmp_path)
-    cuts = [[one.sampled_steps(r, 2) for r in experience.rollouts] for one in (first, other)]
-    assert cuts[0] == cuts[1]
-    again = first.update(experience.rollouts, 2)
-    assert again == {"values/monte_carlo/cut_probability": pytest.approx(0.4)}
-
-
-def test_a_rollout_of_one_step_is_not_cut():
-    for states in SOME:
-        assert not cuts_of(states, plain_rollout([0.0, 1.0]), 0)
-
-
-@pytest.mark.parametrize("states", SOME, ids=lambda states: states.kind)
-def test_only_chosen_states_are_sampled(states):
-    credit = replace(CREDIT, states=states, identical_prefixes="separate")
-    experience, engine = gather(LONG, 3, credit)
-    everywhere, _ = gather(LONG, 3)
-    for rollout, whole in zip(experience.rollouts, everywhere.rollouts, strict=True):
-        assert rollout.response_ids == whole.response_ids
-        returns_S = returns_of(rollout)
-        sampled = [state for state in returns_S if state.returns_K]
-        assert not returns_S[0].returns_K
-        assert {len(state.returns_K) for state in sampled} <= {CREDIT.num_continuations}
-        if states.kind in ("random", "uncertain"):
-            assert len(sampled) == min(2, len(rollout.spans_S) - 1)
-        for state, mean in zip(returns_S, rollout.state_values_S, strict=True):
-            assert math.isnan(mean) if not state.returns_K else mean == state.mean
-    num_states = sum(bool(v.returns_K) for r in experience.rollouts for v in returns_of(r))
-    assert experience.num_continuations == CREDIT.num_continuations * num_states
-    assert len(engine.requests) == len(experience.rollouts) + experience.num_continuations
-
-
-class ContraryGrader(Grader):
-    def submit(self, *response):
-        reward = Future()
-        reward.set_result(1 - super().submit(*response).result())
-        return reward
-
-
-@pytest.mark.parametrize("states", SOME, ids=lambda states: states.kind)
-def test_cuts_see_no_reward(states):
-    credit = replace(CREDIT, states=states)
-    _, engine = gather(LONG, 3, credit)
-    with ContraryGrader(GRADING) as grader:
-        _, other = gather(LONG, 3, credit, grader=grader)
-    assert other.requests == engine.requests
-    assert gather(LONG, 3, credit, iteration=2)[1].requests != engine.requests
-
-
-def test_a_state_of_another_rollout_serves_all_that_pass_it():
-    experience, _ = gather(LONG, 3, replace(CREDIT, states=CoinCuts("coin", 0.2)))
-    found = defaultdict(set)
-    for rollout in experience.rollouts:
-        for step, state in enumerate(returns_of(rollout)):
-            found[rollout.problem.id, rollout.prefix_ids(step)].add(state.returns_K)
-    assert {len(returns) for returns in found.values()} == {1}
-    assert {len(next(iter(returns))) for returns in found.values()} == {0, 4}

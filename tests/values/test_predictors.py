@@ -1,45 +1,41 @@
 """Predictors that train no network: the group's mean, a user's own; and who feeds the estimator."""
 
+import json
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import get_args
 
 import pytest
 from support.random_walk import TOKENIZER, sample
 from support.rollouts import LINES, changed, rollout, terminal
-from support.walks import SHORT, demo, walk_config, walked
+from support.walks import DEMO, SHORT, demo, walk_config, walked
 
-from vineppo.config.schema import (
-    CriticConfig,
-    GaeCredit,
-    GroupMeanValues,
-    GrpoCredit,
-    MonteCarloValues,
-    PooledValues,
-    PredictorConfig,
-    PythonCredit,
-    PythonValues,
-    ShrunkValues,
-    SmoothedValues,
-    ValuesConfig,
-)
+from vineppo.config.load import load_config
+from vineppo.config.schema import MonteCarloValues, PredictorConfig, TrainConfig, ValuesConfig
+from vineppo.config.value_checks import check_values
 from vineppo.credit import token_advantages
+from vineppo.credit.gae import GaeCredit
+from vineppo.credit.groups import GrpoCredit
+from vineppo.credit.vine import ContinuationCredit
 from vineppo.errors import UserError
 from vineppo.experience import add_values
+from vineppo.plugins import KINDS, config_class
+from vineppo.recipes.generated import GeneratedValues
+from vineppo.recipes.martingale import MartingaleCredit
+from vineppo.recipes.pooled import Pooled
+from vineppo.recipes.shrunk import Shrunk
+from vineppo.recipes.smoothed import Smoothed
 from vineppo.run_dir.tables import value_rows
 from vineppo.types import CRITIC, MONTE_CARLO
 from vineppo.values import (
-    ValuePredictor,
-    _implementation,
     build_predictors,
     feeding_predictor,
+    predictors_at,
 )
 from vineppo.values.group_mean import GroupMean
-from vineppo.values.own import OwnPredictor
 
-MEAN = {"mean": GroupMeanValues("group_mean")}
-STEP = GaeCredit("gae", LINES, 1.0, 0.0, None, 1.0, "step", None, False)
+MEAN = {"mean": GroupMean.Config("group_mean")}
+STEP = GaeCredit("gae", LINES, 1.0, 0.0, None, 1.0, "step")
 
 
 def group(*rewards, problem="p"):
@@ -68,132 +64,137 @@ def test_no_rollouts_own_reward_is_in_its_value(reward):
 
 
 LEDGER = """
-import json
+from dataclasses import dataclass
 
-class Predictor:
-    def __init__(self, options):
-        self.total = options["start"]
+from vineppo.config.schema import PredictorConfig
+from vineppo.values import ValuePredictor
 
-    def values(self, rollouts):
-        return [[self.total] * len(rollout.spans_S) for rollout in rollouts]
 
-    def update(self, rollouts):
+class Ledger(ValuePredictor):
+    is_martingale = True
+    gives = "tokens"
+
+    @dataclass(frozen=True)
+    class Config(PredictorConfig):
+        start: float = 0.5
+
+        def check(self, key, config):
+            assert key == "values.predictors.ledger" and config.seed == 1
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.total = self.options.start
+
+    def estimate(self, rollouts):
+        self.set_values(rollouts, [[self.total] * len(r.response_ids) for r in rollouts])
+
+    def update(self, rollouts, iteration):
         self.total += sum(rollout.reward for rollout in rollouts)
         return {"total": self.total}
 
-    def save(self, directory):
-        (directory / "total.json").write_text(json.dumps(self.total))
+    def state(self):
+        return {"total": self.total}
 
-    def load(self, directory):
-        self.total = json.loads((directory / "total.json").read_text())
+    def set_state(self, state):
+        self.total = state["total"]
 """
 
 
 @pytest.fixture
-def own(tmp_path):
-    """A predictor of the code given."""
+def ledger(tmp_path):
+    """The config of a run with a user's own predictor, by the code that loads the core's."""
+    file = tmp_path / "ledger.py"
+    file.write_text(LEDGER)
+    return lambda **keys: load_config(
+        TrainConfig,
+        str(DEMO),
+        [
+            "seed=1",
+            f"values.predictors={json.dumps({'ledger': {'kind': f'{file}:Ledger', **keys}})}",
+        ],
+    )
 
-    def build(code, options=None):
-        file = tmp_path / f"{abs(hash(code))}.py"
-        file.write_text(code)
-        values = PythonValues("python", str(file), options or {})
-        return OwnPredictor("ledger", demo(), values)
 
-    return build
+def built(config):
+    return {one.name: one for one in build_predictors(config, None)}["ledger"]
 
 
-def test_an_own_predictor_values_learns_and_goes_on_where_it_was(own, tmp_path):
-    predictor, rollouts = own(LEDGER, {"start": 0.5}), group(1.0, 1.0)
+def test_an_own_predictor_learns_and_goes_on_where_it_was(ledger, tmp_path, monkeypatch):
+    config, rollouts = ledger(start=0.25), group(1.0, 1.0)
+    predictor = built(config)
     predictor.estimate(rollouts)
-    assert rollouts[1].values_S("ledger") == [0.5, 0.5]
-    assert predictor.update(rollouts, 1) == {"values/ledger/total": 2.5}
-    predictor.save_state(tmp_path / "trainer" / "ledger")
-    resumed = own(LEDGER, {"start": 0.5})
-    resumed.load_state(tmp_path / "trainer" / "ledger")
-    resumed.estimate(rollouts)
-    assert rollouts[0].values_S("ledger") == [2.5]
-
-
-def test_one_rank_saves_an_own_predictor(own, tmp_path, monkeypatch):
-    """Two would write one file at once."""
+    assert rollouts[1].values_T("ledger") == [0.25, 0.25]
+    assert predictor.update(rollouts, 1) == {"total": 2.25}
     monkeypatch.setenv("RANK", "1")
-    own(LEDGER, {"start": 0.5}).save_state(tmp_path / "ledger")
-    assert not (tmp_path / "ledger").exists()
-
-
-def test_an_own_predictor_needs_nothing_but_values(own, tmp_path):
-    predictor = own(
-        "class Predictor:\n"
-        "    def __init__(self, options): pass\n"
-        "    def values(self, rollouts): return []\n"
-    )
-    assert predictor.update(group(1.0), 1) == {}
     predictor.save_state(tmp_path / "ledger")
-    predictor.load_state(tmp_path / "ledger")
-    assert not (tmp_path / "ledger").exists()
+    assert not (tmp_path / "ledger").exists(), "one rank writes"
+    monkeypatch.delenv("RANK")
+    resumed = built(config)
+    with pytest.raises(UserError, match="another version wrote it"):
+        resumed.load_state(tmp_path / "ledger")
+    predictor.save_state(tmp_path / "ledger")
+    resumed.load_state(tmp_path / "ledger")
+    assert resumed.total == 2.25
+    (found,) = [p for p in predictors_at(config, tmp_path) if p.name == "ledger"]
+    assert found.total == 2.25
+    assert [p.name for p in predictors_at(config, tmp_path / "empty")] == [MONTE_CARLO]
 
 
-@pytest.mark.parametrize(
-    ("found", "message"),
-    [
-        ("[[0.5]]", "values must return a list for each of 2 rollouts, got 1"),
-        ("[[0.5], [0.5]]", "a number for every step, of rollout 1 2, got 1"),
-        ("[[0.5], [0.5, float('nan')]]", "values must be finite, got nan"),
-        ("[[float('inf')], [0, 0]]", "values must be finite, got inf"),
-    ],
-)
-def test_values_of_the_wrong_number_or_not_finite_are_refused(own, found, message):
-    predictor = own(
-        "class Predictor:\n"
-        "    def __init__(self, options): pass\n"
-        f"    def values(self, rollouts): return {found}\n"
-    )
-    with pytest.raises(UserError) as refusal:
-        predictor.estimate(group(1.0, 0.0))
-    assert str(refusal.value).endswith(message)
+def test_an_own_predictors_keys_and_capabilities_are_its_class(ledger):
+    """Nothing but its file says that it is a martingale; its keys are checked like any other's."""
+    config = ledger()
+    assert config.values.predictors["ledger"].start == 0.5
+    martingale = changed(config, credit=MartingaleCredit("martingale", LINES))
+    check_values(changed(martingale, values=replace(config.values, credit="ledger")))
+    with pytest.raises(UserError, match=r"values\.predictors\.ledger\.start must be"):
+        ledger(start="low")
+    with pytest.raises(UserError, match=r"unknown key values\.predictors\.ledger\.end"):
+        ledger(end=1)
 
 
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        ("Predictor = 3\n", "no class Predictor with a method values"),
-        ("class Predictor:\n    pass\n", "no class Predictor with a method values"),
-        ("class Predictor:\n    def values(self, rollouts): pass\n", "must take the options: "),
-    ],
-)
-def test_what_is_no_predictor_is_one_line(own, code, message):
-    with pytest.raises(UserError, match=message):
-        own(code)
+def test_what_is_no_predictor_is_one_line(tmp_path):
+    file = tmp_path / "none.py"
+    file.write_text("class Predictor:\n    pass\n")
+    for kind, message in (
+        (f"{file}:Predictor", "no class Predictor derived from .*ValuePredictor"),
+        ("python", "must be one of .* or .FILE.py:Class."),
+    ):
+        table = json.dumps({"mine": {"kind": kind}})
+        with pytest.raises(UserError, match=message):
+            load_config(TrainConfig, str(DEMO), [f"values.predictors={table}"])
 
 
 # Walks on from the state, and takes where the next line ends for a value.
-ASKED = """
-class Predictor:
-    answer_tokens, num_samples, temperature = {answer_tokens}, 3, 0.5
+@dataclass(frozen=True)
+class Asking(PredictorConfig):
+    answer_tokens: int = 2
+    other: float = 0.125
+    of: float = 4
 
-    def __init__(self, options):
-        pass
+    @property
+    def predictor(self):
+        return Asked
+
+
+class Asked(GeneratedValues):
+    num_samples, temperature = 3, 0.5
+
+    @property
+    def answer_tokens(self):
+        return self.options.answer_tokens
 
     def ask(self, state_ids, tokenizer):
         return [*tokenizer.encode("?"), *state_ids]
 
     def read(self, text):
-        return {number}
-"""
-NUMBER = "int(text[0]) / 4 if text[:1].isdigit() else 0.125"
+        return int(text[0]) / self.options.of if text[:1].isdigit() else self.options.other
 
 
-@pytest.fixture
-def asked_values(tmp_path):
-    def build(answer_tokens=2, number=NUMBER):
-        file = tmp_path / f"asked_{answer_tokens}_{abs(hash(number))}.py"
-        file.write_text(ASKED.format(answer_tokens=answer_tokens, number=number))
-        return ValuesConfig(None, {"asked": PythonValues("python", str(file), {})})
-
-    return build
+def asked_values(**keys):
+    return ValuesConfig(None, {"asked": Asking("asked", **keys)})
 
 
-def test_the_policy_is_asked_once_for_every_state(asked_values):
+def test_the_policy_is_asked_once_for_every_state():
     """Its answers come in the stream of the continuations, which do not change."""
     alone, _ = walked(walk_config(SHORT, 1))
     beside, engine = walked(walk_config(SHORT, 1, values=asked_values()))
@@ -220,26 +221,25 @@ def test_the_policy_is_asked_once_for_every_state(asked_values):
     assert row["value"] == beside.rollouts[0].values_S("asked")[0]
 
 
-def test_a_question_without_room_for_its_answer_is_not_asked(asked_values):
+def test_a_question_without_room_for_its_answer_is_not_asked():
     experience, engine = walked(walk_config(SHORT, 1, values=asked_values(answer_tokens=128)))
     assert not any(request.temperature == 0.5 for request in engine.requests)
     for one in experience.rollouts:
         assert set(one.values_S("asked")) == {0.125}
 
 
-def test_an_answer_must_be_a_finite_number(asked_values):
+def test_an_answer_must_be_a_finite_number():
     with pytest.raises(UserError, match="values of asked must be finite, got nan of '"):
-        walked(walk_config(SHORT, 1, values=asked_values(number="float('nan')")))
+        walked(walk_config(SHORT, 1, values=asked_values(of=float("nan"))))
 
 
-def test_every_kind_names_its_class():
-    kinds = get_args(get_args(PredictorConfig)[0]) + get_args(get_args(CriticConfig)[0])
-    assert all(issubclass(_implementation(kind), ValuePredictor) for kind in kinds)
+@pytest.mark.parametrize("kind", KINDS["values"])
+def test_every_kind_names_its_class(kind):
+    assert issubclass(config_class("values", kind), PredictorConfig)
 
 
 def test_who_feeds_the_estimator():
     vine = demo()
-    python = PythonCredit("python", "mine.py", {}, LINES, 3, "share")
     assert feeding_predictor(vine) == MONTE_CARLO
     assert feeding_predictor(changed(vine, credit=GrpoCredit("grpo", LINES, False))) is None
     assert feeding_predictor(changed(vine, credit=STEP)) == CRITIC
@@ -247,19 +247,16 @@ def test_who_feeds_the_estimator():
         "mean"
     )
     assert feeding_predictor(changed(vine, values=ValuesConfig(CRITIC, {}))) == CRITIC
-    # An own estimator takes what it asks for: continuations, else nothing.
-    assert feeding_predictor(changed(vine, credit=python)) == MONTE_CARLO
-    assert feeding_predictor(changed(vine, credit=replace(python, num_continuations=0))) is None
 
 
-def test_an_own_estimator_gets_its_continuations(tmp_path):
+class First(ContinuationCredit):
+    def advantages(self, rollouts_G):
+        return [[r.state_values_S[0]] * len(r.response_ids) for r in rollouts_G]
+
+
+def test_an_estimator_gets_its_continuations():
     """`state_values_S` are there without another key of the config."""
-    file = tmp_path / "first.py"
-    file.write_text(
-        "def advantages(options, rollouts_G):\n"
-        "    return [[r.state_values_S[0]] * len(r.response_ids) for r in rollouts_G]\n"
-    )
-    credit = PythonCredit("python", str(file), {}, LINES, 3, "share")
+    credit = First("first", LINES, 3, "share", None)
     experience, _ = walked(walk_config(SHORT, 1, credit))
     for one in experience.rollouts:
         one.tokens_T["rewards"] = terminal(one.reward, len(one.response_ids))
@@ -289,10 +286,10 @@ def test_ppo_takes_the_values_of_another_predictor():
 @pytest.mark.parametrize(
     "own",
     [
-        PooledValues(of="monte_carlo", kind="pooled"),
-        ShrunkValues(of="monte_carlo", kind="shrunk", toward="siblings"),
-        ShrunkValues(of="monte_carlo", kind="shrunk", toward="previous"),
-        SmoothedValues(of="monte_carlo", kind="smoothed", change=0.2, direction="causal"),
+        Pooled.Config(of="monte_carlo", kind="pooled"),
+        Shrunk.Config(of="monte_carlo", kind="shrunk", toward="siblings"),
+        Shrunk.Config(of="monte_carlo", kind="shrunk", toward="previous"),
+        Smoothed.Config(of="monte_carlo", kind="smoothed", change=0.2, direction="causal"),
     ],
 )
 def test_vine_takes_values_made_of_its_own_continuations(own):

@@ -11,30 +11,28 @@ from support.grids import grid
 from support.processes import call_on_ranks
 from support.random_walk import problem, prompt_ids
 from support.rollouts import CPU
+from support.uncertain import UNCERTAIN
 from support.walks import (
     CREDIT,
     SlottedEngine,
     entropies_of_lines,
-    segmenter_of_entropies,
     walk_config,
     walked,
 )
 
-from vineppo.config.schema import PythonSegmenter
-from vineppo.distributed import gather, init_distributed, rank, ranks_of_replica
+from vineppo import experience
+from vineppo.distributed import deal, gather, init_distributed, rank, ranks_of_replica
 from vineppo.experience import Experience
 from vineppo.forward_passes import EntropyPass
 from vineppo.rollouts import Prompt
+from vineppo.segment import Segmenter
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import MONTE_CARLO, TrainBatch
-from vineppo.values import sampled
-from vineppo.values.sampled import deal
 
 MAX_TOKENS, NUM_SAMPLES = 60, 6
 # Walks from the middle are longer than those from beside an end: of two replicas, the one with the
 # problems at even places has a third more to do.
 STARTS = (2, 1) * 4
-NEVER = 10**9
 
 
 @pytest.fixture
@@ -62,7 +60,7 @@ def experience_of(
     identical_prefixes: str,
     seed: int,
     ranks_a_replica: int = 1,
-    by_entropies: PythonSegmenter | None = None,
+    by_entropies: Segmenter | None = None,
 ) -> tuple[Experience, SlottedEngine]:
     """That of this rank or of a lone process, and its engine."""
     engine = SlottedEngine()
@@ -89,15 +87,15 @@ def entropies_of_one_rank(batch: TrainBatch, options: ForwardOptions) -> TokenSc
 
 
 def run_rank(
-    rank: int, world: int, port: int, kind: str, steps: int, ranks_a_replica: int,
-    by_entropies: PythonSegmenter | None, out: str,
+    rank: int, world: int, port: int, kind: str, early: float, ranks_a_replica: int,
+    by_entropies: Segmenter | None, out: str,
 ) -> None:  # fmt: skip
     os.environ.update(
         RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
     )  # fmt: skip
     init_distributed()
-    sampled.STEPS_BETWEEN_EXCHANGES = steps
+    experience.EARLY = early
     found, engine = experience_of(kind, 5, ranks_a_replica, by_entropies)
     everyone = gather((len(engine.requests), engine.num_steps))
     if rank == 0:
@@ -110,51 +108,34 @@ def on_ranks(
     kind: str,
     out: Path,
     port: int,
-    steps: int = 4,
+    early: float = 0.5,
     ranks_a_replica: int = 1,
-    by_entropies: PythonSegmenter | None = None,
+    by_entropies: Segmenter | None = None,
 ) -> tuple[Experience, list[tuple[int, int]]]:
-    """What rank 0 found, and each rank's requests and steps. Exchanges are frequent, as walks are
-    short."""
-    given = (world, port, kind, steps, ranks_a_replica, by_entropies, str(out))
+    """What rank 0 found, and each rank's requests and steps."""
+    given = (world, port, kind, early, ranks_a_replica, by_entropies, str(out))
     call_on_ranks(run_rank, *given, num_ranks=world)
     found: tuple[Experience, list[tuple[int, int]]] = torch.load(out, weights_only=False)
     return found
 
 
-def assert_same(here: Experience, there: Experience, kind: str) -> None:
+def assert_same(here: Experience, there: Experience) -> None:
     assert [r.response_ids for r in here.rollouts] == [r.response_ids for r in there.rollouts]
     for mine, alone in zip(here.rollouts, there.rollouts, strict=True):
         for value, expected in zip(*(r.returns_S[MONTE_CARLO] for r in (mine, alone)), strict=True):
-            if kind == "union":  # in the order in which replicas come
-                assert sorted(value.returns_K) == sorted(expected.returns_K)
-            else:
-                assert value.returns_K == expected.returns_K
-
-
-@pytest.mark.parametrize("kind", ["share", "union", "separate"])
-def test_exchanges_change_nothing_for_a_lone_replica(kind, monkeypatch):
-    """The same requests before the same steps, and no step more: batches are the same."""
-    monkeypatch.setattr(sampled, "STEPS_BETWEEN_EXCHANGES", NEVER)
-    there, never = experience_of(kind, seed=5)
-    for steps in (1, 7):
-        monkeypatch.setattr(sampled, "STEPS_BETWEEN_EXCHANGES", steps)
-        here, engine = experience_of(kind, seed=5)
-        assert engine.submitted == never.submitted
-        assert engine.num_steps == never.num_steps
-        assert here == there
+            assert value.returns_K == expected.returns_K
 
 
 @pytest.mark.parametrize("num_ranks", grid(2, slow=[3]))
-@pytest.mark.parametrize("kind", ["share", "union", "separate"])
+@pytest.mark.parametrize("kind", ["share", "separate"])
 def test_the_values_are_those_of_one_replica(num_ranks, kind, tmp_path, free_port):
     here, _ = on_ranks(num_ranks, kind, tmp_path / "found.pt", free_port)
     there, _ = experience_of(kind, seed=5)
-    assert_same(here, there, kind)
+    assert_same(here, there)
 
 
 def test_replicas_have_equally_much_to_do(tmp_path, free_port):
-    _, alone = on_ranks(2, "separate", tmp_path / "alone.pt", free_port, steps=NEVER)
+    _, alone = on_ranks(2, "separate", tmp_path / "alone.pt", free_port, early=1.0)
     _, sharing = on_ranks(2, "separate", tmp_path / "sharing.pt", free_port)
     (requests_alone, steps_alone), (requests, steps) = (
         zip(*alone, strict=True),
@@ -169,7 +150,7 @@ def test_ranks_of_one_replica_ask_for_the_same(tmp_path, free_port):
     """Four ranks, two replicas: the values of one process, and everything counted once."""
     here, counts = on_ranks(4, "separate", tmp_path / "found.pt", free_port, ranks_a_replica=2)
     there, alone = experience_of("separate", seed=5)
-    assert_same(here, there, "separate")
+    assert_same(here, there)
     assert counts[0] == counts[1]
     assert counts[2] == counts[3]
     assert counts[0][0] + counts[2][0] == len(alone.requests)
@@ -180,7 +161,7 @@ def test_ranks_of_one_replica_cut_alike_whatever_each_finds(tmp_path, free_port)
     """Half of the passes, those of the odd ranks, see no step but the first."""
     found, counts = on_ranks(
         4, "share", tmp_path / "found.pt", free_port, ranks_a_replica=2,
-        by_entropies=segmenter_of_entropies(tmp_path),
+        by_entropies=UNCERTAIN,
     )  # fmt: skip
     assert counts[0] == counts[1]
     assert counts[2] == counts[3]

@@ -1,6 +1,5 @@
 """Combinations of keys that each are fine and together are not, refused before a model loads."""
 
-import math
 import os
 
 from vineppo.config.require import at, require, require_one_null, require_order
@@ -9,29 +8,14 @@ from vineppo.config.schema import (
     AdaptiveKl,
     AnyConfig,
     ArithmeticTaskConfig,
-    DpoPositive,
-    GaeCredit,
     MaskedImportance,
-    RewardModelConfig,
     SftConfig,
-    TextPairs,
     TrainConfig,
-    TreeCredit,
-    TurnsSegmenter,
-    VllmConfig,
 )
-from vineppo.config.value_checks import check_critic, check_values
-from vineppo.types import CRITIC
+from vineppo.config.value_checks import check_values
+from vineppo.types import predictor_key
 
 NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
-GROUP_ESTIMATORS = (
-    "grpo",
-    "gigpo",
-    "rloo",
-    "martingale",
-    "joined",
-    "reinforce_plus_plus_baseline",
-)
 
 
 def check_train(config: TrainConfig) -> None:
@@ -45,7 +29,6 @@ def check_train(config: TrainConfig) -> None:
         'optimization.old_logprobs must be "trainer" when sampling.top_p < 1 (the engine\'s are '
         f"renormalised over the nucleus), got {optimization.old_logprobs!r}",
     )
-    check_critic(config)
     check_reference(config)
     check_importance(config)
     check_policy_loss(config)
@@ -82,62 +65,24 @@ def check_sft(config: SftConfig) -> None:
         config.self_training is None or config.model.path is not None,
         "model.path must name a policy with self_training (a new model has no right answers)",
     )
-    loss = config.self_training and config.self_training.loss
-    require(
-        not isinstance(loss, DpoPositive) or not isinstance(loss.segmenter, TurnsSegmenter),
-        "self_training.loss.segmenter.kind must not be 'turns' (answers here have one turn)",
-    )
     check_engine(config)
     check_updates(config)
 
 
-def check_reward_model(config: RewardModelConfig) -> None:
-    """Like `check_train`, for `vineppo reward-model`."""
-    if isinstance(config.pairs, TextPairs):
-        _check_template(config, "pairs.prompt.template", "{question}")
-    require(
-        config.model.lora is None,
-        "model.lora must be null for a reward model (all of its weights train), got a table",
-    )
-    check_updates(config)
-
-
 def check_credit(config: TrainConfig) -> None:
+    """What holds for every estimator; the rest is in its own `check`."""
     credit, num_samples = config.credit, config.rollouts.num_samples
     require(
-        num_samples >= 2 or credit.kind not in GROUP_ESTIMATORS,
+        num_samples >= 2 or not credit.compares_rollouts,
         f"rollouts.num_samples must be at least 2 for credit.kind {credit.kind!r} (it compares the "
         f"rollouts of a problem), got {num_samples}",
     )
+    require(
+        not credit.shares_tokens or config.optimization.resampling is None,
+        f"optimization.resampling must be null for credit.kind {credit.kind!r} (its rollouts stand "
+        f"for segments that they share), got {config.optimization.resampling!r}",
+    )
     check_values(config)
-    if isinstance(credit, TreeCredit):
-        num_leaves, levels = math.prod(credit.branching), len(credit.branching)
-        require(
-            num_samples == num_leaves,
-            "rollouts.num_samples must be the product of credit.branching (the leaves of a tree) = "
-            f"{num_leaves}, got {num_samples}",
-        )
-        before_last = (levels - 1) * credit.tokens_per_level
-        require(
-            before_last < config.sampling.max_tokens,
-            "credit.tokens_per_level must leave tokens of sampling.max_tokens = "
-            f"{config.sampling.max_tokens} to the last of {levels} levels, got "
-            f"{credit.tokens_per_level}",
-        )
-    if not isinstance(credit, GaeCredit):
-        return
-    require_one_null(config, "credit.policy_lambda", "credit.length_adaptive_alpha")
-    if credit.segment_max_prob is not None:
-        require(
-            credit.level == "token",
-            "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), "
-            f"got {credit.segment_max_prob}",
-        )
-        require(
-            credit.policy_lambda != 1.0,
-            "credit.policy_lambda must be below 1 with credit.segment_max_prob (λ is 1 elsewhere "
-            "already), got 1.0",
-        )
 
 
 def check_importance(config: TrainConfig) -> None:
@@ -190,11 +135,6 @@ def check_policy_loss(config: TrainConfig) -> None:
         "optimization.mask_equal_rewards must be true with optimization.max_redraws (it says in "
         "whose place problems are drawn), got false",
     )
-    require(
-        optimization.resampling is None or config.credit.kind != "tree",
-        "optimization.resampling must be null for credit.kind 'tree' (its rollouts stand for "
-        f"segments that they share), got {optimization.resampling!r}",
-    )
 
 
 def check_updates(config: AnyConfig) -> None:
@@ -208,6 +148,12 @@ def check_updates(config: AnyConfig) -> None:
             update.offload == "nothing" or update.zero_stage >= 1,
             f"{key}.offload must be 'nothing' with {key}.zero_stage 0 (ZeRO moves the states), "
             f"got {update.offload!r}",
+        )
+    if isinstance(config, TrainConfig) and config.reads_entropies:
+        require(
+            config.optimization.zero_stage < 3,
+            "optimization.zero_stage must be below 3 where steps or cuts go by entropies (a "
+            "rank passes its own rollouts when they are there, and stage 3 needs all ranks)",
         )
     if config.model.lora is not None:
         require(
@@ -251,12 +197,6 @@ def check_reference(config: TrainConfig) -> None:
             f"reference.kl_in must be 'loss' for credit.kind {config.credit.kind!r} (the "
             "continuations' returns hold no KL), got 'reward'",
         )
-        for kind, whose in (("tree", "a node's value"), ("gigpo", "a turn's return")):
-            require(
-                config.credit.kind != kind,
-                f"reference.kl_in must be 'loss' for credit.kind {kind!r} ({whose} holds no KL), "
-                "got 'reward'",
-            )
         require(
             reference.kl_gradient == "own",
             "reference.kl_gradient must be 'own' when reference.kl_in is 'reward' (a reward has no "
@@ -298,12 +238,12 @@ def check_task(config: TrainConfig | SftConfig) -> None:
         ("task.prompt.template", "{question}"),
         ("task.response_template", "{solution}"),
     ):
-        _check_template(config, key, needed)
+        check_template(config, key, needed)
     if isinstance(config.task, ArithmeticTaskConfig):
         require_order(config, "task.min_operations", "at most", "task.max_operations")
 
 
-def _check_template(config: AnyConfig, key: str, needed: str) -> None:
+def check_template(config: AnyConfig, key: str, needed: str) -> None:
     template = at(config, key)
     require(needed in template, f"{key} must contain {needed}, got {template!r}")
 
@@ -312,29 +252,24 @@ def check_environment(config: TrainConfig) -> None:
     """An environment, and what cuts, rewards and values responses of several turns."""
     environment, credit = config.task.environment, config.credit
     what = f"task.environment of kind {environment.kind!r}" if environment is not None else ""
-    is_by_turns = credit.segmenter.kind == "turns"
     if environment is None:
-        kinds_of = {"credit": "gigpo", "credit.segmenter": "turns", "task": "verifiers"}
-        for table, kind in kinds_of.items():
-            require(
-                at(config, table).kind != kind,
-                f"task.environment must not be null for {table}.kind {kind!r}",
-            )
+        require(
+            config.task.kind != "verifiers",
+            "task.environment must not be null for task.kind 'verifiers'",
+        )
         return
     require(
-        is_by_turns,
+        credit.segmenter.kind == "turns",
         f"credit.segmenter.kind must be 'turns' for {what} (a step is a turn and its answer), got "
         f"{credit.segmenter.kind!r}",
     )
-    require(
-        credit.kind != "tree",
-        f"credit.kind must not be 'tree' for {what} (its levels are of tokens, not of turns)",
-    )
     for key in ("reward_model", "task.grading.reward_path", "task.grading.num_matching"):
         require(at(config, key) is None, f"{key} must be null for {what}, which rewards")
-    valued = {f"values.predictors.{name}": own for name, own in config.values.predictors.items()}
-    for key, own in (valued | ({} if config.critic is None else {CRITIC: config.critic})).items():
-        require(own.takes_turns, f"{key} of kind {own.kind!r} cannot value turns, for {what}")
+    for name, own in config.predictors.items():
+        require(
+            own.predictor.takes_turns,
+            f"{predictor_key(name)} of kind {own.kind!r} cannot value turns, for {what}",
+        )
     require_order(config, "task.environment.max_turn_tokens", "at most", "sampling.max_tokens")
     if environment.kind != "python":
         task_kind = {"drill": "arithmetic", "verifiers": "verifiers"}[environment.kind]
@@ -359,13 +294,6 @@ def check_engine(config: TrainConfig | SftConfig) -> None:
         "evaluation.num_samples must be 1 when evaluation.temperature is 0 (greedy samples are all "
         f"the same), got {evaluation.num_samples}",
     )
-    if isinstance(engine, VllmConfig):
-        require(
-            engine.num_processes == 1 or engine.tensor_parallel_size == 1,
-            "engine.num_processes must be 1 where several ranks share a replica "
-            f"(engine.tensor_parallel_size {engine.tensor_parallel_size}), got "
-            f"{engine.num_processes}",
-        )
     require_order(config, "sampling.max_tokens", "below", "engine.max_model_len")
     for key in ("engine.max_num_seqs", "engine.max_model_len"):
         require_order(config, "engine.max_num_batched_tokens", "at least", key)

@@ -3,7 +3,8 @@
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,30 +12,21 @@ import _jsonnet
 from pydantic import TypeAdapter, ValidationError
 
 from vineppo import plugins
-from vineppo.config.checks import check_reward_model, check_sft, check_train
-from vineppo.config.require import require
+from vineppo.config.checks import check_sft, check_train
 from vineppo.config.schema import (
     AnyConfig,
-    PythonCredit,
     PythonEnvironment,
-    PythonSegmenter,
     PythonTaskConfig,
-    PythonValues,
-    RewardModelConfig,
     SftConfig,
     TaskConfig,
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.own_code import OwnClass, OwnEnvironment, OwnFunction, OwnSegmenter, digest
+from vineppo.own_code import OwnEnvironment, OwnFunction, digest
 from vineppo.own_reward import OwnReward
 
-Config = TypeVar("Config", TrainConfig, SftConfig, RewardModelConfig)
+Config = TypeVar("Config", bound=AnyConfig)
 
-# Made once: it takes as long as a hundred configs.
-_ADAPTERS: dict[type, TypeAdapter[Any]] = {
-    kind: TypeAdapter(kind) for kind in (TrainConfig, SftConfig, RewardModelConfig)
-}
 CHECKOUT = str(Path(__file__).parents[2])
 NOUNS = {
     "int_type": "an integer",
@@ -62,16 +54,8 @@ def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config
     for assignment in assignments:
         assign(resolved, assignment)
     config = parse_config(kind, resolved)
-    by_entropies = isinstance(config, TrainConfig) and config.cuts_by_entropy
     for function in own_functions(config):
         function.load()
-        by_entropies |= isinstance(function, OwnSegmenter) and function.needs_entropies
-    if by_entropies:
-        require(
-            config.optimization.zero_stage < 3,
-            "optimization.zero_stage must be below 3 where steps or cuts go by entropies (a "
-            "rank passes its own rollouts when they are there, and stage 3 needs all ranks)",
-        )
     return config
 
 
@@ -79,7 +63,7 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
     """The typed config of a resolved one, such as the `config.json` of a run."""
     try:
         # Strict JSON: true is no integer, "3" is no number, and an unknown key is refused.
-        config: Config = _ADAPTERS[kind].validate_json(
+        config: Config = _adapter(kind).validate_json(  # type: ignore[arg-type]
             json.dumps(resolved), strict=True, extra="forbid"
         )
     except ValidationError as error:
@@ -90,14 +74,33 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
         check_train(config)
     elif isinstance(config, SftConfig):
         check_sft(config)
-    else:
-        check_reward_model(config)
+    config.check()
     return config
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    """Made once: it takes as long as a hundred configs."""
+    return TypeAdapter(kind)
+
+
+def complete(resolved: dict[str, Any]) -> dict[str, Any]:
+    """The same config with every default, unchecked; what the schema refuses stays as it is."""
+    for kind in AnyConfig.__subclasses__():
+        try:
+            config = _adapter(kind).validate_json(  # type: ignore[arg-type]
+                json.dumps(resolved), strict=True, extra="forbid"
+            )
+        except (ValidationError, UserError):
+            continue
+        completed: dict[str, Any] = json.loads(json.dumps(asdict(config)))
+        return completed
+    return resolved
 
 
 def to_dict(config: AnyConfig) -> dict[str, Any]:
     """The plain nested dict that `parse_config` reads back."""
-    return asdict(config)
+    return asdict(config)  # type: ignore[call-overload] # each command's is a dataclass
 
 
 def evaluate_jsonnet(path: str) -> dict[str, Any]:
@@ -154,25 +157,26 @@ def assign(resolved: dict[str, Any], assignment: str) -> None:
     *parents, last = dotted.split(".")
     table: Any = resolved
     for depth, key in enumerate(parents, start=1):
-        at = ".".join(parents[:depth])
-        if key not in table:
-            raise UserError(f"--set {dotted}: unknown key {at}")
-        table = table[key]
+        table = table.setdefault(key, {})
         if not isinstance(table, dict):
+            at = ".".join(parents[:depth])
             raise UserError(f"--set {dotted}: {at} must be a table of keys, got {_show(table)}")
     table[last] = value
 
 
 def _of_the_other(kind: type[Config], resolved: dict[str, Any]) -> str | None:
     """The line for a config that another command takes; None if it is none of those."""
-    only_train = {key.name for key in fields(TrainConfig)} - {key.name for key in fields(SftConfig)}
-    if kind is not RewardModelConfig and "pairs" in resolved:
-        return "config: it is one of a reward model; `vineppo reward-model` takes it"
-    if kind is not TrainConfig and only_train <= resolved.keys():
-        return "config: it is one of reinforcement learning; `vineppo train` takes it"
-    is_sft = {"model", "task"} <= resolved.keys() and not only_train & resolved.keys()
-    if kind is not SftConfig and is_sft:
-        return "config: it is one of fine-tuning; `vineppo sft` takes it"
+    of: type[AnyConfig] | None = None
+    if "pairs" in resolved:
+        what, command = "a reward model", "reward-model"
+    elif {"credit", "rollouts", "reference"} & resolved.keys():
+        of, what, command = TrainConfig, "reinforcement learning", "train"
+    elif "task" in resolved:
+        of, what, command = SftConfig, "fine-tuning", "sft"
+    else:
+        return None
+    if kind is not of and (of is not None or kind in (TrainConfig, SftConfig)):
+        return f"config: it is one of {what}; `vineppo {command}` takes it"
     return None
 
 
@@ -225,27 +229,16 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-OwnCode = OwnFunction | OwnReward | OwnSegmenter | OwnClass | OwnEnvironment
-
-# What a user's file must hold, by the table that names it.
-OWN: dict[type, Callable[[str], OwnCode]] = {
-    PythonSegmenter: OwnSegmenter,
-    PythonCredit: lambda path: OwnFunction(path, "advantages"),
-    PythonValues: OwnClass,
-}
+OwnCode = OwnFunction | OwnReward | OwnEnvironment
 
 
 def own_functions(config: AnyConfig) -> list[OwnCode]:
     """All of them, so that a missing one is found before anything starts."""
-    if isinstance(config, RewardModelConfig):
+    if not isinstance(config, TrainConfig | SftConfig):
         return []
     own = own_task_functions(config.task)
-    if isinstance(config, TrainConfig):
-        parts: list[Any] = [config.credit.segmenter, config.credit]
-        parts += config.values.predictors.values()
-        own += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]
-        if config.optimization.token_mask_path is not None:
-            own.append(OwnFunction(config.optimization.token_mask_path, "trains"))
+    if isinstance(config, TrainConfig) and config.optimization.token_mask_path is not None:
+        own.append(OwnFunction(config.optimization.token_mask_path, "trains"))
     return own
 
 

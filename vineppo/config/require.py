@@ -2,10 +2,12 @@
 
 import math
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vineppo.config.schema import AnyConfig, SftConfig, TrainConfig
 from vineppo.errors import UserError
+
+if TYPE_CHECKING:
+    from vineppo.config.schema import AnyConfig, SftConfig, TrainConfig
 
 ORDERS = {"at most": operator.le, "at least": operator.ge, "below": operator.lt}
 
@@ -25,14 +27,14 @@ def at(node: Any, key: str) -> Any:
     return at(names[name], key.removeprefix(f"{name}."))
 
 
-def require_order(config: AnyConfig, key: str, order: str, bound: str) -> None:
+def require_order(config: "AnyConfig", key: str, order: str, bound: str) -> None:
     """The number at a dotted key is "at most", say, that at another, or the product of several."""
     value = at(config, key)
     limit = math.prod(at(config, factor) for factor in bound.split(" * "))
     require(ORDERS[order](value, limit), f"{key} must be {order} {bound} = {limit}, got {value}")
 
 
-def require_one_null(config: TrainConfig | SftConfig, first: str, second: str) -> None:
+def require_one_null(config: "TrainConfig | SftConfig", first: str, second: str) -> None:
     num_nulls = [at(config, key) for key in (first, second)].count(None)
     require(
         num_nulls == 1,

@@ -1,12 +1,13 @@
 """What the trainer asks of an engine: token ids in, token ids and log-probabilities out."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Protocol
-
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from vineppo.types import FinishReason
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,7 @@ class SampleRequest:
     """One sample that continues `prefix_ids` by at most `max_tokens` tokens.
 
     `temperature` 0 is greedy. `stop_ids` end it besides the model's own. The same request gives the
-    same sample, whatever else runs, up to the floating-point noise of batching. `seen` is for
-    `Engine.look`.
+    same sample, whatever else runs, up to the floating-point noise of batching.
     """
 
     prefix_ids: tuple[int, ...]
@@ -38,7 +38,6 @@ class SampleRequest:
     seed: int
     with_logprobs: bool
     stop_ids: tuple[int, ...] = ()
-    seen: "Callable[[Completion], None] | None" = field(default=None, compare=False)
 
 
 def check_request(request: SampleRequest, max_model_len: int) -> None:
@@ -91,13 +90,6 @@ class Engine(Protocol):
         Where the engine fails, what runs starts over with less concurrency (`concurrency.py`).
         """
 
-    def look(self) -> None:
-        """Calls `seen` of every running request that has one with what is sampled so far.
-
-        As a `Completion` that was cut short ("length"); after a failure it may be less than before.
-        Nothing where no place is free: what would come of it could not run.
-        """
-
     @property
     def ranks_a_replica(self) -> int:
         """Ranks that sample together: all of them must ask for the same, in the same order."""
@@ -108,7 +100,7 @@ class Engine(Protocol):
     @property
     def counts(self) -> EngineCounts: ...
 
-    def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+    def load_weights(self, named_weights: "Iterable[tuple[str, torch.Tensor]]") -> None:
         """Takes new weights (HF names) in place and forgets every cached prefix."""
 
     def clear_cache(self) -> None:

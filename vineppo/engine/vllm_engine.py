@@ -14,7 +14,6 @@ import torch
 import torch._dynamo
 from transformers import AutoConfig
 
-from vineppo.config.schema import VllmConfig
 from vineppo.distributed import num_local_ranks
 from vineppo.engine.concurrency import Concurrency, wave
 from vineppo.engine.interface import (
@@ -24,6 +23,7 @@ from vineppo.engine.interface import (
     SampleRequest,
     check_request,
 )
+from vineppo.engine.vllm_config import VllmConfig
 from vineppo.errors import UserError
 from vineppo.types import FinishReason
 
@@ -258,13 +258,6 @@ class VllmEngine:
         if core.batch_queue is not None:
             core.batch_queue.clear()  # batches of what was aborted
         self._running.clear()
-
-    def look(self) -> None:
-        if self._waiting or len(self._running) >= self._concurrency.limit:
-            return
-        for running in list(self._running.values()):
-            if running.request.seen is not None:
-                running.request.seen(running.completion("length"))
 
     @property
     def num_unfinished(self) -> int:

@@ -1,4 +1,4 @@
-"""What a run was started with: its config, completed and compared, and the user's own files."""
+"""The config that a run started with, completed and compared; the user's own files."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,45 +6,20 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from vineppo.config.load import assign, evaluate_jsonnet, parse_config
+from vineppo.config.load import assign, complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
 from vineppo.run_dir.files import read_json, strict_json, write_atomic
 
-
-def float32_gap(resolved: dict[str, Any]) -> float | None:
-    """`optimization.max_logprob_gap` as configs/lib has it: no sound run of float32 exceeds it."""
-    dtypes = {resolved.get(part, {}).get("dtype") for part in ("engine", "model")}
-    return 0.1 if dtypes == {"float32"} else None
-
-
-# Keys that were added later: (dotted key, what older runs did or a function of the config that says
-# it, a key that the same table has had from the start, or its kind). `*` stands for every key of a
-# table.
+# Keys that were added later: (dotted key, what older runs did, a key that the same table has had
+# from the start, or its kind). `*` stands for every key of a table.
 ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
-    ("model.lora", None, "dtype"),
     ("task.too_long", "refuse", "response_template"),
     ("task.environment", None, "response_template"),
     ("task.grading.reward_path", None, "extraction"),
     ("task.grading.num_matching", None, "extraction"),
     ("task.layout", "chain", "kind=worded"),
     ("engine.tensor_parallel_size", 1, "block_size"),
-    ("engine.num_processes", 1, "block_size"),
-    ("optimization.offload", "nothing", "zero_stage"),
-    ("reference.kl_importance", False, "kl_in"),
-    ("optimization.policy_loss", "ppo", "clip_low"),
-    ("optimization.shuffle", "rollouts", "clip_low"),
-    ("optimization.importance_correction.level", "token", "max_weight"),
-    ("optimization.mask_equal_rewards", False, "clip_low"),
-    ("optimization.max_redraws", 0, "clip_low"),
-    ("optimization.resampling", None, "clip_low"),
-    ("optimization.token_mask_path", None, "clip_low"),
-    ("optimization.max_logprob_gap", float32_gap, "max_mean_ratio"),
-    ("values", {"credit": None, "predictors": {}}, "rollouts"),
-    ("reward_model", None, "rollouts"),
-    ("logging.trackio_project", None, "wandb_project"),
-    ("logging.tensorboard", False, "wandb_project"),
-    ("critic.offload", "nothing", "zero_stage"),
     ("critic.head_init", "normal", "loss"),
     ("critic.view", None, "kind=separate"),
     ("values.predictors.*.view", None, "kind=separate"),
@@ -52,14 +27,17 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("values.predictors.*.learns_from", None, "view"),
     ("critic.head_learning_rate", None, "view"),
     ("values.predictors.*.head_learning_rate", None, "view"),
-    ("credit.states", None, "kind=vine"),
     ("credit.states.by", "probability", "floor"),
     ("values.predictors.*.states.by", "probability", "floor"),
-    ("credit.own_return", False, "kind=vine"),
-    ("credit.bootstrap_truncated", False, "segment_max_prob"),
     ("values.predictors.*.crossed", False, "num_folds"),
     ("values.predictors.*.states", None, "kind=monte_carlo"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
+)
+# Keys that were removed later, and the value of runs that did not use them, which is dropped. Any
+# other value is refused like an unknown key.
+REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
+    ("logging.trackio_project", None),
+    ("logging.tensorboard", False),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()
@@ -67,19 +45,29 @@ OWN_FILES = "own_files.json"
 
 
 def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
-    """`resolved` with the keys that it is too old to have; in place."""
+    """The config with the keys of today."""
+    for dotted, unused in REMOVED_KEYS:
+        *parents, last = dotted.split(".")
+        for table in _tables(resolved, parents):
+            if table.get(last, MISSING) == unused:
+                del table[last]
     for dotted, value, sibling in ADDED_KEYS:
         *parents, last = dotted.split(".")
         key, _, kind = sibling.partition("=")
         for table in _tables(resolved, parents):
             if key in table and kind in ("", table[key]):
-                table.setdefault(last, value(resolved) if callable(value) else deepcopy(value))
+                table.setdefault(last, deepcopy(value))
+    credit = resolved.get("credit", {})
+    if credit.get("segment_max_prob", "") is None:  # of older runs; a number is refused
+        del credit["segment_max_prob"]
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
         engine["sleep_while_training"] = True
-    if "max_tokens" in resolved.get("optimization", {}) and "pairs" not in resolved:
-        resolved.setdefault("self_training", None)  # of fine-tuning alone
-    return resolved
+    if engine.get("kind") == "vllm" and engine.get("num_processes", 1) > 1:
+        engine["kind"] = "vllm_processes"
+    elif engine.get("kind") == "vllm":
+        engine.pop("num_processes", None)
+    return complete(resolved)
 
 
 def _tables(node: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
@@ -118,13 +106,13 @@ def read_config(
 
 
 def _parse(resolved: dict[str, Any]) -> TrainConfig | SftConfig:
-    if "rollouts" in resolved:
+    if "credit" in resolved:
         return parse_config(TrainConfig, resolved)
     return parse_config(SftConfig, resolved)
 
 
 def first_difference(there: Any, here: Any, key: str = "") -> tuple[str, str, str] | None:
-    """The first dotted key at which two nested configs differ, with both values; None if equal.
+    """The first dotted key that differs between two configs, with both values; None if equal.
 
     A key that one of them lacks has the value "missing" there.
 

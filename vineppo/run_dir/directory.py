@@ -10,7 +10,6 @@ No file is ever seen half-written, whenever the process dies. Reading needs no t
 
 import hashlib
 import json
-import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -92,7 +91,6 @@ class RunDir:
         self.metrics_path = self.path / "metrics.jsonl"
         self.checkpoints_path = self.path / "checkpoints"
         self.final_path = self.path / "final"
-        self._last_iteration: int | None = None  # of metrics.jsonl, once this process writes to it
         self._lock: BinaryIO | None = None
 
     @classmethod
@@ -102,15 +100,14 @@ class RunDir:
         resolved_config: dict[str, Any],
         own_digests: Mapping[str, str] | None = None,
     ) -> "RunDir":
-        """Creates the run directory of `resolved_config`, or re-opens it to go on.
+        """Creates the run directory of `resolved_config`, or reopens it to resume.
 
         `own_digests` are the SHA-256 of the user's own files that the config names, by path.
-        Re-opening sweeps away what a crash left half-written, and adds the environment to the
-        list `resumed` of environment.json where it is another than before. A run that failed before
-        its first result is taken over by another config, so that a mistake can be mended. Raises
-        `UserError` for a directory that holds another config (naming the first key that differs)
-        or something else than a run, for a path that cannot be written, where one of the own files
-        has changed since, and while another process has it open.
+        Reopening removes half-written files, and adds a changed environment to `resumed` in
+        environment.json. Another config takes over a run that failed before its first result, so
+        that a mistake can be fixed. Raises `UserError` for a directory that is no run, holds
+        another config (naming the first key that differs), cannot be written, or is open in another
+        process; and for an own file that has changed.
         """
         run_dir = cls(path)
         with named_errors("create", run_dir.path):
@@ -128,7 +125,7 @@ class RunDir:
         return run_dir
 
     def check(self, resolved_config: dict[str, Any], own_digests: Mapping[str, str]) -> bool:
-        """Whether a run of this config is there; False for none, and for one to be taken over.
+        """True if the directory holds a run of this config; False to start one.
 
         Writes nothing. Raises `UserError` where `open` refuses the directory for what it holds.
         """
@@ -167,19 +164,10 @@ class RunDir:
     def append_metrics(self, metrics: dict[str, Any]) -> None:
         """Adds the line of one iteration; it is on the disk when this returns.
 
-        `metrics["iteration"]` must be greater than that of every line before (`ValueError`). A full
-        disk leaves the file as it was (`UserError`).
+        A full disk leaves the file as it was (`UserError`).
         """
-        iteration = metrics["iteration"]
-        if self._last_iteration is None:
-            self.truncate_metrics()  # half a line must not run into the next one
-        assert self._last_iteration is not None
-        if iteration <= self._last_iteration:
-            raise ValueError(
-                f"iteration must be greater than {self._last_iteration}, got {iteration}"
-            )
-        append_line(self.metrics_path, strict_json({"iteration": iteration, **metrics}))
-        self._last_iteration = iteration
+        line = {"iteration": metrics["iteration"], **metrics}
+        append_line(self.metrics_path, strict_json(line))
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """One flat dict per iteration, in order; a number that was not finite is None.
@@ -192,21 +180,6 @@ class RunDir:
     def last_logged_iteration(self) -> int:
         """0 before the first."""
         return max((row["iteration"] for _, row in self._metrics()), default=0)
-
-    def num_logged_iterations(self) -> int:
-        return sum(1 for _ in self._metrics())
-
-    def truncate_metrics(self, last_iteration: float = math.inf) -> None:
-        """Drops every line after `last_iteration`, and half a line that a crash left."""
-        end = last = 0
-        for line_end, row in self._metrics():
-            if row["iteration"] <= last_iteration:
-                end, last = line_end, row["iteration"]
-        if self.metrics_path.exists():
-            with named_errors("write", self.metrics_path):
-                os.truncate(self.metrics_path, end)
-                sync(self.metrics_path)
-        self._last_iteration = last
 
     def _metrics(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """One iteration after another, with the byte that its line ends at."""
@@ -263,12 +236,16 @@ class RunDir:
         return sorted(int(number) for number in numbers if number.isdecimal())
 
     def discard_after(self, iteration: int) -> None:
-        """Removes what a crash left of later iterations: tables, evaluations, metrics."""
+        """Removes what a crash left of later iterations, and half a line of metrics."""
         for kind in SUFFIXES:
             for later in self.iterations(kind):
                 if later > iteration:
                     self._file(kind, later).unlink()
-        self.truncate_metrics(iteration)
+        kept = [end for end, row in self._metrics() if row["iteration"] <= iteration]
+        if self.metrics_path.exists():
+            with named_errors("write", self.metrics_path):
+                os.truncate(self.metrics_path, kept[-1] if kept else 0)
+                sync(self.metrics_path)
 
     def checkpoint_path(self, iteration: int) -> Path:
         return self.checkpoints_path / f"iter_{iteration:06d}"

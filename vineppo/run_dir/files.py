@@ -2,13 +2,11 @@
 
 import errno
 import fcntl
-import hashlib
 import json
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,10 +21,10 @@ NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Writes `content` to `path` in one visible step: a temporary file beside it, then a rename.
+    """Writes `content` to `path` in one visible step: a temporary file, then a rename.
 
-    Both the file and its directory entry are on the disk when this returns, so a reader, and a run
-    resumed after a crash, sees the old file or the new one. Creates the parent directory. Raises
+    The file and its directory entry are on the disk when this returns. A reader, also after a
+    crash, sees the old file or the new one. Creates the parent directory. Raises
     `UserError` with the system's reason and the path, for a full disk, say.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
@@ -77,9 +75,8 @@ def sync(path: Path) -> None:
 def lock(path: Path) -> BinaryIO:
     """Holds the directory of `path` until the file is closed or this process ends, however it ends.
 
-    The file is made where there is none.
-    Raises `UserError` while another process holds it. Where the file system has no locks the run
-    goes on without one, and says so.
+    Creates the file. Raises `UserError` while another process holds it. Without locks in the file
+    system the run continues, and says so.
     """
     with named_errors("write", path):
         file = path.open("ab")  # NFS grants an exclusive lock to a writer alone
@@ -95,37 +92,6 @@ def lock(path: Path) -> BinaryIO:
             "on it"
         )
     return file
-
-
-def digests(directory: Path) -> dict[str, str]:
-    """The SHA-256 of every file below `directory`, by its path from there."""
-    paths = sorted(path for path in directory.rglob("*") if path.is_file())
-    with ThreadPoolExecutor() as threads:  # as long as the largest file takes
-        found = threads.map(_digest, paths)
-        return {str(p.relative_to(directory)): x for p, x in zip(paths, found, strict=True)}
-
-
-def first_damage(directory: Path, expected: Mapping[str, str]) -> str | None:
-    """What is wrong with the first file whose digest is another; None where all are as expected.
-
-    "runs/x/a.pt is damaged (its SHA-256 has changed)", or why the file cannot be read.
-    """
-
-    def damage(name: str) -> str | None:
-        path = directory / name
-        try:
-            is_same = _digest(path) == expected[name]
-        except OSError as error:
-            return f"{path} is damaged ({error.strerror})"
-        return None if is_same else f"{path} is damaged (its SHA-256 has changed)"
-
-    with ThreadPoolExecutor() as threads:
-        return next(filter(None, threads.map(damage, sorted(expected))), None)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def append_line(path: Path, line: bytes) -> None:

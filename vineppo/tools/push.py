@@ -1,12 +1,12 @@
-"""`vineppo push RUN --to PLACE`: a run's policy and critics with a model card, for others.
+"""`vineppo push RUN --to PLACE`: a run's models with a model card, for others.
 
     config.json  model.safetensors  tokenizer…     the policy, as transformers loads it
     critic/  adapter/  …                           what else the run saved beside it
-    README.md  run/learning_curve.png              the model card
-    run/config.json  run/metrics.jsonl  run/evaluations/  run/analysis/  run/own_files.json
+    README.md                                      the model card
+    run/config.json  run/metrics.jsonl  run/evaluations/  run/own_files.json
 
-environment.json, which has the command line and paths of a machine, stays at home: the card names
-versions, commit and hardware.
+environment.json stays at home, because it has the command line: the card names versions, commit and
+hardware.
 """
 
 import json
@@ -24,24 +24,14 @@ from vineppo.run_dir.files import named_errors, read_json, strict_json
 
 HUB = "hub:"
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-REWARD = "reward/mean"
-# Of a value predictor, as `python -m analysis value-accuracy` writes them.
-ACCURACY = ("mae", "mse_corrected", "pearson_within_disattenuated", "accuracy")
-ALONG = (
-    "metrics.jsonl", "own_files.json", "evaluations/**/iter_*.json", "analysis/*/summary.json",
-)  # fmt: skip
-FACTS = (
-    "model.path", "model.dtype", "model.lora", "task.kind", "task.hub_path", "task.train_path",
-    "sampling", "rollouts", "credit", "critic.path", "reference.kl_coef", "num_iterations",
-    "optimization.learning_rate", "self_training", "seed",
-)  # fmt: skip
+ALONG = ("metrics.jsonl", "own_files.json", "evaluations/**/iter_*.json")
 
 
 def push(run_path: Path, to: str, is_public: bool) -> None:
     """Writes to the directory `to`, or pushes to "hub:OWNER/NAME"; prints where it is.
 
     Raises `UserError` for what is no run or has no checkpoint, for a directory that is not empty,
-    and where the hub refuses.
+    and if the hub refuses.
     """
     if to.startswith(HUB):
         name = to.removeprefix(HUB)
@@ -91,64 +81,34 @@ def write_model(run_path: Path, target: Path, name: str) -> None:
     if adapter.exists():  # peft names the base by where it lay
         named = read_json(adapter) | {"base_model_name_or_path": run.read_config()["model"]["path"]}
         adapter.write_bytes(strict_json(named, indent=2))
-    about = target / "run"
-    about.mkdir(exist_ok=True)
-    for pattern in ALONG:
-        for file in run.path.glob(pattern):
-            copy = about / file.relative_to(run.path)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(file, copy)
-    (about / "config.json").write_bytes(strict_json(run.read_config(), indent=2))
-    draw_curve(run, about / "learning_curve.png")
-    has_critic = (target / "critic" / "config.json").exists()
-    (target / "README.md").write_text(card(run, iteration, name, has_critic))
+    for file in (file for pattern in ALONG for file in run.path.glob(pattern)):
+        copy = target / "run" / file.relative_to(run.path)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, copy)
+    (target / "run").mkdir(exist_ok=True)
+    (target / "run" / "config.json").write_bytes(strict_json(run.read_config(), indent=2))
+    (target / "README.md").write_text(card(run, iteration, name))
 
 
-def draw_curve(run: RunDir, path: Path) -> None:
-    """pass@1 from the starting policy on, and the mean reward while training."""
-    from matplotlib.figure import Figure
-
-    evaluated = run.iterations("evaluations")
-    curves = {
-        "pass@1": [(i, run.read_evaluation(i)["pass@1"]) for i in evaluated],
-        REWARD: [
-            (x["iteration"], x[REWARD]) for x in run.read_metrics() if x.get(REWARD) is not None
-        ],
-    }
-    figure = Figure(figsize=(5, 3), layout="constrained")
-    axes = figure.subplots()
-    for name, points in curves.items():
-        if points:
-            axes.plot(*zip(*points, strict=True), label=name)
-    axes.set_xlabel("iteration")
-    axes.legend()
-    figure.savefig(path, dpi=150)
-
-
-def card(run: RunDir, iteration: int, name: str, has_critic: bool) -> str:
-    """The model card: what trained, on what, how well, how to use it and to train it again."""
+def card(run: RunDir, iteration: int, name: str) -> str:
+    """The model card: what trained, how well, how to use it and to train it again."""
     config = run.read_config()
-    prompt = config["task"]["prompt"]
     credit = config["credit"]["kind"] if "credit" in config else None
     command = "train" if credit else "sft"
     return "\n\n".join(
         [
-            front_matter(config, credit),
+            f"---\n{front_matter(config, credit)}---",
             f"# {config['name']}",
             f"A policy after {iteration} iterations of `vineppo {command}`"
             f"{f' (credit: {credit})' if credit else ''}. All settings are in `run/config.json`, "
             "all metrics in `run/metrics.jsonl`.",
-            table(("setting", "value"), facts(config)),
             "## Accuracy",
             table(("iteration", "pass@1", "pass@k", "problems", "temperature"), accuracies(run)),
-            "![by iteration](run/learning_curve.png)",
-            *value_accuracy(run),
             "## Use",
             "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
             f'policy = AutoModelForCausalLM.from_pretrained("{name}")\n'
             f'tokenizer = AutoTokenizer.from_pretrained("{name}")\n```',
-            *(use_of_critic(config, name) if has_critic else ()),
-            f"Prompts were put by `{json.dumps(prompt, ensure_ascii=False)}`.",
+            f"The prompts were `{json.dumps(config['task']['prompt'], ensure_ascii=False)}`.",
             "## Train it again",
             f"```\nvineppo {command} run/config.json --run-dir runs/{config['name']}\n```",
             "\n".join(f"- {line}" for line in origin(run)) + "\n",
@@ -156,42 +116,20 @@ def card(run: RunDir, iteration: int, name: str, has_critic: bool) -> str:
     )
 
 
-def use_of_critic(config: Mapping[str, Any], name: str) -> list[str]:
-    critic = config["critic"]
-    if critic["kind"] not in ("separate", "shared") or critic.get("view") is not None:
-        return []  # several models, or one that is shown more than the prefix
-    bounded = critic["loss"]["kind"] == "cross_entropy"
-    how = ": low + (high − low) · sigmoid of it, of `critic.loss`" if bounded else ""
-    return [
-        "```python\nfrom transformers import AutoModelForSequenceClassification\n\n"
-        "critic = AutoModelForSequenceClassification.from_pretrained("
-        f'"{name}", subfolder="critic")\n```',
-        f"Its logit behind a prefix is the value there{how}.",
-    ]
-
-
 def front_matter(config: Mapping[str, Any], credit: str | None) -> str:
-    """What the hub reads; JSON strings are YAML's too."""
+    """The YAML that the hub reads."""
+    from huggingface_hub import ModelCardData
+
     task, path = config["task"], config["model"]["path"]
     is_hub = path is not None and HUB_NAME.fullmatch(path) and not Path(path).exists()
-    entries = {
-        "library_name": "transformers",
-        "pipeline_tag": "text-generation",
-        "base_model": path if is_hub else None,
-        "datasets": [task["hub_path"]] if task.get("hub_path") else None,
-        "tags": ["vineppo", *(["reinforcement-learning", credit] if credit else ["sft"])],
-    }
-    lines = [f"{key}: {json.dumps(value)}" for key, value in entries.items() if value is not None]
-    return "\n".join(["---", *lines, "---"])
-
-
-def facts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key in FACTS:
-        value: Any = config
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-        if value is not None:
-            yield key, f"`{json.dumps(value)}`"
+    data = ModelCardData(
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        base_model=path if is_hub else None,
+        datasets=[task["hub_path"]] if task.get("hub_path") else None,
+        tags=["vineppo", *(["reinforcement-learning", credit] if credit else ["sft"])],
+    )
+    return f"{data.to_yaml()}\n"
 
 
 def accuracies(run: RunDir) -> Iterator[tuple[str, ...]]:
@@ -208,58 +146,23 @@ def accuracies(run: RunDir) -> Iterator[tuple[str, ...]]:
         )
 
 
-def value_accuracy(run: RunDir) -> list[str]:
-    """What `python -m analysis value-accuracy RUN` measured; nothing where it was not asked."""
-    path = run.path / "analysis" / "value-accuracy" / "summary.json"
-    if not path.exists():
-        return []
-    methods = read_json(path).get("value-accuracy", {}).get("methods", {})
-    rows = [
-        (checkpoint, predictor, *(interval(found.get(metric)) for metric in ACCURACY))
-        for checkpoints in methods.values()
-        for checkpoint, predictors in checkpoints.items()
-        for predictor, found in predictors.items()
-    ]
-    return [
-        "## Accuracy of values",
-        "Against ground truth of many continuations a state, with intervals "
-        "(`run/analysis/value-accuracy`).",
-        table(("checkpoint", "predictor", *ACCURACY), rows),
-    ]
-
-
-def interval(estimate: Mapping[str, float] | None) -> str:
-    """`interval({"value": 0.1, "low": 0.05, "high": 0.15})` is "0.100 (0.050 to 0.150)"."""
-    if estimate is None or estimate["value"] is None:
-        return ""
-    low, high = estimate.get("low"), estimate.get("high")
-    bounds = "" if low is None or high is None else f" ({low:.3f} to {high:.3f})"
-    return f"{estimate['value']:.3f}{bounds}"
-
-
 def origin(run: RunDir) -> Iterator[str]:
-    """Versions, commit, hardware and what a user's own files were."""
+    """Versions, commit, hardware and the SHA-256 of a user's own files."""
     environment = run.read_environment()
     source, hardware = environment["source"], environment["hardware"]
-    packages = environment["packages"]
     if source is not None:
         dirty = ", with changes" if source["is_dirty"] else ""
         yield f"vineppo at commit {source['commit']}{dirty}"
-    versions = [f"{name} {version}" for name, version in packages.items()]
+    versions = [f"{name} {version}" for name, version in environment["packages"].items()]
     yield f"Python {environment['python']}, {', '.join(versions)}"
     gpus = [gpu["name"] for gpu in hardware["gpus"]]
     yield f"{', '.join(gpus) or hardware['cpu']}, {hardware['num_cores_allowed']} cores"
-    if environment["resumed"]:
-        yield f"resumed {len(environment['resumed'])} times in other environments"
     own = run.path / "own_files.json"
     if own.exists():
         for path, digest in read_json(own)["sha256"].items():
             yield f"needs `{path}`, which is not here (SHA-256 {digest})"
 
 
-def table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> str:
-    """In Markdown; a "|" within a cell would end it."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |" for cells in lines
-    )
+def table(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
+    """In Markdown."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows])

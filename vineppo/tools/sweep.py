@@ -27,25 +27,39 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from vineppo.config.load import assign, evaluate_jsonnet, own_digests, parse_config, to_dict
 from vineppo.config.schema import TrainConfig
-from vineppo.errors import UserError
+from vineppo.errors import UserError, naming
 from vineppo.interruption import interruptible, interruption, raise_if_any
-from vineppo.run_dir import RunDir, first_difference
-from vineppo.run_dir.config import check_own_files
+from vineppo.run_dir import RunDir
 from vineppo.run_dir.directory import folder_name
 
-SWEEP_KEYS = {"runs": list, "evaluations": list}
-RUN_KEYS = {"name": str, "seed": int, "config": str, "set": dict}
 POLL_S = 0.5
-NOUNS = {list: "a list", str: "a string", int: "a whole number", dict: "a table of keys"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run as the file lists it."""
+
+    name: str
+    seed: int
+    config: str
+    set: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    runs: list[Entry]
+    evaluations: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -102,37 +116,32 @@ def load_sweep(path: str, runs_dir: Path, assignments: Sequence[str]) -> list[Sw
     for a config that is missing or wrong, also as an evaluation would change it, a key that is
     unknown or missing, two runs of one name and seed, and a directory with a run of another config.
     """
-    sweep = evaluate_jsonnet(path)
-    evaluate_leaf = cache(evaluate_jsonnet)  # it takes longer than all else
+    resolved = evaluate_jsonnet(path)
+    evaluate_leaf = cache(evaluate_jsonnet)  # the slowest step
     runs: dict[Path, SweepRun] = {}
-    with _errors_in(path):
-        _check_keys(sweep, SWEEP_KEYS)
-        if not sweep["runs"]:
-            raise UserError("runs must not be empty")
-        for number, table in enumerate(sweep["evaluations"]):
-            _check_type(table, dict, f"evaluations[{number}]")
-        evaluations = tuple(map(_assignments, sweep["evaluations"]))
-        for number, entry in enumerate(sweep["runs"]):
-            _check_type(entry, dict, f"runs[{number}]")
-            with _errors_in(f"runs[{number}]"):
-                _check_keys(entry, RUN_KEYS)
-                name, seed = entry["name"], entry["seed"]
-                config_path = os.path.normpath(Path(path).parent / entry["config"])
-                own = _assignments({"name": name, "seed": seed, **entry["set"]})
+    with naming(path):
+        sweep = _parse(resolved)
+        evaluations = tuple(map(_assignments, sweep.evaluations))
+        for number, entry in enumerate(sweep.runs):
+            with naming(f"runs[{number}]"):
+                config_path = os.path.normpath(Path(path).parent / entry.config)
+                own = _assignments({"name": entry.name, "seed": entry.seed, **entry.set})
                 made = (*own, *assignments)
                 config = _config(evaluate_leaf(config_path), made)
-                if (config.name, config.seed) != (name, seed):
+                if (config.name, config.seed) != (entry.name, entry.seed):
                     raise UserError("name and seed are keys of the run itself and cannot be set")
-                directory = runs_dir / f"{name}_seed{seed}"
+                directory = runs_dir / f"{entry.name}_seed{entry.seed}"
                 if directory in runs:
-                    raise UserError(f"seed {seed} of {name} stands there twice")
-                _check_directory(directory, config)
-            with _errors_in(f"runs[{number}] under evaluations"):
+                    raise UserError(f"seed {entry.seed} of {entry.name} stands there twice")
+                RunDir(directory).check(to_dict(config), own_digests(config))
+            with naming(f"runs[{number}] under evaluations"):
                 for evaluation in evaluations:
                     _config(to_dict(config), evaluation)
             runs[directory] = SweepRun(
                 directory, config.num_iterations, config_path, made, evaluations
             )
+    if not runs:
+        raise UserError(f"{path}: runs must not be empty")
     return list(runs.values())
 
 
@@ -196,43 +205,14 @@ def _config(resolved: dict[str, Any], assignments: Sequence[str]) -> TrainConfig
     return parse_config(TrainConfig, changed)
 
 
-def _check_directory(directory: Path, config: TrainConfig) -> None:
-    """Refuses a directory that holds results of another config or own file, finished or not."""
-    run_dir = RunDir(directory)
-    if not run_dir.final_path.is_dir() and run_dir.last_logged_iteration() == 0:
-        return
-    difference = first_difference(run_dir.read_config(), json.loads(json.dumps(to_dict(config))))
-    if difference is not None:
-        key, there, here = difference
-        raise UserError(
-            f"{directory} holds a run of another config: {key} is {there} there, {here} here; "
-            "give another --runs-dir"
-        )
-    check_own_files(directory, own_digests(config))
-
-
-@contextmanager
-def _errors_in(place: str) -> Iterator[None]:
-    """A `UserError` is told with the place that it is about."""
+def _parse(resolved: dict[str, Any]) -> Sweep:
     try:
-        yield
-    except UserError as error:
-        raise UserError(f"{place}: {error}") from None
-
-
-def _check_keys(table: dict[str, Any], kinds: Mapping[str, type]) -> None:
-    for key in table:
-        if key not in kinds:
-            raise UserError(f"unknown key {key}; the keys are {', '.join(kinds)}")
-    for key, kind in kinds.items():
-        if key not in table:
-            raise UserError(f"missing key {key}")
-        _check_type(table[key], kind, key)
-
-
-def _check_type(value: Any, kind: type, place: str) -> None:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise UserError(f"{place} must be {NOUNS[kind]}, got {json.dumps(value)}")
+        # As JSON, so that strict means types: "1" is no number.
+        text = json.dumps(resolved)
+        return TypeAdapter(Sweep).validate_json(text, strict=True, extra="forbid")
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _assignments(table: dict[str, Any]) -> tuple[str, ...]:

@@ -1,9 +1,8 @@
 """The mean reward of a problem's other rollouts, as the value of every state of a rollout."""
 
 from collections.abc import Sequence
-from itertools import groupby
 
-from vineppo.types import Rollout
+from vineppo.types import Rollout, by_problem
 from vineppo.values.predictor import ValuePredictor
 
 
@@ -14,17 +13,15 @@ class GroupMean(ValuePredictor):
     nothing. Rewards [1, 0, 0.5] give 0.25, 0.75 and 0.5.
     """
 
+    takes_turns = True
+
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
-        for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
-            group_G = list(group)
-            means_G = means_of_others(group_G)
-            self.set_values(
-                group_G, [[m] * len(r.spans_S) for m, r in zip(means_G, group_G, strict=True)]
-            )
+        for group_G in by_problem(rollouts):
+            self.set_by_rollout(group_G, means_of_others(group_G))
 
     def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
         """Whatever a rollout does at a state, its problem's others stay the same."""
-        self.set_of_rollouts(branches, rollouts)
+        self.set_as_rollouts(branches, rollouts)
 
 
 def means_of_others(group_G: Sequence[Rollout]) -> list[float]:

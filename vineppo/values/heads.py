@@ -4,7 +4,7 @@ A value model is an HF sequence classifier with one label.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,13 +12,13 @@ import torch
 from torch import nn
 
 from vineppo.config.schema import (
-    CriticCommon,
+    CriticConfig,
     CrossEntropy,
     ModelConfig,
+    SeparateCritic,
     SquaredError,
     TrainConfig,
 )
-from vineppo.credit.gae import critic_returns
 from vineppo.credit.vine import broadcast, next_values
 from vineppo.deepspeed_module import Summand
 from vineppo.errors import UserError
@@ -54,40 +54,17 @@ def values_of(outputs: torch.Tensor, loss: ValueLoss) -> torch.Tensor:
     return low + (high - low) * torch.sigmoid(outputs)
 
 
-def value_loss(
-    outputs: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, loss: ValueLoss
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The loss of every token, and where the clip took its gradient away; all of one shape."""
-    return VALUE_LOSSES[loss.kind](outputs, old_values, returns, loss)
-
-
-def _squared_error(
-    outputs: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, loss: SquaredError
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return squared_error(outputs, old_values, returns, loss.clip)
-
-
-def _cross_entropy(
-    outputs: torch.Tensor, _: torch.Tensor, returns: torch.Tensor, loss: CrossEntropy
-) -> tuple[torch.Tensor, torch.Tensor]:
-    losses = cross_entropy(outputs, returns, loss.low, loss.high)
-    return losses, torch.zeros_like(losses, dtype=torch.bool)
-
-
-VALUE_LOSSES: dict[str, Callable[..., tuple[torch.Tensor, torch.Tensor]]] = {
-    "squared_error": _squared_error,
-    "cross_entropy": _cross_entropy,
-}
-
-
 def value_objective(
     loss: ValueLoss, name: str, sizes: UpdateSizes, batch: TrainBatch, outputs_BT: torch.Tensor
 ) -> Summand:
     """The mean value loss over all response tokens of the update, for predictor `name`."""
     mask_BT = batch.response_mask_BT
-    losses_BT, is_clipped_BT = value_loss(
-        outputs_BT, batch[f"values/{name}"], batch[f"targets/{name}"], loss
-    )
+    old_BT, targets_BT = batch[f"values/{name}"], batch[f"targets/{name}"]
+    if isinstance(loss, SquaredError):
+        losses_BT, is_clipped_BT = squared_error(outputs_BT, old_BT, targets_BT, loss.clip)
+    else:
+        losses_BT = cross_entropy(outputs_BT, targets_BT, loss.low, loss.high)
+        is_clipped_BT = torch.zeros_like(mask_BT)
     num_tokens = max(sizes.response_tokens, 1)
     total = losses_BT.masked_fill(~mask_BT, 0.0).sum() / num_tokens
     return total, {
@@ -145,7 +122,7 @@ def set_targets(
     """
     for rollout in rollouts:
         if learns_from is None:
-            targets_T = critic_returns(config.credit, rollout, name)
+            targets_T = config.credit.critic_targets(rollout, name)
         else:
             reward = sum(rollout.rewards_T)
             next_S = next_values(rollout.returns_S[learns_from], reward)
@@ -205,26 +182,26 @@ class FrozenValueModel(ValueModel):
     """
 
     def __init__(
-        self, name: str, config: TrainConfig, critic: CriticCommon, path: str | None
+        self, name: str, config: TrainConfig, critic: CriticConfig, path: str | None
     ) -> None:
-        super().__init__(name, config)
+        super().__init__(name, config, critic)
         self._loss = critic.loss
         model = load_value_model(critic, config.model, config.seed, path)
         self.num_weights = sum(weight.numel() for weight in model.parameters())
         self._device = torch.device("cpu")
         self._module = ValueOutputs(model).eval()
-        view = critic.own_model.view if critic.own_model is not None else None
+        view = critic.view if isinstance(critic, SeparateCritic) else None
         tokenizer = load_tokenizer(path or config.model.path, f"{self.key}.path") if view else None
         self.view = View(view, tokenizer, self.key)
 
     @classmethod
     def at_checkpoint(
-        cls, name: str, config: TrainConfig, own: Any, directory: Path | None
+        cls, name: str, config: TrainConfig, options: Any, directory: Path | None
     ) -> "FrozenValueModel | None":
         path = None if directory is None else directory / name
         if path is not None and not path.is_dir():
             return None
-        model = cls(name, config, own, None if path is None else str(path))
+        model = cls(name, config, options, None if path is None else str(path))
         model._to(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
         return model
 
@@ -244,7 +221,7 @@ class FrozenValueModel(ValueModel):
 
 
 def load_value_model(
-    critic: CriticCommon, policy: ModelConfig, run_seed: int, path: str | None = None
+    critic: CriticConfig, policy: ModelConfig, run_seed: int, path: str | None = None
 ) -> Any:
     """A classifier with one label: with its own head where it has one, else with a new one.
 
@@ -252,7 +229,7 @@ def load_value_model(
     policy's. Raises `UserError` as `load_classifier` does, and for a saved critic whose outputs
     another loss reads.
     """
-    of_config = critic.own_model.path if critic.own_model is not None else None
+    of_config = critic.path if isinstance(critic, SeparateCritic) else None
     path = path or of_config or policy.path
     model = load_classifier(path, policy, critic.head_init, run_seed)
     _check_value_range(model.config, path, critic.loss)
@@ -270,6 +247,8 @@ def load_classifier(
     """
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    from vineppo.packing import let_pack
 
     resolved = resolve_model_path(path, key)
     try:
@@ -299,6 +278,7 @@ def load_classifier(
         head.offset.fill_(getattr(config, "value_offset", 0.0))
     setattr(model, HEAD, head)
     disable_dropout(model)
+    let_pack(model)
     return model
 
 
@@ -339,7 +319,7 @@ def save_value_model(
     `value_range` [low, high]: V = low + (high − low) · sigmoid(output + `value_offset`); null: V is
     the sum.
     """
-    model.config.value_range = _value_range(loss)
+    model.config.value_range = loss.bounds and [*loss.bounds]
     model.config.value_offset = float(model.score.offset.nan_to_num(0.0))
     set_padding(model, tokenizer)
     save_model(model, tokenizer, weights, directory, left_out=f"{HEAD}.offset")
@@ -352,13 +332,9 @@ def set_padding(model: Any, tokenizer: Any) -> None:
         model.config.pad_token_id = tokenizer.eos_token_id if padding is None else padding
 
 
-def _value_range(loss: ValueLoss) -> list[float] | None:
-    return None if loss.bounds is None else list(loss.bounds)
-
-
 def _check_value_range(config: Any, path: str, loss: ValueLoss) -> None:
     """A reward model of others has no `value_range`: its head is taken as it is."""
-    saved, expected = getattr(config, "value_range", ...), _value_range(loss)
+    saved, expected = getattr(config, "value_range", ...), loss.bounds and [*loss.bounds]
     if saved is not ... and saved != expected:
         raise UserError(
             f"critic.path {path}: its value_range {saved} must be that of critic.loss, {expected}"

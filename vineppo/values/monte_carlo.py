@@ -5,13 +5,11 @@ the policy samples, with the token budget that the rollout had left at s_i (Vine
 2410.01679, eq. 5). Unbiased, and independent of the action that the rollout took at s_i.
 """
 
-import json
 from collections.abc import Collection, Sequence
 from functools import partial
-from pathlib import Path
+from typing import Any
 
-from vineppo.config.schema import CoinCuts, ExpectedCuts, MonteCarloValues, TrainConfig
-from vineppo.distributed import is_main
+from vineppo.config.schema import MonteCarloValues, TrainConfig
 from vineppo.interruption import awaited
 from vineppo.rollouts import (
     Continuation,
@@ -23,24 +21,25 @@ from vineppo.rollouts import (
 )
 from vineppo.seeds import derive_seed
 from vineppo.types import MONTE_CARLO, Rollout, StateValue
-from vineppo.values.cuts import cuts_of, mean_chance, scale_of
 from vineppo.values.sampled import Draws, SampledValues
-
-SCALE = "cuts.json"
 
 
 class MonteCarlo(SampledValues):
     """The mean return of K continuations; with many of them, the oracle that others face."""
 
-    def __init__(self, name: str, config: TrainConfig, own: MonteCarloValues, *_: object) -> None:
-        super().__init__(name, config)
-        self.num_samples = self.num_continuations = own.num_continuations
-        self.identical_prefixes = own.identical_prefixes
-        self._states = own.states
-        self.samples_all = own.states is None
-        by_prefix = own.states is None or isinstance(own.states, CoinCuts | ExpectedCuts)
-        self.foresees = by_prefix and self.identical_prefixes != "union"
-        self._scale: float | None = None  # of the probabilities of states "expected"
+    Config = MonteCarloValues
+    takes_turns = True
+    training_only = ("scale",)
+
+    def __init__(
+        self, name: str, config: TrainConfig, options: MonteCarloValues, *_: object
+    ) -> None:
+        super().__init__(name, config, options)
+        self.num_samples = self.num_continuations = options.num_continuations
+        self.identical_prefixes = options.identical_prefixes
+        self._states = options.states
+        self.samples_all = options.states is None
+        self._scale: float | None = None  # what `States.next_scale` says
 
     @property
     def stream_name(self) -> str:
@@ -50,7 +49,7 @@ class MonteCarlo(SampledValues):
         if self._states is None:
             return super().sampled_steps(rollout, iteration)
         seed = derive_seed(self.config.seed, iteration, "cuts", *rollout.key)
-        return cuts_of(self._states, rollout, seed, self._scale)
+        return self._states.chosen(rollout, seed, self._scale)
 
     def max_tokens(self, sampler: Sampler, rollout: Rollout, step: int) -> int:
         return sampler.sampling.max_tokens - rollout.spans_S[step].start
@@ -70,18 +69,15 @@ class MonteCarlo(SampledValues):
         rollout.returns_S[self.name] = tuple(values_S)
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
-        """For states "expected" the next iteration's scale."""
-        if not isinstance(self._states, ExpectedCuts):
+        """Where states are chosen by a scale, that of the next iteration."""
+        if self._states is None:
             return {}
-        mean = mean_chance(self._states, rollouts, self._scale)
-        self._scale = scale_of(self._states, rollouts) or self._scale
+        mean = self._states.mean_chance(rollouts, self._scale)
+        self._scale = self._states.next_scale(rollouts) or self._scale
         return {} if mean is None else {f"{self.metrics_group}/cut_probability": mean}
 
-    def save_state(self, directory: Path) -> None:
-        if isinstance(self._states, ExpectedCuts) and is_main():
-            directory.mkdir(parents=True, exist_ok=True)
-            (directory / SCALE).write_text(json.dumps(self._scale))
+    def state(self) -> dict[str, Any]:
+        return {} if self._states is None else {"scale": self._scale}
 
-    def load_state(self, directory: Path) -> None:
-        if isinstance(self._states, ExpectedCuts):
-            self._scale = json.loads((directory / SCALE).read_text())
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._scale = state["scale"]

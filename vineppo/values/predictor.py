@@ -1,106 +1,123 @@
 """The interface of everything that values states: the value predictor."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import nn
 
-from vineppo.config.schema import TrainConfig
+from vineppo.config.schema import PredictorConfig, TrainConfig
 from vineppo.distributed import is_main
+from vineppo.errors import UserError
 from vineppo.minibatches import UpdateSizes
-from vineppo.types import CRITIC, Rollout, StateValue, TrainBatch, Turn
+from vineppo.types import CRITIC, Rollout, StateValue, TrainBatch, Turn, predictor_key
 
 if TYPE_CHECKING:
     from vineppo.deepspeed_module import Summand
+    from vineppo.models import LoadedModel
     from vineppo.policy import Policy
     from vineppo.rollouts import Prompt, Sampler
     from vineppo.token_scores import TokenScores
 
+STATE = "state.pt"
 StateKey = tuple[str, ...]  # what keeps two states apart, the problem's id first
 
 
 class ValueStream(Protocol):
     """What is sampled for an iteration's states, which joins the engine while rollouts run."""
 
-    foresees: bool  # takes states of rollouts that are not finished, by `foresee`
     budget_left: int  # tokens that the unfinished samples may have at most
 
     def budget(self, rollout: Rollout, first: int = 0) -> int:
         """Tokens that the samples for its states from `first` on may have at most."""
 
     def submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> None:
-        """Queues the samples for the states s_first … s_{end−1}, by default for all.
-
-        In the engine as far as `feed` goes, at once.
-        """
-
-    def foresee(self, rollout: Rollout) -> None:
-        """Queues what the states of an unfinished rollout would get were it to end here."""
-
-    def feed(self) -> None:
-        """Gives the engine of what is queued what it has room for; due before each of its steps."""
+        """Queues the samples for the states s_first … s_{end−1}, by default for all."""
 
     def settle(self) -> dict[StateKey, StateValue]:
         """The value of every state, once the engine has finished; waits for graders."""
 
 
 class ValuePredictor:
-    """V(s) for the states of rollouts: those before each step, or those before each token.
+    """V(s) for the states before each step or each token of rollouts.
 
-    A predictor overrides what it needs and leaves the rest, which does nothing:
+    `Config` holds its keys. A predictor overrides what it needs; the rest does nothing:
 
+        its own pass            `estimate`, which ends in `set_values` or `set_by_rollout`
+        returns of another      `estimate`, after those are sampled: `Config.returns_of` names it
+        values of another       `estimate`, after it: `Config.values_of`
         sampled continuations   `is_sampled`, `open_stream`, `merge`: see `SampledValues`
-        text generation         the same: see `GeneratedValues`
-        a pass of its own       `estimate`
-        returns of another      `estimate`, after those are sampled; `returns_of` names the other
         the policy's pass       `head` (trained with the policy), `from_policy`
         its hidden states       `reads_hidden`: `scores.hidden_BTH` there, and `rollout.hidden_SH`
         its entropies           `reads_entropies`: the column "entropies"
         its distributions       `num_candidates`: `rollout.choices`
-        training                `update`, or with a head `policy_loss`; `save_state`, `load_state`
+        training                `update`, or with a head `policy_loss`; `state`, `set_state`
 
-    `estimate` writes the values into the rollouts' columns, by `set_values`. For an unbiased
-    gradient a baseline must not depend on the action after its state: see each predictor's file.
-    One head trains with a policy; any number of predictors may read its hidden states.
+    For an unbiased gradient a baseline must not depend on the action after its state: see each
+    predictor's file. One head trains with a policy; any number may read its hidden states.
     """
 
+    Config: ClassVar[type[PredictorConfig]] = PredictorConfig
+
+    # What it gives.
     gives: Literal["tokens", "steps"] = "steps"
-    num_continuations = 0  # of every state, which the values are the mean return of; 0: others
-    num_weights = 0  # of a model of its own
-    returns_of: str | None = None  # the predictor whose `rollout.returns_S` it reads
-    values_of: str | None = None  # the predictor whose values it reads, which comes before it
+    is_martingale = False  # under the policy, with the column "differences/NAME"
+    is_exact = False  # the policy's value itself, up to what it counts
+    is_probability = False  # of success, so that rewards must be within [0, 1]
+    takes_turns = False  # values states between turns, through the policy's mask
+    # What it reads.
     is_sampled = False  # the engine is asked, by `open_stream`
+    is_made_of_returns = False  # `estimate` takes those of `Config.returns_of`
     reads_hidden = False  # a pass of the policy sets `hidden_SH` and "trainer_logprobs"
     reads_entropies = False  # that pass sets "entropies" and "trainer_logprobs"
     num_candidates = 0  # above 0 it sets `rollout.choices` as well, of so many tokens
+    # What it holds and trains.
+    num_continuations = 0  # of every state, which the values are the mean return of; 0: others
+    num_weights = 0  # of a model of its own
     head: nn.Module | None = None  # on the policy's backbone, in the policy's module and optimizer
     head_learning_rate = 0.0
     leaves_while_sampling = False
     trains_policy = False  # `update` changes the policy's weights, and comes after its own
+    training_only: tuple[str, ...] = ()  # keys of `state` that values do not depend on
+    is_frozen = False  # as a checkpoint has it: asked, and trained no more
 
-    def __init__(self, name: str, config: TrainConfig, *_: object) -> None:
-        """`name` among the run's predictors; then come its own config and the starting policy."""
+    def __init__(
+        self,
+        name: str,
+        config: TrainConfig,
+        options: Any = None,
+        loaded: "LoadedModel | None" = None,  # noqa: ARG002
+    ) -> None:
+        """`options` are its keys, those of `name` in the config; `loaded` is the policy."""
         self.name = name
         self.config = config
+        self.options = options
+
+    @classmethod
+    def build(
+        cls, name: str, config: TrainConfig, options: Any, loaded: "LoadedModel | None"
+    ) -> "ValuePredictor":
+        """For a run that is about to train."""
+        return cls(name, config, options, loaded)
 
     @classmethod
     def at_checkpoint(
-        cls,
-        name: str,
-        config: TrainConfig,
-        own: Any,
-        directory: Path | None,  # noqa: ARG003
+        cls, name: str, config: TrainConfig, options: Any, directory: Path | None
     ) -> "ValuePredictor | None":
         """As a checkpoint has it, None: as training starts; to `estimate` with, no more to train.
 
         What it learned lies in `directory / name`, by `save_hf`. None where that is missing.
         """
-        return cls(name, config, own)
+        predictor = cls(name, config, options)
+        predictor.is_frozen = True
+        if directory is not None and predictor._learned(predictor.state()):
+            if not (directory / name / STATE).is_file():
+                return None
+            predictor.load_state(directory / name)
+        return predictor
 
     @property
     def column(self) -> str:
@@ -114,15 +131,20 @@ class ValuePredictor:
     @property
     def key(self) -> str:
         """Its table in the config."""
-        return CRITIC if self.name == CRITIC else f"values.predictors.{self.name}"
+        return predictor_key(self.name)
 
-    def set_of_rollouts(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
-        """For one that gives all states of a rollout one value: a branch of it has the same."""
+    def set_by_rollout(self, rollouts: Sequence[Rollout], values: Sequence[float]) -> None:
+        """Gives every state of rollout i the value `values[i]`."""
+        pairs = zip(rollouts, values, strict=True)
+        self.set_values(rollouts, [[value] * len(rollout.spans_S) for rollout, value in pairs])
+
+    def set_as_rollouts(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
+        """Where all states of a rollout have one value, its branches have it too."""
         value = {rollout.key: rollout.values_S(self.name)[0] for rollout in rollouts}
-        self.set_values(branches, [[value[b.key]] * len(b.spans_S) for b in branches])
+        self.set_by_rollout(branches, [value[branch.key] for branch in branches])
 
     def set_values(self, rollouts: Sequence[Rollout], values: Sequence[Sequence[float]]) -> None:
-        """`values[i]` are those of rollout i, one a step or one a token, as `gives` says."""
+        """Gives rollout i the values `values[i]`, one a step or one a token, as `gives` says."""
         for rollout, values_i in zip(rollouts, values, strict=True):
             if self.gives == "tokens":
                 assert len(values_i) == len(rollout.response_ids), "one value a token"
@@ -140,7 +162,7 @@ class ValuePredictor:
     # While rollouts are sampled.
 
     def open_stream(self, sampler: "Sampler", iteration: int) -> ValueStream:
-        """What the engine is to sample for the values, where `is_sampled`."""
+        """The stream that samples for the values, where `is_sampled`."""
         raise NotImplementedError
 
     def merge(
@@ -209,15 +231,32 @@ class ValuePredictor:
         """Trains for an iteration, on its own; metrics."""
         return {}
 
-    # Persistence. What is learned is saved, what is a pure function of the rollouts is not.
+    # Persistence: saves what was learned, not what follows from the rollouts.
+
+    def state(self) -> dict[str, Any]:
+        """All that it learned: numbers, texts, tensors, lists and tables of these."""
+        return {}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """The inverse of `state`; a frozen predictor gets no `training_only` keys."""
 
     def save_hf(self, directory: Path) -> None:
         """What was learned, for use: in Hugging Face format where it is a model."""
+        _write(directory, self._learned(self.state()))
 
     def save_state(self, directory: Path) -> None:
-        """What training on needs, in files of its own under `directory`."""
+        """Writes under `directory` all that a resumed run needs."""
+        _write(directory, self.state())
 
-    def load_state(self, directory: Path) -> None: ...
+    def load_state(self, directory: Path) -> None:
+        if not (directory / STATE).is_file():
+            if self.state():
+                raise UserError(f"{directory / STATE} is missing: another version wrote it")
+            return
+        self.set_state(torch.load(directory / STATE, map_location="cpu", weights_only=True))
+
+    def _learned(self, state: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in state.items() if key not in self.training_only}
 
     def offload(self) -> None:
         """Leaves the GPU to the engine; see `DeepSpeedModule.offload`."""
@@ -225,36 +264,10 @@ class ValuePredictor:
     def reload(self) -> None: ...
 
 
-class Remembered(ValuePredictor):
-    """One that learns a few numbers and no more: they lie in `state_file`, as JSON."""
-
-    state_file: str
-
-    def state(self) -> Any:
-        raise NotImplementedError
-
-    def set_state(self, saved: Any) -> None:
-        raise NotImplementedError
-
-    @classmethod
-    def at_checkpoint(
-        cls, name: str, config: TrainConfig, own: Any, directory: Path | None
-    ) -> "Remembered | None":
-        predictor = cls(name, config, own)
-        if directory is not None:
-            predictor.load_state(directory / name)
-        return predictor
-
-    def save_hf(self, directory: Path) -> None:
-        self.save_state(directory)
-
-    def save_state(self, directory: Path) -> None:
-        if is_main():
-            directory.mkdir(parents=True, exist_ok=True)
-            (directory / self.state_file).write_text(json.dumps(self.state()))
-
-    def load_state(self, directory: Path) -> None:
-        self.set_state(json.loads((directory / self.state_file).read_text()))
+def _write(directory: Path, state: dict[str, Any]) -> None:
+    if state and is_main():
+        directory.mkdir(parents=True, exist_ok=True)
+        torch.save(state, directory / STATE)
 
 
 def carried_back(values_T: Sequence[float], turns: Sequence[Turn]) -> Sequence[float]:

@@ -1,23 +1,16 @@
 """Values that are means of what the engine samples at a state, while rollouts are sampled."""
 
-import math
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from statistics import mean
 
 from vineppo.config.schema import IdenticalPrefixes
-from vineppo.distributed import gather_replicas, replica
 from vineppo.engine import Completion
-from vineppo.interruption import interruption, raise_if_any
-from vineppo.rollouts import LOOKAHEAD, Sampler
+from vineppo.rollouts import Sampler
 from vineppo.seeds import prefix_digest
 from vineppo.types import Rollout, StateValue
-from vineppo.values.predictor import StateKey, ValuePredictor, ValueStream
+from vineppo.values.predictor import StateKey, ValuePredictor
 
-STEPS_BETWEEN_EXCHANGES = 32
-LOOKS = 16  # at a rollout before it has finished, if it is as long as it may be
 NO_VALUE = StateValue((), 0)  # of a state that was not sampled
 
 
@@ -49,13 +42,9 @@ class SampledValues(ValuePredictor):
     num_samples: int
     identical_prefixes: IdenticalPrefixes = "share"
     samples_all = True  # states; else those of `sampled_steps`
-    foresees = False  # whether a state is sampled shows in its prefix alone
 
     def sampled_steps(self, rollout: Rollout, iteration: int) -> Collection[int]:  # noqa: ARG002
-        """The steps of a rollout before which its states are sampled; sees no reward.
-
-        Where it `foresees`, of an unfinished one too: those that its end would bring.
-        """
+        """The steps of a rollout before which its states are sampled; sees no reward."""
         return range(len(rollout.spans_S))
 
     def draw(self, sampler: Sampler, asked: Draws) -> None:
@@ -70,8 +59,8 @@ class SampledValues(ValuePredictor):
     def stream_name(self) -> str:
         return f"values/{self.name}"
 
-    def open_stream(self, sampler: Sampler, iteration: int) -> "StateValues":
-        return StateValues(self, sampler, iteration)
+    def open_stream(self, sampler: Sampler, iteration: int) -> "SampledStream":
+        return SampledStream(self, sampler, iteration)
 
     def state_key(self, rollout: Rollout, step: int) -> StateKey:
         """Problem and digest of the prefix, and rollout and step where these are kept apart."""
@@ -107,24 +96,16 @@ class SampledValues(ValuePredictor):
     def _of_replicas(
         self, found_R: Sequence[dict[StateKey, StateValue]]
     ) -> dict[StateKey, StateValue]:
-        """The values that several replicas found; a state may have been sampled by more than one.
+        """The values that all replicas found.
 
-        With "union" its draws add up, as they are of different rollouts. Otherwise they are the
-        same ones, of the same seeds, and count once; the tokens were sampled twice. What one has
-        foreseen in vain may be another's state.
+        Where several sampled a state, their draws have the same seeds and count once. The tokens
+        were sampled twice.
         """
         merged: dict[StateKey, StateValue] = {}
         for values in found_R:
             for key, value in values.items():
-                if key not in merged:
-                    merged[key] = value
-                    continue
-                there = merged[key]
-                is_union = self.identical_prefixes == "union"
-                returns_K = there.returns_K or value.returns_K
-                if is_union:
-                    returns_K = there.returns_K + value.returns_K
-                merged[key] = StateValue(returns_K, there.num_tokens + value.num_tokens)
+                there = merged.get(key, replace(value, num_tokens=0))
+                merged[key] = replace(there, num_tokens=there.num_tokens + value.num_tokens)
         return merged
 
 
@@ -132,16 +113,15 @@ class SampledValues(ValuePredictor):
 class _Distinct:
     """The draws of one distinct state, as they come in."""
 
-    numbers_K: list[Callable[[], float] | None] = field(default_factory=list)
+    numbers_K: list[Callable[[], float] | None]
     num_tokens: int = 0
 
 
-class StateValues:
+class SampledStream:
     """Collects the values of an iteration while its rollouts are still being sampled.
 
     How many draws a state gets is fixed before any number is seen, so the means are unbiased.
-    Which rollout comes first changes neither seeds nor values, and neither does what is foreseen: a
-    state that no finished rollout asks for after all has no returns, and its tokens count.
+    Which rollout comes first changes neither seeds nor values.
     """
 
     def __init__(self, predictor: SampledValues, sampler: Sampler, iteration: int) -> None:
@@ -149,9 +129,6 @@ class StateValues:
         self._sampler = sampler
         self._iteration = iteration
         self._states: dict[StateKey, _Distinct] = {}
-        self._asked: set[StateKey] = set()  # of finished rollouts
-        self._held: deque[Callable[[], None]] = deque()  # draws that the engine has not got yet
-        self.foresees = predictor.foresees
         self.budget_left = 0
 
     def budget(self, rollout: Rollout, first: int = 0) -> int:
@@ -161,31 +138,17 @@ class StateValues:
         return self._predictor.num_samples * sum(lengths)
 
     def submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> None:
-        self._asked.update(self._submit(rollout, first, end))
-
-    def foresee(self, rollout: Rollout) -> None:
-        self._submit(rollout)
-
-    def _submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> list[StateKey]:
-        steps = self._steps(rollout, first, end)
-        keys = [self._predictor.state_key(rollout, step) for step in steps]
-        for step, key in zip(steps, keys, strict=True):
-            if key not in self._states or self._predictor.identical_prefixes == "union":
+        for step in self._steps(rollout, first, end):
+            key = self._predictor.state_key(rollout, step)
+            if key not in self._states:
                 self._sample(rollout, step, key)
-        return keys
-
-    def feed(self) -> None:
-        """A request has its whole prefix: were all of long responses queued, memory would grow
-        with the square of their steps."""
-        while self._held and self._sampler.engine.num_unfinished < LOOKAHEAD:
-            self._held.popleft()()
 
     def settle(self) -> dict[StateKey, StateValue]:
         values = {}
         for key, state in self._states.items():
             returns_K = tuple(number() for number in state.numbers_K if number is not None)
             assert len(returns_K) == len(state.numbers_K), "a draw is missing"
-            values[key] = StateValue(returns_K if key in self._asked else (), state.num_tokens)
+            values[key] = StateValue(returns_K, state.num_tokens)
         return values
 
     def _steps(self, rollout: Rollout, first: int, end: int | None = None) -> list[int]:
@@ -194,154 +157,16 @@ class StateValues:
 
     def _sample(self, rollout: Rollout, step: int, key: StateKey) -> None:
         predictor = self._predictor
-        distinct = self._states.setdefault(key, _Distinct())
+        distinct = self._states[key] = _Distinct([None] * predictor.num_samples)
         budget = predictor.max_tokens(self._sampler, rollout, step)
-        is_shared = predictor.identical_prefixes == "share"
-        owner = key[1] if is_shared else f"{rollout.rollout_index}/{step}"
-        slot = len(distinct.numbers_K)
-        distinct.numbers_K += [None] * predictor.num_samples
+        problem_id, prefix, apart = key
         self.budget_left += predictor.num_samples * budget
 
         def finish(index: int, number: Callable[[], float], completion: Completion) -> None:
-            distinct.numbers_K[slot + index] = number
+            distinct.numbers_K[index] = number
             distinct.num_tokens += completion.num_sampled
             self.budget_left -= budget
 
-        stream = (self._iteration, predictor.stream_name, rollout.problem.id, owner)
+        stream = (self._iteration, predictor.stream_name, problem_id, apart or prefix)
         asked = Draws(rollout, step, stream, finish)
-        self._held.append(partial(predictor.draw, self._sampler, asked))
-        self.feed()
-
-
-@dataclass(frozen=True)
-class _Rest:
-    """What is left of a rollout, of whose first steps `num_foreseen` have been sampled, and the
-    budget of its draws."""
-
-    cost: int
-    rollout: Rollout
-    num_foreseen: int
-
-
-@dataclass(frozen=True)
-class _Report:
-    """What a replica has left: tokens that its requests may have at most, and rollouts to deal."""
-
-    budget: int
-    interruption: str | None
-    waiting: list[_Rest]
-
-
-class WorkSharing:
-    """Several replicas of the engine sample the values of all rollouts together.
-
-    A replica samples the rollouts of its own problems, and what all of a problem's rollouts share:
-    the values of s_0. The later states of a finished rollout go to one replica: its own while that
-    has no more left to do than the others, else, at the next exchange, to the one that has least.
-    States of a rollout that are foreseen before its end stay with their replica, which looks for
-    them while it is not behind. Looks and exchanges come after so many engine steps, never by the
-    clock, so that a repeated run deals alike: a replica that has nothing left waits in an exchange
-    until the others have made their steps.
-
-    Samples depend on their seeds alone, not on who draws them. A lone replica is never behind: it
-    samples all states when they are foreseen or their rollout has finished, and its exchanges
-    change nothing and cost no step.
-
-    This is the part of one replica; all of them must meet in every exchange of `step`.
-    `num_rollouts` are this replica's own. Without streams there is nothing to share or to exchange.
-    """
-
-    def __init__(self, sampler: Sampler, streams: Sequence[ValueStream], num_rollouts: int) -> None:
-        self._engine = sampler.engine
-        self._streams = streams
-        self._rollouts_left = num_rollouts
-        self._max_tokens = sampler.sampling.max_tokens
-        self._waiting: list[_Rest] = []
-        self._num_foreseen: dict[tuple[str, int], int] = {}  # steps of a rollout
-        self._foresees = any(stream.foresees for stream in streams)
-        self._steps_to_look = self._steps_between_looks = math.ceil(self._max_tokens / LOOKS)
-        self._is_ahead = True  # has no more to do than the others
-        self._num_steps = 0
-
-    def add(self, rollout: Rollout) -> None:
-        """A finished rollout of this replica's own."""
-        self._rollouts_left -= 1
-        num_foreseen = self._num_foreseen.pop(rollout.key, 0)
-        for stream in self._streams:
-            stream.submit(rollout, 0, _first(stream, num_foreseen))
-        if self._is_ahead:
-            self._submit_rest(rollout, num_foreseen)
-            return
-        budgets = (stream.budget(rollout, _first(stream, num_foreseen)) for stream in self._streams)
-        if cost := sum(budgets):
-            self._waiting.append(_Rest(cost, rollout, num_foreseen))
-
-    def foresee(self, rollout: Rollout) -> None:
-        """What there is of a rollout of this replica's own, at a look."""
-        self._num_foreseen[rollout.key] = len(rollout.spans_S)
-        for stream in self._streams:
-            if stream.foresees:
-                stream.foresee(rollout)
-
-    def step(self) -> bool:
-        """A step of the engine, or an exchange where one is due; False when all is done."""
-        for stream in self._streams:
-            stream.feed()
-        is_due = self._num_steps == STEPS_BETWEEN_EXCHANGES and self._streams
-        if self._engine.num_unfinished and not is_due:
-            self._engine.step()
-            self._num_steps += 1
-            self._look()
-            return bool(self._streams or self._engine.num_unfinished)
-        return self._exchange() if self._streams else False
-
-    def _look(self) -> None:
-        self._steps_to_look -= 1
-        if self._steps_to_look:
-            return
-        self._steps_to_look = self._steps_between_looks
-        if self._foresees and self._rollouts_left and self._is_ahead:
-            self._engine.look()
-
-    def _submit_rest(self, rollout: Rollout, num_foreseen: int) -> None:
-        for stream in self._streams:
-            stream.submit(rollout, _first(stream, num_foreseen))
-
-    def _exchange(self) -> bool:
-        self._num_steps = 0
-        budget = self._rollouts_left * self._max_tokens
-        budget += sum(stream.budget_left for stream in self._streams)
-        ranks_a_replica = self._engine.ranks_a_replica
-        mine = replica(ranks_a_replica)
-        report = _Report(budget, interruption(), self._waiting)
-        reports = gather_replicas(report, ranks_a_replica)
-        raise_if_any([report.interruption for report in reports])
-        budgets = [report.budget for report in reports]
-        waiting = [item for report in reports for item in report.waiting]
-        self._waiting = []
-        owners = deal(budgets, [rest.cost for rest in waiting])
-        for owner, rest in zip(owners, waiting, strict=True):
-            budgets[owner] += rest.cost
-            if owner == mine:
-                self._submit_rest(rest.rollout, rest.num_foreseen)
-        self._is_ahead = budgets[mine] <= mean(budgets)
-        return sum(budgets) > 0
-
-
-def _first(stream: ValueStream, num_foreseen: int) -> int:
-    """The first step whose state any replica may sample; s_0 is all rollouts' of a problem."""
-    return max(1, num_foreseen) if stream.foresees else 1
-
-
-def deal(budgets_R: Sequence[int], costs: Sequence[int]) -> list[int]:
-    """The replica of each item: the costliest first, each to the one that then has least.
-
-    `deal([10, 0], [3, 8, 4])` is [0, 1, 1]: 8 goes to the idle one, which with 8 against 10 takes
-    4 as well, and 3 to the other.
-    """
-    loads = list(budgets_R)
-    owners = [0] * len(costs)
-    for item in sorted(range(len(costs)), key=lambda i: -costs[i]):
-        owners[item] = min(range(len(loads)), key=loads.__getitem__)
-        loads[owners[item]] += costs[item]
-    return owners
+        self._sampler.hold(partial(predictor.draw, self._sampler, asked))

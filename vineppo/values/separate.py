@@ -10,8 +10,7 @@ import torch
 from vineppo.config.schema import SeparateCritic, TrainConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
 from vineppo.minibatches import is_sound, minibatches, summarize
-from vineppo.models import LoadedModel
-from vineppo.packing import can_pack
+from vineppo.models import LoadedModel, can_pack
 from vineppo.policy import Policy, checkpoint_activations
 from vineppo.rollouts import Prompt
 from vineppo.types import Rollout, TrainBatch
@@ -38,10 +37,13 @@ class SeparateValueModel(ValueModel):
     holds the rollout's own return. It sees no temperature.
     """
 
+    Config = SeparateCritic
+    takes_turns = True
+
     def __init__(
         self, name: str, config: TrainConfig, critic: SeparateCritic, loaded: LoadedModel
     ) -> None:
-        super().__init__(name, config)
+        super().__init__(name, config, critic)
         self._critic = critic
         self._tokenizer = loaded.tokenizer
         self._hf_model: Any = load_value_model(critic, config.model, config.seed)
@@ -54,9 +56,9 @@ class SeparateValueModel(ValueModel):
 
     @classmethod
     def at_checkpoint(
-        cls, name: str, config: TrainConfig, own: SeparateCritic, directory: Path | None
+        cls, name: str, config: TrainConfig, options: SeparateCritic, directory: Path | None
     ) -> ValuePredictor | None:
-        return FrozenValueModel.at_checkpoint(name, config, own, directory)
+        return FrozenValueModel.at_checkpoint(name, config, options, directory)
 
     def start(self, policy: Policy) -> None:  # noqa: ARG002
         checkpoint_activations(self._hf_model, self.config.model.gradient_checkpointing)

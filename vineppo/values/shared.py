@@ -32,12 +32,14 @@ class SharedValueHead(ValuePredictor):
     The values come with the policy's pass, before the temperature, whatever that is.
     """
 
+    Config = SharedCritic
     gives = "tokens"
+    takes_turns = True
 
     def __init__(
         self, name: str, config: TrainConfig, critic: SharedCritic, loaded: LoadedModel
     ) -> None:
-        super().__init__(name, config)
+        super().__init__(name, config, critic)
         self._critic = critic
         model = loaded.model
         self.head: ValueHead = ValueHead(
@@ -47,9 +49,9 @@ class SharedValueHead(ValuePredictor):
 
     @classmethod
     def at_checkpoint(
-        cls, name: str, config: TrainConfig, own: SharedCritic, directory: Path | None
+        cls, name: str, config: TrainConfig, options: SharedCritic, directory: Path | None
     ) -> ValuePredictor | None:
-        return FrozenValueModel.at_checkpoint(name, config, own, directory)
+        return FrozenValueModel.at_checkpoint(name, config, options, directory)
 
     def start(self, policy: Policy) -> None:
         self._policy = policy

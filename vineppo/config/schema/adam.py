@@ -18,21 +18,21 @@ class AdamConfig:
     """AdamW, and how an update is laid out on the machine."""
 
     learning_rate: PositiveFraction
-    schedule: Literal["constant", "linear"]  # after the warm-up; linear ends at 0
-    warmup_fraction: Fraction  # of all updates
-    adam_beta1: Decay
-    adam_beta2: Decay
-    adam_eps: Positive
-    weight_decay: NonNegative
-    max_grad_norm: Positive
-    num_epochs: Count  # passes over an iteration's rollouts, or over the demonstrations
-    batch_size: Count  # sequences of one update, over all ranks
+    schedule: Literal["constant", "linear"] = "constant"  # after the warm-up; linear ends at 0
+    warmup_fraction: Fraction = 0.03  # of all updates
+    adam_beta1: Decay = 0.9
+    adam_beta2: Decay = 0.999
+    adam_eps: Positive = 1e-8
+    weight_decay: NonNegative = 0.0
+    max_grad_norm: Positive = 1.0
+    num_epochs: Count = 2  # passes over an iteration's rollouts, or over the demonstrations
+    batch_size: Count = 64  # sequences of one update, over all ranks
     # Of one forward-backward on one rank, in sequences of the longest: of shorter ones more.
     micro_batch_size: Count
-    zero_stage: Literal[0, 1, 2, 3]  # of bfloat16, 0 is for one rank
+    zero_stage: Literal[0, 1, 2, 3] = 0  # of bfloat16, 0 is for one rank
     # What a GPU need not hold: nothing; the optimizer, whose step the CPU then makes; or, while the
     # engine is awake, full-precision weights and moments (it sleeps during updates).
-    offload: Literal["nothing", "optimizer", "while_sampling"]
+    offload: Literal["nothing", "optimizer", "while_sampling"] = "nothing"
 
 
 def sums_in_float32(zero_stage: int, offload: str) -> bool:

@@ -1,4 +1,4 @@
-"""The model, the task and the engine."""
+"""The model and the task."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -34,10 +34,10 @@ class ModelConfig:
     """The starting policy: an HF hub name, a directory, or `embedded:NAME` (in the package)."""
 
     path: Name
-    dtype: Dtype
-    attention: Literal["sdpa", "eager", "flash_attention_2"]
-    gradient_checkpointing: bool | Literal["auto"]  # auto: on a GPU
-    lora: LoraConfig | None  # null: all weights train
+    dtype: Dtype = "bfloat16"
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    gradient_checkpointing: bool | Literal["auto"] = "auto"  # on a GPU
+    lora: LoraConfig | None = None  # null: all weights train
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class LlamaArchitecture:
 class SftModelConfig:
     """A model to fine-tune: either `path` (as in `ModelConfig`) or a new `architecture`."""
 
-    path: Name | None
-    architecture: LlamaArchitecture | None
-    dtype: Dtype
-    attention: Literal["sdpa", "eager", "flash_attention_2"]
-    gradient_checkpointing: bool | Literal["auto"]
-    lora: LoraConfig | None
+    path: Name | None = None
+    architecture: LlamaArchitecture | None = None
+    dtype: Dtype = "bfloat16"
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    gradient_checkpointing: bool | Literal["auto"] = "auto"
+    lora: LoraConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -263,49 +263,15 @@ TaskConfig = Annotated[
 
 
 @dataclass(frozen=True)
-class VllmConfig:
-    """vLLM, in this process or in several of their own."""
-
-    kind: Literal["vllm"]
-    dtype: Dtype
-    # Tokens of a KV block, the grain of the prefix cache; a multiple of 32 on a CPU.
-    block_size: Count
-    max_model_len: Count
-    max_num_seqs: Count  # sequences that run at once in one process
-    max_num_batched_tokens: Count  # tokens of one engine step
-    tensor_parallel_size: Count  # ranks of one machine that share a replica; 1: each has its own
-    num_processes: Count  # of a rank, with an engine each; 1: the trainer's own
-    cpu_kv_cache_gib: Count  # CPU only, of each
-    gpu_memory_utilization: PositiveFraction  # CUDA only, of all together
-    enforce_eager: bool
-    prefix_caching: bool
-    sleep_while_training: bool  # CUDA only: give the KV cache's memory to the trainer
-
-
-@dataclass(frozen=True)
-class TransformersConfig:
-    """transformers in this process, which reads a prefix once for the rows that share it."""
-
-    kind: Literal["transformers"]
-    dtype: Dtype
-    max_model_len: Count
-    max_num_seqs: Count  # sequences at once, each with at most 2 · max_model_len tokens of memory
-    max_num_batched_tokens: Count  # tokens of one pass over prefixes, padding included
-
-
-EngineConfig = Annotated[VllmConfig | TransformersConfig, Field(discriminator="kind")]
-
-
-@dataclass(frozen=True)
 class SamplingConfig:
     """The policy as it samples while training."""
 
-    temperature: Annotated[float, Field(ge=0.01, le=2)]  # vLLM raises what is lower to 0.01
-    top_p: PositiveFraction
-    max_tokens: Count  # tokens of a response
+    temperature: Annotated[float, Field(ge=0.01, le=2)] = 1.0  # vLLM raises what is lower to 0.01
+    top_p: PositiveFraction = 1.0
+    max_tokens: Count = 1024  # tokens of a response
 
 
 @dataclass(frozen=True)
 class RolloutsConfig:
-    num_prompts: Count
-    num_samples: Count
+    num_prompts: Count = 64
+    num_samples: Count = 8

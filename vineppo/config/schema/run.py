@@ -1,21 +1,19 @@
 """Whole configs: the updates, and what surrounds a run."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from vineppo.config.schema.adam import AdamConfig
-from vineppo.config.schema.credit import CreditConfig, GaeCredit, SegmenterConfig
+from vineppo.config.schema.engine import EngineConfig
 from vineppo.config.schema.model import (
-    EngineConfig,
     ModelConfig,
     RolloutsConfig,
     SamplingConfig,
     SftModelConfig,
     TaskConfig,
 )
-from vineppo.config.schema.pairs import PairsConfig
 from vineppo.config.schema.scalars import (
     Count,
     CountOrZero,
@@ -28,14 +26,25 @@ from vineppo.config.schema.scalars import (
     PositiveFraction,
     Seed,
 )
-from vineppo.config.schema.values import CriticConfig, ExpectedCuts, SeparateCritic, ValuesConfig
+from vineppo.config.schema.values import (
+    CriticConfig,
+    MonteCarloValues,
+    PredictorConfig,
+    SeparateCritic,
+    SharedCritic,
+    ValuesConfig,
+)
+from vineppo.credit import Credit
+from vineppo.plugins import Plugin
+from vineppo.segment import Segmenter
+from vineppo.types import CRITIC, MONTE_CARLO, predictor_key
 
 
 @dataclass(frozen=True)
 class FixedKl:
     """`reference.kl_coef` throughout."""
 
-    kind: Literal["fixed"]
+    kind: Literal["fixed"] = "fixed"
 
 
 @dataclass(frozen=True)
@@ -54,15 +63,26 @@ LossAggregation = Literal["token_mean", "sequence_mean", "sequence_sum", "fixed_
 class ReferenceConfig:
     """The frozen reference policy (`path` null: the starting policy) and the KL to it."""
 
-    path: Name | None
-    kl_coef: NonNegative  # 0: the KL is measured and logged, and trains nothing
-    kl_estimator: Literal["k1", "abs", "k2", "k3", "full"] | None  # null: there is no reference
-    kl_in: Literal["loss", "reward"]
-    kl_clamp: tuple[float, float] | None  # bounds of one token's estimate, where it trains
-    kl_gradient: Literal["own", "k2"]  # in the loss: "k2" keeps the value, with k2's gradient
-    kl_importance: bool  # in the loss: weighted by π/π_old of the token, for epochs after the first
-    kl_aggregation: LossAggregation  # in the loss; see `optimization.loss_aggregation`
-    kl_control: Annotated[FixedKl | AdaptiveKl, Field(discriminator="kind")]
+    path: Name | None = None
+    kl_coef: NonNegative = 1e-4  # 0: the KL is measured and logged, and trains nothing
+    kl_estimator: Literal["k1", "abs", "k2", "k3", "full"] | None = (
+        "k3"  # null: there is no reference
+    )
+    kl_in: Literal["loss", "reward"] = "loss"
+    kl_clamp: tuple[float, float] | None = (
+        0.0,
+        10.0,
+    )  # bounds of one token's estimate, where it trains
+    kl_gradient: Literal["own", "k2"] = (
+        "own"  # in the loss: "k2" keeps the value, with k2's gradient
+    )
+    kl_importance: bool = (
+        False  # in the loss: weighted by π/π_old of the token, for epochs after the first
+    )
+    kl_aggregation: LossAggregation = (
+        "sequence_sum"  # in the loss; see `optimization.loss_aggregation`
+    )
+    kl_control: Annotated[FixedKl | AdaptiveKl, Field(discriminator="kind")] = FixedKl()
 
 
 ImportanceLevel = Literal["token", "sequence"]  # whose probabilities: each token's, the response's
@@ -73,8 +93,8 @@ class TruncatedImportance:
     """Weight min(π_trainer/π_engine, max_weight) on a token's policy loss."""
 
     kind: Literal["truncated"]
-    level: ImportanceLevel
     max_weight: Annotated[float, Field(ge=1, allow_inf_nan=False)]
+    level: ImportanceLevel = "token"
 
 
 @dataclass(frozen=True)
@@ -82,9 +102,9 @@ class MaskedImportance:
     """Weight π_trainer/π_engine where it is in [min_weight, max_weight], 0 elsewhere."""
 
     kind: Literal["masked"]
-    level: ImportanceLevel
     min_weight: NonNegative
     max_weight: Positive
+    level: ImportanceLevel = "token"
 
 
 ImportanceConfig = Annotated[TruncatedImportance | MaskedImportance, Field(discriminator="kind")]
@@ -98,61 +118,61 @@ class PositiveExamples:
     min_reward: Finite  # exclusive
 
 
-Resampling = Literal["best_of_n", "best_random", "best_worst"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class OptimizationConfig(AdamConfig):
     """The update of reinforcement learning: the clipped surrogate and what may join it."""
 
+    learning_rate: PositiveFraction = 1e-6
     logprobs_micro_batch_size: Count  # the same of a forward without gradients
     # What an epoch draws anew, of critics too: rollouts, or those behind one prompt together, which
     # can then pass once for them (`vineppo.batching.MIN_SAVED`).
-    shuffle: Literal["rollouts", "groups"]
+    shuffle: Literal["rollouts", "groups"] = "rollouts"
     # What is clipped: each token's ratio, the response's, or the weight of the log-likelihood.
-    policy_loss: Literal["ppo", "gspo", "cispo"]
-    clip_low: Fraction
-    clip_high: NonNegative
-    dual_clip: Annotated[float, Field(gt=1)] | None  # the loss where A < 0 is at most this · |A|
+    policy_loss: Literal["ppo", "gspo", "cispo"] = "ppo"
+    clip_low: Fraction = 0.2
+    clip_high: NonNegative = 0.2
+    dual_clip: Annotated[float, Field(gt=1)] | None = (
+        None  # the loss where A < 0 is at most this · |A|
+    )
     # Over the whole update: mean over tokens; mean over sequences of their token means, or of their
     # token sums; or the sum over tokens divided by sequences · sampling.max_tokens.
-    loss_aggregation: LossAggregation
-    max_mean_ratio: Positive | None  # an update whose mean ratio exceeds it is skipped
+    loss_aggregation: LossAggregation = "token_mean"
+    max_mean_ratio: Positive | None = 10.0  # an update whose mean ratio exceeds it is skipped
     # Nats between a token's log-probability by engine and trainer, beyond which the run ends: the
     # engine's weights or cached prefixes are stale. null: it is logged alone.
-    max_logprob_gap: Positive | None
-    whiten_advantages: bool
-    old_logprobs: Literal["engine", "trainer"]  # whose are the ratio's denominator
-    importance_correction: ImportanceConfig | None  # of what the engine samples and trainer updates
-    mask_truncated: bool  # rollouts cut off by the budget train nothing
-    mask_equal_rewards: bool  # nor do those of a problem whose rollouts all got one reward
-    max_redraws: CountOrZero  # times that an iteration draws further problems in place of those
+    max_logprob_gap: Positive | None = None
+    whiten_advantages: bool = True
+    old_logprobs: Literal["engine", "trainer"] = "engine"  # whose are the ratio's denominator
+    importance_correction: ImportanceConfig | None = (
+        None  # of what the engine samples and trainer updates
+    )
+    mask_truncated: bool = False  # rollouts cut off by the budget train nothing
+    mask_equal_rewards: bool = False  # nor do those of a problem whose rollouts all got one reward
+    max_redraws: CountOrZero = 0  # times that an iteration draws further problems in place of those
     # Tokens sampled with more than it train nothing; null: all do.
-    max_token_prob: PositiveFraction | None
-    token_mask_path: Name | None  # a Python file with `trains(rollout)`: one truth a token
-    resampling: Resampling | None  # how the policy's epochs draw a problem's rollouts; null: all
-    entropy_coef: NonNegative
-    positive_examples: PositiveExamples | None
+    max_token_prob: PositiveFraction | None = None
+    token_mask_path: Name | None = None  # a Python file with `trains(rollout)`: one truth a token
+    resampling: Literal["best_worst"] | None = (
+        None  # how the policy's epochs draw a problem's rollouts; null: all
+    )
+    entropy_coef: NonNegative = 0.0
+    positive_examples: PositiveExamples | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SftOptimizationConfig(AdamConfig):
     """The update of supervised fine-tuning, or of a reward model, where sequences are pairs."""
 
+    learning_rate: PositiveFraction = 1e-5
     max_tokens: Count  # of prompt and response; what is longer is never cut
 
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    every: CountOrZero  # iterations; 0: only at the end
-    num_samples: Count
-    temperature: Annotated[float, Field(ge=0, le=2)]  # 0: greedy
-    top_p: PositiveFraction
-
-
-@dataclass(frozen=True)
-class PairEvaluationConfig:
-    every: CountOrZero  # iterations; 0: only at the end
+    every: CountOrZero = 10  # iterations; 0: only at the end
+    num_samples: Count = 16
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.35  # 0: greedy
+    top_p: PositiveFraction = 0.9
 
 
 @dataclass(frozen=True)
@@ -167,19 +187,32 @@ class RewardModelReward:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    every: CountOrZero  # iterations; 0: only the final policy is saved
-    keep: Count
+    every: CountOrZero = 10  # iterations; 0: only the final policy is saved
+    keep: Count = 2
 
 
 @dataclass(frozen=True)
 class LoggingConfig:
     wandb_project: Name | None  # null: no wandb
-    trackio_project: Name | None  # null: no Trackio; its database is where TRACKIO_DIR says
-    tensorboard: bool  # event files in RUN_DIR/tensorboard
+
+
+class AnyConfig:
+    """What the config of every command that trains has; the rest is the command's own."""
+
+    name: str
+    seed: int
+    model: Any
+    optimization: AdamConfig
+    evaluation: Any
+    checkpoint: CheckpointConfig
+    logging: LoggingConfig
+
+    def check(self) -> None:
+        """Raises `UserError` for keys that do not fit each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(AnyConfig):
     """`vineppo train`."""
 
     name: FileName
@@ -187,47 +220,53 @@ class TrainConfig:
     num_iterations: Count
     model: ModelConfig
     task: TaskConfig
-    engine: EngineConfig
+    engine: Annotated[EngineConfig, Plugin("engine")]
     sampling: SamplingConfig
-    rollouts: RolloutsConfig
-    reward_model: RewardModelReward | None  # null: the verifier alone
-    credit: CreditConfig
-    critic: CriticConfig | None
-    values: ValuesConfig
-    reference: ReferenceConfig
+    rollouts: RolloutsConfig = RolloutsConfig()
+    reward_model: RewardModelReward | None = None  # null: the verifier alone
+    credit: Annotated[Credit, Plugin("credit")]
+    critic: Annotated[CriticConfig, Plugin("values")] | None = None
+    values: ValuesConfig = ValuesConfig()
+    reference: ReferenceConfig = ReferenceConfig()
     optimization: OptimizationConfig
-    evaluation: EvaluationConfig
-    checkpoint: CheckpointConfig
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
     logging: LoggingConfig
 
     @property
-    def separate_critic(self) -> SeparateCritic | None:
-        return self.critic.own_model if self.critic is not None else None
+    def predictors(self) -> dict[str, PredictorConfig]:
+        """All of the run: the estimator's continuations, the critic, and `values.predictors`."""
+        of_estimator = {MONTE_CARLO: self.credit.monte_carlo, CRITIC: self.critic}
+        held = {name: own for name, own in of_estimator.items() if own is not None}
+        return held | self.values.predictors
+
+    @property
+    def continuations(self) -> dict[str, MonteCarloValues]:
+        """The predictors that sample continuations."""
+        held = self.predictors.items()
+        return {name: own for name, own in held if isinstance(own, MonteCarloValues)}
 
     @property
     def value_models(self) -> dict[str, SeparateCritic]:
         """The predictors that are models of their own, by the key of their tables."""
-        tables = {f"values.predictors.{name}": x for name, x in self.values.predictors.items()}
-        models = {"critic": self.separate_critic, **{k: x.own_model for k, x in tables.items()}}
-        return {key: model for key, model in models.items() if model is not None}
+        held = self.predictors.items()
+        return {predictor_key(name): x for name, x in held if isinstance(x, SeparateCritic)}
 
     @property
-    def cuts_by_entropy(self) -> bool:
-        """Whether the policy's entropies say which states are continued."""
-        tables = (self.credit, *self.values.predictors.values())
-        asked = (one.monte_carlo.states for one in tables if one.monte_carlo is not None)
-        return any(isinstance(s, ExpectedCuts) and s.by == "entropy" for s in asked)
+    def reads_entropies(self) -> bool:
+        """Whether steps or cuts go by the policy's entropies, which take a pass of the policy."""
+        chosen = (sampled.states for sampled in self.continuations.values())
+        by_entropy = any(states is not None and states.reads_entropies for states in chosen)
+        return by_entropy or self.credit.segmenter.reads_entropies
 
     @property
     def max_valued_tokens(self) -> int:
         """Of a response; the state after the last one is asked for by one more."""
-        credit = self.credit
-        asks_for_end = isinstance(credit, GaeCredit) and credit.bootstrap_truncated
-        return self.sampling.max_tokens + asks_for_end
+        return self.sampling.max_tokens + self.credit.bootstraps
 
     @property
     def has_shared_critic(self) -> bool:
-        return self.critic is not None and self.critic.own_model is None
+        return isinstance(self.critic, SharedCritic)
 
 
 @dataclass(frozen=True)
@@ -244,7 +283,9 @@ class DpoPositive:
     kind: Literal["dpo_positive"]
     beta: Positive
     penalty: NonNegative  # λ, of a right response that becomes less likely; 0: DPO
-    segmenter: SegmenterConfig | None  # null: whole responses; else the step in which they part
+    segmenter: (
+        Annotated[Segmenter, Plugin("segmenter")] | None
+    )  # null: whole responses; else the step in which they part
 
 
 @dataclass(frozen=True)
@@ -263,35 +304,17 @@ class SelfTraining:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SftConfig:
+class SftConfig(AnyConfig):
     """`vineppo sft`; an iteration is one update, or with `self_training` one of its own."""
 
     name: FileName
     seed: Seed
     model: SftModelConfig
     task: TaskConfig
-    engine: EngineConfig
+    engine: Annotated[EngineConfig, Plugin("engine")]
     sampling: SamplingConfig
-    self_training: SelfTraining | None  # null: on the demonstrations of the task
+    self_training: SelfTraining | None = None  # null: on the demonstrations of the task
     optimization: SftOptimizationConfig
-    evaluation: EvaluationConfig
-    checkpoint: CheckpointConfig
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
     logging: LoggingConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class RewardModelConfig:
-    """`vineppo reward-model`; an iteration is one update."""
-
-    name: FileName
-    seed: Seed
-    model: ModelConfig
-    head_init: Literal["normal", "zero"]  # of a new head (`values/heads.py`)
-    pairs: PairsConfig
-    optimization: SftOptimizationConfig
-    evaluation: PairEvaluationConfig
-    checkpoint: CheckpointConfig
-    logging: LoggingConfig
-
-
-AnyConfig = TrainConfig | SftConfig | RewardModelConfig

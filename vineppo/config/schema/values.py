@@ -1,334 +1,127 @@
-"""Value predictors: what each is told, and where it is.
+"""Value predictors: what all their tables share, the core's own, and which states are sampled.
 
-A new predictor is a file in `vineppo/values/`, its table here with the keys that it has, and its
-name in `PredictorConfig`.
+Every other predictor has its keys in its own file (docs/extending.md).
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from vineppo.config.require import require, require_order
 from vineppo.config.schema.adam import AdamConfig
 from vineppo.config.schema.scalars import (
     Count,
     CountOrZero,
     FileName,
-    Fraction,
     Name,
-    NonNegative,
     Positive,
     PositiveFraction,
 )
+from vineppo.plugins import Plugin, PluginConfig, find
+from vineppo.types import CRITIC, MONTE_CARLO
+
+if TYPE_CHECKING:
+    from vineppo.config.schema.run import TrainConfig
+    from vineppo.types import Rollout
+    from vineppo.values.predictor import ValuePredictor
 
 # States of an iteration with the same token ids (the prompt of G rollouts, say):
 # "share"    K continuations are sampled once and serve every rollout that passes the state;
-# "union"    every rollout's K are sampled, and each of them gets the returns of all;
 # "separate" every rollout's K are sampled and kept apart.
-IdenticalPrefixes = Literal["share", "union", "separate"]
+IdenticalPrefixes = Literal["share", "separate"]
 
 
-class Values:
-    """What every predictor's config says.
-
-    `implementation` is module:class in `vineppo.values`, by name: reading a config loads no model.
-    """
-
-    implementation: ClassVar[str]
-    gives: ClassVar[Literal["tokens", "steps"]] = "steps"
-    is_martingale: ClassVar[bool] = False  # under the policy, with the differences of its tokens
-    is_exact: ClassVar[bool] = False  # the policy's value itself, up to what it counts
-    is_probability: ClassVar[bool] = False  # of success, so that rewards must be within [0, 1]
-    is_sampled: ClassVar[bool] = False  # by the engine, while rollouts are
-    takes_turns: ClassVar[bool] = False  # values states between turns, through the policy's mask
+@dataclass(frozen=True)
+class PredictorConfig(PluginConfig):
+    """The keys of a value predictor, and what follows from them. Its class says all else."""
 
     @property
-    def monte_carlo(self) -> "MonteCarloValues | None":
-        """Itself, where it samples continuations."""
-        return None
+    def predictor(self) -> "type[ValuePredictor]":
+        """The class that `kind` names."""
+        return find("values", self.kind)
 
     @property
     def returns_of(self) -> str | None:
-        """The predictor whose continuations' returns it reads; None: it reads none."""
+        """It reads the returns of this predictor's continuations, to value or to learn; or None."""
         return None
 
     @property
     def values_of(self) -> str | None:
-        """The predictor whose values it reads; None: it reads none."""
+        """It reads this predictor's values; or None."""
         return None
 
     @property
-    def own_model(self) -> "SeparateCritic | None":
-        """Itself, where it is a model of its own, with an optimizer of its own."""
+    def frozen_path(self) -> str | None:
+        """A frozen model that it asks, with the policy's tokenizer; None: none."""
         return None
 
 
 @dataclass(frozen=True)
-class Cuts:
-    """At most `cuts` step boundaries of each rollout, chosen once it has ended."""
+class States(PluginConfig):
+    """Chooses the step boundaries of a rollout that are sampled, s_0 never; sees no return."""
 
-    kind: Literal["random", "uncertain", "surprisal"]
-    cuts: Count
+    is_by_prefix: ClassVar[bool] = False  # the tokens before a boundary decide on it
+    reads_entropies = False  # of the policy, before the rollout's tokens
+
+    def chosen(self, rollout: "Rollout", seed: int, scale: float | None = None) -> Collection[int]:
+        """The steps before which the rollout is sampled, of 1 … S − 1."""
+        raise NotImplementedError
 
     def expected(self, num_boundaries: float) -> float:
         """How many of a rollout's boundaries are chosen on average."""
-        return min(self.cuts, num_boundaries)
+        raise NotImplementedError
+
+    def next_scale(self, rollouts: Sequence["Rollout"]) -> float | None:  # noqa: ARG002
+        """What `chosen` is told in the next iteration; None: nothing."""
+        return None
+
+    def mean_chance(self, rollouts: Sequence["Rollout"], scale: float | None) -> float | None:  # noqa: ARG002
+        """The mean probability of a boundary; None where it is not measured."""
+        return None
+
+
+# null: all states, s_0 with them.
+StatesConfig = Annotated[States, Plugin("states")]
 
 
 @dataclass(frozen=True)
-class CoinCuts:
-    """Every step boundary with this probability, each by itself."""
-
-    kind: Literal["coin"]
-    probability: PositiveFraction
-
-    def expected(self, num_boundaries: float) -> float:
-        return self.probability * num_boundaries
-
-
-@dataclass(frozen=True)
-class ExpectedCuts:
-    """Every step boundary, the more often the less sure the step before it was.
-
-    With `probability` on average and at least `floor`.
-    """
-
-    kind: Literal["expected"]
-    by: Literal["probability", "entropy"]  # of the step taken, or of the policy before its tokens
-    probability: PositiveFraction
-    floor: Fraction
-
-    def expected(self, num_boundaries: float) -> float:
-        return self.probability * num_boundaries
-
-
-# Which states are sampled (`vineppo/values/cuts.py`), of s_0 none; null: all, s_0 with them.
-StatesConfig = Annotated[Cuts | CoinCuts | ExpectedCuts, Field(discriminator="kind")]
-
-
-@dataclass(frozen=True)
-class MonteCarloValues(Values):
+class MonteCarloValues(PredictorConfig):
     """The mean return of fresh continuations; with 256 of them, the oracle that others face."""
 
-    implementation = "monte_carlo:MonteCarlo"
-    is_sampled = True
-    takes_turns = True
-
-    kind: Literal["monte_carlo"]
     num_continuations: Count
-    identical_prefixes: IdenticalPrefixes
-    states: StatesConfig | None
-
-    @property
-    def monte_carlo(self) -> "MonteCarloValues":
-        return self
+    identical_prefixes: IdenticalPrefixes = "share"
+    states: StatesConfig | None = None
 
 
 @dataclass(frozen=True)
-class GroupMeanValues(Values):
-    """The mean reward of the problem's other rollouts, at every state."""
+class ReturnsReader(PredictorConfig):
+    """Keys of one that values states by the returns of another's continuations."""
 
-    implementation = "group_mean:GroupMean"
-    takes_turns = True
-
-    kind: Literal["group_mean"]
-
-
-@dataclass(frozen=True)
-class ShrunkMeanValues(Values):
-    """The same, drawn towards the mean of other problems."""
-
-    implementation = "shrunk_mean:ShrunkMean"
-    takes_turns = True
-
-    kind: Literal["shrunk_mean"]
-    replay_iterations: CountOrZero  # earlier ones, whose problems count as well
-
-
-@dataclass(frozen=True)
-class FusedValues(Values):
-    """Another predictor's value of the prompt, and the others' mean reward by its evidence."""
-
-    implementation = "fused:Fused"
-    is_probability = True
-
-    kind: Literal["fused"]
-    prior: Name  # the other predictor: "critic" is the estimator's own
+    of: Name = MONTE_CARLO  # the other, by default the estimator's own
 
     @property
-    def values_of(self) -> str:
-        return self.prior
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReturnsReader(Values):
-    """One that reads the returns of the continuations that another samples, and samples none."""
-
-    takes_some_states: ClassVar[bool] = False  # does without the returns of the others
-
-    of: Name  # the other: "monte_carlo" is the estimator's own
-
-    @property
-    def returns_of(self) -> str | None:
+    def returns_of(self) -> str:
         return self.of
 
-
-@dataclass(frozen=True, kw_only=True)
-class PooledValues(ReturnsReader):
-    """The returns of all rollouts that pass a state, with the continuations sampled there."""
-
-    implementation = "pooled:Pooled"
-    takes_turns = True
-
-    kind: Literal["pooled"]
+    def check(self, key: str, config: "TrainConfig") -> None:
+        require(
+            sampled_by(f"{key}.of", self.of, config).states is None,
+            f"{key}.of must be a predictor whose states is null (it reads the returns of all "
+            f"states), got {self.of}",
+        )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShrunkValues(ReturnsReader):
-    """Mean returns drawn towards the siblings' mean reward, or the value of the state before."""
-
-    implementation = "shrunk:Shrunk"
-    takes_turns = True
-
-    kind: Literal["shrunk"]
-    toward: Literal["siblings", "previous"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SmoothedValues(ReturnsReader):
-    """A level that jumps now and then along the rollout, inferred from all its returns."""
-
-    implementation = "smoothed:Smoothed"
-    is_probability = True
-
-    kind: Literal["smoothed"]
-    change: Fraction  # the probability that a step changes the value
-    direction: Literal["causal", "both"]  # what is looked at: states up to it, or later ones too
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbeValues(ReturnsReader):
-    """A small network on the policy's uncertainty or hidden states, fitted to returns."""
-
-    implementation = "probe:Probe"
-    is_probability = True
-    takes_some_states = True
-
-    of: Name | None  # type: ignore[assignment]  # null: it learns from the rewards alone
-    kind: Literal["probe"]
-    features: Literal["uncertainty", "hidden", "both"]
-    size: Count  # of its hidden layer
-    learning_rate: PositiveFraction
-    weight_decay: NonNegative
-    num_steps: Count  # of Adam, a fit
-    batch_size: Count  # states a step
-    replay_iterations: Count  # earlier ones, whose returns count as well
-    num_folds: Count  # of an iteration's problems; 1: values by earlier iterations alone
-    crossed: (
-        bool  # a rollout's value is what the problem's other rollouts tell of it, at their ends
+def sampled_by(key: str, name: str, config: "TrainConfig") -> MonteCarloValues:
+    """The continuations of predictor `name`, which `key` names; `UserError` if it has none."""
+    held = config.continuations
+    require(
+        name in held,
+        f"{key} must be a predictor of the run that samples continuations "
+        f"({', '.join(held) or 'none'}), got {name}",
     )
-
-
-@dataclass(frozen=True)
-class OracleValues(Values):
-    """The closed form of a task that has one (`worded`), at the policy's measured skill."""
-
-    implementation = "oracle:Oracle"
-    is_exact = True
-
-    kind: Literal["oracle"]
-    half_life: Positive  # iterations after which a measured result counts half
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChoiceValues(Values):
-    """A model of the policy's choices, learned from rewards (`values/choice_values.py`)."""
-
-    gives = "tokens"
-    is_martingale = True
-
-    num_candidates: Count  # tokens a place, the likeliest; all others count as one
-    learning_rate: PositiveFraction
-    weight_decay: NonNegative
-    num_steps: Count  # of Adam, an iteration
-    batch_size: Count  # rollouts a step
-    replay_iterations: Count  # whose rollouts it learns from
-
-
-@dataclass(frozen=True, kw_only=True)
-class PosteriorValues(ChoiceValues):
-    """Ratios of the policy to a model of what it chooses when it succeeds."""
-
-    implementation = "posterior:Posterior"
-    is_probability = True
-
-    kind: Literal["posterior"]
-    size: Count  # of the model's one hidden layer
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrivilegedValues(ChoiceValues):
-    """A pointer into the true answer, with which a choice is compared."""
-
-    implementation = "privileged:Privileged"
-    is_probability = True
-
-    kind: Literal["privileged"]
-
-
-@dataclass(frozen=True)
-class RewardModelValues(Values):
-    """A frozen reward model's score of the response so far."""
-
-    implementation = "reward_model:ScoredStates"
-    gives = "tokens"
-
-    kind: Literal["reward_model"]
-    path: Name
-    output: Literal["score", "probability"]  # "probability": the score's sigmoid
-
-
-@dataclass(frozen=True)
-class GenerativeTraining:
-    """REINFORCE on the answers of an iteration, with the policy's optimizer, after its update."""
-
-    learning_rate: PositiveFraction
-    num_epochs: Count
-    batch_size: Count  # answers of one update, over all ranks
-    regression_coef: NonNegative  # of the likelihood of the number that would have been right
-
-
-@dataclass(frozen=True)
-class GenerativeValues(Values):
-    """What the policy writes of a state when asked: reasons up to a budget, then a score."""
-
-    implementation = "generated:Generative"
-    is_probability = True
-    is_sampled = True
-
-    kind: Literal["generative"]
-    num_samples: Count  # answers of a state, whose mean is the value
-    question: Name  # behind the state
-    think_tokens: CountOrZero  # of the reasons, at most
-    think_end: str  # ends the reasons; put in where the policy has not written it
-    score_prompt: str  # put in behind the reasons
-    score_tokens: Count  # of the score, at most
-    score_end: str  # what must follow the number; "": anything may
-    score_of: Positive  # the number that means a value of 1
-    unread: Fraction  # the value of an answer without a number
-    training: GenerativeTraining | None  # null: zero-shot
-
-
-@dataclass(frozen=True)
-class PythonValues(Values):
-    """A file with a class `Predictor` (docs/extending.md)."""
-
-    implementation = "own:OwnPredictor"
-    takes_turns = True
-
-    kind: Literal["python"]
-    path: Name
-    options: dict[str, Any]  # handed to `Predictor`
+    return held[name]
 
 
 @dataclass(frozen=True)
@@ -336,7 +129,7 @@ class SquaredError:
     """½ (V − target)², the larger of it and of V kept within `clip` of its old value."""
 
     kind: Literal["squared_error"]
-    clip: Positive | None
+    clip: Positive | None = 0.2
 
     @property
     def bounds(self) -> None:
@@ -358,13 +151,27 @@ class CrossEntropy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CriticCommon(Values):
-    gives: ClassVar[Literal["tokens", "steps"]] = "tokens"
+class CriticConfig(PredictorConfig):
+    """How a value model trains."""
 
-    loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")]
-    head_init: Literal["normal", "zero", "mean"]  # of a new head (`values/heads.py`)
+    loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")] = SquaredError(
+        "squared_error"
+    )
+    head_init: Literal["normal", "zero", "mean"] = "normal"  # of a new head (`values/heads.py`)
     # The first iterations, which train the critic alone; as many as there are: only that.
-    warmup_iterations: CountOrZero
+    warmup_iterations: CountOrZero = 0
+
+    def check(self, key: str, config: "TrainConfig") -> None:
+        if key == CRITIC:
+            require_order(config, "critic.warmup_iterations", "at most", "num_iterations")
+        else:
+            require(
+                self.warmup_iterations == 0,
+                f"{key}.warmup_iterations must be 0 (only critic may warm up), got "
+                f"{self.warmup_iterations}",
+            )
+        if self.loss.bounds is not None:
+            _check_bounds(key, *self.loss.bounds, config)
 
 
 @dataclass(frozen=True)
@@ -386,124 +193,121 @@ class ViewConfig:
     """
 
     template: Name
-    place: Literal["before_prompt", "before_response"]
-    rollouts: RolloutsInView | None
+    place: Literal["before_prompt", "before_response"] = "before_prompt"
+    rollouts: RolloutsInView | None = None
 
     @property
     def has_siblings(self) -> bool:
         """Whether it tells of the problem's other rollouts."""
         return "{percent}" in self.template or "{rollouts}" in self.template
 
+    def check(self, key: str, config: "TrainConfig") -> None:
+        """Refuses a view that shows nothing, or a part of the rollout that it values."""
+        fields = [f"{{{name}}}" for name in ("answer", "solution", "percent", "rollouts")]
+        require(
+            any(field in self.template for field in fields),
+            f"{key}.template must contain one of {', '.join(fields)}, got {self.template!r}",
+        )
+        shown, num_samples = self.rollouts, config.rollouts.num_samples
+        require(
+            (shown is not None) == ("{rollouts}" in self.template),
+            f"{key}.rollouts must be null where {key}.template has no {{rollouts}}, and else a "
+            f"table, got {self.template!r}",
+        )
+        if not self.has_siblings:
+            return
+        require(
+            num_samples >= 2,
+            f"rollouts.num_samples must be at least 2 for {key}.template {self.template!r} (it "
+            f"tells of the problem's other rollouts), got {num_samples}",
+        )
+        require(
+            not config.credit.shares_tokens,
+            f"credit.kind must not be {config.credit.kind!r} for {key}.template {self.template!r} "
+            "(the other rollouts share this one's actions)",
+        )
+        if shown is None:
+            return
+        require(
+            shown.num < num_samples,
+            f"{key}.rollouts.num must be below rollouts.num_samples = {num_samples}, got "
+            f"{shown.num}",
+        )
+        for name, text in (("right", shown.right), ("wrong", shown.wrong)):
+            require(
+                text.count("{response}") == 1,
+                f"{key}.rollouts.{name} must contain {{response}} once, got {text!r}",
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
-class SeparateCritic(AdamConfig, CriticCommon):
+class SeparateCritic(AdamConfig, CriticConfig):
     """A value model of its own, with its own update; `path` null: from the starting policy.
 
     A reward model (`*ForSequenceClassification`, one label) keeps its head; a causal LM gets a
     new one.
     """
 
-    implementation = "separate:SeparateValueModel"
-    takes_turns = True
-
-    kind: Literal["separate"]
-    path: Name | None
-    view: ViewConfig | None  # null: prompt and response alone
+    path: Name | None = None
+    view: ViewConfig | None = None  # null: prompt and response alone
     # The predictor whose continuations' returns it learns; null: from the rollouts' rewards.
-    learns_from: Name | None
+    learns_from: Name | None = None
     # Of the head, on the schedule of `learning_rate`; null: that of all. Before a head at zero has
     # grown no gradient passes it.
-    head_learning_rate: PositiveFraction | None
+    head_learning_rate: PositiveFraction | None = None
 
     @property
     def returns_of(self) -> str | None:
         return self.learns_from
 
     @property
-    def own_model(self) -> "SeparateCritic":
-        return self
-
-    @property
     def learns(self) -> bool:
         return True
 
-
-@dataclass(frozen=True, kw_only=True)
-class YesNoCritic(SeparateCritic):
-    """One that is asked a question before every step: P(yes) of P(yes) + P(no).
-
-    The head starts as the difference of the two tokens' output rows, whatever `head_init` says.
-    """
-
-    implementation = "yes_no:YesNo"
-    takes_turns = False
-    gives = "steps"
-
-    kind: Literal["yes_no"]  # type: ignore[assignment]
-    question: Name  # after the state, in the model's words
-    yes: Name  # each one token
-    no: Name
-    trained: bool  # by cross-entropy on the rewards; false: zero-shot
+    @property
+    def num_models(self) -> int:
+        return 1
 
     @property
-    def learns(self) -> bool:
-        return self.trained
+    def asked(self) -> str:
+        """The question behind every state; "": none, and it values every token."""
+        return ""
 
-    def __post_init__(self) -> None:
-        if not self.trained:
-            object.__setattr__(self, "implementation", "yes_no:ZeroShot")
+    def check(self, key: str, config: "TrainConfig") -> None:
+        super().check(key, config)
+        if self.view is not None:
+            self.view.check(f"{key}.view", config)
+        if self.learns_from is not None:
+            self._check_learns_from(f"{key}.learns_from", self.learns_from, config)
+
+    def _check_learns_from(self, key: str, name: str, config: "TrainConfig") -> None:
+        """Continuations' returns are not discounted, and hold no KL."""
+        states = sampled_by(key, name, config).states
+        require(
+            states is None or states.is_by_prefix,
+            f"{key} must be a predictor whose states are null or follow from the tokens before "
+            f"them, such as 'coin' or 'expected', got {name}",
+        )
+        require(
+            config.reference.kl_in == "loss",
+            f"{key} must be null where reference.kl_in is 'reward' (continuations hold no KL), got "
+            f"{name}",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnsembleCritic(SeparateCritic):
-    """Several of them, each trained on its share of every problem's rollouts, and their mean."""
-
-    implementation = "ensemble:Ensemble"
-
-    kind: Literal["ensemble"]  # type: ignore[assignment]
-    num: Count  # of critics, at most as many as rollouts.num_samples
-    # Shares of an iteration's tokens, by how far the critics differ: those that they agree on most
-    # train nothing, those that they agree on least get no entropy bonus.
-    agreed: Fraction
-    disputed: Fraction
-
-
-@dataclass(frozen=True, kw_only=True)
-class SharedCritic(CriticCommon):
+class SharedCritic(CriticConfig):
     """A scalar head on the policy's backbone, trained in the policy's update."""
 
-    implementation = "shared:SharedValueHead"
-    takes_turns = True
-
-    kind: Literal["shared"]
     coef: Positive  # of the value loss beside the policy's
     head_learning_rate: PositiveFraction
 
-
-CriticConfig = Annotated[
-    SeparateCritic | EnsembleCritic | SharedCritic, Field(discriminator="kind")
-]
-
-PredictorConfig = Annotated[
-    MonteCarloValues
-    | GroupMeanValues
-    | ShrunkMeanValues
-    | FusedValues
-    | PooledValues
-    | ShrunkValues
-    | SmoothedValues
-    | ProbeValues
-    | SeparateCritic
-    | EnsembleCritic
-    | YesNoCritic
-    | OracleValues
-    | PosteriorValues
-    | PrivilegedValues
-    | RewardModelValues
-    | GenerativeValues
-    | PythonValues,
-    Field(discriminator="kind"),
-]
+    def check(self, key: str, config: "TrainConfig") -> None:
+        require(
+            key == CRITIC,
+            f"{key}.kind must not be 'shared' (one head trains with the policy, that of critic)",
+        )
+        super().check(key, config)
 
 
 @dataclass(frozen=True)
@@ -513,5 +317,57 @@ class ValuesConfig:
     All are measured; `credit` names the one whose values the estimator takes, null its own.
     """
 
-    credit: Name | None
-    predictors: dict[FileName, PredictorConfig]
+    credit: Name | None = None
+    predictors: dict[FileName, Annotated[PredictorConfig, Plugin("values")]] = field(
+        default_factory=dict
+    )
+
+
+def check_unit_rewards(what: str, config: "TrainConfig") -> None:
+    """Raises `UserError` where rewards may lie outside of [0, 1], which `what` does not take."""
+    grading = config.task.grading
+    require(
+        grading.reward_path is None,
+        f"task.grading.reward_path must be null for {what} (rewards must be within [0, 1]), got "
+        f"{grading.reward_path!r}",
+    )
+    _check_bounded_output(f"{what} (rewards must be within [0, 1])", config)
+    require(
+        0 <= (grading.truncated_reward or 0) <= 1,
+        f"task.grading.truncated_reward must be null or within [0, 1] for {what}, got "
+        f"{grading.truncated_reward}",
+    )
+
+
+def _check_bounds(key: str, low: float, high: float, config: "TrainConfig") -> None:
+    """A distribution over values must have room for every return."""
+    task = config.task
+    for source, own in (
+        ("grading.reward_path", task.grading.reward_path),
+        ("environment", task.environment),
+    ):
+        require(
+            own is None,
+            f"{key}.loss.kind must be 'squared_error' with task.{source} (rewards of "
+            "one's own have no known bounds), got 'cross_entropy'",
+        )
+    _check_bounded_output(f"{key}.loss.kind 'cross_entropy' (a score has no bounds)", config)
+    require(low < high, f"{key}.loss.low must be below {key}.loss.high = {high}, got {low}")
+    truncated = task.grading.truncated_reward or 0.0
+    require(
+        low <= min(0.0, truncated) and high >= max(1.0, truncated),
+        f"{key}.loss.low and .high must enclose every reward (0, 1 and "
+        f"task.grading.truncated_reward), got {low} and {high}",
+    )
+    require(
+        config.reference.kl_in == "loss",
+        f"{key}.loss.kind must be 'squared_error' when reference.kl_in is 'reward' (the KL has "
+        "no bound), got 'cross_entropy'",
+    )
+
+
+def _check_bounded_output(what: str, config: "TrainConfig") -> None:
+    require(
+        config.reward_model is None or config.reward_model.output == "probability",
+        f"reward_model.output must be 'probability' for {what}, got 'score'",
+    )

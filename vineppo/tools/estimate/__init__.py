@@ -4,18 +4,18 @@ Here are its options: what no config says. Nothing heavy is imported.
 """
 
 import argparse
+import math
+from collections.abc import Callable
 from pathlib import Path
-
-from vineppo.errors import UserError
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """Their defaults are stated by `--help`, and their values among the printed assumptions."""
+    """The output repeats their values among the assumptions."""
 
-    def option(flag: str, default: float | None, help_text: str) -> None:
+    def option(flag: str, default: float | None, low: float, high: float, text: str) -> None:
         suffix = "" if default is None else f" (default: {default:g})"
         command.add_argument(
-            flag, type=float, default=default, metavar="X", help=help_text + suffix
+            flag, type=number(low, high), default=default, metavar="X", help=text + suffix
         )
 
     command.add_argument(
@@ -25,12 +25,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
         metavar="N,N…",
         help="ranks, each with a GPU; 0: a CPU (default: 1)",
     )
-    option("--gpu-gib", 80.0, "of one GPU")
-    option("--tokens-per-s", None, "what one rank's engine samples")
-    option("--train-tflops", None, "what one rank computes in all else")
-    option("--prompt-tokens", 100.0, "mean")
-    option("--response-share", 0.25, "mean response length as a share of the longest")
-    option("--steps", 8.0, "mean of a response")
+    option("--gpu-gib", 80, 1e-3, math.inf, "of one GPU")
+    option("--tokens-per-s", None, 1e-3, math.inf, "what one rank's engine samples")
+    option("--train-tflops", None, 1e-12, math.inf, "what one rank computes in all else")
+    option("--prompt-tokens", 100, 1, math.inf, "mean")
+    option("--response-share", 0.25, 1e-6, 1, "mean response length as a share of the longest")
+    option("--steps", 8, 1, math.inf, "mean of a response")
     command.add_argument(
         "--model-config", type=Path, metavar="FILE", help="HF config.json for model.path"
     )
@@ -38,23 +38,14 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 def counts(text: str) -> list[int]:
-    return [int(count) for count in text.split(",")]
+    return [int(number(0, math.inf)(count)) for count in text.split(",")]
 
 
-def check_options(options: argparse.Namespace) -> None:
-    """Raises `UserError` for a number that makes no sense."""
-    for count in options.num_gpus:
-        _check("num_gpus", count, count >= 0, "at least 0")
-    for name in ("prompt_tokens", "steps"):
-        value = getattr(options, name)
-        _check(name, value, value >= 1, "at least 1")
-    for name in ("gpu_gib", "tokens_per_s", "train_tflops", "response_share"):
-        value = getattr(options, name)
-        _check(name, value, value is None or value > 0, "above 0")
-    share = options.response_share
-    _check("response_share", share, share <= 1, "at most 1")
+def number(low: float, high: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        if not low <= float(text) <= high:
+            bound = f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+            raise argparse.ArgumentTypeError(f"must be {bound}, got {text}")
+        return float(text)
 
-
-def _check(name: str, value: float, is_sound: bool, bound: str) -> None:
-    if not is_sound:
-        raise UserError(f"--{name.replace('_', '-')} must be {bound}, got {value:g}")
+    return parse

@@ -10,24 +10,13 @@ from dataclasses import dataclass
 from vineppo.config.schema import (
     AdamConfig,
     EngineConfig,
-    EnsembleCritic,
-    SeparateCritic,
     SftConfig,
     TrainConfig,
-    TransformersConfig,
-    YesNoCritic,
     sums_in_float32,
 )
-from vineppo.segment import needs_entropies
+from vineppo.engine.vllm_config import VllmConfig
 from vineppo.tools.estimate.shape import Models, ModelShape, Skeleton
-from vineppo.tools.estimate.work import (
-    Lengths,
-    Machine,
-    critics_of,
-    has_exact_kl,
-    question_tokens,
-    view_tokens,
-)
+from vineppo.tools.estimate.work import Lengths, Machine, has_exact_kl
 from vineppo.vocabulary import CHUNK_LOGITS
 
 Lines = dict[str, int]
@@ -69,25 +58,22 @@ def memory(
         size = BYTES[config.model.dtype]
         if models.reference is not None:
             resident["reference: weights"] = size * models.reference.num_parameters
-        for key, frozen in models.frozen.items():  # every rank has a copy
-            resident[f"{line_name(key)}: weights"] = size * frozen.shape.num_parameters
+        if models.reward_model is not None:  # every rank has a copy
+            resident["reward_model: weights"] = size * models.reward_model.shape.num_parameters
         # Its pass runs while rollouts are sampled, but where the policy's own pass asks it; so does
         # the policy's for the segmenter, never at once.
         if config.reference.kl_estimator not in ("full", None):
             beside_sampling = {"reference: activations": trainees[0].passes.scoring}
-        elif needs_entropies(config):
+        elif config.reads_entropies:
             beside_sampling = {"policy: activations": trainees[0].passes.scoring}
     lines_by_moment = moments(resident, trainees, beside_sampling, engine)
-    if isinstance(config, TrainConfig):
-        for key, model in models.frozen.items():
-            rows = config.optimization.logprobs_micro_batch_size
-            if key == "reward_model" and config.reward_model is not None:
-                rows = config.reward_model.micro_batch_size
-            saved = model.saved_bytes(rows, row_tokens(config, lengths))
-            name, scoring = line_name(key), f"scoring, {trainees[0].name}"
-            lines = {k: v for k, v in lines_by_moment[scoring].items() if "activations" not in k}
-            activations = {f"{name}: activations": saved // model.shape.num_layers}
-            lines_by_moment[f"scoring, {name}"] = lines | activations
+    if isinstance(config, TrainConfig) and config.reward_model is not None:
+        assert models.reward_model is not None
+        rows, model = config.reward_model.micro_batch_size, models.reward_model
+        saved = model.saved_bytes(rows, row_tokens(config, lengths)) // model.shape.num_layers
+        scoring = lines_by_moment[f"scoring, {trainees[0].name}"]
+        lines = {k: v for k, v in scoring.items() if "activations" not in k}
+        lines_by_moment["scoring, reward_model"] = lines | {"reward_model: activations": saved}
     return lines_by_moment
 
 
@@ -158,8 +144,6 @@ def passes_of(
     shape, rows = model.shape, optimization.micro_batch_size
     size, longest = BYTES[config.model.dtype], longest_response(config)
     num_tokens = row_tokens(config, lengths)
-    if isinstance(optimization, SeparateCritic):
-        num_tokens += round(view_tokens(optimization.view, lengths) + question_tokens(optimization))
     saved, logits, chunk, scoring = model.saved_bytes(rows, num_tokens), 0, 0, 0
     if config.model.gradient_checkpointing:
         # The input of every layer, and all of the one that is recomputed.
@@ -172,8 +156,6 @@ def passes_of(
             logits *= 2  # the reference's stand beside them
         chunk = CHUNK_TENSORS * 4 * min(positions * shape.vocab_size, CHUNK_LOGITS[device])
     if isinstance(config, TrainConfig):
-        if isinstance(optimization, YesNoCritic) and config.model.attention == "sdpa":
-            num_tokens += round((lengths.steps - 1) * question_tokens(optimization))
         scored = model.saved_bytes(config.optimization.logprobs_micro_batch_size, num_tokens)
         scoring = scored // shape.num_layers + chunk
     return PassBytes(saved, logits, chunk, scoring)
@@ -320,12 +302,11 @@ def trainees_of(
     trained = total if adapters is None else adapters
     total += adapters or 0
     trainees = [trainee("policy", policy, total, trained, config.optimization)]
-    for key, critic in critics_of(config).items():
-        model, name = models.critics[key], line_name(key)
-        count = model.shape.num_parameters
-        num = critic.num if isinstance(critic, EnsembleCritic) else 1
-        names = [name] if num == 1 else [f"{name} {m}" for m in range(num)]
-        trainees += [trainee(each, model, count, count * critic.learns, critic) for each in names]
+    if isinstance(config, TrainConfig):
+        for key, critic in config.value_models.items():
+            model = models.critics[key]
+            count = model.shape.num_parameters
+            trainees.append(trainee(line_name(key), model, count, count * critic.learns, critic))
     return trainees
 
 
@@ -361,7 +342,7 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
     logits = config.max_num_seqs * shape.vocab_size
     # The embeddings are divided among the ranks as well.
     weights = {WEIGHTS: model.bytes_per_weight * shape.num_parameters // model.num_ranks}
-    if isinstance(config, TransformersConfig):
+    if not isinstance(config, VllmConfig):
         # Of every sequence a prefix of full length, and as many tokens of its own.
         cache = 2 * config.max_num_seqs * config.max_model_len * model.cache_bytes
         drawn = min(logits, CHUNK_LOGITS["cuda" if num_gpus else "cpu"])
@@ -370,7 +351,7 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
         return EngineBytes(awake, beside=weights)
     step = {STEP: of_layer + SAMPLING_TENSORS * 4 * logits}
     # Every process has weights, steps and a cache of its own; on a GPU they divide one share of it.
-    count = config.num_processes
+    count = getattr(config, "num_processes", 1)
     weights, step = (
         {name: count * size for name, size in lines.items()} for lines in (weights, step)
     )

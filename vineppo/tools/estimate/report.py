@@ -11,7 +11,6 @@ from vineppo.config.checks import check_stages
 from vineppo.config.load import assign, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
-from vineppo.tools.estimate import check_options
 from vineppo.tools.estimate.memory import (
     BYTES,
     GIB,
@@ -30,10 +29,9 @@ from vineppo.tools.estimate.work import (
     Machine,
     SampledTokens,
     TrainedTokens,
-    critic_tokens,
     operations,
+    rollout_tokens,
     sampled_tokens,
-    scoring_tokens,
     seconds,
     trained_tokens,
 )
@@ -62,7 +60,6 @@ class Estimate:
 
 def print_estimate(options: argparse.Namespace) -> None:
     """Of one config on one machine all figures; of several a table with a row for each."""
-    check_options(options)
     estimates = [estimate for path in options.configs for estimate in estimates_of(path, options)]
     if options.json:
         figures = [as_dict(estimate) for estimate in estimates]
@@ -79,7 +76,7 @@ def estimates_of(path: str, options: argparse.Namespace) -> list[Estimate]:
     resolved = evaluate_jsonnet(path)
     for assignment in options.assignments:
         assign(resolved, assignment)
-    kind: Any = TrainConfig if "rollouts" in resolved else SftConfig
+    kind: Any = TrainConfig if "credit" in resolved else SftConfig
     config = parse_config(kind, resolved)
     models = read_models(config, options.model_config)
     response = options.response_share * longest_response(config)
@@ -98,7 +95,7 @@ def estimate(config: Config, models: Models, machine: Machine, lengths: Lengths)
         is_recomputing = machine.num_gpus > 0
         shown = replace(config.model, gradient_checkpointing=is_recomputing)
         config = replace(config, model=shown)
-    ranks_a_replica = getattr(config.engine, "tensor_parallel_size", 1)
+    ranks_a_replica = config.engine.ranks_a_replica
     if machine.num_ranks % ranks_a_replica:
         raise UserError(
             f"config: engine.tensor_parallel_size must divide the number of ranks, "
@@ -140,16 +137,21 @@ def critics_work(
     sampled: SampledTokens | None,
     lengths: Lengths,
 ) -> list[tuple[int, float, float]]:
-    """Parameters, scored tokens and tokens updated on of every critic and reward model."""
+    """(parameters, scored tokens, tokens updated on) of every critic and of the reward model.
+
+    The reward model reads every response, and every continuation with its state.
+    """
     if isinstance(config, SftConfig) or sampled is None:
         return []
-    passed = {
-        key: critic_tokens(config, critic, lengths) for key, critic in config.value_models.items()
-    }
-    frozen = scoring_tokens(config, sampled, lengths)
-    passed |= {key: (scored, 0.0) for key, scored in frozen.items()}
-    skeletons = models.critics | models.frozen
-    return [(skeletons[key].shape.matrix_parameters, *tokens) for key, tokens in passed.items()]
+    tokens = rollout_tokens(config, lengths)
+    work = [
+        (models.critics[key].shape.matrix_parameters, tokens, tokens * critic.num_epochs)
+        for key, critic in config.value_models.items()
+    ]
+    if models.reward_model is not None:
+        read = tokens + sampled.num_continuations * lengths.sequence
+        work.append((models.reward_model.shape.matrix_parameters, read, 0.0))
+    return work
 
 
 def as_dict(estimate: Estimate) -> dict[str, Any]:
@@ -191,7 +193,6 @@ def as_text(estimate: Estimate) -> str:
 LABELS = {
     "rollouts": "sampled: rollouts",
     "continuations": "sampled: continuations",
-    "answers": "sampled: answers, at most",
     "prefixes": "fed, without a cache",
     "fed": "fed, with the cache",
     "num_requests": "(requests)",
@@ -230,7 +231,7 @@ def assumptions(estimate: Estimate) -> list[str]:
         "2 operations a parameter and token forward, 6 with backward, 8 with checkpointing; "
         "attention's own products are left out",
         "evaluations and checkpoints are left out",
-        "answers that a predictor of one's own asks the engine for are not counted",
+        "what recipes and plug-ins of your own sample and train besides is not counted",
     ]
     if estimate.seconds:
         lines.append("ranks are evenly loaded and phases do not overlap")

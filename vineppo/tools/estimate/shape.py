@@ -1,7 +1,7 @@
 """What memory and work need to know of a model, found from its HF config without its weights."""
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from vineppo.config.schema import LoraConfig, RewardModelValues, SftConfig, TrainConfig
+from vineppo.config.schema import LoraConfig, SftConfig, TrainConfig
 from vineppo.errors import UserError
 from vineppo.lora import check_targets
 from vineppo.models import llama_config, resolve_model_path
@@ -129,15 +129,14 @@ class Skeleton:
 class Models:
     """The models of a run, without memory; None where there is none of its own.
 
-    `num_adapter_parameters` train in place of the policy's own; `critics`, and `frozen` reward
-    models, go by their tables' keys.
+    `num_adapter_parameters` train in place of the policy's own; `critics` go by their tables' keys.
     """
 
     policy: Skeleton
     num_adapter_parameters: int | None
     critics: dict[str, Skeleton]
     reference: ModelShape | None
-    frozen: dict[str, Skeleton] = field(default_factory=dict)
+    reward_model: Skeleton | None = None
 
 
 def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> Models:
@@ -165,21 +164,17 @@ def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> M
         key: skeleton(critic.path, f"{key}.path", is_critic=True)
         for key, critic in config.value_models.items()
     }
-    paths = {
-        f"values.predictors.{name}": own.path
-        for name, own in config.values.predictors.items()
-        if isinstance(own, RewardModelValues)
-    }
+    reward_model = None
     if config.reward_model is not None:
-        paths["reward_model"] = config.reward_model.path
-    frozen = {key: skeleton(path, f"{key}.path", is_critic=True) for key, path in paths.items()}
+        path = config.reward_model.path
+        reward_model = skeleton(path, "reward_model.path", is_critic=True)
     reference = None
     if config.reference.path is not None:
         reference = skeleton(config.reference.path, "reference.path").shape
     # The policy without its adapters is the reference itself.
     elif adapters is None and config.reference.kl_estimator is not None:
         reference = policy.shape
-    return Models(policy, adapters, critics, reference, frozen)
+    return Models(policy, adapters, critics, reference, reward_model)
 
 
 def read_hf_config(path: str, key: str, config_file: Path | None) -> Any:

@@ -3,23 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vineppo.config.schema import (
-    EngineConfig,
-    EnsembleCritic,
-    GenerativeValues,
-    RemaxCredit,
-    RewardModelValues,
-    SeparateCritic,
-    SftConfig,
-    TrainConfig,
-    TransformersConfig,
-    TreeCredit,
-    ViewConfig,
-    YesNoCritic,
-)
-from vineppo.segment import needs_entropies
-
-CHARACTERS = 4  # of a token, about
+from vineppo.config.schema import SftConfig, TrainConfig
 
 
 @dataclass(frozen=True)
@@ -59,17 +43,14 @@ class Lengths:
 
 @dataclass(frozen=True)
 class SampledTokens:
-    """What the engines of all ranks sample, and the prefixes that they are fed, in tokens.
+    """Tokens that the engines of all ranks sample, and the prefixes that they read.
 
-    `rollouts` includes ReMax's greedy responses; `answers` are those of generative values, at their
-    longest. `fed` is what is left to compute where prefixes are cached, `prefixes` what it would be
-    without a cache. `num_requests` counts responses, continuations and the parts of answers,
-    `num_states` what is continued.
+    `fed` is the part of `prefixes` that no cache holds. `num_requests` counts responses and
+    continuations, `num_states` the states that are continued.
     """
 
     rollouts: float
     continuations: float
-    answers: float
     prefixes: float
     fed: float
     num_requests: float
@@ -95,25 +76,19 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
     """Sampling of one iteration of reinforcement learning.
 
     A state at step i of S has i/S of the response behind it, and its continuations are as long as
-    what was left of it. Of a cached prefix only what does not fill a block is computed, on average
-    (block + 1)/2 tokens. With `credit.identical_prefixes` "share" the G rollouts of a prompt have
-    one state s_0 together and no other; the rest of their states are taken to be distinct. Every
-    Monte-Carlo predictor of the run samples its own; one with `states` no s_0, and the later ones
-    that it chooses, which are taken to lie anywhere.
+    the rest. A cached prefix leaves what does not fill a block, on average (block + 1)/2 tokens.
+    With `identical_prefixes` "share" the G rollouts of a prompt share s_0; their other states are
+    taken to be distinct. A predictor that chooses its `states` skips s_0.
 
     P = 2, G = 3, K = 5, S = 4, prompts of 10 and responses of 20 tokens, shared: 2 · (1 + 3 · 3) =
     20 states, 100 continuations of Σ = 5 · 2 · (20 + 3 · (15 + 10 + 5)) = 1,100 tokens.
     """
     num_prompts, num_samples = config.rollouts.num_prompts, config.rollouts.num_samples
     num_rollouts = num_prompts * num_samples
-    greedy = num_prompts if isinstance(config.credit, RemaxCredit) else 0
     num_states = num_continuations = continuations = behind = 0.0
-    for own in (config.credit, *config.values.predictors.values()):
-        if (values := own.monte_carlo) is None:
-            continue
+    for values in config.continuations.values():
         each = values.num_continuations
-        is_shared = values.identical_prefixes == "share"
-        first = num_prompts if is_shared else num_rollouts
+        first = num_prompts if values.identical_prefixes == "share" else num_rollouts
         num_later = lengths.steps - 1  # of a rollout
         if values.states is not None:
             first, num_later = 0, values.states.expected(num_later)
@@ -124,56 +99,16 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         num_continuations += each * num_distinct
         continuations += each * (first * lengths.response + later)
         behind += each * later
-    answers = num_answers = 0.0
-    for asked in config.values.predictors.values():
-        if isinstance(asked, GenerativeValues):
-            each = asked.num_samples * (1 + (asked.think_tokens > 0))  # a request for each part
-            answered = num_prompts + num_rollouts * (lengths.steps - 1)
-            num_answers += each * answered
-            answers += asked.num_samples * answered * (asked.think_tokens + asked.score_tokens)
-            behind += each * num_rollouts * (lengths.steps - 1) / 2 * lengths.response
-            behind += each * answered * len(asked.question) / CHARACTERS
-    num_requests = num_rollouts + greedy + num_continuations + num_answers
-    rollouts = (num_rollouts + greedy) * lengths.response
-    if isinstance(config.credit, TreeCredit):
-        rollouts, requests, before = tree_tokens(config.credit, lengths.response)
-        rollouts, behind = num_prompts * rollouts, behind + num_prompts * before
-        num_requests += num_prompts * requests - num_rollouts
+    num_requests = num_rollouts + num_continuations
     prefixes = num_requests * lengths.prompt + behind
-    fed, block = prefixes, cached_block(config.engine)
+    fed, block = prefixes, config.engine.cached_block
     if block is not None:
         remainder = min(lengths.prompt, (block + 1) / 2)
         fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * remainder
     return SampledTokens(
-        rollouts, continuations, answers, prefixes, fed, num_requests, num_states,
+        num_rollouts * lengths.response, continuations, prefixes, fed, num_requests, num_states,
         num_continuations,
     )  # fmt: skip
-
-
-def tree_tokens(tree: TreeCredit, length: float) -> tuple[float, int, float]:
-    """Of a tree whose responses all have `length` tokens: tokens, requests, and tokens before them.
-
-    Branching [2, 2], 10 tokens a level, length 25: 2 · 10 + 4 · 15 = 80, 6 requests, 4 · 10 = 40.
-    """
-    tokens = behind = 0.0
-    num_nodes, num_requests = 1, 0
-    for level, num_children in enumerate(tree.branching):
-        num_nodes *= num_children
-        before = level * tree.tokens_per_level
-        if before >= length:
-            break
-        is_last = level == len(tree.branching) - 1
-        own = length - before if is_last else min(tree.tokens_per_level, length - before)
-        num_requests += num_nodes
-        tokens, behind = tokens + num_nodes * own, behind + num_nodes * before
-    return tokens, num_requests, behind
-
-
-def cached_block(engine: EngineConfig) -> int | None:
-    """Tokens that the prefix cache holds as one; None without a cache."""
-    if isinstance(engine, TransformersConfig):
-        return 1
-    return engine.block_size if engine.prefix_caching else None
 
 
 def has_exact_kl(config: TrainConfig | SftConfig) -> bool:
@@ -183,105 +118,26 @@ def has_exact_kl(config: TrainConfig | SftConfig) -> bool:
     )
 
 
-def critics_of(config: TrainConfig | SftConfig) -> dict[str, SeparateCritic]:
-    """Value models of their own, by the key of their tables."""
-    return config.value_models if isinstance(config, TrainConfig) else {}
-
-
-def view_tokens(view: ViewConfig | None, lengths: Lengths) -> float:
-    """What a critic's view adds to a prompt, about.
-
-    Four characters of a template count as a token, and a solution is as long as a response. With
-    responses of 100 tokens "{solution}\\n" adds 11/4 + 100.
-    """
-    if view is None:
-        return 0.0
-    tokens = len(view.template) / CHARACTERS + ("{solution}" in view.template) * lengths.response
-    if (shown := view.rollouts) is not None:
-        label = (len(shown.right) + len(shown.wrong)) / 2 / CHARACTERS
-        tokens += shown.num * (label + min(shown.max_tokens, lengths.response))
-    return tokens
-
-
-def question_tokens(critic: SeparateCritic) -> float:
-    """Behind a state, with the answer's one; 0 of a critic that is asked nothing."""
-    return len(critic.question) / CHARACTERS + 1 if isinstance(critic, YesNoCritic) else 0.0
-
-
-def critic_tokens(
-    config: TrainConfig, critic: SeparateCritic, lengths: Lengths
-) -> tuple[float, float]:
-    """(scored, updated on) in an iteration, with all of its epochs.
-
-    One that is asked passes a rollout with its questions where the attention takes a mask, and is
-    updated on the states before the steps, each with its question. Every critic of an ensemble
-    scores all rollouts, and is updated on its share of them.
-    """
-    num_rollouts = config.rollouts.num_prompts * config.rollouts.num_samples
-    view = view_tokens(critic.view, lengths)
-    tokens = num_rollouts * (lengths.sequence + view)
-    if isinstance(critic, YesNoCritic):
-        asked = lengths.steps * question_tokens(critic)
-        before = (
-            lengths.steps * (lengths.prompt + view) + (lengths.steps - 1) / 2 * lengths.response
-        )
-        states = num_rollouts * (before + asked)
-        trees = tokens + num_rollouts * asked if config.model.attention == "sdpa" else states
-        return trees, states * critic.num_epochs * critic.learns
-    num = critic.num if isinstance(critic, EnsembleCritic) else 1
-    return tokens * num, tokens * critic.num_epochs
-
-
-def scoring_tokens(
-    config: TrainConfig, sampled: SampledTokens, lengths: Lengths
-) -> dict[str, float]:
-    """Of the frozen reward models, by the keys of their tables.
-
-    One that rewards reads every response, continuations' with what they continue.
-    """
-    num_rollouts = config.rollouts.num_prompts * config.rollouts.num_samples
-    tokens = {
-        f"values.predictors.{name}": num_rollouts * lengths.sequence
-        for name, own in config.values.predictors.items()
-        if isinstance(own, RewardModelValues)
-    }
-    if config.reward_model is not None:
-        num_responses = num_rollouts + sampled.num_continuations
-        tokens["reward_model"] = num_responses * lengths.sequence
-    return tokens
-
-
-def answer_updates(config: TrainConfig, lengths: Lengths) -> float:
-    """Tokens of the policy's updates on its answers, with the states before them."""
-    num_rollouts = config.rollouts.num_prompts * config.rollouts.num_samples
-    total = 0.0
-    for own in config.values.predictors.values():
-        if not isinstance(own, GenerativeValues) or own.training is None:
-            continue
-        states = config.rollouts.num_prompts + num_rollouts * (lengths.steps - 1)
-        whole = lengths.prompt + own.think_tokens + own.score_tokens
-        whole += len(own.question + own.score_prompt) / CHARACTERS
-        tokens = states * whole + num_rollouts * (lengths.steps - 1) / 2 * lengths.response
-        each = own.num_samples * (1 + (own.training.regression_coef > 0))
-        total += own.training.num_epochs * each * tokens
-    return total
-
-
 def trained_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> TrainedTokens:
     """Passes of the trainer in an iteration; for fine-tuning, in one update."""
     if isinstance(config, SftConfig):
         return TrainedTokens(0, 0, 0, config.optimization.batch_size * lengths.sequence, 0)
-    tokens = config.rollouts.num_prompts * config.rollouts.num_samples * lengths.sequence
+    tokens = rollout_tokens(config, lengths)
     epochs = config.optimization.num_epochs
     has_reference = config.reference.kl_estimator is not None
-    critics = [critic_tokens(config, critic, lengths) for critic in critics_of(config).values()]
+    critics = config.value_models.values()
     return TrainedTokens(
-        scored=tokens * (1 + needs_entropies(config)),
+        scored=tokens * (1 + config.reads_entropies),
         reference=tokens * has_reference * (1 + epochs * has_exact_kl(config)),
-        critic_scored=sum(scored for scored, _ in critics),
-        updated=tokens * epochs + answer_updates(config, lengths),
-        critic_updated=sum(updated for _, updated in critics),
+        critic_scored=tokens * len(critics),
+        updated=tokens * epochs,
+        critic_updated=tokens * sum(critic.num_epochs for critic in critics),
     )
+
+
+def rollout_tokens(config: TrainConfig, lengths: Lengths) -> float:
+    """Tokens of an iteration's rollouts, prompts included."""
+    return config.rollouts.num_prompts * config.rollouts.num_samples * lengths.sequence
 
 
 def operations(
@@ -309,7 +165,7 @@ def operations(
         return {"update": update}
     return {
         "rollouts": policy * sampled.rollouts,
-        "values": policy * (sampled.continuations + sampled.answers),
+        "values": policy * sampled.continuations,
         "prefixes": policy * sampled.fed,
         "reference": policy * trained.reference,
         "log-probabilities": policy * trained.scored
@@ -330,8 +186,10 @@ def seconds(
     by_phase: dict[str, float] = {}
     if sampled is not None and machine.tokens_per_s is not None:
         rate = machine.tokens_per_s * num_engines
-        values = sampled.continuations + sampled.answers
-        by_phase = {"rollouts": sampled.rollouts / rate, "values": values / rate}
+        by_phase = {
+            "rollouts": sampled.rollouts / rate,
+            "values": sampled.continuations / rate,
+        }
     if machine.train_tflops is not None:
         rate = machine.train_tflops * 1e12 * machine.num_ranks
         sampling = ("rollouts", "values")

@@ -1,0 +1,224 @@
+"""Posterior values, on choices whose values are known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from support.rollouts import rollout, terminal
+from support.walks import demo
+
+from vineppo.batching import collate
+from vineppo.config.checks import check_train
+from vineppo.config.load import load_config
+from vineppo.config.schema import TrainConfig, ValuesConfig
+from vineppo.errors import UserError
+from vineppo.models import load_model
+from vineppo.recipes.martingale import MartingaleCredit
+from vineppo.recipes.posterior import Posterior, bounded_differences
+from vineppo.segment.kinds import LinesSegmenter
+from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
+from vineppo.types import Choices
+from vineppo.values import build_predictors, predictors_at
+from vineppo.values.group_mean import GroupMean
+from vineppo.values.policy_pass import SURE, choices_of
+
+OWN = Posterior.Config(
+    kind="posterior", num_candidates=3, size=32, learning_rate=1e-2, weight_decay=0.05,
+    num_steps=16, batch_size=32, replay_iterations=16,
+)  # fmt: skip
+NUM_FACTS, NUM_IDS = 6, 9
+
+
+def test_the_documented_differences():
+    ratios = torch.tensor([[[2.0, 0.0]], [[1.5, 0.5]]]).log()
+    probs = torch.full((2, 1, 2), 0.5).log()
+    for chosen, expected in ((0, [0.5, 0.25]), (1, [-0.5, -0.25])):
+        found = bounded_differences(
+            torch.tensor([0.5, 0.5]), ratios, probs, torch.full((2, 1), chosen)
+        )
+        assert found[:, 0].tolist() == pytest.approx(expected)
+
+
+def test_differences_are_bounded_and_have_no_mean_whatever_the_ratios():
+    draw = torch.Generator().manual_seed(0)
+    probs = torch.rand(50, 4, 5, generator=draw).softmax(-1)
+    ratios = (6 * torch.randn(50, 4, 5, generator=draw)).softmax(-1) / probs  # up to hundreds
+    roots = torch.rand(50, generator=draw)
+    paths = torch.randint(5, (50, 3), generator=draw)
+    last = [
+        bounded_differences(
+            roots, ratios.log(), probs.log(), torch.cat([paths, torch.full((50, 1), a)], 1)
+        )[:, -1]
+        for a in range(5)
+    ]
+    assert ((torch.stack(last, 1) * probs[:, -1]).sum(1)).abs().max() < 1e-6
+    assert torch.stack(last).abs().max() <= 1
+
+
+class World:
+    """Rollouts of two choices; of each of its facts one of two tokens is right."""
+
+    def __init__(self):
+        self.draw = np.random.default_rng(0)
+        self.right_F = self.draw.integers(2, size=NUM_FACTS)
+
+    def rollouts(self, count):
+        return [self.rollout() for _ in range(count)]
+
+    def rollout(self):
+        facts, chosen = self.draw.integers(NUM_FACTS, size=2), self.draw.integers(2, size=2)
+        hidden = np.eye(NUM_FACTS, dtype=np.float16)[facts]
+        found = rollout(terminal(float((self.right_F[facts] == chosen).all()), 4))
+        found.choices = Choices(
+            positions_U=np.array([1, 2]),
+            ids_UK=np.tile(np.array([3, 4, 5], np.int32), (2, 1)),
+            logprobs_UK=np.log(np.tile(np.array([0.5, 0.49, 0.005], np.float32), (2, 1))),
+            chosen_U=chosen,
+            steps_U=np.zeros(2, int),
+            hidden_UH=hidden,
+            root_H=np.zeros(NUM_FACTS, np.float16),
+        )
+        return found
+
+
+def predictor(own=OWN):
+    made = Posterior("posterior", demo(), own)
+    made._build(NUM_FACTS, NUM_IDS)
+    return made
+
+
+def trained(world, iterations=40):
+    made = predictor()
+    for iteration in range(iterations):
+        rollouts = world.rollouts(16)
+        made.estimate(rollouts)
+        made.update(rollouts, iteration)
+    return made
+
+
+def test_it_learns_the_values_of_choices_from_rewards_alone():
+    world = World()
+    made = trained(world)
+    tested = world.rollouts(200)
+    made.estimate(tested)
+    for one in tested:
+        before, first, second, last = one.values_T("posterior")
+        assert before == first == pytest.approx(0.25, abs=0.08)
+        assert last == pytest.approx(one.reward, abs=0.15)
+        total = sum(one.tokens_T["differences/posterior"])
+        assert before + total == pytest.approx(last)
+        assert min(abs(second - value) for value in (0.0, 0.5)) < 0.15
+    assert made._coefficient > 0.8
+
+
+def test_what_says_nothing_gets_a_small_part():
+    """Rewards by chance: the coefficient stays at its least, and the values near the mean."""
+    world, made = World(), predictor()
+    for iteration in range(20):
+        rollouts = world.rollouts(16)
+        for one in rollouts:
+            one.reward = float(world.draw.random() < 0.25)
+        made.estimate(rollouts)
+        made.update(rollouts, iteration)
+    assert made._coefficient < 0.35
+
+
+def test_a_resumed_predictor_goes_on_as_the_other(tmp_path):
+    one, other = trained(World(), 3), predictor()
+    one.save_state(tmp_path)
+    other.load_state(tmp_path)
+    for made in (one, other):
+        tested = World().rollouts(16)
+        made.estimate(tested)
+        made.metrics = made.update(tested, 3)
+        made.estimate(tested)
+        made.values_seen = [one.values_T("posterior") for one in tested]
+    assert one.values_seen == other.values_seen
+    assert one.metrics == other.metrics
+
+
+def test_at_a_checkpoint_it_values_as_it_was_saved(tmp_path):
+    made = trained(World(), 5)
+    made.save_hf(tmp_path / "posterior")
+    values = ValuesConfig("posterior", {"posterior": OWN})
+    config = replace(
+        demo(), values=values, credit=MartingaleCredit("martingale", LinesSegmenter("lines"))
+    )
+    seen = []
+    for there in (made, *predictors_at(config, tmp_path)):
+        tested = World().rollouts(4)
+        there.estimate(tested)
+        seen.append([one.values_T("posterior") for one in tested])
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+    assert predictors_at(config, tmp_path / "older") == []
+    (start,) = predictors_at(config, None)
+    tested = World().rollouts(4)
+    start.estimate(tested)
+    assert {value for one in tested for value in one.values_T("posterior")} == {0.5}
+
+
+def test_choices_are_those_of_the_policys_pass(configs):
+    config = load_config(TrainConfig, str(configs / "recipes/martingale.jsonnet"), [])
+    loaded = load_model(config.model.path, "float32", "sdpa")
+    (made,) = build_predictors(config, loaded)
+    module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids)
+    ids = tuple(loaded.tokenizer("so 4+6=0\nwell that\n", add_special_tokens=False)["input_ids"])
+    one = rollout(terminal(1.0, len(ids)))
+    one.response_ids, one.prompt_ids = ids, (5, 6)
+    options = ForwardOptions(0.7, num_candidates=made.num_candidates)
+    batch = collate([one, one], torch.device("cpu"))
+    with torch.no_grad():
+        scores = TokenScores(**module(batch, options))
+        logits_TV = loaded.model(torch.tensor([[*one.prompt_ids, *ids]])).logits[0, 1:-1]
+    found, _ = choices_of(scores, [one, one])
+    logprobs_TV = torch.log_softmax(logits_TV[:, : module.num_token_ids] / 0.7, -1)
+    expected = [t for t in range(len(ids)) if logprobs_TV[t].max().exp() < SURE]
+    assert found.positions_U.tolist() == expected
+    assert 0 < len(expected) < len(ids)
+    for u, t in enumerate(expected):
+        likeliest = logprobs_TV[t, torch.tensor(found.ids_UK[u]).long()]
+        assert likeliest.tolist() == pytest.approx(found.logprobs_UK[u].tolist(), abs=1e-4)
+        if found.chosen_U[u] >= 0:
+            assert found.ids_UK[u, found.chosen_U[u]] == ids[t]
+        else:
+            assert ids[t] not in found.ids_UK[u]
+    one.choices = found
+    made.estimate([one])
+    assert len(one.values_T("posterior")) == len(ids)
+
+
+def test_no_other_predictor_is_taken_for_a_martingale():
+    values = ValuesConfig("mean", {"mean": GroupMean.Config("group_mean")})
+    config = replace(
+        demo(),
+        values=values,
+        critic=None,
+        credit=MartingaleCredit("martingale", LinesSegmenter("lines")),
+    )
+    with pytest.raises(UserError, match=r"values\.credit must be a martingale.*got mean"):
+        check_train(config)
+
+
+def test_hidden_states_that_are_no_numbers_leave_no_trace():
+    """A rollout with such a one is in the replay: updates that meet it are skipped, and counted."""
+    world = World()
+    made = trained(world, iterations=2)
+    before = {name: weight.clone() for name, weight in made._model.state_dict().items()}
+    broken = world.rollouts(16)
+    for one in broken:
+        one.choices.hidden_UH[:] = np.nan
+    made.estimate(broken)
+    made._replay.clear()
+    found = made.update(broken, 2)
+    assert found["values/posterior/skipped_updates"] == OWN.num_steps
+    assert found["values/posterior/loss"] == 0.0
+    after = made._model.state_dict()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    made._replay.clear()
+    sound = world.rollouts(16)
+    made.estimate(sound)
+    assert made.update(sound, 3)["values/posterior/skipped_updates"] == 0
+    made.estimate(sound)
+    assert np.isfinite([one.tokens_T["values/posterior"] for one in sound]).all()

@@ -1,0 +1,163 @@
+"""One uniform number makes one token, at exactly the probability that is reported."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kstest
+
+from vineppo import vocabulary
+from vineppo.recipes import transformers_engine
+from vineppo.recipes.transformers_engine import nuclei, sample_tokens, uniforms
+
+ALMOST_ONE = 1 - 2.0**-52
+
+
+def logits_of(*probs):
+    return torch.tensor([probs]).log()
+
+
+def sample(logits_1V, u, temperature=1.0, top_p=1.0):
+    tokens_B, logprobs_B = sample_rows(logits_1V, [temperature], [top_p], [u])
+    return int(tokens_B), float(logprobs_B)
+
+
+def sample_rows(logits_BV, temperatures_B, top_ps_B, uniforms_B):
+    """Of a greedy row temperature and top_p are 1 to it."""
+    is_greedy_B = torch.tensor([temperature == 0 for temperature in temperatures_B])
+    temperatures_B = torch.tensor(temperatures_B).masked_fill(is_greedy_B, 1.0)
+    top_ps_B = torch.tensor(top_ps_B).masked_fill(is_greedy_B, 1.0)
+    uniforms_B = torch.tensor(uniforms_B, dtype=torch.float64)
+    return sample_tokens(logits_BV, temperatures_B, top_ps_B, is_greedy_B, uniforms_B)
+
+
+def brute_force_nucleus(probs_V, top_p):
+    """Renormalised probabilities: the likeliest ids until their mass reaches top_p."""
+    kept, mass = {}, 0.0
+    for token in sorted(range(len(probs_V)), key=lambda v: -probs_V[v]):
+        if mass >= top_p:
+            break
+        kept[token] = probs_V[token]
+        mass += probs_V[token]
+    return [kept.get(v, 0.0) / mass for v in range(len(probs_V))]
+
+
+def test_worked_example():
+    """0.5 < 0.7, so 0.3 is in the nucleus as well: (0.625, 0.375); 0.63 is past 0.625."""
+    token, logprob = sample(logits_of(0.5, 0.3, 0.2), 0.63, top_p=0.7)
+    assert token == 1
+    assert logprob == pytest.approx(math.log(0.375))
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("top_p", [0.35, 0.9, 1.0])
+def test_a_grid_of_numbers_meets_every_token_at_its_probability(temperature, top_p):
+    count, probs_V = 20_000, [0.05, 0.4, 0.0, 0.3, 0.25]
+    tempered = [p ** (1 / temperature) for p in probs_V]
+    expected_V = brute_force_nucleus([p / sum(tempered) for p in tempered], top_p)
+    grid = [(i + 0.5) / count for i in range(count)]
+    tokens_B, logprobs_B = sample_rows(
+        logits_of(*probs_V).expand(count, -1), [temperature] * count, [top_p] * count, grid
+    )
+    found = Counter(tokens_B.tolist())
+    for token, probability in enumerate(expected_V):
+        assert found[token] == pytest.approx(probability * count, abs=1.01)
+    expected_B = torch.tensor(expected_V).log()[tokens_B]
+    torch.testing.assert_close(logprobs_B, expected_B, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("logit", [torch.nan, torch.inf])
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_logits_that_are_not_finite_give_an_id_whose_log_probability_says_so(
+    temperature, logit, top_p
+):
+    logits_BV = torch.stack([torch.full((4,), logit), torch.zeros(4)])
+    tokens_B, logprobs_B = sample_rows(logits_BV, [temperature] * 2, [top_p] * 2, [0.6] * 2)
+    assert 0 <= tokens_B[0] < 4
+    assert logprobs_B.isnan().tolist() == [True, False]
+
+
+def test_nucleus_ends_with_the_id_that_reaches_its_mass():
+    probs_V = torch.tensor([[0.125, 0.5, 0.25, 0.125]])
+    logprobs_BV, _ = nuclei(probs_V.log().expand(3, -1), torch.tensor([0.49, 0.51, 0.76]))
+    kept_BV = logprobs_BV.isfinite().tolist()
+    assert kept_BV[0] == [False, True, False, False]
+    assert kept_BV[1] == [False, True, True, False]
+    assert kept_BV[2] == [True, True, True, False]  # of equals, the lower id
+    torch.testing.assert_close(logprobs_BV.exp().sum(-1), torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("most_likely", "largest_top_p", "num_ids"), [(10, 0.3, 10), (10, 1.0, 40), (512, 0.3, 40)]
+)
+def test_many_random_nuclei_against_brute_force(monkeypatch, most_likely, largest_top_p, num_ids):
+    """Of 40 ids in halves, many of which are equal; ten are enough for a mass of 0.3, not of 1."""
+    monkeypatch.setattr(transformers_engine, "MOST_LIKELY", most_likely)
+    generator = torch.Generator().manual_seed(0)
+    probs_BV = ((4 * torch.randn(50, 40, generator=generator)).round() / 2).double().softmax(-1)
+    top_ps_B = largest_top_p * torch.rand(50, generator=generator)
+    top_ps_B[0] = largest_top_p
+    logprobs_BK, ids_BK = nuclei(probs_BV.log().float(), top_ps_B)
+    assert ids_BK.shape == (50, num_ids)
+    assert (ids_BK.diff() > 0).all()
+    found_BV = torch.zeros(50, 40).scatter(1, ids_BK, logprobs_BK.exp())
+    rows = zip(probs_BV.tolist(), top_ps_B.tolist(), strict=True)
+    expected_BV = [brute_force_nucleus(probs_V, top_p) for probs_V, top_p in rows]
+    torch.testing.assert_close(found_BV, torch.tensor(expected_BV), atol=1e-6, rtol=1e-4)
+
+
+def test_greedy_takes_the_likeliest_and_ignores_the_rest():
+    token, logprob = sample(logits_of(0.2, 0.5, 0.3), 0.99, temperature=0.0, top_p=0.1)
+    assert token == 1
+    assert logprob == pytest.approx(math.log(0.5))
+
+
+@pytest.mark.parametrize("chunk", [60, 2**20])
+def test_rows_do_not_see_each_other(monkeypatch, chunk):
+    """Neither in chunks of two rows; alone a row may take its nucleus from ten of the ids."""
+    monkeypatch.setattr(transformers_engine, "MOST_LIKELY", 10)
+    monkeypatch.setitem(vocabulary.CHUNK_LOGITS, "cpu", chunk)
+    generator = torch.Generator().manual_seed(1)
+    logits_BV = 3 * torch.randn(6, 30, generator=generator)
+    temperatures_B, top_ps_B = [0.0, 1.0, 0.7, 2.0, 0.0, 1.0], [1.0, 0.5, 1.0, 0.9, 0.3, 1.0]
+    uniforms_B = torch.rand(6, generator=generator).tolist()
+    tokens_B, logprobs_B = sample_rows(logits_BV, temperatures_B, top_ps_B, uniforms_B)
+    for b in range(6):
+        token, logprob = sample(logits_BV[b : b + 1], uniforms_B[b], temperatures_B[b], top_ps_B[b])
+        assert token == tokens_B[b]
+        assert logprob == pytest.approx(float(logprobs_B[b]), abs=1e-6)
+
+
+@pytest.mark.parametrize("u", [0.0, ALMOST_ONE])
+def test_ends_of_the_interval_meet_no_impossible_token(u):
+    token, logprob = sample(logits_of(0.0, 0.3, 0.7, 0.0), u)
+    assert token == (1 if u == 0 else 2)
+    assert math.isfinite(logprob)
+
+
+def test_ends_of_the_interval_in_a_large_vocabulary():
+    generator = torch.Generator().manual_seed(2)
+    logits_BV = torch.randn(20, 50_000, generator=generator)
+    logits_BV[:, -100:] = -torch.inf
+    tokens_B, _ = sample_rows(logits_BV, [1.0] * 20, [1.0] * 20, [ALMOST_ONE] * 20)
+    assert int(tokens_B.max()) < 49_900
+
+
+def test_uniform_numbers():
+    numbers_ST = np.stack([uniforms(seed, 100) for seed in range(100)])
+    assert ((numbers_ST >= 0) & (numbers_ST <= ALMOST_ONE)).all()
+    assert len(np.unique(numbers_ST)) == 10_000
+    assert kstest(numbers_ST.flatten(), "uniform").pvalue > 0.01
+    assert kstest(numbers_ST[:, 0], "uniform").pvalue > 0.01
+    assert (uniforms(7, 3) == uniforms(7, 100)[:3]).all()
+    assert not set(uniforms(2**63 - 1, 100)) & set(uniforms(2**62 - 1, 100))
+
+
+def test_ids_at_the_bounds_of_pieces():
+    """23 equal ids lie in pieces of five; just below and above every bound."""
+    bounds = [(i + side * 1e-6) / 23 for i in range(1, 23) for side in (-1, 1)]
+    tokens_B, _ = sample_rows(torch.zeros(44, 23), [1.0] * 44, [1.0] * 44, bounds)
+    assert tokens_B.tolist() == [i for bound in range(22) for i in (bound, bound + 1)]

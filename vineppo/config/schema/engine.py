@@ -1,0 +1,41 @@
+"""The keys that every engine has."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from vineppo.config.schema.scalars import Count, Dtype
+from vineppo.plugins import PluginConfig
+
+if TYPE_CHECKING:
+    from vineppo.engine import Engine, EngineModel
+
+
+@dataclass(frozen=True)
+class EngineConfig(PluginConfig):
+    """An engine by its keys; `build` starts it.
+
+    Configs are read where no engine can start: `build` imports the engine's library, and the module
+    of a config does not.
+    """
+
+    dtype: Dtype
+    max_model_len: Count
+    max_num_seqs: Count  # sequences that run at once
+    max_num_batched_tokens: Count  # tokens of one engine step
+
+    def build(self, model: "EngineModel") -> "Engine":
+        """The engine with the weights of `model.path`."""
+        raise NotImplementedError
+
+    def alone(self) -> Self:
+        """The config of a command that runs in one process, with a replica of its own."""
+        return self
+
+    @property
+    def ranks_a_replica(self) -> int:
+        return 1
+
+    @property
+    def cached_block(self) -> int | None:
+        """Tokens that the prefix cache holds as one; None without a cache."""
+        return None

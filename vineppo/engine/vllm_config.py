@@ -1,0 +1,50 @@
+"""The keys of vLLM."""
+
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Self
+
+from vineppo.config.schema.engine import EngineConfig
+from vineppo.config.schema.scalars import Count, PositiveFraction
+from vineppo.errors import UserError
+
+if TYPE_CHECKING:
+    from vineppo.engine import Engine, EngineModel
+
+
+@dataclass(frozen=True)
+class VllmConfig(EngineConfig):
+    """vLLM in this process."""
+
+    # Tokens of a KV block, the grain of the prefix cache; a multiple of 32 on a CPU.
+    block_size: Count
+    tensor_parallel_size: Count  # ranks of one machine that share a replica; 1: each has its own
+    cpu_kv_cache_gib: Count  # CPU only
+    gpu_memory_utilization: PositiveFraction  # CUDA only
+    enforce_eager: bool
+    prefix_caching: bool
+    sleep_while_training: bool  # CUDA only: give the KV cache's memory to the trainer
+
+    def build(self, model: "EngineModel") -> "Engine":
+        check_installed(self.kind)
+        from vineppo.engine.vllm_engine import VllmEngine
+
+        return VllmEngine(self, model)
+
+    def alone(self) -> Self:
+        return replace(self, tensor_parallel_size=1)
+
+    @property
+    def ranks_a_replica(self) -> int:
+        return self.tensor_parallel_size
+
+    @property
+    def cached_block(self) -> int | None:
+        return self.block_size if self.prefix_caching else None
+
+
+def check_installed(kind: str) -> None:
+    if find_spec("vllm") is None:
+        raise UserError(
+            f"config: engine.kind must be 'transformers' where vllm is not installed, got {kind!r}"
+        )

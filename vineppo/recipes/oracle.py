@@ -1,0 +1,93 @@
+"""The value of worded chains and sheets in closed form, at the policy's skill in hard facts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vineppo.config.require import require
+from vineppo.config.schema import Positive, PredictorConfig, WordedTaskConfig
+from vineppo.segment.token_texts import response_text, special_ids
+from vineppo.tasks.arithmetic import Fact
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.tasks.worded import Demonstrator
+from vineppo.types import Rollout
+from vineppo.values.predictor import ValuePredictor
+
+
+class Oracle(ValuePredictor):
+    """The probability that the rest comes out right, of known p_f: `Demonstrator.value`.
+
+    p_f is the share of right results where a rollout met the hard fact f and it counted, in
+    *earlier* iterations, so that no rollout's own return is in its baseline. A count is worth half
+    after `half_life` iterations; the demonstrator's probability counts as `PRIOR` results. What
+    error it has in p_f is shared by all states before f, and cancels in their differences.
+    """
+
+    PRIOR = 4.0
+    is_exact = True
+
+    @dataclass(frozen=True)
+    class Config(PredictorConfig):
+        half_life: Positive = 5.0  # iterations after which a measured result counts half
+
+        def check(self, key: str, config: Any) -> None:
+            require(
+                isinstance(config.task, WordedTaskConfig),
+                f"task.kind must be 'worded' for {key} (an oracle knows no other), got "
+                f"{config.task.kind!r}",
+            )
+            require(
+                config.reward_model is None,
+                f"reward_model must be null for {key} (an oracle knows the verifier's reward "
+                "alone), got a table",
+            )
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        config = self.config
+        assert isinstance(config.task, WordedTaskConfig), "checked with the config"
+        self._demonstrator = Demonstrator.of(config.task)
+        self._tokenizer = build_tokenizer("worded")
+        self._special_ids = special_ids(self._tokenizer)
+        self._keep = 0.5 ** (1 / self.options.half_life)
+        p = 1 - config.task.wrong_probability * (1 - config.task.repair_probability)
+        self._counts: dict[Fact, tuple[float, float]] = dict.fromkeys(  # right results, and all
+            self._demonstrator.wrong_results, (self.PRIOR * p, self.PRIOR)
+        )
+
+    def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        skill = {fact: right / met for fact, (right, met) in self._counts.items()}
+
+        def values(rollout: Rollout) -> list[float]:
+            chain = self._demonstrator.chain_of(rollout.problem.question)
+            starts = [span.start for span in rollout.spans_S]
+            texts = [self._text(rollout, start) for start in starts]
+            return [self._demonstrator.value(chain, text, skill) for text in texts]
+
+        self.set_values(rollouts, [values(rollout) for rollout in rollouts])
+
+    def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
+        """Counts the hard facts that the rollouts met on the track."""
+        for fact, (right, met) in self._counts.items():
+            self._counts[fact] = self._keep * right, self._keep * met
+        for rollout in rollouts:
+            ends = [*(span.start for span in rollout.spans_S[1:]), len(rollout.response_ids)]
+            texts = [self._text(rollout, end) for end in ends]
+            chain = self._demonstrator.chain_of(rollout.problem.question)
+            for fact, is_right in self._demonstrator.outcomes(chain, texts):
+                if fact in self._counts:
+                    right, met = self._counts[fact]
+                    self._counts[fact] = right + is_right, met + 1
+        skills = [right / met for right, met in self._counts.values()]
+        return {f"values/{self.name}/skill": sum(skills) / len(skills)}
+
+    def _text(self, rollout: Rollout, end: int) -> str:
+        backend = self._tokenizer.backend_tokenizer
+        return response_text(backend, self._special_ids, rollout.response_ids[:end])
+
+    def state(self) -> dict[str, Any]:
+        return {"counts": [[*fact, *counts] for fact, counts in self._counts.items()]}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        for operation, left, right, *counts in state["counts"]:
+            self._counts[operation, left, right] = tuple(counts)

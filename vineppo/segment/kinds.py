@@ -1,0 +1,90 @@
+"""The segmenters of the core: by lines, sentences and formulas, number of tokens, and turns."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vineppo.config.require import require
+from vineppo.config.schema.scalars import Count
+from vineppo.segment import Segmenter, TextSegmenter, math, spans_from_starts
+from vineppo.types import StepSpan
+
+# Possessive, so that a newline followed by many blanks is read once.
+_NEWLINE_RUN = re.compile(r"\n(?:[ \t\r]*+\n)*+")
+_ANSWER_LINE = re.compile(r"[ \t]*####")
+
+
+def line_cuts(text: str) -> list[int]:
+    """Positions after each run of newlines: VinePPO's rule for GSM8K (arXiv:2410.01679).
+
+    Blank lines form no step of their own. A line that begins with `####` belongs to the step before
+    it: the final answer restates that step and is no reasoning of its own. Newlines before the
+    first word belong to the first step, those after the last word to the last.
+
+    >>> line_cuts("2+3=5\\n\\n5*2=10\\n#### 10")
+    [7]
+
+    Only the cut before `5*2=10` is left: the blank line ends the first step, and the answer line
+    joins the second.
+    """
+    first_word, end = len(text) - len(text.lstrip()), len(text.rstrip())
+    return [
+        match.end()
+        for match in _NEWLINE_RUN.finditer(text)
+        if first_word < match.end() < end and not _ANSWER_LINE.match(text, match.end())
+    ]
+
+
+@dataclass(frozen=True)
+class LinesSegmenter(TextSegmenter):
+    """One step a line; a line that starts with `####` belongs to the step before it.
+
+    >>> LinesSegmenter("lines").spans(["1+1", "\\n", "=2", "</s>"])
+    (StepSpan(start=0, end=2), StepSpan(start=2, end=4))
+    """
+
+    def cuts(self, text: str) -> Sequence[int]:
+        return line_cuts(text)
+
+
+@dataclass(frozen=True)
+class MathSegmenter(TextSegmenter):
+    """Sentences, lines, and the parts of formulas longer than `max_formula_chars`."""
+
+    max_formula_chars: Count
+
+    def cuts(self, text: str) -> Sequence[int]:
+        return math.cuts(text, self.max_formula_chars)
+
+
+@dataclass(frozen=True)
+class TokensSegmenter(Segmenter):
+    """One step every `num_tokens` tokens; the last one holds what is left."""
+
+    num_tokens: Count
+
+    def spans(
+        self, token_texts_T: Sequence[str], *_: Sequence[float] | None
+    ) -> tuple[StepSpan, ...]:
+        total = len(token_texts_T)
+        return tuple(
+            StepSpan(start, min(start + self.num_tokens, total))
+            for start in range(0, total, self.num_tokens)
+        )
+
+
+@dataclass(frozen=True)
+class TurnsSegmenter(Segmenter):
+    """One step a turn of the policy, with the environment's answer to it (`task.environment`)."""
+
+    def check(self, key: str, config: Any) -> None:
+        require(
+            config.task.environment is not None,
+            f"task.environment must not be null for {key}.kind {self.kind!r}",
+        )
+
+    def spans(
+        self, token_texts_T: Sequence[str], *_: Sequence[float] | None
+    ) -> tuple[StepSpan, ...]:
+        return spans_from_starts(len(token_texts_T), ())

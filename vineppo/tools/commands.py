@@ -1,0 +1,78 @@
+"""The tools' commands and options; a tool is imported when its command runs."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from vineppo.run_command import add_run_options, add_set, run_config
+from vineppo.tools.estimate import add_options
+
+
+def add_tools(commands: Any) -> None:
+    """`commands` are the subparsers of `vineppo`."""
+    command = commands.add_parser(
+        "reward-model", help="a reward model from preference pairs, from a config"
+    )
+    add_run_options(command)
+    command.set_defaults(run=run_reward_model)
+    command = commands.add_parser("sweep", help="the runs that a jsonnet file lists, one by one")
+    command.add_argument("sweep", metavar="SWEEP.jsonnet")
+    command.add_argument("--runs-dir", type=Path, help="default: runs/NAME of the sweep's file")
+    command.add_argument("--list", action="store_true", help="print how far every run is and stop")
+    command.add_argument("--index", type=int, metavar="N", help="the run number N alone, from 0")
+    add_set(command)
+    command.set_defaults(run=run_sweep)
+    command = commands.add_parser("estimate", help="memory and time that configs will take")
+    command.add_argument("configs", nargs="+", metavar="CONFIG.jsonnet")
+    add_set(command)
+    add_options(command)
+    command.set_defaults(run=run_estimate)
+    command = commands.add_parser("doctor", help="what this machine has and would run well")
+    command.set_defaults(run=run_doctor)
+    command = commands.add_parser("push", help="a run's models, with a model card, to others")
+    command.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    command.add_argument(
+        "--to", required=True, metavar="PLACE", help="a new directory, or hub:OWNER/NAME"
+    )
+    command.add_argument("--public", action="store_true", help="on the hub, for everybody to see")
+    command.set_defaults(run=run_push)
+
+
+def run_reward_model(options: argparse.Namespace) -> None:
+    from vineppo.tools.reward_model.config import RewardModelConfig
+
+    def start(config: RewardModelConfig, directory: Path) -> None:
+        from vineppo.tools.reward_model.train import train_reward_model
+
+        train_reward_model(config, directory)
+
+    run_config(RewardModelConfig, options, start)
+
+
+def run_sweep(options: argparse.Namespace) -> int:
+    from vineppo.tools.sweep import execute, load_sweep, print_states
+
+    directory = options.runs_dir or Path("runs") / Path(options.sweep).stem
+    runs = load_sweep(options.sweep, directory, options.assignments)
+    if options.list:
+        print_states(runs)
+        return 0
+    return execute(runs, options.index)
+
+
+def run_estimate(options: argparse.Namespace) -> None:
+    from vineppo.tools.estimate.report import print_estimate
+
+    print_estimate(options)
+
+
+def run_doctor(_: argparse.Namespace) -> None:
+    from vineppo.tools.doctor import print_findings
+
+    print_findings()
+
+
+def run_push(options: argparse.Namespace) -> None:
+    from vineppo.tools.push import push
+
+    push(options.run_dir, options.to, options.public)

@@ -1,0 +1,1 @@
+"""`vineppo reward-model`: scores of whole responses, learned from preference pairs."""

@@ -146,7 +146,7 @@ def check_tokenizers(config: TrainConfig) -> None:
     paths = {f"{key}.path": model.path for key, model in config.value_models.items()}
     paths["reference.path"] = config.reference.path
     if config.reward_model is not None:
-        paths["reward_model.path"] = config.reward_model.path
+        paths["reward_model.path"] = config.reward_model.frozen_path
     frozen = {predictor_key(name): own.frozen_path for name, own in config.predictors.items()}
     paths |= {f"{key}.path": path for key, path in frozen.items() if path is not None}
     for key, path in paths.items():

@@ -6,10 +6,7 @@
                 {"index", "reward", "is_cut", "text", "steps": [
                     {"text", "advantage", "returns", "critic", "truth"}]}]}]}]}]}
 
-`scale` is the largest advantage in sight; values lie between `low` and `high`. `rewards` are those
-of all responses to the problem, also where fewer are shown. Where no tokenizer tells the steps of a
-response apart, its `text` is whole, and null elsewhere. A step has only what is known of it;
-`returns`, `critic` and `truth` are those of the state before it.
+A step has only what is known of it and of the state before it.
 """
 
 import json
@@ -87,15 +84,12 @@ def right_answers(task: str) -> Answers:
     if settings.get("kind") != "arithmetic" and not settings.get("train_path"):
         return {}
     # Reading the tables needs none of these, which take seconds.
-    from pydantic import TypeAdapter, ValidationError
-
-    from vineppo.config.schema import TaskConfig
+    from vineppo.plugins import Plugin
     from vineppo.tasks import load_split
 
-    adapter: TypeAdapter[TaskConfig] = TypeAdapter(TaskConfig)
     try:
-        train_P = load_split(adapter.validate_json(task), "train")
-    except (UserError, ValidationError):  # another version's config, or files that have moved
+        train_P = load_split(Plugin("task").parse(settings), "train")
+    except (UserError, ValueError):  # another version's config, or files that have moved
         return {}
     return {problem.id: (problem.question, problem.answer) for problem in train_P}
 

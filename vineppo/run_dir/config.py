@@ -14,23 +14,9 @@ from vineppo.run_dir.files import read_json, strict_json, write_atomic
 # Keys that were added later: (dotted key, what older runs did, a key that the same table has had
 # from the start, or its kind). `*` stands for every key of a table.
 ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
-    ("task.too_long", "refuse", "response_template"),
-    ("task.environment", None, "response_template"),
-    ("task.grading.reward_path", None, "extraction"),
-    ("task.grading.num_matching", None, "extraction"),
-    ("task.layout", "chain", "kind=worded"),
-    ("engine.tensor_parallel_size", 1, "block_size"),
-    ("critic.head_init", "normal", "loss"),
-    ("critic.view", None, "kind=separate"),
-    ("values.predictors.*.view", None, "kind=separate"),
-    ("critic.learns_from", None, "view"),
-    ("values.predictors.*.learns_from", None, "view"),
-    ("critic.head_learning_rate", None, "view"),
-    ("values.predictors.*.head_learning_rate", None, "view"),
+    ("reward_model.kind", "reward_model", "micro_batch_size"),
+    ("self_training.kind", "self_training", "num_prompts"),
     ("credit.states.by", "probability", "floor"),
-    ("values.predictors.*.states.by", "probability", "floor"),
-    ("values.predictors.*.crossed", False, "num_folds"),
-    ("values.predictors.*.states", None, "kind=monte_carlo"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
 )
 # Keys that were removed later, and the value of runs that did not use them, which is dropped. Any
@@ -38,6 +24,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
 REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
     ("logging.trackio_project", None),
     ("logging.tensorboard", False),
+    ("engine.prefix_caching", True),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()

@@ -109,11 +109,12 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
             "rows of the embedding"
         )
     stop_ids = find_stop_ids(model.generation_config, tokenizer)
-    if max(stop_ids) >= num_ids:
-        raise UserError(
-            f"model {path}: the end-of-sequence id {max(stop_ids)} must be one of the tokenizer's "
-            f"{num_ids}"
-        )
+    for stop_id in stop_ids:
+        if stop_id not in range(num_ids):
+            raise UserError(
+                f"model {path}: the end-of-sequence id {stop_id} must be one of the tokenizer's "
+                f"{num_ids}"
+            )
     disable_dropout(model)
     let_pack(model)
     return LoadedModel(model, tokenizer, EngineModel(resolved, num_ids, stop_ids))

@@ -70,7 +70,7 @@ def test_settings_of_the_run_s_own_task_are_told_apart_too(run: Path) -> None:
     ("content", "message"),
     [
         ("{ kind:: null }", "mine.jsonnet: config: missing key task.kind"),
-        ("{ kind: 'mine' }", "mine.jsonnet: config: task.kind must be one of"),
+        ("{ kind: 'mine' }", "mine.jsonnet: config: task: kind must be one of"),
         ("{ temperature: 1 }", "mine.jsonnet: config: unknown key task.temperature"),
         ("{ prompt+: { template: 'Q' } }", "mine.jsonnet: config: missing key task.prompt"),
     ],

@@ -128,7 +128,7 @@ class Plugin:
             names = ", ".join(f"'{name}'" for name in KINDS[self.role])
             raise PydanticCustomError(
                 "union_tag_invalid",
-                "kind must be one of {expected_tags}",
+                "kind must be one of {expected_tags}, got '{tag}'",
                 {"tag": kind, "expected_tags": f"{names}, or 'FILE.py:Class'"},
             )
         # As JSON, where strict means types and a table is still a table.

@@ -69,38 +69,46 @@ def test_set_can_switch_a_kind(configs):
     ("assignment", "message"),
     [
         ("optimization.learning_rte=1", "config: unknown key optimization.learning_rte"),
-        ("seed=1.5", "config: seed must be an integer, got 1.5"),
-        ("num_iterations=true", "config: num_iterations must be an integer, got true"),
-        ("model.dtype=float8", 'config: model.dtype must be "float32" or "bfloat16", got "float8"'),
-        ("sampling.temperature=hot", 'config: sampling.temperature must be a number, got "hot"'),
+        ("seed=1.5", "config: seed: Input should be a valid integer, got 1.5"),
+        ("num_iterations=true",
+         "config: num_iterations: Input should be a valid integer, got true"),
+        ("model.dtype=float8",
+         "config: model.dtype: Input should be 'float32' or 'bfloat16', got \"float8\""),
+        ("sampling.temperature=hot",
+         'config: sampling.temperature: Input should be a valid number, got "hot"'),
         ("name=a/b",
-         "config: name must be a name of letters, digits, '.', '_' and '-', got \"a/b\""),
-        ("model.path=", 'config: model.path must be a string that is not empty, got ""'),
+         "config: name: String should match pattern '^[A-Za-z0-9][A-Za-z0-9._-]*$', got \"a/b\""),
+        ("model.path=", 'config: model.path: String should have at least 1 character, got ""'),
         ('model.lora={"rank": 4, "alpha": 8, "target_modules": []}',
-         "config: model.lora.target_modules must be a list that is not empty, got []"),
+         "config: model.lora.target_modules: Tuple should have at least 1 item after "
+         "validation, not 0, got []"),
         ('model.lora={"rank": 4, "alpha": 8, "target_modules": "q_proj"}',
-         'config: model.lora.target_modules must be a list, got "q_proj"'),
-        ("sampling.top_p=2", "config: sampling.top_p must be less than or equal to 1, got 2"),
-        ("task.kind=chess", "config: task.kind must be one of \"arithmetic\", \"gsm8k\", "
-         "\"math\", \"svamp\", \"olympiadbench\", \"jsonl\", \"worded\", \"verifiers\", or "
-         "\"FILE.py:Class\", got 'chess'"),
-        ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
+         'config: model.lora.target_modules: Input should be a valid array, got "q_proj"'),
+        ("sampling.top_p=2",
+         "config: sampling.top_p: Input should be less than or equal to 1, got 2"),
+        ("task.kind=chess", "config: task: kind must be one of 'arithmetic', 'gsm8k', "
+         "'math', 'svamp', 'olympiadbench', 'jsonl', 'worded', 'verifiers', or "
+         "'FILE.py:Class', got 'chess'"),
+        ("credit.segmenter={}", "config: credit.segmenter: must name a kind"),
         ("reference.kl_estimator=k4",
-         'config: reference.kl_estimator must be "k1", "abs", "k2", "k3" or "full", got "k4"'),
-        ("credit.kind=ppo", "config: credit.kind must be one of \"vine\", \"gae\", \"grpo\", "
-         "\"rloo\", \"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", \"remax\", "
-         "\"doubly_robust\", \"gigpo\", \"joined\", \"martingale\", \"tree\", "
-         "or \"FILE.py:Class\", got 'ppo'"),
+         "config: reference.kl_estimator: Input should be 'k1', 'abs', 'k2', 'k3' or 'full', "
+         "got \"k4\""),
+        ("credit.kind=ppo", "config: credit: kind must be one of 'vine', 'gae', 'grpo', "
+         "'rloo', 'reinforce_plus_plus', 'reinforce_plus_plus_baseline', 'remax', "
+         "'doubly_robust', 'gigpo', 'joined', 'martingale', 'tree', "
+         "or 'FILE.py:Class', got 'ppo'"),
         ("values.credit=a\nb", "config: values.credit must be null or one of the run's "
          'predictors (monte_carlo), got a b'),
         ("optimization.learning_rate=1e300",
-         "config: optimization.learning_rate must be less than or equal to 1, got 1e+300"),
-        ("task.num_train_problems=1000000000000", "config: task.num_train_problems must be less "
+         "config: optimization.learning_rate: Input should be less than or equal to 1, got 1e+300"),
+        ("task.num_train_problems=1000000000000",
+         "config: task.num_train_problems: Input should be less "
          "than or equal to 10000000, got 1000000000000"),
         ("task.grading.time_limit_s=1e6",
-         "config: task.grading.time_limit_s must be less than or equal to 86400, got 1000000.0"),
+         "config: task.grading.time_limit_s: Input should be less than or equal to 86400, got "
+         "1000000.0"),
         ("foo.bar=1", "config: unknown key foo"),
-        ("critic={}", "config: missing key critic.kind"),
+        ("critic={}", "config: critic: must name a kind"),
         ('critic={"kind": "shared"}', "config: missing key critic.coef"),
         ("credit.kind.x=1", '--set credit.kind.x: credit.kind must be a table of keys, got "vine"'),
         ("seed", "--set must be dotted.key=value, got 'seed'"),

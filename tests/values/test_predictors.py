@@ -10,9 +10,9 @@ from support.random_walk import TOKENIZER, sample
 from support.rollouts import LINES, changed, rollout, terminal
 from support.walks import DEMO, SHORT, demo, walk_config, walked
 
+from vineppo.config.checks import check_values
 from vineppo.config.load import load_config
 from vineppo.config.schema import MonteCarloValues, PredictorConfig, TrainConfig, ValuesConfig
-from vineppo.config.value_checks import check_values
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import GaeCredit
 from vineppo.credit.groups import GrpoCredit
@@ -146,7 +146,7 @@ def test_an_own_predictors_keys_and_capabilities_are_its_class(ledger):
     assert config.values.predictors["ledger"].start == 0.5
     martingale = changed(config, credit=MartingaleCredit("martingale", LINES))
     check_values(changed(martingale, values=replace(config.values, credit="ledger")))
-    with pytest.raises(UserError, match=r"values\.predictors\.ledger\.start must be"):
+    with pytest.raises(UserError, match=r"values\.predictors\.ledger\.start: Input should be"):
         ledger(start="low")
     with pytest.raises(UserError, match=r"unknown key values\.predictors\.ledger\.end"):
         ledger(end=1)

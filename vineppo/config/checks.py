@@ -2,19 +2,19 @@
 
 import os
 
-from vineppo.config.require import at, require, require_one_null, require_order
+from vineppo.config.require import require, require_at_most, require_one
 from vineppo.config.schema import (
     AdamConfig,
     AdaptiveKl,
     AnyConfig,
+    CriticConfig,
     MaskedImportance,
     SftConfig,
     Task,
     TrainConfig,
 )
-from vineppo.config.value_checks import check_values
-
-NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
+from vineppo.config.schema.values import check_unit_rewards
+from vineppo.types import CRITIC, MONTE_CARLO, predictor_key
 
 
 def check_train(config: TrainConfig) -> None:
@@ -39,8 +39,8 @@ def check_sft(config: SftConfig) -> None:
         config.task.environment is None,
         "task.environment must be null for `vineppo sft` (a demonstration is one turn)",
     )
-    require_one_null(config, "model.path", "model.architecture")
     shape = config.model.architecture
+    require_one("model.path", "model.architecture", config.model.path, shape)
     if shape is not None:
         require(
             shape.hidden_size % (2 * shape.num_heads) == 0
@@ -75,6 +75,77 @@ def check_credit(config: TrainConfig) -> None:
         f"for segments that they share), got {config.optimization.resampling!r}",
     )
     check_values(config)
+
+
+def check_values(config: TrainConfig) -> None:
+    """What holds for all predictors, then what feeds the estimator."""
+    for name, own in config.predictors.items():
+        require(
+            name not in (MONTE_CARLO, CRITIC, "policy", "trainer", "state.json")
+            or name not in config.values.predictors,
+            f"values.predictors must not be named {MONTE_CARLO}, {CRITIC}, policy, trainer or "
+            f"state.json, got {name}",
+        )
+        if own.predictor.is_probability:
+            check_unit_rewards(f"{predictor_key(name)} of kind {own.kind!r}", config)
+    require(
+        config.critic is None or isinstance(config.critic, CriticConfig),
+        "critic.kind must be that of a value model, such as 'separate' or 'shared', got "
+        f"{config.critic and config.critic.kind!r}",
+    )
+    _check_feeding(config)
+    _check_beside(config)
+
+
+def _check_feeding(config: TrainConfig) -> None:
+    """`values.credit`: a predictor that is there, and one that the estimator can take."""
+    credit, feeding = config.credit, config.values.credit
+    require(
+        feeding is None or feeding in config.predictors,
+        "values.credit must be null or one of the run's predictors "
+        f"({', '.join(config.predictors) or 'none'}), got {feeding}",
+    )
+    require(
+        feeding is None or credit.fed_by is not None,
+        f"values.credit must be null for credit.kind {credit.kind!r}, which takes no values, got "
+        f"{feeding}",
+    )
+    name = feeding or credit.fed_by
+    if credit.reads_differences and name != MONTE_CARLO:
+        taken = config.values.predictors.get(name or "")
+        or_null = "null or " if credit.fed_by == MONTE_CARLO else ""
+        require(
+            taken is not None and taken.predictor.is_martingale,
+            f"values.credit must be {or_null}a martingale, such as one of kind 'posterior', for "
+            f"credit.kind {credit.kind!r}, got {feeding or 'null'}",
+        )
+    require(
+        name != CRITIC or config.critic is not None,
+        f"critic must be a value model for credit.kind {credit.kind!r} where values.credit is "
+        "null, got null",
+    )
+    require(
+        not config.has_shared_critic or feeding in (None, CRITIC),
+        "critic.kind must be 'separate' where values.credit names another predictor (a shared one "
+        "would change the policy that it only measures), got 'shared'",
+    )
+
+
+def _check_beside(config: TrainConfig) -> None:
+    """A critic that feeds no estimator of critics' values is only measured."""
+    critic, kind = config.critic, config.credit.kind
+    if critic is None or config.credit.fed_by == CRITIC:
+        return
+    require(
+        critic.warmup_iterations in (0, config.num_iterations),
+        f"critic.warmup_iterations must be 0 or num_iterations for credit.kind {kind!r} (a critic "
+        f"beside it is only measured), got {critic.warmup_iterations}",
+    )
+    require(
+        not config.has_shared_critic,
+        f"critic.kind must be 'separate' for credit.kind {kind!r} (a shared one would change the "
+        "policy that it only measures), got 'shared'",
+    )
 
 
 def check_importance(config: TrainConfig) -> None:
@@ -134,8 +205,13 @@ def check_updates(config: AnyConfig) -> None:
     check_stages(config, int(os.environ.get("WORLD_SIZE", "1")))  # `num_ranks()`, without torch
     for key, update in _updates(config).items():
         if isinstance(config, TrainConfig):
-            require_order(config, f"{key}.batch_size", "at most", NUM_SEQUENCES)
-        require_order(config, f"{key}.micro_batch_size", "at most", f"{key}.batch_size")
+            require_at_most(f"{key}.batch_size", update.batch_size, *_num_sequences(config))
+        require_at_most(
+            f"{key}.micro_batch_size",
+            update.micro_batch_size,
+            f"{key}.batch_size",
+            update.batch_size,
+        )
         require(
             update.offload == "nothing" or update.zero_stage >= 1,
             f"{key}.offload must be 'nothing' with {key}.zero_stage 0 (ZeRO moves the states), "
@@ -222,11 +298,18 @@ def check_reference(config: TrainConfig) -> None:
             "reference.kl_coef must be above 0 when reference.kl_control.kind is 'adaptive' (it is "
             "multiplied), got 0",
         )
-        require_order(config, "reference.kl_control.horizon", "at least", NUM_SEQUENCES)
+        name, number = _num_sequences(config)
+        horizon = reference.kl_control.horizon
+        require_at_most(name, number, "reference.kl_control.horizon", horizon)
 
 
-def check_template(config: AnyConfig, key: str, needed: str) -> None:
-    template = at(config, key)
+def _num_sequences(config: TrainConfig) -> tuple[str, int]:
+    rollouts = config.rollouts
+    name = "rollouts.num_prompts * rollouts.num_samples"
+    return name, rollouts.num_prompts * rollouts.num_samples
+
+
+def check_template(key: str, template: str, needed: str) -> None:
     require(needed in template, f"{key} must contain {needed}, got {template!r}")
 
 
@@ -245,6 +328,11 @@ def check_engine(config: TrainConfig | SftConfig) -> None:
         "evaluation.num_samples must be 1 when evaluation.temperature is 0 (greedy samples are all "
         f"the same), got {evaluation.num_samples}",
     )
-    require_order(config, "sampling.max_tokens", "below", "engine.max_model_len")
-    for key in ("engine.max_num_seqs", "engine.max_model_len"):
-        require_order(config, "engine.max_num_batched_tokens", "at least", key)
+    length, batched = engine.max_model_len, engine.max_num_batched_tokens
+    require(
+        config.sampling.max_tokens < length,
+        f"sampling.max_tokens must be below engine.max_model_len = {length}, got "
+        f"{config.sampling.max_tokens}",
+    )
+    for key, number in (("max_num_seqs", engine.max_num_seqs), ("max_model_len", length)):
+        require_at_most(f"engine.{key}", number, "engine.max_num_batched_tokens", batched)

@@ -25,19 +25,6 @@ from vineppo.own_reward import OwnReward
 Config = TypeVar("Config", bound=AnyConfig)
 
 CHECKOUT = str(Path(__file__).parents[2])
-NOUNS = {
-    "int_type": "an integer",
-    "float_type": "a number",
-    "string_type": "a string",
-    "bool_type": "true or false",
-    "dataclass_type": "a table of keys",
-    "dict_type": "a table of keys",
-    "none_required": "null",
-    "tuple_type": "a list",
-    "too_short": "a list that is not empty",
-    "string_too_short": "a string that is not empty",
-    "string_pattern_mismatch": "a name of letters, digits, '.', '_' and '-'",  # FileName
-}
 
 
 def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config:
@@ -186,15 +173,9 @@ def _describe(error: ValidationError, resolved: dict[str, Any]) -> str:
             return f"config: unknown key {key}{_beside_kind(key, resolved)}"
         case "missing":
             return f"config: missing key {key}"
-        case "union_tag_invalid":
-            expected = finding["ctx"]["expected_tags"].replace("'", '"')
-            return f"config: {key}.kind must be one of {expected}, got {finding['ctx']['tag']!r}"
-        case "union_tag_not_found":
-            return f"config: missing key {key}.kind"
-        case kind:
-            its_own = finding["msg"].removeprefix("Input should be ").replace("'", '"')
-            expected = NOUNS.get(kind, its_own)
-            return f"config: {key} must be {expected}, got {_show(finding['input'])}"
+        case _:
+            found = "" if isinstance(finding["input"], dict) else f", got {_show(finding['input'])}"
+            return f"config: {key}: {finding['msg']}{found}"
 
 
 def _dotted(location: tuple[str | int, ...], resolved: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vineppo.config.require import require, require_one_null
+from vineppo.config.require import require, require_one
 from vineppo.config.schema.scalars import Fraction, Positive
 from vineppo.credit import Credit, reward_to_go
 from vineppo.credit.vine import broadcast, step_sums
@@ -63,7 +63,10 @@ class GaeCredit(Credit):
             f"values.predictors.{feeding}.states must be null for {key}.kind 'gae' (it takes the "
             f"values of all states), got {states and states.kind!r}",
         )
-        require_one_null(config, f"{key}.policy_lambda", f"{key}.length_adaptive_alpha")
+        adaptive = f"{key}.length_adaptive_alpha"
+        require_one(
+            f"{key}.policy_lambda", adaptive, self.policy_lambda, self.length_adaptive_alpha
+        )
         if self.bootstrap_truncated:
             require(
                 gives_tokens,

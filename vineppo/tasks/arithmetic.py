@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from vineppo.config.require import require_order
+from vineppo.config.require import require_at_most
 from vineppo.config.schema import AnyConfig, Task
 from vineppo.config.schema.scalars import Count, Fraction, Seed
 from vineppo.errors import UserError
@@ -129,7 +129,8 @@ class ArithmeticTask(Task):
 
     def check(self, key: str, config: AnyConfig) -> None:
         super().check(key, config)
-        require_order(config, f"{key}.min_operations", "at most", f"{key}.max_operations")
+        least, most = self.min_operations, self.max_operations
+        require_at_most(f"{key}.min_operations", least, f"{key}.max_operations", most)
 
 
 def draw_wrong_results(

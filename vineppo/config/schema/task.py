@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from vineppo.config.require import require, require_order
+from vineppo.config.require import require, require_at_most
 from vineppo.config.schema.scalars import Count, Finite, Name, TimeLimit
 from vineppo.plugins import Plugin, PluginConfig
 from vineppo.types import Problem, Split, predictor_key
@@ -80,7 +80,8 @@ class EnvironmentConfig(PluginConfig):
                 own.predictor.takes_turns,
                 f"{predictor_key(name)} of kind {own.kind!r} cannot value turns, for {what}",
             )
-        require_order(config, f"{key}.max_turn_tokens", "at most", "sampling.max_tokens")
+        most = config.sampling.max_tokens
+        require_at_most(f"{key}.max_turn_tokens", self.max_turn_tokens, "sampling.max_tokens", most)
 
 
 # If the model has no room for a train problem.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from vineppo.config.require import require, require_order
+from vineppo.config.require import require, require_at_most
 from vineppo.config.schema.adam import AdamConfig
 from vineppo.config.schema.scalars import (
     Count,
@@ -163,7 +163,12 @@ class CriticConfig(PredictorConfig):
 
     def check(self, key: str, config: "TrainConfig") -> None:
         if key == CRITIC:
-            require_order(config, "critic.warmup_iterations", "at most", "num_iterations")
+            require_at_most(
+                f"{key}.warmup_iterations",
+                self.warmup_iterations,
+                "num_iterations",
+                config.num_iterations,
+            )
         else:
             require(
                 self.warmup_iterations == 0,

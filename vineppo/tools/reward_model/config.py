@@ -102,7 +102,7 @@ class RewardModelConfig(AnyConfig):
 
     def check(self) -> None:
         if isinstance(self.pairs, TextPairs):
-            check_template(self, "pairs.prompt.template", "{question}")
+            check_template("pairs.prompt.template", self.pairs.prompt.template, "{question}")
         require(
             self.model.lora is None,
             "model.lora must be null for a reward model (all of its weights train), got a table",

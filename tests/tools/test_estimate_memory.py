@@ -87,24 +87,6 @@ def test_states_that_leave_a_gpu(stage):
     assert on_cpu.resident() == trainee(stage).resident()
 
 
-def test_one_rank_shards_nothing():
-    first, second, third = (trainee(stage, num_ranks=1).resident() for stage in (1, 2, 3))
-    assert first == second
-    assert sum(first.values()) == 14 * 4 * GB // 10  # 2 + 4 + 8 bytes a parameter
-    buffers = {"policy: gradients": 8 * GB // 10, "policy: gradient bucket": 8 * GB // 10}
-    assert third == first | buffers
-    assert trainee(0, num_ranks=1).in_step()["policy: gradients"] == 8 * GB // 10  # none is copied
-
-
-def test_what_does_not_train_has_weights_and_no_states():
-    whole = trainee(1, num_ranks=1)
-    adapted = replace(whole, num_trained=whole.num_parameters // 100)
-    lines = adapted.resident()
-    assert lines["policy: weights"] == whole.resident()["policy: weights"]
-    assert lines["policy: Adam's moments"] * 100 == whole.resident()["policy: Adam's moments"]
-    assert adapted.in_step()["policy: gradients"] * 100 == whole.in_step()["policy: gradients"]
-
-
 @pytest.mark.parametrize("stage", range(4))
 def test_a_model_that_never_trains_is_its_weights_on_every_rank(stage):
     frozen = replace(trainee(stage, is_on_gpu=True), num_trained=0, offload="while_sampling")
@@ -115,14 +97,6 @@ def test_a_model_that_never_trains_is_its_weights_on_every_rank(stage):
         "sampling": weights,
         "scoring, policy": weights | {"policy: activations": PASSES.scoring},
     }
-
-
-def test_passes_are_lines_of_the_backward_pass():
-    lines = trainee(1).in_backward()
-    assert lines["policy: activations"] == 7
-    assert lines["policy: logits"] == 5
-    assert lines["policy: softmax of a chunk"] == 3
-    assert trainee(1).in_scoring() == {"policy: activations": 2}
 
 
 def test_the_bucket_is_whole_on_a_gpu_and_as_full_as_it_is_on_a_cpu():
@@ -170,13 +144,9 @@ def test_an_engine_on_a_gpu_takes_its_share_and_gives_it_back():
     assert engine.awake["engine: weights"] == 2 * GB
     assert engine.awake["engine: a step"] == STEP_BYTES
     assert engine.beside == {}
+    assert engine_of(engine_config(), MODEL, 1, gpu_gib=3).awake[CACHE] == 0
     awake = engine_of(engine_config(sleep_while_training=False), MODEL, 1, 80)
     assert awake.beside == awake.awake == engine.awake
-
-
-def test_a_share_that_the_weights_exceed_leaves_no_cache():
-    engine = engine_of(engine_config(), MODEL, num_gpus=1, gpu_gib=3)
-    assert engine.awake[CACHE] == 0
 
 
 def test_an_engine_on_a_cpu_has_a_cache_of_its_own_and_packs_its_embeddings():

@@ -28,7 +28,7 @@ BYTES = {"float32": 4, "bfloat16": 2}
 # (docs/memory.md says how it was measured); the CUDA context and NCCL on a GPU (an assumption).
 PROCESS_BYTES = int(0.8 * GIB)
 
-# Of an engine's process on a GPU: context, graphs and what sleep leaves (experiments/09_gpu).
+# An engine's process on a GPU: context, graphs and what sleep leaves (experiments/09_gpu).
 ENGINE_PROCESS_BYTES = int(1.6 * GIB)
 
 # DeepSpeed's defaults, which the configs leave alone (`reduce_bucket_size` and
@@ -78,12 +78,12 @@ def memory(
 
 
 def line_name(key: str) -> str:
-    """Of a table's key."""
+    """The name of a critic in the printed lines, from its key: "values/NAME"."""
     return key.replace("values.predictors.", "values/")
 
 
 def row_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> int:
-    """Of the longest rows: a prompt of mean length and a full response."""
+    """Tokens of the longest rows: a prompt of mean length and a full response."""
     longest = longest_response(config)
     if isinstance(config, SftConfig):
         return longest
@@ -140,7 +140,7 @@ def passes_of(
     lengths: Lengths,
     device: str,
 ) -> PassBytes:
-    """Of micro-batches of the longest rows; `device` is "cpu" or "cuda"."""
+    """Passes over micro-batches of the longest rows; `device` is "cpu" or "cuda"."""
     shape, rows = model.shape, optimization.micro_batch_size
     size, longest = BYTES[config.model.dtype], longest_response(config)
     num_tokens = row_tokens(config, lengths)
@@ -239,7 +239,7 @@ class Trainee:
 
     @property
     def _is_mixed(self) -> bool:
-        """Whether stage 0 is of a bfloat16 model, whose sums of gradients stay."""
+        """Stage 0 with bfloat16 weights: its float32 sums of gradients stay."""
         return self.zero_stage == 0 and self.bytes_per_weight == 2
 
     @property
@@ -252,7 +252,7 @@ class Trainee:
 
     @property
     def _bytes_per_gradient(self) -> int:
-        """Of the sum over an update's micro-batches."""
+        """Bytes of a number in the sum over an update's micro-batches."""
         return 4 if sums_in_float32(self.zero_stage, self.offload) else self.bytes_per_weight
 
     def _gradients(self) -> int:
@@ -324,7 +324,7 @@ class Sampled:
 
     @property
     def cache_bytes(self) -> int:
-        """Of one token on one rank."""
+        """Bytes of one token on one rank."""
         return self.bytes_per_weight * self.shape.cache_numbers // self.num_ranks
 
 
@@ -343,14 +343,14 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
     # The embeddings are divided among the ranks as well.
     weights = {WEIGHTS: model.bytes_per_weight * shape.num_parameters // model.num_ranks}
     if not isinstance(config, VllmConfig):
-        # Of every sequence a prefix of full length, and as many tokens of its own.
+        # Every sequence has a prefix of full length, and as many new tokens.
         cache = 2 * config.max_num_seqs * config.max_model_len * model.cache_bytes
         drawn = min(logits, CHUNK_LOGITS["cuda" if num_gpus else "cpu"])
         of_logits = model.bytes_per_weight * logits + SAMPLING_TENSORS * 4 * drawn
         awake = weights | {STEP: of_layer + of_logits, CACHE: cache}
         return EngineBytes(awake, beside=weights)
     step = {STEP: of_layer + SAMPLING_TENSORS * 4 * logits}
-    # Every process has weights, steps and a cache of its own; on a GPU they divide one share of it.
+    # Every process has its own weights, steps and cache; on a GPU they divide one share of it.
     count = getattr(config, "num_processes", 1)
     weights, step = (
         {name: count * size for name, size in lines.items()} for lines in (weights, step)
@@ -375,7 +375,7 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
 class KeyValueCache:
     """The key-value cache of one rank.
 
-    It has room for `num_sequences` of mean length, of which `num_running` run at once.
+    It has room for `num_sequences` of mean length; `num_running` run at once.
     """
 
     bytes_per_token: int
@@ -391,10 +391,10 @@ def cache_of(
     mean_tokens: float,
     num_requests: float,
 ) -> KeyValueCache:
-    """`num_requests` are those of an iteration that this engine gets.
+    """This engine gets `num_requests` in an iteration.
 
-    1 GiB at 4,096 bytes a token: 262,144 tokens, 1,310 sequences of 200. With `max_num_seqs` 256 so
-    many run at once, and 64 where an iteration has no more for the engine.
+    1 GiB at 4,096 bytes a token: 262,144 tokens, 1,310 sequences of 200. With `max_num_seqs` 256,
+    256 run at once, or 64 if an iteration has only 64 for the engine.
     """
     num_tokens = engine.awake[CACHE] // bytes_per_token
     room = num_tokens / mean_tokens

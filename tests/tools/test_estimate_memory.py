@@ -72,15 +72,11 @@ GRADIENTS_BESIDE_A_CPU = {2: 2, 3: 0}
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-def test_states_that_leave_a_gpu(stage):
+def test_an_optimizer_that_leaves_a_gpu(stage):
     on_gpu = trainee(stage, is_on_gpu=True)
     weights = {"policy: weights": on_gpu.resident()["policy: weights"]}
-    while_sampling = replace(on_gpu, offload="while_sampling")
-    assert while_sampling.resident(is_sampling=True) == weights
-    assert while_sampling.resident() == on_gpu.resident()
     for_good = replace(on_gpu, offload="optimizer")
     assert for_good.resident() == weights | WITHOUT_OPTIMIZER[stage]
-    assert for_good.resident(is_sampling=True) == for_good.resident()
     for lines in (for_good.in_backward(), for_good.in_step()):
         assert lines["policy: gradients"] == GRADIENTS_BESIDE_A_CPU[stage] * GB // 10
     on_cpu = replace(trainee(stage), offload="optimizer")
@@ -89,9 +85,9 @@ def test_states_that_leave_a_gpu(stage):
 
 @pytest.mark.parametrize("stage", range(4))
 def test_a_model_that_never_trains_is_its_weights_on_every_rank(stage):
-    frozen = replace(trainee(stage, is_on_gpu=True), num_trained=0, offload="while_sampling")
+    frozen = replace(trainee(stage, is_on_gpu=True), num_trained=0)
     weights = {"policy: weights": 8 * GB // 10}
-    assert frozen.resident() == frozen.resident(is_sampling=True) == weights
+    assert frozen.resident() == weights
     lines_by_moment = moments({}, [frozen], {}, EngineBytes(awake={}, beside={}))
     assert lines_by_moment == {
         "sampling": weights,

@@ -98,11 +98,10 @@ def moments(
     The trainees are updated one after the other, and each one's states stay all the time. A line
     that a moment has by the name of one that stays, such as a share's gradients, includes it.
     """
-    sampling, beside = resident, resident | engine.beside
     for trainee in trainees:
-        sampling = sampling | trainee.resident(is_sampling=True)
-        beside |= trainee.resident()
-    lines_by_moment = {"sampling": sampling | beside_sampling | engine.awake}
+        resident = resident | trainee.resident()
+    beside = resident | engine.beside
+    lines_by_moment = {"sampling": resident | beside_sampling | engine.awake}
     for trainee in trainees:
         lines_by_moment[f"scoring, {trainee.name}"] = beside | trainee.in_scoring()
         if trainee.num_trained:
@@ -188,22 +187,21 @@ class Trainee:
     offload: str  # `optimization.offload`
     passes: PassBytes
 
-    def resident(self, is_sampling: bool = False) -> Lines:
-        """What stays from one iteration to the next, where the trainer works or the engine."""
+    def resident(self) -> Lines:
+        """Bytes that stay from one iteration to the next."""
         p, n = self.num_trained, self.num_ranks
         if not p:
             return self._named({"weights": self.bytes_per_weight * self.num_parameters})
         num_shards = n if self.zero_stage == 3 else 1
         lines = {"weights": self.bytes_per_weight * self.num_parameters // num_shards}
-        if not (self.is_on_gpu and self.offload == "while_sampling" and is_sampling):
-            if not self._is_optimizer_elsewhere:
-                if self.zero_stage >= 1 or self._is_mixed:
-                    lines["float32 weights"] = 4 * p // n
-                lines["Adam's moments"] = 8 * p // (n if self.zero_stage >= 1 else 1)
-            if self._is_mixed:
-                lines["float32 gradients"] = 4 * p
-            if self.zero_stage == 3:  # DeepSpeed makes these before the first pass, for good
-                lines |= self._gradient_buffers()
+        if not self._is_optimizer_elsewhere:
+            if self.zero_stage >= 1 or self._is_mixed:
+                lines["float32 weights"] = 4 * p // n
+            lines["Adam's moments"] = 8 * p // (n if self.zero_stage >= 1 else 1)
+        if self._is_mixed:
+            lines["float32 gradients"] = 4 * p
+        if self.zero_stage == 3:  # DeepSpeed makes these before the first pass, for good
+            lines |= self._gradient_buffers()
         return self._named(lines)
 
     def in_scoring(self) -> Lines:

@@ -20,7 +20,8 @@ import torch
 from benchmarks.harness import Options
 from benchmarks.word_problems import write_word_problems
 from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig, VineCredit
+from vineppo.config.schema import TrainConfig
+from vineppo.credit.vine import VineCredit
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, turn_rules
 from vineppo.engine import Engine

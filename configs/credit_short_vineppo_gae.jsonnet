@@ -11,7 +11,7 @@ vineppo + {
       sampled: {
         kind: 'monte_carlo',
         num_continuations: vineppo.credit.num_continuations,
-        identical_prefixes: vineppo.credit.identical_prefixes,
+        identical_prefixes: 'share',
         states: null,
       },
     },

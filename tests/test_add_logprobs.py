@@ -308,7 +308,7 @@ def objective(config, reference, sequences, kl_coef):
         has_entropy=True,
     )
     sizes = UpdateSizes.of(sequences, config.sampling.max_tokens)
-    scores = TokenScores(*forward(batch, options))
+    scores = TokenScores(**forward(batch, options))
     loss = policy_objective(config, kl_coef, [], sizes, batch, scores)[0]
     return loss.item(), gradient(loss, model)
 

@@ -57,34 +57,12 @@ def test_minibatches_depend_on_the_seed_alone():
     assert shuffled_minibatches(20, 4, 1) != shuffled_minibatches(20, 4, 2)
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("best_of_n", [1, 0, 0, 0]),
-        ("best_random", [1 / 2, 1 / 6, 1 / 6, 1 / 6]),
-        ("best_worst", [1 / 2, 0, 0, 1 / 2]),
-    ],
-)
-def test_filter_weights_docstring_example(kind, expected):
-    assert filter_weights([9, 5, 5, 1], kind) == pytest.approx(expected)
-    assert filter_weights([0.3] * 5, kind) == [0.2] * 5
-
-
-def test_filter_weights_are_those_of_the_authors_code():
-    """PF-PPO's draws with 0.4 for a prompt's best and 0.1 for each other; with 1 at both ends."""
-    rewards = [0.1, 0.9, 0.4, 0.3, 0.2]
-    best_random, best_worst = [0.1, 0.4, 0.1, 0.1, 0.1], [1, 1, 0, 0, 0]
-    found = filter_weights(rewards, "best_random")
-    assert found == pytest.approx([weight / sum(best_random) for weight in best_random])
-    found = filter_weights(rewards, "best_worst")
-    assert found == pytest.approx([weight / sum(best_worst) for weight in best_worst])
-
-
-def test_rollouts_of_one_reward_share_alike():
-    for kind in ("best_random", "best_worst"):
-        found = filter_weights([1, 0, 0, 1, 0], kind)
-        assert found == pytest.approx([1 / 4, 1 / 6, 1 / 6, 1 / 4, 1 / 6])
-    assert filter_weights([1, 0, 0, 1, 0], "best_of_n") == [0.5, 0, 0, 0.5, 0]
+def test_filter_weights():
+    """Half the best, half the worst; rollouts of one reward share alike."""
+    assert filter_weights([9, 5, 5, 1]) == [1 / 2, 0, 0, 1 / 2]
+    assert filter_weights([0.3] * 5) == [0.2] * 5
+    found = filter_weights([1, 0, 0, 1, 0])
+    assert found == pytest.approx([1 / 4, 1 / 6, 1 / 6, 1 / 4, 1 / 6])
 
 
 def test_length_bucketed_docstring_example():

@@ -9,8 +9,8 @@ import torch
 from support.rollouts import CPU, LINES, VINE, changed, spans
 
 from vineppo.batching import collate
-from vineppo.config.schema import (
-    GaeCredit,
+from vineppo.credit.gae import GaeCredit
+from vineppo.credit.groups import (
     GrpoCredit,
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
@@ -36,7 +36,7 @@ from vineppo.update import POLICY_COLUMNS, policy_objective
 
 CREDITS = {
     "vine": replace(VINE, num_continuations=1),
-    "gae": GaeCredit("gae", LINES, 1.0, 0.95, None, 1.0, "token", None, False),
+    "gae": GaeCredit("gae", LINES, 1.0, 0.95, None, 1.0, "token"),
     "grpo": GrpoCredit("grpo", LINES, normalize_std=True),
     "rloo": RlooCredit("rloo", LINES),
     "reinforce_plus_plus": ReinforcePlusPlusCredit("reinforce_plus_plus", LINES, gamma=1.0),

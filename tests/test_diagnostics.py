@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rollouts import LINES, rollout, terminal
 
-from vineppo.config.schema import GrpoCredit
+from vineppo.credit.groups import GrpoCredit
 from vineppo.run_dir import RunDir
 from vineppo.value_diagnostics import (
     NUM_PERCENTILE_BINS,

@@ -21,11 +21,12 @@ from support.walks import (
     walked,
 )
 
-from vineppo.config.schema import JoinedCredit, RemaxCredit, RlooCredit
 from vineppo.credit import token_advantages
+from vineppo.credit.groups import RemaxCredit, RlooCredit
 from vineppo.experience import Experience, add_advantages, sample_varied, value_quality
 from vineppo.forward_passes import EntropyPass
 from vineppo.recipes.cuts import ExpectedCuts
+from vineppo.recipes.joined import JoinedCredit
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Problem
 from vineppo.values import build_predictors

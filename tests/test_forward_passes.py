@@ -87,7 +87,7 @@ def test_a_pass_meets_no_other_rank(reference, monkeypatch):
 def test_entropies_are_those_of_the_tempered_policy_in_the_order_of_rollouts(reference):
     found = rollouts(MICRO_BATCH_SIZE + 2)
     entropy_pass = EntropyPass(
-        lambda *given: TokenScores(*reference._forward(*given)), 0.7, MICRO_BATCH_SIZE, CPU
+        lambda *given: TokenScores(**reference._forward(*given)), 0.7, MICRO_BATCH_SIZE, CPU
     )
     for rollout in found:
         entropy_pass.add(rollout)

@@ -12,7 +12,7 @@ from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.kl import KL_ESTIMATORS
 from vineppo.models import load_model
-from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs
+from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
 from vineppo.types import TokenSequence
 
 NUM_SAMPLES, MAX_TOKENS = 1024, 12
@@ -54,11 +54,10 @@ def sampled(configs) -> Sampled:
     batch = collate(sequences, CPU)
     with torch.no_grad():
         forward = TokenLogprobs(loaded.model, len(loaded.tokenizer))
-        logprobs_BT, _, kl_BT, exact_ref_BT, _ = forward(
-            batch, ForwardOptions(1.0, reference=reference)
-        )
+        scores = TokenScores(**forward(batch, ForwardOptions(1.0, reference=reference)))
+        logprobs_BT, kl_BT = scores.logprobs_BT, scores.kl_BT
         ref_BT = reference.logprobs(batch, 1.0)
-    torch.testing.assert_close(exact_ref_BT, ref_BT, atol=1e-5, rtol=0)
+    torch.testing.assert_close(scores.ref_logprobs_BT, ref_BT, atol=1e-5, rtol=0)
     estimates = {
         name: (estimate(logprobs_BT, ref_BT) * batch.response_mask_BT).double().sum(1)
         for name, estimate in KL_ESTIMATORS.items()

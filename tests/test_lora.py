@@ -198,7 +198,7 @@ def test_the_reference_is_the_policy_without_adapters(config, trained, reference
     plain = TokenLogprobs(load_model(MODEL, "float32", "sdpa").model.to(trained.device), 21)
     before_BT = trained.scores(batch, ForwardOptions(0.9)).logprobs_BT.detach()
     with torch.no_grad():
-        expected_BT = plain(batch, ForwardOptions(0.9))[0]
+        expected_BT = plain(batch, ForwardOptions(0.9))["logprobs_BT"]
         expected_NH = hidden_before_tokens(plain.model.base_model, batch)
     torch.testing.assert_close(reference.logprobs(batch, 0.9), expected_BT, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(reference.hidden(batch), expected_NH, atol=1e-4, rtol=1e-4)

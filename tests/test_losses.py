@@ -311,11 +311,11 @@ def test_importance_weights_are_those_of_others_code():
 
 
 def truncated_at(max_weight, level="token"):
-    return TruncatedImportance("truncated", level, max_weight)
+    return TruncatedImportance("truncated", max_weight, level)
 
 
 def masked_to(min_weight, max_weight, level="token"):
-    return MaskedImportance("masked", level, min_weight, max_weight)
+    return MaskedImportance("masked", min_weight, max_weight, level)
 
 
 def test_importance_weights_of_gaps_whose_exponential_overflows():

@@ -103,7 +103,7 @@ def test_the_loss_of_a_micro_batch_asks_the_device_nothing(config, monkeypatch, 
     found = random_sequences(8)
     forward, batch = TokenLogprobs(loaded.model.to(META), 15), collate(found, META, POLICY_COLUMNS)
     options = ForwardOptions(0.7, reference if estimator == "full" else None, has_entropy=True)
-    scores = TokenScores(*forward(batch, options))
+    scores = TokenScores(**forward(batch, options))
     sizes = UpdateSizes.of(found, config.sampling.max_tokens)
     loss, _ = policy_objective(config, 1e-3, [], sizes, batch, scores)
     loss.backward()

@@ -78,8 +78,10 @@ def test_an_engine_that_might_sleep_does():
     }
 
 
-def test_a_users_own_credit_gets_no_key():
-    credit = {"kind": "python", "num_continuations": 3, "identical_prefixes": "share"}
+def test_a_key_that_ended_is_left_out_where_it_did_nothing():
+    credit = {"kind": "gae", "segment_max_prob": None}
+    assert with_added_keys({"credit": dict(credit)}) == {"credit": {"kind": "gae"}}
+    credit["segment_max_prob"] = 0.2
     assert with_added_keys({"credit": dict(credit)}) == {"credit": credit}
 
 

@@ -22,6 +22,11 @@ from vineppo.segment import TextSegmenter
 class Results(TextSegmenter):
     def cuts(self, text): return []
 """
+ESTIMATOR = """
+from vineppo.credit.vine import ContinuationCredit
+class Shrunk(ContinuationCredit):
+    def advantages(self, rollouts_G): return {}
+"""
 PROBLEM = Problem("mine/train/0", "4+6?", "0", None)
 
 
@@ -29,7 +34,7 @@ PROBLEM = Problem("mine/train/0", "4+6?", "0", None)
 def files(tmp_path) -> Path:
     (tmp_path / "brief.py").write_text("def reward(question, answer, response): return 1.0")
     (tmp_path / "results.py").write_text(SEGMENTER)
-    (tmp_path / "shrunk.py").write_text("def advantages(options, rollouts_G): return [[0.0]]")
+    (tmp_path / "shrunk.py").write_text(ESTIMATOR.format("[[0.0]]"))
     return tmp_path
 
 
@@ -37,12 +42,11 @@ def files(tmp_path) -> Path:
 def loaded(files, configs):
     """A demo config with the files in it."""
     credit = {
-        "kind": "python",
-        "path": str(files / "shrunk.py"),
-        "options": {},
+        "kind": f"{files / 'shrunk.py'}:Shrunk",
         "segmenter": {"kind": f"{files / 'results.py'}:Results"},
         "num_continuations": 3,
         "identical_prefixes": "share",
+        "states": None,
     }
     return lambda *assignments: load_config(
         TrainConfig,
@@ -90,11 +94,11 @@ NOT_FINITE = "finite numbers, got {} for token 1 of rollout 1"
 )
 def test_advantages_that_cannot_be_used_are_refused(returned, message, tmp_path, loaded):
     file = tmp_path / "mine.py"
-    file.write_text(f"def advantages(options, rollouts_G): return {returned}")
-    config = loaded(f"credit.path={file}").credit
+    file.write_text(ESTIMATOR.format(returned))
+    config = loaded(f"credit.kind={file}:Shrunk").credit
     with pytest.raises(UserError) as refusal:
         token_advantages(config, [rollout([0.0, 1.0]), rollout([0.0, 1.0])])
-    assert str(refusal.value) == f"{file}: advantages must return {message}"
+    assert str(refusal.value) == f"credit.kind '{file}:Shrunk': advantages must return {message}"
 
 
 def test_every_own_file_is_told_from_another(files, loaded):
@@ -116,7 +120,7 @@ def test_every_own_file_is_told_from_another(files, loaded):
 def test_a_run_does_not_go_on_with_another_own_file(files, loaded, tmp_path):
     config = loaded()
     open_run_dir(config, tmp_path / "run").append_metrics({"iteration": 1})
-    (files / "shrunk.py").write_text("def advantages(options, rollouts_G): return []")
+    (files / "shrunk.py").write_text(ESTIMATOR.format("[]"))
     with pytest.raises(UserError, match=r"shrunk\.py has changed since the run"):
         open_run_dir(config, tmp_path / "run")
     (tmp_path / "run" / "final").mkdir()

@@ -6,8 +6,8 @@ from support.rollouts import CPU, random_sequences, sequence
 from support.tiny_models import random_model
 
 from vineppo.batching import collate, micro_batches_of, num_tokens
-from vineppo.models import disable_dropout
-from vineppo.packing import can_pack
+from vineppo.models import can_pack, disable_dropout
+from vineppo.packing import let_pack
 from vineppo.policy import checkpoint_activations
 from vineppo.token_scores import hidden_before_tokens
 from vineppo.types import TokenSequence, Turn
@@ -61,6 +61,7 @@ def branching(count):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_states_and_gradients_are_those_of_padded_rows(name, found, is_checkpointed):
     model = random_model(name, **ARCHITECTURES[name]).base_model.double()
+    let_pack(model)
     assert can_pack(model)
     padded, packed = collate(found, CPU), collate(found, CPU, packs=True)
     assert padded.packed is None
@@ -99,6 +100,7 @@ def test_a_model_that_cannot_passes_padded_rows():
     patched = random_model("LlamaConfig").base_model
     without_layout(patched.layers[1].self_attn)
     for model in (windowed, eager, keeping, patched):
+        let_pack(model)
         assert not can_pack(model)
         whole = model(input_ids=batch.token_ids_BT, use_cache=False).last_hidden_state
         expected_NH = whole.flatten(0, 1)[batch.response_index_N - 1]
@@ -107,6 +109,7 @@ def test_a_model_that_cannot_passes_padded_rows():
 
 def test_sequences_that_would_see_each_other_end_the_pass():
     model = random_model("LlamaConfig").base_model
+    let_pack(model)
     assert can_pack(model)
     without_layout(model.layers[1].self_attn)
     with pytest.raises(RuntimeError, match="have seen each other"):

@@ -185,10 +185,9 @@ def test_logprobs_are_of_the_tempered_policy_without_padded_ids(monkeypatch, row
     found = random_sequences(3, num_ids=num_ids)
     batch = collate(found, CPU)
     with torch.no_grad():
-        scores = TokenLogprobs(loaded.model, num_ids)(
-            batch, ForwardOptions(temperature, has_entropy=True)
-        )
-        logprobs_BT, entropy_BT, *_ = scores
+        options = ForwardOptions(temperature, has_entropy=True)
+        scores = TokenLogprobs(loaded.model, num_ids)(batch, options)
+        logprobs_BT, entropy_BT = scores["logprobs_BT"], scores["entropy_BT"]
         for row, sequence in enumerate(found):
             ids = torch.tensor([*sequence.prompt_ids, *sequence.response_ids])
             logits_TV = loaded.model(ids[None]).logits[0, :-1, :num_ids] / temperature
@@ -208,7 +207,7 @@ def test_response_logprobs_do_not_depend_on_company():
     forward = TokenLogprobs(loaded.model, len(loaded.tokenizer))
 
     def logprobs(batch):
-        return (forward(batch, ForwardOptions(0.9))[0],)
+        return (forward(batch, ForwardOptions(0.9))["logprobs_BT"],)
 
     found = random_sequences(9)
     (one,) = token_columns(logprobs, found, 9, CPU)

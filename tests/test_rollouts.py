@@ -6,7 +6,8 @@ import pytest
 from support.random_walk import DIGITS, MARK, NEWLINE, TOKENIZER, problem, prompt_ids, sample
 from support.walks import GRADING, LONG, SHORT, SlottedEngine
 
-from vineppo.config.schema import SamplingConfig, TreeCredit
+from vineppo.config.schema import SamplingConfig
+from vineppo.recipes.tree import TreeCredit
 from vineppo.rollouts import (
     Prompt,
     Sampler,
@@ -14,7 +15,6 @@ from vineppo.rollouts import (
     StateRequest,
     sample_continuations,
     submit_rollouts,
-    submit_trees,
 )
 from vineppo.seeds import derive_seed
 from vineppo.segment.kinds import LinesSegmenter
@@ -140,7 +140,7 @@ def test_a_tree_grows_level_by_level(sampler):
     """Six children of 8 tokens, two of what is left: leaves in order, with the seeds of nodes."""
     tree = TreeCredit("tree", LinesSegmenter("lines"), (6, 2), 8, "mean", False, "once")
     finished = []
-    pending = submit_trees(sampler, [PROMPT], tree, (1, "rollouts"), finished.append)
+    pending = tree.submit(sampler, [PROMPT], (1, "rollouts"), finished.append)
     sampler.finish()
     leaves = pending.settle()
     assert len(finished) == len(leaves) == 12

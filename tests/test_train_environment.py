@@ -46,7 +46,7 @@ def vineppo_run(whole_runs):
 
 
 @pytest.mark.parametrize(
-    ("leaf", "settings"), [("drill_vineppo", SHORT), ("drill_gigpo", GIGPO), ("demo_ppo", PPO)]
+    ("leaf", "settings"), [("drill_vineppo", SHORT), ("recipes/gigpo", GIGPO), ("demo_ppo", PPO)]
 )
 def test_it_trains(whole_runs, leaf, settings):
     rows = metrics(whole_runs(leaf, settings))

@@ -299,10 +299,10 @@ def test_all_rollouts_train_once_unless_they_are_drawn(config):
 
 
 def test_every_problem_draws_as_many_rollouts_as_it_has(config):
-    config = changed(config, optimization={"resampling": "best_of_n"})
+    config = changed(config, optimization={"resampling": "best_worst"})
     drawn = resampled(pool(), config, 1)
     assert [one.problem.id for one in drawn] == ["a"] * 4 + ["b"] * 4
-    assert [one.rollout_index for one in drawn[:4]] == [0] * 4
+    assert {one.rollout_index for one in drawn[:4]} <= {0, 3}
 
 
 def test_draws_follow_from_seed_and_iteration_with_the_papers_frequencies(config):

@@ -8,7 +8,6 @@ from itertools import chain
 import numpy as np
 import torch
 
-from vineppo.config.schema import Resampling
 from vineppo.types import PackedTokens, TokenSequence, TrainBatch
 
 MAX_PADDING = 0.05  # of the tokens of passes that have padding
@@ -42,30 +41,20 @@ def grouped_minibatches(groups: Sequence[Hashable], batch_size: int, seed: int) 
     return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
 
 
-def filter_weights(rewards_G: Sequence[float], kind: Resampling) -> list[float]:
+def filter_weights(rewards_G: Sequence[float]) -> list[float]:
     """PF-PPO's probabilities of drawing a problem's rollouts again, by reward (arXiv:2409.06957).
 
-    best_of_n    the best alone
-    best_random  ½ the best, ½ the others (the authors' code, of 5 responses: 0.4 and four of 0.1)
-    best_worst   ½ the best, ½ the worst
-
-    Rollouts of one reward share alike, and equal rewards have 1/G each. The paper's Best-of-N, BR
-    and BW. Rewards [9, 5, 5, 1]: [1, 0, 0, 0], [½, ⅙, ⅙, ⅙] and [½, 0, 0, ½].
+    Half the best and half the worst, the paper's BW. Rollouts of one reward share alike, and equal
+    rewards have 1/G each. Rewards [9, 5, 5, 1]: [½, 0, 0, ½].
     """
     best, worst = max(rewards_G), min(rewards_G)
     if best == worst:
         return [1.0 / len(rewards_G)] * len(rewards_G)
     is_best_G = [reward == best for reward in rewards_G]
-    match kind:
-        case "best_of_n":
-            return [is_best / sum(is_best_G) for is_best in is_best_G]
-        case "best_random":
-            is_other_G = [not is_best for is_best in is_best_G]
-        case "best_worst":
-            is_other_G = [reward == worst for reward in rewards_G]
+    is_worst_G = [reward == worst for reward in rewards_G]
     return [
-        0.5 * is_best / sum(is_best_G) + 0.5 * is_other / sum(is_other_G)
-        for is_best, is_other in zip(is_best_G, is_other_G, strict=True)
+        0.5 * is_best / sum(is_best_G) + 0.5 * is_worst / sum(is_worst_G)
+        for is_best, is_worst in zip(is_best_G, is_worst_G, strict=True)
     ]
 
 

@@ -12,9 +12,8 @@ from itertools import groupby
 
 import torch
 
-from vineppo.config.schema import CreditConfig, RemaxCredit, SamplingConfig, TrainConfig, TreeCredit
-from vineppo.credit import token_advantages
-from vineppo.credit.gae import outcome_returns
+from vineppo.config.schema import SamplingConfig, TrainConfig
+from vineppo.credit import Credit, token_advantages
 from vineppo.credit.shaping import add_update_columns, has_equal_rewards, shaped_rewards
 from vineppo.credit.vine import step_means
 from vineppo.distributed import deal, gather, num_replicas, rank, replica
@@ -25,7 +24,7 @@ from vineppo.kl import KL_ESTIMATORS
 from vineppo.metrics import predictor_metrics
 from vineppo.policy import Policy
 from vineppo.progress import Progress
-from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts, submit_trees
+from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts
 from vineppo.segment.token_texts import steps_of
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, StateValue
@@ -208,9 +207,8 @@ class _Stream:
         is_lone = num_replicas(self._ranks_a_replica) == 1
         self._num_early = self._num_left if is_lone else int(EARLY * self._num_left)
         credit, seeds = self._config.credit, (self._iteration, "rollouts")
-        if isinstance(credit, TreeCredit):
-            pending = submit_trees(self._sampler, prompts_P, credit, seeds, self._add)
-        else:
+        pending = credit.submit(self._sampler, prompts_P, seeds, self._add)
+        if pending is None:
             pending = submit_rollouts(
                 self._sampler, prompts_P, num_samples, seeds, self._add, with_logprobs=True
             )
@@ -264,7 +262,7 @@ class _Stream:
 
     def _submit_greedy(self, prompts_P: Sequence[Prompt]) -> PendingRollouts:
         """A greedy response of every problem, where the estimator asks for one."""
-        if not isinstance(self._config.credit, RemaxCredit):
+        if not self._config.credit.samples_greedy:
             return PendingRollouts()
         max_tokens = self._sampler.sampling.max_tokens
         greedy = SamplingConfig(temperature=0.0, top_p=1.0, max_tokens=max_tokens)
@@ -443,13 +441,13 @@ def value_quality(
 
 
 def _values_and_returns(
-    predictor: ValuePredictor, credit: CreditConfig, rollouts: Iterable[Rollout]
+    predictor: ValuePredictor, credit: Credit, rollouts: Iterable[Rollout]
 ) -> tuple[list[float], list[float]]:
     """Of the states that the predictor values."""
     values: list[float] = []
     returns: list[float] = []
     for rollout in rollouts:
-        returns_T = outcome_returns(credit, rollout)
+        returns_T = credit.returns(rollout)
         if predictor.gives == "tokens":
             values += rollout.of_actions(rollout.values_T(predictor.name))
             returns += rollout.of_actions(returns_T)

@@ -87,11 +87,9 @@ def sequence_surrogate(
     L_t = −min(s_t A_t, clip(s_t, 1 − clip_low, 1 + clip_high) A_t),  s_t = sg(s) · π_t / sg(π_t)
     s = exp(mean over the trained tokens of a response of log π − log π_old)
 
-    This is GSPO-token (section 4.3): s_t is s with the gradient of token t alone, so that
-    ∂L_t/∂log π_t = −s A_t. Where a response has one advantage, the mean of L_t over it has value
-    and gradient of GSPO's −min(s A, clip(s) A). Where advantages differ by step each token keeps
-    its own, and one s clips the good or the bad ones of the response. Ratios 2 and ½ with
-    A = [1, −1]: s = 1, L = [−1, 1], nothing clipped. Ratios 2 and 2, clip 0.2: s = 2,
+    This is GSPO-token (section 4.3): s_t is s with the gradient of token t alone. Of one advantage
+    a response the mean of L_t has value and gradient of GSPO's −min(s A, clip(s) A). Ratios 2 and ½
+    with A = [1, −1]: s = 1, L = [−1, 1], nothing clipped. Ratios 2 and 2, clip 0.2: s = 2,
     L = [−1.2, 2], the first clipped. log s is kept within ±20, with no gradient outside. A token
     that both policies hold impossible has the ratio 1.
     """
@@ -134,16 +132,12 @@ def importance_weights(
     trainer_logprobs_T: Sequence[float],
     engine_logprobs_T: Sequence[float],
 ) -> list[float]:
-    """Weights of the tokens' policy losses for what the engine samples and the trainer updates.
+    """w = π_trainer/π_engine of the sampled tokens, before the update: constants, no gradient.
 
-    w = π_trainer/π_engine, both before the update; constants, no gradient. Of the sampled token, or
-    with level "sequence" the product of all tokens' on every one of them: the whole response's
-    weight, which alone makes up for states that the two policies reach differently often.
-    "truncated": min(w, max_weight) (TIS, Yao et al. 2025, "Your Efficient RL Framework Secretly
-    Brings You Off-Policy RL Training"). "masked": 0 outside [min_weight, max_weight] (IcePop, Ling
-    team 2025; of sequences, Liu et al. 2025, "When Speed Kills Stability"). None: 1. With
-    w = [0.5, 1, 4] and max_weight 2: truncated [0.5, 1, 2], masked from 0.75 [0, 1, 0]; the
-    sequence's is 0.5 · 1 · 4 = 2, three times.
+    With level "sequence" the product of all tokens' on every one of them. "truncated": min(w,
+    max_weight) (TIS, Yao et al. 2025). "masked": 0 outside [min_weight, max_weight] (IcePop, Ling
+    team 2025). None: 1. With w = [0.5, 1, 4] and max_weight 2: truncated [0.5, 1, 2], masked from
+    0.75 [0, 1, 0]; the sequence's is 0.5 · 1 · 4 = 2, three times.
     """
     if config is None:
         return [1.0] * len(engine_logprobs_T)

@@ -21,6 +21,7 @@ ASSETS = Path(__file__).parent / "assets"
 UNREADABLE = (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError)
 # A `.bin` file is a pickle, which may run code when it is read.
 ALLOW_PICKLE = "VINEPPO_ALLOW_PICKLE"
+PACKED = "packed_sdpa"  # the attention that `packing.py` registers
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,18 @@ def safetensors_only() -> bool:
     return os.environ.get(ALLOW_PICKLE) != "1"
 
 
+def can_pack(model: Any) -> bool:
+    """Whether a pass may have its tokens in one row, and each prompt once (`let_pack`)."""
+    return bool(model.config._attn_implementation == PACKED)
+
+
 def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
     """The policy at `path` (see `resolve_model_path`), on the CPU, with dropout off."""
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
+
+    from vineppo.packing import let_pack
 
     disable_progress_bar()
     resolved = resolve_model_path(path)
@@ -107,6 +115,7 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
             f"{num_ids}"
         )
     disable_dropout(model)
+    let_pack(model)
     return LoadedModel(model, tokenizer, EngineModel(resolved, num_ids, stop_ids))
 
 

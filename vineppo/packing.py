@@ -1,46 +1,49 @@
-"""Passes without padding: a batch's tokens in one row, laid out as rows for attention alone."""
+"""Passes without padding: a batch's tokens in one row, laid out as rows for attention alone.
+
+transformers looks attention up by name. `PACKED` is the name of ours, which a model gets when it is
+loaded (`let_pack`). Without a layout it is transformers' own `sdpa`.
+"""
 
 from typing import Any, cast
 
 import torch
-from transformers import AttentionInterface
+from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
+from vineppo.models import PACKED
 from vineppo.no_cache import NoCache, attends_to_all
 from vineppo.types import PackedTokens
 
 BY_LENGTH = {"dynamic", "longrope"}  # rotations that depend on how long a pass is
 
 
-def can_pack(model: Any) -> bool:
-    """Whether a pass may have its tokens in one row, and each prompt once.
+def let_pack(model: Any) -> None:
+    """Gives a model with `sdpa` our attention, where packed passes are right.
 
-    Not where a layer looks at a window of tokens, or a token's place depends on the pass's length;
-    nor where a pass of two tokens, made once a model, finds that a layer keeps `layout` from its
-    attention, attends twice or masks by itself. It comes before DeepSpeed cuts weights into shards.
+    They are not where a layer looks at a window of tokens, or a token's place depends on the pass's
+    length; nor where a pass of two tokens finds that a layer keeps `layout` from its attention,
+    attends twice or masks by itself. It comes before DeepSpeed cuts weights into shards.
     """
     text = model.config.get_text_config()
     rope = getattr(text, "rope_parameters", None) or {}
     is_relative = not getattr(text, "alibi", False) and rope.get("rope_type") not in BY_LENGTH
     is_sdpa = model.config._attn_implementation == "sdpa"
-    return is_sdpa and is_relative and attends_to_all(model) and hands_on_layout(model.base_model)
-
-
-def hands_on_layout(backbone: Any) -> bool:
-    """Whether every layer gives the layout to its attention, once, and no mask."""
-    found: bool | None = getattr(backbone, "hands_on_layout", None)
-    if found is None:
-        places = torch.arange(2, device=next(backbone.parameters()).device)
-        zeros = torch.zeros_like(places)
-        two = PackedTokens(zeros, zeros, places, places, places[:0], rows=(2, 1))
-        try:
-            with torch.no_grad():
-                _, layout = _pass(backbone, two, None)
-            found = layout.num_layers == _num_layers(backbone)
-        except (TypeError, ValueError):  # it knows no such argument
-            found = False
-        backbone.hands_on_layout = found
-    return found
+    if not (is_sdpa and is_relative and attends_to_all(model)):
+        return
+    backbone = model.base_model
+    places = torch.arange(2, device=next(backbone.parameters()).device)
+    zeros = torch.zeros_like(places)
+    two = PackedTokens(zeros, zeros, places, places, places[:0], rows=(2, 1))
+    model.config._attn_implementation = PACKED
+    try:
+        with torch.no_grad():
+            _, layout = _pass(backbone, two, None)
+        hands_on = layout.num_layers == _num_layers(backbone)
+    except (TypeError, ValueError):  # it knows no such argument
+        hands_on = False
+    if not hands_on:
+        model.config._attn_implementation = "sdpa"
 
 
 class Layout:
@@ -130,7 +133,8 @@ def _attention(
     return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
 
 
-AttentionInterface.register("sdpa", _attention)  # without a layout it is transformers' own
+AttentionInterface.register(PACKED, _attention)
+AttentionMaskInterface.register(PACKED, sdpa_mask)
 
 
 def packed_hidden(

@@ -27,6 +27,20 @@ from vineppo.errors import UserError
 
 # The short names of each role: module:Class. Naming a recipe here does not import it.
 KINDS: dict[str, dict[str, str]] = {
+    "credit": {
+        "vine": "vineppo.credit.vine:VineCredit",
+        "gae": "vineppo.credit.gae:GaeCredit",
+        "grpo": "vineppo.credit.groups:GrpoCredit",
+        "rloo": "vineppo.credit.groups:RlooCredit",
+        "reinforce_plus_plus": "vineppo.credit.groups:ReinforcePlusPlusCredit",
+        "reinforce_plus_plus_baseline": "vineppo.credit.groups:ReinforcePlusPlusBaselineCredit",
+        "remax": "vineppo.credit.groups:RemaxCredit",
+        "doubly_robust": "vineppo.recipes.doubly_robust:DoublyRobustCredit",
+        "gigpo": "vineppo.recipes.gigpo:GigpoCredit",
+        "joined": "vineppo.recipes.joined:JoinedCredit",
+        "martingale": "vineppo.recipes.martingale:MartingaleCredit",
+        "tree": "vineppo.recipes.tree:TreeCredit",
+    },
     "engine": {
         "vllm": "vineppo.engine.vllm_config:VllmConfig",
         "transformers": "vineppo.recipes.transformers_engine:TransformersConfig",
@@ -195,6 +209,7 @@ def _base(role: str) -> type:
 
 # The class that the plug-ins of a role derive from.
 BASES: dict[str, str] = {
+    "credit": "vineppo.credit:Credit",
     "engine": "vineppo.config.schema.engine:EngineConfig",
     "segmenter": "vineppo.segment:Segmenter",
     "values": "vineppo.values.predictor:ValuePredictor",

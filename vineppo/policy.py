@@ -10,7 +10,7 @@ from torch import nn
 from vineppo.config.schema import AdamConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
 from vineppo.lora import has_adapters, merged_weights
-from vineppo.models import LoadedModel, save_model
+from vineppo.models import LoadedModel, can_pack, save_model
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import TrainBatch
 
@@ -44,8 +44,6 @@ class Policy:
         if value_head is not None:
             groups.append(list(value_head.parameters()))
         self.num_groups = len(groups)
-        from vineppo.packing import can_pack  # transformers takes seconds
-
         self.packs = can_pack(self.hf_model)
         self.deepspeed = DeepSpeedModule(module, groups, self.hf_model.dtype, optimization)
 
@@ -54,7 +52,7 @@ class Policy:
         return self.deepspeed.device
 
     def scores(self, batch: TrainBatch, options: ForwardOptions) -> TokenScores:
-        return TokenScores(*self.deepspeed(batch, options))
+        return TokenScores(**self.deepspeed(batch, options))
 
     def update(
         self,

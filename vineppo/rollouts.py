@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
 
-from vineppo.config.schema import SamplingConfig, TreeCredit
-from vineppo.credit.tree import leaves_below
+from vineppo.config.schema import SamplingConfig
 from vineppo.engine import Completion, Engine, SampleRequest
 from vineppo.seeds import derive_seed, prefix_digest
 from vineppo.segment.token_texts import response_text, special_ids
@@ -193,7 +192,7 @@ def submit_continuations(
     start = len(prompt.token_ids)
 
     def finish(index: int, completion: Completion) -> None:
-        done(_graded(sampler, prompt, whole_ids[start:], index, completion))
+        done(graded(sampler, prompt, whole_ids[start:], index, completion))
 
     submit_samples(
         sampler,
@@ -257,7 +256,7 @@ def _submit_episode(
     ask()
 
 
-def _graded(
+def graded(
     sampler: Sampler,
     prompt: Prompt,
     prefix_ids: tuple[int, ...],
@@ -359,7 +358,7 @@ def submit_rollouts(
     for prompt in prompts_P:
 
         def finish(continuation: Continuation, prompt: Prompt = prompt) -> None:
-            rollout = _rollout(sampler, prompt, continuation)
+            rollout = finished_rollout(sampler, prompt, continuation)
             pending.add(rollout, continuation.reward)
             done(rollout)
 
@@ -368,57 +367,7 @@ def submit_rollouts(
     return pending
 
 
-def submit_trees(
-    sampler: Sampler,
-    prompts_P: Sequence[Prompt],
-    tree: TreeCredit,
-    stream: tuple[int | str, ...],
-    done: Callable[[Rollout], None] = lambda _: None,
-) -> PendingRollouts:
-    """Queues a tree of responses of every prompt, whose leaves are the rollouts (`credit/tree.py`).
-
-    A node's children are queued as soon as it is there. A response that ends above the last level
-    is graded once and becomes as many rollouts as a node there has leaves. The random numbers of
-    child k of a node are those of (*stream, problem id, level, the node's first leaf, k).
-    """
-    pending, below = PendingRollouts(), leaves_below(tree)
-
-    def grow(prompt: Prompt, first_leaf: int, level: int, behind: Completion) -> None:
-        is_last = level == len(tree.branching) - 1
-        left = sampler.sampling.max_tokens - len(behind.token_ids)
-
-        def finish(child: int, completion: Completion) -> None:
-            whole = Completion(
-                (*behind.token_ids, *completion.token_ids),
-                (*behind.logprobs_T, *completion.logprobs_T),
-                completion.finish_reason,
-            )
-            leaf = first_leaf + child * below[level]
-            if whole.finish_reason == "length" and not is_last:
-                grow(prompt, leaf, level + 1, whole)
-                return
-            graded = _graded(sampler, prompt, (), leaf, whole)
-            for index in range(leaf, leaf + below[level]):
-                rollout = _rollout(sampler, prompt, replace(graded, index=index))
-                pending.add(rollout, graded.reward)
-                done(rollout)
-
-        submit_samples(
-            sampler,
-            (*prompt.token_ids, *behind.token_ids),
-            replace(sampler.sampling, max_tokens=left if is_last else tree.tokens_per_level),
-            range(tree.branching[level]),
-            (*stream, prompt.problem.id, level, first_leaf),
-            finish,
-            with_logprobs=True,
-        )
-
-    for prompt in prompts_P:
-        grow(prompt, 0, 0, Completion((), (), "length"))
-    return pending
-
-
-def _rollout(sampler: Sampler, prompt: Prompt, whole: Continuation) -> Rollout:
+def finished_rollout(sampler: Sampler, prompt: Prompt, whole: Continuation) -> Rollout:
     """A continuation of an empty response."""
     completion, text = whole.completion, whole.text
     if text is None:  # of a dialogue special tokens say who speaks

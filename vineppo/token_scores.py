@@ -11,11 +11,14 @@ from vineppo.config.schema import ModelConfig, ReferenceConfig
 from vineppo.distributed import largest
 from vineppo.errors import UserError
 from vineppo.lora import has_adapters, without_adapters
-from vineppo.models import LoadedModel, load_model
+from vineppo.models import LoadedModel, can_pack, load_model
 from vineppo.types import TrainBatch
 from vineppo.vocabulary import Softmax, chunk_rows, token_statistics
 
 MIN_PROJECTED = 128  # rows
+# What the projection finds, the candidates only on request.
+PROJECTED = "logprobs_BT", "entropy_BT", "kl_BT", "ref_logprobs_BT"
+CANDIDATES = "candidate_ids_BTK", "candidate_logprobs_BTK"
 
 
 @dataclass(frozen=True)
@@ -82,19 +85,20 @@ class TokenLogprobs(nn.Module):
         self.is_sharded = is_sharded
         self.softcap: float | None = getattr(model.config, "final_logit_softcapping", None)
 
-    def forward(self, batch: TrainBatch, options: ForwardOptions) -> tuple[torch.Tensor, ...]:
-        """The fields of `TokenScores`."""
+    def forward(self, batch: TrainBatch, options: ForwardOptions) -> dict[str, torch.Tensor]:
+        """The fields of `TokenScores`: DeepSpeed's hooks know no dataclass."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not options.only_values):
             hidden_NH = hidden_before_tokens(self.model.base_model, batch)
         if options.only_values:
             nothing_N = torch.zeros(len(hidden_NH), device=hidden_NH.device)
-            scores_N = [nothing_N] * 4
+            found = [nothing_N] * len(PROJECTED)
         else:
-            scores_N = list(self._project(hidden_NH, batch, options))
-        scores_N.insert(4, self._values(hidden_NH))
+            found = [*self._project(hidden_NH, batch, options)]
+        scores_N = dict(zip((*PROJECTED, *CANDIDATES), found, strict=False))
+        scores_N["value_outputs_BT"] = self._values(hidden_NH)
         if options.has_hidden or options.num_candidates:
-            scores_N.insert(5, hidden_NH.detach())
-        return tuple(spread(x_N, batch) for x_N in scores_N)
+            scores_N["hidden_BTH"] = hidden_NH.detach()
+        return {name: spread(x_N, batch) for name, x_N in scores_N.items()}
 
     def logits(self, hidden_NH: torch.Tensor) -> torch.Tensor:
         """[N, V] as the projection gives them, padded ids included."""
@@ -167,15 +171,13 @@ class Reference:
     @property
     def packs(self) -> bool:
         """Whether its passes may be packed."""
-        from vineppo.packing import can_pack
-
         return can_pack(self._model)
 
     @torch.no_grad()
     def logprobs(self, batch: TrainBatch, temperature: float) -> torch.Tensor:
         """log π_ref of every response token at the policy's temperature, [B, T]."""
         with without_adapters(self._model):
-            return self._forward(batch, ForwardOptions(temperature))[0]
+            return self._forward(batch, ForwardOptions(temperature))["logprobs_BT"]
 
     @torch.no_grad()
     def hidden(self, batch: TrainBatch) -> torch.Tensor:
@@ -191,7 +193,7 @@ class Reference:
 
 def hidden_before_tokens(backbone: Any, batch: TrainBatch) -> torch.Tensor:
     """The last hidden states of the states before the response's tokens, [N, H]."""
-    from vineppo.packing import can_pack, packed_hidden  # transformers takes seconds
+    from vineppo.packing import packed_hidden  # transformers takes seconds
 
     if batch.packed is not None and can_pack(backbone):
         hidden_MH = packed_hidden(backbone, batch.packed, batch.attention_B1TT)

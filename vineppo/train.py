@@ -9,7 +9,6 @@ import torch
 from vineppo.checkpoint import Models
 from vineppo.config.require import require
 from vineppo.config.schema import AdaptiveKl, TrainConfig
-from vineppo.credit.tree import sampled_tokens
 from vineppo.distributed import gather, is_main, ranks_of_replica
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.experience import (
@@ -218,7 +217,7 @@ def experience_metrics(
         **advantage_metrics([rollout.steps_S["advantages"] for rollout in rollouts]),
         **logprob_gap_metrics(rollouts),
         **value_quality(rollouts, predictors, config),
-        "tokens/rollout": sum(sum(sampled_tokens(config.credit, one)) for one in experience.drawn)
+        "tokens/rollout": sum(sum(config.credit.sampled_tokens(one)) for one in experience.drawn)
         + experience.greedy_tokens,
     }
     if config.reference.kl_estimator is not None:

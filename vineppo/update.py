@@ -64,13 +64,12 @@ def resampled(rollouts: Sequence[Rollout], config: TrainConfig, iteration: int) 
     Of each problem as many as it has are drawn with replacement, so that the number of updates
     stays. Their advantages stay those of the whole group.
     """
-    kind = config.optimization.resampling
-    if kind is None:
+    if config.optimization.resampling is None:
         return list(rollouts)
     drawn: list[Rollout] = []
     for problem_id, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
         rollouts_G = list(group)
-        weights_G = filter_weights([rollout.reward for rollout in rollouts_G], kind)
+        weights_G = filter_weights([rollout.reward for rollout in rollouts_G])
         stream = random.Random(derive_seed(config.seed, iteration, "resampling", problem_id))
         drawn += stream.choices(rollouts_G, weights_G, k=len(rollouts_G))
     return drawn

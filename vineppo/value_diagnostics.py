@@ -4,8 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from vineppo.config.schema import CreditConfig
-from vineppo.credit.gae import outcome_returns
+from vineppo.credit import Credit
 from vineppo.metrics import explained_variance
 from vineppo.types import Rollout
 
@@ -21,7 +20,7 @@ def percentile_bin(position: int, length: int) -> int:
 
 
 def diagnostic_rows(
-    rollouts: Sequence[Rollout], predictor: str, credit: CreditConfig
+    rollouts: Sequence[Rollout], predictor: str, credit: Credit
 ) -> list[dict[str, Any]]:
     """A predictor's values, rewards to go and raw advantages of all tokens, in bins.
 
@@ -34,7 +33,7 @@ def diagnostic_rows(
     """
     bins: dict[tuple[str, int], dict[bool, list[tuple[float, float, float]]]] = {}
     for rollout in rollouts:
-        values_T, returns_T = rollout.values_T(predictor), outcome_returns(credit, rollout)
+        values_T, returns_T = rollout.values_T(predictor), credit.returns(rollout)
         is_correct, length = rollout.reward > 0.5, len(rollout.response_ids)
         tokens = zip(values_T, returns_T, rollout.tokens_T["advantages"], strict=True)
         for position, (token, is_action) in enumerate(

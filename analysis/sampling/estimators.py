@@ -7,24 +7,17 @@ from itertools import takewhile
 from statistics import fmean
 from typing import Any, Literal
 
-from vineppo.config.schema import (
-    CreditConfig,
-    DoublyRobustCredit,
-    GaeCredit,
-    GrpoCredit,
-    JoinedCredit,
-    MartingaleCredit,
-    ReinforcePlusPlusCredit,
-    RemaxCredit,
-    RlooCredit,
-    States,
-    TrainConfig,
-    TreeCredit,
-    VineCredit,
-)
-from vineppo.credit import token_advantages
+from vineppo.config.schema import States, TrainConfig
+from vineppo.credit import Credit, token_advantages
+from vineppo.credit.gae import GaeCredit
+from vineppo.credit.groups import GrpoCredit, ReinforcePlusPlusCredit, RemaxCredit, RlooCredit
+from vineppo.credit.vine import VineCredit
 from vineppo.errors import UserError
 from vineppo.recipes.cuts import CoinCuts, Cuts, ExpectedCuts
+from vineppo.recipes.doubly_robust import DoublyRobustCredit
+from vineppo.recipes.joined import JoinedCredit
+from vineppo.recipes.martingale import MartingaleCredit
+from vineppo.recipes.tree import TreeCredit
 from vineppo.seeds import derive_seed
 from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue
 from vineppo.values import feeding_predictor
@@ -48,7 +41,7 @@ class Estimator:
     """
 
     name: str
-    credit: CreditConfig
+    credit: Credit
     values_from: str | None = None
     returns_of: str | None = None
     of_draws: bool = False
@@ -151,12 +144,13 @@ def is_possible(
 ) -> bool:
     """Whether the rollouts have what the estimator looks at."""
     credit, first = estimator.credit, rollouts[0]
-    if credit.kind in ("rloo", "grpo", "reinforce_plus_plus_baseline"):
-        return any(rollout.key == (first.problem.id, 1) for rollout in rollouts)
-    if credit.kind == "tree":
+    if credit.shares_tokens:
         return can_sample
-    if credit.kind == "remax":
-        return first.greedy_reward is not None
+    if credit.samples_greedy and first.greedy_reward is None:
+        return False
+    has_siblings = any(rollout.key == (first.problem.id, 1) for rollout in rollouts)
+    if credit.compares_rollouts and not has_siblings:
+        return False
     if estimator.of_draws:
         if not _num_draws(rollouts):
             return False
@@ -171,7 +165,7 @@ def is_possible(
             return False
     if estimator.values_from is None:  # a user's own may look at continuations
         return credit.monte_carlo is None or MONTE_CARLO in first.returns_S
-    by_step = not (isinstance(credit, GaeCredit) and credit.level == "token")
+    by_step = credit.reads == "steps"
     return estimator.values_from in _valued(first, by_step)
 
 
@@ -226,7 +220,7 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
     ]
     for name, table in config.values.predictors.items():
         if name not in config.continuations:
-            vine = VineCredit("vine", 0, segmenter, "share", None, False)
+            vine = VineCredit("vine", segmenter, 0, "share", None, False)
             estimators.append(Estimator(f"{VINE}{name}", vine, name, table.returns_of))
         if table.predictor.is_martingale:
             credit = MartingaleCredit("martingale", segmenter)
@@ -234,8 +228,9 @@ def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
     own, feeding = config.credit, feeding_predictor(config)
     is_plain = isinstance(own, VineCredit) and own.states is None and not own.own_return
     if not (is_plain and feeding == MONTE_CARLO):  # that is vine_K
-        is_usual = config.values.credit in (None, own.own_values) and own.kind != "martingale"
-        name = own.kind if is_usual else f"{own.kind}_{feeding}"
+        is_usual = config.values.credit in (None, own.fed_by) and own.kind != "martingale"
+        kind = own.kind.rpartition(":")[2]
+        name = kind if is_usual else f"{kind}_{feeding}"
         taken = config.values.predictors.get(feeding or "")
         returns_of = taken.returns_of if taken else None
         if own.kind == "doubly_robust":  # whatever its values are
@@ -281,11 +276,11 @@ def _named(config: TrainConfig, name: str, num_boundaries: float) -> Estimator |
             martingale = form.removeprefix(JOINED).removeprefix("_") or MONTE_CARLO
             return Estimator(name, joined, martingale, of_draws=True)
         case form, [one_in] if form.startswith(ROBUST) and not own_return:
-            robust = DoublyRobustCredit("doubly_robust", number, 1 / one_in, segmenter)
+            robust = DoublyRobustCredit("doubly_robust", segmenter, number, 1 / one_in)
             return Estimator(name, robust, form.removeprefix(ROBUST), of_draws=True)
         case _:
             return None
-    vine = VineCredit("vine", number, segmenter, "share", states, own_return)
+    vine = VineCredit("vine", segmenter, number, "share", states, own_return)
     return Estimator(name, vine, MONTE_CARLO, of_draws=True)
 
 
@@ -311,6 +306,5 @@ def _baseline(config: TrainConfig, level: Literal["token", "step"]) -> GaeCredit
         length_adaptive_alpha=None,
         critic_lambda=1.0,
         level=level,
-        segment_max_prob=None,
         bootstrap_truncated=False,
     )

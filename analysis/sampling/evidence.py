@@ -20,10 +20,10 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.credit.groups import rloo_advantages
-from vineppo.credit.martingale import shrunk_advantages
 from vineppo.credit.vine import step_sums
 from vineppo.errors import UserError
 from vineppo.recipes.cuts import ExpectedCuts
+from vineppo.recipes.martingale import shrunk_advantages
 from vineppo.recipes.pooled import Pooled
 from vineppo.recipes.shrunk import Shrunk
 from vineppo.recipes.shrunk_mean import ShrunkMean

@@ -27,20 +27,16 @@ from analysis.sampling.returns import add_fresh_values
 from analysis.sampling.rollouts import groups_of, read_saved, rollout_iteration, sample_responses
 from analysis.stats.gradient_noise import adam_gains, noise_from_gram
 from vineppo.batching import collate, length_bucketed
-from vineppo.config.schema import (
-    CreditConfig,
-    GrpoCredit,
-    RlooCredit,
-    TrainConfig,
-    TreeCredit,
-    VineCredit,
-)
+from vineppo.config.schema import TrainConfig
+from vineppo.credit import Credit
+from vineppo.credit.groups import GrpoCredit, RlooCredit
 from vineppo.credit.shaping import mask_equal_rewards, trained_tokens, whiten_advantages
-from vineppo.credit.tree import sampled_tokens as sampled_of
+from vineppo.credit.vine import VineCredit
 from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
+from vineppo.recipes.tree import TreeCredit
 from vineppo.run_dir import RunDir
 from vineppo.schedules import problems_of_iteration
 from vineppo.seeds import derive_seed
@@ -206,7 +202,7 @@ def set_advantages(
     advantages_NGT: Sequence[Sequence[Sequence[float]]],
     config: TrainConfig,
     is_whitened: bool,
-    credit: CreditConfig | None = None,
+    credit: Credit | None = None,
 ) -> None:
     """The columns that the loss reads; on request whitened over the trained tokens of all.
 
@@ -220,7 +216,7 @@ def set_advantages(
             rollout.tokens_T["old_logprobs"] = rollout.logprobs_T
             trained_T = trained_tokens(rollout, rollout.logprobs_T, plain)
             if trains_once and credit is not None:
-                sampled_T = sampled_of(credit, rollout)
+                sampled_T = credit.sampled_tokens(rollout)
                 trained_T = tuple(a and b for a, b in zip(trained_T, sampled_T, strict=True))
             rollout.tokens_T["is_trained"] = trained_T
             rollout.tokens_T["loss_advantages"] = advantages_T
@@ -313,7 +309,7 @@ def _gradient(
     module.zero_grad()
     for batch in batches:
         is_trained_BT = batch["is_trained"]
-        logprobs_BT = module(batch, ForwardOptions(config.sampling.temperature))[0]
+        logprobs_BT = module(batch, ForwardOptions(config.sampling.temperature))["logprobs_BT"]
         ratio_BT = torch.exp((logprobs_BT - batch["old_logprobs"]) * is_trained_BT)
         gain_BT, kind = ratio_BT * batch["loss_advantages"], config.optimization.loss_aggregation
         aggregate(gain_BT, is_trained_BT, kind, totals).backward()

@@ -105,7 +105,7 @@ def _pass(
     module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
 
     def scores_of(batch: TrainBatch, options: ForwardOptions) -> TokenScores:
-        return TokenScores(*module(batch, options))
+        return TokenScores(**module(batch, options))
 
     def squares(scores: TokenScores) -> list[torch.Tensor]:
         assert scores.candidate_logprobs_BTK is not None, "asked for"

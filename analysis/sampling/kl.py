@@ -133,7 +133,7 @@ def exact_kl(
     options = ForwardOptions(config.sampling.temperature, reference=start)
 
     def forward(batch: TrainBatch) -> tuple[torch.Tensor]:
-        return (module(batch, options)[2],)
+        return (module(batch, options)["kl_BT"],)
 
     size = config.optimization.logprobs_micro_batch_size
     (kl,) = token_columns(forward, rollouts, size, device)

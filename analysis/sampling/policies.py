@@ -269,7 +269,7 @@ def _scores_of(
     loaded = load_model(checkpoint.policy_path, model.dtype, model.attention)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
-    return lambda batch, options: TokenScores(*module(batch, options)), device
+    return lambda batch, options: TokenScores(**module(batch, options)), device
 
 
 def _ask_engine(

@@ -22,7 +22,6 @@ import numpy as np
 
 from analysis.sampling.estimators import Estimator
 from vineppo.config.schema import TrainConfig
-from vineppo.credit.tree import sampled_tokens as sampled_of
 from vineppo.types import CRITIC, Rollout
 
 SAMPLING = ("time/rollout_s", "time/values_s", "time/grading_s")
@@ -59,8 +58,8 @@ def sampled_tokens(
     """Of every estimator and problem, [E, N]: its rollouts, and what was sampled besides."""
 
     def tokens_of(estimator: Estimator, group: Sequence[Rollout]) -> float:
-        own = sum(sum(sampled_of(estimator.credit, one)) for one in group)
-        takes_greedy = estimator.credit.kind == "remax"
+        own = sum(sum(estimator.credit.sampled_tokens(one)) for one in group)
+        takes_greedy = estimator.credit.samples_greedy
         greedy = takes_greedy * greedy_tokens.get(group[0].problem.id, 0)
         return own + greedy + sum(map(estimator.tokens_of, group))
 

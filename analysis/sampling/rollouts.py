@@ -13,9 +13,9 @@ from typing import Any
 
 from analysis.rollout_files import predictions_by_state, read_rollouts, values_by_state
 from analysis.sampling.journal import Meter
-from vineppo.config.schema import TreeCredit
 from vineppo.errors import UserError
-from vineppo.rollouts import Prompt, Sampler, State, submit_rollouts, submit_trees
+from vineppo.recipes.tree import TreeCredit
+from vineppo.rollouts import Prompt, Sampler, State, submit_rollouts
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.tables import TURN_COLUMNS
 from vineppo.seeds import derive_seed
@@ -64,7 +64,7 @@ def sample_responses(
             meter.advance()
 
         if isinstance(asked, TreeCredit):
-            pending = submit_trees(sampler, prompts_P, asked, stream, advance)
+            pending = asked.submit(sampler, prompts_P, stream, advance)
         else:
             pending = submit_rollouts(
                 sampler, prompts_P, num_samples, stream, advance, with_logprobs=True

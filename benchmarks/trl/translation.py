@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from vineppo.config.load import to_dict
-from vineppo.config.schema import ChatPrompt, GrpoCredit, Prompt, TrainConfig
+from vineppo.config.schema import ChatPrompt, Prompt, TrainConfig
+from vineppo.credit.groups import GrpoCredit
 from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
 from vineppo.models import LoadedModel, load_model

@@ -20,13 +20,7 @@ local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.obje
 
 {
   vineppo: common {
-    credit+: {
-      kind: 'vine',
-      num_continuations: 9,
-      identical_prefixes: 'share',
-      states: null,
-      own_return: false,
-    },
+    credit+: { kind: 'vine', num_continuations: 9 },
   },
 
   // VinePPO from a tenth of the states, those before which most may have been decided, without a bias
@@ -58,9 +52,6 @@ local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.obje
       segmenter: { kind: 'tokens', num_tokens: credit.tokens_per_level },
       branching: [6, 6, 6],
       tokens_per_level: 30,
-      baseline: 'mean',
-      normalize_std: false,
-      train_shared: 'once',
     },
     optimization+: { num_epochs: 1, batch_size: 128, max_token_prob: 0.9 },
   },
@@ -71,7 +62,6 @@ local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.obje
     credit+: {
       kind: 'joined',
       num_continuations: 1,
-      identical_prefixes: 'share',
       states: { kind: 'expected', by: 'probability', probability: 0.1, floor: 0.01 },
     },
   },
@@ -94,16 +84,7 @@ local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.obje
   // The paper's PPO: a critic from the starting policy, trained as a leaf trains the policy (--set
   // changes either alone); GAE with λ = 1.
   ppo: common {
-    credit+: {
-      kind: 'gae',
-      gamma: 1,
-      policy_lambda: 1,
-      length_adaptive_alpha: null,
-      critic_lambda: 1,
-      level: 'token',
-      segment_max_prob: null,
-      bootstrap_truncated: false,
-    },
+    credit+: { kind: 'gae' },
     local policy = self.optimization,
     critic: as_policy(policy, ['schedule', 'num_epochs', 'batch_size']) {
       kind: 'separate',
@@ -143,7 +124,7 @@ local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.obje
   // Group baselines, each as its paper has it but for what `common` gives to all: the sampling, the
   // clipped update, and kl_coef (1e-4, VinePPO's; GRPO's paper has 0.04).
   grpo: common {
-    credit+: { kind: 'grpo', normalize_std: true },
+    credit+: { kind: 'grpo' },
     reference+: { kl_aggregation: 'sequence_mean' },
     optimization+: { loss_aggregation: 'sequence_mean', whiten_advantages: false },
   },

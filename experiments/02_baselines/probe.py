@@ -30,9 +30,9 @@ def main() -> None:
     for row in rollouts:
         sequence = TrainSequence.blank(tuple(row["prompt_ids"]), tuple(row["response_ids"]))
         batch = collate([sequence], torch.device("cpu"))
-        logprobs_BT, entropy_BT, *_ = forward(batch, options)
+        scores = forward(batch, options)
         logprobs_T, entropy_T = (
-            tensor[batch.response_mask_BT] for tensor in (logprobs_BT, entropy_BT)
+            scores[name][batch.response_mask_BT] for name in ("logprobs_BT", "entropy_BT")
         )
         numbers = [logprobs_T.sum(), logprobs_T.min(), entropy_T.sum(), entropy_T.max()]
         features.append([*(number.item() for number in numbers), len(logprobs_T), 1.0])

@@ -1,7 +1,7 @@
 // Learned values of a policy that stands still: PPO's critic and, beside it, the posterior's ratios,
 // of 512 rollouts an iteration.
 local ppo = import '../../configs/credit_short_ppo.jsonnet';
-local efficient = import '../../configs/credit_short_martingale.jsonnet';
+local efficient = import '../../configs/recipes/martingale.jsonnet';
 
 ppo + {
   name: 'credit_short_critic',

@@ -1,5 +1,5 @@
 // The demo's PPO, with the posterior's values learned and measured beside its critic.
-local efficient = import '../../configs/credit_short_martingale.jsonnet';
+local efficient = import '../../configs/recipes/martingale.jsonnet';
 local demo = import '../../configs/demo_ppo.jsonnet';
 
 demo + {

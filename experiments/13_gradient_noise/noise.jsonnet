@@ -1,7 +1,7 @@
 // Training by the posterior's martingale, with PPO's critic, exact values, a probe of the policy's uncertainty and what is
 // made of continuations learned and measured beside it: every estimator's values and gradients can be had at its
 // checkpoints, of the same rollouts.
-local efficient = import '../../configs/credit_short_martingale.jsonnet';
+local efficient = import '../../configs/recipes/martingale.jsonnet';
 local oracle = import '../../configs/credit_short_oracle.jsonnet';
 local ppo = import '../../configs/credit_short_ppo.jsonnet';
 local made_of_continuations = import 'made_of_continuations.libsonnet';

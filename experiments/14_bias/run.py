@@ -18,31 +18,28 @@ import numpy as np
 import pandas as pd
 
 from vineppo.config.load import load_config
-from vineppo.config.schema import (
-    CreditConfig,
-    DoublyRobustCredit,
-    GaeCredit,
+from vineppo.config.schema import TrainConfig
+from vineppo.credit import Credit, token_advantages
+from vineppo.credit.gae import GaeCredit
+from vineppo.credit.groups import (
     GrpoCredit,
-    JoinedCredit,
-    MartingaleCredit,
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
     RemaxCredit,
     RlooCredit,
-    TrainConfig,
-    TreeCredit,
-    VineCredit,
 )
-from vineppo.credit import token_advantages
-from vineppo.credit.tree import trained_of_tree
-from vineppo.credit.vine import broadcast, vine_advantages
+from vineppo.credit.vine import VineCredit, broadcast, vine_advantages
 from vineppo.recipes.cutpoints import CutpointsSegmenter
 from vineppo.recipes.cuts import CoinCuts, Cuts, ExpectedCuts
+from vineppo.recipes.doubly_robust import DoublyRobustCredit
+from vineppo.recipes.joined import JoinedCredit
+from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.recipes.merged import MergedSegmenter
 from vineppo.recipes.pooled import Pooled
 from vineppo.recipes.shrunk import Shrunk
 from vineppo.recipes.shrunk_mean import ShrunkMean
 from vineppo.recipes.smoothed import Smoothed
+from vineppo.recipes.tree import TreeCredit
 from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
 from vineppo.values.sampled import NO_VALUE
@@ -57,10 +54,10 @@ CONFIDENCE = 0.95
 
 LINES, ONE = LinesSegmenter("lines"), TokensSegmenter("tokens", 1)
 RLOO = RlooCredit("rloo", LINES)
-VINE = VineCredit("vine", 3, LINES, "separate", None, False)
+VINE = VineCredit("vine", LINES, 3, "separate", None, False)
 OWN = replace(VINE, own_return=True)
-GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 1.0, "step", None, False)
-ROBUST = DoublyRobustCredit("doubly_robust", 3, 1 / 3, LINES)
+GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 1.0, "step")
+ROBUST = DoublyRobustCredit("doubly_robust", LINES, 3, 1 / 3)
 JOINED = JoinedCredit("joined", LINES, 3, "separate", ROBUST.monte_carlo.states)
 
 
@@ -102,7 +99,7 @@ def tree(baseline: str, train_shared: str) -> Callable[[Sequence[Rollout]], list
         for rollout, found_T in zip(rollouts_G, found_G, strict=True):
             rollout.tokens_T["advantages"] = found_T
         return [
-            (np.array(found_T) * trained_of_tree(credit, rollout)).tolist()
+            (np.array(found_T) * credit.trained_tokens(rollout)).tolist()
             for rollout, found_T in zip(rollouts_G, found_G, strict=True)
         ]
 
@@ -120,7 +117,7 @@ SCALED_CUTS = {
     for kind, by, scale in (("expected", "probability", 1.0), ("entropy", "entropy", 0.5))
 }
 # name -> (estimator, values that feed it, whether docs/estimators.md says that it is unbiased)
-Estimator = CreditConfig | Callable[[Sequence[Rollout]], list[list[float]]]
+Estimator = Credit | Callable[[Sequence[Rollout]], list[list[float]]]
 ESTIMATORS: dict[str, tuple[Estimator, str | None, bool]] = {
     "rloo": (RLOO, None, True),
     "grpo, no deviation": (GrpoCredit("grpo", LINES, False), None, False),

@@ -17,7 +17,7 @@ import pandas as pd
 from analysis.sampling.policies import open_policies
 from analysis.sampling.returns import request_of
 from analysis.sampling.rollouts import RolloutState, groups_of, read_saved, sample_responses
-from vineppo.packing import can_pack
+from vineppo.models import can_pack
 from vineppo.rollouts import sample_continuations
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import StateValue
@@ -78,7 +78,7 @@ with open_policies([run], seed=0) as policies:
     def policy_pass(*names: str) -> None:
         (logprobs,) = read_policy(
             rollouts, [predictors[name] for name in names],
-            lambda batch, options: TokenScores(*module(batch, options)),
+            lambda batch, options: TokenScores(**module(batch, options)),
             ForwardOptions(config.sampling.temperature), lambda scores: [scores.logprobs_BT],
             config.optimization.logprobs_micro_batch_size, device, can_pack(loaded.model),
         )  # fmt: skip

@@ -1,8 +1,8 @@
 // The drill, an operation a turn: VinePPO through the environment, GiGPO, and the group's advantage alone.
 local methods = {
   vineppo: { config: 'drill_vineppo' },
-  gigpo: { config: 'drill_gigpo' },
-  group: { config: 'drill_gigpo', set: { 'credit.step_weight': 0 } },
+  gigpo: { config: 'recipes/gigpo' },
+  group: { config: 'recipes/gigpo', set: { 'credit.step_weight': 0 } },
 };
 {
   runs: [

@@ -19,11 +19,12 @@ from analysis.sampling.rollouts import read_saved
 from analysis.stats import credit_noise
 from vineppo.batching import collate
 from vineppo.config.load import load_config, to_dict
-from vineppo.config.schema import JoinedCredit, TrainConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.credit import token_advantages
-from vineppo.credit.doubly_robust import doubly_robust_advantages
 from vineppo.credit.vine import piece_advantages
 from vineppo.models import load_model
+from vineppo.recipes.doubly_robust import doubly_robust_advantages
+from vineppo.recipes.joined import JoinedCredit
 from vineppo.recipes.smoothed import smoothed
 from vineppo.run_dir import RunDir
 from vineppo.segment.kinds import LinesSegmenter
@@ -516,7 +517,9 @@ def test_steps_are_weighed_by_their_gradients(tmp_path):
         for span in rollout.spans_S:
             module.zero_grad()
             options = ForwardOptions(config.sampling.temperature)
-            logprobs_T = module(collate([rollout], torch.device("cpu"), ()), options)[0][0]
+            logprobs_T = module(collate([rollout], torch.device("cpu"), ()), options)[
+                "logprobs_BT"
+            ][0]
             prompt = len(logprobs_T) - len(rollout.response_ids)
             places = [t for t in range(span.start, span.end) if rollout.is_action_T[t]]
             logprobs_T[[prompt + t for t in places]].sum().backward()

@@ -327,19 +327,22 @@ def test_continuations_of_some_states_are_read_back(configs, tmp_path):
 
 def test_a_users_own_estimator_is_one_of_them(configs, tmp_path):
     (tmp_path / "mine.py").write_text(
-        "def advantages(options, rollouts_G):\n"
-        "    return [[options['scale'] * r.reward] * len(r.rewards_T) for r in rollouts_G]\n"
+        "from dataclasses import dataclass\n"
+        "from vineppo.credit import Credit\n"
+        "@dataclass(frozen=True)\n"
+        "class Scaled(Credit):\n"
+        "    scale: int\n"
+        "    def advantages(self, rollouts_G):\n"
+        "        return [[self.scale * r.reward] * len(r.rewards_T) for r in rollouts_G]\n"
     )
-    own = {
-        "kind": "python", "path": str(tmp_path / "mine.py"), "options": {"scale": 3},
-        "segmenter": {"kind": "lines"}, "num_continuations": 0, "identical_prefixes": "share",
-    }  # fmt: skip
+    kind = f"{tmp_path / 'mine.py'}:Scaled"
+    own = {"kind": kind, "scale": 3, "segmenter": {"kind": "lines"}}
     config = load_config(
         TrainConfig, str(configs / "demo_rloo.jsonnet"), [f"credit={json.dumps(own)}"]
     )
     group = [saved_rollout("a", i, (7, 4), float(i)) for i in range(2)]
     found = choose_estimators(config, group, "all")
-    assert [one.name for one in found] == ["rloo", "grpo", "reinforce_plus_plus", "python"]
+    assert [one.name for one in found] == ["rloo", "grpo", "reinforce_plus_plus", "Scaled"]
     assert advantages_of(found[-1], group) == [[0, 0], [3, 3]]
 
 

@@ -11,7 +11,7 @@ from support.rollouts import LINES, rollout, terminal
 from analysis import figures
 from analysis.__main__ import main
 from analysis.value_diagnostics import PANELS, bin_rows, draw_run, read_tokens
-from vineppo.config.schema import GrpoCredit
+from vineppo.credit.groups import GrpoCredit
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 from vineppo.value_diagnostics import diagnostic_rows

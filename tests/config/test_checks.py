@@ -64,7 +64,7 @@ PROBE = {"kind": "probe", "of": "monte_carlo", "features": "both", "size": 8, "l
          "weight_decay": 0, "num_steps": 2, "batch_size": 4, "replay_iterations": 2,
          "num_folds": 2, "crossed": False}  # fmt: skip
 
-TREE = "credit_short_spo_tree"
+TREE = "recipes/tree"
 
 
 def view(template, **rollouts):
@@ -98,7 +98,7 @@ REFUSED = [
     (TREE, [predictors(told=TUNED | {"view": json.loads(view("{percent}").partition("=")[2]),
                                      "batch_size": 16, "micro_batch_size": 16})],
      "credit.kind must not be 'tree' for values.predictors.told.view.template '{percent}' (the "
-     "other rollouts of a tree share this one's actions)"),
+     "other rollouts share this one's actions)"),
     # Whose continuations a critic learns from.
     (PPO, ["critic.learns_from=monte_carlo"],
      "critic.learns_from must be a predictor of the run that samples continuations (none), got "
@@ -159,9 +159,6 @@ REFUSED = [
     (PPO, ["credit.policy_lambda=null"],
      "exactly one of credit.policy_lambda and credit.length_adaptive_alpha must be null, got two "
      "nulls"),
-    (PPO, ["credit.level=step", "credit.segment_max_prob=0.2"],
-     "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), got "
-     "0.2"),
     (VINEPPO, [predictors(probe=PROBE | {"crossed": True})],
      "values.predictors.probe.of must be null with values.predictors.probe.crossed (it looks at "
      "rewards alone), got 'monte_carlo'"),
@@ -264,7 +261,7 @@ REFUSED = [
     (PPO, ["critic.warmup_iterations=21"],
      "critic.warmup_iterations must be at most num_iterations = 20, got 21"),
     (GRPO, [SHARED],
-     "critic.kind must be 'separate' for a credit.kind other than 'gae' (a shared one would "
+     "critic.kind must be 'separate' for credit.kind 'grpo' (a shared one would "
      "change the policy that it only measures), got 'shared'"),
     (PPO, ["critic.batch_size=257"],
      "critic.batch_size must be at most rollouts.num_prompts * rollouts.num_samples = 256, got "
@@ -305,11 +302,8 @@ REFUSED = [
     (VINEPPO, [ADAPTIVE.replace("1000", "255")],
      "reference.kl_control.horizon must be at least rollouts.num_prompts * rollouts.num_samples = "
      "256, got 255.0"),
-    (PPO, ["credit.segment_max_prob=0.2"],
-     "credit.policy_lambda must be below 1 with credit.segment_max_prob (λ is 1 elsewhere "
-     "already), got 1.0"),
     (PPO, ['credit={"kind": "rloo", "segmenter": {"kind": "lines"}}', "critic.warmup_iterations=3"],
-     "critic.warmup_iterations must be 0 or num_iterations for a credit.kind other than 'gae' "
+     "critic.warmup_iterations must be 0 or num_iterations for credit.kind 'rloo' "
      "(a critic beside it is only measured), got 3"),
     (VINEPPO, ['optimization.positive_examples={"coef": 0.1, "min_reward": 1}'],
      "optimization.positive_examples.min_reward must be below the largest reward, which it "
@@ -336,7 +330,7 @@ REFUSED = [
                "rollouts.num_prompts=256"],
      "rollouts.num_samples must be at least 2 with optimization.mask_equal_rewards (it compares "
      "the rollouts of a problem), got 1"),
-    (VINEPPO, ["optimization.resampling=best_random", "rollouts.num_samples=1",
+    (VINEPPO, ["optimization.resampling=best_worst", "rollouts.num_samples=1",
                "rollouts.num_prompts=256"],
      "rollouts.num_samples must be at least 2 with optimization.resampling (it compares the "
      "rollouts of a problem), got 1"),
@@ -394,7 +388,7 @@ REFUSED = [
      "task.environment.max_turn_tokens must be at most sampling.max_tokens = 3, got 4"),
     (VINEPPO, [TURNS, 'task.environment={"kind": "verifiers", "max_turn_tokens": 4}'],
      "task.kind must be 'verifiers' for task.environment of kind 'verifiers', got 'arithmetic'"),
-    ("drill_gigpo", ["reference.kl_in=reward"],
+    ("recipes/gigpo", ["reference.kl_in=reward"],
      "reference.kl_in must be 'loss' for credit.kind 'gigpo' (a turn's return holds no KL), got "
      "'reward'"),
     # Keys that a kind needs.
@@ -435,7 +429,6 @@ def test_is_refused(configs, leaf, assignments, message):
         (PPO, [group("grpo", normalize_std=True)]),  # a critic that is only measured
         (PPO, ["critic.warmup_iterations=20"]),  # the critic alone
         (PPO, ["credit.policy_lambda=null", "credit.length_adaptive_alpha=0.05"]),
-        (PPO, ["credit.segment_max_prob=0.2", "credit.policy_lambda=0.9"]),
         (PPO, ["credit.level=step"]),
         (PPO, [entropy(0, 1), "credit.gamma=0.9"]),
         (PPO, [entropy(-0.5, 1)]),

@@ -13,7 +13,7 @@ from vineppo.tools.reward_model.config import RewardModelConfig
 CONFIGS = Path(__file__).parents[2] / "configs"
 LEAVES = sorted(
     str(path.relative_to(CONFIGS).with_suffix(""))
-    for folder in (CONFIGS, CONFIGS / "paper", CONFIGS / "modern")
+    for folder in (CONFIGS, CONFIGS / "paper", CONFIGS / "modern", CONFIGS / "recipes")
     for path in folder.glob("*.jsonnet")
 )
 
@@ -88,9 +88,9 @@ def test_set_can_switch_a_kind(configs):
         ("reference.kl_estimator=k4",
          'config: reference.kl_estimator must be "k1", "abs", "k2", "k3" or "full", got "k4"'),
         ("credit.kind=ppo", "config: credit.kind must be one of \"vine\", \"gae\", \"grpo\", "
-         "\"gigpo\", \"tree\", \"rloo\", \"martingale\", \"joined\", \"doubly_robust\", "
-         "\"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", "
-         "\"remax\", \"python\", got 'ppo'"),
+         "\"rloo\", \"reinforce_plus_plus\", \"reinforce_plus_plus_baseline\", \"remax\", "
+         "\"doubly_robust\", \"gigpo\", \"joined\", \"martingale\", \"tree\", "
+         "or \"FILE.py:Class\", got 'ppo'"),
         ("values.credit=a\nb", "config: values.credit must be null or one of the run's "
          'predictors (monte_carlo), got a b'),
         ("optimization.learning_rate=1e300",

@@ -1,4 +1,3 @@
-import math
 from dataclasses import replace
 
 import pytest
@@ -6,15 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rollouts import rollout, terminal
 
-from vineppo.config.schema import GaeCredit, GrpoCredit
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import (
-    critic_returns,
+    GaeCredit,
     gae,
     length_adaptive_lambda,
     reward_to_go,
-    segmental_lambdas,
 )
+from vineppo.credit.groups import GrpoCredit
 from vineppo.credit.vine import step_means, vine_advantages
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.types import Turn
@@ -29,7 +27,6 @@ PLAIN = GaeCredit(
     length_adaptive_alpha=None,
     critic_lambda=1.0,
     level="token",
-    segment_max_prob=None,
     bootstrap_truncated=False,
 )
 FRACTION = st.floats(0, 1)
@@ -51,7 +48,7 @@ def advantages(config, response):
 
 def targets(config, response):
     """Those of a critic whose values feed the estimator."""
-    return critic_returns(config, response, "fed")
+    return config.critic_targets(response, "fed")
 
 
 def test_by_hand():
@@ -73,8 +70,6 @@ def test_docstring_examples():
     assert targets(replace(PLAIN, critic_lambda=0.5), response) == [0.625, 1.0]
     assert reward_to_go([-0.1, 0.0, 1.0], [0.5] * 3) == pytest.approx([0.15, 0.5, 1.0])
     assert length_adaptive_lambda(0.05, 100) == pytest.approx(0.8)
-    probabilities = [math.log(p) for p in (0.9, 0.1, 0.8)]
-    assert segmental_lambdas(probabilities, 0.5, 0.2) == [0.5, 1.0, 1.0]
 
 
 def test_a_response_that_is_bootstrapped_by_hand():
@@ -206,26 +201,6 @@ def test_length_adaptive_lambda_is_used_per_response():
     in_steps = rollout(terminal(1.0, 8), [0.0] * 8, lengths_S=[2] * 4)
     found = advantages(replace(config, level="step"), in_steps)
     assert step_means(found, in_steps.spans_S) == [0.125, 0.25, 0.5, 1.0]
-
-
-@given(responses(), FRACTION)
-def test_segmental_between_plain_gae_and_lambda_one(response, lambda_):
-    plain = replace(PLAIN, policy_lambda=lambda_)
-    everywhere = replace(plain, segment_max_prob=1.0)  # every probability is below 1
-    nowhere = replace(plain, segment_max_prob=0.0)
-    assert advantages(everywhere, response) == advantages(plain, response)
-    assert advantages(nowhere, response) == advantages(PLAIN, response)
-
-
-def test_segmental_by_hand():
-    """Probabilities 0.1, 0.9, 0.1, 0.25 and threshold 0.2: only token 2 starts a segment.
-
-    With zero values, reward 1 and λ = 0.5 the advantage halves where it is carried from 2 to 1.
-    """
-    logprobs_T = [math.log(0.1), math.log(0.9), math.log(0.1), math.log(0.25)]
-    response = rollout(terminal(1.0, 4), [0.0] * 4, logprobs_T=logprobs_T)
-    config = replace(PLAIN, policy_lambda=0.5, segment_max_prob=0.2)
-    assert advantages(config, response) == [0.5, 0.5, 1.0, 1.0]
 
 
 def test_missing_values_are_our_mistake():

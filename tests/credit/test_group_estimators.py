@@ -3,15 +3,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rollouts import rollout, terminal
 
-from vineppo.config.schema import (
+from vineppo.credit import token_advantages
+from vineppo.credit.groups import (
     GrpoCredit,
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
     RemaxCredit,
     RlooCredit,
+    grpo_advantages,
+    rloo_advantages,
 )
-from vineppo.credit import token_advantages
-from vineppo.credit.groups import grpo_advantages, rloo_advantages
 from vineppo.segment.kinds import LinesSegmenter
 
 SEGMENTER = LinesSegmenter("lines")

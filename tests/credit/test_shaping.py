@@ -6,21 +6,17 @@ import pytest
 import torch
 from support.rollouts import LINES, VINE, changed, rollout, two_rollouts, with_logprobs
 
-from vineppo.config.schema import (
-    GaeCredit,
-    GrpoCredit,
-    MaskedImportance,
-    PositiveExamples,
-    TruncatedImportance,
-)
-from vineppo.credit.shaping import is_positive, shaped_rewards, trained_tokens, whiten_advantages
+from vineppo.config.schema import MaskedImportance, PositiveExamples, TruncatedImportance
+from vineppo.credit.gae import GaeCredit
+from vineppo.credit.groups import GrpoCredit
+from vineppo.credit.shaping import shaped_rewards, trained_tokens, whiten_advantages
 from vineppo.errors import UserError
 from vineppo.experience import add_advantages
 from vineppo.update import POLICY_COLUMNS
 from vineppo.values.heads import set_targets
 from vineppo.values.predictor import ValuePredictor
 
-GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 0.5, "token", None, False)
+GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 0.5, "token")
 VALUES = [(0.5, 0.25, 0.75), (0.125, 0.0, 0.5)]
 
 
@@ -152,13 +148,13 @@ def test_whitening_leaves_out_what_does_not_train():
 def test_importance_weights_are_of_trainer_over_engine(config):
     """The trainer gives the very first token twice the engine's probability."""
     assert column("importance", build(config)) == [[1.0] * 3] * 2
-    truncated = TruncatedImportance("truncated", "token", max_weight=1.5)
+    truncated = TruncatedImportance("truncated", level="token", max_weight=1.5)
     found = column("importance", build(with_optimization(config, importance_correction=truncated)))
     assert found == [pytest.approx([1.5, 1.0, 1.0]), [1.0] * 3]
-    masked = MaskedImportance("masked", "token", min_weight=0.5, max_weight=1.5)
+    masked = MaskedImportance("masked", level="token", min_weight=0.5, max_weight=1.5)
     found = column("importance", build(with_optimization(config, importance_correction=masked)))
     assert found == [[0.0, 1.0, 1.0], [1.0] * 3]
-    whole = TruncatedImportance("truncated", "sequence", max_weight=9.0)
+    whole = TruncatedImportance("truncated", level="sequence", max_weight=9.0)
     found = column("importance", build(with_optimization(config, importance_correction=whole)))
     assert found == [pytest.approx([2.0] * 3), [1.0] * 3]
 
@@ -207,9 +203,7 @@ def test_positive_examples_are_above_the_least_reward(config):
 def test_masked_truncated_responses_are_no_examples(config):
     examples = PositiveExamples(coef=0.1, min_reward=-1.0)
     config = with_optimization(config, positive_examples=examples, mask_truncated=True)
-    whole, cut = two_rollouts()
-    assert is_positive(whole, config)
-    assert not is_positive(cut, config)
+    assert column("is_positive", build(config)) == [(True,) * 3, (False,) * 3]
 
 
 def test_the_critics_targets_are_taken_before_whitening(config):

@@ -8,16 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.rollouts import rollout, terminal
 
-from vineppo.config.schema import VineCredit
 from vineppo.credit import token_advantages
-from vineppo.credit.vine import piece_advantages, vine_advantages
+from vineppo.credit.vine import VineCredit, piece_advantages, vine_advantages
 from vineppo.recipes.cuts import ExpectedCuts, even_cuts
 from vineppo.recipes.merged import MergedSegmenter
 from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
 from vineppo.types import StateValue
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
-CONFIG = VineCredit("vine", 9, LinesSegmenter("lines"), "share", None, False)
+CONFIG = VineCredit("vine", LinesSegmenter("lines"), 9, "share", None, False)
 
 
 def test_docstring_example():

@@ -10,9 +10,10 @@ from support.random_walk import DIGITS, TOKENIZER, RandomWalkEngine
 from support.rollouts import LINES, terminal
 from support.walks import PROMPTS, SHORT, walk_config, walked
 
-from vineppo.config.schema import GaeCredit, ValuesConfig
-from vineppo.config.schema import VineCredit as Vine
+from vineppo.config.schema import ValuesConfig
 from vineppo.credit import token_advantages
+from vineppo.credit.gae import GaeCredit
+from vineppo.credit.vine import VineCredit as Vine
 from vineppo.engine import Completion
 from vineppo.errors import UserError
 from vineppo.models import load_model
@@ -26,8 +27,8 @@ THINKING = Generative.Config(
     score_prompt="*", score_tokens=2, score_end="\n", score_of=4, unread=0.125, training=None,
 )  # fmt: skip
 VALUE = {0: 0.0, 1: 0.25, 2: 0.5, 3: 0.125, 4: 1.0}  # of a position, as `Judge` writes it
-VINE = Vine("vine", 0, LINES, "share", None, False)
-GAE = GaeCredit("gae", LINES, 1.0, 0.5, None, 1.0, "step", None, False)
+VINE = Vine("vine", LINES, 0, "share", None, False)
+GAE = GaeCredit("gae", LINES, 1.0, 0.5, None, 1.0, "step")
 
 
 def ids(text, begins=False):

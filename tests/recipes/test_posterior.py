@@ -11,9 +11,10 @@ from support.walks import demo
 from vineppo.batching import collate
 from vineppo.config.checks import check_train
 from vineppo.config.load import load_config
-from vineppo.config.schema import MartingaleCredit, TrainConfig, ValuesConfig
+from vineppo.config.schema import TrainConfig, ValuesConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
+from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.recipes.posterior import Posterior, bounded_differences
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
@@ -159,7 +160,7 @@ def test_at_a_checkpoint_it_values_as_it_was_saved(tmp_path):
 
 
 def test_choices_are_those_of_the_policys_pass(configs):
-    config = load_config(TrainConfig, str(configs / "credit_short_martingale.jsonnet"), [])
+    config = load_config(TrainConfig, str(configs / "recipes/martingale.jsonnet"), [])
     loaded = load_model(config.model.path, "float32", "sdpa")
     (made,) = build_predictors(config, loaded)
     module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids)
@@ -169,7 +170,7 @@ def test_choices_are_those_of_the_policys_pass(configs):
     options = ForwardOptions(0.7, num_candidates=made.num_candidates)
     batch = collate([one, one], torch.device("cpu"))
     with torch.no_grad():
-        scores = TokenScores(*module(batch, options))
+        scores = TokenScores(**module(batch, options))
         logits_TV = loaded.model(torch.tensor([[*one.prompt_ids, *ids]])).logits[0, 1:-1]
     found, _ = choices_of(scores, [one, one])
     logprobs_TV = torch.log_softmax(logits_TV[:, : module.num_token_ids] / 0.7, -1)

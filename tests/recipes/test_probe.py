@@ -216,7 +216,7 @@ def test_the_policys_pass_tells_its_entropies():
     with torch.no_grad():
         read_policy(
             [one], [probe(replace(QUICK, features="both"))],
-            lambda batch, options: TokenScores(*module(batch, options)),
+            lambda batch, options: TokenScores(**module(batch, options)),
             ForwardOptions(0.7), lambda scores: [scores.logprobs_BT], 2, torch.device("cpu"),
         )  # fmt: skip
         logits_TV = loaded.model(torch.tensor([[5, 6, 7, 8, 9, 3]])).logits[0, 1:-1]

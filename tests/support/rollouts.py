@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
-from vineppo.config.schema import TrainConfig, VineCredit
+from vineppo.config.schema import TrainConfig
+from vineppo.credit.vine import VineCredit
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan, TokenSequence
 from vineppo.update import POLICY_COLUMNS
 
 LINES = LinesSegmenter("lines")
-VINE = VineCredit("vine", 2, LINES, "share", None, False)
+VINE = VineCredit("vine", LINES, 2, "share", None, False)
 CPU = torch.device("cpu")
 CRITIC_COLUMNS = ("values/critic", "targets/critic")
 

@@ -106,7 +106,7 @@ class WholeRuns:
 
     def __call__(self, name: str = "demo_vineppo", settings: Settings = SMALL) -> Path:
         key = json.dumps([name, dict(settings)])
-        run_dir = self._folder / f"{name}_{sha256(key.encode()).hexdigest()[:12]}"
+        run_dir = self._folder / f"{Path(name).name}_{sha256(key.encode()).hexdigest()[:12]}"
         with FileLock(f"{run_dir}.lock"):
             if not (run_dir / "final").exists():
                 shutil.rmtree(run_dir, ignore_errors=True)  # what a failed attempt left

@@ -11,14 +11,9 @@ import torch
 
 from support.random_walk import MARK, NEWLINE, TOKENIZER, RandomWalkEngine, problem, prompt_ids
 from vineppo.config.load import load_config
-from vineppo.config.schema import (
-    CreditConfig,
-    GradingConfig,
-    SamplingConfig,
-    TrainConfig,
-    ValuesConfig,
-    VineCredit,
-)
+from vineppo.config.schema import GradingConfig, SamplingConfig, TrainConfig, ValuesConfig
+from vineppo.credit import Credit
+from vineppo.credit.vine import VineCredit
 from vineppo.engine import Completion, SampleRequest
 from vineppo.experience import Experience, sample
 from vineppo.forward_passes import EntropyPass
@@ -32,7 +27,7 @@ from vineppo.types import TrainBatch
 from vineppo.values import ValuePredictor, build_predictors
 
 GRADING = GradingConfig("hash", None, 1, 10.0, 0.0, None)
-CREDIT = VineCredit("vine", 4, LinesSegmenter("lines"), "share", None, False)
+CREDIT = VineCredit("vine", LinesSegmenter("lines"), 4, "share", None, False)
 SHORT, LONG = 11, 400  # token budgets: many walks are cut off; next to none is
 STARTS = (1, 2, 3)
 PROMPTS = tuple(Prompt(problem(start), prompt_ids(start)) for start in STARTS)
@@ -47,7 +42,7 @@ def demo() -> TrainConfig:
 def walk_config(
     max_tokens: int,
     seed: int,
-    credit: CreditConfig = CREDIT,
+    credit: Credit = CREDIT,
     num_samples: int = 6,
     values: ValuesConfig | None = None,
 ) -> TrainConfig:

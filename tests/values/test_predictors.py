@@ -11,22 +11,17 @@ from support.rollouts import LINES, changed, rollout, terminal
 from support.walks import DEMO, SHORT, demo, walk_config, walked
 
 from vineppo.config.load import load_config
-from vineppo.config.schema import (
-    GaeCredit,
-    GrpoCredit,
-    MartingaleCredit,
-    MonteCarloValues,
-    PredictorConfig,
-    PythonCredit,
-    TrainConfig,
-    ValuesConfig,
-)
+from vineppo.config.schema import MonteCarloValues, PredictorConfig, TrainConfig, ValuesConfig
 from vineppo.config.value_checks import check_values
 from vineppo.credit import token_advantages
+from vineppo.credit.gae import GaeCredit
+from vineppo.credit.groups import GrpoCredit
+from vineppo.credit.vine import ContinuationCredit
 from vineppo.errors import UserError
 from vineppo.experience import add_values
 from vineppo.plugins import KINDS, config_class
 from vineppo.recipes.generated import GeneratedValues
+from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.recipes.pooled import Pooled
 from vineppo.recipes.shrunk import Shrunk
 from vineppo.recipes.smoothed import Smoothed
@@ -40,7 +35,7 @@ from vineppo.values import (
 from vineppo.values.group_mean import GroupMean
 
 MEAN = {"mean": GroupMean.Config("group_mean")}
-STEP = GaeCredit("gae", LINES, 1.0, 0.0, None, 1.0, "step", None, False)
+STEP = GaeCredit("gae", LINES, 1.0, 0.0, None, 1.0, "step")
 
 
 def group(*rewards, problem="p"):
@@ -245,7 +240,6 @@ def test_every_kind_names_its_class(kind):
 
 def test_who_feeds_the_estimator():
     vine = demo()
-    python = PythonCredit("python", "mine.py", {}, LINES, 3, "share")
     assert feeding_predictor(vine) == MONTE_CARLO
     assert feeding_predictor(changed(vine, credit=GrpoCredit("grpo", LINES, False))) is None
     assert feeding_predictor(changed(vine, credit=STEP)) == CRITIC
@@ -253,19 +247,16 @@ def test_who_feeds_the_estimator():
         "mean"
     )
     assert feeding_predictor(changed(vine, values=ValuesConfig(CRITIC, {}))) == CRITIC
-    # An own estimator takes what it asks for: continuations, else nothing.
-    assert feeding_predictor(changed(vine, credit=python)) == MONTE_CARLO
-    assert feeding_predictor(changed(vine, credit=replace(python, num_continuations=0))) is None
 
 
-def test_an_own_estimator_gets_its_continuations(tmp_path):
+class First(ContinuationCredit):
+    def advantages(self, rollouts_G):
+        return [[r.state_values_S[0]] * len(r.response_ids) for r in rollouts_G]
+
+
+def test_an_estimator_gets_its_continuations():
     """`state_values_S` are there without another key of the config."""
-    file = tmp_path / "first.py"
-    file.write_text(
-        "def advantages(options, rollouts_G):\n"
-        "    return [[r.state_values_S[0]] * len(r.response_ids) for r in rollouts_G]\n"
-    )
-    credit = PythonCredit("python", str(file), {}, LINES, 3, "share")
+    credit = First("first", LINES, 3, "share", None)
     experience, _ = walked(walk_config(SHORT, 1, credit))
     for one in experience.rollouts:
         one.tokens_T["rewards"] = terminal(one.reward, len(one.response_ids))

@@ -1,6 +1,5 @@
 """Combinations of keys that each are fine and together are not, refused before a model loads."""
 
-import math
 import os
 
 from vineppo.config.require import at, require, require_one_null, require_order
@@ -9,24 +8,14 @@ from vineppo.config.schema import (
     AdaptiveKl,
     AnyConfig,
     ArithmeticTaskConfig,
-    GaeCredit,
     MaskedImportance,
     SftConfig,
     TrainConfig,
-    TreeCredit,
 )
 from vineppo.config.value_checks import check_values
 from vineppo.types import predictor_key
 
 NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
-GROUP_ESTIMATORS = (
-    "grpo",
-    "gigpo",
-    "rloo",
-    "martingale",
-    "joined",
-    "reinforce_plus_plus_baseline",
-)
 
 
 def check_train(config: TrainConfig) -> None:
@@ -81,41 +70,19 @@ def check_sft(config: SftConfig) -> None:
 
 
 def check_credit(config: TrainConfig) -> None:
+    """What holds for every estimator; the rest is in its own `check`."""
     credit, num_samples = config.credit, config.rollouts.num_samples
     require(
-        num_samples >= 2 or credit.kind not in GROUP_ESTIMATORS,
+        num_samples >= 2 or not credit.compares_rollouts,
         f"rollouts.num_samples must be at least 2 for credit.kind {credit.kind!r} (it compares the "
         f"rollouts of a problem), got {num_samples}",
     )
+    require(
+        not credit.shares_tokens or config.optimization.resampling is None,
+        f"optimization.resampling must be null for credit.kind {credit.kind!r} (its rollouts stand "
+        f"for segments that they share), got {config.optimization.resampling!r}",
+    )
     check_values(config)
-    if isinstance(credit, TreeCredit):
-        num_leaves, levels = math.prod(credit.branching), len(credit.branching)
-        require(
-            num_samples == num_leaves,
-            "rollouts.num_samples must be the product of credit.branching (the leaves of a tree) = "
-            f"{num_leaves}, got {num_samples}",
-        )
-        before_last = (levels - 1) * credit.tokens_per_level
-        require(
-            before_last < config.sampling.max_tokens,
-            "credit.tokens_per_level must leave tokens of sampling.max_tokens = "
-            f"{config.sampling.max_tokens} to the last of {levels} levels, got "
-            f"{credit.tokens_per_level}",
-        )
-    if not isinstance(credit, GaeCredit):
-        return
-    require_one_null(config, "credit.policy_lambda", "credit.length_adaptive_alpha")
-    if credit.segment_max_prob is not None:
-        require(
-            credit.level == "token",
-            "credit.segment_max_prob must be null for credit.level 'step' (tokens make segments), "
-            f"got {credit.segment_max_prob}",
-        )
-        require(
-            credit.policy_lambda != 1.0,
-            "credit.policy_lambda must be below 1 with credit.segment_max_prob (λ is 1 elsewhere "
-            "already), got 1.0",
-        )
 
 
 def check_importance(config: TrainConfig) -> None:
@@ -167,11 +134,6 @@ def check_policy_loss(config: TrainConfig) -> None:
         optimization.mask_equal_rewards or not optimization.max_redraws,
         "optimization.mask_equal_rewards must be true with optimization.max_redraws (it says in "
         "whose place problems are drawn), got false",
-    )
-    require(
-        optimization.resampling is None or config.credit.kind != "tree",
-        "optimization.resampling must be null for credit.kind 'tree' (its rollouts stand for "
-        f"segments that they share), got {optimization.resampling!r}",
     )
 
 
@@ -235,12 +197,6 @@ def check_reference(config: TrainConfig) -> None:
             f"reference.kl_in must be 'loss' for credit.kind {config.credit.kind!r} (the "
             "continuations' returns hold no KL), got 'reward'",
         )
-        for kind, whose in (("tree", "a node's value"), ("gigpo", "a turn's return")):
-            require(
-                config.credit.kind != kind,
-                f"reference.kl_in must be 'loss' for credit.kind {kind!r} ({whose} holds no KL), "
-                "got 'reward'",
-            )
         require(
             reference.kl_gradient == "own",
             "reference.kl_gradient must be 'own' when reference.kl_in is 'reward' (a reward has no "
@@ -297,21 +253,15 @@ def check_environment(config: TrainConfig) -> None:
     environment, credit = config.task.environment, config.credit
     what = f"task.environment of kind {environment.kind!r}" if environment is not None else ""
     if environment is None:
-        kinds_of = {"credit": "gigpo", "task": "verifiers"}
-        for table, kind in kinds_of.items():
-            require(
-                at(config, table).kind != kind,
-                f"task.environment must not be null for {table}.kind {kind!r}",
-            )
+        require(
+            config.task.kind != "verifiers",
+            "task.environment must not be null for task.kind 'verifiers'",
+        )
         return
     require(
         credit.segmenter.kind == "turns",
         f"credit.segmenter.kind must be 'turns' for {what} (a step is a turn and its answer), got "
         f"{credit.segmenter.kind!r}",
-    )
-    require(
-        credit.kind != "tree",
-        f"credit.kind must not be 'tree' for {what} (its levels are of tokens, not of turns)",
     )
     for key in ("reward_model", "task.grading.reward_path", "task.grading.num_matching"):
         require(at(config, key) is None, f"{key} must be null for {what}, which rewards")

@@ -15,7 +15,6 @@ from vineppo import plugins
 from vineppo.config.checks import check_sft, check_train
 from vineppo.config.schema import (
     AnyConfig,
-    PythonCredit,
     PythonEnvironment,
     PythonTaskConfig,
     SftConfig,
@@ -232,22 +231,14 @@ def _show(value: Any) -> str:
 
 OwnCode = OwnFunction | OwnReward | OwnEnvironment
 
-# What a user's file must hold, by the table that names it.
-OWN: dict[type, Callable[[str], OwnCode]] = {
-    PythonCredit: lambda path: OwnFunction(path, "advantages"),
-}
-
 
 def own_functions(config: AnyConfig) -> list[OwnCode]:
     """All of them, so that a missing one is found before anything starts."""
     if not isinstance(config, TrainConfig | SftConfig):
         return []
     own = own_task_functions(config.task)
-    if isinstance(config, TrainConfig):
-        parts: list[Any] = [config.credit]
-        own += [OWN[type(part)](part.path) for part in parts if type(part) in OWN]
-        if config.optimization.token_mask_path is not None:
-            own.append(OwnFunction(config.optimization.token_mask_path, "trains"))
+    if isinstance(config, TrainConfig) and config.optimization.token_mask_path is not None:
+        own.append(OwnFunction(config.optimization.token_mask_path, "trains"))
     return own
 
 

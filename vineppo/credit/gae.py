@@ -1,6 +1,6 @@
 """Generalised advantage estimation over a critic's values (Schulman et al. 2016, arXiv:1506.02438).
 
-Everything here is plain lists over the tokens, or steps, of one response: padding cannot enter.
+All lists are over the tokens, or steps, of one response: padding cannot enter.
 `values_T[t]` is the value of the state before token t; after the last token it is 0, or with
 `bootstrap_truncated` that of the state in which the budget ended. Tokens of an
 environment have γ = λ = 1 and the value after them, so that credit passes them by as if they were
@@ -9,10 +9,148 @@ not there.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from vineppo.config.schema import CreditConfig, GaeCredit
+from vineppo.config.require import require, require_one_null
+from vineppo.config.schema.scalars import Fraction, Positive
+from vineppo.credit import Credit, reward_to_go
 from vineppo.credit.vine import broadcast, step_sums
-from vineppo.types import Rollout
+from vineppo.types import CRITIC, Rollout
+
+
+@dataclass(frozen=True)
+class GaeCredit(Credit):
+    """PPO: generalised advantage estimation over the values of tokens or steps.
+
+    Level "step" sums rewards within steps and uses the values at step starts alone. γ and λ apply
+    once a step, a length-adaptive λ counts steps, and every token has its step's advantage.
+    """
+
+    fed_by = CRITIC
+
+    gamma: Fraction = 1.0  # per token, or per step for level "step"
+    # λ of the policy's advantages: a number, or null with `length_adaptive_alpha` in its place.
+    policy_lambda: Fraction | None = 1.0
+    length_adaptive_alpha: Positive | None = None  # λ = 1 − 1/(alpha · response length), in [0, 1)
+    critic_lambda: Fraction = 1.0  # λ of the critic's targets, always over tokens
+    # "step": one advantage a step, values at step boundaries only.
+    level: Literal["token", "step"] = "token"
+    # The value of its last state replaces the reward of a truncated response.
+    bootstrap_truncated: bool = False
+
+    @property
+    def reads(self) -> Literal["steps", "tokens"]:
+        return "tokens" if self.level == "token" else "steps"
+
+    @property
+    def bootstraps(self) -> bool:
+        return self.bootstrap_truncated
+
+    def check(self, key: str, config: Any) -> None:
+        feeding = config.values.credit
+        taken = config.values.predictors.get(feeding or "")
+        gives_tokens = feeding in (None, CRITIC) or (taken and taken.predictor.gives == "tokens")
+        require(
+            gives_tokens or self.level == "step",
+            f"{key}.level must be 'step' with values.credit {feeding} (it values steps), got "
+            "'token'",
+        )
+        sampled = config.continuations.get(feeding)
+        states = sampled and sampled.states
+        require(
+            states is None,
+            f"values.predictors.{feeding}.states must be null for {key}.kind 'gae' (it takes the "
+            f"values of all states), got {states and states.kind!r}",
+        )
+        require_one_null(config, f"{key}.policy_lambda", f"{key}.length_adaptive_alpha")
+        if self.bootstrap_truncated:
+            require(
+                gives_tokens,
+                "values.credit must be a predictor of tokens' values, such as a critic, with "
+                f"{key}.bootstrap_truncated (it values the end of a response), got {feeding}",
+            )
+            self._check_bootstrapping(f"{key}.bootstrap_truncated", config)
+        for name, model in config.value_models.items():
+            require(
+                model.learns_from is None or (self.gamma == 1 and not self.bootstrap_truncated),
+                f"{name}.learns_from must be null where {key}.gamma is below 1 or "
+                f"{key}.bootstrap_truncated is true (continuations' returns are neither), got "
+                f"{model.learns_from}",
+            )
+
+    def _check_bootstrapping(self, key: str, config: Any) -> None:
+        """A value replaces the reward of a truncated response."""
+        require(
+            config.task.environment is None,
+            f"{key} must be false with task.environment, got true",
+        )
+        for name, why in (
+            ("mask_truncated", "nothing of what is bootstrapped would train the policy"),
+            ("mask_equal_rewards", "truncated responses all count as reward 0"),
+        ):
+            require(
+                not getattr(config.optimization, name),
+                f"optimization.{name} must be false with {key} ({why}), got true",
+            )
+        require(
+            config.task.grading.truncated_reward == 0,
+            f"task.grading.truncated_reward must be 0 with {key} (a value stands in its place), "
+            f"got {config.task.grading.truncated_reward}",
+        )
+
+    def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+        return [self._advantages(rollout) for rollout in rollouts_G]
+
+    def _advantages(self, rollout: Rollout) -> list[float]:
+        is_token = self.level == "token"
+        rewards = rollout.rewards_T if is_token else step_sums(rollout.rewards_T, rollout.spans_S)
+        values = rollout.state_values_T if is_token else rollout.state_values_S
+        lambda_ = self.policy_lambda
+        if lambda_ is None:
+            assert self.length_adaptive_alpha is not None, "one λ: fixed or length-adaptive"
+            length = rollout.num_actions if is_token else len(values)
+            lambda_ = length_adaptive_lambda(self.length_adaptive_alpha, length)
+        lambdas = each_action(lambda_, rollout) if is_token else [lambda_] * len(values)
+        gammas = each_action(self.gamma, rollout) if is_token else [self.gamma] * len(values)
+        after = self._value_after(rollout, rollout.values_from)
+        advantages = gae(rewards, values, gammas, lambdas, after)
+        return advantages if is_token else broadcast(advantages, rollout.spans_S)
+
+    def returns(self, rollout: Rollout) -> list[float]:
+        return reward_to_go(rollout.rewards_T, self._gammas(rollout))
+
+    def critic_targets(self, rollout: Rollout, predictor: str) -> list[float]:
+        """A^GAE(critic_lambda) + V before any whitening, of the critic's own values.
+
+        Decoupled GAE (VC-PPO, arXiv:2503.01491) has another λ here than for the policy. With
+        critic_lambda = 1 targets are the reward to go, and the discounted V_T of a bootstrapped
+        response. They are over tokens; a γ per step discounts between steps. Rewards [0, 1], values
+        [0.5, 0.25], γ = 1, λ = 0.5: advantages [0.125, 0.75], targets [0.625, 1].
+        """
+        lambdas_T = each_action(self.critic_lambda, rollout)
+        values_T, after = rollout.values_T(predictor), self._value_after(rollout, predictor)
+        advantages_T = gae(rollout.rewards_T, values_T, self._gammas(rollout), lambdas_T, after)
+        return [advantage + value for advantage, value in zip(advantages_T, values_T, strict=True)]
+
+    def _value_after(self, rollout: Rollout, predictor: str | None) -> float:
+        """V of the state after the last token: 0 where the response has ended.
+
+        With `bootstrap_truncated` a truncated response counts as unfinished: its last δ is
+        γ V(s_T) − V(s_{T−1}). Pardo et al. 2018 (arXiv:1712.00378) call it partial-episode
+        bootstrapping.
+        """
+        if not self.bootstrap_truncated or rollout.finish_reason != "length":
+            return 0.0
+        assert predictor is not None, "a predictor feeds it"
+        return rollout.values_after[predictor]
+
+    def _gammas(self, rollout: Rollout) -> list[float]:
+        """What discounts the reward after each token: γ, at level "step" only between steps."""
+        if self.level == "token":
+            return each_action(self.gamma, rollout)
+        ends = {span.end for span in rollout.action_spans_S}
+        return [self.gamma if t + 1 in ends else 1.0 for t in range(len(rollout.rewards_T))]
 
 
 def gae(
@@ -39,16 +177,6 @@ def gae(
     return advantages_T[::-1]
 
 
-def reward_to_go(rewards_T: Sequence[float], gammas_T: Sequence[float]) -> list[float]:
-    """G_t = r_t + γ_t G_{t+1}. Rewards [−0.1, 0, 1], γ = 0.5 → [0.15, 0.5, 1]."""
-    returns_T: list[float] = []
-    following = 0.0
-    for reward, gamma in reversed(list(zip(rewards_T, gammas_T, strict=True))):
-        following = reward + gamma * following
-        returns_T.append(following)
-    return returns_T[::-1]
-
-
 def length_adaptive_lambda(alpha: float, length: int) -> float:
     """λ = 1 − 1/(alpha · length), clamped into [0, 1) (VAPO, arXiv:2504.05118, section 4.2).
 
@@ -57,97 +185,6 @@ def length_adaptive_lambda(alpha: float, length: int) -> float:
     """
     below_one = math.nextafter(1.0, 0.0)
     return min(max(1.0 - 1.0 / (alpha * length), 0.0), below_one)
-
-
-def segmental_lambdas(
-    logprobs_T: Sequence[float], lambda_: float, segment_max_prob: float
-) -> list[float]:
-    """λ_t = λ where token t + 1 starts a segment, 1 elsewhere (SAE, arXiv:2601.07320).
-
-    A segment starts with a token that was sampled with probability < `segment_max_prob`. With
-    probabilities [0.9, 0.1, 0.8], λ = 0.5, threshold 0.2 → [0.5, 1, 1].
-    """
-    lambdas_T = [
-        lambda_ if math.exp(logprob) < segment_max_prob else 1.0 for logprob in logprobs_T[1:]
-    ]
-    return [*lambdas_T, 1.0]
-
-
-def gae_credit(config: GaeCredit, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
-    """The policy's advantages of every rollout, by tokens or by steps.
-
-    Level "step": rewards are summed within steps, only the values at step starts are used, γ and λ
-    apply once a step, and every token has its step's advantage; the length of a length-adaptive λ
-    is then counted in steps as well, because it is steps that λ runs over.
-    """
-    return [_policy_advantages(config, rollout) for rollout in rollouts_G]
-
-
-def _policy_advantages(config: GaeCredit, rollout: Rollout) -> list[float]:
-    is_token = config.level == "token"
-    rewards = rollout.rewards_T if is_token else step_sums(rollout.rewards_T, rollout.spans_S)
-    values = rollout.state_values_T if is_token else rollout.state_values_S
-    lambda_ = config.policy_lambda
-    if lambda_ is None:
-        assert config.length_adaptive_alpha is not None, "one λ: fixed or length-adaptive"
-        length = rollout.num_actions if is_token else len(values)
-        lambda_ = length_adaptive_lambda(config.length_adaptive_alpha, length)
-    lambdas = each_action(lambda_, rollout) if is_token else [lambda_] * len(values)
-    if config.segment_max_prob is not None:
-        lambdas = segmental_lambdas(rollout.logprobs_T, lambda_, config.segment_max_prob)
-    gammas = each_action(config.gamma, rollout) if is_token else [config.gamma] * len(values)
-    advantages = gae(
-        rewards, values, gammas, lambdas, value_after(config, rollout, rollout.values_from)
-    )
-    return advantages if is_token else broadcast(advantages, rollout.spans_S)
-
-
-def outcome_returns(config: CreditConfig, rollout: Rollout) -> list[float]:
-    """The actual reward to go of every token, discounted as `config` says; no value enters."""
-    return reward_to_go(rollout.rewards_T, _gammas(config, rollout))
-
-
-def value_after(config: GaeCredit, rollout: Rollout, predictor: str | None) -> float:
-    """V of the state after the last token: 0 where the response has ended.
-
-    With `bootstrap_truncated` a response that the budget cut off counts as one that goes on
-    (partial-episode bootstrapping, Pardo et al. 2018, arXiv:1712.00378): its last δ is
-    γ V(s_T) − V(s_{T−1}).
-    """
-    if not config.bootstrap_truncated or rollout.finish_reason != "length":
-        return 0.0
-    assert predictor is not None, "a predictor feeds it"
-    return rollout.values_after[predictor]
-
-
-def critic_returns(config: CreditConfig, rollout: Rollout, predictor: str) -> list[float]:
-    """A critic's targets, one a token: A^GAE(critic_lambda) + V before any whitening.
-
-    Of the critic's own values. A λ of its own is VC-PPO's decoupled GAE (arXiv:2503.01491);
-    critic_lambda = 1 gives the reward to go, and of a response that is bootstrapped γ's discount of
-    V_T besides. Always over tokens; where γ is per step it discounts
-    between steps, so that the values at step starts are those that step-level advantages take. A
-    critic beside another estimator is only measured, and learns the undiscounted reward to go.
-    Rewards [0, 1], values [0.5, 0.25], γ = 1, λ = 0.5: advantages [0.125, 0.75], targets
-    [0.625, 1].
-    """
-    if not isinstance(config, GaeCredit):
-        return outcome_returns(config, rollout)
-    lambdas_T = each_action(config.critic_lambda, rollout)
-    values_T, after = rollout.values_T(predictor), value_after(config, rollout, predictor)
-    advantages_T = gae(rollout.rewards_T, values_T, _gammas(config, rollout), lambdas_T, after)
-    return [advantage + value for advantage, value in zip(advantages_T, values_T, strict=True)]
-
-
-def _gammas(config: CreditConfig, rollout: Rollout) -> list[float]:
-    """What discounts the reward after each token: γ, where that is per step only between steps."""
-    length = len(rollout.rewards_T)
-    if not isinstance(config, GaeCredit):
-        return [1.0] * length
-    if config.level == "token":
-        return each_action(config.gamma, rollout)
-    ends = {span.end for span in rollout.action_spans_S}
-    return [config.gamma if t + 1 in ends else 1.0 for t in range(length)]
 
 
 def each_action(factor: float, rollout: Rollout) -> list[float]:

@@ -5,18 +5,85 @@ A group is the G rollouts of one problem; advantages are repeated over the rollo
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from vineppo.config.schema import (
-    GrpoCredit,
-    ReinforcePlusPlusBaselineCredit,
-    ReinforcePlusPlusCredit,
-    RemaxCredit,
-    RlooCredit,
-)
-from vineppo.credit.gae import each_action, reward_to_go
+from vineppo.config.schema.scalars import Fraction
+from vineppo.credit import Credit, reward_to_go
+from vineppo.credit.gae import each_action
 from vineppo.types import Rollout
 
 STD_EPSILON = 1e-6
+
+
+@dataclass(frozen=True)
+class GrpoCredit(Credit):
+    """GRPO, the return relative to the group (arXiv:2402.03300, section 4.1.2)."""
+
+    compares_rollouts = True
+
+    normalize_std: bool = True
+
+    def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+        advantages_G = grpo_advantages(group_returns(rollouts_G), self.normalize_std)
+        return repeat_over_tokens(advantages_G, rollouts_G)
+
+
+@dataclass(frozen=True)
+class RlooCredit(Credit):
+    """REINFORCE with a leave-one-out baseline (Kool et al. 2019; Ahmadian et al. 2024)."""
+
+    compares_rollouts = True
+
+    def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+        return repeat_over_tokens(rloo_advantages(group_returns(rollouts_G)), rollouts_G)
+
+
+@dataclass(frozen=True)
+class ReinforcePlusPlusCredit(Credit):
+    """REINFORCE++ (arXiv:2501.03262): A_t = Σ_{u≥t} γ^{u−t} r_u, the reward to go from each token.
+
+    The estimator's other half is its normalisation over the global batch, which is
+    `optimization.whiten_advantages` here: one problem's rollouts cannot see the batch.
+    The paper's KL penalty is in `rewards_T` already where `reference.kl_in` is "reward". Rewards
+    [−0.1, 0, 1], γ = 0.5 → [0.15, 0.5, 1].
+    """
+
+    gamma: Fraction = 1.0
+
+    def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+        return [reward_to_go(r.rewards_T, each_action(self.gamma, r)) for r in rollouts_G]
+
+
+@dataclass(frozen=True)
+class ReinforcePlusPlusBaselineCredit(Credit):
+    """REINFORCE++ with a group baseline: A_i = R_i − mean R over the problem's rollouts.
+
+    Whitened over the batch like `ReinforcePlusPlusCredit`. Returns [1, 0, 0, 0] → 0.75 and −0.25.
+    """
+
+    compares_rollouts = True
+
+    def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+        advantages_G = grpo_advantages(group_returns(rollouts_G), normalize_std=False)
+        return repeat_over_tokens(advantages_G, rollouts_G)
+
+
+@dataclass(frozen=True)
+class RemaxCredit(Credit):
+    """ReMax (arXiv:2310.10505): A_i = R_i − R(greedy), on all tokens of rollout i.
+
+    The baseline depends on the prompt alone, so the gradient is unbiased. Returns [1, 0] and a
+    greedy reward of 1 → 0 and −1.
+    """
+
+    samples_greedy = True
+
+    def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+        advantages_G = []
+        for total, rollout in zip(group_returns(rollouts_G), rollouts_G, strict=True):
+            assert rollout.greedy_reward is not None, "remax needs the greedy response"
+            advantages_G.append(total - rollout.greedy_reward)
+        return repeat_over_tokens(advantages_G, rollouts_G)
 
 
 def grpo_advantages(returns_G: Sequence[float], normalize_std: bool) -> list[float]:
@@ -35,12 +102,6 @@ def grpo_advantages(returns_G: Sequence[float], normalize_std: bool) -> list[flo
     return [centered / (math.sqrt(variance) + STD_EPSILON) for centered in centered_G]
 
 
-def grpo_credit(config: GrpoCredit, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
-    """GRPO, the return relative to the group (arXiv:2402.03300, section 4.1.2)."""
-    advantages_G = grpo_advantages(group_returns(rollouts_G), config.normalize_std)
-    return repeat_over_tokens(advantages_G, rollouts_G)
-
-
 def rloo_advantages(returns_G: Sequence[float]) -> list[float]:
     """A_i = R_i − 1/(G − 1) Σ_{j≠i} R_j  (arXiv:2402.14740).
 
@@ -50,58 +111,6 @@ def rloo_advantages(returns_G: Sequence[float]) -> list[float]:
     Raises `ValueError` for a group of one.
     """
     return [total / (len(returns_G) - 1) for total in summed_differences(returns_G)]
-
-
-def rloo_credit(
-    config: RlooCredit,  # noqa: ARG001 (an estimator without parameters)
-    rollouts_G: Sequence[Rollout],
-) -> list[list[float]]:
-    """REINFORCE with a leave-one-out baseline (Kool et al. 2019; Ahmadian et al. 2024)."""
-    return repeat_over_tokens(rloo_advantages(group_returns(rollouts_G)), rollouts_G)
-
-
-def reinforce_plus_plus_credit(
-    config: ReinforcePlusPlusCredit, rollouts_G: Sequence[Rollout]
-) -> list[list[float]]:
-    """REINFORCE++ (arXiv:2501.03262): A_t = Σ_{u≥t} γ^{u−t} r_u, the reward to go from each token.
-
-    The estimator's other half is its normalisation over the global batch, which is
-    `optimization.whiten_advantages` here: one problem's rollouts cannot see the batch.
-    The paper's KL penalty is in `rewards_T` already where `reference.kl_in` is "reward". Rewards
-    [−0.1, 0, 1], γ = 0.5 → [0.15, 0.5, 1].
-    """
-    return [
-        reward_to_go(rollout.rewards_T, each_action(config.gamma, rollout))
-        for rollout in rollouts_G
-    ]
-
-
-def reinforce_plus_plus_baseline_credit(
-    config: ReinforcePlusPlusBaselineCredit,  # noqa: ARG001 (an estimator without parameters)
-    rollouts_G: Sequence[Rollout],
-) -> list[list[float]]:
-    """REINFORCE++ with a group baseline: A_i = R_i − mean R over the problem's rollouts.
-
-    Returns [1, 0, 0, 0] → 0.75 and −0.25. Raises `ValueError` for a group of one.
-    """
-    advantages_G = grpo_advantages(group_returns(rollouts_G), normalize_std=False)
-    return repeat_over_tokens(advantages_G, rollouts_G)
-
-
-def remax_credit(
-    config: RemaxCredit,  # noqa: ARG001 (an estimator without parameters)
-    rollouts_G: Sequence[Rollout],
-) -> list[list[float]]:
-    """ReMax (arXiv:2310.10505): A_i = R_i − R(greedy), on all tokens of rollout i.
-
-    The baseline depends on the prompt alone, so the gradient is unbiased. Returns [1, 0] and a
-    greedy reward of 1 → 0 and −1.
-    """
-    advantages_G = []
-    for total, rollout in zip(group_returns(rollouts_G), rollouts_G, strict=True):
-        assert rollout.greedy_reward is not None, "remax needs the reward of the greedy response"
-        advantages_G.append(total - rollout.greedy_reward)
-    return repeat_over_tokens(advantages_G, rollouts_G)
 
 
 def group_returns(rollouts_G: Sequence[Rollout]) -> list[float]:

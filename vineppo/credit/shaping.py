@@ -5,8 +5,7 @@ from itertools import groupby
 
 import torch
 
-from vineppo.config.schema import TrainConfig, TreeCredit
-from vineppo.credit.tree import sampled_tokens, trained_of_tree
+from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.kl import clamp
 from vineppo.losses import importance_weights, whiten
@@ -17,10 +16,7 @@ from vineppo.types import Rollout
 def shaped_rewards(
     reward: float, kl_T: Sequence[float], config: TrainConfig, kl_coef: float
 ) -> tuple[float, ...]:
-    """The reward of every token: the terminal one on the last, less the KL where it is shaped in.
-
-    r_t = 1[t = T−1] R − kl_coef · clamp(KL̂_t). `kl_T` itself stays as it is.
-    """
+    """r_t = 1[t = T−1] R − kl_coef · clamp(KL̂_t), the KL where `reference.kl_in` is "reward"."""
     if config.reference.kl_in == "reward":
         penalty = clamp(torch.tensor(kl_T, dtype=torch.float64), config.reference.kl_clamp)
         rewards_T = [-kl_coef * kl for kl in penalty.tolist()]
@@ -31,12 +27,8 @@ def shaped_rewards(
 
 
 def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None:
-    """Sets what the policy's loss reads (`update.POLICY_COLUMNS`) from "advantages".
-
-    "loss_advantages" are whitened over the trained tokens of the whole iteration, where the config
-    says so.
-    """
-    optimization = config.optimization
+    """Sets what the policy's loss reads (`update.POLICY_COLUMNS`) from "advantages"."""
+    optimization, positive = config.optimization, config.optimization.positive_examples
     for rollout in rollouts:
         trainer_T = rollout.tokens_T["trainer_logprobs"]
         old_T = rollout.logprobs_T if optimization.old_logprobs == "engine" else trainer_T
@@ -45,8 +37,11 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
         rollout.tokens_T["importance"] = importance_weights(
             optimization.importance_correction, trainer_T, rollout.logprobs_T
         )
-        positive, sampled_T = is_positive(rollout, config), sampled_tokens(config.credit, rollout)
-        rollout.tokens_T["is_positive"] = tuple(positive and sampled for sampled in sampled_T)
+        is_good = positive is not None and rollout.reward > positive.min_reward
+        likely_T = config.credit.sampled_tokens(rollout)
+        if not is_good or is_masked(rollout, config):
+            likely_T = [False] * len(old_T)
+        rollout.tokens_T["is_positive"] = tuple(likely_T)
         rollout.tokens_T["loss_advantages"] = rollout.tokens_T["advantages"]
         rollout.tokens_T["is_without_bonus"] = (False,) * len(old_T)
     if optimization.mask_equal_rewards:
@@ -56,11 +51,9 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
 
 
 def mask_equal_rewards(rollouts: Sequence[Rollout]) -> None:
-    """Nothing trains of the problems whose rollouts all got one reward.
+    """Nothing trains of a problem whose rollouts all got one reward (DAPO, arXiv:2503.14476, 3.2).
 
-    The filter of DAPO's dynamic sampling (arXiv:2503.14476, section 3.2), to which
-    `experience.sample_varied` adds further problems. Rewards [1, 1] and [1, 0] of two problems: the
-    second trains.
+    Rewards [1, 1] and [1, 0] of two problems: the second trains.
     """
     for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
         rollouts_G = list(group)
@@ -74,35 +67,23 @@ def has_equal_rewards(rollouts_G: Sequence[Rollout]) -> bool:
     return len({rollout.reward for rollout in rollouts_G}) == 1
 
 
-def is_positive(rollout: Rollout, config: TrainConfig) -> bool:
-    """Whether the language-model loss on good rollouts takes it."""
-    positive = config.optimization.positive_examples
-    if positive is None or is_masked(rollout, config):
-        return False
-    return rollout.reward > positive.min_reward
-
-
 def is_masked(rollout: Rollout, config: TrainConfig) -> bool:
-    """Whether it trains nothing because the budget cut it off."""
+    """The budget cut the rollout off, and such rollouts train nothing."""
     return config.optimization.mask_truncated and rollout.finish_reason == "length"
 
 
 def trained_tokens(
     rollout: Rollout, old_T: Sequence[float], config: TrainConfig
 ) -> tuple[bool, ...]:
-    """Which actions train: none of a masked truncated rollout, none that were near certain.
+    """The estimator's, less a masked rollout's, tokens that were near certain, and a user's mask.
 
-    An environment's tokens are none.
-    Masking the tokens that the policy was sure of is Segment Policy Optimization's probability mask
-    (arXiv:2505.23564, section 4.3). Of a tree's segments `trained_of_tree` says which train, and
-    `own_mask` of tokens by a user's own file.
+    Leaving out tokens that the policy was sure of is the probability mask of Segment Policy
+    Optimization (arXiv:2505.23564, section 4.3).
     """
     max_prob = config.optimization.max_token_prob
     if is_masked(rollout, config):
         return (False,) * len(old_T)
-    trains_T = rollout.is_action_T
-    if isinstance(config.credit, TreeCredit):
-        trains_T = trained_of_tree(config.credit, rollout)
+    trains_T = config.credit.trained_tokens(rollout)
     if max_prob is not None:
         unsure_T = (torch.tensor(old_T, dtype=torch.float64).exp() <= max_prob).tolist()
         trains_T = [trains and unsure for trains, unsure in zip(trains_T, unsure_T, strict=True)]
@@ -113,10 +94,7 @@ def trained_tokens(
 
 
 def own_mask(path: str, rollout: Rollout) -> list[bool]:
-    """What `trains(rollout)` of a user's own file says of each token of the response.
-
-    Raises `UserError` where it says something of more or fewer tokens.
-    """
+    """`trains(rollout)` of a user's file; raises `UserError` unless it is one truth a token."""
     found_T = [bool(trains) for trains in OwnFunction(path, "trains")(rollout)]
     num_tokens = len(rollout.response_ids)
     if len(found_T) != num_tokens:

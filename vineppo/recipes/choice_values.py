@@ -4,7 +4,7 @@ What the policy chose from at the tokens at which it was in doubt (`Choices`) co
 that are made anyway, its hidden states included; a small model of them says by how much a choice
 changed the value, and is fitted to nothing but the rewards of earlier rollouts. Its differences are
 centred under the policy, so that the values are a martingale however badly they are fitted: what
-`credit/martingale.py` asks for.
+`recipes/martingale.py` asks for.
 """
 
 import itertools

@@ -7,7 +7,7 @@ By Bayes' rule the value of a 0/1 reward grows with every token by one factor,
 so that a small model of the *posterior policy* π(· | s, success) is a value of every state. It is
 fitted to nothing but the rewards of earlier rollouts, and where the policy is sure of a token it
 can say nothing: values change only where something was decided. And as Σ_a π(a) ρ(a) = 1, they are
-a martingale under the policy, however badly they are fitted: what `credit/martingale.py` asks
+a martingale under the policy, however badly they are fitted: what `recipes/martingale.py` asks
 for.
 """
 

@@ -36,7 +36,7 @@ from vineppo.models import LoadedModel, load_model, load_tokenizer
 from vineppo.no_cache import attends_to_all
 from vineppo.rollouts import Prompt
 from vineppo.tasks.data_text import encode
-from vineppo.types import Branch, Rollout, TokenSequence, Turn
+from vineppo.types import Branch, Rollout, TokenSequence
 from vineppo.values.heads import FrozenValueModel, ValueModel, check_size
 from vineppo.values.predictor import ValuePredictor
 from vineppo.values.separate import SeparateValueModel
@@ -97,8 +97,10 @@ class AskingModel(ValueModel):
         size = self.config.optimization.logprobs_micro_batch_size
         forward = lambda batch: (self.values(batch),)  # noqa: E731
         (values,) = token_columns(forward, trees, size, self.device)
-        of_states = zip(trees, values, strict=True)
-        self.set_values(branches, [[v] for tree, row in of_states for v in tree.of_actions(row)])
+        asked = [
+            (row, end) for row, tree in zip(values, trees, strict=True) for *_, end in tree.branches
+        ]
+        self.set_values(branches, [[row[end - 1]] for row, end in asked])
 
     def _tree(self, seen: TokenSequence, rollout: Rollout) -> TokenSequence:
         asked = (*self.question.ids, self.question.yes)
@@ -107,7 +109,6 @@ class AskingModel(ValueModel):
         return TokenSequence(
             seen.prompt_ids,
             (*rollout.prefix_ids(-1), *(asked * len(forks_S))),
-            turns=tuple(Turn(end - 1, end, "", 0.0) for end in ends_S),
             branches=tuple(
                 Branch(fork, end - len(asked), end)
                 for fork, end in zip(forks_S, ends_S, strict=True)

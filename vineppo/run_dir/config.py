@@ -27,11 +27,8 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("values.predictors.*.learns_from", None, "view"),
     ("critic.head_learning_rate", None, "view"),
     ("values.predictors.*.head_learning_rate", None, "view"),
-    ("credit.states", None, "kind=vine"),
     ("credit.states.by", "probability", "floor"),
     ("values.predictors.*.states.by", "probability", "floor"),
-    ("credit.own_return", False, "kind=vine"),
-    ("credit.bootstrap_truncated", False, "segment_max_prob"),
     ("values.predictors.*.crossed", False, "num_folds"),
     ("values.predictors.*.states", None, "kind=monte_carlo"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
@@ -60,6 +57,9 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
         for table in _tables(resolved, parents):
             if key in table and kind in ("", table[key]):
                 table.setdefault(last, deepcopy(value))
+    credit = resolved.get("credit", {})
+    if credit.get("segment_max_prob", "") is None:  # of older runs; a number is refused
+        del credit["segment_max_prob"]
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
         engine["sleep_while_training"] = True

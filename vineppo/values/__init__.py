@@ -7,7 +7,6 @@ from pathlib import Path
 
 from vineppo.config.schema import PredictorConfig, TrainConfig
 from vineppo.models import LoadedModel
-from vineppo.types import CRITIC, MONTE_CARLO
 from vineppo.values.predictor import ValuePredictor
 
 __all__ = ["ValuePredictor", "build_predictors", "feeding_predictor", "predictors_at"]
@@ -36,10 +35,7 @@ def feeding_predictor(config: TrainConfig) -> str | None:
     """The name of the predictor whose values the credit estimator takes; None: it takes none."""
     if config.values.credit is not None:
         return config.values.credit
-    own = config.credit.own_values
-    if own == MONTE_CARLO and config.credit.monte_carlo is None:  # a user's own estimator
-        return CRITIC if config.critic is not None else None
-    return own
+    return config.credit.fed_by
 
 
 def _in_order(config: TrainConfig) -> dict[str, PredictorConfig]:

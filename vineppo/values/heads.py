@@ -19,7 +19,6 @@ from vineppo.config.schema import (
     SquaredError,
     TrainConfig,
 )
-from vineppo.credit.gae import critic_returns
 from vineppo.credit.vine import broadcast, next_values
 from vineppo.deepspeed_module import Summand
 from vineppo.errors import UserError
@@ -123,7 +122,7 @@ def set_targets(
     """
     for rollout in rollouts:
         if learns_from is None:
-            targets_T = critic_returns(config.credit, rollout, name)
+            targets_T = config.credit.critic_targets(rollout, name)
         else:
             reward = sum(rollout.rewards_T)
             next_S = next_values(rollout.returns_S[learns_from], reward)
@@ -249,6 +248,8 @@ def load_classifier(
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
+    from vineppo.packing import let_pack
+
     resolved = resolve_model_path(path, key)
     try:
         config = AutoConfig.from_pretrained(resolved)
@@ -277,6 +278,7 @@ def load_classifier(
         head.offset.fill_(getattr(config, "value_offset", 0.0))
     setattr(model, HEAD, head)
     disable_dropout(model)
+    let_pack(model)
     return model
 
 

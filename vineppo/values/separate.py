@@ -10,7 +10,7 @@ import torch
 from vineppo.config.schema import SeparateCritic, TrainConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
 from vineppo.minibatches import is_sound, minibatches, summarize
-from vineppo.models import LoadedModel
+from vineppo.models import LoadedModel, can_pack
 from vineppo.policy import Policy, checkpoint_activations
 from vineppo.rollouts import Prompt
 from vineppo.types import Rollout, TrainBatch
@@ -66,8 +66,6 @@ class SeparateValueModel(ValueModel):
         if self._critic.head_learning_rate is not None:
             parts = [self._hf_model.base_model, self._hf_model.score]
         groups = [list(part.parameters()) for part in parts]
-        from vineppo.packing import can_pack  # transformers takes seconds
-
         self.packs = can_pack(self._hf_model)
         module = ValueOutputs(self._hf_model)
         self._deepspeed = DeepSpeedModule(module, groups, self._hf_model.dtype, self._critic)

@@ -6,7 +6,6 @@ fields of that dataclass. A comment beside a field gives its unit or its range.
 """
 
 from vineppo.config.schema.adam import *  # noqa: F403 (these files hold nothing but tables)
-from vineppo.config.schema.credit import *  # noqa: F403
 from vineppo.config.schema.engine import *  # noqa: F403
 from vineppo.config.schema.model import *  # noqa: F403
 from vineppo.config.schema.run import *  # noqa: F403

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from vineppo.config.schema.adam import AdamConfig
-from vineppo.config.schema.credit import CreditConfig, GaeCredit
 from vineppo.config.schema.engine import EngineConfig
 from vineppo.config.schema.model import (
     ModelConfig,
@@ -35,6 +34,7 @@ from vineppo.config.schema.values import (
     SharedCritic,
     ValuesConfig,
 )
+from vineppo.credit import Credit
 from vineppo.plugins import Plugin
 from vineppo.segment import Segmenter
 from vineppo.types import CRITIC, MONTE_CARLO, predictor_key
@@ -118,9 +118,6 @@ class PositiveExamples:
     min_reward: Finite  # exclusive
 
 
-Resampling = Literal["best_of_n", "best_random", "best_worst"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class OptimizationConfig(AdamConfig):
     """The update of reinforcement learning: the clipped surrogate and what may join it."""
@@ -155,7 +152,7 @@ class OptimizationConfig(AdamConfig):
     # Tokens sampled with more than it train nothing; null: all do.
     max_token_prob: PositiveFraction | None = None
     token_mask_path: Name | None = None  # a Python file with `trains(rollout)`: one truth a token
-    resampling: Resampling | None = (
+    resampling: Literal["best_worst"] | None = (
         None  # how the policy's epochs draw a problem's rollouts; null: all
     )
     entropy_coef: NonNegative = 0.0
@@ -227,7 +224,7 @@ class TrainConfig(AnyConfig):
     sampling: SamplingConfig
     rollouts: RolloutsConfig = RolloutsConfig()
     reward_model: RewardModelReward | None = None  # null: the verifier alone
-    credit: CreditConfig
+    credit: Annotated[Credit, Plugin("credit")]
     critic: Annotated[CriticConfig, Plugin("values")] | None = None
     values: ValuesConfig = ValuesConfig()
     reference: ReferenceConfig = ReferenceConfig()
@@ -265,9 +262,7 @@ class TrainConfig(AnyConfig):
     @property
     def max_valued_tokens(self) -> int:
         """Of a response; the state after the last one is asked for by one more."""
-        credit = self.credit
-        asks_for_end = isinstance(credit, GaeCredit) and credit.bootstrap_truncated
-        return self.sampling.max_tokens + asks_for_end
+        return self.sampling.max_tokens + self.credit.bootstraps
 
     @property
     def has_shared_critic(self) -> bool:

@@ -222,9 +222,9 @@ class ViewConfig:
             f"tells of the problem's other rollouts), got {num_samples}",
         )
         require(
-            config.credit.kind != "tree",
-            f"credit.kind must not be 'tree' for {key}.template {self.template!r} (the other "
-            "rollouts of a tree share this one's actions)",
+            not config.credit.shares_tokens,
+            f"credit.kind must not be {config.credit.kind!r} for {key}.template {self.template!r} "
+            "(the other rollouts share this one's actions)",
         )
         if shown is None:
             return
@@ -282,7 +282,7 @@ class SeparateCritic(AdamConfig, CriticConfig):
 
     def _check_learns_from(self, key: str, name: str, config: "TrainConfig") -> None:
         """Continuations' returns are not discounted, and hold no KL."""
-        states, credit = sampled_by(key, name, config).states, config.credit
+        states = sampled_by(key, name, config).states
         require(
             states is None or states.is_by_prefix,
             f"{key} must be a predictor whose states are null or follow from the tokens before "
@@ -292,11 +292,6 @@ class SeparateCritic(AdamConfig, CriticConfig):
             config.reference.kl_in == "loss",
             f"{key} must be null where reference.kl_in is 'reward' (continuations hold no KL), got "
             f"{name}",
-        )
-        require(
-            credit.kind != "gae" or (credit.gamma == 1 and not credit.bootstrap_truncated),
-            f"{key} must be null where credit.gamma is below 1 or credit.bootstrap_truncated is "
-            f"true (continuations' returns are neither), got {name}",
         )
 
 

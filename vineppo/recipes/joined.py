@@ -20,51 +20,60 @@ A state alone (`vine`) throws away what the outcomes say of it, which for K = 1 
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 
-from vineppo.config.schema import JoinedCredit
+from vineppo.config.schema.scalars import Count
 from vineppo.credit.groups import group_returns
+from vineppo.credit.vine import ContinuationCredit
 from vineppo.types import MONTE_CARLO, Rollout
 
 
-def joined_credit(
-    config: JoinedCredit,  # noqa: ARG001 (what was sampled says it)
-    rollouts_G: Sequence[Rollout],
-) -> list[list[float]]:
+@dataclass(frozen=True)
+class JoinedCredit(ContinuationCredit):
     """A_t = Δ_t + after − before for the tokens of every rollout.
 
     From the end on, e joins a sampled state's K draws as one; from the root on, the others' mean
     joins them as G − 1. Without a martingale that is the mean of the G − 1 outcomes, with one
-    1/G Σ_{j≠i} e_j, as in `credit/martingale.py`. M_0 = 0.5, Δ = [0.25, 0, −0.25, 0], R = 1, G = 2,
+    1/G Σ_{j≠i} e_j, as in `martingale.py`. M_0 = 0.5, Δ = [0.25, 0, −0.25, 0], R = 1, G = 2,
     the other's e = 0.5 and V̂ = 1 of K = 3 before token 2: ê there is 0.25 and e 0.5, so that the
     advantages are Δ + (0.75 + 0.5)/4 − 0.25 up to it, and Δ + 0.5 − (0.75 + 0.25)/4 behind it.
+
+    States "coin" and "expected" are unbiased. `values.credit` may name a martingale.
     """
-    levels_GT = list(map(levels, rollouts_G))
-    residuals_G = [
-        reward - levels_T[-1]
-        for reward, levels_T in zip(group_returns(rollouts_G), levels_GT, strict=True)
-    ]
-    total, others = math.fsum(residuals_G), len(rollouts_G) - 1
-    advantages_G = []
-    for residual, levels_T, rollout in zip(residuals_G, levels_GT, rollouts_G, strict=True):
-        root = (total - residual) / max(1, others + has_martingale(rollout))
-        draws_S = [
-            (state.mean - levels_T[span.start], len(state.returns_K))
-            for state, span in zip(rollout.returns_S[MONTE_CARLO], rollout.spans_S, strict=True)
+
+    compares_rollouts = True
+    reads_differences = True
+
+    num_continuations: Count
+
+    def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+        levels_GT = list(map(levels, rollouts_G))
+        residuals_G = [
+            reward - levels_T[-1]
+            for reward, levels_T in zip(group_returns(rollouts_G), levels_GT, strict=True)
         ]
-        # Of all states and the end what joins from behind, of the root and all states from before.
-        behind_Z = accumulate(reversed(draws_S), partial(joined, weight=1), initial=residual)
-        before_Z = accumulate(draws_S, partial(joined, weight=others), initial=root)
-        after_S, before_S = [*behind_Z][-2::-1], [*before_Z][1:]
-        advantages_G.append(
-            [
-                levels_T[t + 1] - levels_T[t] + after - before
-                for span, after, before in zip(rollout.spans_S, after_S, before_S, strict=True)
-                for t in range(span.start, span.end)
+        total, others = math.fsum(residuals_G), len(rollouts_G) - 1
+        advantages_G = []
+        for residual, levels_T, rollout in zip(residuals_G, levels_GT, rollouts_G, strict=True):
+            root = (total - residual) / max(1, others + has_martingale(rollout))
+            draws_S = [
+                (state.mean - levels_T[span.start], len(state.returns_K))
+                for state, span in zip(rollout.returns_S[MONTE_CARLO], rollout.spans_S, strict=True)
             ]
-        )
-    return advantages_G
+            # Joined from behind: all states and the end; from before: the root and all states.
+            behind_Z = accumulate(reversed(draws_S), partial(joined, weight=1), initial=residual)
+            before_Z = accumulate(draws_S, partial(joined, weight=others), initial=root)
+            after_S, before_S = [*behind_Z][-2::-1], [*before_Z][1:]
+            advantages_G.append(
+                [
+                    levels_T[t + 1] - levels_T[t] + after - before
+                    for span, after, before in zip(rollout.spans_S, after_S, before_S, strict=True)
+                    for t in range(span.start, span.end)
+                ]
+            )
+        return advantages_G
 
 
 def levels(rollout: Rollout) -> list[float]:

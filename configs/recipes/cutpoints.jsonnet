@@ -1,8 +1,8 @@
 // SPO-chain where few of 16 steps decide.
-local algorithm = import 'lib/algorithm.libsonnet';
-local setting = import 'lib/setting.libsonnet';
+local algorithm = import '../lib/algorithm.libsonnet';
+local setting = import '../lib/setting.libsonnet';
 
 algorithm.spo_chain + setting.credit_short + {
-  name: 'credit_short_spo_chain',
+  name: 'cutpoints',
   credit+: { num_continuations: 5 },  // as credit_short_vineppo
 }

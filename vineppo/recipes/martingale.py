@@ -13,31 +13,36 @@ buys variance: a control variate (for its use see `values/posterior.py`).
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from vineppo.config.schema import MartingaleCredit
+from vineppo.credit import Credit
 from vineppo.credit.groups import group_returns
 from vineppo.types import Rollout
 
 
-def martingale_credit(
-    config: MartingaleCredit,  # noqa: ARG001 (an estimator without parameters)
-    rollouts_G: Sequence[Rollout],
-) -> list[list[float]]:
+@dataclass(frozen=True)
+class MartingaleCredit(Credit):
     """A_t = Δ_t + e_i − 1/G Σ_{j≠i} e_j with the residuals e_i = R_i − M_0 − Σ_t Δ_t of a group.
 
-    The others' residuals are a baseline as the others' returns are in RLOO, but for one more of 0:
-    what M_0 says of the problem counts as much as one rollout, so that few do not add more noise
-    than they take away. Returns [1, 0] with M_0 = 0.5 and Δ = [[0.5, 0], [−0.25, 0]]: e = 0 and
-    −0.25, and the advantages are [0.5 + 0.125, 0.125] and [−0.25 − 0.25, −0.25].
+    The others' residuals and one more of 0 are the baseline, as the others' returns are in RLOO:
+    M_0 counts as much as one rollout, so that few rollouts do not add noise. Returns [1, 0] with
+    M_0 = 0.5 and Δ = [[0.5, 0], [−0.25, 0]]: e = 0 and −0.25, and the advantages are
+    [0.5 + 0.125, 0.125] and [−0.25 − 0.25, −0.25].
     """
-    residuals_G = [
-        total - rollout.state_values_S[0] - math.fsum(rollout.differences_T)
-        for total, rollout in zip(group_returns(rollouts_G), rollouts_G, strict=True)
-    ]
-    return [
-        [difference + advantage for difference in rollout.differences_T]
-        for advantage, rollout in zip(shrunk_advantages(residuals_G), rollouts_G, strict=True)
-    ]
+
+    fed_by = "posterior"
+    compares_rollouts = True
+    reads_differences = True
+
+    def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+        residuals_G = [
+            total - rollout.state_values_S[0] - math.fsum(rollout.differences_T)
+            for total, rollout in zip(group_returns(rollouts_G), rollouts_G, strict=True)
+        ]
+        return [
+            [difference + advantage for difference in rollout.differences_T]
+            for advantage, rollout in zip(shrunk_advantages(residuals_G), rollouts_G, strict=True)
+        ]
 
 
 def shrunk_advantages(residuals_G: Sequence[float]) -> list[float]:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from support.rollouts import LINES, rollout, terminal
 
-from vineppo.config.schema import TreeCredit
 from vineppo.credit import token_advantages
-from vineppo.credit.tree import leaves_below, sampled_tokens, segment_advantage, trained_of_tree
+from vineppo.recipes.tree import (
+    TreeCredit,
+    segment_advantage,
+)
 
 TREE = TreeCredit("tree", LINES, (2, 2), 1, "mean", False, "once")
 OTHERS = replace(TREE, baseline="others")
@@ -46,17 +48,17 @@ def test_every_segment_trains_once_and_those_of_no_advantage_never():
         [-0.25, 0.5, 0.5, 0.5], [-0.25, -0.5, -0.5], [0.25], [0.25],
     ]  # fmt: skip
     once = [[True] * 4, [False, True, True], [True], [False]]
-    assert [sampled_tokens(TREE, one) for one in group] == once
-    assert [trained_of_tree(TREE, one) for one in group] == once
+    assert [TREE.sampled_tokens(one) for one in group] == once
+    assert [TREE.trained_tokens(one) for one in group] == once
     by_leaves = replace(TREE, train_shared="by_leaves")
-    assert all(all(trained_of_tree(by_leaves, one)) for one in group)
+    assert all(all(by_leaves.trained_tokens(one)) for one in group)
     group[0].tokens_T["advantages"] = [0.0, 0.5, 0.5, 0.5]
-    assert trained_of_tree(TREE, group[0]) == [False, True, True, True]
+    assert TREE.trained_tokens(group[0]) == [False, True, True, True]
 
 
 def test_leaves_of_nodes():
-    assert leaves_below(replace(TREE, branching=(4, 3, 2))) == [6, 2, 1]
-    assert leaves_below(replace(TREE, branching=(5,))) == [1]
+    assert replace(TREE, branching=(4, 3, 2)).leaves_below() == [6, 2, 1]
+    assert replace(TREE, branching=(5,)).leaves_below() == [1]
 
 
 class Policy:
@@ -106,7 +108,7 @@ class Policy:
                 paths, group, token_advantages(tree, group), strict=True
             ):
                 one.tokens_T["advantages"] = advantages_T
-                for t, trains in enumerate(trained_of_tree(tree, one)):
+                for t, trains in enumerate(tree.trained_tokens(one)):
                     if trains:
                         weight = probability * advantages_T[t] / len(group)
                         found[path[:t]] += weight * self.score(path, t)

@@ -9,9 +9,11 @@ from support.rollouts import LINES, changed, rollout, terminal
 from support.walks import demo
 
 from vineppo.config.checks import check_credit
-from vineppo.config.schema import JoinedCredit, MartingaleCredit, ValuesConfig
+from vineppo.config.schema import ValuesConfig
 from vineppo.credit import token_advantages
 from vineppo.errors import UserError
+from vineppo.recipes.joined import JoinedCredit
+from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.recipes.posterior import bounded_differences
 from vineppo.types import MONTE_CARLO, StateValue, StepSpan
 from vineppo.values.group_mean import GroupMean

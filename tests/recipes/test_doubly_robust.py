@@ -8,21 +8,17 @@ from support.rollouts import LINES, changed, rollout, terminal
 from support.walks import demo
 
 from vineppo.config.checks import check_credit
-from vineppo.config.schema import (
-    DoublyRobustCredit,
-    GaeCredit,
-    MonteCarloValues,
-    ValuesConfig,
-)
+from vineppo.config.schema import MonteCarloValues, ValuesConfig
 from vineppo.credit import token_advantages
-from vineppo.credit.doubly_robust import doubly_robust_advantages
+from vineppo.credit.gae import GaeCredit
 from vineppo.errors import UserError
 from vineppo.recipes.cuts import CoinCuts
+from vineppo.recipes.doubly_robust import DoublyRobustCredit, doubly_robust_advantages
 from vineppo.types import MONTE_CARLO, StateValue
 from vineppo.values.group_mean import GroupMean
 
 DEPTH = 3
-CREDIT = DoublyRobustCredit("doubly_robust", 1, 0.3, LINES)
+CREDIT = DoublyRobustCredit("doubly_robust", LINES, 1, 0.3)
 LEAVES = tuple(product((0, 1), repeat=DEPTH))
 NONE = StateValue((), 0)
 
@@ -42,7 +38,7 @@ def test_the_documented_example():
 
 def test_without_a_sampled_state_it_is_gae():
     one = fed(1.0, [0.5, 0.25, 0.75], [NONE] * 3, [2, 1, 1])
-    gae = GaeCredit("gae", LINES, 1.0, 0.7, None, 1.0, "step", None, False)
+    gae = GaeCredit("gae", LINES, 1.0, 0.7, None, 1.0, "step")
     assert token_advantages(CREDIT, [one]) == token_advantages(gae, [one])
 
 
@@ -109,11 +105,13 @@ def test_its_continuations_are_tossed_for_and_kept_apart():
 
 
 def test_values_of_all_states_are_required():
-    credit = DoublyRobustCredit("doubly_robust", 1, 0.3, LINES)
+    credit = DoublyRobustCredit("doubly_robust", LINES, 1, 0.3)
     some = MonteCarloValues("monte_carlo", 2, "share", CoinCuts("coin", 0.5))
     known = {"mean": GroupMean.Config("group_mean"), "some": some}
     config = changed(demo(), credit=credit, values=ValuesConfig("mean", known))
-    check_credit(config)
-    for feeding in (None, "some", MONTE_CARLO):
+    credit.check("credit", config)
+    for feeding in ("some", MONTE_CARLO):
         with pytest.raises(UserError, match=r"values\.credit must be a predictor of all states'"):
-            check_credit(changed(config, values=ValuesConfig(feeding, known)))
+            credit.check("credit", changed(config, values=ValuesConfig(feeding, known)))
+    with pytest.raises(UserError, match="critic must be a value model"):
+        check_credit(changed(config, values=ValuesConfig(None, known)))

@@ -6,9 +6,11 @@ from itertools import product
 import pytest
 from support.rollouts import rollout as plain_rollout
 
-from vineppo.config.schema import GaeCredit, GigpoCredit, RlooCredit, VineCredit
 from vineppo.credit import token_advantages
-from vineppo.credit.gigpo import turn_returns
+from vineppo.credit.gae import GaeCredit
+from vineppo.credit.groups import RlooCredit
+from vineppo.credit.vine import VineCredit
+from vineppo.recipes.gigpo import GigpoCredit, turn_returns
 from vineppo.segment.kinds import TurnsSegmenter
 from vineppo.types import MONTE_CARLO, StateValue, StepSpan, Turn
 
@@ -96,8 +98,8 @@ def by_turn_number(rollouts_G):
     return [[sum(t.reward - means[k] for k, t in enumerate(r.turns))] for r in rollouts_G]
 
 
-VINE = VineCredit("vine", 1, TURNS, "share", None, False)
-GAE = GaeCredit("gae", TURNS, 1.0, 0.5, None, 1.0, "step", None, False)
+VINE = VineCredit("vine", TURNS, 1, "share", None, False)
+GAE = GaeCredit("gae", TURNS, 1.0, 0.5, None, 1.0, "step")
 
 
 @pytest.mark.parametrize(

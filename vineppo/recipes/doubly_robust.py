@@ -19,11 +19,60 @@ no less than p K continuations of every state, and more than this one in experim
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from vineppo.config.schema import DoublyRobustCredit
+from vineppo.config.require import require
+from vineppo.config.schema.scalars import Count, PositiveFraction
+from vineppo.config.schema.values import MonteCarloValues
+from vineppo.credit import Credit
 from vineppo.credit.gae import gae
 from vineppo.credit.vine import broadcast, step_sums
-from vineppo.types import MONTE_CARLO, Rollout, StateValue
+from vineppo.recipes.cuts import CoinCuts
+from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue
+
+
+@dataclass(frozen=True)
+class DoublyRobustCredit(Credit):
+    """Any values by steps, corrected by `num_continuations` of some states.
+
+    Each step boundary is sampled with that `probability`; λ = 1 − `probability`.
+    """
+
+    fed_by = CRITIC
+
+    num_continuations: Count
+    probability: PositiveFraction
+
+    @property
+    def monte_carlo(self) -> MonteCarloValues:
+        # Kept apart: a state that rollouts share would be sampled with more than `probability`.
+        coin = CoinCuts("coin", self.probability)
+        return MonteCarloValues("monte_carlo", self.num_continuations, "separate", coin)
+
+    def check(self, key: str, config: Any) -> None:
+        feeding = config.values.credit
+        sampled = config.continuations.get(feeding)
+        require(
+            sampled is None or sampled.states is None,
+            "values.credit must be a predictor of all states' values, such as a critic, for "
+            f"{key}.kind 'doubly_robust', got {feeding or 'null'}",
+        )
+
+    def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+        """Every rollout's own continuations correct its values; one advantage a step."""
+        return [
+            broadcast(
+                doubly_robust_advantages(
+                    step_sums(rollout.rewards_T, rollout.spans_S),
+                    rollout.state_values_S,
+                    rollout.returns_S[MONTE_CARLO],
+                    self.probability,
+                ),
+                rollout.spans_S,
+            )
+            for rollout in rollouts_G
+        ]
 
 
 def doubly_robust_advantages(
@@ -46,21 +95,3 @@ def doubly_robust_advantages(
         if states_S[i].returns_K:
             correction = states_S[i].mean - values_S[i]
     return advantages_S
-
-
-def doubly_robust_credit(
-    config: DoublyRobustCredit, rollouts_G: Sequence[Rollout]
-) -> list[list[float]]:
-    """Every rollout's own continuations correct its values; one advantage a step."""
-    return [
-        broadcast(
-            doubly_robust_advantages(
-                step_sums(rollout.rewards_T, rollout.spans_S),
-                rollout.state_values_S,
-                rollout.returns_S[MONTE_CARLO],
-                config.probability,
-            ),
-            rollout.spans_S,
-        )
-        for rollout in rollouts_G
-    ]

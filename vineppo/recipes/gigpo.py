@@ -8,14 +8,19 @@ right to go on (docs/environments.md).
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import stdev
+from typing import Any, Literal
 
-from vineppo.config.schema import GigpoCredit
+from vineppo.config.require import require
+from vineppo.config.schema.scalars import Fraction, NonNegative
+from vineppo.credit import Credit
 from vineppo.credit.groups import STD_EPSILON, group_returns
 from vineppo.types import Rollout
 
 
-def gigpo_credit(config: GigpoCredit, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+@dataclass(frozen=True)
+class GigpoCredit(Credit):
     """A = A_E + w A_S on the tokens of a turn, w the `step_weight` (eq. 8).
 
     A_E compares R_i with the rollouts' (eq. 3), A_S the turn's return Σ_k γ^k r_{t+k} with those of
@@ -27,19 +32,39 @@ def gigpo_credit(config: GigpoCredit, rollouts_G: Sequence[Rollout]) -> list[lis
     the action. The paper's "mean" holds the own return, and those of the rollout's other visits,
     which may depend on it.
     """
-    whole = [("", index, total) for index, total in enumerate(group_returns(rollouts_G))]
-    visits = [
-        (turn, (turn.state, index, to_go))
-        for index, rollout in enumerate(rollouts_G)
-        for turn, to_go in zip(rollout.turns, turn_returns(rollout, config.gamma), strict=True)
-    ]
-    advantages_G: list[list[float]] = [[0.0] * len(r.response_ids) for r in rollouts_G]
-    for turn, (state, index, to_go) in visits:
-        group = [visit for _, visit in visits if visit[0] == state]
-        of_rollout = relative(config, whole[index][2], index, whole)
-        advantage = of_rollout + config.step_weight * relative(config, to_go, index, group)
-        advantages_G[index][turn.start : turn.end] = [advantage] * (turn.end - turn.start)
-    return advantages_G
+
+    compares_rollouts = True
+
+    gamma: Fraction  # per turn
+    step_weight: NonNegative  # of the turns' part beside the rollouts'
+    baseline: Literal["mean", "others"]  # of all that are compared, or of the other rollouts'
+    normalize_std: bool  # by the deviation of what is compared
+
+    def check(self, key: str, config: Any) -> None:
+        require(
+            config.task.environment is not None,
+            f"task.environment must not be null for {key}.kind 'gigpo'",
+        )
+        require(
+            config.reference.kl_in == "loss",
+            f"reference.kl_in must be 'loss' for {key}.kind 'gigpo' (a turn's return holds no KL), "
+            "got 'reward'",
+        )
+
+    def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
+        whole = [("", index, total) for index, total in enumerate(group_returns(rollouts_G))]
+        visits = [
+            (turn, (turn.state, index, to_go))
+            for index, rollout in enumerate(rollouts_G)
+            for turn, to_go in zip(rollout.turns, turn_returns(rollout, self.gamma), strict=True)
+        ]
+        advantages_G: list[list[float]] = [[0.0] * len(r.response_ids) for r in rollouts_G]
+        for turn, (state, index, to_go) in visits:
+            group = [visit for _, visit in visits if visit[0] == state]
+            of_rollout = relative(self, whole[index][2], index, whole)
+            advantage = of_rollout + self.step_weight * relative(self, to_go, index, group)
+            advantages_G[index][turn.start : turn.end] = [advantage] * (turn.end - turn.start)
+        return advantages_G
 
 
 def turn_returns(rollout: Rollout, gamma: float) -> list[float]:

@@ -1,5 +1,0 @@
-// Step credit without continuations, where few of 16 steps decide.
-local algorithm = import 'lib/algorithm.libsonnet';
-local setting = import 'lib/setting.libsonnet';
-
-algorithm.vine_martingale + setting.credit_short + { name: 'credit_short_martingale' }

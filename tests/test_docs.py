@@ -103,7 +103,8 @@ def test_the_table_of_algorithms_has_every_piece_and_its_config():
     assert {name for name, _ in pieces} == names - of_values - {"sft", "reward_model"}
     for name, config in pieces:
         if name not in ("reinforce_plus_plus_baseline", "remax"):  # "with this piece"
-            path = ROOT / ("" if "/" in config else "configs") / f"{config}.jsonnet"
+            folder = "" if config.startswith("experiments/") else "configs"
+            path = ROOT / folder / f"{config}.jsonnet"
             texts = [path.read_text()]
             texts += [(path.parent / leaf).read_text() for leaf in _LEAF.findall(texts[0])]
             assert any(re.search(rf"algorithm\.{name}\b", text) for text in texts), (name, config)

@@ -2,7 +2,7 @@
 // made of continuations learned and measured beside it: every estimator's values and gradients can be had at its
 // checkpoints, of the same rollouts.
 local efficient = import '../../configs/recipes/martingale.jsonnet';
-local oracle = import '../../configs/credit_short_oracle.jsonnet';
+local oracle = import '../../configs/recipes/oracle.jsonnet';
 local ppo = import '../../configs/credit_short_ppo.jsonnet';
 local made_of_continuations = import 'made_of_continuations.libsonnet';
 local recipes = import '../../configs/lib/recipes.libsonnet';

@@ -1,5 +1,5 @@
 // Values that the policy writes, as many rewards and iterations as values.jsonnet has; nothing else moves the policy.
-(import '../../configs/credit_short_generative.jsonnet') + {
+(import '../../configs/recipes/generated.jsonnet') + {
   name: 'critics_generative',
   num_iterations: 6,
   rollouts: { num_prompts: 64, num_samples: 8 },

@@ -64,7 +64,7 @@ python $here/figure.py
 compared=$runs/18_critics_compared
 for seed in 1 2 3 4 5 6 7 8; do
     run=$compared/credit_short_vine_privileged_seed$seed
-    [ -d $run/final ] || vineppo train configs/credit_short_vine_privileged.jsonnet --run-dir $run --set seed=$seed \
+    [ -d $run/final ] || vineppo train configs/recipes/privileged.jsonnet --run-dir $run --set name=credit_short_vine_privileged --set seed=$seed \
         --set evaluation.every=20 --set checkpoint.every=0 --set logging.wandb_project=null
 done
 for at in "" "equal tokens"; do
@@ -78,8 +78,9 @@ experiments/sweep_two.sh $here/learns_from.jsonnet runs/18_learns
 python $here/learns_from.py runs/18_learns
 for seed in 1 2 3 4 5 6 7 8; do
     for method in rloo vine_privileged; do
+        config=credit_short_rloo; [ $method = rloo ] || config=recipes/privileged
         run=$timed/credit_short_${method}_seed$seed
-        [ -d $run/final ] || vineppo train configs/credit_short_$method.jsonnet --run-dir $run --set seed=$seed \
+        [ -d $run/final ] || vineppo train configs/$config.jsonnet --run-dir $run --set name=credit_short_$method --set seed=$seed \
             --set optimization.learning_rate=5e-5 --set evaluation.every=20 --set checkpoint.every=0 --set logging.wandb_project=null &
     done
     wait

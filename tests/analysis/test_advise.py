@@ -110,7 +110,7 @@ class World:
                 "advantages_S": [0.0] * NUM_STEPS,
             }  # fmt: skip
 
-    def write(self, path, config="credit_short_oracle", k=0, critic=False):
+    def write(self, path, config="recipes/oracle", k=0, critic=False):
         """A run with the exact values of a predictor, or K continuations a state."""
         settings = [f"rollouts.num_samples={GROUP}", "seed=1"]
         if k:

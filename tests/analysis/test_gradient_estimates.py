@@ -248,7 +248,7 @@ def test_continuations_joined_with_outcomes_by_their_names(config, configs):
     for one in group:
         one.tokens_T["values/own"] = (0.5,) * 3
         one.tokens_T["differences/own"] = (0.25, 0.0, 0.0)
-    own = load_config(TrainConfig, str(configs / "credit_short_vine_privileged.jsonnet"), [])
+    own = load_config(TrainConfig, str(configs / "recipes/privileged.jsonnet"), [])
     predictors = {"own": own.values.predictors["privileged"]}
     config = replace(config, values=ValuesConfig(None, predictors))
     names = "martingale_own,joined_own_1_2,joined_1_2"

@@ -88,7 +88,7 @@ def test_a_checkpoint_has_all_of_them(configs, tmp_path):
 def test_more_critics_than_rollouts_are_refused(configs):
     with pytest.raises(UserError, match=r"critic\.num must be at most rollouts\.num_samples = 4"):
         load_config(
-            TrainConfig, str(configs / "credit_short_two_critics.jsonnet"), ["critic.num=5"]
+            TrainConfig, str(configs / "recipes/ensemble.jsonnet"), ["critic.num=5"]
         )
 
 

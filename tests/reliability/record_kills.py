@@ -26,7 +26,7 @@ KILLS = {1: 9, 2: 2}  # by ranks, of each run
 KINDS = {
     "VinePPO": "demo_vineppo",
     "PPO": "demo_ppo",
-    "trained predictor": "credit_short_vineppo_probe",
+    "trained predictor": "recipes/probe",
 }
 SIZES: Settings = {
     "num_iterations": 4,

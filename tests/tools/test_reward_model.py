@@ -385,7 +385,7 @@ def test_a_run_is_rewarded_by_both_and_evaluated_by_the_verifier(run_dir, classi
          "reward_model.output must be 'probability' for critic.loss.kind 'cross_entropy'"),
         ("recipes/martingale", [],
          "reward_model.output must be 'probability' for values.predictors.posterior of kind"),
-        ("credit_short_oracle", [], "reward_model must be null for values.predictors.oracle"),
+        ("recipes/oracle", [], "reward_model must be null for values.predictors.oracle"),
     ],
 )  # fmt: skip
 def test_combinations_that_make_no_sense_are_refused(configs, leaf, assignments, message):

@@ -1,9 +1,9 @@
 // credit_short_ppo whose values the policy writes before every step, a digit after a few characters of
 // reasons, and learns to by REINFORCE on the Brier score; in the characters of the embedded tokenizer.
-local recipes = import 'lib/recipes.libsonnet';
+local recipes = import '../lib/recipes.libsonnet';
 
-(import 'credit_short_ppo.jsonnet') + recipes.generative + {
-  name: 'credit_short_generative',
+(import '../credit_short_ppo.jsonnet') + recipes.generative + {
+  name: 'generated',
   engine+: { max_model_len: 160 },
   values+: { predictors+: { judge+: {
     question: '?',

@@ -1,10 +1,10 @@
 // credit_short_ppo whose values are a language model's yes or no before every step, trained by
 // cross-entropy; in the characters of the embedded tokenizer, "?" is the question and "1" is yes.
-local algorithm = import 'lib/algorithm.libsonnet';
-local ppo = import 'credit_short_ppo.jsonnet';
+local algorithm = import '../lib/algorithm.libsonnet';
+local ppo = import '../credit_short_ppo.jsonnet';
 
 ppo + {
-  name: 'credit_short_yes_no',
+  name: 'yes_no',
   credit+: { level: 'step' },
   critic: null,
   values: {

@@ -1,5 +1,0 @@
-// Step credit without continuations, with the true answer in view, where few of 16 steps decide.
-local algorithm = import 'lib/algorithm.libsonnet';
-local setting = import 'lib/setting.libsonnet';
-
-algorithm.vine_privileged + setting.credit_short + { name: 'credit_short_vine_privileged' }

@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
@@ -19,23 +20,24 @@ class Parser(argparse.ArgumentParser):
 
 
 class Help(argparse.HelpFormatter):
-    """Names every default that there is."""
+    """Shows every default, 0 included."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        has_default = action.default not in (None, False, argparse.SUPPRESS)
-        return f"{action.help}; default: %(default)s" if has_default else action.help
+        has_default = action.default not in (None, [], argparse.SUPPRESS)
+        has_default &= action.default is not False
+        return f"{action.help} Default: %(default)s." if has_default else action.help
 
 
 def main(arguments: list[str]) -> int:
     """Exit status: 0 done, 2 the user's mistake, told in one line on stderr."""
     try:
-        if not arguments or arguments[0] not in ANALYSES:
+        if not arguments or not (arguments[0] in ANALYSES or is_file(arguments[0])):
             _overview().parse_args(arguments)
         name, *rest = arguments
         module, parser = open_analysis(name)
         given = vars(parser.parse_args(rest))
         paths, out = given.pop("run_dirs"), given.pop("out")
-        for line in module.run(paths, out or paths[0] / "analysis" / name, **given):
+        for line in module.run(paths, out or paths[0] / "analysis" / Path(name).stem, **given):
             print(line)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -43,12 +45,34 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def is_file(name: str) -> bool:
+    """Whether an analysis is named by its file."""
+    return name.endswith(".py") and Path(name).is_file()
+
+
 def open_analysis(name: str) -> tuple[ModuleType, Parser]:
-    """The analysis's module, and the parser of its options."""
-    module = importlib.import_module(f"analysis.{name.replace('-', '_')}")
-    parser = Parser(f"python -m analysis {name}", description=ANALYSES[name], formatter_class=Help)
-    parser.add_argument("run_dirs", nargs="+", type=Path, metavar="RUN_DIR")
-    parser.add_argument("--out", type=Path, help="without: analysis/NAME/ in the first RUN_DIR")
+    """The module of an analysis, which may be a file, and the parser of its options."""
+    if is_file(name):
+        spec = spec_from_file_location(Path(name).stem, name)
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        about = (module.__doc__ or "").partition("\n")[0]
+    else:
+        module = importlib.import_module(f"analysis.{name.replace('-', '_')}")
+        about = ANALYSES[name]
+    parser = Parser(f"python -m analysis {name}", description=about, formatter_class=Help)
+    parser.add_argument(
+        "run_dirs",
+        nargs="+",
+        type=Path,
+        metavar="RUN_DIR",
+        help="A run directory, or a folder with the tables of this analysis.",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="Write to this folder instead of RUN_DIR/analysis/NAME."
+    )
     if hasattr(module, "add_options"):
         module.add_options(parser)
     return module, parser
@@ -63,7 +87,9 @@ def _overview() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(["analyses (python -m analysis NAME --help):", *lines]),
     )
-    parser.add_argument("name", choices=ANALYSES, metavar="NAME", help="one of those below")
+    parser.add_argument(
+        "name", choices=ANALYSES, metavar="NAME", help="An analysis listed below, or FILE.py."
+    )
     return parser
 
 

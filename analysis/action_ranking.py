@@ -14,14 +14,13 @@ import pandas as pd
 import pyarrow as pa
 from matplotlib.axes import Axes
 
-from analysis import figures, options, run_tables
+from analysis import figures, options
 from analysis.frames import check_same_configs, read_run
 from analysis.sampling.journal import read_settings, settings_path
 from analysis.stats import bootstrap, ranking
 from analysis.stats.bootstrap import LEVEL, Estimate, Terms
 from analysis.stats.ranking import MIN_ALTERNATIVES
-from analysis.summary import write_summary
-from analysis.tables import Table, estimate
+from analysis.tables import Table, check_counts, find_tables, holds_tables_alone, read_rows
 from analysis.truth import check_names
 from analysis.value_figures import Styles, styles
 from vineppo.errors import UserError
@@ -50,7 +49,7 @@ SCHEMA = pa.schema(
 # resamples of problems; `top1_chance` is what a random choice reaches, and a random order has a
 # pairwise accuracy of ½. `num_dropped_states` had fewer than three distinct next steps, queries
 # among them. At `num_over_states` of the group every step ended the response: these are left out.
-# What all predictors share at the states of a group, in tables and summary.json.
+# What all predictors share at the states of a group, in the table.
 OF_STATES: dict[str, type] = {"num_states": int, "num_dropped_states": int, "num_over_states": int}
 OF_STATES |= {"num_problems": int, "mean_alternatives": float, "num_pairs": int}
 OF_STATES |= {"num_resolved_pairs": int, "top1_chance": float}
@@ -78,14 +77,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_checkpoints(parser)
     options.add_numbers(
         parser,
-        num_states=(128, "step boundaries a checkpoint"),
-        num_alternatives=(5, "distinct next steps of a state, at most"),
-        num_proposals=(64, "continuations to find them, at most"),
-        num_samples=(256, "continuations of a step"),
-        num_draws=(32, "further ones, for the predictions of MC(K)"),
-        seed=(0, "which states, which continuations"),
+        num_states=(128, "Draw so many step boundaries of a checkpoint."),
+        num_alternatives=(5, "Compare at most so many distinct next steps of a state."),
+        num_proposals=(64, "Sample at most so many continuations to find them."),
+        num_samples=(256, "Sample so many continuations of each step for its true value."),
+        num_draws=(32, "Sample so many further ones, from which MC(K) predicts."),
+        seed=(0, "Seed the choice of states and what is sampled."),
     )
-    parser.add_argument("--continuations", default="1,3,9", metavar="K,K…", help="of MC(K)")
+    options.add_continuations(parser, "1,3,9", "Rank by MC(K) of these K.")
 
 
 def run(
@@ -97,10 +96,10 @@ def run(
     without a run whose tables an earlier call wrote is only reported on.
     """
     of_mc = options.parse_continuations(continuations)
-    folders = [path for path in paths if run_tables.holds_tables_alone(path, FOLDER)]
+    folders = [path for path in paths if holds_tables_alone(path, FOLDER)]
     run_paths = [path for path in paths if path not in folders]
     check_names(run_paths)
-    tables = [table for folder in folders for table in run_tables.find_tables(folder, FOLDER)]
+    tables = [table for folder in folders for table in find_tables(folder, FOLDER)]
     if run_paths:
         options.check_least(
             settings,
@@ -130,7 +129,6 @@ def run(
         *tables,
         *ACCURACIES.write(out, rows),
         *draw(rows, out),
-        write_summary(out, ANALYSIS, summary(rows)),
     ]
 
 
@@ -146,8 +144,8 @@ def read_states(path: Path) -> pd.DataFrame:
     name, seed = about.get("method"), about.get("run_seed")
     if not isinstance(name, str) or not isinstance(seed, int):
         raise UserError(f"{settings_path(path)} does not say of which run {path.name} is")
-    rows = run_tables.read_rows(path, SCHEMA, None)
-    run_tables.check_counts(rows, path)
+    rows = read_rows(path, SCHEMA, None)
+    check_counts(rows, path)
     if len({(row["checkpoint"], row["num_samples"], len(row["draws_D"])) for row in rows}) > 1:
         raise UserError(
             f"{path}: all rows must have one checkpoint, num_samples and draws_D's length"
@@ -173,8 +171,7 @@ def accuracies(tables: Sequence[pd.DataFrame], continuations: Sequence[int]) -> 
     """
     if not tables:
         raise UserError(
-            f"no state has {MIN_ALTERNATIVES} next steps to rank; give more --num-states or "
-            "--num-proposals"
+            f"no state has {MIN_ALTERNATIVES} next steps to rank; give more --states or --proposals"
         )
     rows: list[dict[str, Any]] = []
     for _, together in pd.concat(tables).groupby(["name", "checkpoint"], sort=False):
@@ -211,22 +208,8 @@ def predictor_terms(states: pd.DataFrame, continuations: Sequence[int]) -> dict[
     return terms
 
 
-def summary(rows: pd.DataFrame) -> dict[str, Any]:
-    """The step boundaries by method and checkpoint."""
-    by_method: dict[str, Any] = {}
-    for row in pooled(rows).query("group == @BOUNDARIES").to_dict("records"):
-        checkpoint = by_method.setdefault(row["name"], {}).setdefault(str(row["checkpoint"]), {})
-        checkpoint |= {name: row[name] for name in ("seed", "num_seeds", *OF_STATES)}
-        of_predictor = {
-            name: estimate(row, name) or dict.fromkeys(("value", "low", "high"))
-            for name in OF_PREDICTOR
-        }
-        checkpoint.setdefault("predictors", {})[row["predictor"]] = of_predictor
-    return by_method
-
-
 def draw(rows: pd.DataFrame, out: Path) -> list[Path]:
-    """Writes action_ranking.png and .svg: a row a method."""
+    """Writes action_ranking.png: a row a method."""
     rows = pooled(rows)
     names = list(rows["name"].unique())
     looks = styles(rows["predictor"])

@@ -1,18 +1,14 @@
 """`advise`: which estimator a run's own rollouts call for, at what sampling and learning cost.
 
-Nothing is sampled. The noise of every estimator's gradient is predicted from values along the saved
-rollouts (`stats/credit_noise.py`) and priced: at a budget B the mean gradient has the variance
-noise · cost / B, so that of two unbiased estimators the one with the smaller product is the better
-buy. All numbers are relative to RLOO's.
+Nothing is sampled. `sampling/evidence.py` predicts the noise of every estimator's gradient. A
+budget B buys the variance noise · cost / B: of two unbiased estimators the one with the smaller
+product is the better buy. All numbers are relative to RLOO's.
 
     tokens = those sampled a rollout       seconds ∝ tokens + r · (tokens of a rollout)
-
-with r the price of learning from a token in sampled tokens (`cost_ratio`), by the run's metrics.
 """
 
 import argparse
 import math
-import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -24,9 +20,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from analysis import figures, options
+from analysis.frames import choose_iterations
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, Estimate, Sums, bootstrap_sums, ratio
-from analysis.summary import interval, markdown_table, nested, number, write_summary
-from analysis.tables import Table, estimate
+from analysis.tables import Table, estimate, interval, markdown_table, number
 from vineppo.errors import UserError
 from vineppo.run_dir.files import write_atomic
 
@@ -49,6 +45,7 @@ ADVICE = Table(
     | {"noise_seconds": Estimate, "break_even": float | None},
 )
 BASELINE, BOUND = "rloo", "exact"  # exact values are what no run can buy
+OF_RUN = ["run", "last_iteration"]
 NUM_RESAMPLES = 2000
 # By `has_exact_scores`.
 WEIGHED = (
@@ -56,71 +53,41 @@ WEIGHED = (
     "by the last policy's logits",
     "by the gradients of the last policy",
 )
-COLORS = (*figures.COLORS, *figures.MORE_COLORS, figures.GREY, "#000075")
-# By an estimator's name: what it is called with what is in brackets, in a legend, and its colour.
-FAMILIES = (
-    (r"rloo", "RLOO", "RLOO", 3),
-    (r"rloo_shrunk", "RLOO, shrunk", "RLOO, shrunk", 6),
-    (r"vine_(\d+)_own", "vine, K = {}, own outcome", "vine, own (K)", 5),
-    (r"vine_(\d+)", "vine, K = {}", "vine (K)", 0),
-    (r"cuts_(\d+)_(\d+)", "cuts: {}, K = {}", "cuts (cuts, K)", 2),
-    (r"expected_(\d+)_(\d+)", "cuts by expectation: {}, K = {}", "expected (cuts, K)", 8),
-    (r"coin_(\d+)_(\d+)", "one state in {}, K = {}", "coin (one in, K)", 12),
-    (r"pooled_(\d+)", "pooled, K = {}", "pooled (K)", 9),
-    (r"shrunk_(\d+)", "shrunk, as a baseline, K = {}", "shrunk (K)", 10),
-    (r"smoothed_(\d+)", "smoothed, as a baseline, K = {}", "smoothed (K)", 11),
-    (
-        r"doubly_robust_(.+)_(\d+)_(\d+)",
-        "doubly robust on {}, one state in {}, K = {}",
-        "doubly robust (one in, K)",
-        13,
-    ),
-    (r"martingale", "martingale", "martingale", 4),
-    (r"joined_(\d+)_(\d+)", "joined: {} cuts, K = {}", "joined (cuts, K)", 16),
-    (
-        r"joined_martingale_(\d+)_(\d+)",
-        "joined with a martingale: {} cuts, K = {}",
-        "with a martingale (cuts, K)",
-        15,
-    ),
-    (r"gae", "critic, λ = 1", "critic", 1),
-    (r"gae_(.+)", "{}, λ = 1", "other values, λ = 1", 14),
-    (r"exact", "exact values", "exact values", 7),
-)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    options.add_checkpoints(parser)
     options.add_numbers(
         parser,
-        num_iterations=(20, "of rollouts, the last that are saved"),
+        num_iterations=(20, "Read so many iterations of rollouts, the last before a checkpoint."),
         fit_iterations=(
             64,
-            "to which a martingale is fitted, with a pass of the run's last policy; 0: no pass, "
-            "and scores by the sampled tokens",
+            "Fit a martingale to so many iterations where no values are saved, and weigh steps by "
+            "their gradients. 0 makes no pass of the policy.",
         ),
-        num_gradients=(
-            8192,
-            "of steps, by which scores are weighed, a backward pass each; problems beyond are left "
-            "out; 0: none, and scores by logits",
-        ),
+        num_steps=(8192, "Leave out problems beyond so many steps."),
     )
-    text = "of the run: its policy scores, its rollouts are the last; without: the run's end"
-    parser.add_argument("--checkpoint", type=int, metavar="ITERATION", help=text)
-    text = "K of continuations, with commas"
-    parser.add_argument("--continuations", default="1,3,9", help=text)
-    parser.add_argument("--cuts", default="1,2,4", help="numbers of cuts a rollout, with commas")
-    text = "one state in so many by a coin, with commas"
-    parser.add_argument("--coins", default="3", help=text)
-    text = "learning from a token costs so many sampled ones; without: by the run's seconds"
-    parser.add_argument("--cost-ratio", type=float, metavar="R", help=text)
+    options.add_continuations(parser, "1,3,9", "Predict for these numbers of continuations.")
+    parser.add_argument(
+        "--cuts", default="1,2,4", metavar="M,M…", help="Predict for so many cuts a rollout."
+    )
+    parser.add_argument(
+        "--coins", default="3", metavar="N,N…", help="Predict for one sampled state in so many."
+    )
+    parser.add_argument(
+        "--cost-ratio",
+        type=float,
+        metavar="R",
+        help="Take learning from a token to cost R sampled ones instead of asking the run's times.",
+    )
 
 
 def run(paths: list[Path], out: Path, **settings: Any) -> list[Any]:
-    """Writes advise.csv, .md, .png, .svg and a summary; gives the advice and what it wrote.
+    """Writes advise.csv, .md and .png; gives the advice and what it wrote.
 
     Each path is a run directory, or a directory whose advise.csv is drawn again.
     """
-    options.check_least(settings, num_iterations=1, fit_iterations=0, num_gradients=0)
+    options.check_least(settings, num_iterations=1, fit_iterations=0, num_steps=1)
     settings["continuations"] = options.parse_continuations(settings["continuations"])
     settings["cuts"] = options.parse_continuations(settings["cuts"], "--cuts")
     settings["coins"] = options.parse_continuations(settings["coins"], "--coins")
@@ -131,7 +98,7 @@ def run(paths: list[Path], out: Path, **settings: Any) -> list[Any]:
         ADVICE.read(path) if ADVICE.holds(path) else run_rows(path, **settings) for path in paths
     ]
     rows = pd.concat(parts, ignore_index=True)
-    lines = [line for _, of_run in rows.groupby("run", sort=False) for line in report(of_run)]
+    lines = [line for _, of_run in rows.groupby(OF_RUN, sort=False) for line in report(of_run)]
     written = ADVICE.write(out, rows)
     write_atomic(out / "advise.md", "\n".join([*lines, ""]).encode())
     return [
@@ -139,14 +106,21 @@ def run(paths: list[Path], out: Path, **settings: Any) -> list[Any]:
         *written,
         out / "advise.md",
         *draw(rows, out / "advise"),
-        write_summary(out, ANALYSIS, nested(rows, "run", "estimator")),
     ]
 
 
-def run_rows(path: Path, **settings: Any) -> pd.DataFrame:
+def run_rows(path: Path, checkpoints: str = "last", **settings: Any) -> pd.DataFrame:
+    """`ADVICE` of a run, at each of the checkpoints; at the last one of all its rollouts."""
     from analysis.sampling.evidence import read_evidence
+    from analysis.sampling.policies import policy_paths, train_config
 
-    return evidence_rows(read_evidence(path, **settings))
+    policies = list(policy_paths(path, train_config(path).model.path))
+    chosen = choose_iterations(policies, checkpoints, "--checkpoints", f"{path} has no policy")
+    found = [
+        read_evidence(path, checkpoint=None if checkpoints == "last" else i, **settings)
+        for i in chosen
+    ]
+    return pd.concat(map(evidence_rows, found))
 
 
 def evidence_rows(evidence: "Evidence") -> pd.DataFrame:
@@ -217,7 +191,8 @@ def report(rows: pd.DataFrame) -> list[str]:
     """advise.md of a run: the recommendation, why, and the table."""
     first = rows.iloc[0]
     best, is_sure = best_of(rows)
-    name, price = label(best["estimator"]), interval(estimate(best, "noise_seconds"), ".2f")
+    name = figures.estimator_label(best["estimator"])
+    price = interval(estimate(best, "noise_seconds"), ".2f")
     bound = rows[rows["estimator"] == BOUND].iloc[0]
     lines = [
         f"# {first['method']}, seed {first['seed']}: {name if is_sure else 'RLOO or GRPO'}",
@@ -251,7 +226,7 @@ def report(rows: pd.DataFrame) -> list[str]:
     heads = ["estimator", "tokens", "seconds"]
     heads += [*(column.replace("_", " × ") for column in columns), "pays from r ="]
     table = [
-        [label(row["estimator"])]
+        [figures.estimator_label(row["estimator"])]
         + [number(row[column], ".2f") for column in ("tokens", "seconds")]
         + [interval(estimate(row, column), ".2f") for column in columns]
         + [number(row["break_even"], ".2g")]
@@ -270,28 +245,13 @@ def turning(best: Mapping[str, Any]) -> str:
     return f"RLOO or GRPO is the better buy where that is below {best['break_even']:.2g}"
 
 
-def label(name: str) -> str:
-    """ "cuts_2_3" as "cuts: 2, K = 3"; "gae_probe" as "probe, λ = 1"."""
-    text, _, _, bracketed = family(name)
-    return text.format(*bracketed)
-
-
-def family(name: str) -> tuple[str, str, int, list[str]]:
-    """What `FAMILIES` has of it, and what is in brackets."""
-    return next(
-        (text, legend, place, list(found.groups()))
-        for form, text, legend, place in FAMILIES
-        if (found := re.fullmatch(form, name))
-    )
-
-
 def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     """Noise against seconds, a panel a run; on a grey line their product is that of RLOO."""
-    runs = list(rows.groupby("run", sort=False))
+    runs = list(rows.groupby(OF_RUN, sort=False))
     with figures.grid(len(runs), 3, margin_in=0.8) as (figure, axes):
-        for axis, (name, of_run) in zip(axes, runs, strict=True):
+        for axis, ((name, last), of_run) in zip(axes, runs, strict=True):
             draw_run(axis, of_run)
-            axis.set_title(name)
+            axis.set_title(f"{name}, iteration {last}")
         figures.label_rows(axes, "noise (RLOO: 1)")
         figures.legend_below(figure, *axes)
         return figures.save(figure, path)
@@ -300,9 +260,11 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
 def draw_run(axis: Axes, rows: pd.DataFrame) -> None:
     """A dot an estimator with the numbers of its name: cuts and K."""
     rows = rows[(rows["noise"] > 0) & (rows["seconds"] > 0)]
+    families = [family for _, _, family, _ in figures.ESTIMATORS]
     for row in rows.to_dict("records"):
-        _, name, place, bracketed = family(row["estimator"])
-        color, marker = COLORS[place], figures.marker(place)
+        _, name, _, bracketed = figures.estimator_family(row["estimator"])
+        color = figures.estimator_color(row["estimator"])
+        marker = figures.marker(families.index(name))
         axis.plot(row["seconds"], row["noise"], ls="", label=name, color=color, marker=marker)
         if not pd.isna(row["noise_low"]):
             bar = max(row["noise_low"], 1e-6), row["noise_high"]

@@ -1,13 +1,11 @@
-"""What pass@1 costs: methods at equal cost, and the cost of first showing a target.
+"""What pass@1 costs: the curves of methods against a cost, and methods at equal cost.
 
 A cost is a column of `learning_curves.csv`; the frames `rows` here are of that table.
 """
 
-import math
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from analysis import figures
-from analysis.frames import common_iterations
 from analysis.stats import seeds
 from analysis.stats.bootstrap import Estimate
 from analysis.stats.seeds import iqm, iqm_difference, probability_of_improvement
@@ -30,15 +27,6 @@ EQUAL_COST = Table(
     "equal_cost.csv",
     {"method": str, "cost": str, "budget": float}
     | dict.fromkeys(["pass@1", "mean_pass@1", "difference", "improvement"], Estimate),
-)
-# The cost of first showing `target`. `median` is Kaplan–Meier's, empty where more than half of the
-# seeds had not reached when last seen. `restricted_mean` is the mean of min(cost, horizon);
-# `horizon`, the same of all methods, is the least cost at which a seed that had not reached was
-# last seen, or where all have reached the cost of the last. So every seed is known up to it.
-TIME_TO_TARGET = Table(
-    "time_to_target.csv",
-    {"method": str, "cost": str, "target": float, "num_seeds": int, "num_reached": int}
-    | {"median": float | None, "horizon": float, "restricted_mean": Estimate},
 )
 # The curve of a method against one cost.
 POINTS = Table("", {"cost": float, "pass@1": Estimate})
@@ -61,6 +49,14 @@ class Cost:
         size, name = [(size, name) for least, size, name in self.units if most >= least][-1]
         return size, f"{self.label} ({name})" if name else self.label
 
+    def amount(self, number: float) -> str:
+        """`50,852 sampled tokens`, `iteration 60`, `42 s of training time`."""
+        if self.label == "iteration":
+            return f"iteration {number:.0f}"
+        size, unit = [(size, name) for least, size, name in self.units if number >= least][-1]
+        shown = f"{number / size:,.0f}" if number >= 100 * size else f"{number / size:.3g}"
+        return f"{shown} {unit} of {self.label}" if unit else f"{shown} {self.label}"
+
     def shown(self, curve: pd.DataFrame) -> pd.DataFrame:
         """The points of a curve that the axis has a place for."""
         return curve[curve["cost"] > 0] if self.is_log else curve
@@ -68,7 +64,6 @@ class Cost:
 
 COSTS = {
     "iteration": Cost("iteration"),
-    "gradient_steps": Cost("gradient steps", ((0, 1, ""), (1e4, 1e3, "thousands"))),
     "elapsed_s": Cost("training time", ((0, 1, "s"), (300, 60, "min"), (10_800, 3600, "h"))),
     "tokens_sampled": Cost("sampled tokens", is_log=True),
 }
@@ -104,14 +99,9 @@ def all_curves(rows: pd.DataFrame, cost: str) -> dict[str, list[Curve]]:
 def cost_curve(rows: pd.DataFrame, cost: str) -> pd.DataFrame:
     """A method's pass@1 at equal cost, with columns cost, pass@1, pass@1_low and pass@1_high.
 
-    Seeds take other seconds and tokens for the same iteration, and what 100 s have bought is a
-    question on equal seconds. So the curve of each seed is read off at common costs, those that the
-    evaluations took on average, as far as every seed goes; the band then also covers that seeds
-    differ in speed. The interquartile mean of an *iteration* drawn over its mean cost would answer
-    for no cost in particular. Where the seeds' costs are the same (iterations) the two agree.
-
-    Of a method with one seed it is that run, its intervals over problems. It has no row where the
-    cost is not known, or a seed ends before another begins.
+    The curve of each seed is read off at common costs, those that the evaluations took on average,
+    as far as every seed goes. Of one seed it is that run, its intervals over problems. It has no
+    row where the cost is not known, or a seed ends before another begins.
     """
     curves = seed_curves(rows, cost)
     if not curves:
@@ -172,59 +162,6 @@ def at_equal_cost(rows: pd.DataFrame) -> pd.DataFrame:
     return EQUAL_COST.frame(results)
 
 
-def default_target(rows: pd.DataFrame) -> float:
-    """The highest pass@1, in hundredths, that every method's interquartile mean reaches somewhere.
-
-    Highest points of 0.359 and 0.328 make it 0.32.
-    """
-    curves = [
-        cost_curve(group, "iteration") for group in by_method(common_iterations(rows)).values()
-    ]
-    return math.floor(100 * min(curve["pass@1"].max() for curve in curves) + 1e-9) / 100
-
-
-def reached(rows: pd.DataFrame, target: float) -> pd.DataFrame:
-    """When every seed first showed the target, or was last seen, by cost and method.
-
-    Columns: cost, method, time, is_reached, horizon (see `TIME_TO_TARGET`). A cost that some method
-    does not know is left out.
-    """
-    times = pd.DataFrame(
-        [
-            (cost, name, *seeds.time_to_target(*curve, target))
-            for cost in COSTS
-            for name, curves in all_curves(rows, cost).items()
-            for curve in curves
-        ],
-        columns=["cost", "method", "time", "is_reached"],
-    )
-    lost = times["time"].where(~times["is_reached"]).groupby(times["cost"]).transform("min")
-    last = times.groupby("cost")["time"].transform("max")
-    return times.assign(horizon=lost.fillna(last))
-
-
-def times_to_target(rows: pd.DataFrame, target: float) -> pd.DataFrame:
-    """`TIME_TO_TARGET` by cost, then by method."""
-    return TIME_TO_TARGET.frame(
-        {
-            "method": name,
-            "cost": cost,
-            "target": target,
-            "num_seeds": len(group),
-            "num_reached": group["is_reached"].sum(),
-            "median": seeds.median_time(*seeds.kaplan_meier(group["time"], group["is_reached"])),
-            "horizon": group["horizon"].iloc[0],
-            "restricted_mean": seeds.mean(group[["time", "horizon"]].min(axis=1)),
-        }
-        for (cost, name), group in reached(rows, target).groupby(["cost", "method"], sort=False)
-    )
-
-
-def panel_a_cost(num_costs: int) -> AbstractContextManager[tuple[Figure, list[Axes]]]:
-    """Up to three panels a row, four as two rows of two."""
-    return figures.grid(num_costs, 2 if num_costs == 4 else 3)
-
-
 @contextmanager
 def cost_panels(
     curves: Mapping[str, Mapping[str, pd.DataFrame]], labels: Mapping[str, str]
@@ -233,12 +170,12 @@ def cost_panels(
     known = [
         cost for cost in curves if any(len(COSTS[cost].shown(c)) for c in curves[cost].values())
     ]
-    with panel_a_cost(len(known)) as (figure, axes):
+    with figures.grid(len(known), 3) as (figure, axes):
         for axis, cost in zip(axes, known, strict=True):
             draw_panel(axis, cost, curves[cost], labels)
         figures.label_rows(axes, SCORE)
         figures.same_ylim(axes)
-        figures.shared_legend(figure, *axes)
+        figures.legend_below(figure, *axes)
         yield figure
 
 
@@ -265,32 +202,3 @@ def finish_axis(axis: Axes, cost: Cost, reach: pd.Series) -> None:
         figures.logarithmic(axis, 0.8 * reach.min(), 1.25 * reach.max(), EngFormatter(sep=" "))
     else:
         axis.set_xlim(left=0)
-
-
-def draw_times(rows: pd.DataFrame, target: float, path: Path) -> list[Path]:
-    """A panel a cost of the share of seeds that have reached the target by it; none of one seed."""
-    times = reached(rows, target)
-    if rows.groupby("method")["seed"].nunique().max() == 1:
-        return []
-    with panel_a_cost(times["cost"].nunique()) as (figure, axes):
-        for axis, (cost, group) in zip(axes, times.groupby("cost", sort=False), strict=True):
-            draw_reached(axis, COSTS[str(cost)], group)
-            axis.set_ylabel(f"seeds at {target:g} (Kaplan–Meier)")
-        figures.shared_legend(figure, axes[0])
-        return figures.save(figure, path)
-
-
-def draw_reached(axis: Axes, cost: Cost, times: pd.DataFrame) -> None:
-    """A line a method of `reached` against one cost, up to where its last seed was seen."""
-    size, _ = cost.unit(times["time"].max())
-    names = list(times["method"].unique())
-    styles, labels = figures.method_styles(names), figures.method_labels(names)
-    for index, name in enumerate(names):
-        group = times[times["method"] == name]
-        places, shares = seeds.kaplan_meier(group["time"], group["is_reached"])
-        width = 1 + 0.3 * (len(names) - 1 - index)  # so that lines on one another show
-        style = styles[name] | {"linewidth": width, "marker": "", "label": labels[name]}
-        axis.step([0, *(places / size)], [0, *(1 - shares)], where="post", **style)
-    axis.axvline(times["horizon"].iloc[0] / size, color="0.7", linewidth=0.6, zorder=0)
-    finish_axis(axis, cost, times["time"])
-    axis.set_ylim(-0.02, 1.02)

@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from analysis import figures, frames
 from analysis.frames import OF_RUN, Run
-from analysis.run_tables import read_rows
 from analysis.stats.errors import noise_variance
 from analysis.stats.seeds import common_support
+from analysis.tables import read_rows
 from vineppo.errors import UserError
 from vineppo.run_dir.config import OWN_FILES
 from vineppo.run_dir.files import read_json, strict_json, write_atomic
@@ -49,8 +49,8 @@ SCHEMA = pa.schema(
 COSTS = ("elapsed_s", "tokens_sampled")
 # --at: the column that says where, and what an error calls it
 EQUAL = {
-    "equal tokens": ("tokens_sampled", "sampled tokens"),
-    "equal seconds": ("elapsed_s", "training time"),
+    "tokens": ("tokens_sampled", "sampled tokens"),
+    "seconds": ("elapsed_s", "training time"),
 }
 RECORDED = ("python", "packages", "source", "hardware")  # of an environment
 
@@ -61,28 +61,29 @@ class Measured:
 
     `noise_S` is the variance of each run's pass@1 that comes from sampling its answers, NaN of one
     answer a problem; `num_samples` is the fewest answers that such a pass@1 is the mean of.
+    `is_extrapolated` says that some run was first evaluated, after its start, beyond the place.
     """
 
     seeds: tuple[int, ...]
     rates_SP: np.ndarray
     noise_S: np.ndarray
     num_samples: int
+    is_extrapolated: bool
 
     @property
     def scores_S(self) -> np.ndarray:
         return self.rates_SP.mean(axis=1)
 
-    def of(self, seeds: Sequence[int]) -> "Measured":
-        """The same of `seeds` alone."""
-        places = [self.seeds.index(seed) for seed in seeds]
-        rates_SP, noise_S = self.rates_SP[places], self.noise_S[places]
-        return Measured(tuple(seeds), rates_SP, noise_S, self.num_samples)
-
 
 def add_place(parser: argparse.ArgumentParser) -> None:
-    choices = "|".join(("ITERATION", "last", *EQUAL))
-    text = "where: equal is the most that every run of the setting came to"
-    parser.add_argument("--at", default="last", metavar=choices, help=text)
+    parser.add_argument(
+        "--at",
+        default="iteration",
+        metavar="|".join(("iteration", *EQUAL, "NUMBER")),
+        help="Compare at the last iteration that all runs of a setting share, at equal sampled "
+        "tokens, at equal training time, or at the iteration NUMBER. Equal is the most that every "
+        "run of the setting reached.",
+    )
 
 
 def read(paths: Sequence[Path]) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -186,9 +187,9 @@ def method_labels(rows: pd.DataFrame) -> dict[str, str]:
 def choose_place(rows: pd.DataFrame, at: str) -> tuple[str, float]:
     """Where the runs of one setting are compared: a column that counts a cost, and how much of it.
 
-    `at` is "last", the last iteration that all runs were evaluated at, an iteration, or "equal
-    tokens" and "equal seconds": the most that every run came to. Raises `UserError` for a place
-    that some run has not got to.
+    `at` is "iteration", the last one that all runs were evaluated at, or its number, or "tokens"
+    and "seconds": the most that every run came to. Raises `UserError` for a place that some run has
+    not got to.
     """
     evaluations = rows.drop_duplicates(["run_dir", "iteration"])
     if at in EQUAL:
@@ -208,11 +209,10 @@ def choose_place(rows: pd.DataFrame, at: str) -> tuple[str, float]:
     setting = rows["setting"].iloc[0]
     if not common:
         raise UserError(f"{setting}: its runs were evaluated at no common iteration")
-    if at == "last":
+    if at == "iteration":
         return "iteration", float(common[-1])
     if not at.isdecimal():
-        choices = ", ".join(EQUAL)
-        raise UserError(f"--at must be an iteration, last, {choices}, got {at!r}")
+        raise UserError(f"--at must be iteration, {', '.join(EQUAL)} or a number, got {at!r}")
     if int(at) not in common:
         shown = ", ".join(map(str, common))
         raise UserError(f"{setting}: not all runs were evaluated at {at} (only at {shown})")
@@ -226,13 +226,13 @@ def measure(rows: pd.DataFrame, column: str, amount: float) -> Measured:
     follows: of weights w and 1 − w it is w²σ₀² + (1 − w)²σ₁².
     """
     of_seeds = [_at(of_run, column, amount) for _, of_run in rows.groupby("seed")]
-    rates, noise, num_samples = zip(*of_seeds, strict=True)
+    rates, noise, num_samples, extrapolated = zip(*of_seeds, strict=True)
     seeds = tuple(sorted(map(int, rows["seed"].unique())))
-    return Measured(seeds, np.array(rates), np.array(noise), min(num_samples))
+    return Measured(seeds, np.array(rates), np.array(noise), min(num_samples), any(extrapolated))
 
 
-def _at(of_run: pd.DataFrame, column: str, amount: float) -> tuple[np.ndarray, float, int]:
-    """Rates by problem, variance of their mean from sampling, and answers, of one run."""
+def _at(of_run: pd.DataFrame, column: str, amount: float) -> tuple[np.ndarray, float, int, bool]:
+    """Of one run: rates by problem, variance of their mean, answers, whether it is extrapolated."""
     known = of_run.dropna(subset=column)
     costs, wide = zip(*known.groupby(column), strict=True)  # of an evaluation each, ascending
     correct, samples = (
@@ -246,7 +246,8 @@ def _at(of_run: pd.DataFrame, column: str, amount: float) -> tuple[np.ndarray, f
     if samples.min() > 1:
         of_evaluations_X = noise_variance(correct, samples).sum(axis=1) / samples.shape[1] ** 2
         noise = float(weights_X**2 @ of_evaluations_X)
-    return weights_X @ (correct / samples), noise, int(samples.sum(axis=1).min())
+    extrapolated = len(costs) > 1 and costs[0] == 0 and bool(0 < amount < costs[1])
+    return weights_X @ (correct / samples), noise, int(samples.sum(axis=1).min()), extrapolated
 
 
 def _holds(path: Path) -> bool:

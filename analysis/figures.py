@@ -92,30 +92,45 @@ PREDICTORS = {
     "group_mean_others": "group mean, others",
     **dict.fromkeys(("group", "values/group_mean"), "group mean, training"),
 }
-# The same by the kind of credit in a config.
-CREDITS = {
-    "vine": "VinePPO",
-    "martingale": "martingale",
-    "tree": "SPO-tree",
-    "gae": "PPO",
-    "grpo": "GRPO",
-    "gigpo": "GiGPO",
-    "rloo": "RLOO",
-    "reinforce_plus_plus": "REINFORCE++",
-    "reinforce_plus_plus_baseline": "REINFORCE++ baseline",
-    "remax": "ReMax",
-}
-# Estimators of gradient-variance as runs are named: "vine_9" is "vineppo_k9".
-ESTIMATORS = (
-    (r"^vine_oracle$", "oracle"),
-    (r"^martingale_posterior$", "martingale"),
-    (r"^vine_(\d+)$", r"vineppo_k\1"),
-    (r"^vine(?=_|$)", "vineppo"),
-    (r"^gae(?=_|$)", "ppo"),
+# Estimators, as gradient-variance and advise name them and `sampling.estimators` makes them: the
+# form of a name, what it is called with what is in brackets, its family and that one's colour.
+ESTIMATORS: tuple[tuple[str, str, str, str], ...] = (
+    (r"exact|vine_oracle", "exact values", "exact values", GREY),
+    (r"martingale_posterior", "martingale", "martingale", "#882255"),
+    (r"martingale_privileged", "martingale, answer in view", "martingale", "#882255"),
+    (r"vine_(\d+)", "VinePPO, K = {}", "VinePPO (K)", COLORS[0]),
+    (r"vine_(\d+)_own", "VinePPO, K = {}, own outcome", "own outcome (K)", COLORS[5]),
+    (r"vine_(.+)", "difference of {}", "difference of values", MORE_COLORS[3]),
+    (r"gae", "PPO", "PPO", COLORS[1]),
+    (r"gae_(.+)", "return less {}", "return less values", COLORS[4]),
+    (r"cuts_(\d+)_(\d+)_own", "{} cuts, K = {}", "cuts (cuts, K)", COLORS[2]),
+    (
+        r"expected_(\d+)_(\d+)_own",
+        "{} expected cuts, K = {}",
+        "expected (cuts, K)",
+        "#3D7A99",
+    ),
+    (r"coin_(\d+)_(\d+)_own", "one state in {}, K = {}", "coin (one in, K)", MORE_COLORS[5]),
+    (r"joined_(\d+)_(\d+)", "{} joined cuts, K = {}", "joined (cuts, K)", "#000075"),
+    (
+        r"joined_(.+)_(\d+)_(\d+)",
+        "{1} joined cuts, K = {2}, with {0}",
+        "joined with a martingale (cuts, K)",
+        MORE_COLORS[4],
+    ),
+    (
+        r"doubly_robust_(.+)_(\d+)_(\d+)",
+        "doubly robust on {}, one state in {}, K = {}",
+        "doubly robust (one in, K)",
+        MORE_COLORS[6],
+    ),
+    (r"(rloo|grpo|remax|reinforce_plus_plus)", "{}", "rewards alone", COLORS[3]),
+    (r"(.+)", "{}", "others", COLORS[7]),
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINE_STYLES = ("-", "--", "-.", ":")
 PANEL_WIDTH_IN, PANEL_HEIGHT_IN = 2.6, 2.4
+DOTS_PER_IN = 300
 LETTERS_PER_IN = 15  # of 8 pt text
 LEGEND_HANDLE_LETTERS = 8  # the room of a legend's line and the gap after its name
 
@@ -131,7 +146,6 @@ _STYLE = {
     "lines.markersize": 3.5,
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
-    "svg.hashsalt": "vineppo",  # the same figure is the same file
 }
 
 
@@ -232,11 +246,28 @@ def method_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     return styles
 
 
-def of_credit(estimator: str) -> str:
-    """The method whose credit an estimator is: "vineppo_k9" of "vine_9"; others as they are."""
-    for pattern, name in ESTIMATORS:
-        estimator = re.sub(pattern, name, estimator)
-    return estimator
+def estimator_family(name: str) -> tuple[str, str, str, list[str]]:
+    """What `ESTIMATORS` has of a name, and what is in brackets."""
+    return next(
+        (label, family, color, list(found.groups()))
+        for form, label, family, color in ESTIMATORS
+        if (found := re.fullmatch(form, name))
+    )
+
+
+def estimator_label(name: str) -> str:
+    """ "VinePPO, K = 9" of "vine_9", "return less probe, corrected" of "gae_probe"."""
+    label, _, _, numbers = estimator_family(name)
+    if numbers == [name]:
+        return method_label(name)
+    shown = [number if number.isdecimal() else predictor_label(number) for number in numbers]
+    return label.format(*shown)
+
+
+def estimator_color(name: str) -> str:
+    """That of its family, or of the method that it is."""
+    _, _, color, numbers = estimator_family(name)
+    return str(method_styles([name])[name]["color"]) if numbers == [name] else color
 
 
 def predictor_label(predictor: str) -> str:
@@ -332,19 +363,15 @@ def legend_below(figure: Figure, *axes: Axes) -> None:
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Writes `path`.png (300 dpi) and `path`.svg."""
-    written = []
-    for suffix in ("png", "svg"):
-        target = path.with_name(f"{path.name}.{suffix}")
-        write_atomic(target, render(figure, suffix))
-        written.append(target)
-    return written
+    """Writes `path`.png with 300 dots an inch."""
+    target = path.with_name(f"{path.name}.png")
+    write_atomic(target, render(figure))
+    return [target]
 
 
-def render(figure: Figure, suffix: str) -> bytes:
+def render(figure: Figure) -> bytes:
     buffer = io.BytesIO()
-    metadata = {"Date": None} if suffix == "svg" else None
-    figure.savefig(buffer, format=suffix, dpi=300, metadata=metadata)
+    figure.savefig(buffer, format="png", dpi=DOTS_PER_IN)
     return buffer.getvalue()
 
 

@@ -153,9 +153,8 @@ def learning_curve(run: Run) -> pd.DataFrame:
     """The evaluations of a run by iteration, beside what its training had cost by then.
 
     Columns: iteration, elapsed_s (training time), tokens_sampled (of rollouts and values), pass@1,
-    low, high (95 % bootstrap over problems), num_problems, samples_per_problem, gradient_steps (the
-    policy's updates). Costs are empty where they were not logged, low and high of an evaluation
-    without counts by problem.
+    low, high (95 % bootstrap over problems), num_problems, samples_per_problem. Costs are empty
+    where they were not logged, low and high of an evaluation without counts by problem.
     """
     rows = []
     for iteration, evaluation in run.evaluations.items():
@@ -169,29 +168,7 @@ def learning_curve(run: Run) -> pd.DataFrame:
         rows.append(row | sizes)
     columns = ["iteration", "elapsed_s", "tokens_sampled", "pass@1", "low", "high", *sizes]
     frame = pd.DataFrame(rows).join(_costs(run), on="iteration")
-    return frame.reindex(columns=[*columns, "gradient_steps"])
-
-
-def gradient_steps(run: Run) -> pd.Series:
-    """The policy's updates up to each iteration; empty where the config does not tell.
-
-    An iteration makes num_epochs · ⌈sequences / batch_size⌉ of them, less those that it skipped
-    (`policy/skipped_updates`), and none while the critic warms up. Of supervised fine-tuning an
-    iteration is one. 256 rollouts in batches of 100, twice: 6.
-    """
-    config = run.config
-    try:
-        optimization = config["optimization"]
-        an_iteration = 1
-        if "credit" in config:
-            sequences = config["rollouts"]["num_prompts"] * config["rollouts"]["num_samples"]
-            an_iteration = optimization["num_epochs"] * -(-sequences // optimization["batch_size"])
-    except KeyError:
-        return pd.Series(dtype=float)
-    metrics = run.logged("policy/skipped_updates").fillna(0)
-    num_warmup = (config.get("critic") or {}).get("warmup_iterations", 0)
-    steps = np.where(metrics.index > num_warmup, an_iteration - metrics.iloc[:, 0], 0).cumsum()
-    return pd.Series([0, *steps], index=[0, *metrics.index]).astype(int)
+    return frame.reindex(columns=columns)
 
 
 def phase_seconds(run: Run) -> pd.DataFrame:
@@ -334,7 +311,7 @@ def _costs(run: Run) -> pd.DataFrame:
         {"elapsed_s": metrics["time/elapsed_s"], "tokens_sampled": tokens.cumsum()}
     )
     start = pd.DataFrame({"elapsed_s": 0.0, "tokens_sampled": 0.0}, index=[0])
-    return pd.concat([start, costs]).assign(gradient_steps=gradient_steps(run))
+    return pd.concat([start, costs])
 
 
 def _check_evaluation(evaluation: dict[str, Any], place: str) -> None:

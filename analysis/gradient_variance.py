@@ -1,17 +1,9 @@
 """`gradient-variance`: how noisy each estimator's policy gradient is, and what its noise costs.
 
-The gradients of all estimators are of the same rollouts and the same policy, of raw advantages
-unless `--whiten` asks for whitened ones (`sampling/gradients.py`). The unit is the problem, whose
-rollouts share a prompt and often a baseline.
-
-Of n problems the mean gradient has the variance tr Σ/n and the signal to noise n·|E g|²/tr Σ, and
-they cost n·c, with c the sampled tokens or the seconds of a problem. So a budget B buys a variance
-of tr Σ·c/B, the price of variance being tr Σ·c, and a signal to noise of B·|E g|²/(tr Σ·c).
-
-Traces compare estimators whose gradients have one mean, as those of vine, RLOO, REINFORCE, ReMax
-and GAE with λ = 1 have. GRPO divides by the deviation of the rewards: only what is free of scale is
-comparable, the signal to noise, the noise scale and the cosine. These need enough problems to see
-the signal: of fewer their intervals reach to 0 and below, or are undefined.
+The gradients of all estimators are of the same rollouts and policy, of raw advantages unless
+`--whiten` asks otherwise. The unit is the problem. A budget B buys a variance of tr Σ·c/B, with c
+the sampled tokens or the seconds of a problem. Traces compare estimators whose gradients have one
+mean; GRPO compares by what is free of scale alone (docs/analysis.md).
 """
 
 import argparse
@@ -27,11 +19,10 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from analysis import figures, options, run_tables
+from analysis import figures, options
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, Estimate, bootstrap_weights
 from analysis.stats.gradient_noise import GradientNoise, gain_estimates, noise_from_gram
-from analysis.summary import write_summary
-from analysis.tables import Table, estimate
+from analysis.tables import Table, find_tables, holds_tables_alone, read_rows
 from analysis.truth import check_names
 from vineppo.errors import UserError
 
@@ -55,10 +46,6 @@ NOISE = Table(
 )
 NUM_RESAMPLES = 2000
 WITH_RATIO = ("trace", "trace_tokens", "trace_time", "signal", "signal_per_token", "signal_per_s")
-IN_SUMMARY = (
-    "trace", "trace_ratio", "trace_tokens_ratio", "trace_time_ratio", "signal_to_noise",
-    "signal_per_token", "signal_per_s", "cosine", "difference_to_noise", "adam_gain_ratio",
-)  # fmt: skip
 # A panel each: the quantity, what it is multiplied by, its title.
 RATIOS = (
     ("trace_ratio", 1, "variance of a problem's gradient"),
@@ -77,42 +64,46 @@ SPREAD = 0.6  # of the room between two estimators, which the runs of one share
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_checkpoints(parser)
-    parser.add_argument("--num-problems", type=int, help="without: those of an iteration")
     parser.add_argument(
-        "--estimators", default="all", metavar="NAME,NAME…",
-        help="rloo, grpo, reinforce_plus_plus, remax, gae, vine_1, vine_2, …, vine_PREDICTOR and "
-        "the run's own; by name also vine_K_own, cuts_M_K, coin_N_K and more (docs/analysis.md); "
-        "the first is what the others are compared with; all: that the run allows, rloo first",
-    )  # fmt: skip
+        "--problems",
+        dest="num_problems",
+        type=int,
+        metavar="N",
+        help="Use N problems instead of those of an iteration.",
+    )
     parser.add_argument(
-        "--whiten", action="store_true", help="whiten the advantages over all tokens, as updates do"
+        "--estimators",
+        default="all",
+        metavar="NAME,NAME…",
+        help="Compare these estimators with the first of them. all: what the run allows, rloo "
+        "first. docs/analysis.md lists the names.",
+    )
+    parser.add_argument(
+        "--whiten",
+        action="store_true",
+        help="Whiten the advantages over all tokens, as updates do.",
     )
     options.add_numbers(
         parser,
         sample_values=(
             0,
-            "sample so many continuations of every state and greedy responses with the engine, and "
-            "rollouts where too few of the checkpoint's own are saved; 0: what the run saved",
+            "Sample so many fresh continuations of every state, greedy responses, and rollouts "
+            "where too few are saved. 0 takes what the run saved.",
         ),
-        projection=(
-            65_536,
-            "coordinates of a random sketch of each gradient; 0: all, without a sketch",
-        ),
-        seed=(0, "of what is sampled and of the sketch"),
+        projection=(65_536, "Sketch each gradient to so many coordinates. 0 keeps them all."),
+        seed=(0, "Seed what is sampled, and the sketch."),
     )
 
 
 def run(paths: list[Path], out: Path, checkpoints: str, **settings: Any) -> list[Path]:
-    """Writes a table of inner products a checkpoint, gradient_variance.csv, .png, .svg, a summary.
+    """Writes a table of inner products a checkpoint, gradient_variance.csv, , a summary.
 
     Each path is a run directory, or a directory whose tables (gradients/, else the CSV) are drawn
     again. What is there already is kept; sampling that a kill interrupted goes on.
     """
     options.check_least(settings, num_problems=2, sample_values=0, projection=0)
     run_paths = [
-        path
-        for path in paths
-        if not NOISE.holds(path) and not run_tables.holds_tables_alone(path, FOLDER)
+        path for path in paths if not NOISE.holds(path) and not holds_tables_alone(path, FOLDER)
     ]
     check_names(run_paths)
     made = make_gradients(run_paths, out, checkpoints, settings)
@@ -128,12 +119,11 @@ def run(paths: list[Path], out: Path, checkpoints: str, **settings: Any) -> list
         *made,
         *NOISE.write(out, rows),
         *draw(rows, out / "gradient_variance"),
-        write_summary(out, ANALYSIS, summary(rows)),
     ]
 
 
 def old_rows(folder: Path) -> pd.DataFrame:
-    tables = run_tables.find_tables(folder, FOLDER)
+    tables = find_tables(folder, FOLDER)
     return pd.concat(map(noise_rows, map(read_gradients, tables))) if tables else NOISE.read(folder)
 
 
@@ -181,7 +171,7 @@ class Gradients:
 
 def read_gradients(path: Path) -> Gradients:
     """Raises `UserError` naming the file where it is damaged, incomplete or of other columns."""
-    rows = run_tables.read_rows(
+    rows = read_rows(
         path,
         GRADIENT_SCHEMA,
         "gradient",
@@ -268,24 +258,6 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
     }
 
 
-def summary(rows: pd.DataFrame) -> dict[str, Any]:
-    by_checkpoint: dict[str, Any] = {}
-    for (run_name, checkpoint), group in rows.groupby(GROUP, sort=False):
-        first = group.iloc[0]
-        estimators: dict[str, Any] = {}
-        for row in group[group["quantity"].isin(IN_SUMMARY)].to_dict("records"):
-            value = estimate(row, "value") or dict.fromkeys(("value", "low", "high"))
-            estimators.setdefault(row["estimator"], {})[row["quantity"]] = value
-        by_checkpoint[f"{run_name}/iter_{checkpoint:06d}"] = {
-            "num_problems": int(first.num_problems),
-            "rollout_iteration": int(first.rollout_iteration),
-            "is_own_policy": bool(first.rollout_iteration == checkpoint + 1),
-            "first_estimator": first.estimator,
-            "estimators": estimators,
-        }
-    return by_checkpoint
-
-
 def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     """A panel a quantity that any estimator has: a dot a run and checkpoint with its interval.
 
@@ -296,9 +268,7 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     panels = [panel for panel in (*RATIOS, *SIGNALS) if panel[0] in known]
     if not panels:
         return []
-    credits = [figures.of_credit(name) for name in names]
-    names_of = figures.method_labels(credits)
-    labels = [names_of[name] for name in credits]
+    labels = list(map(figures.estimator_label, names))
     with figures.grid(len(panels), 4, margin_in=0.8) as (figure, axes):
         num_rows = -(-len(panels) // 4)
         figure.set_figheight(num_rows * (AROUND_IN + ROW_IN * len(names)))
@@ -329,15 +299,13 @@ def estimator_names(rows: pd.DataFrame) -> list[str]:
 
 def draw_dots(axis: Axes, rows: pd.DataFrame, names: Sequence[str], scale: float) -> None:
     """One colour a method, one marker a run and checkpoint; what is undefined is left out."""
-    credits = {name: figures.of_credit(name) for name in names}
-    styles = figures.method_styles(list(credits.values()))
     groups = list(rows.groupby(GROUP, sort=False))
     for index, (_, group) in enumerate(groups):
         shift = SPREAD * ((index + 0.5) / len(groups) - 0.5)
         marker, first = figures.marker(index), group.iloc[0]
         for row in group[group["value"].notna()].to_dict("records"):
             place = names.index(row["estimator"]) + shift
-            color = styles[credits[row["estimator"]]]["color"]
+            color = figures.estimator_color(row["estimator"])
             bar = scale * row["value_low"], scale * row["value_high"]
             axis.plot(scale * row["value"], place, color=color, marker=marker)
             axis.plot(bar, [place, place], color=color, linewidth=0.9)

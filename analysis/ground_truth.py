@@ -2,13 +2,11 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from analysis import figures, options
-from analysis.summary import write_summary
-from analysis.truth import ANALYSIS, FOLDER, TRUTH_SCHEMA, TruthState, check_names, read_truth
+from analysis.truth import FOLDER, TRUTH_SCHEMA, TruthState, check_names, read_truth
 
 NUM_BINS = 16
 
@@ -17,15 +15,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_checkpoints(parser)
     options.add_numbers(
         parser,
-        num_states=(512, "step boundaries a checkpoint"),
-        num_samples=(256, "continuations of a state"),
-        num_draws=(32, "further ones, for the predictions of MC(K)"),
-        seed=(0, "which states, which continuations"),
+        num_states=(512, "Draw so many step boundaries of a checkpoint, and the queries."),
+        num_samples=(256, "Sample so many continuations of each state for its true value."),
+        num_draws=(32, "Sample so many further ones, from which MC(K) predicts."),
+        seed=(0, "Seed the choice of states and what is sampled."),
     )
 
 
 def run(paths: list[Path], out: Path, checkpoints: str, **settings: int) -> list[Path]:
-    """Writes a table a run and checkpoint, a figure and a summary.
+    """Writes a table a run and checkpoint and a figure.
 
     What is there already is kept; what a kill interrupted goes on.
     """
@@ -36,7 +34,7 @@ def run(paths: list[Path], out: Path, checkpoints: str, **settings: int) -> list
     check_names(paths)
     chosen = choose_checkpoints(paths, checkpoints, out, FOLDER, settings, with_rollouts=True)
     tables = {path: read_truth(path) for path in make_tables(chosen, TRUTH_SCHEMA, truth_rows)}
-    return [*tables, *_figure(out, tables), write_summary(out, ANALYSIS, _summary(tables))]
+    return [*tables, *_figure(out, tables)]
 
 
 def _figure(out: Path, tables: dict[Path, list[TruthState]]) -> list[Path]:
@@ -59,21 +57,3 @@ def _figure(out: Path, tables: dict[Path, list[TruthState]]) -> list[Path]:
         axes[1].set(xlabel="position in the response", ylabel="mean true value", ylim=(0, 1))
         figures.shared_legend(figure, axes[0])
         return figures.save(figure, out / "ground_truth")
-
-
-def _summary(tables: dict[Path, list[TruthState]]) -> dict[str, Any]:
-    summary = {}
-    for path, states in tables.items():
-        inner = [state for state in states if not state.is_query]
-        values_N = np.array([state.value for state in inner])
-        summary[f"{path.parent.name}/{path.stem}"] = {
-            "num_states": len(inner),
-            "num_query_states": len(states) - len(inner),
-            "num_problems": len({state.problem_id for state in states}),
-            "num_samples": states[0].num_samples,
-            "rollout_iteration": states[0].rollout_iteration,
-            "value_mean": float(np.mean(values_N)),
-            "decided_frac": float(np.mean((values_N == 0) | (values_N == 1))),
-            "num_tokens": sum(state.num_tokens for state in states),
-        }
-    return summary

@@ -17,7 +17,6 @@ from analysis import figures, frames, options
 from analysis.frames import OF_RUN, Run
 from analysis.stats.bootstrap import Estimate
 from analysis.stats.seeds import common_support, crossing, iqm, iqm_difference
-from analysis.summary import nested, write_summary
 from analysis.tables import Table, estimate, estimate_columns
 from analysis.truth import check_names
 from vineppo.errors import UserError
@@ -44,29 +43,24 @@ CURVES = Table("", {"method": str, "iteration": int} | dict.fromkeys([*KLS, "pas
 # iteration to the last per nat between them. Differences are to the first method. Empty where the
 # data give none: of one checkpoint, or of a KL that did not grow.
 EFFICIENCIES = Table(
-    "",
+    "kl_efficiency_gains.csv",
     {"kl": str, "method": str, "level": float | None}
     | dict.fromkeys(["matched", "difference", "gain_per_nat", "gain_difference"], Estimate),
 )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--source", choices=["samples", "metrics"], default="samples",
-        help="metrics: what the runs logged as kl/ref, an estimate on train problems, in place of "
-        "the exact KL of responses that the engine samples now",
-    )  # fmt: skip
     options.add_checkpoints(parser, default="all")
     options.add_numbers(
         parser,
-        num_problems=(64, "of the test problems"),
-        num_samples=(4, "responses of a problem"),
-        seed=(0, "which problems, which responses"),
+        num_problems=(64, "Sample responses to so many test problems."),
+        num_samples=(4, "Sample so many responses of a problem."),
+        seed=(0, "Seed the choice of problems and what is sampled."),
     )
 
 
-def run(paths: list[Path], out: Path, source: str, checkpoints: str, **settings: int) -> list[Path]:
-    """Writes kl_efficiency.csv, .png, .svg and a summary, and the samples' tables.
+def run(paths: list[Path], out: Path, checkpoints: str, **settings: int) -> list[Path]:
+    """Writes both tables, the figure, and the samples' tables.
 
     Each path is a run directory, or a directory whose kl_efficiency.csv is drawn again. What is
     sampled of a checkpoint is kept, so that after a kill only those without a table are sampled.
@@ -79,9 +73,7 @@ def run(paths: list[Path], out: Path, source: str, checkpoints: str, **settings:
     complaint = "start from different policies, so that their KL does not compare:"
     frames.check_alike(runs, lambda run: {"model.path": _start(run)}, complaint)
     frames.check_same_configs(runs)
-    if source == "metrics":
-        by_path |= {run.path: logged_points(run) for run in runs}
-    elif runs:
+    if runs:
         from analysis.sampling.kl import sample_cells
 
         sampled = sample_cells([run.path for run in runs], out, checkpoints, settings)
@@ -91,7 +83,7 @@ def run(paths: list[Path], out: Path, source: str, checkpoints: str, **settings:
     return [
         *POINTS.write(out, rows),
         *draw(points, out / "kl_efficiency"),
-        write_summary(out, "kl-efficiency", summary_content(points)),
+        *EFFICIENCIES.write(out, efficiencies(points)),
     ]
 
 
@@ -116,33 +108,6 @@ def sampled_points(
             rows.append(row)
         points[run.path] = POINTS.frame(rows)
     return points
-
-
-def logged_points(run: Run) -> pd.DataFrame:
-    """`POINTS` of the evaluated iterations whose KL the run itself logged while it trained.
-
-    `kl/ref` of iteration i + 1 is that of the rollouts which checkpoint i sampled; so the last
-    checkpoint has none. Raises `UserError` where the reference is not the starting policy, and
-    where no iteration has both.
-    """
-    reference, start = run.config.get("reference", {}), _start(run)
-    if reference.get("path") not in (None, start):
-        raise UserError(
-            f"{run.path}: kl/ref is the KL to {reference['path']}, which is not the starting "
-            f"policy {start}; take --source samples"
-        )
-    metrics = {
-        "kl/ref": "kl_per_token",
-        "kl/ref_per_sequence": "kl_per_sequence",
-        "rollout/response_length_mean": "response_length",
-    }
-    logged = run.metrics.set_index("iteration").reindex(columns=metrics).rename(columns=metrics)
-    logged.index -= 1
-    rows = _evaluations(run).join(logged).dropna(subset=list(KLS)).reset_index()
-    if rows.empty:
-        raise UserError(f"{run.path} logged no kl/ref of a policy that was evaluated")
-    rows = rows.assign(kl_source=f"kl/ref ({reference.get('kl_estimator')})")
-    return POINTS.frame(rows.assign(pass_source=_pass_source(run), **run.identity))
 
 
 def comparable(rows: pd.DataFrame) -> pd.DataFrame:
@@ -215,36 +180,19 @@ def matched_level(points: pd.DataFrame, kl: str) -> float | None:
     return None if support is None else support[1]
 
 
-def summary_content(points: pd.DataFrame) -> dict[str, Any]:
-    """By method: what it is made of, and its `EFFICIENCIES` by KL."""
-    content = nested(efficiencies(points), "method", "kl")
-    return {
-        str(name): {
-            "seeds": rows["seed"].unique().tolist(),
-            "iterations": rows["iteration"].unique().tolist(),
-            "kl_source": rows["kl_source"].iloc[0],
-            "pass_source": rows["pass_source"].iloc[0],
-        }
-        | content[name]
-        for name, rows in points.groupby("method", sort=False)
-    }
-
-
 def draw(points: pd.DataFrame, path: Path) -> list[Path]:
-    """Writes `path`.png and .svg: a panel a KL, in it a line a method along its training."""
+    """Writes `path`.png: a line a method along its training, by the KL per token."""
     curves, labels = method_curves(points), figures.seed_labels(points)
     styles = figures.method_styles(list(labels))
-    with figures.panels(1, 2, margin_in=0.6) as (figure, axes):
-        for axis, kl in zip(axes, KLS, strict=True):
-            for name, curve in curves.groupby("method", sort=False):
-                draw_curve(axis, curve, kl, styles[name] | {"label": labels[name]})
-            level = matched_level(points, kl)
-            if level is not None:
-                line = axis.axvline(level, color="0.5", linestyle=":", label="matched KL")
-                line.set(linewidth=0.8, zorder=0)
-            axis.set(xlabel=KLS[kl], xlim=(0, None))
-        axes[0].set_ylabel("test pass@1")
-        figures.shared_legend(figure, axes[0])
+    kl, label = next(iter(KLS.items()))
+    with figures.panels(1, 1, margin_in=1.2) as (figure, (axis,)):
+        for name, curve in curves.groupby("method", sort=False):
+            draw_curve(axis, curve, kl, styles[str(name)] | {"label": labels[str(name)]})
+        if (level := matched_level(points, kl)) is not None:
+            line = axis.axvline(level, color="0.5", linestyle=":", label="matched KL")
+            line.set(linewidth=0.8, zorder=0)
+        axis.set(xlabel=label, ylabel="test pass@1", xlim=(0, None))
+        figures.legend_below(figure, axis)
         return figures.save(figure, path)
 
 

@@ -1,4 +1,4 @@
-"""Options that several analyses have, and the checks of their numbers."""
+"""Options that several analyses have, one vocabulary for all, and the checks of their numbers."""
 
 import argparse
 import re
@@ -8,24 +8,53 @@ from pathlib import Path
 from vineppo.errors import UserError
 
 ITERATIONS = "all|last|ends|spaced:N|N,N…"  # as `frames.choose_iterations` takes them
+# Options by the names that settings have beside stored tables, where these differ.
+OPTIONS = {
+    "num_problems": "--problems",
+    "num_states": "--states",
+    "num_samples": "--samples",
+    "num_draws": "--draws",
+    "num_alternatives": "--alternatives",
+    "num_proposals": "--proposals",
+    "sample_values": "--continuations",
+}
+
+
+def option_of(name: str) -> str:
+    return OPTIONS.get(name, f"--{name.replace('_', '-')}")
 
 
 def add_checkpoints(parser: argparse.ArgumentParser, default: str = "last") -> None:
     parser.add_argument(
-        "--checkpoints", default=default, metavar=ITERATIONS, help="whose policies are sampled"
+        "--checkpoints",
+        default=default,
+        metavar=ITERATIONS,
+        help="Use the policies of these iterations.",
     )
 
 
-def add_numbers(parser: argparse.ArgumentParser, **options: tuple[int | float, str]) -> None:
-    """`num_states=(512, "states a checkpoint")` is an option --num-states with its default."""
-    for name, (default, text) in options.items():
-        option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, type=type(default), default=default, help=text)
+def add_numbers(parser: argparse.ArgumentParser, **numbers: tuple[int | float, str]) -> None:
+    """`num_states=(512, "Sample …")` is an option --states with its default."""
+    for name, (default, text) in numbers.items():
+        parser.add_argument(
+            option_of(name), dest=name, type=type(default), default=default, metavar="N", help=text
+        )
+
+
+def add_continuations(parser: argparse.ArgumentParser, default: str, text: str) -> None:
+    parser.add_argument("--continuations", default=default, metavar="K,K…", help=text)
 
 
 def add_truth(parser: argparse.ArgumentParser) -> None:
-    text = "the --out of ground-truth; without: OUT, then where ground-truth puts its tables"
-    parser.add_argument("--truth", type=Path, metavar="DIR", help=text)
+    parser.add_argument(
+        "--truth",
+        nargs="+",
+        action="extend",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="Read the ground truth in these folders instead of OUT and the runs' own.",
+    )
 
 
 def check_least(settings: Mapping[str, int | None], **least: int) -> None:
@@ -33,8 +62,7 @@ def check_least(settings: Mapping[str, int | None], **least: int) -> None:
     for name, smallest in least.items():
         number = settings[name]
         if number is not None and number < smallest:
-            option = f"--{name.replace('_', '-')}"
-            raise UserError(f"{option} must be at least {smallest}, got {number}")
+            raise UserError(f"{option_of(name)} must be at least {smallest}, got {number}")
 
 
 def parse_continuations(text: str, option: str = "--continuations") -> tuple[int, ...]:

@@ -1,21 +1,24 @@
-"""Tables as CSV files: a table's columns are declared once, to write, read and check it."""
+"""Tables: CSV files whose columns are declared once, Parquet files of checkpoints, and Markdown."""
 
 import io
 import math
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from analysis.stats.bootstrap import Estimate
 from vineppo.errors import UserError
 from vineppo.run_dir.files import named_errors, write_atomic
+from vineppo.run_dir.tables import read_parquet
 
 _DTYPES = {str: "str", int: "int64", float: "float64", str | None: "str", int | None: "Int64"}
 _DTYPES |= {float | None: "float64"}
+UNKNOWN = "–"
 _WANTED = {int: "a whole number", float: "a number", str: "a text"}
 
 
@@ -103,6 +106,82 @@ def estimate(row: Mapping[Any, Any] | pd.Series, name: str) -> Estimate | None:
     if pd.isna(value):
         return None
     return Estimate(float(value), *(None if pd.isna(end) else float(end) for end in (low, high)))
+
+
+def table_path(out: Path, kind: str, run_path: Path, checkpoint: int) -> Path:
+    """`OUT/KIND/<run>/iter_000010.parquet`: where the table of a run's checkpoint is, or goes."""
+    return out / kind / run_path.resolve().name / f"iter_{checkpoint:06d}.parquet"
+
+
+def find_tables(folder: Path, kind: str) -> list[Path]:
+    """Those of one kind under `folder`, by run and checkpoint."""
+    return sorted((folder / kind).glob("*/iter_*.parquet"))
+
+
+def holds_tables_alone(folder: Path, kind: str) -> bool:
+    """Whether `folder` is none of a run and has tables of a kind, to be drawn again."""
+    return bool(find_tables(folder, kind)) and not (folder / "config.json").exists()
+
+
+def read_rows(
+    path: Path,
+    schema: pa.Schema,
+    noun: str | None,
+    optional: Collection[str] = (),
+    added: Collection[str] = (),
+) -> list[dict[str, Any]]:
+    """The rows, with the columns of `schema` alone; a cell may be empty in `optional` ones.
+
+    Files from before a column of `added` was there are read with it empty.
+
+    Raises `UserError` naming the file, and the row where there is one. `noun` is what a
+    row is, None where the table may hold none.
+    """
+    rows = read_parquet(path)
+    if not rows and noun is not None:
+        raise UserError(f"{path} holds no {noun}")
+    rows = [dict.fromkeys(added) | row for row in rows]
+    if rows and (missing := set(schema.names) - rows[0].keys()):
+        raise UserError(f"{path} has no column {', '.join(sorted(missing))}")
+    needed = [name for name in schema.names if name not in (*optional, *added)]
+    for number, row in enumerate(rows, start=1):
+        if any(row[name] is None for name in needed):
+            raise UserError(f"{path}, row {number} has an empty cell")
+    return [{name: row[name] for name in schema.names} for row in rows]
+
+
+def check_counts(rows: list[dict[str, Any]], path: Path) -> None:
+    """Raises `UserError` for a row whose num_correct of num_samples cannot be or says no spread."""
+    for number, row in enumerate(rows, start=1):
+        if not 0 <= row["num_correct"] <= row["num_samples"] or row["num_samples"] < 2:
+            raise UserError(f"{path}, row {number}: num_correct must be in 0..num_samples, from 2")
+
+
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table; none of no rows."""
+    if not rows:
+        return []
+    lines = [heads, ["---"] * len(heads), *(map(escaped, row) for row in rows)]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def escaped(text: str) -> str:
+    """A cell of a Markdown table."""
+    return text.replace("|", "\\|")
+
+
+def number(value: Any, form: str = ".3f", unit: str = "") -> str:
+    """`number(1234.5, ",.0f", " s")` is "1,234 s"; a dash for what is empty."""
+    return UNKNOWN if pd.isna(value) else f"{value:{form}}{unit}"
+
+
+def interval(estimate: Estimate | None, form: str = ".3f") -> str:
+    """`interval(Estimate(0.5, 0.4, 0.6))` is "0.500 (0.400 to 0.600)"."""
+    if estimate is None:
+        return UNKNOWN
+    if estimate.low is None or estimate.high is None:
+        return number(estimate.value, form)
+    return f"{estimate.value:{form}} ({estimate.low:{form}} to {estimate.high:{form}})"
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, Any]:

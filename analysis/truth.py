@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from analysis.run_tables import check_counts, read_rows, table_path
+from analysis.tables import check_counts, read_rows, table_path
 from vineppo.errors import UserError
 from vineppo.run_dir.tables import write_parquet
 

@@ -1,7 +1,7 @@
 """The figures of `value-accuracy`, drawn from its tables."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,6 @@ from matplotlib.colors import LogNorm, to_hex
 from analysis import figures
 from analysis.value_states import BOUNDARIES, CRITIC, FREE, MC_TRAIN, STRATA, num_draws, order
 
-# The kinds of rows in value_accuracy_reliability.csv.
-CURVE, EXACT, BIN = "curve", "exact", "bin"
 # Values of a method have its colour; what the rewards give away, and a constant, come last.
 _METHODS = {"posterior": "martingale", "privileged": "privileged", "probe": "probe"}
 _METHODS |= {"oracle": "oracle", CRITIC: "ppo"}
@@ -24,30 +22,11 @@ _COLORS = {name: figures.method_styles([own])[own]["color"] for name, own in _ME
 _COLORS |= dict(zip(FREE, (*figures.COLORS[2:4], "0.75"), strict=True))
 _FURTHER = (figures.COLORS[4], *figures.COLORS[6:], *figures.MORE_COLORS)  # of all other predictors
 LIGHTEST, DARKEST = 0.45, 1.0  # of the blues of MC, the darker the more draws
-# metric: (that of a K-sample mean, name of the axis)
-OVERVIEW = {
-    "mae": ("mae_floor", "mean absolute error"),
-    "pearson": ("pearson_ceiling", "correlation, all states"),
-    "pearson_within": ("pearson_within_ceiling", "correlation within problems"),
-}
 LIMIT: dict[str, Any] = {"marker": "_", "linestyle": "", "color": "0.3", "label": "K-sample mean"}
-# (kind of the strata, metric, label of x, label of y)
-OF_STRATA = (
-    ("position", "mae", "position in the response (%)", "mean absolute error"),
-    ("position", "bias", "position in the response (%)", "bias (prediction − truth)"),
-    ("outcome", "bias", "final answer of the state's rollout", "bias (prediction − truth)"),
-    ("value", "bias", "true value of the state", "bias (prediction − truth)"),
-)
-BANDS = {
-    EXACT: ("0.55", 0.35, "if every prediction were exact (consistency band)"),
-    CURVE: (figures.COLORS[0], 0.25, "over problems drawn anew (confidence band)"),
-}
 SPREAD = 0.6  # of the markers of one place, whose distance is 1
 MAX_COLUMNS = 4
 CELL = 1 / 20  # side of a cell of the histograms; 0, ½ and 1 are middles of cells
 BEYOND = 0.5  # how far below 0 and above 1 predictions are shown; those beyond stand at the edge
-LARGEST_DOT = 60.0  # area in points², of a bin that holds every state
-
 Styles = Mapping[str, dict[str, Any]]
 
 
@@ -81,49 +60,30 @@ def styles(predictors: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def draw_overview(scores: pd.DataFrame, path: Path) -> list[Path]:
-    """Errors and correlations along the checkpoints."""
-
-    rows = shown(scores[scores["stratum"] == BOUNDARIES])
-    metrics = [metric for metric in OVERVIEW if metric in set(rows["metric"])]
-
-    def draw(axes: Sequence[Axes], of_method: pd.DataFrame, looks: Styles) -> None:
-        checkpoints = sorted(of_method["checkpoint"].unique())
-        for axis, metric in zip(axes, metrics, strict=False):
-            limit, text = OVERVIEW[metric]
-            draw_panel(axis, of_method, "checkpoint", checkpoints, metric, looks, limit)
-            axis.set(xlabel="iteration of the policy", ylabel=text)
-            axis.set_xticks(range(len(checkpoints)), list(map(str, checkpoints)))
-        axes[0].set_ylim(bottom=0)
-        axes[0].plot([], [], **LIMIT)
-
-    return draw_methods(rows, path, len(metrics), draw)
-
-
-def draw_strata(scores: pd.DataFrame, path: Path) -> list[Path]:
-    """Where the errors are, at one checkpoint of each method."""
-
-    def draw(axes: Sequence[Axes], of_method: pd.DataFrame, looks: Styles) -> None:
-        for axis, (kind, metric, x, y) in zip(axes, OF_STRATA, strict=False):
-            draw_kind(axis, of_method, kind, metric, looks)
-            axis.set(xlabel=x, ylabel=y)
-
-    return draw_methods(at_last(shown(scores)), path, len(OF_STRATA), draw)
-
-
-def draw_methods(
-    rows: pd.DataFrame,
-    path: Path,
-    num_panels: int,
-    draw: Callable[[Sequence[Axes], pd.DataFrame, Styles], None],
-) -> list[Path]:
-    """A row of panels a method, over a legend of the predictors; returns what it wrote."""
+    """A row a method: errors and correlation along the checkpoints, errors by place and value."""
+    rows = shown(scores)
     looks = styles(rows["predictor"])
     methods = list(rows.groupby("method", sort=False))
-    with figures.panels(len(methods), num_panels) as (figure, axes):
+    with figures.panels(len(methods), 4) as (figure, axes):
         for index, (_, of_method) in enumerate(methods):
-            of_row = axes[num_panels * index :]
+            of_row = axes[4 * index : 4 * (index + 1)]
             of_row[0].set_title(title(of_method), loc="left")
-            draw(of_row, of_method, looks)
+            boundaries = of_method[of_method["stratum"] == BOUNDARIES]
+            checkpoints = sorted(boundaries["checkpoint"].unique())
+            for axis, metric, limit, text in (
+                (of_row[0], "mae", "mae_floor", "mean absolute error"),
+                (of_row[1], "pearson_within", "", "correlation within problems"),
+            ):
+                draw_panel(axis, boundaries, "checkpoint", checkpoints, metric, looks, limit)
+                axis.set(xlabel="iteration of the policy", ylabel=text)
+                axis.set_xticks(range(len(checkpoints)), list(map(str, checkpoints)))
+            of_row[0].set_ylim(bottom=0)
+            last = at_last(of_method)
+            draw_kind(of_row[2], last, "position", "mae", looks)
+            of_row[2].set(xlabel="position in the response (%)", ylabel="mean absolute error")
+            draw_kind(of_row[3], last, "value", "bias", looks)
+            of_row[3].set(xlabel="true value of the state", ylabel="bias (prediction − truth)")
+        axes[0].plot([], [], **LIMIT)
         for predictor, look in looks.items():
             axes[0].plot([], [], label=figures.predictor_label(predictor), **look)
         figures.legend_below(figure, axes[0])
@@ -212,48 +172,6 @@ def histogram(axis: Axes, states: pd.DataFrame) -> tuple[QuadMesh, float]:
     mesh = axis.pcolormesh(xs, ys, filled, cmap="viridis_r", rasterized=True)
     axis.plot([0, 1], [0, 1], color="0.3", linewidth=0.6)
     return mesh, float(counts.max())
-
-
-def draw_reliability(reliability: pd.DataFrame, path: Path) -> list[Path]:
-    """CORP curves and bins at one checkpoint, with their bands, a file a method."""
-    written = []
-    for method, of_method in at_last(reliability).groupby("method", sort=False):
-        names = sorted(of_method["predictor"].unique(), key=order)
-        with figures.grid(len(names), MAX_COLUMNS) as (figure, axes):
-            for axis, name in zip(axes, names, strict=True):
-                draw_curve(axis, of_method[of_method["predictor"] == name])
-            figure.suptitle(title(of_method), fontsize=8)
-            name_panels(axes, names, "mean true value")
-            figures.legend_below(figure, axes[0])
-            written += figures.save(figure, method_path(path, str(method)))
-    return written
-
-
-def draw_curve(axis: Axes, rows: pd.DataFrame) -> None:
-    """The reliability diagram of one predictor."""
-    for kind, (color, alpha, text) in BANDS.items():
-        shown = rows[rows["kind"] == kind]
-        ends = shown["prediction"], shown["truth_low"], shown["truth_high"]
-        axis.fill_between(*ends, color=color, alpha=alpha, linewidth=0, label=text)
-        if len(shown) == 1:  # a constant, of which a band would not be seen
-            axis.vlines(*ends, color=color, alpha=alpha, linewidth=4)
-    axis.plot([0, 1], [0, 1], color="0.3", linewidth=0.6)
-    curve, bins = rows[rows["kind"] == CURVE], rows[rows["kind"] == BIN]
-    axis.plot(
-        curve["prediction"], curve["truth"], color=figures.COLORS[0], label="isotonic fit (CORP)"
-    )
-    shares = bins["num_states"].astype(float) / bins["num_states"].sum()
-    axis.scatter(
-        bins["prediction"],
-        bins["truth"],
-        LARGEST_DOT * shares,
-        facecolors="none",
-        edgecolors="black",
-        linewidths=0.6,
-        label="tenths, area by number of states",
-        zorder=3,
-    )
-    axis.set_xlim(-0.02, 1.02)
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:

@@ -19,8 +19,8 @@ import pyarrow as pa
 from analysis import frames
 from analysis.frames import Run
 from analysis.rollout_files import predictions_by_state, read_rollouts, values_by_state
-from analysis.run_tables import check_counts, read_rows
 from analysis.stats.value_scores import Cell
+from analysis.tables import check_counts, read_rows
 from analysis.truth import ANALYSIS, TruthState, check_names, check_rollouts, find_truth, read_truth
 from vineppo.errors import UserError
 from vineppo.run_dir.files import strict_json
@@ -73,7 +73,7 @@ class Wanted:
 
 
 def read_states(
-    paths: Sequence[Path], out: Path, truth: Path | None, wanted: Wanted
+    paths: Sequence[Path], out: Path, truth: Sequence[Path], wanted: Wanted
 ) -> pd.DataFrame:
     """The `STATES` of all paths. The truth of a run is looked for in `truth`, if that is given;
     else in `out`, then where `ground-truth` puts that of the other runs, then in the run itself.
@@ -82,7 +82,6 @@ def read_states(
     runs of different tasks, for a method with two configs or from two sources, and for a seed of a
     method that is given twice.
     """
-    given = [] if truth is None else [truth]
     tables = [p for p in paths if (p / STATES_NAME).exists() and not (p / "config.json").exists()]
     run_paths = [path for path in paths if path not in tables]
     check_names(run_paths)
@@ -95,7 +94,7 @@ def read_states(
             parts.append((path, read_table(path, wanted.predictors)))
             continue
         others = [other / "analysis" / ANALYSIS for other in run_paths if other != path]
-        truths = find_truth(path, given, [out, *others])
+        truths = find_truth(path, truth, [out, *others])
         parts += [(path, truth_rows(runs[path], table, wanted)) for table in truths.values()]
     states = frames.concatenated(parts, run_paths, "method")
     _check(states)
@@ -266,18 +265,6 @@ def order(predictor: str) -> tuple[int, int, str]:
         return 2 + (not predictor.startswith(MC_TRAIN)), num, ""
     place = 0 if predictor == CRITIC else 4 if predictor in FREE else 1
     return place, FREE.index(predictor) if predictor in FREE else 0, predictor
-
-
-def baseline_of(predictors: Sequence[str]) -> str | None:
-    """What the others are compared with: mc_K of the K that the run trained with, or the largest.
-
-    The training's K is the largest among `mc_train_K`: of (mc_1, mc_9, mc_27, mc_train_9) it is
-    mc_9, of (critic, mc_1, mc_9) mc_9. None where there is no mc_K.
-    """
-    draws = {name: num for name in predictors if (num := num_draws(name)) is not None}
-    fresh = {num for name, num in draws.items() if not name.startswith(MC_TRAIN)}
-    trained = {num for name, num in draws.items() if name.startswith(MC_TRAIN) and num in fresh}
-    return f"{MC}_{max(trained or fresh)}" if fresh else None
 
 
 def strata(cell: Cell) -> dict[str, np.ndarray]:

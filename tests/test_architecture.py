@@ -1,40 +1,99 @@
-"""Imports go one way, and the picture of the rooms is that of the code."""
+"""Imports go one way: recipes and tools, then the core's layers from the entry points down."""
 
-import importlib.util
+import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+# From the top down; a module imports from its own layer and those below.
+LAYERS = [
+    ["cli", "run_command", "train", "sft", "self_training"],
+    ["session", "evaluate", "checkpoint", "experience", "update"],
+    ["values", "reward_scores"],
+    ["rollouts", "encoding", "forward_passes", "minibatches", "policy"],
+    ["engine", "models", "token_scores", "packing", "deepspeed_module", "lora", "no_cache"],
+    ["tasks", "credit", "segment", "value_diagnostics", "run_dir", "progress", "tracker"],
+    [
+        "config",
+        "own_code",
+        "own_reward",
+        "distributed",
+        "parent_death",
+        "interruption",
+        "rank_watch",
+        "trackers",
+    ],
+    ["losses", "kl", "vocabulary", "batching", "metrics", "schedules", "seeds"],
+    ["types", "errors", "schema", "require", "interface", "plugins"],
+]
+LEVELS = {module: level for level, layer in enumerate(LAYERS) for module in layer}
+# Interfaces and keys of packages, which belong to the types.
+TYPES = {f"vineppo.{name}" for name in ("config.require", "engine.interface", "credit", "segment")}
+TYPES |= {"vineppo.engine", "vineppo.tasks"}
 
 
-@pytest.fixture(scope="module")
-def architecture():
-    spec = importlib.util.spec_from_file_location("architecture", DOCS / "architecture.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def imports(file: Path) -> Iterator[str]:
+    """The modules of vineppo that `file` imports, without those for the type checker alone."""
+
+    def nodes(tree: ast.AST) -> Iterator[ast.AST]:
+        for node in ast.iter_child_nodes(tree):
+            if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+                yield node
+                yield from nodes(node)
+
+    for node in nodes(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vineppo"):
+            if node.module == "vineppo":
+                yield from (f"vineppo.{alias.name}" for alias in node.names)
+            else:
+                yield node.module or ""
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("vineppo."))
 
 
-def test_imports_go_down(architecture):
-    assert architecture.upward(architecture.imports()) == []
+def name_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def test_the_core_imports_neither_recipes_nor_tools(architecture):
-    """The command line alone registers the tools' commands."""
-    importers = {a for a, b in architecture.imports() if b in ("recipes", "tools")}
-    assert importers <= {"command line", "tools", "analysis", "benchmarks"}
+FILES = {name_of(file): file for file in sorted((ROOT / "vineppo").rglob("*.py"))}
+CORE = [name for name in FILES if not name.startswith(("vineppo.recipes", "vineppo.tools"))]
 
 
-def test_an_import_that_goes_up_is_seen(architecture):
-    assert architecture.upward({("types", "config"), ("config", "types")}) == [("types", "config")]
+@pytest.mark.parametrize("name", CORE)
+def test_the_core_imports_neither_recipes_nor_tools(name):
+    if name == "vineppo.cli":  # the entry of all commands, each imported when it is called
+        return
+    outside = ("vineppo.recipes", "vineppo.tools")
+    assert [there for there in imports(FILES[name]) if there.startswith(outside)] == []
 
 
-def test_an_arrow_that_others_imply_is_left_out(architecture):
-    edges = {("a", "b"), ("b", "c"), ("a", "c")}
-    assert architecture.reduced(edges) == {("a", "b"), ("b", "c")}
+def test_recipes_import_what_the_page_on_extending_names():
+    page = (ROOT / "docs/extending.md").read_text()
+    public = set(
+        re.findall(r"`(vineppo(?:\.\w+)+)`", page.partition("## What a plug-in may import")[2])
+    )
+    recipes = [name for name in FILES if name.startswith("vineppo.recipes.")]
+    found = {
+        f"{name}: {there}"
+        for name in recipes
+        for there in imports(FILES[name])
+        if there not in public and there not in FILES.keys() & set(recipes)
+    }
+    assert found == set()
 
 
-def test_the_picture_is_that_of_the_code(architecture):
-    drawn = (DOCS / "architecture.svg").read_text()
-    assert drawn == architecture.svg(), "python docs/architecture.py draws it anew"
+def level(module: str) -> int:
+    if module in TYPES or module.startswith("vineppo.config.schema"):
+        return len(LAYERS) - 1
+    return LEVELS[module.split(".")[1]]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CORE if name not in {"vineppo", "vineppo.cli", *TYPES}]
+)
+def test_imports_go_down(name):
+    up = [t for t in imports(FILES[name]) if t in CORE and level(t) < level(name)]
+    assert up == []

@@ -27,7 +27,7 @@ CHANGES = {"learning_rate": 1e-2, "max_mean_ratio": None, "batch_size": 8, "micr
 
 @pytest.fixture(scope="module")
 def config(configs):
-    found = load_config(TrainConfig, str(configs / "demo_vineppo_transformers.jsonnet"), [])
+    found = load_config(TrainConfig, str(configs / "recipes/transformers_engine.jsonnet"), [])
     return replace(found, num_iterations=10, seed=0)
 
 

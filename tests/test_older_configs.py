@@ -18,7 +18,7 @@ def without_added_keys(resolved):
 
 
 def test_an_older_config_is_that_of_today(configs):
-    for leaf in ("demo_ppo", "demo_vineppo", "demo_vineppo_transformers"):
+    for leaf in ("demo_ppo", "demo_vineppo", "recipes/transformers_engine"):
         config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), [])
         resolved = json.loads(json.dumps(to_dict(config)))
         older = without_added_keys(json.loads(json.dumps(resolved)))

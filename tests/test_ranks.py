@@ -37,7 +37,6 @@ SLOW_CASES = [
     (Case("vineppo", "vllm"), 0),
     (Case("vineppo", "vllm"), 2),
     *((Case("vineppo", "transformers"), stage) for stage in (0, 2, 3)),
-    *((Case("ppo", "transformers"), stage) for stage in (0, 2, 3)),
 ]
 
 

@@ -103,7 +103,7 @@ def test_it_is_evaluated_again_to_the_same_numbers(vineppo_run):
 
 
 def test_ground_truth_plays_on_through_the_environment(vineppo_run, tmp_path):
-    options = ["--checkpoints=0", "--num-states=6", "--num-samples=24", f"--out={tmp_path}"]
+    options = ["--checkpoints=0", "--states=6", "--samples=24", f"--out={tmp_path}"]
     done = run_module("analysis", ["ground-truth", str(vineppo_run), *options])
     assert done.returncode == 0, done.stdout + done.stderr
     (table,) = tmp_path.glob("**/*.parquet")

@@ -27,7 +27,7 @@ from support.uncertain import UNCERTAIN
 
 from vineppo.models import ASSETS
 
-NAME = "demo_vineppo_transformers"
+NAME = "recipes/transformers_engine"
 
 
 @pytest.fixture(scope="module")

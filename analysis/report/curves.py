@@ -4,7 +4,6 @@ Texts of a run go through `escape`.
 """
 
 import base64
-import re
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from typing import TypeVar
@@ -16,8 +15,8 @@ from matplotlib.figure import Figure
 
 from analysis import figures
 from analysis.costs import cost_panels, points_of
-from analysis.frames import PHASES, Run, phase_seconds
-from analysis.summary import UNKNOWN, number
+from analysis.frames import Run
+from analysis.tables import UNKNOWN, number
 
 # By metric: the label of its axis.
 TRAINING = {
@@ -35,7 +34,6 @@ CRITIC = {
 }
 METRICS = TRAINING | CRITIC
 SPREADS = ("critic/value_std", "critic/return_std")
-LEGEND_WIDTH_IN = 1.0
 NUM_COLUMNS = 3
 MAX_POINTS = 1000  # of a line
 # Of the page to an inch of a figure: its 8 pt text is then about as large as the page's.
@@ -166,43 +164,11 @@ def thinned(rows: Rows) -> Rows:
     return means.set_axis(rows.index[:: max(size, 1)])
 
 
-def times_image(runs: Sequence[Run], names: Sequence[str]) -> str:
-    """Stacked shares of an iteration's time by phase, a panel a run that logged them."""
-    labels = figures.method_labels(names).values()
-    logged = {label: thinned(phase_shares(run)) for run, label in zip(runs, labels, strict=True)}
-    logged = {label: shares for label, shares in logged.items() if shares.any(axis=None)}
-    if not logged:
-        return ""
-    phases = [*PHASES.values(), "other"]
-    taken = [phase for phase in phases if any(shares[phase].any() for shares in logged.values())]
-    with figures.grid(len(logged), NUM_COLUMNS, LEGEND_WIDTH_IN) as (figure, axes):
-        entries = {}
-        for axis, (label, shares) in zip(axes, logged.items(), strict=True):
-            base = pd.Series(0.0, shares.index)
-            edges = [*(shares.index - 0.5), *(shares.index[-1:] + 0.5)]
-            for phase in taken:
-                color, top = figures.phase_color(phase, phases), base + shares[phase]
-                entries[phase] = axis.stairs(top, edges, baseline=base, fill=True, color=color)
-                base = top
-            axis.set(xlim=(edges[0], edges[-1]), ylim=(0, 1), title=label, ylabel="share of time")
-            figures.whole_iterations(axis)
-        names_down, areas = list(entries)[::-1], list(entries.values())[::-1]
-        figure.legend(areas, names_down, loc="outside right center")
-        return _image(figure, "share of each phase in an iteration's time")
-
-
-def phase_shares(run: Run) -> pd.DataFrame:
-    """Each phase's share of an iteration's time, where that was logged; 1 in all."""
-    seconds = phase_seconds(run)
-    return seconds.div(seconds.sum(axis=1).replace(0, 1.0), axis=0)
-
-
-def svg_image(svg: bytes, description: str) -> str:
-    """An SVG file as an image, in which no script of it runs, in the size of its figure."""
-    points = re.search(rb'<svg[^>]*?\bwidth="([0-9.]+)pt"', svg)
-    width = f' width="{PIXELS_PER_IN * float(points[1]) / 72:.0f}"' if points else ""
-    uri = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
-    return f'<img alt="{escape(description)}"{width} src="{uri}">'
+def image(png: bytes, description: str) -> str:
+    """A PNG of `figures.save`, in the size of its figure."""
+    width = round(PIXELS_PER_IN * int.from_bytes(png[16:20], "big") / figures.DOTS_PER_IN)
+    uri = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    return f'<img alt="{escape(description)}" width="{width}" src="{uri}">'
 
 
 def table(rows: Sequence[dict[str, str]], numbers: Collection[str] | None = None) -> str:
@@ -228,7 +194,7 @@ def paragraph(text: str) -> str:
 
 
 def _image(figure: Figure, description: str) -> str:
-    return svg_image(figures.render(figure, "svg"), description)
+    return image(figures.render(figure), description)
 
 
 def _accuracy(point: pd.Series) -> str:

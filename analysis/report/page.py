@@ -8,13 +8,11 @@ import argparse
 import base64
 import hashlib
 import json
-import shlex
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from analysis import ANALYSES, options
 from analysis.frames import (
@@ -25,34 +23,15 @@ from analysis.frames import (
     read_run,
 )
 from analysis.report import curves as drawn
-from analysis.report.curves import paragraph, svg_image, table
+from analysis.report.curves import image, paragraph
 from analysis.report.rollouts import Data, Extent, viewer_data
-from analysis.stats.bootstrap import Estimate
-from analysis.summary import FILE_NAME, UNKNOWN, interval, read_summary
+from analysis.tables import UNKNOWN
 from analysis.truth import truth_tables
 from vineppo.errors import UserError
 from vineppo.run_dir.files import named_errors, write_atomic
 
 # One script: what a file names, those after it use.
 SCRIPTS = ("values.js", "chart.js", "tooltip.js", "viewer.js")
-MAX_OPEN_ROWS = 12  # a longer table is folded
-# The headings of other analyses, by name on the command line.
-OTHERS = {
-    "learning-curves": "Learning curves over seeds",
-    "compare": "Methods compared",
-    "power": "What scores vary by",
-    "ground-truth": "Ground truth",
-    "value-accuracy": "Calibration: how good the values are",
-    "action-ranking": "Ranking: which next step is best",
-    "value-diagnostics": "The critic along the response",
-    "value-health": "Learned values by iteration",
-    "advantages": "Advantages",
-    "gradient-variance": "Gradient variance",
-    "kl-efficiency": "KL: what the distance from the starting policy bought",
-    "temperature": "Temperature",
-}
-# Figures of an analysis whose names do not begin with its own.
-FURTHER_FIGURES = {"learning-curves": ("time_to_target", "phases")}
 # (id in the address, heading, content)
 Section = tuple[str, str, str]
 
@@ -62,24 +41,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--iterations",
         default="ends",
         metavar=options.ITERATIONS,
-        help="whose rollouts the page carries; ends: the first, the middle and the last",
+        help="Show the rollouts of these iterations. ends: the first, the middle and the last.",
     )
     options.add_numbers(
-        parser, problems=(16, "shown of an iteration"), responses=(8, "shown of a problem")
+        parser,
+        problems=(16, "Show so many problems of an iteration."),
+        responses=(8, "Show so many responses of a problem."),
     )
-    folders: dict[str, Any] = {"nargs": "+", "action": "extend", "type": Path, "metavar": "DIR"}
-    parser.add_argument(
-        "--truth",
-        default=[],
-        help="the --out of ground-truth, for the viewer; without: --out, then each run's own",
-        **folders,
-    )
+    options.add_truth(parser)
     parser.add_argument(
         "--with",
         dest="others",
+        nargs="+",
+        action="extend",
         default=[],
-        help="the --out of other analyses, to show; besides --out and the runs' own",
-        **folders,
+        type=Path,
+        metavar="DIR",
+        help="Show the figures of other analyses in these folders too.",
     )
 
 
@@ -105,21 +83,15 @@ def run(
     data = viewer_data(
         runs, names, Extent(iterations, shown["problems"], shown["responses"]), tables
     )
-    contents = {name: other_html(name, [out, *others], paths) for name in OTHERS}
-    missing = [name for name, html in contents.items() if not html]
+    contents = {name: other_html(name, [out, *others], paths) for name in ANALYSES}
     sections = [
         ("results", "Results", drawn.results_table(runs, names, curves)),
         ("accuracy", "Accuracy on the test problems", drawn.accuracy_image(names, curves)),
         ("training", "Training", drawn.metrics_image(runs, names, [*drawn.TRAINING])),
         ("critic", "Critic health", drawn.metrics_image(runs, names, [*drawn.CRITIC])),
-        (
-            "costs",
-            "Costs: time and tokens",
-            drawn.times_image(runs, names) + drawn.costs_table(runs),
-        ),
-        *((name, OTHERS[name], html) for name, html in contents.items() if html),
+        ("costs", "Costs: time and tokens", drawn.costs_table(runs)),
+        *((name, name.replace("-", " ").capitalize(), html) for name, html in contents.items()),
         ("rollouts", "Rollouts", _viewer(data)),
-        *([("more", "More analyses", missing_html(missing, paths, out))] if missing else []),
         ("environment", "Environment", "".join(map(_environment, runs, names))),
     ]
     title = "Runs: " + ", ".join(dict.fromkeys(run.name for run in runs))
@@ -171,92 +143,21 @@ def page(title: str, sections: Sequence[Section]) -> str:
 
 
 def other_html(name: str, folders: Sequence[Path], run_paths: Sequence[Path]) -> str:
-    """Its figures and numbers from every folder that holds some; empty where none does."""
-    candidates = [
-        *(place for folder in folders for place in (folder, folder / name)),
-        *(path / "analysis" / name for path in run_paths),
-    ]
-    places = {path.resolve(): path for path in candidates}  # the same one once
-    content = "".join(_content(name, path) for path in places.values())
-    return paragraph(f"{name}: {ANALYSES[name]}.") + content if content else ""
-
-
-def missing_html(missing: Sequence[str], run_paths: Sequence[Path], out: Path) -> str:
-    """A line for each analysis that is not there, and the command that makes it."""
-    runs = shlex.join(map(str, run_paths))
-    command = f"python -m analysis NAME {runs} --out {shlex.quote(str(out))}"
-    lines = "".join(
-        f"<li><code>{escape(name)}</code> not computed: {escape(ANALYSES[name])}.</li>"
-        for name in missing
-    )
-    return (
-        f"<p>This page shows them too once they are there; make one with <code>{escape(command)}"
-        f"</code>, NAME being one of these, and the report again.</p><ul>{lines}</ul>"
-    )
-
-
-def summary_rows(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """A nested summary as rows: the way to them, and their numbers by name.
-
-    {"n": 3, "critic": {"bias": 0.5}} are the rows ("", {"n": 3}) and ("critic", {"bias": 0.5}).
-    """
-    numbers = {key: value for key, value in node.items() if _fits_a_cell(value)}
-    if numbers:
-        yield path, numbers
-    for key, value in node.items():
-        if key not in numbers:
-            items = value.items() if isinstance(value, dict) else enumerate(value, start=1)
-            inner = {str(name): item for name, item in items}
-            yield from summary_rows(inner, f"{path} / {key}" if path else key)
-
-
-def _content(name: str, folder: Path) -> str:
-    drawn = sorted(folder.glob(f"{name.replace('-', '_')}*.svg"))
-    further = (folder / f"{figure}.svg" for figure in FURTHER_FIGURES.get(name, ()))
-    drawn += [path for path in further if path.exists()]
-    summary = read_summary(folder / FILE_NAME).get(name, {})
-    if not drawn and not summary:
-        return ""
-    images = []
-    for path in drawn:
-        with named_errors("read", path):
-            images.append(svg_image(path.read_bytes(), path.stem.replace("_", " ")))
-    return f"<p class=source>{escape(str(folder))}</p>{''.join(images)}{_summary_tables(summary)}"
-
-
-def _summary_tables(summary: dict[str, Any]) -> str:
-    """The rows that have the same columns are one table."""
-    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    for way, numbers in summary_rows(summary):
-        texts = {key.replace("_", " "): _text(value) for key, value in numbers.items()}
-        groups.setdefault(tuple(numbers), []).append({"": way} | texts)
-    tables = []
-    for rows in groups.values():
-        made = table(rows)
-        if len(rows) > MAX_OPEN_ROWS:
-            made = f"<details><summary>{len(rows)} rows</summary>{made}</details>"
-        tables.append(made)
-    return "".join(tables)
-
-
-def _fits_a_cell(value: Any) -> bool:
-    """Whether it is a number or text, an estimate with its interval, or a list of these."""
-    if isinstance(value, dict):
-        return set(value) == {"value", "low", "high"}
-    return not isinstance(value, list) or not any(isinstance(item, dict | list) for item in value)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        # Blanks that do not break hold the interval together.
-        return interval(Estimate(**value), ".4g").replace(" to ", "\u00a0to\u00a0")
-    if isinstance(value, list):
-        return ", ".join(map(_text, value))
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return UNKNOWN if value is None else str(value)
+    """The figures of another analysis from every folder that holds some."""
+    stem = name.replace("-", "_")
+    places = dict.fromkeys(folders, f"{stem}*.png")
+    places |= {folder / name: "*.png" for folder in folders}
+    places |= {path / "analysis" / name: "*.png" for path in run_paths}
+    content, seen = "", set()
+    for folder, pattern in places.items():
+        drawn = [path for path in sorted(folder.glob(pattern)) if path.resolve() not in seen]
+        seen |= {path.resolve() for path in drawn}
+        if drawn:
+            content += f"<p class=source>{escape(str(folder))}</p>"
+        for path in drawn:
+            with named_errors("read", path):
+                content += image(path.read_bytes(), path.stem.replace("_", " "))
+    return paragraph(ANALYSES[name]) + content if content else ""
 
 
 def script_json(data: Data) -> str:

@@ -6,10 +6,7 @@
                 {"index", "reward", "is_cut", "text", "steps": [
                     {"text", "advantage", "returns", "critic", "truth"}]}]}]}]}]}
 
-`scale` is the largest advantage in sight; values lie between `low` and `high`. `rewards` are those
-of all responses to the problem, also where fewer are shown. Where no tokenizer tells the steps of a
-response apart, its `text` is whole, and null elsewhere. A step has only what is known of it;
-`returns`, `critic` and `truth` are those of the state before it.
+A step has only what is known of it and of the state before it.
 """
 
 import json

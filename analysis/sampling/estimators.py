@@ -114,11 +114,19 @@ def choose_estimators(
             held = [*possible, *([f"{VINE}1 to {VINE}{most}"] * (most > 0))]
             raise UserError(
                 f"--estimators: {name} is not one of {', '.join(held)}, which this run's rollouts "
-                "allow (vine needs values or --sample-values, gae a critic, remax and trees "
-                "--sample-values)"
+                "allow (vine needs values or --continuations, gae a critic, remax and trees "
+                "--continuations)"
             )
         chosen[name] = estimator
     return list(chosen.values())
+
+
+def estimator_named(
+    config: TrainConfig, rollouts: Sequence[Rollout], name: str
+) -> Estimator | None:
+    """The estimator of a name, whether or not the rollouts allow it; None of an unknown one."""
+    num_boundaries = max(1.0, fmean(len(rollout.spans_S) - 1 for rollout in rollouts))
+    return _without_draws(config).get(name) or _named(config, name, num_boundaries)
 
 
 def scaled(estimator: Estimator, rollouts: Sequence[Rollout]) -> Estimator:

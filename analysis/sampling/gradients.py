@@ -236,13 +236,9 @@ def problem_gradients(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The policy gradient of every problem by its rollouts' "loss_advantages".
 
-    Sketched, [N, d], and at the coordinates `chosen_C`, [N, C].
-
-    g_n = N · ∇ agg(r_t A_t) over the rollouts of problem n, so that the mean of the g_n is the
-    ascent direction of one update on all of them, before clipping, KL and bonuses. `agg` is
-    `optimization.loss_aggregation` with the sizes of all N problems, over the tokens that train,
-    r_t = π/π_old the ratio of the trained to the sampling policy: 1 up to rounding where they are
-    the same, whose gradient is A_t ∇ log π. `advance` is called after each gradient.
+    Sketched, [N, d], and at the coordinates `chosen_C`, [N, C]. g_n = N · ∇ agg(r_t A_t) over the
+    rollouts of problem n, before clipping, KL and bonuses, with the sizes of all N problems: the
+    mean of the g_n is the direction of one update. `advance` is called after each gradient.
     """
     device = next(module.parameters()).device
     totals = UpdateSizes.of([*chain.from_iterable(groups)], config.sampling.max_tokens).trained
@@ -262,11 +258,8 @@ class CountSketch:
     """S: R^D → R^d with E⟨Sx, Sy⟩ = ⟨x, y⟩; `size` 0 keeps every coordinate.
 
     (Sx)_b = Σ_{j: h(j) = b} σ(j)·x_j with a random place h(j) and sign σ(j) for every coordinate,
-    the same for all gradients. One inner product has the standard deviation
-    √((|x|²|y|² + ⟨x, y⟩² − 2 Σ x_j² y_j²)/d): of a squared norm at most √(2/d), 0.6 % of it at
-    d = 65,536. Being linear, the sketch of a mean is the mean of sketches: traces are that exact,
-    and |E g|² up to 0.6 % of the noise tr Σ/n beside it. Source: Charikar et al., 2002; Weinberger
-    et al., 2009 (arXiv:0902.2206), appendix A.
+    the same for all gradients. A squared norm is within √(2/d): 0.6 % at d = 65,536. Source:
+    Charikar et al., 2002; Weinberger et al., 2009 (arXiv:0902.2206), appendix A.
     """
 
     def __init__(self, num_weights: int, size: int, seed: int, device: torch.device) -> None:
@@ -327,18 +320,18 @@ def _saved(policies: Policies, checkpoint: Checkpoint, _: Journal) -> Source:
     if checkpoint.config.credit.kind == "tree":
         raise UserError(
             f"{checkpoint.title}: its rollouts share prefixes (credit.kind 'tree'); "
-            "--sample-values K samples independent ones"
+            "--continuations K samples independent ones"
         )
     iteration = rollout_iteration(checkpoint.run_path, checkpoint.iteration)
     if iteration is None:
         raise UserError(
             f"{checkpoint.title}: its rollouts are not saved, nor are those of one update earlier; "
-            "--sample-values K samples them"
+            "--continuations K samples them"
         )
     if iteration != checkpoint.iteration + 1:
         print(
             f"{checkpoint.title}: its own rollouts are not saved; taking those of one update "
-            "earlier, with the ratio of the policies and without gae (--sample-values K samples "
+            "earlier, with the ratio of the policies and without gae (--continuations K samples "
             "its own)"
         )
     rollouts = read_saved(checkpoint.run_path, iteration, policies.problem)

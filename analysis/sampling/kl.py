@@ -10,11 +10,11 @@ import pandas as pd
 import pyarrow as pa
 import torch
 
-from analysis.run_tables import read_rows
 from analysis.sampling.journal import Journal
 from analysis.sampling.policies import Checkpoint, Policies, choose_checkpoints, make_tables
 from analysis.sampling.rollouts import sample_responses
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, bootstrap_sums, ratio
+from analysis.tables import read_rows
 from vineppo.config.schema import TrainConfig
 from vineppo.forward_passes import Rows, token_columns
 from vineppo.rollouts import Prompt

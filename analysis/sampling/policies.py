@@ -12,9 +12,9 @@ import torch
 
 from analysis.frames import choose_iterations, existing_run_dir
 from analysis.frames import read_config as read_resolved
-from analysis.run_tables import table_path
 from analysis.sampling.journal import Journal, Meter, is_made, write_settings
 from analysis.sampling.rollouts import rollout_iteration
+from analysis.tables import table_path
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed

@@ -1,15 +1,9 @@
 """What every estimator costs, per problem: sampled tokens, and seconds of the run's machine.
 
-Tokens are counted: those of the rollouts, and for vine with K the share K/K' of the tokens that the
-K' continuations of each state took. Seconds are read from the run's metrics, which time phases, not
-estimators, so they are divided:
-
     seconds = tokens · (s per sampled token) + (s of learning per problem) [− the critic's share]
 
-Both rates are medians over the run's iterations. A token of a rollout and of a continuation count
-alike, since both are sampled in one stream. Learning is `time/logprobs_s`, `time/update_s` and
-`time/sync_s`; where the run has a value model of its own, its share of them (`critic_share`) is
-charged to the estimators that use a critic alone. Evaluation and checkpoints cost nothing here.
+Tokens are counted. Both rates are medians over the run's iterations. Where the run has a value
+model of its own, its share of learning (`critic_share`) is charged to estimators that use it.
 """
 
 import math

@@ -43,16 +43,9 @@ class GradientNoise:
 def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise:
     """From the Gram matrix, a unit counting `weights_N[n]` times: 1, or its count in a resample.
 
-    Source: McCandlish et al., 2018 (arXiv:1812.06162), section 2.2 and appendix A.1 (the simple
-    noise scale, there from two batch sizes).
-
-    tr Σ is half the mean of |g_i − g_j|² = G_ii + G_jj − 2 G_ij, and |E g|² the mean of G_ij, over
-    the pairs of different units with weights w_i·w_j. A unit is never paired with its own copy: a
-    resample would otherwise take its noise for signal, and its interval would be about
-    |E g|² + tr Σ/n. Made for `bootstrap.bootstrap_weights` with the units as clusters; for two
-    estimators on the same rollouts compute both, and their ratio, in one call.
-
-    All is NaN in a resample of one unit alone. Raises `ValueError` of fewer than two units.
+    tr Σ is half the mean of |g_i − g_j|² and |E g|² the mean of G_ij over pairs of different units,
+    weighted by w_i·w_j. A unit is never paired with its own copy, whose noise would pass for
+    signal. Source: McCandlish et al., 2018 (arXiv:1812.06162), appendix A.1. NaN of one unit.
 
     The Gram matrix ((1, 1), (1, 5)) of (1, 0) and (1, 2): tr Σ = (1 + 5 − 2)/2 = 2, |E g|² = 1.
     """
@@ -74,17 +67,10 @@ def adam_gains(
 ) -> np.ndarray:
     """What a step of Adam gains to first order, by all units, then without each of them, [M].
 
-    Adam divides every coordinate's mean by its root mean square, so that noise slows the step down
-    only on coordinates that bear signal; noise elsewhere leaves the trace large and costs nothing
-    to first order. Of a step of unit rate on a batch of B = `num_units` units, with the signal s
-    and this estimator's variance σ² of a unit, the objective gains
-
-        Σ_c c·s_c² / √(c²·s_c² + σ_c²/B)
-
-    s_c² = mean² − variance/N, unbiased, of `signal_NC`: an estimator of the same mean, the less
-    noisy the better. c is 1 or, where `is_scaled`, ⟨E g, s⟩/|s|² of an estimator whose mean is
-    another multiple of it, from the products of different units. M is 1 + N. Raises
-    `ValueError` of fewer than three units.
+    Noise slows Adam's step down only on coordinates that bear signal. On a batch of B = `num_units`
+    units a step of unit rate gains Σ_c c·s_c² / √(c²·s_c² + σ_c²/B), with σ² this estimator's
+    variance of a unit and s_c² = mean² − variance/N of `signal_NC`. c is 1 or, where `is_scaled`,
+    ⟨E g, s⟩/|s|² of an estimator whose mean is a multiple of the signal. M is 1 + N.
     """
     num_rows = len(rows_NC)
     if num_rows < 3:
@@ -112,17 +98,9 @@ def adam_gains(
 def gain_estimates(gains_EM: np.ndarray) -> list[tuple[Estimate, Estimate]]:
     """The gain of every estimator and its ratio to the first one's, from `adam_gains`.
 
-    With θ of all units and θ̄ the mean of those without one,
-
-        gain = (N²θ − (N − 1)²θ̄)/(2N − 1)        ratio = gain/gain₁
-
-    the jackknife for a bias of order 1/N², such as θ has on coordinates without signal, where s² is
-    unbiased but under the root as well; a bias of order 1/N is halved. Without θ (NaN) the gain is
-    θ̄, with its bias. The ratio's standard error is that of θ_(−n) − ratio·θ₁_(−n), over gain₁. A
-    ratio to a gain that is not positive is undefined.
-
-    Source: Schucany, Gray and Owen, 1971. How often the intervals hold the truth is in
-    experiments/10_interval_coverage.
+    With θ of all units and θ̄ the mean of those without one, the gain is the jackknife
+    (N²θ − (N − 1)²θ̄)/(2N − 1), for a bias of order 1/N² (Schucany, Gray and Owen, 1971); without θ
+    it is θ̄. How often the intervals hold the truth is in experiments/10_interval_coverage.
 
     Two units, θ = 3 and θ_(−n) = (2, 3): (4·3 − 2.5)/3 = 3.17.
     """

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.stats import CensoredData, bootstrap, ecdf, trim_mean
+from scipy.stats import bootstrap, trim_mean
 
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, Estimate
 
@@ -34,12 +34,7 @@ def iqm(scores_N: Scores) -> Estimate:
     Of (0, 0, 0, 0, 1) it is 0 with the interval (0, 2/3): three ones in a resample leave two in
     its middle three and come up in 5.8 % of resamples, four in 0.7 %.
     """
-    return _over_seeds(interquartile_mean, scores_N)
-
-
-def mean(scores_N: Scores) -> Estimate:
-    """The plain mean with the same interval: (1, 3) gives 2 with (1, 3)."""
-    return _over_seeds(np.mean, scores_N)
+    return over_seeds(interquartile_mean, scores_N)
 
 
 def iqm_difference(scores_N: Scores, baseline_M: Scores) -> Estimate:
@@ -47,12 +42,7 @@ def iqm_difference(scores_N: Scores, baseline_M: Scores) -> Estimate:
 
     (0.25, 0.75) against (0, 0.5): 0.25 with the interval (−0.25, 0.75).
     """
-    return _over_seeds(_difference_of(interquartile_mean), scores_N, baseline_M)
-
-
-def mean_difference(scores_N: Scores, baseline_M: Scores) -> Estimate:
-    """The difference of the plain means, likewise."""
-    return _over_seeds(_difference_of(np.mean), scores_N, baseline_M)
+    return over_seeds(difference_of(interquartile_mean), scores_N, baseline_M)
 
 
 def probability_of_improvement(scores_N: Scores, baseline_M: Scores) -> Estimate:
@@ -68,7 +58,7 @@ def probability_of_improvement(scores_N: Scores, baseline_M: Scores) -> Estimate
         pairs = x[..., :, None], y[..., None, :]
         return (np.greater(*pairs) + 0.5 * np.equal(*pairs)).mean(axis=(-2, -1))
 
-    return _over_seeds(wins, scores_N, baseline_M)
+    return over_seeds(wins, scores_N, baseline_M)
 
 
 def area_under_curve(
@@ -112,47 +102,11 @@ def crossing(costs: Scores, scores: Scores, level: float) -> float:
     raise ValueError(f"level must be in {costs[0]}..{max(costs)}, got {level}")
 
 
-def time_to_target(costs: Scores, scores: Scores, target: float) -> tuple[float, bool]:
-    """The cost at which a run first scored `target`, and whether it did.
-
-    Costs ascend. Nothing is interpolated: it was reached at the first evaluation that shows it. A
-    run that never shows it was watched up to its last cost.
-
-    Costs (0, 10, 20), scores (0.3, 0.6, 0.5): (10, True) of 0.5, (20, False) of 0.7.
-    """
-    reached = np.flatnonzero(np.asarray(scores) >= target)
-    return (costs[reached[0]], True) if len(reached) else (costs[-1], False)
-
-
-def kaplan_meier(
-    times_N: Scores, is_reached_N: Sequence[bool] | np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The ascending times and, from each on, the estimated share of runs not yet at the target.
-
-    Runs that never reached it tell that it takes longer than their time.
-
-    Times 3, 5+, 6, 6, 8+ (+: never reached until then): 4/5 from 3, 4/5 · 1/3 from 6.
-    """
-    lost_N = ~np.asarray(is_reached_N, dtype=bool)
-    left = ecdf(CensoredData.right_censored(np.asarray(times_N, dtype=float), lost_N)).sf
-    return left.quantiles, left.probabilities
-
-
-def median_time(times: np.ndarray, shares: np.ndarray) -> float:
-    """The first time at which at most half are left; NaN where more were when last seen.
-
-    Of 3, 5+, 6, 6, 8+: 6.
-    """
-    # Products such as 3/4 · 2/3 miss one half by a rounding.
-    below = np.flatnonzero(shares <= 0.5 + 1e-12)
-    return float(times[below[0]]) if len(below) else float("nan")
-
-
-def _difference_of(statistic: Callable[..., Any]) -> Callable[..., Any]:
+def difference_of(statistic: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, y, axis=-1: statistic(x, axis=axis) - statistic(y, axis=axis)
 
 
-def _over_seeds(statistic: Callable[..., Any], *methods: Scores) -> Estimate:
+def over_seeds(statistic: Callable[..., Any], *methods: Scores) -> Estimate:
     samples = [np.asarray(scores, dtype=float) for scores in methods]
     value = float(statistic(*samples))
     # Resampling one seed always gives that seed again, which would look like certainty.

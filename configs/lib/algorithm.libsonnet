@@ -88,14 +88,8 @@ local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.obje
     local policy = self.optimization,
     critic: as_policy(policy, ['schedule', 'num_epochs', 'batch_size']) {
       kind: 'separate',
-      path: null,
-      view: null,
-      learns_from: null,
       learning_rate: std.get(policy, 'learning_rate', 1e-6),
-      head_learning_rate: null,
-      warmup_iterations: 0,
-      head_init: 'normal',
-      loss: { kind: 'squared_error', clip: 0.2 },
+      loss: { kind: 'squared_error' },
     },
   },
 

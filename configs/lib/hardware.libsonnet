@@ -1,18 +1,5 @@
 // Machines: what decides speed and memory, and never the result beyond floating-point noise.
-local engine = {
-  kind: 'vllm',
-  dtype: error 'engine.dtype',
-  block_size: 16,
-  max_model_len: error 'engine.max_model_len',
-  max_num_seqs: 256,
-  max_num_batched_tokens: 8192,
-  tensor_parallel_size: 1,
-  cpu_kv_cache_gib: 4,
-  gpu_memory_utilization: 0.5,  // the trainer needs the rest
-  enforce_eager: false,
-  prefix_caching: true,
-  sleep_while_training: true,
-};
+local engine = { kind: 'vllm', max_model_len: error 'engine.max_model_len' };
 
 {
   // A CPU of two cores, models of up to a few million parameters, float32.
@@ -38,7 +25,7 @@ local engine = {
   // more than half idle with a model of a billion parameters, and packed passes of 8 are slower than
   // padded ones (experiments/09_gpu).
   many_cores: {
-    engine+: { kind: 'vllm_processes', num_processes: 4, max_num_seqs: 768 },
+    engine+: { kind: 'vllm_processes', max_num_seqs: 768 },
     optimization+: { micro_batch_size: 32 },
   },
 
@@ -69,8 +56,9 @@ local engine = {
       kind: 'transformers',
       dtype: engine.dtype,
       max_model_len: engine.max_model_len,
-      max_num_seqs: std.min(engine.max_num_seqs, 512),  // each has the cache of twice max_model_len tokens
-      max_num_batched_tokens: engine.max_num_batched_tokens,
+      // Each has the cache of twice max_model_len tokens.
+      max_num_seqs: std.min(std.get(engine, 'max_num_seqs', 256), 512),
+      [if std.objectHas(engine, 'max_num_batched_tokens') then 'max_num_batched_tokens']: engine.max_num_batched_tokens,
     },
   },
 

@@ -1,6 +1,6 @@
 // Views: what a separate critic is told that the policy is not, `critic+: { view: view.answer_prefix }`
 // (docs/estimators.md says why each is a fair baseline and what it costs).
-local told(template, place='before_prompt') = { template: template, place: place, rollouts: null };
+local told(template, place='before_prompt') = { template: template, place: place };
 local hint = 'Judge how likely the attempt is to end with the true answer, which is {answer}.';
 
 local attempts(template, right, wrong, max_tokens) = told(template) {

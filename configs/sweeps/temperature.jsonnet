@@ -1,5 +1,5 @@
 // Which training temperatures VinePPO and PPO bear: `vineppo sweep configs/sweeps/temperature.jsonnet`
-// (an hour of two cores, two runs at a time), then `python -m analysis temperature`.
+// (an hour of two cores, two runs at a time), then experiments/06_temperature/temperature.py.
 local setting = 'demo';  // 'long': chains of 9 to 12 operations, twice the time
 local temperatures = [0.4, 0.6, 0.8, 1, 1.2];
 

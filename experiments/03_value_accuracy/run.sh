@@ -7,7 +7,7 @@ experiments/sweep_two.sh $here/runs.jsonnet $runs
 truths() {
     for run in "$@"; do
         OMP_NUM_THREADS=1 taskset -c "$core" python -m analysis ground-truth "$run" \
-            --checkpoints 3,6,9 --num-states 160
+            --checkpoints 3,6,9 --states 160
     done
 }
 core=0 && truths $runs/long_vineppo_k9_seed* $runs/long_ppo_seed1 $runs/long_ppo_seed2 &
@@ -21,7 +21,7 @@ set --
 for seed in 5 6; do
     for method in ppo vine_efficient; do
         run=${RUNS_CREDIT:-runs/11_credit}/credit_short_${method}_seed$seed
-        python -m analysis ground-truth $run --checkpoints 20,40 --num-states 128 --num-draws 9
+        python -m analysis ground-truth $run --checkpoints 20,40 --states 128 --draws 9
         set -- "$@" $run
     done
 done

@@ -7,7 +7,7 @@ runs=${RUNS:-runs/03_value_accuracy}
 rankings() {
     for run in "$@"; do
         OMP_NUM_THREADS=1 taskset -c "$core" python -m analysis action-ranking "$run" \
-            --checkpoints 9 --num-states 48 --out $here
+            --checkpoints 9 --states 48 --out $here
     done
 }
 core=0 && rankings $runs/long_ppo_seed* &

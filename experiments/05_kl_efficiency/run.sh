@@ -3,7 +3,7 @@
 set -e
 runs=${RUNS:-runs/03_value_accuracy}
 python -m analysis kl-efficiency $runs/long_vineppo_k9_seed* $runs/long_ppo_seed* \
-    $runs/long_modern_ppo_seed* --num-problems 128 --out experiments/05_kl_efficiency
+    $runs/long_modern_ppo_seed* --problems 128 --out experiments/05_kl_efficiency
 here=experiments/05_kl_efficiency/credit_short  # after 11
 set --
 for method in rloo grpo ppo oracle vineppo_k3; do
@@ -12,4 +12,3 @@ for method in rloo grpo ppo oracle vineppo_k3; do
     done
 done
 python -m analysis kl-efficiency "$@" --out $here
-rm -f $here/summary.json

@@ -3,14 +3,13 @@
 set -e
 runs=${RUNS:-runs/06_temperature}
 experiments/sweep_two.sh configs/sweeps/temperature.jsonnet $runs
-python -m analysis temperature $runs/* --out experiments/06_temperature
+python -m analysis experiments/06_temperature/temperature.py $runs/* --out experiments/06_temperature
 # On the task that can show credit.
 hot=${RUNS_CREDIT:-runs/06_credit}
 experiments/sweep_two.sh experiments/06_temperature/credit_short/runs.jsonnet $hot
 for t in 1.3 1.6; do
     out=experiments/06_temperature/credit_short/t$t
     python -m analysis compare $hot/*_t${t}_seed* --baseline "RLOO, T = $t" --out $out
-    rm $out/summary.json
 done
 here=experiments/06_temperature/credit_short
 python -m analysis compare $here/t1.6 --baseline "PPO, T = 1.6" --out $hot/versus

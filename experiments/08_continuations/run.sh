@@ -23,5 +23,4 @@ versus() {  # K TABLE OPTIONS...: the same, less K continuations
 }
 versus 1 versus_k1
 versus 3 versus_k3
-versus 1 versus_k1_tokens --at "equal tokens" --without "K = 0" --without "exact values"
-rm -f $here/credit_short/summary.json
+versus 1 versus_k1_tokens --at tokens --without "K = 0" --without "exact values"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from coverage import coverage
 
-from analysis.stats.comparison import coverage, welch
+from analysis.stats.comparison import welch
 
 HERE = Path(__file__).parent
 NUM_SEEDS = (3, 5, 8, 10, 16)

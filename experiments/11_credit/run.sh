@@ -14,26 +14,26 @@ python -m analysis compare $runs/credit_short_ppo_seed* $runs/credit_short_oracl
 python -m analysis compare $runs/credit_short_grpo_seed* $runs/credit_short_vineppo_k[39]_seed* \
     --baseline GRPO --out $here/compare_grpo
 # Seconds compare on one machine alone: the martingale's are of another day.
-python -m analysis compare $here/compare --baseline RLOO --at "equal seconds" --without martingale --out $here/equal_seconds
-python -m analysis compare $here/compare --baseline RLOO --at "equal tokens" --out $here/equal_tokens
+python -m analysis compare $here/compare --baseline RLOO --at seconds --without martingale --out $here/equal_seconds
+python -m analysis compare $here/compare --baseline RLOO --at tokens --out $here/equal_tokens
 for cost in tokens seconds; do
     for baseline in PPO GRPO; do
         folder=$here/compare_$(echo $baseline | tr A-Z a-z)
-        python -m analysis compare $folder --baseline $baseline --at "equal $cost" --out $folder/equal_$cost
+        python -m analysis compare $folder --baseline $baseline --at $cost --out $folder/equal_$cost
     done
 done
 # Compared later.
 python -m analysis compare $runs/credit_short_vineppo_probe_* $runs/credit_short_spo_tree_others_* $runs/credit_short_rloo_* \
     --baseline RLOO --out $here/later
 for cost in tokens seconds; do
-    python -m analysis compare $here/later --baseline RLOO --at "equal $cost" --out $here/later/equal_$cost
+    python -m analysis compare $here/later --baseline RLOO --at $cost --out $here/later/equal_$cost
 done
 # Beside RLOO run anew, on one machine.
 vineppo sweep $here/runs.jsonnet --runs-dir ${runs}_joined --list | awk '/_(joined|rloo)_seed/ { print $1 }' |
     OMP_NUM_THREADS=1 xargs -P 2 -I {} vineppo sweep $here/runs.jsonnet --runs-dir ${runs}_joined --index {}
-for at in last "equal tokens" "equal seconds"; do
+for at in iteration tokens seconds; do
     python -m analysis compare ${runs}_joined/* --baseline RLOO --at "$at" --out ${runs}_versus > /dev/null
-    grep -E "^setting,|,welch," ${runs}_versus/compare.csv | { [ "$at" = last ] && cat || tail -n 1; }
+    grep -E "^setting,|,welch," ${runs}_versus/compare.csv | { [ "$at" = iteration ] && cat || tail -n 1; }
 done | cut -d, -f 1-9 > $here/joined.csv
 python -m analysis learning-curves ${runs}_joined/* --out ${runs}_versus
 python - ${runs}_versus/learning_curves.csv > $here/joined_runs.csv <<'END'
@@ -44,6 +44,4 @@ rows = pd.read_csv(sys.argv[1]).query("iteration == 60")
 print(rows[["method", "seed", "pass@1", "elapsed_s", "tokens_sampled"]].round(6).to_csv(index=False), end="")
 END
 python $here/staleness.py $runs/credit_short_vineppo_probe_*
-python -m analysis power $here/compare --difference 0.05 --out $here/power
-# What the README does not quote would let a wrong number pass by chance.
-rm -f $here/power/power*.csv $here/*/summary.json $here/*/*/summary.json
+python -m analysis experiments/11_credit/power.py $here/compare --difference 0.05 --out $here/power

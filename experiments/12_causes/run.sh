@@ -11,7 +11,6 @@ experiments/sweep_two.sh $here/runs.jsonnet $runs/12_causes
 python -m analysis compare $(ls -d $runs/12_causes/* | grep -v pretrained) $runs/11_credit/credit_short_ppo_seed* \
     $runs/11_credit/credit_short_oracle_seed* $runs/11_credit/credit_short_rloo_seed* \
     $runs/11_credit/credit_short_vineppo_k3_seed* --baseline "K = 0" --out $here/compare
-rm $here/compare/summary.json
 versus() {  # BASELINE TABLE: the same runs, less another one
     python -m analysis compare $here/compare --baseline "$1" --out $runs/versus/$2
     cp $runs/versus/$2/compare.csv $here/versus_$2.csv
@@ -19,9 +18,8 @@ versus() {  # BASELINE TABLE: the same runs, less another one
 versus "VinePPO, return less value, K = 3" gae_k3
 versus "exact values, return less value" exact_gae
 versus PPO ppo
-python -m analysis value-health $runs/11_credit/credit_short_ppo_seed* $runs/11_credit/credit_short_vine_efficient_seed* \
+python -m analysis critic-health $runs/11_credit/credit_short_ppo_seed* $runs/11_credit/credit_short_vine_efficient_seed* \
     --out $here/health
-rm -f $here/health/summary.json
 # Its 30 iterations before the policy moves leave it no iteration in common with the others.
 python -m analysis learning-curves $runs/12_causes/*pretrained* --out $runs/pretrained
 cp $runs/pretrained/summary.csv $here/pretrained.csv

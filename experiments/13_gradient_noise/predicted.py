@@ -14,17 +14,7 @@ from pathlib import Path
 import pandas as pd
 from scipy.stats import spearmanr
 
-# The adviser's cuts have the own outcome in Q̂.
-MEASURED = {
-    r"^vine_oracle$": "exact",
-    r"^martingale_posterior$": "martingale",
-    r"^((cuts|expected|coin)_\d+_\d+)$": r"\1_without",
-    r"^((cuts|expected|coin)_\d+_\d+)_own$": r"\1",
-    r"^joined_posterior_(\d+_\d+)$": r"joined_martingale_\1",
-    r"^vine_pooled$": "pooled_1",
-    r"^gae_(shrunk|smoothed)$": r"\1_1",
-    r"^gae_shrunk_mean$": "rloo_shrunk",
-}
+MEASURED = {r"^vine_oracle$": "exact"}  # the only one that the adviser calls otherwise
 NUMBERS = {"noise": "trace_ratio", "noise_seconds": "trace_time_ratio"}
 
 KEYS = ["method", "checkpoint", "estimator"]

@@ -15,7 +15,7 @@ coin_3_1_own,doubly_robust_probe_3_1,vine_pooled,gae_pooled,vine_shrunk,gae_shru
 gae_probe,gae_shrunk_mean,tree_36_2_2,tree_36_2_2_paper,joined_1_1,joined_2_1,joined_4_1,joined_2_3,joined_4_3,\
 joined_posterior_2_1,joined_posterior_2_3,joined_posterior_4_3
 python -m analysis gradient-variance $runs/credit_short_noise_seed1 --checkpoints 15,30,45 \
-    --num-problems 64 --sample-values 27 --out $runs/measured --estimators $main,$further
+    --problems 64 --continuations 27 --out $runs/measured --estimators $main,$further
 rows_of() {  # ESTIMATORS QUANTITIES: of the whole table
     awk -F, -v of=",$1," -v what=",$2," \
         'NR == 1 || index(of, "," $7 ",") && index(what, "," $8 ",")' $runs/measured/gradient_variance.csv
@@ -28,14 +28,13 @@ rows_of rloo,vine_1,vine_3,vine_oracle,martingale_posterior,gae,$further trace_r
 # Where every step decides: the starting policy of the long chains.
 [ -d $runs/long_start/final ] || vineppo train experiments/02_baselines/long_vineppo.jsonnet --run-dir $runs/long_start --set num_iterations=1 \
     --set credit.num_continuations=1 --set evaluation.every=0 --set logging.wandb_project=null
-python -m analysis gradient-variance $runs/long_start --checkpoints 0 --num-problems 32 --sample-values 27 \
+python -m analysis gradient-variance $runs/long_start --checkpoints 0 --problems 32 --continuations 27 \
     --out $here/long --estimators rloo,vine_1,vine_3,vine_9,vine_27
-rm $here/long/summary.json
 python -m analysis gradient-variance $runs/demo_noise_seed1 --checkpoints 10 \
-    --num-problems 64 --sample-values 9 --out $here/demo --estimators \
+    --problems 64 --continuations 9 --out $here/demo --estimators \
     rloo,martingale_posterior,vine_1,vine_2,vine_3,vine_5,vine_9,gae,grpo,reinforce_plus_plus
 advise() {  # RUN CHECKPOINT NUM_ITERATIONS CONTINUATIONS
-    python -m analysis advise $runs/$1 --checkpoint $2 --num-iterations $3 --continuations $4 --num-gradients 4096 \
+    python -m analysis advise $runs/$1 --checkpoints $2 --num-iterations $3 --continuations $4 --num-steps 4096 \
         --out $runs/advice/$1_$2
 }
 for checkpoint in 15 30 45; do advise credit_short_noise_seed1 $checkpoint 15 1,2,3,5,9,27; done
@@ -46,7 +45,7 @@ python $here/predicted.py $here/further $runs/advice/credit_short_*
 [ -d $runs/credit_short_spo_seed1/final ] || vineppo train $here/noise.jsonnet --run-dir $runs/credit_short_spo_seed1 \
     --set name=credit_short_noise_spo --set 'credit.segmenter={"kind": "cutpoints", "max_prob": 0.9, "num_cutpoints": 5}' \
     --set optimization.max_token_prob=0.9
-python -m analysis gradient-variance $runs/credit_short_spo_seed1 --checkpoints 15,30,45 --num-problems 64 --sample-values 9 \
+python -m analysis gradient-variance $runs/credit_short_spo_seed1 --checkpoints 15,30,45 --problems 64 --continuations 9 \
     --out $runs/spo --estimators rloo,vine_1,vine_3,vine_5,vine_9
 mkdir -p $here/spo
 cp $runs/spo/gradient_variance.csv $here/spo

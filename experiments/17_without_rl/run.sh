@@ -29,27 +29,27 @@ for seed in 2 4 6 8; do alone 1 $seed; done
 wait $!
 # SPO-tree came to fewer tokens.
 python -m analysis compare experiments/11_credit/compare $runs/credit_short_* --without SPO-tree --baseline GRPO \
-    --at "equal tokens" --out $here/compare
+    --at tokens --out $here/compare
 sheet=experiments/16_by_the_clock/compare
 python -m analysis compare $sheet $runs/credit_sheet_* --without "RestEM, 9 iterations" --without "exact values" \
     --without REINFORCE++ --without "PPO, answer in view" --without "RLOO in the martingale's update" \
-    --baseline "martingale, answer in view" --at "equal tokens" --out $here/compare_sheet
+    --baseline "martingale, answer in view" --at tokens --out $here/compare_sheet
 versus() {  # FOLDERS BASELINE AT TABLE: less another one
     python -m analysis compare $1 --baseline "$2" --at "$3" --out $runs/../17_versus/$4
     cp $runs/../17_versus/$4/compare.csv $here/$4.csv
 }
-versus $here/compare RestEM "equal tokens" versus_restem
-versus $here/compare "GRPO, likelihood of right answers" "equal tokens" versus_likelihood
-versus $here/compare "RLOO, 3 large batches" "equal tokens" versus_large
-versus $here/compare DPO-positive "equal tokens" versus_dpo
-versus $here/compare_sheet GRPO "equal tokens" versus_grpo_sheet
-versus $here/compare_sheet RestEM "equal tokens" versus_restem_sheet
-versus $here/compare_sheet "GRPO, likelihood of right answers" "equal tokens" versus_likelihood_sheet
+versus $here/compare RestEM tokens versus_restem
+versus $here/compare "GRPO, likelihood of right answers" tokens versus_likelihood
+versus $here/compare "RLOO, 3 large batches" tokens versus_large
+versus $here/compare DPO-positive tokens versus_dpo
+versus $here/compare_sheet GRPO tokens versus_grpo_sheet
+versus $here/compare_sheet RestEM tokens versus_restem_sheet
+versus $here/compare_sheet "GRPO, likelihood of right answers" tokens versus_likelihood_sheet
 # Seconds compare on one machine alone: the martingale of 16 once more, which ends as before.
 experiments/sweep_two.sh experiments/16_by_the_clock/runs.jsonnet $runs/../16_by_the_clock/compared
 martingale=$(echo $runs/../16_by_the_clock/compared/credit_sheet_vine_privileged_*)
-versus "$martingale $(echo $runs/credit_sheet_restem_longer_*)" "RestEM, 9 iterations" "equal seconds" versus_clock
-versus "$martingale $(echo $runs/credit_sheet_restem_last_epoch_*)" "RestEM, last epoch" "equal seconds" versus_clock_three
+versus "$martingale $(echo $runs/credit_sheet_restem_longer_*)" "RestEM, 9 iterations" seconds versus_clock
+versus "$martingale $(echo $runs/credit_sheet_restem_last_epoch_*)" "RestEM, last epoch" seconds versus_clock_three
 python -m analysis learning-curves $martingale --out $runs/../17_versus/martingale
 cp $runs/../17_versus/martingale/learning_curves.csv $here/learning_curves_clock.csv
 for setting in short sheet; do
@@ -63,5 +63,4 @@ done
 for method in grpo rloo ppo vineppo_k3; do  # after 11
     set -- "$@" $runs/../11_credit/credit_short_${method}_seed[567]
 done
-python -m analysis diversity "$@" --out $here/diversity
-rm -f $here/*/summary.json
+python -m analysis experiments/17_without_rl/diversity.py "$@" --out $here/diversity

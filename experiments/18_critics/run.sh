@@ -13,10 +13,10 @@ python $here/sweep.py $runs/18_critics_sweep
     $(for name in critic values.predictors.zero_head values.predictors.bounded values.predictors.judge; do
         echo --set $name.learning_rate=3e-3
     done)
-python -m analysis ground-truth $runs/18_critics --checkpoints 2,6 --num-states 128 --num-draws 9
+python -m analysis ground-truth $runs/18_critics --checkpoints 2,6 --states 128 --draws 9
 python -m analysis value-accuracy $runs/18_critics --out $runs/18_critics_out/accuracy
 python -m analysis action-ranking $runs/18_critics --checkpoints 6 --out $runs/18_critics_out/ranking
-python -m analysis gradient-variance $runs/18_critics --checkpoints 6 --num-problems 64 --sample-values 9 \
+python -m analysis gradient-variance $runs/18_critics --checkpoints 6 --problems 64 --continuations 9 \
     --out $runs/18_critics_out/noise
 cp $runs/18_critics_out/*/*_accuracy.csv $runs/18_critics_out/*/*_ranking.csv $runs/18_critics_out/*/*_variance.csv $here
 
@@ -34,10 +34,10 @@ for i in 4 5; do vineppo sweep $here/sweep.jsonnet --runs-dir $runs/18_critics_s
 further=$runs/18_critics_further
 [ -d $further/final ] || vineppo train $here/further.jsonnet --run-dir $further \
     --set values.predictors.uncertainty.learning_rate=3e-3 --set values.predictors.from_outcome.learning_rate=3e-3
-python -m analysis ground-truth $further --checkpoints 2,6 --num-states 128 --num-draws 9
+python -m analysis ground-truth $further --checkpoints 2,6 --states 128 --draws 9
 python -m analysis value-accuracy $further --out $further/out
 python -m analysis action-ranking $further --checkpoints 6 --out $further/out
-python -m analysis gradient-variance $further --checkpoints 6 --num-problems 64 --sample-values 1 --out $further/out \
+python -m analysis gradient-variance $further --checkpoints 6 --problems 64 --continuations 1 --out $further/out \
     --estimators rloo,vine_1,vine_1_own,vine_boxed,vine_spoiler,vine_accuracy,vine_outcome,vine_process,vine_from_outcome,\
 vine_uncertainty,gae_uncertainty,vine_pooled,vine_shrunk,gae_shrunk,vine_smoothed,gae_smoothed,coin_3_1,doubly_robust_uncertainty_3_1
 mkdir -p $here/further
@@ -51,7 +51,7 @@ for rate in 1e-4 1e-5 1e-6; do
 done
 [ -d $written/final ] || vineppo train $here/generative.jsonnet --run-dir $written \
     --set values.predictors.judge.training.learning_rate=1e-6
-python -m analysis ground-truth $written --checkpoints 2,6 --num-states 128 --num-draws 9
+python -m analysis ground-truth $written --checkpoints 2,6 --states 128 --draws 9
 python -m analysis value-accuracy $written --out $written/out
 mkdir -p $here/written
 grep -E "^method,|,boundaries," $written/out/value_accuracy.csv > $here/written/value_accuracy.csv
@@ -67,11 +67,10 @@ for seed in 1 2 3 4 5 6 7 8; do
     [ -d $run/final ] || vineppo train configs/recipes/privileged.jsonnet --run-dir $run --set name=credit_short_vine_privileged --set seed=$seed \
         --set evaluation.every=20 --set checkpoint.every=0 --set logging.wandb_project=null
 done
-for at in "" "equal tokens"; do
+for at in "" tokens; do
     out=$here/compare${at:+_tokens}
     python -m analysis compare experiments/11_credit/compare $compared/* --baseline RLOO ${at:+--at "$at"} --out $out \
         --without GRPO --without REINFORCE++ --without "exact values" --without SPO-chain --without SPO-tree
-    rm $out/summary.json
 done
 timed=$runs/18_critics_timed  # two at once, whose seconds are compared
 experiments/sweep_two.sh $here/learns_from.jsonnet runs/18_learns
@@ -85,7 +84,6 @@ for seed in 1 2 3 4 5 6 7 8; do
     done
     wait
 done
-python -m analysis compare $timed/* --baseline RLOO --at "equal seconds" --out $here/compare_seconds
-rm $here/compare_seconds/summary.json
+python -m analysis compare $timed/* --baseline RLOO --at seconds --out $here/compare_seconds
 python -m analysis compare $here/compare --baseline PPO --out ${compared}_versus_ppo
 grep -E "^setting,|,welch," ${compared}_versus_ppo/compare.csv > $here/compare/versus_ppo.csv

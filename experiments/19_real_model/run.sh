@@ -16,7 +16,7 @@ for part in train test; do
 done
 run=runs/19_real_model
 [ -d $run/final ] || vineppo train $here/values.jsonnet --run-dir $run
-python -m analysis ground-truth $run --checkpoints 0 --num-states 96 --num-samples 32 --num-draws 9
+python -m analysis ground-truth $run --checkpoints 0 --states 96 --samples 32 --draws 9
 python -m analysis value-accuracy $run --out $here
 tail -n 1 $run/metrics.jsonl > $here/values.json
 first_layers() { # MODEL NUM OUT
@@ -64,9 +64,9 @@ python $here/undecided.py "$models/sft_svamp/evaluations/$all/iter_000044.json" 
     > $models/svamp_undecided.jsonl
 critics=runs/19_critics
 [ -d $critics/final ] || vineppo train $here/critics.jsonnet --run-dir $critics
-python -m analysis ground-truth $critics --num-states 150 --num-samples 64 --num-draws 9
+python -m analysis ground-truth $critics --states 150 --samples 64 --draws 9
 accuracy $critics critics
-python -m analysis action-ranking $critics --num-states 40 --num-samples 128 --num-draws 9 --out $critics/out
+python -m analysis action-ranking $critics --states 40 --samples 128 --draws 9 --out $critics/out
 cp $critics/out/action_ranking.csv $here/critics
 # GSM8K, a line a step: 480 solutions to fine-tune on, the next 640 problems to learn values of.
 awk '{ n = gsub(/<</, "<<"); if (n == 2 || n == 3) print }' $models/gsm8k/train.jsonl > $models/gsm8k_lines.jsonl
@@ -76,7 +76,7 @@ in_doubt gsm8k $models/gsm8k_lines_test.jsonl $models/gsm8k_undecided.jsonl
 lines=runs/19_gsm8k
 [ -d $lines/final ] || vineppo train $here/gsm8k_values.jsonnet --run-dir $lines
 # States of the third iteration, by the policy that sampled them; it stands still.
-python -m analysis ground-truth $lines --checkpoints 2 --num-states 150 --num-samples 256 --num-draws 9
+python -m analysis ground-truth $lines --checkpoints 2 --states 150 --samples 256 --draws 9
 first_layers $sft/final/policy 12 $models/sft_gsm8k_half
 half=$models/sft_gsm8k_half
 while read -r what; do
@@ -93,15 +93,15 @@ END
 accuracy $lines gsm8k
 cp $lines/critics.csv $here/gsm8k
 python $here/gsm8k_lines.py $here/gsm8k/value_accuracy_states.parquet $here/gsm8k/lines.csv
-python -m analysis action-ranking $lines --checkpoints 4 --num-states 40 --num-alternatives 4 --num-samples 96 \
-    --num-draws 9 --out $lines/out_ranking
+python -m analysis action-ranking $lines --checkpoints 4 --states 40 --alternatives 4 --samples 96 \
+    --draws 9 --out $lines/out_ranking
 cp -r $lines/out_ranking/action_ranking.csv $lines/out_ranking/action_ranking $here/gsm8k
 # A larger policy, as it comes.
 awk '{ n = gsub(/<</, "<<"); if (n >= 3) print }' $models/gsm8k/train.jsonl > $models/gsm8k_longer.jsonl
 first_layers $models/qwen 2 $models/qwen_two_layers
 larger=runs/19_larger
 [ -d $larger/final ] || vineppo train $here/larger.jsonnet --run-dir $larger
-python -m analysis ground-truth $larger --checkpoints 0 --num-states 60 --num-samples 24 --num-draws 9
+python -m analysis ground-truth $larger --checkpoints 0 --states 60 --samples 24 --draws 9
 accuracy $larger larger
 # MATH.
 python - "$6" $models <<'END'
@@ -122,9 +122,9 @@ END
 in_doubt math $models/math_test.jsonl $models/math_undecided.jsonl
 math=runs/19_math
 [ -d $math/final ] || vineppo train $here/math_values.jsonnet --run-dir $math
-python -m analysis ground-truth $math --checkpoints 0 --num-states 100 --num-samples 64 --num-draws 9
+python -m analysis ground-truth $math --checkpoints 0 --states 100 --samples 64 --draws 9
 accuracy $math math
 python $here/gsm8k_lines.py $here/math/value_accuracy_states.parquet $here/math/steps.csv
 [ -f $math/costs.csv ] || python $here/value_costs.py $math $math/costs.csv
 cp $math/costs.csv $here/math
-rm -f $here/summary.json $here/*.png $here/*.svg $here/*_reliability.csv
+rm -f $here/*.png

@@ -7,5 +7,4 @@ experiments/sweep_two.sh $here/runs.jsonnet $runs
 python -m analysis learning-curves $runs/drill_*_seed* --out $runs/curves
 cp $runs/curves/learning_curves.csv $here
 python -m analysis compare $runs/drill_*_seed* --baseline "the group's mean alone" --out $here/compare
-python -m analysis compare $here/compare --baseline "the group's mean alone" --at "equal tokens" --out $here/equal_tokens
-rm $here/*/summary.json
+python -m analysis compare $here/compare --baseline "the group's mean alone" --at tokens --out $here/equal_tokens

@@ -1,7 +1,6 @@
 """Action ranking from tables: accuracies by hand, redrawing, the figure, and bad tables."""
 
 import csv
-import json
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -19,12 +18,12 @@ from analysis.action_ranking import (
     group_of,
     read_states,
 )
-from analysis.run_tables import find_tables, table_path
 from analysis.sampling.journal import settings_path, write_settings
+from analysis.tables import find_tables, table_path
 from analysis.value_figures import styles
 from vineppo.run_dir.tables import write_parquet
 
-FILES = ("action_ranking.csv", "action_ranking.png", "action_ranking.svg", "summary.json")
+FILES = ("action_ranking.csv", "action_ranking.png")
 
 
 def make_steps(problem, prefix_length, num_correct, draws, critic=None, terminal=()):
@@ -174,8 +173,6 @@ def test_pairs_that_the_truth_does_not_resolve_leave_the_accuracy_undefined(tmp_
     row, *_ = csv.DictReader((out / "action_ranking.csv").read_text().splitlines())
     # The last is the best; two predictions tie for the highest.
     assert (row["num_resolved_pairs"], row["pairwise"], row["top1"]) == ("0", "", "0.5")
-    summary = json.loads((out / "summary.json").read_text())["action-ranking"]["ppo"]["4"]
-    assert summary["predictors"]["mc_1"]["pairwise"]["value"] is None
     assert capsys.readouterr().err == ""
 
 
@@ -295,9 +292,9 @@ def test_a_table_that_is_given_twice_is_refused(tmp_path, capsys):
         (["{tables}", "--continuations=0,1"], "whole numbers from 1 with commas, got '0,1'"),
         (["{tables}", "--continuations=some"], "whole numbers from 1 with commas, got 'some'"),
         (["{empty}"], "holds no run (no config.json)"),
-        (["{empty}", "--num-draws=8"], "--num-draws must be at least 9, got 8"),
-        (["{empty}", "--num-alternatives=2"], "--num-alternatives must be at least 3, got 2"),
-        (["{empty}", "--num-proposals=4"], "--num-proposals must be at least 5, got 4"),
+        (["{empty}", "--draws=8"], "--draws must be at least 9, got 8"),
+        (["{empty}", "--alternatives=2"], "--alternatives must be at least 3, got 2"),
+        (["{empty}", "--proposals=4"], "--proposals must be at least 5, got 4"),
         (["nowhere"], "nowhere is no directory"),
     ],
 )

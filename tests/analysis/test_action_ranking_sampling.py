@@ -198,8 +198,8 @@ def test_what_follows_a_step_has_the_value_of_the_state_after_it(walker, tmp_pat
     assert len(set(seeds)) == len(seeds)  # proposals, truth and draws are independent
 
 
-OPTIONS = ["--checkpoints=1", "--num-states=6", "--num-samples=16", "--num-draws=4",
-           "--num-alternatives=4", "--num-proposals=48", "--continuations=1,2"]  # fmt: skip
+OPTIONS = ["--checkpoints=1", "--states=6", "--samples=16", "--draws=4",
+           "--alternatives=4", "--proposals=48", "--continuations=1,2"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -325,6 +325,6 @@ def test_what_is_there_is_reported_without_an_engine(tables, trained_path, capsy
     assert {line.split(",")[5] for line in text.splitlines()[1:]} == {
         "mc_1", "mc_2", "critic", "tuned", "probe", "asked"
     }  # fmt: skip
-    other = [*OPTIONS, "--num-samples=17"]
+    other = [*OPTIONS, "--samples=17"]
     assert main(["action-ranking", str(trained_path), f"--out={out}", *other]) == 2
     assert "was made with num_samples 16, now it is 17" in capsys.readouterr().err

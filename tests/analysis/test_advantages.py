@@ -1,32 +1,34 @@
 """Advantages by hand: their spread, their places, critical steps, redrawing, and bad input."""
 
 import csv
-import json
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
-from analysis import figures
-from analysis.__main__ import main
-from analysis.advantages import TABLES, draw_iteration, with_advantages
+from analysis.__main__ import main, open_analysis
+from analysis.notebooks import REPOSITORY
 from analysis.truth import TruthState, truth_path, write_truth
 from vineppo.run_dir import RunDir
 
 FILES = (
     "advantages.csv", "advantages_quantiles.csv", "advantages_by_place.csv", "critical_steps.csv",
-    "advantages.png", "advantages.svg", "summary.json",
+    "advantages.png",
+)  # fmt: skip
+NAME = str(REPOSITORY / "experiments/15_advantages/advantages.py")
+MODULE = open_analysis(NAME)[0]
+TABLES, draw_iteration, with_advantages = (
+    MODULE.TABLES, MODULE.draw_iteration, MODULE.with_advantages
 )  # fmt: skip
 # Of conftest's run: three problems with a wrong and a right response of three steps each, whose
 # Monte-Carlo values are 1/2, 3/4 and 0: advantages of 1/4, −3/4 and the reward.
 
 
 def analyse(out, *arguments):
-    assert main(["advantages", f"--out={out}", *map(str, arguments)]) == 0
+    assert main([NAME, f"--out={out}", *map(str, arguments)]) == 0
     read = {name: table.read(out) for name, table in TABLES.items() if table.holds(out)}
     return SimpleNamespace(**read)
 
@@ -75,15 +77,6 @@ def test_places_by_hand(tables):
         # The critical step is the second of the wrong responses and the last of the right ones.
         assert [row.critical for row in (first, second, third)] == [0, 0.5, 0.5]
         assert [row.even for row in (first, second, third)] == pytest.approx([1 / 3] * 3)
-
-
-def test_quantiles_are_advantages_that_there_are(tables):
-    rows = only(tables.shares, source="trained", group="all")
-    by_probability = {row.probability: row.advantage for row in rows}
-    # −3/4 six times of 18, 0 thrice, 1/4 six times, 1 thrice.
-    assert [by_probability[p] for p in (0, 0.32, 0.34, 0.5, 0.52, 0.82, 0.84, 1)] == [
-        -0.75, -0.75, 0, 0, 0.25, 0.25, 1, 1,
-    ]  # fmt: skip
 
 
 def test_the_critical_steps_as_text(run_path, tmp_path):
@@ -155,55 +148,12 @@ def test_a_critics_changes_of_value_are_apart_from_what_was_trained(run_path, tm
     assert all(np.isnan(row.critical) for row in only(tables.places, source="critic", group="all"))
 
 
-def test_a_further_predictor_is_a_source_under_its_name(run_path, tmp_path):
-    run = RunDir(run_path)
-    rows = [row | {"predictor": None, "value": None} for row in run.read_values(12)]
-    values_S = (0.5, 0.5, 0.25)
-    further = [
-        row | {"returns_K": [], "predictor": name, "value": values_S[row["step_index"]]}
-        for row in rows
-        for name in ("tuned", "truth")
-    ]
-    run.write_values(12, [*rows, *further])
-    tables = analyse(tmp_path / "out", run_path)
-    sources = ["trained", "mc", "tuned", "values/truth"]
-    assert list(tables.spread["source"].unique()) == sources
-    for source in sources[2:]:
-        (right,) = only(tables.spread, source=source, group="correct")
-        # (0, −1/4, 3/4)
-        assert (right.mean_abs, right.top_share) == (1 / 3, 0.75)
-    assert set(tables.critical["source"]) == {"mc"}
-
-
 def without_values(path, advantages_S):
     """As a group estimator's: the same advantages in all rollouts, and no values."""
     run = RunDir(path)
     rows = [row | {"advantages_S": list(advantages_S)} for row in run.read_rollouts(12)]
     run.write_rollouts(12, rows)
     (path / "values/iter_000012.parquet").unlink()
-
-
-def test_constant_advantages_have_no_step_above_the_others(run_path, tmp_path):
-    # The KL shaped into the reward makes the first step's a little smaller.
-    without_values(run_path, (0.997, 1.0, 1.0))
-    tables = analyse(tmp_path / "out", run_path)
-    assert set(tables.spread["source"]) == {"trained"}
-    (every,) = only(tables.spread, group="all")
-    assert every.top_share == pytest.approx(1 / 2.997)
-    assert tables.places["critical"].tolist() == pytest.approx(tables.places["even"].tolist())
-    assert not (tmp_path / "out/critical_steps.csv").exists()
-
-
-def test_advantages_near_zero_throughout_have_no_critical_step(run_path, tmp_path):
-    without_values(run_path, (0.0, 0.01, -0.02))
-    (every,) = only(analyse(tmp_path / "out", run_path).spread, group="all")
-    assert (every.near_zero, every.zero) == (1, pytest.approx(1 / 3))
-    assert every.num_critical_rollouts == 0
-    assert np.isnan([every.top_share, every.even_share]).all()
-    finer = analyse(tmp_path / "out", run_path, "--near-zero=0.015")
-    (every,) = only(finer.spread, group="all")
-    assert (every.near_zero, every.near_zero_below) == (pytest.approx(2 / 3), 0.015)
-    assert every.top_share == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(
@@ -222,14 +172,6 @@ def test_shares_of_the_critical_step(advantages, shares):
     np.testing.assert_array_equal(known["critical"], expected)
 
 
-def test_steps_of_unknown_advantage_are_left_out():
-    steps = pd.DataFrame({"rollout": [0, 0, 1], "num_steps": [2, 2, 1]})
-    known = with_advantages(steps, pd.Series([np.nan, 0.5, -0.25]), 0.05)
-    assert known["advantage"].tolist() == [0.5, -0.25]
-    np.testing.assert_array_equal(known["critical"], [np.nan, 1])
-    np.testing.assert_array_equal(known["even"], [np.nan, 1])
-
-
 def test_the_tables_alone_give_the_same_files_and_need_no_torch(run_path, tmp_path, capsys):
     def files(out):
         return {name: (out / name).read_bytes() for name in FILES}
@@ -241,100 +183,9 @@ def test_the_tables_alone_give_the_same_files_and_need_no_torch(run_path, tmp_pa
         "import sys; from analysis.__main__ import main; status = main(sys.argv[1:]);"
         "assert not {'torch', 'vllm'} & sys.modules.keys(); sys.exit(status)"
     )
-    command = [sys.executable, "-c", code, "advantages", str(out), f"--out={again}"]
+    command = [sys.executable, "-c", code, NAME, str(out), f"--out={again}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert files(out) == files(again)
-    summary = json.loads((out / "summary.json").read_text())["advantages"]
-    assert summary[str(run_path)]["iter_000012"]["mc"]["near_zero"]["value"] == 3 / 18
     rows = list(csv.DictReader((out / "critical_steps.csv").read_text().splitlines()))
     assert rows[0]["step_text"] == "#1</s>"
-
-
-def test_the_figure_shows_the_numbers(tables):
-    with figures.panels(1, 4) as (_, axes):
-        names = ("advantage", "mean", "near_zero", "critical")
-        by_name = dict(zip(names, axes, strict=True))
-        draw_iteration(by_name, tables.shares, tables.places, {"color": "black"})
-        spread, means, near_zero, critical = ([*axis.get_lines()] for axis in axes)
-        assert (spread[0].get_xdata()[0], spread[0].get_ydata()[0]) == (-0.75, 0)
-        assert (spread[0].get_xdata()[-1], spread[0].get_ydata()[-1]) == (1, 100)
-        correct, incorrect = means
-        assert list(correct.get_xdata()) == [10, 50, 90]
-        assert list(correct.get_ydata()) == [0.25, -0.75, 1]
-        assert list(incorrect.get_ydata()) == [0.25, -0.75, 0]
-        assert list(near_zero[0].get_ydata()) == [0, 0, 50]
-        shares, even = critical
-        assert list(shares.get_ydata()) == [0, 50, 50]
-        assert list(even.get_ydata()) == pytest.approx([100 / 3] * 3)
-
-
-def cut_off(path):
-    table = path / "rollouts/iter_000012.parquet"
-    table.write_bytes(table.read_bytes()[:80])
-
-
-def cut_off_values(path):
-    table = path / "values/iter_000012.parquet"
-    table.write_bytes(table.read_bytes()[:80])
-
-
-def lose_a_state(path):
-    run = RunDir(path)
-    run.write_values(12, run.read_values(12)[1:])
-
-
-def lack_a_column_of_values(path):
-    table = path / "values/iter_000012.parquet"
-    pq.write_table(pq.read_table(table).drop_columns(["returns_K"]), table)
-
-
-def lose_an_advantage(path):
-    run = RunDir(path)
-    first, *others = run.read_rollouts(12)
-    run.write_rollouts(12, [first | {"advantages_S": [0.25]}, *others])
-
-
-def remove_rollouts(path):
-    (path / "rollouts/iter_000012.parquet").unlink()
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (cut_off, "rollouts/iter_000012.parquet is no complete parquet file"),
-        (cut_off_values, "values/iter_000012.parquet is no complete parquet file"),
-        (lack_a_column_of_values, "values of iteration 12 have no column returns_K"),
-        (lose_a_state, "its values lack the state ('sum/0', 0, 0) of its rollouts"),
-        (lose_an_advantage, "sum/0 0 must have an advantage a step"),
-        (remove_rollouts, "has no rollouts yet"),
-    ],
-)
-def test_damage_is_one_clear_line(run_path, capsys, damage, message):
-    damage(run_path)
-    assert main(["advantages", str(run_path)]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["{run}", "--near-zero=0"], "--near-zero must be above 0, got 0"),
-        (["{run}", "--near-zero=nan"], "--near-zero must be above 0, got nan"),
-        (["{run}", "--iterations=5"], "has no rollouts of iteration 5 (only of 12)"),
-        (["{run}", "--truth=nowhere"], "--truth nowhere is no directory"),
-        (["{run}", "{run}"], "iteration 12 was given twice"),
-        (["{run}", "{other}"], "are runs of different tasks: task.kind is "),
-        (["nowhere"], "nowhere is no directory"),
-    ],
-)
-def test_bad_arguments_are_one_line(run_path, tmp_path, capsys, arguments, message):
-    other = tmp_path / "other"
-    RunDir.open(other, {"name": "other", "seed": 0, "task": {"kind": "gsm8k"}})
-    names = {"run": run_path, "other": other}
-    assert main(["advantages", *(text.format(**names) for text in arguments)]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from support.rollouts import rollout as plain_rollout
-from support.rollouts import terminal
 from support.sampled_runs import CONFIGS, write_solved_run
 
 from analysis import advise
@@ -16,27 +15,20 @@ from analysis.__main__ import main
 from analysis.sampling.evidence import sampled_groups
 from analysis.sampling.held_out import SCORE_SQUARES, measure_gradients
 from analysis.sampling.rollouts import read_saved
-from analysis.stats import credit_noise
 from vineppo.batching import collate
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TrainConfig
-from vineppo.credit import token_advantages
-from vineppo.credit.vine import piece_advantages
 from vineppo.models import load_model
-from vineppo.recipes.doubly_robust import doubly_robust_advantages
-from vineppo.recipes.joined import JoinedCredit
-from vineppo.recipes.smoothed import smoothed
 from vineppo.run_dir import RunDir
-from vineppo.segment.kinds import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
-from vineppo.types import Problem, StateValue, StepSpan, Turn
+from vineppo.types import Problem, StepSpan, Turn
 
 START, NUM_STEPS, STEP = 0.3, 12, 3  # of a step's tokens the first alone is a choice
-PROBLEMS, GROUP = 150, 8
+PROBLEMS, GROUP = 60, 8
 FEW, ALL = (3, 7), tuple(range(NUM_STEPS))
 SETTINGS = {"num_iterations": 5, "continuations": (1, 3, 9), "cuts": (1, 2), "coins": (3,)}
-SETTINGS |= {"num_gradients": 0}
-FILES = {"advise.csv", "advise.md", "advise.png", "advise.svg", "summary.json"}
+SETTINGS |= {"num_steps": 100_000}
+FILES = {"advise.csv", "advise.md", "advise.png"}
 
 
 class World:
@@ -87,15 +79,8 @@ class World:
                     end = np.take_along_axis(joined, high[..., None], -1)
                     begin = np.take_along_axis(drawn, low[..., None], -1)
                     advantages += inside * (end - begin)
-                found[f"cuts_{number}_{k}"] = self.moment(advantages)
+                found[f"cuts_{number}_{k}_own"] = self.moment(advantages)
         return {name: moment / found["rloo"] for name, moment in found.items()}
-
-    def paths(self):
-        """With the squared length of two logits' score, 2 (1 − p)²."""
-        starts = STEP * np.arange(NUM_STEPS)
-        for p, g in np.ndindex(*self.rewards.shape):
-            about = 2 * self.scores[p, g] ** 2, starts, STEP * NUM_STEPS, GROUP
-            yield credit_noise.exact_path(*about, self.values[p, g, :-1], self.rewards[p, g])
 
     def rows(self):
         chosen = np.where(self.is_first, self.right_S, 1 - self.right_S)
@@ -164,37 +149,16 @@ def advice(exact_run):
     return advice_of(exact_run)
 
 
-def test_the_predicted_noise_is_that_of_a_simulation(simulated):
-    paths = list(World(FEW, 1000).paths())
-    others = [0.0] * GROUP
-    rloo = 0.0
-    for index, path in enumerate(paths):
-        if index % GROUP == 0:
-            others = [p.values_Z[-1] for p in paths[index : index + GROUP]]
-        reward = path.values_Z[-1]
-        advantage = reward - (sum(others) - reward) / (GROUP - 1)
-        rloo += path.masses_S.sum() * advantage**2
-    predicted = {"exact": sum(map(credit_noise.exact_noise, paths))}
-    for k in (1, 3, 9):
-        predicted[f"vine_{k}"] = sum(credit_noise.vine_noise(path, k) for path in paths)
-        predicted[f"vine_{k}_own"] = sum(
-            credit_noise.vine_noise(path, k, with_own=True) for path in paths
-        )
-        for cuts in (1, 2):
-            name = f"cuts_{cuts}_{k}"
-            predicted[name] = sum(credit_noise.cuts_noise(path, cuts, k) for path in paths)
-    for name, noise in predicted.items():
-        assert noise / rloo == pytest.approx(simulated[name], rel=0.1), name
-
-
 @pytest.mark.parametrize("k", [0, 3])
 def test_a_run_on_the_disk_tells_the_same(k, few, simulated, advice, tmp_path):
     config = "credit_short_vineppo"
     advice = advice_of(few.write(tmp_path / "run", config, k)) if k else advice
-    for name, noise in simulated.items():
-        assert advice.loc[name, "noise"] == pytest.approx(noise, rel=0.2), name
+    told = {name: noise for name, noise in simulated.items() if name in advice.index}
+    assert len(told) == len(simulated) - 4 * (k > 0)  # nine of three saved continuations
+    for name, noise in told.items():
+        assert advice.loc[name, "noise"] == pytest.approx(noise, rel=0.2, abs=0.02), name
         assert advice.loc[name, "noise_low"] <= advice.loc[name, "noise"], name
-    order = ["exact", "vine_9", "vine_3", "vine_1", "rloo"]
+    order = ["exact", "vine_3", "rloo"]
     assert list(advice.loc[order, "noise"].sort_values().index) == order
     assert list(advice["values_by"].unique()) == ["continuations" if k else "exact"]
 
@@ -211,177 +175,28 @@ def test_prices_follow_from_tokens_and_the_ratio(exact_run, advice):
     r = 4 / config["rollouts"]["num_prompts"] / (0.001 * GROUP * NUM_STEPS * STEP)
     assert advice["cost_ratio"].iloc[0] == pytest.approx(r)
     left = sum(STEP * step for step in range(1, NUM_STEPS))
-    tokens = 1 + (NUM_STEPS * STEP / GROUP + left) / (NUM_STEPS * STEP)
-    row = advice.loc["vine_1"]
+    tokens = 1 + 3 * (NUM_STEPS * STEP / GROUP + left) / (NUM_STEPS * STEP)
+    row = advice.loc["vine_3"]
     assert row["tokens"] == pytest.approx(tokens)
     assert row["seconds"] == pytest.approx((tokens + r) / (1 + r))
     assert row["noise_seconds"] == pytest.approx(row["noise"] * row["seconds"])
     at = row["break_even"]
     assert row["noise"] * (tokens + at) / (1 + at) == pytest.approx(1)
-    assert advice.loc["cuts_1_3", "tokens"] == pytest.approx(2.5)
-
-
-def test_the_noise_between_chosen_cuts_is_that_of_a_simulation():
-    """Before steps 3 and 7, which decide, with K = 3 and the own outcome."""
-    world, k, bounds = World(FEW, 1000), 3, (0, 3, 7, NUM_STEPS)
-    found = np.mean([credit_noise.chosen_noise(path, bounds[1:-1], k) for path in world.paths()])
-    drawn = world.mean(k)
-    joined = (k * drawn + world.rewards[..., None]) / (k + 1)
-    drawn[..., 0] = (world.rewards.sum(1, keepdims=True) - world.rewards) / (GROUP - 1)
-    pieces = [(joined[..., h] - drawn[..., low], low, h) for low, h in pairwise(bounds)]
-    advantages = np.concatenate(
-        [np.repeat(a[..., None], high - low, -1) for a, low, high in pieces], -1
-    )
-    assert found == pytest.approx(2 * world.moment(advantages), rel=0.05)
-    path = next(world.paths())
-    left = sum(NUM_STEPS - step for step in bounds[1:-1])
-    assert credit_noise.chosen_tokens(path, bounds[1:-1], k) == k * STEP * left
-
-
-def test_what_is_made_of_continuations_is_told_as_a_simulation_has_it(few, advice):
-    """With the predictors' own functions, on returns of the true values."""
-    others = (few.rewards.sum(1, keepdims=True) - few.rewards) / (GROUP - 1)
-    rloo = few.moment((few.rewards - others)[..., None])
-    drawn, baselines = few.mean(3)[..., :-1], np.zeros(few.scores.shape)
-    counts = (3 * drawn).round().astype(int)
-    for p, g in np.ndindex(*few.rewards.shape):
-        returns = [StateValue((1.0,) * n + (0.0,) * (3 - n), 0) for n in counts[p, g]]
-        baselines[p, g] = smoothed(returns, 0.2, is_causal=True)
-    noise = few.moment(few.rewards[..., None] - baselines) / rloo
-    assert advice.loc["smoothed_3", "noise"] == pytest.approx(noise, rel=0.05)
-    # Of seven more returns of s_0 the first step has a better baseline, and all else is K = 3.
-    drawn[..., 0] = (3 * drawn[..., 0] + (GROUP - 1) * others) / (3 + GROUP - 1)
-    values = np.concatenate([drawn, few.rewards[..., None]], -1)
-    noise = few.moment(np.diff(values)) / rloo
-    assert advice.loc["pooled_3", "noise"] == pytest.approx(noise, rel=0.05)
-    assert advice.loc["pooled_3", "tokens"] == advice.loc["vine_3", "tokens"]
-    assert advice.loc["shrunk_1", "noise"] < min(1, advice.loc["vine_1", "noise"])
-
-
-def test_coins_and_the_doubly_robust_have_the_noise_of_a_simulation():
-    """By the credits' own functions, K = 3, a state in three, on values that are wrong."""
-    world, k, p = World(FEW, 1000), 3, 1 / 3
-    paths, spans = list(world.paths()), [StepSpan(i, i + 1) for i in range(NUM_STEPS)]
-    wrong = 0.2 + 0.5 * world.values[..., :-1]
-    drawn = (k * world.mean(k)).round().astype(int)
-    others = (world.rewards.sum(1, keepdims=True) - world.rewards) / (GROUP - 1)
-    heads = world.rng.random(wrong.shape) < p
-    heads[..., 0] = False
-    coin, robust = np.zeros(wrong.shape), np.zeros(wrong.shape)
-    for at in np.ndindex(*world.rewards.shape):
-        states = [
-            StateValue((1.0,) * n + (0.0,) * (k - n), 0) if head else StateValue((), 0)
-            for n, head in zip(drawn[at], heads[at], strict=False)
-        ]
-        reward = float(world.rewards[at])
-        coin[at] = piece_advantages(states, reward, others[at], own_return=True)
-        rewards_S = [0.0] * (len(spans) - 1) + [reward]
-        robust[at] = doubly_robust_advantages(rewards_S, wrong[at].tolist(), states, p)
-    found = np.mean([credit_noise.coin_noise(path, p, k) for path in paths])
-    assert found == pytest.approx(2 * world.moment(coin), rel=0.05)
-    found = np.mean(
-        [
-            credit_noise.robust_noise(path, values, reward, p, k)
-            for path, values, reward in zip(
-                paths, wrong.reshape(-1, NUM_STEPS), world.rewards.ravel(), strict=True
-            )
-        ]
-    )
-    assert found == pytest.approx(2 * world.moment(robust), rel=0.05)
-    left = sum(STEP * step for step in range(1, NUM_STEPS))
-    assert credit_noise.coin_tokens(paths[0], p, k) == pytest.approx(k * p * left)
-
-
-def test_a_martingale_between_cuts_has_the_noise_of_a_simulation():
-    """By the credit's own function: its unexplained part is a walk, its differences are apart."""
-    rng, k, num, residual = np.random.default_rng(0), 2, 6, 0.3
-    credit = JoinedCredit("joined", LinesSegmenter("lines"), k, "share", None)
-    masses, cuts = np.array([1.0, 3.0, 0.5, 2.0, 1.0, 0.5]), (2, 5)
-    variances = np.array([0.25, 0.2, 0.2, 0.15, 0.1, 0.1, 0.0])
-    squares = np.zeros(num)
-    for _ in range(6000):
-        group = []
-        for _ in range(GROUP):
-            steps = rng.normal(size=num) * np.sqrt(residual * masses / masses.sum())
-            walk = np.concatenate([[0.0], np.cumsum(steps)])
-            one = plain_rollout(terminal(walk[-1], num), lengths_S=[1] * num)
-            one.tokens_T |= {"differences/fed": (0.0,) * num, "values/fed": (0.0,) * num}
-            one.values_from = "fed"
-            draws = rng.normal(walk[:-1], np.sqrt(variances[:-1] / k))
-            one.returns_S["monte_carlo"] = tuple(
-                StateValue((draw,) * k if step in cuts else (), 0)
-                for step, draw in enumerate(draws)
-            )
-            group.append(one)
-        squares += np.square(token_advantages(credit, group)[0])
-    path = credit_noise.Path(
-        masses, np.arange(num), num, GROUP, np.zeros(num + 1), np.zeros(num + 1), variances,
-        np.zeros(num), 0.0,
-    )  # fmt: skip
-    found = credit_noise.joined_noise(path, cuts, k, residual)
-    assert found == pytest.approx(masses @ squares / 6000, rel=0.03)
-
-
-def test_joined_outcomes_have_the_noise_of_a_simulation():
-    """By the credit's own function, cuts before steps 3 and 7, K = 2, without a martingale."""
-    world, k, cuts = World(FEW, 600), 2, (3, 7)
-    credit = JoinedCredit("joined", LinesSegmenter("lines"), k, "share", None)
-    paths, drawn = list(world.paths()), (k * world.mean(k)).round().astype(int)
-    advantages = np.zeros(world.scores.shape)
-    for p, rewards in enumerate(world.rewards):
-        group = []
-        for g, reward in enumerate(rewards):
-            one = plain_rollout(terminal(reward, NUM_STEPS), lengths_S=[1] * NUM_STEPS)
-            one.values_from = "monte_carlo"
-            one.returns_S["monte_carlo"] = tuple(
-                StateValue((1.0,) * drawn[p, g, step] + (0.0,) * (k - drawn[p, g, step]), 0)
-                if step in cuts
-                else StateValue((), 0)
-                for step in range(NUM_STEPS)
-            )
-            group.append(one)
-        advantages[p] = token_advantages(credit, group)
-    found = np.mean([credit_noise.joined_noise(path, cuts, k) for path in paths])
-    assert found == pytest.approx(2 * world.moment(advantages), rel=0.05)
+    assert advice.loc["cuts_1_3_own", "tokens"] == pytest.approx(2.5, rel=0.1)
 
 
 def test_saved_values_are_told_as_baselines_and_with_a_coin(few, tmp_path):
     """A critic that is right: only what the coin adds is noise."""
     path = few.write(tmp_path / "run", "credit_short_ppo_vine", 3, critic=True)
     advice = advice_of(path, continuations=(3,), cuts=(1,))
-    coin, robust = (advice.loc[f"{name}_3_3", "noise"] for name in ("coin", "doubly_robust_critic"))
+    names = "coin_3_3_own", "doubly_robust_critic_3_3"
+    coin, robust = (advice.loc[name, "noise"] for name in names)
     assert robust < coin
     assert robust < advice.loc["gae", "noise"]
     left = sum(STEP * step for step in range(1, NUM_STEPS))
     tokens = 1 + left / (NUM_STEPS * STEP)
-    assert advice.loc["coin_3_3", "tokens"] == pytest.approx(tokens)
-    assert advice.loc["doubly_robust_critic_3_3", "tokens"] == pytest.approx(tokens)
-    assert (
-        advise.label("doubly_robust_critic_3_3") == "doubly robust on critic, one state in 3, K = 3"
-    )
-    assert advise.label("gae_probe") == "probe, λ = 1"
-
-
-def test_cut_probabilities_sum_to_the_pieces():
-    low, high = np.triu_indices(6, 1)
-    for cuts in range(5):
-        chances = credit_noise.cut_probabilities(low, high, 5, cuts)
-        assert chances.sum() == pytest.approx(cuts + 1)
-    low, high = np.array([0, 1, 0, 2, 0]), np.array([1, 3, 2, 3, 3])
-    chances = credit_noise.cut_probabilities(low, high, 3, 1)
-    assert chances.tolist() == [0.5, 0.5, 0.5, 0.5, 0.0]
-
-
-def test_a_martingale_of_the_exact_values_is_these(few):
-    """And one that knows nothing spreads the outcome's variance over the steps."""
-    about = np.ones(NUM_STEPS), STEP * np.arange(NUM_STEPS), STEP * NUM_STEPS
-    values, rewards = few.values[0], few.rewards[0]
-    root = [float(values[0, 0])] * GROUP
-    known = credit_noise.martingale_path(*about, np.diff(values[1]), root, 1)
-    exact = credit_noise.exact_path(*about, GROUP, values[1, :-1], rewards[1])
-    assert credit_noise.vine_noise(known, 3) == pytest.approx(credit_noise.vine_noise(exact, 3))
-    unknown = credit_noise.martingale_path(*about, np.zeros(NUM_STEPS), list(rewards), 1)
-    assert credit_noise.exact_noise(unknown) == pytest.approx(np.var(rewards, ddof=1))
+    for name in names:
+        assert advice.loc[name, "tokens"] == pytest.approx(tokens, rel=0.1)
 
 
 def test_few_decisive_steps_and_cheap_sampling_call_for_continuations(exact_run):
@@ -392,15 +207,10 @@ def test_few_decisive_steps_and_cheap_sampling_call_for_continuations(exact_run)
 
 
 def test_where_every_step_decides_and_sampling_is_the_price_rloo_stays(tmp_path):
-    """With a baseline that knows, for nothing, that all problems are alike: it is their mean."""
     path = World(ALL).write(tmp_path / "all")
     rows = advice_of(path, cost_ratio=0, continuations=(1, 3), cuts=(1,)).reset_index()
-    best, is_sure = advise.best_of(rows)
-    assert (best["estimator"], is_sure) == ("rloo_shrunk", True)
-    assert best["noise"] == pytest.approx((GROUP - 1) / GROUP, rel=0.05)
-    others = rows[rows["estimator"] != "rloo_shrunk"]
-    assert not advise.best_of(others)[1]
-    assert "Stay with **RLOO or GRPO**" in "\n".join(advise.report(others))
+    assert not advise.best_of(rows)[1]
+    assert "Stay with **RLOO or GRPO**" in "\n".join(advise.report(rows))
 
 
 def test_it_writes_and_draws_again(exact_run, tmp_path, capsys):
@@ -410,7 +220,7 @@ def test_it_writes_and_draws_again(exact_run, tmp_path, capsys):
     assert "Steps that decide" in capsys.readouterr().out
     assert {path.name for path in out.iterdir()} == FILES
     assert main(["advise", str(out), "--out", str(again)]) == 0
-    for name in FILES - {"summary.json"}:
+    for name in FILES:
         assert (again / name).read_bytes() == (out / name).read_bytes(), name
 
 
@@ -420,7 +230,7 @@ def test_it_writes_and_draws_again(exact_run, tmp_path, capsys):
         (["--cost-ratio", "-1"], "--cost-ratio must be a number from 0, got -1"),
         (["--cuts", "0"], "--cuts must be whole numbers from 1 with commas, got '0'"),
         (["--num-iterations", "0"], "--num-iterations must be at least 1, got 0"),
-        (["--checkpoint", "5"], "--checkpoint: {run} has 0, not 5"),
+        (["--checkpoints", "5"], "{run} has no policy of iteration 5 (only of 0)"),
     ],
 )
 def test_bad_options_are_one_line(arguments, message, exact_run, tmp_path, capsys):
@@ -491,11 +301,11 @@ def test_values_are_fitted_where_none_are_saved(tmp_path):
     advice = advice_of(path, **one)
     assert list(advice["values_by"].unique()) == ["fitted martingale"]
     assert advice["has_exact_scores"].all()
-    assert np.isfinite(advice.loc["martingale", "noise"])
-    assert advice.loc["martingale", "tokens"] == 1
+    assert np.isfinite(advice.loc["martingale_posterior", "noise"])
+    assert advice.loc["martingale_posterior", "tokens"] == 1
     last = run_dir.last_logged_iteration()
     run_dir.write_rollouts(last + 1, run_dir.read_rollouts(2))
-    of_all, of_checkpoint = (advice_of(path, **one, checkpoint=i) for i in (None, last))
+    of_all, of_checkpoint = (advice_of(path, **one, checkpoints=i) for i in ("last", str(last)))
     assert of_all["last_iteration"].unique().tolist() == [last + 1]
     assert of_checkpoint["last_iteration"].max() <= last
 
@@ -533,43 +343,22 @@ def test_steps_are_weighed_by_their_gradients(tmp_path):
 
 def test_problems_are_left_out_evenly_until_the_steps_are_few_enough():
     groups = [[plain_rollout([0.0] * 4, lengths_S=[1] * 4)] * 2 for _ in range(10)]
-    by_iteration = [groups[:4], groups[4:8], groups[8:]]
-    assert sampled_groups(by_iteration, 80) == by_iteration
-    assert sampled_groups(by_iteration, 30) == [groups[:4:3], groups[6:8:3], groups[9:]]
-    assert sum(map(len, sampled_groups(by_iteration, 1))) == 2
+    assert sampled_groups(groups, 80) == groups
+    assert len(sampled_groups(groups, 30)) == 4
+    assert len(sampled_groups(groups, 1)) == 2
 
 
 def test_what_is_surely_better_is_advised_before_what_may_be(exact_run):
     rows = advice_of(exact_run, cost_ratio=1, continuations=(1,), cuts=(1,)).reset_index()
-    rows = rows[rows["estimator"].isin(["rloo", "cuts_1_1", "rloo_shrunk"])].reset_index(drop=True)
+    rows = rows[rows["estimator"].isin(["rloo", "cuts_1_1_own", "coin_3_1_own"])].reset_index(
+        drop=True
+    )
     names = ["noise_seconds", "noise_seconds_low", "noise_seconds_high"]
-    for name, numbers in {"cuts_1_1": (0.7, 0.5, 1.4), "rloo_shrunk": (0.8, 0.7, 0.9)}.items():
+    numbers_of = {"cuts_1_1_own": (0.7, 0.5, 1.4), "coin_3_1_own": (0.8, 0.7, 0.9)}
+    for name, numbers in numbers_of.items():
         rows.loc[rows["estimator"] == name, names] = numbers
     best, is_sure = advise.best_of(rows)
-    assert (best["estimator"], is_sure) == ("rloo_shrunk", True)
-    rows.loc[rows["estimator"] == "rloo_shrunk", "noise_seconds_high"] = 1.1
+    assert (best["estimator"], is_sure) == ("coin_3_1_own", True)
+    rows.loc[rows["estimator"] == "coin_3_1_own", "noise_seconds_high"] = 1.1
     best, is_sure = advise.best_of(rows)
-    assert (best["estimator"], is_sure) == ("cuts_1_1", False)
-
-
-@pytest.mark.parametrize("k", [1, 3])
-def test_differences_of_drawn_values_have_the_noise_of_vine(k, few):
-    """Of a martingale that knows nothing, and of three saved continuations a state."""
-    rng = np.random.default_rng(0)
-    about = np.ones(NUM_STEPS), STEP * np.arange(NUM_STEPS), STEP * NUM_STEPS
-    unknown, sampled = [], []
-    for p in range(40):
-        values, rewards = few.values[p], list(few.rewards[p])
-        for g in range(GROUP):
-            unknown.append(credit_noise.martingale_path(*about, np.zeros(NUM_STEPS), rewards, g))
-            returns = (rng.random((NUM_STEPS, 3)) < values[g, :-1, None]).astype(float)
-            sampled.append(credit_noise.sampled_path(*about, GROUP, returns, rewards[g]))
-    for paths in (unknown, sampled):
-        expected = sum(credit_noise.vine_noise(path, k) for path in paths)
-        found = 0.0
-        for _ in range(20):
-            for path in paths:
-                means = [state.mean for state in credit_noise.drawn(path, k, rng)]
-                found += credit_noise.differences_noise(path, means, k) / 20
-        assert found == pytest.approx(expected, rel=0.1)
-    assert sampled[0].most_draws == 3
+    assert (best["estimator"], is_sure) == ("cuts_1_1_own", False)

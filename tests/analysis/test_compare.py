@@ -8,25 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import counts, figures
+from analysis import counts
 from analysis.__main__ import main
 from analysis.compare import (
-    BOOTSTRAP,
-    BOTH,
-    CROSSED,
-    ELSEWHERE,
-    HERE,
-    PAIRED,
-    POOLED,
-    THICK,
-    WELCH,
-    _draw_row,
-    axis_limits,
+    COMPARISONS,
     compared,
     pairs_of,
-    quoted,
+    place_rows,
 )
-from analysis.stats.comparison import World, crossed, paired, permutation_p, welch
+from analysis.stats.comparison import permutation_p, welch
 from vineppo.run_dir import RunDir
 
 SEEDS = (1, 2, 3, 4)
@@ -37,8 +27,6 @@ FILES = (
     "compare.csv",
     "compare.md",
     "compare.png",
-    "compare.svg",
-    "summary.json",
 )
 
 
@@ -63,9 +51,11 @@ def write_run(path, name, seed, counts_XP, *, operations=4, speed=1.0, tokens=10
 
 
 def write_pair(folder, setting, seed, effect, names=("vineppo", "ppo"), seeds=SEEDS, **options):
-    """Runs of two methods whose last evaluations are draws of a world with that effect."""
-    world = World(effect, num_problems=NUM_PROBLEMS, num_samples=NUM_SAMPLES)
-    counts_2SP, _ = world.draw(len(seeds), np.random.default_rng(seed))
+    """Runs of two methods whose last evaluations differ by that effect."""
+    generator = np.random.default_rng(seed)
+    rates_2S1 = np.array([0.45 + effect, 0.45])[:, None, None]
+    rates_2S1 = rates_2S1 + generator.normal(0, 0.02, (2, len(seeds), 1))
+    counts_2SP = generator.binomial(NUM_SAMPLES, rates_2S1, (2, len(seeds), NUM_PROBLEMS))
     start_P = np.full(NUM_PROBLEMS, 4)
     return [
         write_run(
@@ -94,7 +84,7 @@ def rows_of(*paths):
     return counts.read(list(paths))[0]
 
 
-def found_at(paths, at="last", baseline="PPO"):
+def found_at(paths, at="iteration", baseline="PPO"):
     return compared(pairs_of(rows_of(*paths), baseline, at))
 
 
@@ -109,28 +99,20 @@ def last_counts(paths):
     return np.array([RunDir(path).read_evaluation(10)["num_correct_P"] for path in sorted(paths)])
 
 
-def test_each_interval_is_that_of_the_statistics_on_the_scores(settings):
-    found = found_at(settings)
+def test_an_effect_is_that_of_the_statistics_on_the_scores(settings):
+    row = one(found_at(settings), setting="short")
     short = [path for path in settings if path.name.startswith("short")]
     vine_SP, ppo_SP = (
         last_counts([path for path in short if f"_{name}_" in path.name])
         for name in ("vineppo", "ppo")
     )
     vine_S, ppo_S = vine_SP.mean(axis=1) / NUM_SAMPLES, ppo_SP.mean(axis=1) / NUM_SAMPLES
-    expected = {
-        WELCH: welch(vine_S, ppo_S),
-        PAIRED: paired(vine_S, ppo_S),
-        CROSSED: crossed(vine_SP, ppo_SP, NUM_SAMPLES, is_paired=False),
-        BOTH: crossed(vine_SP, ppo_SP, NUM_SAMPLES),
-    }
-    for kind, comparison in expected.items():
-        row = one(found, setting="short", interval=kind)
-        effect = comparison.effect
-        numbers = (effect.value, effect.low, effect.high, comparison.df, comparison.p_value)
-        cells = row[["effect", "effect_low", "effect_high", "df", "p_t"]]
-        assert tuple(cells) == pytest.approx(numbers)
-    row = one(found, setting="short", interval=WELCH)
-    assert row["p_permutation"] == permutation_p(vine_S, ppo_S, is_paired=False)
+    expected = welch(vine_S, ppo_S)
+    effect = expected.effect
+    numbers = (effect.value, effect.low, effect.high, expected.df, expected.p_value)
+    cells = row[["effect", "effect_low", "effect_high", "df", "p_t"]]
+    assert tuple(cells) == pytest.approx(numbers)
+    assert row["p_permutation"] == permutation_p(vine_S, ppo_S)
     assert (row["method"], row["baseline"], row["axis"], row["at"]) == (
         "VinePPO", "PPO", "iteration", 10,
     )  # fmt: skip
@@ -138,40 +120,32 @@ def test_each_interval_is_that_of_the_statistics_on_the_scores(settings):
     rates = np.concatenate([vine_SP, ppo_SP]) / NUM_SAMPLES
     noise = (rates * (1 - rates) / (NUM_SAMPLES - 1)).sum(axis=1).mean() / NUM_PROBLEMS**2
     assert row["noise_sd"] == pytest.approx(noise**0.5)
-    assert BOOTSTRAP not in set(found["interval"])
+    assert row["is_extrapolated"] == 0
 
 
-def test_settings_are_pooled_with_equal_weights_and_hold_the_known_effect(settings):
-    found = found_at(settings)
-    by_setting = [one(found, setting=name, interval=WELCH) for name in ("short", "long")]
-    together = one(found, setting=POOLED, interval=WELCH)
-    assert together["effect"] == pytest.approx(np.mean([row["effect"] for row in by_setting]))
-    assert together["effect_low"] < 0.15 < together["effect_high"]
-    assert by_setting[0]["effect_low"] < 0.2 < by_setting[0]["effect_high"]
-    assert together["p_permutation"] < 0.01
-    assert (together["num_seeds"], np.isnan(together["at"])) == (8, True)
+def test_several_baselines_are_one_long_table(settings, tmp_path):
+    out, alone = tmp_path / "both", tmp_path / "alone"
+    given = ["compare", *map(str, settings)]
+    assert main([*given, "--baseline=PPO", "--baseline=VinePPO", f"--out={out}"]) == 0
+    assert main([*given, "--baseline=PPO", f"--out={alone}"]) == 0
+    both, one_alone = (COMPARISONS.read(folder) for folder in (out, alone))
+    assert list(both["baseline"]) == ["PPO", "PPO", "VinePPO", "VinePPO"]
+    pd.testing.assert_frame_equal(both[:2], one_alone)
+    assert list(both["effect"][2:]) == pytest.approx(list(-both["effect"][:2]))
 
 
-def test_few_seeds_quote_welch_and_ten_pairs_quote_the_pairs_and_a_bootstrap_stands_beside(
-    tmp_path,
-):
-    few = write_pair(tmp_path / "few", "short", 2, 0.1, seeds=range(9))
-    many = write_pair(tmp_path / "many", "short", 2, 0.1, seeds=range(10))
-    for paths, here, elsewhere in ((few, WELCH, CROSSED), (many, PAIRED, BOTH)):
-        found = found_at(paths)
-        assert list(quoted(found, HERE)["interval"]) == [here]
-        assert list(quoted(found, ELSEWHERE)["interval"]) == [elsewhere]
-        assert (BOOTSTRAP in set(found["interval"])) == (paths is many)
-
-
-def test_seeds_that_only_one_method_has_count_for_welch_alone(settings):
-    paths = [path for path in settings if path.name not in ("short_ppo_1", "short_vineppo_4")]
-    found = found_at([path for path in paths if path.name.startswith("short")])
-    shown = {
-        row["interval"]: tuple(row[["num_seeds", "num_seeds_baseline"]])
-        for _, row in found.iterrows()
-    }
-    assert shown == {WELCH: (3, 3), CROSSED: (3, 3), PAIRED: (2, 2), BOTH: (2, 2)}
+@pytest.mark.parametrize(("tokens", "expected"), [(250, 0), (50, 1)])
+def test_a_budget_before_the_first_evaluation_is_marked(tmp_path, tokens, expected):
+    steps = [np.full(8, count) for count in (0, 8, 16)]
+    paths = [
+        write_run(tmp_path / f"{name}{seed}", name, seed, steps, tokens=own)
+        for name, own in (("vineppo", 500), ("ppo", tokens))
+        for seed in (1, 2)
+    ]
+    assert one(found_at(paths, "tokens"))["is_extrapolated"] == expected
+    out = tmp_path / "out"
+    main(["compare", *map(str, paths), "--baseline=PPO", "--at=tokens", f"--out={out}"])
+    assert ("†" in (out / "compare.md").read_text()) == bool(expected)
 
 
 def test_equal_costs_are_read_off_between_the_evaluations(tmp_path):
@@ -184,13 +158,13 @@ def test_equal_costs_are_read_off_between_the_evaluations(tmp_path):
             for seed in (1, 2)
         ),
     ]
-    seconds = one(found_at(paths, "equal seconds"), interval=WELCH)
+    seconds = one(found_at(paths, "seconds"))
     assert (seconds["axis"], seconds["at"]) == ("elapsed_s", 10)
     assert seconds["effect"] == pytest.approx(0.25 - 1)
-    tokens = one(found_at(paths, "equal tokens"), interval=WELCH)
+    tokens = one(found_at(paths, "tokens"))
     assert (tokens["axis"], tokens["at"]) == ("tokens_sampled", 5000)
     assert tokens["effect"] == pytest.approx(0.25 - 1)
-    assert one(found_at(paths, "10"), interval=WELCH)["effect"] == 0
+    assert one(found_at(paths, "10"))["effect"] == 0
     # Halfway between two evaluations the noise is that of the mean of both.
     of_a = rows_of(*paths).query("method == 'vineppo'")
     ends = [counts.measure(of_a, "iteration", at).noise_S[0] for at in (0, 10)]
@@ -201,7 +175,7 @@ def test_what_is_left_out_neither_sets_the_cost_nor_stands_in_the_tables(tmp_pat
     steps, runs = [np.full(8, count) for count in (0, 8, 16)], []
     for name, tokens in (("vineppo", 1000), ("ppo", 1000), ("grpo", 10)):
         runs += [write_run(tmp_path / f"{name}{s}", name, s, steps, tokens=tokens) for s in (1, 2)]
-    given = ["compare", *map(str, runs), "--baseline=PPO", "--at=equal tokens"]
+    given = ["compare", *map(str, runs), "--baseline=PPO", "--at=tokens"]
     for out, options, at in (("all", [], 200), ("some", ["--without=GRPO"], 20_000)):
         assert main([*given, *options, f"--out={tmp_path / out}"]) == 0
         with (tmp_path / out / "compare.csv").open(newline="") as file:
@@ -215,9 +189,9 @@ def test_a_cost_that_a_run_did_not_log_is_one_clear_line(settings, capsys):
     path = settings[0].parent / "short_ppo_1"
     lines = [{"iteration": iteration} for iteration in range(1, 11)]
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    arguments = ["--baseline", "PPO", "--at", "equal seconds"]
+    arguments = ["--baseline", "PPO", "--at", "seconds"]
     assert main(["compare", *map(str, settings), *arguments]) == 2
-    message = f"error: --at equal seconds: {path} logged no training time\n"
+    message = f"error: --at seconds: {path} logged no training time\n"
     assert capsys.readouterr().err == message
 
 
@@ -274,49 +248,13 @@ def test_names_that_say_no_setting_are_told_by_task_and_model_and_stand_without_
     assert set(alone["setting"]) == {"arithmetic tiny"}
 
 
-@pytest.mark.parametrize(
-    ("ends", "limits"),
-    [
-        ([(0, 1), (-1, 1), (-9, 9)], (-1, 1)),
-        ([(1, 2), (1, 3), (8, 9)], (0, 3)),
-        ([(1, 2), (2, 3), (4, 5)], (0, 5)),  # without the last, half of the axis is not enough
-        ([(0, 1), (-9, 9)], (-9, 9)),  # more than half of the rows stay
-        ([(0, 1), (0, 1), (-2, 20), (-9, 90)], (-2, 20)),
-    ],
-)
-def test_the_axis_holds_all_but_few_wide_rows_and_names_their_numbers(ends, limits):
-    low, high = zip(*ends, strict=True)
-    rows = pd.DataFrame({"method": range(len(ends)), "effect_low": low, "effect_high": high})
-    assert axis_limits(rows.assign(setting="short", effect=0.0)) == limits
-
-
-def test_a_row_that_leaves_the_axis_ends_in_arrows_with_its_numbers_beside_it():
-    row = {"effect": -0.5, "effect_low": -2.0, "effect_high": 0.5}
-    with figures.panels(1, 1) as (_, (axis,)):
-        axis.set_xlim(-1, 1)
-        _draw_row(axis, row, 3, {"color": "black", "marker": "o"}, THICK)
-        _draw_row(axis, row | {"effect_low": -0.8}, 4, {"color": "black", "marker": "o"}, THICK)
-        arrows = [line for line in axis.get_lines() if line.get_marker() == "<"]
-        assert [line.get_xydata().tolist() for line in arrows] == [[[-1, 3]]]
-        assert [text.get_text() for text in axis.texts] == ["−0.500 (−2.000 to +0.500)"]
-
-
-def test_the_figure_shows_every_method_once_a_setting_with_its_colour(settings, tmp_path):
-    out = tmp_path / "out"
-    assert main(["compare", *map(str, settings), "--baseline", "long_ppo", "--out", str(out)]) == 2
-    assert main(["compare", *map(str, settings), "--baseline", "ppo", "--out", str(out)]) == 0
-    drawn = (out / "compare.svg").read_text()
-    assert drawn.count("<!-- VinePPO -->") == 3
-    assert "#0072b2" in drawn.lower()
-    assert all(f"<!-- {name} -->" in drawn for name in ("short", "long", "pooled"))
-    text = (out / "compare.md").read_text()
-    assert "| short | VinePPO − PPO | 10 | +0." in text
-    assert "- Some points have fewer than 1,024 answers" in text
-    summary = json.loads((out / "summary.json").read_text())["compare"]["settings"]
-    with (out / "compare.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    of_csv = next(row for row in rows if row["setting"] == POOLED and row["interval"] == WELCH)
-    assert summary[POOLED]["VinePPO"][WELCH]["effect"]["value"] == float(of_csv["effect"])
+def test_settings_and_baselines_have_rows_of_their_names(settings):
+    places = place_rows(found_at(settings))
+    assert list(places) == [
+        ("short", "PPO", ""), ("short", "PPO", "VinePPO"),
+        ("long", "PPO", ""), ("long", "PPO", "VinePPO"),
+    ]  # fmt: skip
+    assert len(place_rows(found_at(settings[:8]))) == 1
 
 
 def drop_counts(path):
@@ -408,7 +346,7 @@ def test_runs_that_cannot_be_compared_are_one_clear_line(settings, capsys, damag
         (
             ["short_ppo_1", "short_vineppo_1"],
             ["--baseline=PPO", "--at=late"],
-            "--at must be an iteration, last, equal tokens, equal seconds, got 'late'",
+            "--at must be iteration, tokens, seconds or a number, got 'late'",
         ),
         (
             ["short_ppo_1", "short_ppo_1"],

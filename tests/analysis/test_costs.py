@@ -1,28 +1,14 @@
 """What learning costs: gradient steps, methods at equal cost, the cost of a target, the phases."""
 
 import json
-from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import figures
-from analysis.costs import (
-    COSTS,
-    at_equal_cost,
-    cost_curve,
-    default_target,
-    draw_reached,
-    reached,
-    times_to_target,
-)
-from analysis.frames import gradient_steps, learning_curve, read_run
+from analysis.costs import at_equal_cost, cost_curve
+from analysis.frames import read_run
 from analysis.learning_curves import method_phases, read_methods, run_phases, write_tables
-from analysis.report.curves import phase_shares
-from analysis.stats.bootstrap import Estimate
 from analysis.tables import estimate
-from vineppo.batching import shuffled_minibatches
 
 
 def rewrite_metrics(path, change):
@@ -49,35 +35,6 @@ def uneven(methods_paths):
 
 def method(rows, name):
     return rows[rows["method"] == name]
-
-
-def trained(run, **config):
-    rollouts = {"num_prompts": 32, "num_samples": 8}
-    optimization = {"num_epochs": 2, "batch_size": 100}
-    given = {"rollouts": rollouts, "optimization": optimization} | config
-    return replace(run, config=run.config | given)
-
-
-def test_gradient_steps_are_the_updates_of_the_policy(run_path):
-    run = read_run(run_path)
-    assert gradient_steps(run).empty  # its config does not tell
-    assert learning_curve(run)["gradient_steps"].isna().all()
-    an_iteration = 2 * len(shuffled_minibatches(32 * 8, 100, seed=0))
-    assert an_iteration == 6
-    steps = gradient_steps(trained(run))
-    assert steps.to_dict() == {i: 6 * i for i in range(13)}
-    assert list(learning_curve(trained(run))["gradient_steps"]) == [0, 24, 48, 72]
-    warm = gradient_steps(trained(run, critic={"warmup_iterations": 3}))
-    assert (warm[3], warm[4], warm[12]) == (0, 6, 54)
-    run.metrics.loc[6, "policy/skipped_updates"] = 2  # in iteration 7
-    skipped = gradient_steps(trained(run))
-    assert (skipped[6], skipped[7], skipped[12]) == (36, 40, 70)
-
-
-def test_an_iteration_of_supervised_fine_tuning_is_one_update(run_path):
-    run = read_run(run_path)
-    config = {"name": "sft", "seed": 0, "optimization": {"num_epochs": 2, "batch_size": 100}}
-    assert gradient_steps(replace(run, config=config)).to_dict() == {i: i for i in range(13)}
 
 
 def test_a_curve_against_time_compares_seeds_at_equal_time(uneven):
@@ -140,59 +97,6 @@ def test_methods_at_equal_cost_by_hand(uneven):
     assert (results.difference[1], results.improvement[1]) == (0, 0.5)
 
 
-def by_name(times):
-    return {(row["method"], row["cost"]): row for _, row in times.iterrows()}
-
-
-def test_the_cost_of_a_target_that_all_reach(uneven):
-    times = by_name(times_to_target(uneven, 0.5))
-    vine, ppo = times["vine", "elapsed_s"], times["ppo", "elapsed_s"]
-    assert (vine.num_reached, vine["median"], vine.horizon) == (2, 40, 80)
-    assert estimate(vine, "restricted_mean") == Estimate(60, 40, 80)
-    assert ppo["median"] == 40
-    assert estimate(ppo, "restricted_mean") == Estimate(40, None, None)
-    assert times["vine", "iteration"]["median"] == 4
-    assert times["vine", "tokens_sampled"]["median"] == 192_000
-
-
-def test_the_cost_of_a_target_that_some_never_reach_is_censored(uneven):
-    times = by_name(times_to_target(uneven, 0.7))
-    vine, ppo = times["vine", "elapsed_s"], times["ppo", "elapsed_s"]
-    # vine at 120 s or later and at 240 s; ppo at 120 s or later: known of all are 120 s.
-    assert (vine.num_reached, vine.num_seeds, ppo.num_reached) == (1, 2, 0)
-    assert (vine["median"], vine.horizon, ppo.horizon) == (240, 120, 120)
-    assert np.isnan(ppo["median"])
-    assert vine.restricted_mean == ppo.restricted_mean == 120
-    # By iteration the one that reaches does so when the other is last seen.
-    assert (times["vine", "iteration"]["median"], times["vine", "iteration"].horizon) == (12, 12)
-
-
-def test_up_to_the_common_horizon_the_restricted_mean_is_a_plain_mean(methods_paths):
-    rows, _ = read_methods(methods_paths)
-    for target in (0.5, 0.6, 0.7):
-        for _, row in times_to_target(rows, target).iterrows():
-            costs = []
-            for _, seed in method(rows, row.method).groupby("seed"):
-                there = seed[seed["pass@1"] >= target][row.cost]
-                costs.append(min([*there[:1], row.horizon]))
-            assert row.restricted_mean == pytest.approx(np.mean(costs))
-
-
-def test_the_default_target_is_what_every_method_reaches(uneven, methods_paths):
-    assert default_target(uneven) == 0.62  # both 0.625
-    # ppo: (0.625 + 0.75 + 0.25)/3
-    assert default_target(read_methods(methods_paths[2:])[0]) == 0.54
-
-
-def test_the_figure_of_times_is_one_minus_kaplan_meier(uneven):
-    times = reached(uneven, 0.7)
-    with figures.panels(1, 1) as (_, axes):
-        draw_reached(axes[0], COSTS["elapsed_s"], times[times["cost"] == "elapsed_s"])
-        vine, ppo = axes[0].get_lines()[:2]
-        assert (list(vine.get_xdata()), list(vine.get_ydata())) == ([0, 120, 240], [0, 0, 1])
-        assert (list(ppo.get_xdata()), list(ppo.get_ydata())) == ([0, 120], [0, 0])
-
-
 def test_the_phases_of_a_run_by_hand(run_path):
     rewrite_metrics(run_path, lambda row: row | {"time/evaluate_s": row["iteration"] % 2 * 0.25})
     rows = run_phases(read_run(run_path))
@@ -228,4 +132,3 @@ def test_a_run_without_times_has_no_phases(run_path):
     rewrite_metrics(run_path, lambda row: {"iteration": row["iteration"]})
     run = read_run(run_path)
     assert run_phases(run).empty
-    assert phase_shares(run).empty

@@ -1,20 +1,20 @@
 """Diversity: trie and distance by hand, runs of both kinds, the table that redraws."""
 
-import json
-import shutil
-
 import pytest
 import torch
 from safetensors.torch import load_file
 from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
 
-from analysis.__main__ import main
-from analysis.diversity import DIVERSITY
-from analysis.sampling.diversity import distance, tree_diversity
+from analysis.__main__ import main, open_analysis
+from analysis.notebooks import REPOSITORY
 from vineppo.models import ASSETS
 
-FILES = ["diversity.png", "diversity.svg", "diversity.csv"]
-SIZES = ["--num-problems", "4", "--num-samples", "3"]
+NAME = str(REPOSITORY / "experiments/17_without_rl/diversity.py")
+DIVERSITY, distance, tree_diversity = (
+    getattr(open_analysis(NAME)[0], name) for name in ("DIVERSITY", "distance", "tree_diversity")
+)
+FILES = ["diversity.png", "diversity.csv"]
+SIZES = ["--problems", "4", "--samples", "3"]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_the_distance_by_hand():
 @pytest.mark.usefixtures("lasting_process_group")
 def test_a_run_and_its_table_alone(trained_path, tmp_path, capsys):  # noqa: F811
     first, again = tmp_path / "first", tmp_path / "again"
-    assert main(["diversity", str(trained_path), "--out", str(first), *SIZES]) == 0
+    assert main([NAME, str(trained_path), "--out", str(first), *SIZES]) == 0
     capsys.readouterr()
     start, last = DIVERSITY.read(first).to_dict("records")
     assert (start["method"], start["iteration"], start["distance"]) == ("start", 0, 0)
@@ -57,16 +57,6 @@ def test_a_run_and_its_table_alone(trained_path, tmp_path, capsys):  # noqa: F81
     for row in (start, last):
         assert 1 / 3 <= row["diversity"] <= row["diversity_high"] <= 1
         assert 0 <= row["pass@1"] <= 1
-    assert main(["diversity", str(first), "--out", str(again)]) == 0
+    assert main([NAME, str(first), "--out", str(again)]) == 0
     assert capsys.readouterr().out.split() == [str(again / name) for name in FILES]
     assert all((first / name).read_bytes() == (again / name).read_bytes() for name in FILES)
-
-
-def test_runs_of_other_tasks_are_refused_in_a_line(trained_path, tmp_path, capsys):  # noqa: F811
-    other = tmp_path / "other"
-    shutil.copytree(trained_path, other, ignore=shutil.ignore_patterns("checkpoints", "final"))
-    config = json.loads((other / "config.json").read_text())
-    config["sampling"]["temperature"] = 0.5
-    (other / "config.json").write_text(json.dumps(config))
-    assert main(["diversity", str(trained_path), str(other), "--out", str(tmp_path)]) == 2
-    assert "differ in model.path, task or sampling" in capsys.readouterr().err

@@ -22,7 +22,7 @@ from vineppo.run_dir import RunDir
 from vineppo.types import Problem
 
 NUM_BOUNDARIES = 21  # of the six demonstrations
-OPTIONS = ["--num-states=99", "--num-samples=24", "--num-draws=3"]  # all boundaries
+OPTIONS = ["--states=99", "--samples=24", "--draws=3"]  # all boundaries
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +79,7 @@ def test_a_kill_loses_nothing(sampled):
     about = json.loads(target.with_suffix(".json").read_text())
     assert about["num_samples"] == 24
     assert about["tokens_per_s"] > 0
-    summary = json.loads((out / "summary.json").read_text())["ground-truth"]
-    assert summary["run/iter_000000"]["num_states"] == NUM_BOUNDARIES
-    for name in ("ground_truth.png", "ground_truth.svg"):
-        assert (out / name).stat().st_size > 1000
+    assert (out / "ground_truth.png").stat().st_size > 1000
 
 
 def test_values_near_the_end_are_nearly_the_rewards(sampled):
@@ -117,7 +114,7 @@ def test_what_is_there_is_kept_and_other_settings_are_refused(run_path, sampled,
     before = target.stat().st_mtime_ns
     assert main(["ground-truth", str(run_path), f"--out={out}", *OPTIONS]) == 0
     assert str(target) in capsys.readouterr().out
-    other = [*OPTIONS, "--num-samples=64"]
+    other = [*OPTIONS, "--samples=64"]
     assert main(["ground-truth", str(run_path), f"--out={out}", *other]) == 2
     assert "was made with num_samples 24, now it is 64" in capsys.readouterr().err
     assert target.stat().st_mtime_ns == before
@@ -219,7 +216,7 @@ def test_runs_that_cannot_be_sampled_together_are_refused(run_path, tmp_path):
     [
         (["nowhere"], "nowhere is no directory"),
         (["{empty}"], "holds no run"),
-        (["{run}", "--num-samples=1"], "--num-samples must be at least 2, got 1"),
+        (["{run}", "--samples=1"], "--samples must be at least 2, got 1"),
     ],
 )
 def test_bad_input_is_one_line(run_path, tmp_path, capsys, arguments, message):

@@ -15,7 +15,6 @@ from support.trained_runs import lasting_process_group, trained_path  # noqa: F4
 from analysis.__main__ import main
 from analysis.frames import read_run
 from analysis.kl_efficiency import sampled_points
-from analysis.run_tables import table_path
 from analysis.sampling.kl import (
     FOLDER,
     SAMPLE_SCHEMA,
@@ -25,6 +24,7 @@ from analysis.sampling.kl import (
     read_samples,
 )
 from analysis.sampling.policies import Policies
+from analysis.tables import table_path
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
@@ -36,7 +36,7 @@ from vineppo.types import Problem, Rollout
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TEMPERATURE = 0.7
-FILES = ("kl_efficiency.csv", "kl_efficiency.png", "kl_efficiency.svg")
+FILES = ("kl_efficiency.csv", "kl_efficiency.png", "kl_efficiency_gains.csv")
 
 
 @pytest.fixture(scope="module")
@@ -124,64 +124,20 @@ def test_pass_at_1_is_the_evaluations_only_where_every_checkpoint_has_one(run_pa
     assert set(sampled["pass_source"]) == {"samples"}
 
 
-def log_sequence_kl(path, **config):
-    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    rows = [row | {"kl/ref_per_sequence": 30 * row["kl/ref"]} for row in rows]
-    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    saved = json.loads((path / "config.json").read_text())
-    (path / "config.json").write_text(json.dumps(saved | config))
-
-
-def test_a_logged_kl_is_that_of_the_policy_one_update_earlier(run_path, tmp_path, capsys):
-    """kl/ref of iteration i is 0.002·i, on rollouts of checkpoint i − 1; evaluated every fourth."""
-    command = ["kl-efficiency", str(run_path), "--source=metrics", f"--out={tmp_path / 'out'}"]
-    assert main(command) == 2
-    assert "logged no kl/ref" in capsys.readouterr().err
-    log_sequence_kl(run_path, reference={"path": None, "kl_estimator": "k3"})
-    assert main(command) == 0
-    with (tmp_path / "out" / FILES[0]).open() as file:
-        rows = list(csv.DictReader(file))
-    assert [int(row["iteration"]) for row in rows] == [0, 4, 8]  # 12 is the last: no row 13
-    assert [float(row["kl_per_token"]) for row in rows] == pytest.approx([0.002, 0.010, 0.018])
-    assert {row["kl_source"] for row in rows} == {"kl/ref (k3)"}
-    capsys.readouterr()
-    log_sequence_kl(run_path, reference={"path": "another", "kl_estimator": "k3"})
-    assert main(command) == 2
-    assert (
-        "kl/ref is the KL to another, which is not the starting policy" in capsys.readouterr().err
-    )
-
-
-def test_the_first_method_given_is_the_baseline(two_run_paths, tmp_path):
-    """Also where a run directory comes before a table."""
-    for path in two_run_paths:
-        log_sequence_kl(path, reference={"path": None, "kl_estimator": "k3"})
-    first, second = map(str, two_run_paths)
-    table, out = tmp_path / "table", tmp_path / "out"
-    assert main(["kl-efficiency", second, "--source=metrics", f"--out={table}"]) == 0
-    assert main(["kl-efficiency", first, str(table), "--source=metrics", f"--out={out}"]) == 0
-    methods = json.loads((out / "summary.json").read_text())["kl-efficiency"]
-    assert list(methods) == ["vine", "gae <b>"]
-    assert "gain_difference" not in methods["vine"]["kl_per_token"]
-    assert "gain_difference" in methods["gae <b>"]["kl_per_token"]
-
-
 def test_bad_input_is_one_line(two_run_paths, tmp_path, capsys):
     first, second = two_run_paths
-    log_sequence_kl(first)
-    log_sequence_kl(second, model={"path": "elsewhere"})
+    config = json.loads((second / "config.json").read_text())
     cases = [
-        (
-            [first, second, "--source=metrics"],
-            'so that their KL does not compare: model.path is "nowhere" in the one',
-        ),
-        ([first, "--num-samples=0"], "--num-samples must be at least 1"),
+        ([first, "--samples=0"], "--samples must be at least 1"),
         ([tmp_path / "nothing"], "is no directory"),
     ]
     check_refusals(cases, tmp_path, capsys)
-    log_sequence_kl(second, task={"kind": "gsm8k"})
-    different = ([first, second, "--source=metrics"], "are tested on different problems: task.kind")
-    check_refusals([different], tmp_path, capsys)
+    for change, message in (
+        ({"model": {"path": "elsewhere"}}, 'model.path is "nowhere" in the one'),
+        ({"task": {"kind": "gsm8k"}}, "are tested on different problems: task.kind"),
+    ):
+        (second / "config.json").write_text(json.dumps(config | change))
+        check_refusals([([first, second], message)], tmp_path, capsys)
 
 
 def check_refusals(cases, tmp_path, capsys):
@@ -217,7 +173,7 @@ def test_the_problems_are_a_seeded_sample():
 @pytest.mark.usefixtures("lasting_process_group")
 def test_with_an_engine_end_to_end(trained_path, tmp_path, monkeypatch):  # noqa: F811
     out = tmp_path / "out"
-    command = ["kl-efficiency", str(trained_path), "--num-problems=5", "--num-samples=3"]
+    command = ["kl-efficiency", str(trained_path), "--problems=5", "--samples=3"]
     command.append(f"--out={out}")
     assert main([*command, "--checkpoints=0"]) == 0
     start = table_path(out, FOLDER, trained_path, 0)
@@ -250,7 +206,7 @@ def test_with_an_engine_end_to_end(trained_path, tmp_path, monkeypatch):  # noqa
 
 
 def redraw(out, folder):
-    """From the CSV alone, all three files come out the same."""
+    """From the CSV alone, all files come out the same."""
     (folder / "csv").mkdir()
     shutil.copy(out / FILES[0], folder / "csv")
     assert main(["kl-efficiency", str(folder / "csv"), f"--out={folder / 'again'}"]) == 0

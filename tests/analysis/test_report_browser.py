@@ -53,7 +53,7 @@ def tab(browser_tab, report):
     browser_tab.complaints.clear()
     yield browser_tab
     assert browser_tab.complaints == []
-    assert all(url.startswith("data:image/svg+xml") for url in set(browser_tab.requests) - {report})
+    assert all(url.startswith("data:image/png") for url in set(browser_tab.requests) - {report})
     assert report in {url.partition("#")[0] for url in browser_tab.requests}
 
 

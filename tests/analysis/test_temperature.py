@@ -4,30 +4,26 @@ import csv
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from analysis.__main__ import main
+from analysis.__main__ import main, open_analysis
 from analysis.frames import Run
-from analysis.stats.bootstrap import Estimate
 from analysis.tables import estimate
-from analysis.temperature import (
-    algorithm,
-    by_both_temperatures,
-    by_training_temperature,
-    read_rows,
-    start_of,
-)
 from vineppo.run_dir.files import write_atomic
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+NAME = str(REPOSITORY / "experiments/06_temperature/temperature.py")
+algorithm, by_both_temperatures, by_training_temperature, read_rows, start_of = (
+    getattr(open_analysis(NAME)[0], name)
+    for name in (
+        "algorithm", "by_both_temperatures", "by_training_temperature", "read_rows", "start_of",
+    )
+)  # fmt: skip
 FILES = (
     "temperature.png",
-    "temperature.svg",
     "temperature_evaluations.csv",
     "temperature.csv",
     "evaluation_temperature.csv",
-    "summary.json",
 )
 
 
@@ -84,18 +80,6 @@ def paths(tmp_path):
     return runs
 
 
-def refusal(capsys, *paths):
-    assert main(["temperature", *map(str, paths)]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    return error.removeprefix("error: ").rstrip("\n")
-
-
-def edit_config(path, **changes):
-    config = json.loads((path / "config.json").read_text())
-    write_json(path / "config.json", config | changes)
-
-
 def estimates(row, *names):
     return [vars(estimate(row, name)) for name in names]
 
@@ -144,12 +128,6 @@ def test_by_both_temperatures_by_hand(paths):
     assert set(both["num_seeds"]) == {2}
 
 
-def test_one_seed_has_no_interval_and_one_temperature_is_enough(paths, tmp_path):
-    one = by_training_temperature(read_rows(paths[3:4])).iloc[0]
-    assert (one.algorithm, estimate(one, "final")) == ("PPO", Estimate(0.25, None, None))
-    assert main(["temperature", str(paths[3]), "--out", str(tmp_path / "out")]) == 0
-
-
 def test_evaluations_of_other_conditions_are_left_out_and_more_samples_count(paths):
     folder = paths[3] / "evaluations"
     write_json(folder / "a/iter_000008.json", evaluation(0.9, 0.7, top_p=0.5))
@@ -161,18 +139,11 @@ def test_evaluations_of_other_conditions_are_left_out_and_more_samples_count(pat
     assert scores(both) == [["PPO", 1, 0.5, 0.75], ["PPO", 1, 1.0, 0.25]]
 
 
-def test_a_temperature_at_which_some_seed_was_not_evaluated_is_not_as_trained(paths):
-    (paths[4] / "evaluations/evaluation.temperature=0.5/iter_000008.json").unlink()
-    cold = by_training_temperature(read_rows(paths)).iloc[0]
-    assert estimate(cold, "as_trained") is None
-    assert by_both_temperatures(read_rows(paths))["num_seeds"].iloc[0] == 1
-
-
 def test_the_same_runs_in_any_order_of_seeds_and_their_table_alone_give_the_same_files(
     paths, tmp_path, capsys
 ):
     def files(*paths, out):
-        assert main(["temperature", *map(str, paths), "--out", str(out)]) == 0
+        assert main([NAME, *map(str, paths), "--out", str(out)]) == 0
         assert capsys.readouterr().out.split() == [str(out / name) for name in FILES]
         return {name: (out / name).read_bytes() for name in FILES}
 
@@ -184,7 +155,7 @@ def test_the_same_runs_in_any_order_of_seeds_and_their_table_alone_give_the_same
 
 def test_what_is_written(paths, tmp_path):
     out = tmp_path / "out"
-    assert main(["temperature", *map(str, paths), "--out", str(out)]) == 0
+    assert main([NAME, *map(str, paths), "--out", str(out)]) == 0
     rows = list(csv.DictReader((out / "temperature.csv").read_text().splitlines()))
     assert [(row["algorithm"], row["temperature"], row["seeds"]) for row in rows] == [
         ("VinePPO", "0.5", "1 2"),
@@ -199,12 +170,6 @@ def test_what_is_written(paths, tmp_path):
     ]
     rows = list(csv.DictReader((out / "evaluation_temperature.csv").read_text().splitlines()))
     assert (rows[0]["pass@1"], rows[0]["num_seeds"]) == ("0.875", "2")
-    summary = json.loads((out / "summary.json").read_text())["temperature"]
-    assert summary["start"]["value"] == 0.25
-    cold = summary["algorithms"]["VinePPO"]["trained_at_0.5"]
-    assert cold["final"] == {"value": 0.8125, "low": 0.75, "high": 0.875}
-    assert cold["evaluated_at_0.5"]["value"] == 0.875
-    assert "difference" not in cold
 
 
 @pytest.mark.parametrize(
@@ -222,43 +187,6 @@ def test_the_names_of_algorithms(kind, critic, name):
     assert algorithm(Run(Path(), config)) == name
 
 
-def test_runs_of_an_algorithm_may_differ_in_name_seed_and_temperature_alone(paths, capsys):
-    edit_config(paths[0], name="another")
-    edit_config(paths[1], optimization={"learning_rate": 2e-5})
-    assert refusal(capsys, *paths) == (
-        f"{paths[0]} and {paths[1]} are both VinePPO, but optimization is missing in the one and "
-        '{"learning_rate": 2e-05} in the other; only name, seed and sampling.temperature may differ'
-    )
-
-
-def test_runs_that_do_not_compare_are_one_clear_line(paths, tmp_path, capsys):
-    vine, ppo = paths[0], paths[2]
-    task = json.loads((ppo / "config.json").read_text())["task"]
-    edit_config(ppo, task=task | {"num_train_problems": 8, "prompt": "another"})
-    assert main(["temperature", str(vine), str(ppo)]) == 0
-    capsys.readouterr()
-    edit_config(ppo, task=task | {"min_operations": 9})
-    assert refusal(capsys, vine, ppo) == (
-        f"{vine} and {ppo} are tested on different problems: task.min_operations is 4 in the one "
-        "and 9 in the other"
-    )
-    edit_config(ppo, task=task, evaluation={"temperature": 0.35, "top_p": 1.0})
-    assert refusal(capsys, vine, ppo) == (
-        f"{vine} and {ppo} are evaluated differently: evaluation.temperature is 1.0 in the one and "
-        "0.35 in the other"
-    )
-    again = write_run(tmp_path / "again", "vine", 1, 2, (0.5, 0.5, 0.5))
-    assert refusal(capsys, vine, again) == (
-        f"{vine} and {again} are both seed 2 of VinePPO at temperature 1"
-    )
-    assert refusal(capsys, vine, vine) == f"{vine} is given twice"
-    (paths[1] / "evaluations/iter_000008.json").unlink()
-    assert refusal(capsys, *paths[:2]) == (
-        f"{vine} was evaluated up to iteration 8 and {paths[1]} up to 4; finish the one or leave "
-        "it out"
-    )
-
-
 def test_the_start_counts_once_a_seed(tmp_path):
     """Seed 1 evaluated it in three runs, seed 2 in one, each on its own random numbers."""
     paths = [
@@ -269,34 +197,3 @@ def test_the_start_counts_once_a_seed(tmp_path):
         )
     ]  # fmt: skip
     assert start_of(read_rows(paths)).value == 0.5
-
-
-def test_a_damaged_run_is_one_clear_line(paths, capsys):
-    run = paths[0]
-    other = run / "evaluations/evaluation.temperature=0.5/iter_000008.json"
-    other.write_text("{")
-    assert refusal(capsys, run).startswith(f"{other} is no JSON file")
-    write_json(other, dict.fromkeys(("top_p", "pass@1"), 1.0) | {"num_problems": 256})
-    assert refusal(capsys, run) == (
-        f"{run}: evaluations/evaluation.temperature=0.5 has no 'temperature'"
-    )
-    edit_config(run, sampling={})
-    assert refusal(capsys, run) == f"{run}: config.json has no 'temperature'"
-    edit_config(run, seed=None)
-    assert refusal(capsys, run) == f"{run}: config.json has no seed"
-    assert refusal(capsys, run / "nowhere") == f"{run}/nowhere is no directory"
-
-
-def test_a_table_stands_beside_runs_of_other_algorithms_only(paths, tmp_path, capsys):
-    vine, ppo = [*paths[:2], *paths[4:]], paths[2:4]
-    out = tmp_path / "out"
-    assert main(["temperature", *map(str, vine), "--out", str(out)]) == 0
-    pd.testing.assert_frame_equal(read_rows([out, *ppo]), read_rows(paths))
-    capsys.readouterr()
-    assert refusal(capsys, out, paths[0]) == (
-        f"{paths[0]} holds VinePPO, which stands in another table or run too; give either its "
-        "table or its run directories"
-    )
-    table = out / "temperature_evaluations.csv"
-    table.write_text(table.read_text().replace(",training,", ",evaluate,"))
-    assert refusal(capsys, out) == f"{paths[5]} has no evaluation of its training"

@@ -39,7 +39,7 @@ def test_the_overview_shows_the_numbers_of_the_table():
             [[0.15, pytest.approx(0.04)], [0.15, pytest.approx(0.07)]],
             [[1.15, pytest.approx(0.06)], [1.15, pytest.approx(0.09)]],
         ]
-        draw_panel(axes[1], rows, "checkpoint", [0, 2], "pearson", looks, "pearson_ceiling")
+        draw_panel(axes[1], rows, "checkpoint", [0, 2], "pearson", looks)
         assert axes[1].get_lines()[:] == []
 
 

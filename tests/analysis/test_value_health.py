@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.value_health import HEALTH, NUMBERS, health_rows
+from analysis.critic_health import HEALTH, NUMBERS, health_rows
 
-FILES = ["value_health.png", "value_health.svg", "value_health.csv"]
+FILES = ["value_health.png", "value_health.csv"]
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_numbers_are_those_of_the_metrics(learned_path):
 
 def test_the_table_alone_gives_the_same_files(learned_path, tmp_path, capsys):
     def files(path, out):
-        assert main(["value-health", str(path), "--out", str(out)]) == 0
+        assert main(["critic-health", str(path), "--out", str(out)]) == 0
         assert capsys.readouterr().out.split() == [str(out / name) for name in FILES]
         return {name: (out / name).read_bytes() for name in FILES}
 
@@ -46,6 +46,6 @@ def test_the_table_alone_gives_the_same_files(learned_path, tmp_path, capsys):
 
 
 def test_a_run_without_learned_values_is_refused_in_a_line(run_path, capsys):
-    assert main(["value-health", str(run_path)]) == 2
+    assert main(["critic-health", str(run_path)]) == 2
     expected = f"error: {run_path} has no learned values whose metrics could be drawn\n"
     assert capsys.readouterr().err == expected

@@ -25,7 +25,7 @@ TRAINER = "optimization.old_logprobs=trainer"
 
 
 LORA = "model.lora=" + json.dumps({"rank": 4, "alpha": 8, "target_modules": ["q_proj"]})
-TRANSFORMERS = "demo_vineppo_transformers"
+TRANSFORMERS = "recipes/transformers_engine"
 DRILL = "drill_vineppo"
 TURNS = 'credit.segmenter={"kind": "turns"}'
 

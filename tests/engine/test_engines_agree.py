@@ -4,10 +4,9 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import product
 
-import numpy as np
 import pytest
 import torch
-from scipy.stats import chi2_contingency, chisquare
+from scipy.stats import chisquare
 from support.engines import LEAVES, assert_alike, engine_config, num_ids, request, run, start
 
 from vineppo.config.load import load_config
@@ -172,14 +171,3 @@ def test_frequencies_are_those_of_the_policy(loaded, tree, samples, kind, settin
     wrong += [Setting(temperature, other) for other in WRONG_TOP_P[top_p]]
     for other in wrong:
         assert p_value(found, exact_distribution(tree, stop_ids, other, length)) < 1e-6, other
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_frequencies_of_both_are_alike(samples, setting):
-    counts = [Counter(samples[kind, setting]) for kind in LEAVES]
-    common = [key for key in counts[0] | counts[1] if min(c[key] for c in counts) >= MIN_EXPECTED]
-    table = np.array([[count[key] for key in common] for count in counts])
-    rest = NUM_SAMPLES - table.sum(1)
-    table = np.column_stack([table, rest]) if rest.min() >= MIN_EXPECTED else table
-    assert len(table.T) > 3
-    assert chi2_contingency(table).pvalue > 0.005

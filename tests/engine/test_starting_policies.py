@@ -14,6 +14,7 @@ from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.prompts import encode_prompt
 
+EXPERIMENTS = "../experiments"
 SMALL = ["task.num_train_problems=32"]
 
 
@@ -24,10 +25,9 @@ SMALL = ["task.num_train_problems=32"]
         ("demo_vineppo", (0.30, 0.60), (0.30, 0.70)),
         slow=[
             ("credit_short_vineppo", (0.16, 0.34), (0.24, 0.42)),
-            ("demo_vineppo_transformers", (0.30, 0.60), (0.30, 0.70)),
-            ("credit_long_vineppo", (0.12, 0.30), (0.15, 0.33)),
-            ("credit_sheet_rloo", (0.14, 0.32), (0.37, 0.56)),
-            ("long_vineppo", (0.20, 0.45), (0.20, 0.55)),
+            ("recipes/transformers_engine", (0.30, 0.60), (0.30, 0.70)),
+            (f"{EXPERIMENTS}/16_by_the_clock/credit_sheet_rloo", (0.14, 0.32), (0.37, 0.56)),
+            (f"{EXPERIMENTS}/02_baselines/long_vineppo", (0.20, 0.45), (0.20, 0.55)),
         ],
     ),
 )

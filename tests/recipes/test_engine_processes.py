@@ -95,19 +95,6 @@ def test_samples_of_a_prefix_stay_together_where_engines_are_full(engine, prompt
     assert {len(indices) for indices in homes.values()} == {1}
 
 
-def test_an_engine_that_sleeps_forgets_what_runs(engine, prompt):
-    found = []
-    for seed in range(100):
-        engine.submit(request(prompt, seed), found.append)
-    engine.step()
-    engine.sleep()
-    assert engine.num_unfinished == 0
-    engine.wake()
-    before = len(found)
-    assert len(run(engine, [request(prompt, 1)])) == 1
-    assert len(found) == before
-
-
 def test_an_engine_is_no_rank_and_has_its_ranks_gpu(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     for name, text in {"RANK": "3", "LOCAL_RANK": "1", "MASTER_ADDR": "here"}.items():

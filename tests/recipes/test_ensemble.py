@@ -87,9 +87,7 @@ def test_a_checkpoint_has_all_of_them(configs, tmp_path):
 
 def test_more_critics_than_rollouts_are_refused(configs):
     with pytest.raises(UserError, match=r"critic\.num must be at most rollouts\.num_samples = 4"):
-        load_config(
-            TrainConfig, str(configs / "recipes/ensemble.jsonnet"), ["critic.num=5"]
-        )
+        load_config(TrainConfig, str(configs / "recipes/ensemble.jsonnet"), ["critic.num=5"])
 
 
 def test_masks_of_an_ensemble_that_is_only_measured_are_refused(configs):

@@ -9,7 +9,7 @@ from support.grids import grid
 from support.marks import Job, Moment, drawn, left_half_written, traced, train_killed
 from support.training import SHORT, arguments, assert_same_runs, num_lines
 
-NAME = "demo_vineppo_transformers"
+NAME = "recipes/transformers_engine"
 
 
 @pytest.fixture(scope="module")

@@ -152,11 +152,11 @@ def changed(facts, index, **changes):
     return facts
 
 
-QUICK = Settings(num_resamples=50, num_refits=5)
+QUICK = Settings(num_resamples=50)
 
 
 def states_of(*paths, predictors=None, continuations=(1,)):
-    return read_states(paths, paths[0] / "out", None, Wanted(predictors, continuations))
+    return read_states(paths, paths[0] / "out", [], Wanted(predictors, continuations))
 
 
 def cells_of(*paths, **wanted):

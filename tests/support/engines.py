@@ -10,7 +10,7 @@ from vineppo.engine import SampleRequest
 
 MODEL = "embedded:arithmetic_short"
 QUESTION = "4+6+6-5+2+7*3?\n"
-LEAVES = {"vllm": "demo_vineppo", "transformers": "demo_vineppo_transformers"}
+LEAVES = {"vllm": "demo_vineppo", "transformers": "recipes/transformers_engine"}
 PROCESSES = ["engine.kind=vllm_processes", "engine.num_processes=2"]
 
 

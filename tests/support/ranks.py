@@ -37,8 +37,8 @@ class Case:
 
     @property
     def config(self) -> str:
-        suffix = "_transformers" if self.engine == "transformers" else ""
-        return f"demo_{self.algorithm}{suffix}"
+        is_vllm = self.engine == "vllm"
+        return f"demo_{self.algorithm}" if is_vllm else "recipes/transformers_engine"
 
     @property
     def _alone(self) -> Settings:

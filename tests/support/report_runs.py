@@ -2,9 +2,8 @@
 
 import json
 
+from analysis import figures
 from analysis.__main__ import main
-from analysis.stats.bootstrap import Estimate
-from analysis.summary import write_summary
 from analysis.truth import TruthState, truth_path, write_truth
 from vineppo.run_dir import RunDir
 
@@ -17,7 +16,6 @@ HOSTILE = (
 )
 HOSTILE_NAME = "</script><img src=x onerror=\"document.title = 'owned'\"><b>"
 HOSTILE_ID = 'hostile/<b>&"0'
-SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="72pt" height="36pt"><path d="M0 0"/></svg>'
 
 
 def give_hostile_name(path):
@@ -82,12 +80,12 @@ def add_truth(out, run_path, checkpoint, counts, iteration=12, num_samples=50):
 
 
 def add_analysis(folder):
-    """What `value-accuracy` would leave: two figures and a part of summary.json."""
+    """What `value-accuracy` would leave: two figures of an inch."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("value_accuracy.svg", "value_accuracy_reliability.svg"):
-        (folder / name).write_bytes(SVG)
-    critic = {"num_states": 512, "bias": Estimate(0.125, 0.0625, 0.25), "note": "<b>"}
-    write_summary(folder, "value-accuracy", {"level": 0.95, "runs": {"ppo": {"critic": critic}}})
+    for name in ("value_accuracy.png", "value_accuracy_scatter.png"):
+        with figures.panels(1, 1) as (figure, _):
+            figure.set_size_inches(1, 1)
+            (folder / name).write_bytes(figures.render(figure))
 
 
 def add_critic(path, value):

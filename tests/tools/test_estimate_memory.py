@@ -114,9 +114,6 @@ def engine_config(**changes):
     values = {
         "kind": "vllm", "dtype": "bfloat16", "block_size": 16, "max_model_len": 100,
         "max_num_seqs": 10, "max_num_batched_tokens": 1000, "cpu_kv_cache_gib": 2,
-        "tensor_parallel_size": 1,
-        "gpu_memory_utilization": 0.5, "enforce_eager": False, "prefix_caching": True,
-        "sleep_while_training": True,
     }  # fmt: skip
     kind = ProcessesConfig if "num_processes" in changes else VllmConfig
     return kind(**(values | changes))

@@ -39,7 +39,7 @@ def load(configs):
     return loaded
 
 
-def counted(num_prompts, num_samples, each, is_shared, is_cached, block, lengths):
+def counted(num_prompts, num_samples, each, is_shared, block, lengths):
     """States, continued and fed tokens, one state at a time, with steps of equal length."""
     num_states = continued = prefixes = 0
     step = lengths.response / lengths.steps
@@ -54,21 +54,18 @@ def counted(num_prompts, num_samples, each, is_shared, is_cached, block, lengths
                 num_requests += each
                 continued += each * (lengths.response - i * step)
                 prefixes += each * (lengths.prompt + i * step)
-    fed = prefixes
-    if is_cached:
-        fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * (block + 1) / 2
+    fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * (block + 1) / 2
     return num_states, continued, prefixes, fed
 
 
 @pytest.mark.parametrize("mode", ["share", "separate"])
-@pytest.mark.parametrize("is_cached", [True, False])
-def test_sampling_is_what_counting_every_state_gives(load, mode, is_cached):
+def test_sampling_is_what_counting_every_state_gives(load, mode):
     config = load(
         credit={"num_continuations": 5, "identical_prefixes": mode},
-        engine={"block_size": 8, "prefix_caching": is_cached},
+        engine={"block_size": 8},
     )
     sampled = sampled_tokens(config, LENGTHS)
-    states, continued, prefixes, fed = counted(2, 3, 5, mode == "share", is_cached, 8, LENGTHS)
+    states, continued, prefixes, fed = counted(2, 3, 5, mode == "share", 8, LENGTHS)
     assert sampled.num_states == states
     assert sampled.num_continuations == 5 * states
     assert sampled.continuations == pytest.approx(continued)
@@ -78,7 +75,7 @@ def test_sampling_is_what_counting_every_state_gives(load, mode, is_cached):
 
 
 def test_the_transformers_engine_feeds_what_no_slot_holds(load):
-    config = load("demo_vineppo_transformers", engine={}, credit={"num_continuations": 5})
+    config = load("recipes/transformers_engine", engine={}, credit={"num_continuations": 5})
     sampled = sampled_tokens(config, LENGTHS)
     assert sampled.fed == 2 * 10 + (6 - 2 + 100)  # prompts, then the last token of every prefix
 
@@ -88,7 +85,7 @@ def test_a_further_predictor_samples_its_own(load):
     oracle = MonteCarloValues("monte_carlo", 2, "separate", None)
     alone = sampled_tokens(load(credit=credit), LENGTHS)
     both = load(credit=credit, values=ValuesConfig(None, {"oracle": oracle}))
-    states, continued, *_ = counted(2, 3, 2, False, False, 8, LENGTHS)
+    states, continued, *_ = counted(2, 3, 2, False, 8, LENGTHS)
     sampled = sampled_tokens(both, LENGTHS)
     assert sampled.num_states == alone.num_states + states
     assert sampled.num_continuations == alone.num_continuations + 2 * states

@@ -17,13 +17,12 @@ class VllmConfig(EngineConfig):
     """vLLM in this process."""
 
     # Tokens of a KV block, the grain of the prefix cache; a multiple of 32 on a CPU.
-    block_size: Count
-    tensor_parallel_size: Count  # ranks of one machine that share a replica; 1: each has its own
-    cpu_kv_cache_gib: Count  # CPU only
-    gpu_memory_utilization: PositiveFraction  # CUDA only
-    enforce_eager: bool
-    prefix_caching: bool
-    sleep_while_training: bool  # CUDA only: give the KV cache's memory to the trainer
+    block_size: Count = 16
+    tensor_parallel_size: Count = 1  # ranks of a machine that share a replica; 1: each has its own
+    cpu_kv_cache_gib: Count = 4  # CPU only
+    gpu_memory_utilization: PositiveFraction = 0.5  # CUDA only; the trainer needs the rest
+    enforce_eager: bool = False
+    sleep_while_training: bool = True  # CUDA only: give the KV cache's memory to the trainer
 
     def build(self, model: "EngineModel") -> "Engine":
         check_installed(self.kind)
@@ -39,8 +38,8 @@ class VllmConfig(EngineConfig):
         return self.tensor_parallel_size
 
     @property
-    def cached_block(self) -> int | None:
-        return self.block_size if self.prefix_caching else None
+    def cached_block(self) -> int:
+        return self.block_size
 
 
 def check_installed(kind: str) -> None:

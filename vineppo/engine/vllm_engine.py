@@ -2,7 +2,6 @@
 
 import ctypes
 import gc
-import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -27,34 +26,28 @@ from vineppo.engine.vllm_config import VllmConfig
 from vineppo.errors import UserError
 from vineppo.types import FinishReason
 
-# What vLLM reads at its import, and takes no argument for.
+# vLLM reads these at its import.
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")  # it takes no seeds, and is probed for
-# What oneDNN keeps of compiled kernels, which would be 1024: a step needs few, and to compile one
-# that was dropped costs no measurable time. It is read when oneDNN first runs in a process.
+os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")  # it takes no seeds
+# The number of compiled kernels that oneDNN keeps: a step needs few, and 1024 take much memory.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 import vllm
 from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
 from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.sample.logits_processor import LogitsProcessor
-
-try:
-    from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as GpuLogitsProcessor
-except ModuleNotFoundError:  # vLLM before 0.27, whose second runner takes no processors
-    GpuLogitsProcessor = object
+from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as GpuLogitsProcessor
 
 STEPS_BETWEEN_TRIMS = 16  # a trim takes 5 ms
-_Done = Callable[[Completion], None]
-logger = logging.getLogger(__name__)
 SHARING_WORKER = "vineppo.engine.cpu_worker.SharingCpuWorker"  # vLLM imports it
+_Done = Callable[[Completion], None]
 
 
 @dataclass(slots=True)
 class _Running:
-    """A request that vLLM has, and what it has of its sample so far."""
+    """A request that vLLM has, and its sample so far."""
 
     request: SampleRequest
     done: _Done
@@ -62,47 +55,37 @@ class _Running:
     logprobs_T: list[float] = field(default_factory=list)
     num_cached: int = 0
 
-    def completion(self, finish_reason: FinishReason) -> Completion:
-        return Completion(tuple(self.token_ids), tuple(self.logprobs_T), finish_reason)
-
 
 class VllmEngine:
-    """`Engine` on vLLM's V1 core, run in this process so that weights never leave memory.
+    """`Engine` on vLLM's V1 core, in this process so that weights never leave memory.
 
-    The core is driven as vLLM's own front ends drive it, by requests and tokens, without what they
-    do around it for every token of every request (text, its stop strings, streams).
-
-    Every request is one sample with a seed of its own (of which torch's CPU generator takes the low
-    32 bits). Samples of one prefix share its KV blocks
-    through the prefix cache, to the last full block of `block_size` tokens.
+    The core gets requests and gives tokens, as for vLLM's own front ends. Their work on text, stop
+    strings and streams is left out. Every request is one sample with its own seed; torch's CPU
+    generator takes the low 32 bits. Samples of one prefix share its KV blocks through the prefix
+    cache, up to the last full block of `block_size` tokens.
     """
 
     def __init__(
         self, config: VllmConfig, model: EngineModel, cache_bytes: int | None = None
     ) -> None:
-        """`cache_bytes` of key-value cache on a GPU, in place of what the share leaves to it."""
-        on_gpu, num_shards = torch.cuda.is_available(), config.tensor_parallel_size
-        _check(config, model.path)
-        if not on_gpu:
+        """On a GPU, `cache_bytes` replaces the cache that the share of memory leaves."""
+        self._on_gpu, num_shards = torch.cuda.is_available(), config.tensor_parallel_size
+        _check(config, model.path, self._on_gpu)
+        if not self._on_gpu:
             os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gib)
             if config.enforce_eager:
-                # Counting a token's rank is compiled in spite of it, and needs a compiler.
+                # vLLM would still compile the count of a token's rank, which needs a compiler.
                 torch._dynamo.config.disable = True
         self.ranks_a_replica = num_shards
-        self._can_sleep = config.sleep_while_training and on_gpu
-        # vLLM's own executor would put every rank on the first GPU, and shares nothing.
-        is_launched = num_shards > 1 or (on_gpu and "RANK" in os.environ)
-        is_sharing_memory = num_shards > 1 and not on_gpu
-        # Where no id is padding there is nothing to mask, and a processor has its price in a step.
+        self._can_sleep = config.sleep_while_training and self._on_gpu
+        # vLLM's own executor would put every rank on the first GPU.
+        is_launched = num_shards > 1 or (self._on_gpu and "RANK" in os.environ)
         num_rows = AutoConfig.from_pretrained(model.path).get_text_config().vocab_size
         is_padded = num_rows > model.num_token_ids
-        processors = [padding_mask(model.num_token_ids)] if is_padded else None
-        # A graph for every batch that decodes: vLLM would stop at 512 sequences.
-        has_graphs = on_gpu and not config.enforce_eager
-        compilation = {"max_cudagraph_capture_size": config.max_num_seqs} if has_graphs else None
+        has_graphs = self._on_gpu and not config.enforce_eager
         num_threads = torch.get_num_threads()
-        # An engine that was dropped takes vLLM's process groups down when it is collected, which
-        # vLLM would do after it has made this one's. An engine's start freezes what there is.
+        # A dropped engine takes vLLM's process groups down when it is collected: before this one
+        # makes its own. An engine's start freezes what there is.
         gc.unfreeze()
         gc.collect()
         self._llm = vllm.LLM(
@@ -116,40 +99,36 @@ class VllmEngine:
             gpu_memory_utilization=config.gpu_memory_utilization,
             kv_cache_memory_bytes=cache_bytes,
             enforce_eager=config.enforce_eager,
-            enable_prefix_caching=config.prefix_caching,
-            # A prompt cut in two makes vLLM rewind its request's generator, which a CPU generator
-            # cannot do; without chunks a prompt waits for a step that has room for all of it.
-            enable_chunked_prefill=on_gpu,
+            enable_prefix_caching=True,
+            # After a prompt cut in two vLLM rewinds the request's generator; a CPU's cannot.
+            enable_chunked_prefill=self._on_gpu,
             enable_sleep_mode=self._can_sleep,
             logprobs_mode="processed_logprobs",
-            logits_processors=processors,
-            compilation_config=compilation,
+            # Only where ids are padding: a processor has its price in every step.
+            logits_processors=[padding_mask(model.num_token_ids)] if is_padded else None,
+            # A graph for every batch that decodes: vLLM would stop at 512 sequences.
+            compilation_config=(
+                {"max_cudagraph_capture_size": config.max_num_seqs} if has_graphs else None
+            ),
             # "auto" would apply a model's generation_config.json (a repetition penalty, say).
             generation_config="vllm",
             # Ranks of a launcher: each samples on the GPU of its LOCAL_RANK.
             distributed_executor_backend="external_launcher" if is_launched else "uni",
-            worker_cls=SHARING_WORKER if is_sharing_memory else "auto",
+            worker_cls=SHARING_WORKER if num_shards > 1 and not self._on_gpu else "auto",
             tensor_parallel_size=num_shards,
             disable_log_stats=True,
             use_tqdm_on_load=False,
             seed=0,
         )
-        if on_gpu and not self._llm.llm_engine.vllm_config.use_v2_model_runner:
-            logger.warning(
-                "vLLM runs this model by its first runner, where every sample's seed is a call of "
-                "its own in every step: slow where many run at once"
-            )
-        if on_gpu:
-            # The worker leaves one to this process, in which the optimizer's offloaded part steps.
+        if self._on_gpu:
+            # vLLM's worker leaves one thread, too few for an offloaded optimizer.
             torch.set_num_threads(num_threads)
         self._core = self._llm.llm_engine.engine_core
         skip_needless_allocations(self._core.engine_core.scheduler.kv_cache_manager)
         self._checked: dict[tuple[object, ...], EngineCoreRequest] = {}
         self._stop_ids = list(model.stop_ids)
-        self._dtype = getattr(torch, config.dtype)
         self._is_asleep = False
         self._max_num_seqs, self._max_model_len = config.max_num_seqs, config.max_model_len
-        self._in_waves = on_gpu
         self._concurrency = Concurrency(config.max_num_seqs, config.max_model_len)
         self._waiting: deque[tuple[SampleRequest, _Done]] = deque()
         self._running: dict[str, _Running] = {}  # by vLLM's request id
@@ -159,27 +138,27 @@ class VllmEngine:
 
     @property
     def cache_bytes(self) -> int | None:
-        """What a GPU has for keys and values; None on a CPU, where the config says it."""
+        """The size of a GPU's cache of keys and values; None on a CPU."""
         worker = self._core.engine_core.model_executor.driver_worker.worker
         found: int | None = getattr(worker, "available_kv_cache_memory_bytes", None)
         return None if found is None else int(found)
 
     def submit(self, request: SampleRequest, done: _Done) -> None:
-        check_request(request, self._max_model_len)  # what vLLM is given, it takes unseen
+        check_request(request, self._max_model_len)  # vLLM's core does not validate requests
         self._waiting.append((request, done))
 
     def step(self) -> None:
-        # vLLM's own requests are heavy: it gets what fills its next batches, so that memory does
-        # not grow with the number of continuations, and in an order that no clock decides.
+        # vLLM's own requests are heavy: it gets those of its next batches, in an order that no
+        # clock decides, so that memory does not grow with the number of continuations.
         limit, has_failed = self._concurrency.limit, self._concurrency.limit < self._max_num_seqs
-        for _ in range(num_admitted(len(self._running), limit, self._in_waves, has_failed)):
+        for _ in range(num_admitted(len(self._running), limit, self._on_gpu, has_failed)):
             if self._waiting:
                 self._start(*self._waiting.popleft())
         try:
             finished = self._advance()
             self._concurrency.notice(len(finished))
         except Exception as error:
-            if self.ranks_a_replica > 1:  # the others, which share it, have not seen it
+            if self.ranks_a_replica > 1:  # the replica's other ranks have not failed
                 raise
             self._start_over(error)
             return
@@ -191,13 +170,15 @@ class VllmEngine:
                 cached_tokens=self.counts.cached_tokens + running.num_cached,
                 sampled_tokens=self.counts.sampled_tokens + len(running.token_ids),
             )
-            running.done(running.completion(finish_reason))
+            running.done(
+                Completion(tuple(running.token_ids), tuple(running.logprobs_T), finish_reason)
+            )
         self._num_steps += 1
-        if self._num_steps % STEPS_BETWEEN_TRIMS == 0 and not torch.cuda.is_available():
+        if self._num_steps % STEPS_BETWEEN_TRIMS == 0 and not self._on_gpu:
             return_freed_memory()
 
     def _advance(self) -> list[tuple[str, FinishReason]]:
-        """A step of vLLM's core; which requests have finished."""
+        """A step of vLLM's core; returns the requests that have finished."""
         finished: list[tuple[str, FinishReason]] = []
         for output in self._core.get_output().outputs:
             running = self._running[output.request_id]
@@ -207,7 +188,10 @@ class VllmEngine:
             if output.prefill_stats is not None:
                 running.num_cached = output.prefill_stats.num_cached_tokens
             if output.finish_reason is not None:
-                finished.append((output.request_id, _reason(output.finish_reason)))
+                reason = str(output.finish_reason)
+                if reason not in ("stop", "length"):
+                    raise RuntimeError(f"vLLM ended a request with {reason!r}")
+                finished.append((output.request_id, cast(FinishReason, reason)))
         return finished
 
     def _start(self, request: SampleRequest, done: _Done) -> None:
@@ -222,7 +206,7 @@ class VllmEngine:
         self._running[started.request_id] = _Running(request, done)
 
     def _like(self, request: SampleRequest) -> EngineCoreRequest:
-        """One that vLLM has checked and that differs in prefix, seed and budget alone."""
+        """A request that vLLM has checked; only its prefix, seed and budget may differ."""
         key = request.temperature, request.top_p, request.stop_ids, request.with_logprobs
         if key not in self._checked:
             params = vllm.SamplingParams(
@@ -242,8 +226,10 @@ class VllmEngine:
         return self._checked[key]
 
     def _start_over(self, error: Exception) -> None:
-        """What runs in vLLM is taken out of it and waits again, in its order; what it has computed
-        of prefixes is forgotten, as it may not have been computed to the end."""
+        """Running requests wait again, in their order.
+
+        Cached prefixes are forgotten: the failed step may have left one half computed.
+        """
         self._concurrency.lower(error, len(self._running))
         started = [(running.request, running.done) for running in self._running.values()]
         self._waiting.extendleft(reversed(started))
@@ -252,11 +238,10 @@ class VllmEngine:
         self.counts = replace(self.counts, num_retries=self.counts.num_retries + 1)
 
     def _abort(self) -> None:
-        """What runs is vLLM's no more."""
         self._core.abort_requests(list(self._running))
         core = self._core.engine_core
         if core.batch_queue is not None:
-            core.batch_queue.clear()  # batches of what was aborted
+            core.batch_queue.clear()  # batches of aborted requests
         self._running.clear()
 
     @property
@@ -265,11 +250,11 @@ class VllmEngine:
 
     def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         assert not self.num_unfinished, "weights must not change while requests run"
-        weights = ((name, weight.detach().to(self._dtype)) for name, weight in named_weights)
+        weights = ((name, weight.detach()) for name, weight in named_weights)
         self._llm.collective_rpc(
             "reload_weights", kwargs={"weights_iterator": weights, "is_checkpoint_format": True}
         )
-        if torch.cuda.is_available():
+        if self._on_gpu:
             torch.cuda.synchronize()  # so that the time of the copies counts here
         self.clear_cache()
 
@@ -286,25 +271,25 @@ class VllmEngine:
         if self._running:
             self._abort()
         if self._can_sleep and not self._is_asleep:
-            # Level 2 would save the copy of the weights in the host's memory. It brings back a
-            # model's registered buffers alone, and new weights where they follow (in a critic's
-            # warm-up none do): other tensors that a model makes of its weights or config come back
-            # as garbage, without a word (vllm issue 29341, pull request 53344).
+            # Level 2 would save the host's copy of the weights. But tensors that a model makes of
+            # its weights or config come back as garbage (vllm issue 29341). So do the weights in a
+            # critic's warm-up, which brings no new ones.
             self._llm.sleep(level=1)
             self._is_asleep = True
 
     def wake(self) -> None:
         if self._is_asleep:
-            torch.cuda.empty_cache()  # what torch has freed and keeps, vLLM's memory cannot be
+            torch.cuda.empty_cache()  # vLLM cannot use memory that torch has freed and keeps
             self._llm.wake_up()
             self._is_asleep = False
 
 
 def skip_needless_allocations(manager: Any) -> None:
-    """A request whose next token has a place, and fills no block, needs no `allocate_slots`.
+    """Lets vLLM's scheduler skip `allocate_slots` for a request that needs no block.
 
-    vLLM's scheduler calls it for every request in every step, which is a third of its time; where
-    these conditions hold it changes nothing and gives no blocks. `manager` is a `KVCacheManager`.
+    The scheduler calls it for every request in every step, which is a third of its time. Where the
+    next token has a place and fills no block, the call changes nothing and gives no blocks.
+    `manager` is a `KVCacheManager`; its method is replaced, as vLLM has no option for this.
     """
     groups = manager.coordinator.single_type_managers
     if len(groups) != 1 or type(groups[0]) is not FullAttentionManager:
@@ -324,21 +309,21 @@ def skip_needless_allocations(manager: Any) -> None:
 
 
 def num_admitted(num_running: int, limit: int, in_waves: bool, has_failed: bool) -> int:
-    """How many requests more vLLM gets, of which `limit` run at once.
+    """How many more requests vLLM gets; `limit` run at once.
 
-    Without waves as many wait in vLLM as run, but for after a failure: with 31 of 32 places taken
-    33. In waves (`wave`) none waits there: a step that reads prompts runs without a whole graph, so
-    that on a GPU few steps should.
+    Without waves as many wait in vLLM as run, except after a failure: with 31 of 32 places taken
+    33. In waves (`wave`) none waits there: on a GPU a step that reads prompts has no whole graph,
+    so few steps should.
     """
     if in_waves:
         return wave(num_running, limit)
     return max((limit if has_failed else 2 * limit) - num_running, 0)
 
 
-def _check(config: VllmConfig, path: str) -> None:
-    """Raises `UserError` for what vLLM would end with a traceback, or not at all."""
+def _check(config: VllmConfig, path: str, on_gpu: bool) -> None:
+    """Raises `UserError` where vLLM would end with a traceback, or hang."""
     num_shards, num_local = config.tensor_parallel_size, num_local_ranks()
-    if not torch.cuda.is_available() and config.block_size % 32:
+    if not on_gpu and config.block_size % 32:
         raise UserError(
             f"config: engine.block_size must be a multiple of 32 on a CPU, got {config.block_size}"
         )
@@ -360,19 +345,12 @@ def _check(config: VllmConfig, path: str) -> None:
         )
 
 
-def _reason(reason: Any) -> FinishReason:
-    if str(reason) not in ("stop", "length"):
-        raise RuntimeError(f"vLLM ended a request with {str(reason)!r}")
-    return cast(FinishReason, str(reason))
-
-
 def padding_mask(num_token_ids: int) -> type[LogitsProcessor]:
     """A logits processor that sets the logits of ids ≥ `num_token_ids` to −∞, for the whole batch.
 
-    vLLM has two runners of models, of which each takes processors of its own class alone: the
-    first on a CPU, the second (`GpuLogitsProcessor`) on a GPU. This one is of both.
-
-    A list of allowed ids in every request would do the same at 20 ms a request for 150,000 ids.
+    It serves both of vLLM's model runners: the CPU's takes `LogitsProcessor` alone, the GPU's
+    `GpuLogitsProcessor` alone. A list of allowed ids in every request would take 20 ms a request
+    for 150,000 ids.
     """
 
     class PaddingMask(LogitsProcessor, GpuLogitsProcessor):

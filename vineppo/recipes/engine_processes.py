@@ -56,7 +56,7 @@ _Done = Callable[[Completion], None]
 class ProcessesConfig(VllmConfig):
     """vLLM's keys, of each engine; of `gpu_memory_utilization` each gets an equal part."""
 
-    num_processes: Count  # of a rank, with an engine each; 1: the trainer's own
+    num_processes: Count = 4  # of a rank, with an engine each; 1: the trainer's own
 
     def check(self, key: str, _config: AnyConfig) -> None:
         if self.tensor_parallel_size > 1:
@@ -148,7 +148,6 @@ class EngineProcesses:
     def __init__(self, config: ProcessesConfig, model: EngineModel) -> None:
         self._max_model_len = config.max_model_len
         self._most = 2 * config.max_num_seqs
-        self._dtype = getattr(torch, config.dtype)
         self._waiting: deque[tuple[SampleRequest, _Done]] = deque()
         self._num_submitted = 0
         self._last: tuple[int, tuple[int, ...]] = 0, ()  # the engine and prefix of a request
@@ -233,7 +232,7 @@ class EngineProcesses:
 
     def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         assert not self.num_unfinished, "weights must not change while requests run"
-        weights = {name: weight.detach().to(self._dtype).cpu() for name, weight in named_weights}
+        weights = {name: weight.detach().cpu() for name, weight in named_weights}
         file = os.memfd_create("weights")  # which has no name, and is gone with its last reader
         try:
             with open(file, "wb", closefd=False) as writer:

@@ -32,13 +32,13 @@ from vineppo.engine import (
 from vineppo.engine.concurrency import Concurrency, wave
 from vineppo.errors import UserError
 from vineppo.models import load_model
-from vineppo.no_cache import NoCache, has_attention_alone
 from vineppo.types import FinishReason
 from vineppo.vocabulary import chunk_rows
 
 STEPS_A_LOOK = 16  # on a GPU, whose queue runs empty whenever the host looks at tokens
 MOST_ROWS = 16  # of a prefix: the most rows of any decide how wide all are laid out
 BLOCK = 16  # tokens of a block of a row's own keys and values
+ATTENTION = {"full_attention", "sliding_attention"}  # kinds of layers
 MOST_LIKELY = 512  # ids that are sorted, if they have the nucleus of every row of a chunk
 _Done = Callable[[Completion], None]
 
@@ -50,10 +50,6 @@ class TransformersConfig(EngineConfig):
 
     def build(self, model: EngineModel) -> Engine:
         return TransformersEngine(self, model)
-
-    @property
-    def cached_block(self) -> int:
-        return 1
 
 
 def _attention(
@@ -143,13 +139,15 @@ class TransformersEngine:
     def _check_model(self, path: str) -> None:
         """Raises `UserError` unless every layer attends to all keys and values, once, by
         transformers' own attention."""
-        window = getattr(self._model.config.get_text_config(), "sliding_window", None)
+        text = self._model.config.get_text_config()
+        window = getattr(text, "sliding_window", None)
         if window is not None and window < self._config.max_model_len:
             raise UserError(
                 "config: engine.max_model_len must be at most the model's attention window for "
                 f"engine.kind 'transformers', {window}, got {self._config.max_model_len}"
             )
-        is_sound = has_attention_alone(self._model)
+        kinds = set(getattr(text, "layer_types", None) or ())
+        is_sound = kinds <= ATTENTION and not self._model._is_stateful
         try:
             with torch.no_grad():
                 self._prefill([(0, (0, 0), 0)] if is_sound else [])
@@ -321,7 +319,6 @@ class TransformersEngine:
                 input_ids=ids_B[:, None],
                 # Beyond its room a row may stand where the model has no position.
                 position_ids=positions_BQ.clamp(max=self._config.max_model_len - 1),
-                past_key_values=NoCache(),
                 use_cache=False,
                 layout=decoding,
             ).logits
@@ -512,7 +509,6 @@ class SlotCache:
         return {
             "input_ids": ids_BQ.to(self._device),
             "position_ids": positions_BQ,
-            "past_key_values": NoCache(),
             "use_cache": False,
             "layout": self,
         }

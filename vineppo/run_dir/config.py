@@ -19,18 +19,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("task.grading.reward_path", None, "extraction"),
     ("task.grading.num_matching", None, "extraction"),
     ("task.layout", "chain", "kind=worded"),
-    ("engine.tensor_parallel_size", 1, "block_size"),
-    ("critic.head_init", "normal", "loss"),
-    ("critic.view", None, "kind=separate"),
-    ("values.predictors.*.view", None, "kind=separate"),
-    ("critic.learns_from", None, "view"),
-    ("values.predictors.*.learns_from", None, "view"),
-    ("critic.head_learning_rate", None, "view"),
-    ("values.predictors.*.head_learning_rate", None, "view"),
     ("credit.states.by", "probability", "floor"),
-    ("values.predictors.*.states.by", "probability", "floor"),
-    ("values.predictors.*.crossed", False, "num_folds"),
-    ("values.predictors.*.states", None, "kind=monte_carlo"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
 )
 # Keys that were removed later, and the value of runs that did not use them, which is dropped. Any
@@ -38,6 +27,7 @@ ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
 REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
     ("logging.trackio_project", None),
     ("logging.tensorboard", False),
+    ("engine.prefix_caching", True),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()

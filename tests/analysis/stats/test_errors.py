@@ -19,13 +19,8 @@ from analysis.stats.errors import (
     explained_variance,
     jeffreys_interval,
     mae,
-    mse,
     noise_variance,
     return_variance,
-    sampling_mse,
-    sampling_share,
-    split_error_terms,
-    systematic_mse,
 )
 
 
@@ -94,7 +89,6 @@ def test_the_examples_of_the_docstrings_of_value_error():
     sums = sums_of([0.5, 0.5], [1, 2], 4)
     assert bias(sums) == 0.125
     assert mae(sums) == 0.125
-    assert mse(sums) == 0.03125
     assert corrected_mse(sums) == pytest.approx(0.03125 - (0.0625 + 0.25 / 3) / 2)
     assert accuracy(sums) == 0.5
     sums = sums_of([0.25, 0.75], [0, 16], 16)
@@ -148,7 +142,6 @@ def test_truths_that_do_not_vary_cannot_be_explained():
 
 def test_states_may_differ_in_their_returns():
     sums = sums_of([0.5, 0.5], [1, 10], np.array([4, 20]))
-    assert mse(sums) == pytest.approx(0.0625 / 2)
     assert corrected_mse(sums) == pytest.approx((0.0625 - 0.1875 / 3 - 0.25 / 19) / 2)
 
 
@@ -187,35 +180,3 @@ def test_the_floor_of_measured_values_is_low_by_a_share_of_one_in_m():
     counts, p = np.arange(17), 0.3
     plugged_in = binom.pmf(counts, 16, p) @ expected_absolute_error(counts / 16, 1, None)
     assert plugged_in == pytest.approx(2 * p * (1 - p) * (1 - 1 / 16))
-
-
-@pytest.mark.parametrize(("q", "p"), [(0.4, 0.4), (0.8, 0.3), (0.0, 0.5)])
-def test_both_parts_of_the_squared_error_are_exactly_unbiased(q, p):
-    draws, counts = (grid.ravel() for grid in np.meshgrid(np.arange(4), np.arange(6)))
-    pmf = binom.pmf(draws, 3, q) * binom.pmf(counts, 5, p)
-    terms = split_error_terms(draws, 3, counts, 5)
-    assert pmf @ terms["systematic"] == pytest.approx((q - p) ** 2, abs=1e-14)
-    assert pmf @ terms["sampling"] == pytest.approx(q * (1 - q) / 3, abs=1e-14)
-    assert pmf @ terms["squared"] == pytest.approx((q - p) ** 2 + q * (1 - q) / 3, abs=1e-14)
-
-
-def test_the_share_of_sampling_by_hand_and_of_a_stale_estimator():
-    sums = total(split_error_terms(np.array([1, 1]), 2, np.array([0, 16]), 16))
-    assert sampling_mse(sums) == 0.25
-    assert (systematic_mse(sums), sampling_share(sums)) == (0, 1)
-    draw = np.random.default_rng(1)
-    p_N = draw.uniform(0.3, 0.9, 100_000)
-    for stale, expected in ((0.0, 1.0), (0.2, None)):
-        q_N = p_N - stale
-        terms = split_error_terms(draw.binomial(9, q_N), 9, draw.binomial(64, p_N), 64)
-        sampling = np.mean(q_N * (1 - q_N)) / 9
-        share = sampling_share(total(terms))
-        assert share == pytest.approx(expected or sampling / (sampling + stale**2), abs=0.02)
-        assert systematic_mse(total(terms)) == pytest.approx(stale**2, abs=0.001)
-
-
-def test_draws_that_show_nothing_are_refused():
-    with pytest.raises(ValueError, match="at least 2 for a variance"):
-        split_error_terms(np.array([1]), 1, np.array([3]), 4)
-    with pytest.raises(ValueError, match="num_draws must be at least 1, got 0"):
-        expected_absolute_error(np.array([0.5]), 0, None)

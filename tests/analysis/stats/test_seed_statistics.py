@@ -14,15 +14,8 @@ from analysis.stats.seeds import (
     interquartile_mean,
     iqm,
     iqm_difference,
-    kaplan_meier,
-    mean,
-    median_time,
     probability_of_improvement,
-    time_to_target,
 )
-
-# Times 3, 5+, 6, 6, 8+
-BY_HAND = kaplan_meier([6, 3, 5, 8, 6], [True, True, False, False, True])
 
 
 @pytest.mark.parametrize(
@@ -46,7 +39,6 @@ def test_the_interval_over_seeds_by_hand():
     assert (estimate.value, estimate.low, estimate.high) == pytest.approx((0, 0, 2 / 3))
     # Of two seeds a quarter of the resamples is all the lower one, a quarter all the higher one.
     assert iqm([0.25, 0.75]) == Estimate(0.5, 0.25, 0.75)
-    assert mean([1, 3]) == Estimate(2, 1, 3)
 
 
 def test_the_interval_over_seeds_is_that_of_all_resamples():
@@ -120,21 +112,6 @@ def test_stretches_of_an_area_add_up():
     assert parts @ np.diff([low, middle, high]) == pytest.approx(whole)
     with pytest.raises(ValueError, match=r"low and high must be in 0\.\.10, got -1 and 3"):
         area_under_curve((0, 10), (0, 1), -1, 3)
-
-
-def test_times_of_runs_that_never_get_there_by_hand():
-    assert time_to_target((0, 10, 20), (0.3, 0.6, 0.5), 0.5) == (10, True)
-    assert time_to_target((0, 10, 20), (0.3, 0.6, 0.5), 0.7) == (20, False)
-    times, shares = BY_HAND
-    assert list(times) == [3, 5, 6, 8]
-    assert shares == pytest.approx([4 / 5, 4 / 5, 4 / 15, 4 / 15])
-    assert median_time(*BY_HAND) == 6
-    # Two of four have got there at 2: S is exactly one half.
-    assert median_time(*kaplan_meier([1, 2, 3, 4], [True] * 4)) == 2
-    # More than half had not reached it when last seen.
-    assert np.isnan(median_time(*kaplan_meier([3, 5, 9], [True, False, False])))
-    times, shares = kaplan_meier([4, 6], [False, False])
-    assert (list(times), list(shares)) == ([4, 6], [1, 1])
 
 
 def test_where_a_curve_first_reaches_a_cost():

@@ -20,8 +20,8 @@ class EngineConfig(PluginConfig):
 
     dtype: Dtype
     max_model_len: Count
-    max_num_seqs: Count  # sequences that run at once
-    max_num_batched_tokens: Count  # tokens of one engine step
+    max_num_seqs: Count = 256  # sequences that run at once
+    max_num_batched_tokens: Count = 8192  # tokens of one engine step
 
     def build(self, model: "EngineModel") -> "Engine":
         """The engine with the weights of `model.path`."""
@@ -36,6 +36,6 @@ class EngineConfig(PluginConfig):
         return 1
 
     @property
-    def cached_block(self) -> int | None:
-        """Tokens that the prefix cache holds as one; None without a cache."""
-        return None
+    def cached_block(self) -> int:
+        """Tokens that the prefix cache holds as one."""
+        return 1

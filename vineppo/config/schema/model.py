@@ -35,7 +35,7 @@ class ModelConfig:
 
     path: Name
     dtype: Dtype = "bfloat16"
-    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    attention: Literal["sdpa", "eager"] = "sdpa"
     gradient_checkpointing: bool | Literal["auto"] = "auto"  # on a GPU
     lora: LoraConfig | None = None  # null: all weights train
 
@@ -59,7 +59,7 @@ class SftModelConfig:
     path: Name | None = None
     architecture: LlamaArchitecture | None = None
     dtype: Dtype = "bfloat16"
-    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    attention: Literal["sdpa", "eager"] = "sdpa"
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     lora: LoraConfig | None = None
 

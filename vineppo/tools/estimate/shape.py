@@ -55,8 +55,6 @@ class Skeleton:
         kind: Any = AutoModelForCausalLM
         if is_critic:
             kind, hf_config.num_labels = AutoModelForSequenceClassification, 1
-        # Flash attention needs its package and a GPU; sdpa keeps the same tensors.
-        attention = "sdpa" if attention == "flash_attention_2" else attention
         try:
             with FakeTensorMode() as self._mode:
                 self._model = kind.from_config(

@@ -101,10 +101,8 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
         behind += each * later
     num_requests = num_rollouts + num_continuations
     prefixes = num_requests * lengths.prompt + behind
-    fed, block = prefixes, config.engine.cached_block
-    if block is not None:
-        remainder = min(lengths.prompt, (block + 1) / 2)
-        fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * remainder
+    remainder = min(lengths.prompt, (config.engine.cached_block + 1) / 2)
+    fed = num_prompts * lengths.prompt + (num_requests - num_prompts) * remainder
     return SampledTokens(
         num_rollouts * lengths.response, continuations, prefixes, fed, num_requests, num_states,
         num_continuations,

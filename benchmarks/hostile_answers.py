@@ -187,7 +187,7 @@ GRADING = GradingConfig(
     extraction="boxed", reward_path=None, num_workers=1, time_limit_s=3.0, truncated_reward=None,
     num_matching=None,
 )  # fmt: skip
-NUM_ORDINARY, NUM_HANGING = 300, 6
+NUM_ORDINARY, NUMS_HANGING = 500, (0, 6, 20, 60)
 
 
 def latencies_s(texts: list[str]) -> tuple[list[float], dict[str, float]]:
@@ -211,28 +211,39 @@ def _rewards(grader: Grader, pairs: Sequence[tuple[str, str]]) -> list[float]:
     return [future.result() for future in futures]
 
 
-def answers_per_s(num_hanging: int) -> float:
-    """Of ordinary algebra in two workers, behind answers that run into the time limit."""
+def beside_hanging(num_hanging: int) -> dict[str, float]:
+    """Ordinary algebra in two workers, behind so many answers that run into the time limit.
+
+    `per_s` are the ordinary ones; `all_done_s` is when the last of all has its reward.
+    """
     with Grader(replace(GRADING, num_workers=2)) as grader:
         pairs = [("y+1", f"y+{i}") for i in (2, 3)]  # starts both
         _rewards(grader, pairs)
         start_s = time.perf_counter()
-        for i in range(num_hanging):
+        hanging = [
             grader.submit(Problem("", "", f"x+{i}"), FRAMES["boxed"] % "9^{9^{9^9}}", "stop")
+            for i in range(num_hanging)
+        ]
         pairs = [(f"{i}x+1", f"1+{i}x") for i in range(2, NUM_ORDINARY + 2)]
         assert set(_rewards(grader, pairs)) == {1.0}
-        return NUM_ORDINARY / (time.perf_counter() - start_s)
+        per_s = NUM_ORDINARY / (time.perf_counter() - start_s)
+        assert not any(future.result() for future in hanging)
+        return {
+            f"per_s_beside_{num_hanging}": per_s,
+            f"all_done_s_beside_{num_hanging}": time.perf_counter() - start_s,
+        }
 
 
 def figures(seconds: list[float], counts: dict[str, float]) -> dict[str, Any]:
-    return {
+    row = {
         "answers": len(seconds),
         **{f"{name}_ms": 1e3 * float(np.quantile(seconds, q)) for name, q in QUANTILES.items()},
         **{name: counts[f"grading/{name}"] for name in ("num_timeouts", "num_errors")},
         "num_worker_deaths": counts["grading/num_worker_deaths"],
-        "per_s": answers_per_s(0),
-        "per_s_beside_hanging": answers_per_s(NUM_HANGING),
     }
+    for num_hanging in NUMS_HANGING:
+        row |= beside_hanging(num_hanging)
+    return row
 
 
 QUANTILES = {"p50": 0.5, "p99": 0.99, "worst": 1.0}

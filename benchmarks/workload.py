@@ -23,7 +23,7 @@ from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.credit.vine import VineCredit
 from vineppo.distributed import init_distributed
-from vineppo.encoding import encode_problems, turn_rules
+from vineppo.encoding import encode_problems
 from vineppo.engine import Engine
 from vineppo.experience import Experience, sample
 from vineppo.models import load_model, load_tokenizer
@@ -33,6 +33,7 @@ from vineppo.rollouts import Prompt, Sampler, submit_rollouts
 from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import steps_of
 from vineppo.tasks import load_task
+from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout
 from vineppo.values.monte_carlo import MonteCarlo
@@ -143,7 +144,7 @@ def open_workload(options: Options) -> Iterator[Workload]:
         engine = config.engine.build(loaded.engine_model)
         sampler = Sampler(
             engine, grader, loaded.tokenizer, config.sampling, config.seed,
-            turn_rules=turn_rules(config.task, loaded),
+            environment=build_environment(config.task, loaded.tokenizer, loaded.engine_model),
         )  # fmt: skip
         stop_ids = loaded.engine_model.stop_ids
         yield Workload(config, sampler, stop_ids, train_P, num_parameters, width)

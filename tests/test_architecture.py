@@ -10,15 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # From the top down; a module imports from its own layer and those below.
 LAYERS = [
-    ["cli", "run_command", "train", "sft", "self_training"],
+    ["cli", "run_command", "train", "sft"],
     ["session", "evaluate", "checkpoint", "experience", "update"],
-    ["values", "reward_scores"],
+    ["values"],
     ["rollouts", "encoding", "forward_passes", "minibatches", "policy"],
     ["engine", "models", "token_scores", "packing", "deepspeed_module", "lora", "no_cache"],
     ["tasks", "credit", "segment", "value_diagnostics", "run_dir", "progress", "tracker"],
     [
         "config",
-        "own_code",
         "own_reward",
         "distributed",
         "parent_death",

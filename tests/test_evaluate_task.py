@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from vineppo.config.load import evaluate_jsonnet
-from vineppo.config.schema import JsonlTaskConfig
 from vineppo.errors import UserError
 from vineppo.evaluate import read_conditions
+from vineppo.tasks.rows import JsonlTask
 
 DATA = Path(__file__).parents[1] / "configs" / "lib" / "data.libsonnet"
 
@@ -52,7 +52,7 @@ def test_a_file_may_name_what_differs_and_assignments_come_last(run: Path, tmp_p
     (found,) = read_conditions(run, [path], settings)
     assert found.folder == "task=mine,task.num_test_problems=7,evaluation.temperature=0.5"
     task = found.config.task
-    assert isinstance(task, JsonlTaskConfig)
+    assert isinstance(task, JsonlTask)
     assert (task.num_test_problems, task.prompt.template) == (7, "Q {question}")
     assert task.grading.extraction == "boxed"
     assert found.other_task is not None

@@ -165,7 +165,7 @@ def has_own_values(run: Path, rows: Rows) -> None:
     assert {row["value"] for row in before if row["predictor"] == "ledger"} == {0.5}
     earlier = read_table(run / "rollouts/iter_000001.parquet").to_pylist()
     (first,) = {r["value"] for r in after if r["predictor"] == "ledger" and r["step_index"] == 0}
-    assert first == pytest.approx((sum(row["reward"] for row in earlier) + 4 * 0.5) / (16 + 4))
+    assert first == pytest.approx((sum(row["reward"] for row in earlier) + 8 * 0.5) / (16 + 8))
     metrics = RunDir(run).read_metrics()[-1]
     assert metrics["values/ledger/steps"] == max(
         len(row["step_starts"]) for row in [*earlier, *rows]

@@ -21,6 +21,7 @@ from vineppo.models import load_model
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.sft import write_new_model
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.token_scores import Reference
 from vineppo.train import load_models
 from vineppo.types import Problem
@@ -75,7 +76,7 @@ def build_config(configs, model_path, kind):
 @pytest.fixture(scope="session")
 def model_path(tmp_path_factory):
     path = tmp_path_factory.mktemp("learning") / "model"
-    write_new_model(TINY, path, seed=0)
+    write_new_model(TINY, path, 0, build_tokenizer())
     return path
 
 

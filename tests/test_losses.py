@@ -152,6 +152,7 @@ def test_one_ratio_clips_a_whole_response(ratios, advantage, is_clipped):
         ([-math.inf, -1.0], [-1.0, -1.0], [True, True], [-math.exp(-20), 0.8]),
         ([-math.inf, -1.0], [-math.inf, -1.0], [True, True], [-1.0, 1.0]),
         ([-math.inf, -1.0], [-1.0, -1.0], [False, True], [-1.0, 1.0]),
+        ([-math.inf, -1.0], [-1.0, -math.inf], [True, True], [-1.0, 1.0]),
     ],
 )
 def test_gspo_is_finite_where_a_token_is_impossible(logprobs, old, mask, losses):

@@ -3,27 +3,36 @@
 import json
 
 from vineppo.config.load import load_config, parse_config, to_dict
-from vineppo.config.schema import TrainConfig
-from vineppo.run_dir.config import ADDED_KEYS, with_added_keys
+from vineppo.config.schema import SftConfig, TrainConfig
+from vineppo.run_dir.config import with_added_keys
 
-
-def without_added_keys(resolved):
-    for dotted, *_ in ADDED_KEYS:
-        *parents, last = dotted.split(".")
-        table = resolved
-        for key in parents:
-            table = table.get(key) or {}
-        table.pop(last, None)
-    return resolved
+TASK_KEYS = ("too_long", "environment")
+GRADING_KEYS = ("reward_path", "num_matching")
 
 
 def test_an_older_config_is_that_of_today(configs):
-    for leaf in ("demo_ppo", "demo_vineppo", "recipes/transformers_engine"):
+    for leaf in (
+        "demo_ppo",
+        "demo_vineppo",
+        "recipes/transformers_engine",
+        "recipes/reward_scorer",
+    ):
         config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), [])
-        resolved = json.loads(json.dumps(to_dict(config)))
-        older = without_added_keys(json.loads(json.dumps(resolved)))
-        assert older != resolved
+        older = json.loads(json.dumps(to_dict(config)))
+        for key in TASK_KEYS:
+            del older["task"][key]
+        for key in GRADING_KEYS:
+            del older["task"]["grading"][key]
+        if older["reward_model"]:
+            del older["reward_model"]["kind"]
         assert parse_config(TrainConfig, with_added_keys(older)) == config
+
+
+def test_self_training_had_no_kind(configs):
+    config = load_config(SftConfig, str(configs / "recipes/self_training.jsonnet"), [])
+    older = json.loads(json.dumps(to_dict(config)))
+    del older["self_training"]["kind"]
+    assert parse_config(SftConfig, with_added_keys(older)) == config
 
 
 def test_importance_weights_were_of_tokens(configs):

@@ -55,7 +55,7 @@ def test_there_is_a_command_for_every_form():
 def test_tasks_of_reasoning_gym():
     """Different problems to train and to test on, and each own answer is right."""
     pytest.importorskip("reasoning_gym", reason="the extra `gym` is not installed")
-    config = load_config(TrainConfig, "mine/gym.jsonnet", ["task.options.size=20"])
+    config = load_config(TrainConfig, "mine/gym.jsonnet", ["task.size=20"])
     data = load_task(config.task)
     questions = [{p.question for p in problems} for problems in (data.train_P, data.test_P)]
     assert len(questions[0] | questions[1]) > len(questions[0]) + 10

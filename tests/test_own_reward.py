@@ -128,21 +128,22 @@ def test_openrlhf(reward):
     assert reward(OPENRLHF, name="plain") == 0.75
 
 
-def test_ours(reward):
-    assert reward("def reward(q, a, r): return 1 if r.strip() == a else 0") == 1.0
-    assert (
-        reward("def score(question, answer, response, weight=3): return weight", name="score") == 3
-    )
-    full = "question, answer, response, full_response"
-    assert reward(f"def reward({full}): return len(full_response) - len(response)") == 5
-    assert reward(f"def f({full}='', more=1): return len(full_response)", name="f") == 7
-    assert reward(f"def reward({full}): return len(full_response)", name="reward") == 7
+FULL = "question, answer, response, full_response"
 
 
-def test_one_called_reward_comes_before_helpers(reward):
-    assert (
-        reward("def compute_score(x): pass\ndef reward(question, answer, response): return 4") == 4
-    )
+@pytest.mark.parametrize(
+    ("code", "name", "expected"),
+    [
+        ("def reward(q, a, r): return 1 if r.strip() == a else 0", None, 1),
+        ("def score(question, answer, response, weight=3): return weight", "score", 3),
+        (f"def reward({FULL}): return len(full_response) - len(response)", None, 5),
+        (f"def f({FULL}='', more=1): return len(full_response)", "f", 7),
+        # One called reward comes before helpers.
+        ("def compute_score(x): pass\ndef reward(question, answer, response): return 4", None, 4),
+    ],
+)
+def test_ours(reward, code, name, expected):
+    assert reward(code, name=name) == expected
 
 
 FORMS = "must have the parameters of one form"
@@ -151,11 +152,8 @@ FORMS = "must have the parameters of one form"
 @pytest.mark.parametrize(
     ("code", "name", "line"),
     [
-        (
-            "def scored(completions): pass",
-            None,
-            "no function reward, compute_score or reward_func; ",
-        ),
+        ("def scored(completions): pass", None,
+         "no function reward, compute_score or reward_func; "),
         ("def a(completions): pass", "b", "no function b"),
         ("def reward_func(prompts, **kwargs): pass", None, f"reward_func {FORMS}"),
         ("def reward_func(completions, solution_str): pass", None, f"reward_func {FORMS}"),
@@ -163,13 +161,10 @@ FORMS = "must have the parameters of one form"
         ("def reward(response): pass", None, f"reward {FORMS}"),
         ("def f(response, answer, question): pass", "f", f"f {FORMS}"),
         ("def f(solution_str, tokenizer): pass", "f", "f must ask for no more than verl gives .*"),
-        (
-            "def compute_score(solution_str): pass\ndef reward_func(queries): pass",
-            None,
-            "compute_score and reward_func are both there; FILE.py:NAME names one",
-        ),
+        ("def compute_score(solution_str): pass\ndef reward_func(queries): pass", None,
+         "compute_score and reward_func are both there; FILE.py:NAME names one"),
     ],
-)
+)  # fmt: skip
 def test_what_has_no_form_is_refused_in_one_line(code, name, line, reward):
     with pytest.raises(UserError, match=rf"mine0\.py: {line}"):
         reward(code, name=name)
@@ -181,10 +176,7 @@ def test_what_has_no_form_is_refused_in_one_line(code, name, line, reward):
         ("def reward_func(completions, solution): pass", "asks for solution, got answer, ground_t"),
         ("def reward_func(completions): return [1.0, 2.0]", "one reward for one response, got 2"),
         ("def reward_func(completions): return [None]", "must be a finite number, got None"),
-        (
-            "def compute_score(solution_str): return float('nan')",
-            "a finite number, got nan",
-        ),
+        ("def compute_score(solution_str): return float('nan')", "a finite number, got nan"),
     ],
 )
 def test_a_reward_that_is_none_is_an_error(code, line, reward):

@@ -8,6 +8,7 @@ from support.training import CONFIGS, NO_WANDB
 
 from vineppo.cli import main
 from vineppo.config.load import complete, evaluate_jsonnet
+from vineppo.recipes.worded import WORDS
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 
 SMALL = {
@@ -54,7 +55,7 @@ SEEN = {
 def small_critic(tmp_path_factory):
     """A model a quarter as wide as the policy, with its tokenizer."""
     path = tmp_path_factory.mktemp("critic")
-    tokenizer = build_tokenizer("worded")
+    tokenizer = build_tokenizer(WORDS)
     random_model("LlamaConfig", vocab_size=len(tokenizer)).save_pretrained(path)
     tokenizer.save_pretrained(path)
     return path

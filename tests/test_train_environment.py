@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 import torch
 from pyarrow.parquet import read_table
-from support.drills import drill_problem, drill_prompt, drill_rules, ids
+from support.drills import drill, drill_problem, drill_prompt, ids
 from support.engines import MODEL, engine_config
 from support.page import DOCS, page_files
 from support.page import SMALL as PAGE_SMALL
@@ -83,7 +83,7 @@ def test_what_is_saved_can_be_acted_out_again(vineppo_run):
         assert [turn.start for turn in one.turns] == [span.start for span in one.spans_S]
         assert one.reward == pytest.approx(sum(turn.reward for turn in one.turns))
         episode_ids = []
-        environment = drill_rules().environment
+        environment = drill()
         assert tokenizer.decode(one.prompt_ids).endswith(
             "\n" + tokenizer.decode(environment.reset(one.problem).token_ids)
         )
@@ -168,7 +168,7 @@ def test_values_of_the_embedded_policy_are_exact(configs, kind):
     with Grader(GradingConfig("hash", None, 1, 10.0, 0.0, None)) as grader:
         sampler = Sampler(
             engine, grader, loaded.tokenizer, SamplingConfig(1.0, 1.0, 64), 5,
-            turn_rules=drill_rules(),
+            environment=drill(),
         )  # fmt: skip
         for request, continuations in sample_continuations(sampler, requests):
             value = truth[len(request.state.prefix_ids)]

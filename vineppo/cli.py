@@ -102,9 +102,7 @@ def run_sft(options: argparse.Namespace) -> None:
 
     def start(config: SftConfig, directory: Path) -> None:
         if config.self_training is not None:
-            from vineppo.self_training import self_train
-
-            self_train(config, directory)
+            config.self_training.train(config, directory)
         else:
             from vineppo.sft import sft
 

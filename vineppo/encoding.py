@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from vineppo.config.schema import SftConfig, TaskConfig, TooLong, TrainConfig
+from vineppo.config.schema import SftConfig, TooLong, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.errors import UserError, naming
 from vineppo.models import LoadedModel
 from vineppo.rollouts import Prompt
-from vineppo.tasks.environments import TurnRules, build_turn_rules
+from vineppo.tasks.environments import Episode, build_environment
 from vineppo.tasks.prompts import encode_prompt
 from vineppo.types import Problem
 
@@ -38,7 +38,7 @@ def encode_problems(
             f"config: engine.max_model_len must be at most the model's {positions} positions, got "
             f"{config.engine.max_model_len}"
         )
-    rules = turn_rules(config.task, loaded)
+    environment = build_environment(config.task, loaded.tokenizer, loaded.engine_model)
     room, longest = config.sampling.max_tokens, "sampling.max_tokens"
     if isinstance(config, TrainConfig) and config.max_valued_tokens > room:
         room, longest = room + 1, f"{longest} - 1 (credit.bootstrap_truncated)"
@@ -48,7 +48,9 @@ def encode_problems(
             ids = encode_prompt(
                 config.task.prompt, loaded.tokenizer, problem.question, problem.context
             )
-        return ids if rules is None else (*ids, *rules.opening(problem))
+        if environment is not None:
+            ids = (*ids, *Episode(environment, problem, config.sampling.max_tokens).opening_ids)
+        return ids
 
     encoded = ((p, encode(p)) for p in problems)
     return within(
@@ -57,12 +59,6 @@ def encode_problems(
         ((p.id, len(ids), "a prompt of ", Prompt(p, ids)) for p, ids in encoded),
         too_long,
     )
-
-
-def turn_rules(task: TaskConfig, loaded: LoadedModel) -> TurnRules | None:
-    """The environment that answers the model's turns; None where the task has none."""
-    model = loaded.engine_model
-    return build_turn_rules(task, loaded.tokenizer, model.stop_ids, model.num_token_ids)
 
 
 def within(

@@ -16,10 +16,10 @@ from statistics import fmean
 from typing import Any
 
 from vineppo.checkpoint import checkpoint_iterations
-from vineppo.config.load import own_task_functions
+from vineppo.config.load import load_reward
 from vineppo.config.schema import EvaluationConfig, SftConfig, TrainConfig
 from vineppo.distributed import gather, init_distributed, num_ranks, num_replicas, replica
-from vineppo.encoding import encode_problems, turn_rules
+from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
 from vineppo.metrics import evaluation_summary, merged_grading
 from vineppo.models import load_model, named_weights
@@ -30,6 +30,7 @@ from vineppo.run_dir.config import read_config
 from vineppo.run_dir.directory import folder_name
 from vineppo.run_dir.files import strict_json, write_atomic
 from vineppo.tasks import load_split
+from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
 
@@ -134,7 +135,9 @@ def evaluate_run(
                 config = condition.config
                 sampler = Sampler(
                     engine, grader, loaded.tokenizer, config.sampling, config.seed,
-                    turn_rules=turn_rules(config.task, loaded),
+                    environment=build_environment(
+                        config.task, loaded.tokenizer, loaded.engine_model
+                    ),
                 )  # fmt: skip
                 result = evaluate_policy(sampler, test_P, config.evaluation, iteration, progress)
                 scores = "  ".join(f"{name} {x:.3f}" for name, x in headline(result).items())
@@ -167,8 +170,7 @@ def read_conditions(
     paths: Sequence[str | None] = task_paths or [None]
     for path in paths:
         config = read_config(directory, assignments, path)
-        for function in own_task_functions(config.task):
-            function.load()
+        load_reward(config.task)
         made = assignments if path is None else [f"task={Path(path).stem}", *assignments]
         folder, task = folder_name(made), asdict(config.task)
         if folder in conditions:

@@ -95,6 +95,8 @@ def sequence_surrogate(
     """
     is_same_BT = logprobs_BT == old_logprobs_BT  # −inf − −inf is NaN
     log_ratio_BT = (logprobs_BT - old_logprobs_BT).detach().masked_fill(~mask_BT | is_same_BT, 0.0)
+    # Impossible to one policy and to the other: large numbers have a sum, −inf + inf has none.
+    log_ratio_BT = log_ratio_BT.nan_to_num(nan=math.nan)
     log_s_B1 = log_ratio_BT.sum(-1, keepdim=True) / mask_BT.sum(-1, keepdim=True).clamp(min=1)
     added_BT = logprobs_BT - logprobs_BT.detach()  # 0, and the gradient
     log_s_BT = log_s_B1 + added_BT.masked_fill(logprobs_BT.isneginf(), 0.0)

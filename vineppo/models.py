@@ -109,11 +109,12 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
             "rows of the embedding"
         )
     stop_ids = find_stop_ids(model.generation_config, tokenizer)
-    if max(stop_ids) >= num_ids:
-        raise UserError(
-            f"model {path}: the end-of-sequence id {max(stop_ids)} must be one of the tokenizer's "
-            f"{num_ids}"
-        )
+    for stop_id in stop_ids:
+        if stop_id not in range(num_ids):
+            raise UserError(
+                f"model {path}: the end-of-sequence id {stop_id} must be one of the tokenizer's "
+                f"{num_ids}"
+            )
     disable_dropout(model)
     let_pack(model)
     return LoadedModel(model, tokenizer, EngineModel(resolved, num_ids, stop_ids))
@@ -145,7 +146,7 @@ def check_tokenizers(config: TrainConfig) -> None:
     paths = {f"{key}.path": model.path for key, model in config.value_models.items()}
     paths["reference.path"] = config.reference.path
     if config.reward_model is not None:
-        paths["reward_model.path"] = config.reward_model.path
+        paths["reward_model.path"] = config.reward_model.frozen_path
     frozen = {predictor_key(name): own.frozen_path for name, own in config.predictors.items()}
     paths |= {f"{key}.path": path for key, path in frozen.items() if path is not None}
     for key, path in paths.items():

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from vineppo.errors import UserError
-from vineppo.own_code import load_module
+from vineppo.plugins import load_file
 from vineppo.types import Problem
 
 OWN = ("question", "answer", "response")
@@ -161,7 +161,7 @@ def _given(
 @cache
 def _load(path: str, name: str | None, _: Path) -> LoadedReward:
     """Once a process and working directory, which a relative path starts from."""
-    module = load_module(path)
+    module = load_file(path)
     if name is None:
         found = [usual for usual in USUAL_NAMES if callable(getattr(module, usual, None))]
         if not found:

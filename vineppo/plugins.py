@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,22 @@ from vineppo.errors import UserError
 
 # The short names of each role: module:Class. Naming a recipe here does not import it.
 KINDS: dict[str, dict[str, str]] = {
+    "task": {
+        "arithmetic": "vineppo.tasks.arithmetic:ArithmeticTask",
+        "gsm8k": "vineppo.tasks.published:PublishedTask",
+        "math": "vineppo.tasks.published:PublishedTask",
+        "svamp": "vineppo.tasks.published:PublishedTask",
+        "olympiadbench": "vineppo.tasks.published:PublishedTask",
+        "jsonl": "vineppo.tasks.rows:JsonlTask",
+        "worded": "vineppo.recipes.worded:WordedTask",
+        "verifiers": "vineppo.recipes.verifiers:VerifiersTask",
+    },
+    "environment": {
+        "drill": "vineppo.recipes.drill:Drill",
+        "verifiers": "vineppo.recipes.verifiers:VerifiersEnvironment",
+    },
+    "scorer": {"reward_model": "vineppo.recipes.reward_scorer:RewardModelReward"},
+    "fine_tuning": {"self_training": "vineppo.recipes.self_training:SelfTraining"},
     "credit": {
         "vine": "vineppo.credit.vine:VineCredit",
         "gae": "vineppo.credit.gae:GaeCredit",
@@ -164,6 +180,14 @@ def load_file(path: str) -> ModuleType:
     return module
 
 
+def load_function(path: str, name: str) -> Callable[..., Any]:
+    """The function `name` of the file at `path`, for example "trains" of "mine/mask.py"."""
+    function: Callable[..., Any] | None = getattr(load_file(path), name, None)
+    if not callable(function):
+        raise UserError(f"{path}: no function {name}")
+    return function
+
+
 def held(config: Any, key: str = "") -> Iterator[tuple[str, PluginConfig]]:
     """The plug-ins of a config, by dotted key: ("credit", …), ("credit.segmenter", …), …"""
     if isinstance(config, PluginConfig):
@@ -209,6 +233,10 @@ def _base(role: str) -> type:
 
 # The class that the plug-ins of a role derive from.
 BASES: dict[str, str] = {
+    "task": "vineppo.config.schema:Task",
+    "environment": "vineppo.tasks.environments:Environment",
+    "scorer": "vineppo.config.schema:ScorerConfig",
+    "fine_tuning": "vineppo.config.schema:FineTuning",
     "credit": "vineppo.credit:Credit",
     "engine": "vineppo.config.schema.engine:EngineConfig",
     "segmenter": "vineppo.segment:Segmenter",

@@ -15,7 +15,7 @@ from vineppo.config.schema import SamplingConfig
 from vineppo.engine import Completion, Engine, SampleRequest
 from vineppo.seeds import derive_seed, prefix_digest
 from vineppo.segment.token_texts import response_text, special_ids
-from vineppo.tasks.environments import Episode, TurnRules
+from vineppo.tasks.environments import Environment, Episode
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, Rollout, Turn
 
@@ -23,7 +23,7 @@ LOOKAHEAD = 16_384  # requests that the engine has, running or not, while there 
 
 
 class Scorer(Protocol):
-    """What joins the verifier's reward of a response; `vineppo/reward_scores.py` has one."""
+    """What joins the verifier's reward of a response; `recipes/reward_scorer.py` has one."""
 
     def submit(
         self, prompt_ids: Sequence[int], response_ids: Sequence[int], verdict: Future[float]
@@ -35,8 +35,8 @@ class Sampler:
     """What sampling is done with: temperature, top_p and token budget are `sampling`'s.
 
     `seed` is the run's: random streams are derived from it. With a `scorer`, rewards are what it
-    makes of the grader's. With `turn_rules` responses have several turns, rewarded by an
-    environment. `held` waits for room in the engine.
+    makes of the grader's. With an `environment` responses have several turns, which it rewards.
+    `held` waits for room in the engine.
     """
 
     engine: Engine
@@ -45,7 +45,7 @@ class Sampler:
     sampling: SamplingConfig
     seed: int
     scorer: Scorer | None = None
-    turn_rules: TurnRules | None = None
+    environment: Environment | None = None
     held: deque[Callable[[], None]] = field(default_factory=deque, compare=False, repr=False)
 
     def hold(self, submit: Callable[[], None]) -> None:
@@ -184,9 +184,9 @@ def submit_continuations(
     """
     prompt, sampling = request.state.prompt, sampler.sampling
     numbers = range(request.first, request.first + request.num_samples)
-    if sampler.turn_rules is not None:
+    if sampler.environment is not None:
         for number in numbers:
-            _submit_episode(sampler, sampler.turn_rules, request, number, done, with_logprobs)
+            _submit_episode(sampler, request, number, done, with_logprobs)
         return
     whole_ids = (*prompt.token_ids, *request.state.prefix_ids)  # once, for all that wait
     start = len(prompt.token_ids)
@@ -207,7 +207,6 @@ def submit_continuations(
 
 def _submit_episode(
     sampler: Sampler,
-    rules: TurnRules,
     request: StateRequest,
     number: int,
     done: Callable[[Continuation], None],
@@ -218,8 +217,8 @@ def _submit_episode(
     Turn t, counted from the start of the response, has the stream (*stream, t).
     """
     prompt, prefix_ids, sampling = request.state.prompt, request.state.prefix_ids, sampler.sampling
-    episode = Episode(rules, prompt.problem, sampling.max_tokens, prefix_ids)
-    logprobs_T: list[float] = []
+    assert sampler.environment is not None
+    episode = Episode(sampler.environment, prompt.problem, sampling.max_tokens, prefix_ids)
     num_sampled = 0
 
     def ask() -> None:
@@ -232,25 +231,22 @@ def _submit_episode(
             (*request.stream, len(episode.turns)),
             answer,
             with_logprobs,
-            tuple(rules.environment.stop_ids),
+            tuple(episode.stop_ids),
         )
 
     def answer(_: int, completion: Completion) -> None:
         nonlocal num_sampled
         num_sampled += len(completion.token_ids)
-        if with_logprobs:
-            num_before = len(episode.response_ids) - len(prefix_ids)
-            logprobs_T.extend([0.0] * (num_before - len(logprobs_T)))
-            logprobs_T.extend(completion.logprobs_T)
-        episode.act(completion.token_ids, completion.finish_reason)
+        episode.act(completion.token_ids, completion.finish_reason, completion.logprobs_T)
         if episode.finish_reason is None:
             ask()
             return
         reward: Future[float] = Future()
         reward.set_result(episode.reward)
-        ids = tuple(episode.response_ids[len(prefix_ids) :])
-        num_observed = len(ids) - num_sampled
-        whole = Completion(ids, tuple(logprobs_T), episode.finish_reason, num_observed)
+        start = len(prefix_ids)
+        ids, logprobs_T = tuple(episode.response_ids[start:]), tuple(episode.logprobs_T[start:])
+        logprobs_T = logprobs_T if with_logprobs else ()
+        whole = Completion(ids, logprobs_T, episode.finish_reason, len(ids) - num_sampled)
         done(Continuation(number, whole, reward, None, tuple(episode.turns)))
 
     ask()

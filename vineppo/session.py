@@ -21,7 +21,6 @@ from vineppo.checkpoint import (
 from vineppo.config.load import own_digests, to_dict
 from vineppo.config.schema import AnyConfig, SftConfig, TrainConfig
 from vineppo.distributed import barrier, from_main, gather, init_distributed, is_main, num_ranks
-from vineppo.encoding import turn_rules
 from vineppo.engine import EngineCounts
 from vineppo.errors import InterruptionError
 from vineppo.evaluate import evaluate_policy, headline
@@ -32,6 +31,7 @@ from vineppo.policy import Policy
 from vineppo.progress import Progress, log_to, say
 from vineppo.rollouts import Prompt, Sampler, Scorer
 from vineppo.run_dir import RunDir
+from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
 from vineppo.tracker import Tracker, check_installed
 
@@ -218,9 +218,9 @@ def open_session(
         engine = config.engine.build(loaded.engine_model)
         engine.sleep()
         models = start_models()
-        rules = turn_rules(config.task, loaded)
+        environment = build_environment(config.task, loaded.tokenizer, loaded.engine_model)
         sampler = Sampler(
-            engine, grader, loaded.tokenizer, config.sampling, config.seed, scorer, rules
+            engine, grader, loaded.tokenizer, config.sampling, config.seed, scorer, environment
         )
         record = stack.enter_context(_record(config, num_iterations, run, models, kl_coef))
         session = Session(

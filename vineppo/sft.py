@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,7 +23,6 @@ from vineppo.schedules import rate_of
 from vineppo.seeds import derive_seed
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Problem, TokenSequence, TrainBatch
@@ -150,17 +150,16 @@ def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
     initial = run.path / "initial"
     if not from_main(initial.exists):
         seed = derive_seed(config.seed, "initial weights")
-        write_new_model(model.architecture, initial, seed, config.task.kind)
+        write_new_model(model.architecture, initial, seed, config.task.build_tokenizer())
     return run, load_model(str(initial), model.dtype, model.attention)
 
 
 def write_new_model(
-    architecture: LlamaArchitecture, directory: Path, seed: int, task_kind: str = "arithmetic"
+    architecture: LlamaArchitecture, directory: Path, seed: int, tokenizer: Any
 ) -> None:
-    """A Llama with tied embeddings, HF's initialisation, and the task's own tokenizer."""
+    """A Llama with tied embeddings, HF's initialisation, and `tokenizer`."""
     from transformers import LlamaForCausalLM
 
-    tokenizer = build_tokenizer(task_kind)
     torch.manual_seed(seed)
     model = LlamaForCausalLM(llama_config(architecture, tokenizer))
 

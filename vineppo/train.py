@@ -36,7 +36,6 @@ from vineppo.metrics import (
 )
 from vineppo.models import LoadedModel, check_tokenizers, load_model
 from vineppo.policy import Policy
-from vineppo.reward_scores import build_scorer
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.schedules import problems_of_iteration, with_redraws
@@ -71,7 +70,7 @@ def open_training(
     reference = None
     if config.reference.kl_estimator is not None:
         reference = Reference(config.reference, config.model, loaded)
-    scorer = build_scorer(config, loaded)
+    scorer = config.reward_model.start(config, loaded) if config.reward_model else None
     train_P = encode_train_problems(config, loaded, task.train_P)
     check_num_prompts(config, len(train_P))  # those too long for the model may be left out
     start_models = load_models(config, loaded, train_P)

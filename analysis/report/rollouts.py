@@ -84,15 +84,12 @@ def right_answers(task: str) -> Answers:
     if settings.get("kind") != "arithmetic" and not settings.get("train_path"):
         return {}
     # Reading the tables needs none of these, which take seconds.
-    from pydantic import TypeAdapter, ValidationError
-
-    from vineppo.config.schema import TaskConfig
+    from vineppo.plugins import Plugin
     from vineppo.tasks import load_split
 
-    adapter: TypeAdapter[TaskConfig] = TypeAdapter(TaskConfig)
     try:
-        train_P = load_split(adapter.validate_json(task), "train")
-    except (UserError, ValidationError):  # another version's config, or files that have moved
+        train_P = load_split(Plugin("task").parse(settings), "train")
+    except (UserError, ValueError):  # another version's config, or files that have moved
         return {}
     return {problem.id: (problem.question, problem.answer) for problem in train_P}
 

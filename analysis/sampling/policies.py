@@ -18,7 +18,7 @@ from analysis.tables import table_path
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.encoding import encode_problems, encode_train_problems, turn_rules
+from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.errors import UserError
 from vineppo.evaluate import refuse_several_processes
 from vineppo.forward_passes import EntropyPass
@@ -28,6 +28,7 @@ from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
 from vineppo.run_dir.tables import write_parquet
 from vineppo.tasks import TaskData, load_task
+from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, TrainBatch
@@ -61,11 +62,12 @@ class Policies:
         config = self.config
         grader = self._stack.enter_context(Grader(config.task.grading))
         init_distributed()
-        engine = config.engine.alone().build(self.loaded.engine_model)
+        loaded = self.loaded
+        engine = config.engine.alone().build(loaded.engine_model)
+        environment = build_environment(config.task, loaded.tokenizer, loaded.engine_model)
         return Sampler(
-            engine, grader, self.loaded.tokenizer, config.sampling, self._seed,
-            turn_rules=turn_rules(config.task, self.loaded),
-        )  # fmt: skip
+            engine, grader, loaded.tokenizer, config.sampling, self._seed, environment=environment
+        )
 
     @cached_property
     def start(self) -> Reference:

@@ -170,6 +170,7 @@ local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.obje
   // which ten right ones train; every iteration starts from the starting policy.
   restem: self.sft {
     self_training: {
+      kind: 'self_training',
       num_iterations: 3,
       num_prompts: error 'self_training.num_prompts',
       num_samples: 32,

@@ -1,24 +1,16 @@
 // Data sets: the problems alone. A task adds how they are put to the model (task.libsonnet);
 // `vineppo evaluate RUN_DIR --task` takes that from the run (configs/evaluation).
-local published = {
-  hub_path: error 'task.hub_path',
-  hub_name: null,
-  // A local file of the same fields in place of the hub's: `--set task.test_path=FILE`.
-  train_path: null,
-  test_path: null,
-  num_test_problems: null,
-};
-
 {
-  gsm8k: published { kind: 'gsm8k', hub_path: 'openai/gsm8k', hub_name: 'main' },
+  // `--set task.test_path=FILE` puts a local file of the same fields in the hub's place.
+  gsm8k: { kind: 'gsm8k', hub_path: 'openai/gsm8k', hub_name: 'main' },
 
   // PRM800K's split: 12,000 to train on, 500 to test.
-  math: published { kind: 'math', hub_path: 'nlile/hendrycks-MATH-benchmark' },
+  math: { kind: 'math', hub_path: 'nlile/hendrycks-MATH-benchmark' },
 
   // To evaluate on: all 1,000 problems of SVAMP, and the 674 of OlympiadBench that are mathematics in
   // English text with a final answer.
-  svamp: published { kind: 'svamp', hub_path: 'ChilleD/SVAMP' },
-  olympiadbench: published {
+  svamp: { kind: 'svamp', hub_path: 'ChilleD/SVAMP' },
+  olympiadbench: {
     kind: 'olympiadbench',
     hub_path: 'Hothan/OlympiadBench',
     hub_name: 'OE_TO_maths_en_COMP',
@@ -29,11 +21,6 @@ local published = {
     kind: 'jsonl',
     train_path: train_path,
     test_path: test_path,
-    num_test_problems: null,
-    question_field: 'question',
-    answer_field: 'answer',
-    solution_field: null,
-    id_field: null,
   },
 
   // Files in the form of other libraries (docs/other_libraries.md). verl's Parquet:

@@ -4,81 +4,30 @@ local data = import 'data.libsonnet';
 // The prompt of the VinePPO paper, for base models and what is fine-tuned from them.
 local paper = {
   prompt: { kind: 'template', template: '[MATH_TASK] Problem:\n{question}\n\nSolution:' },
-  too_long: 'refuse',
   response_template: ' {solution}',
-  grading: {
-    extraction: error 'task.grading.extraction',
-    reward_path: null,
-    num_workers: 2,
-    time_limit_s: 3,
-    truncated_reward: 0,
-    num_matching: null,
-  },
-  environment: null,
 };
 
 // An instruction-tuned model's own chat template, the answer in a box.
-local chat = paper {
+local chat = {
   prompt: {
     kind: 'chat',
     template: '{question}\n\nPlease reason step by step, and put your final answer within \\boxed{}.',
-    system: null,
   },
-  response_template: '{solution}',
-  grading+: { extraction: 'boxed' },
+  grading: { extraction: 'boxed' },
 };
 
 // Prompts that are whole, the answer in a box.
-local as_it_is = paper {
+local as_it_is = {
   prompt: { kind: 'template', template: '{question}' },
-  response_template: '{solution}',
-  grading+: { extraction: 'boxed' },
+  grading: { extraction: 'boxed' },
 };
 
-local arithmetic = {
-  kind: 'arithmetic',
-  train_path: null,
-  test_path: null,
-  num_train_problems: 64000,
-  num_test_problems: 256,
-  min_operations: error 'min_operations',
-  max_operations: error 'max_operations',
-  modulus: 10,
-  data_seed: 0,
-  demonstrations: {
-    systematic_fraction: 0.2,
-    systematic_probability: 0.7,
-    random_probability: 0.03,
-  },
+local generated = {
   prompt: { kind: 'template', template: '{question}\n' },
-  too_long: 'refuse',
-  response_template: '{solution}',
-  grading: {
-    extraction: 'hash',
-    reward_path: null,
-    num_workers: 1,
-    time_limit_s: 3,
-    truncated_reward: 0,
-    num_matching: null,
-  },
-  environment: null,
+  grading: { extraction: 'hash', num_workers: 1 },
 };
-
-local worded = {
-  kind: 'worded',
-  layout: 'chain',
-  num_operations: error 'num_operations',
-  num_hard_steps: 2,
-  num_hard_facts: 60,
-  wrong_probability: 0.5,
-  repair_probability: 0,
-  num_openers: 8,
-  num_remarks: 2,
-} + {
-  [key]: arithmetic[key]
-  for key in std.objectFields(arithmetic)
-  if !std.member(['kind', 'min_operations', 'max_operations', 'demonstrations'], key)
-};
+local arithmetic = generated { kind: 'arithmetic' };
+local worded = generated { kind: 'worded' };
 
 {
   // 4 to 6 operations: the demo and the tests.
@@ -99,21 +48,18 @@ local worded = {
   },
 
   // GSM8K: lines of reasoning and `#### answer`.
-  gsm8k: data.gsm8k + paper { grading+: { extraction: 'hash' } },
+  gsm8k: data.gsm8k + paper { grading: { extraction: 'hash' } },
   gsm8k_chat: data.gsm8k + chat,
 
   // MATH: solutions whose answer is in a box. (Where there is none, the paper's code takes "the answer
   // is …" or the last number; here such a response is wrong.)
-  math: data.math + paper { grading+: { extraction: 'boxed' } },
+  math: data.math + paper { grading: { extraction: 'boxed' } },
   math_chat: data.math + chat,
 
   // Your own files: {"question": …, "answer": …} a line, the answer in a box.
   jsonl(train_path, test_path):: data.jsonl(train_path, test_path) + {
     prompt: { kind: 'template', template: '{question}\n' },
-    too_long: 'refuse',
-    response_template: '{solution}',
     grading: $.math.grading,
-    environment: null,
   },
 
   // Files in the form of other libraries (docs/other_libraries.md). Their prompts are whole: strings
@@ -121,29 +67,21 @@ local worded = {
   verl(train_path, test_path):: data.verl(train_path, test_path) + as_it_is + $.as_messages,
   trl(train_path, test_path, answer_field='ground_truth')::
     data.trl(train_path, test_path, answer_field) + as_it_is,
-  as_messages:: { prompt: { kind: 'chat', template: '{question}', system: null } },
+  as_messages:: { prompt: { kind: 'chat', template: '{question}' } },
 
-  // Problems that your own file makes (docs/extending.md).
-  python(path, options={}):: {
-    kind: 'python',
-    path: path,
-    options: options,
-    train_path: null,
-    test_path: null,
-    num_test_problems: null,
+  // Problems that your own class makes, 'FILE.py:Class' (docs/extending.md).
+  plugin(kind):: {
+    kind: kind,
     prompt: { kind: 'template', template: '{question}\n' },
-    too_long: 'refuse',
-    response_template: '{solution}',
     grading: $.math.grading,
-    environment: null,
   },
 
   // The embedded environment (docs/environments.md): the chains an operation a turn.
   drill: self.arithmetic_short { environment: { kind: 'drill', max_turn_tokens: 4 } },
 
-  // Your own environment, over any task: `task.arithmetic_short + task.played_in('mine/game.py')`.
-  played_in(path, options={}, max_turn_tokens=256):: {
-    environment: { kind: 'python', path: path, options: options, max_turn_tokens: max_turn_tokens },
+  // Your own environment, over any task: `task.gsm8k + task.played_in('mine/game.py:Game')`.
+  played_in(kind, max_turn_tokens=256):: {
+    environment: { kind: kind, max_turn_tokens: max_turn_tokens },
   },
 
   // One of the library verifiers, and its problems: the module `id` has `load_environment`.
@@ -151,9 +89,6 @@ local worded = {
     kind: 'verifiers',
     id: id,
     options: options,
-    train_path: null,
-    test_path: null,
-    num_test_problems: null,
     environment: { kind: 'verifiers', max_turn_tokens: max_turn_tokens },
   },
 }

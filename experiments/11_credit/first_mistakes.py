@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from vineppo.recipes.worded import ChainDemonstrator
 from vineppo.run_dir.config import read_config
 from vineppo.tasks import load_split
 from vineppo.tasks.arithmetic import Chain
-from vineppo.tasks.worded import ChainDemonstrator
 
 KINDS = ("none", "hard", "easy", "form", "answer")
 

@@ -1,5 +1,5 @@
 // RestEM where a right answer may hold wrong steps: as many sampled tokens as 60 iterations of GRPO there.
-local restem = import '../../configs/sft_credit_short_restem.jsonnet';
+local restem = import '../../configs/recipes/self_training.jsonnet';
 local model = import '../../configs/lib/model.libsonnet';
 local setting = import '../../configs/lib/setting.libsonnet';
 

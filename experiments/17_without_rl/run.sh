@@ -16,9 +16,9 @@ alone() {  # CORE SEED: the seed's self-training on one core
     core=$1 seed=$2
     # Validation samples three times as much as an iteration; without it the last epoch stays.
     last_epoch="--set self_training.num_validation=0"
-    train credit_short_restem configs/sft_credit_short_restem.jsonnet 1e-4 "$last_epoch"
-    train credit_short_dpo configs/sft_credit_short_dpo.jsonnet 5e-5 "$last_epoch"
-    train credit_short_dpo_steps configs/sft_credit_short_dpo_steps.jsonnet 5e-5 "$last_epoch"
+    train credit_short_restem configs/recipes/self_training.jsonnet 1e-4 "$last_epoch"
+    train credit_short_dpo $here/dpo_short.jsonnet 5e-5 "$last_epoch"
+    train credit_short_dpo_steps $here/dpo_steps_short.jsonnet 5e-5 "$last_epoch"
     train credit_sheet_restem $here/restem_sheet.jsonnet 2e-4
     train credit_sheet_restem_last_epoch $here/restem_sheet.jsonnet 2e-4 "$last_epoch"
     train credit_sheet_restem_longer $here/restem_sheet.jsonnet 2e-4 \

@@ -81,6 +81,7 @@ local pieces = {
   },
   rewarded: on(qwen, algorithm.rloo {
     reward_model: {
+      kind: 'reward_model',
       path: models + 'outcome/final/reward_model',
       weight: 0.5,
       output: 'probability',

@@ -21,7 +21,7 @@ LEAVES = sorted(
 def kind_of(leaf):
     if leaf.startswith("reward_model"):
         return RewardModelConfig
-    return SftConfig if "sft" in leaf else TrainConfig
+    return SftConfig if "sft" in leaf or "self_training" in leaf else TrainConfig
 
 
 def load(configs, *assignments):
@@ -81,9 +81,9 @@ def test_set_can_switch_a_kind(configs):
         ('model.lora={"rank": 4, "alpha": 8, "target_modules": "q_proj"}',
          'config: model.lora.target_modules must be a list, got "q_proj"'),
         ("sampling.top_p=2", "config: sampling.top_p must be less than or equal to 1, got 2"),
-        ("task.kind=chess", "config: task.kind must be one of \"arithmetic\", \"worded\", "
-         "\"gsm8k\", \"math\", \"svamp\", \"olympiadbench\", \"jsonl\", \"python\", \"verifiers\", "
-         "got 'chess'"),
+        ("task.kind=chess", "config: task.kind must be one of \"arithmetic\", \"gsm8k\", "
+         "\"math\", \"svamp\", \"olympiadbench\", \"jsonl\", \"worded\", \"verifiers\", or "
+         "\"FILE.py:Class\", got 'chess'"),
         ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
         ("reference.kl_estimator=k4",
          'config: reference.kl_estimator must be "k1", "abs", "k2", "k3" or "full", got "k4"'),

@@ -8,14 +8,14 @@ from support.walks import demo
 
 from vineppo.errors import UserError
 from vineppo.recipes.oracle import Oracle
+from vineppo.recipes.worded import WORDS, ChainDemonstrator
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
-from vineppo.tasks.worded import ChainDemonstrator
 from vineppo.types import Problem, Rollout
 
 CONFIG = worded_config(num_operations=3, num_hard_steps=1)
-TOKENIZER = build_tokenizer("worded")
+TOKENIZER = build_tokenizer(WORDS)
 OWN = Oracle.Config("oracle", half_life=50)
 
 

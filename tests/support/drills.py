@@ -1,14 +1,16 @@
 """The embedded environment, and a policy of it whose values are known exactly."""
 
 import random
+from dataclasses import replace
 from functools import cache
 
 from support.random_walk import TOKENIZER, RandomWalkEngine
-from vineppo.engine import SampleRequest
+from support.task_configs import GRADING, arithmetic_config
+from vineppo.engine import EngineModel, SampleRequest
+from vineppo.recipes.drill import Drill
 from vineppo.rollouts import Prompt
 from vineppo.tasks.arithmetic import Chain, evaluate
-from vineppo.tasks.drill import Drill
-from vineppo.tasks.environments import TurnRules
+from vineppo.tasks.environments import Episode
 from vineppo.types import Problem
 
 RIGHT, NEXT = 0.6, 0.3  # probabilities of the right digit and of one more; else it writes "?"
@@ -20,10 +22,13 @@ def ids(text: str) -> tuple[int, ...]:
     return tuple(TOKENIZER.encode(text, add_special_tokens=False))
 
 
-def drill_rules(max_turn_tokens: int = 4) -> TurnRules:
-    stop_ids = frozenset({TOKENIZER.eos_token_id, *ids("\n")})
-    environment = Drill(10, TOKENIZER)
-    return TurnRules(environment, stop_ids, max_turn_tokens, TRUNCATED_REWARD, len(TOKENIZER))
+MODEL = EngineModel("", len(TOKENIZER), (TOKENIZER.eos_token_id,))
+TASK = arithmetic_config(grading=replace(GRADING, truncated_reward=TRUNCATED_REWARD))
+
+
+def drill(max_turn_tokens: int = 4) -> Drill:
+    config = Drill.Config(kind="drill", max_turn_tokens=max_turn_tokens)
+    return Drill(config, TASK, TOKENIZER, MODEL)
 
 
 def drill_problem(question: str) -> Problem:
@@ -34,7 +39,7 @@ def drill_problem(question: str) -> Problem:
 def drill_prompt(question: str) -> Prompt:
     problem = drill_problem(question)
     start = (TOKENIZER.bos_token_id, *ids(f"{question}\n"))
-    return Prompt(problem, (*start, *drill_rules().opening(problem)))
+    return Prompt(problem, (*start, *Episode(drill(), problem, 64).opening_ids))
 
 
 class TabularEngine(RandomWalkEngine):

@@ -3,15 +3,11 @@
 from functools import partial
 from typing import Any
 
-from vineppo.config.schema import (
-    ArithmeticTaskConfig,
-    Demonstrations,
-    GradingConfig,
-    JsonlTaskConfig,
-    PublishedTaskConfig,
-    TemplatePrompt,
-    WordedTaskConfig,
-)
+from vineppo.config.schema import GradingConfig, TemplatePrompt
+from vineppo.recipes.worded import WordedTask
+from vineppo.tasks.arithmetic import ArithmeticTask, Demonstrations
+from vineppo.tasks.published import PublishedTask
+from vineppo.tasks.rows import JsonlTask
 
 GRADING = GradingConfig(
     extraction="hash", reward_path=None, num_workers=1, time_limit_s=5.0, truncated_reward=None,
@@ -30,7 +26,7 @@ MISTAKES = Demonstrations(
 NO_MISTAKES = Demonstrations(systematic_fraction=0, systematic_probability=0, random_probability=0)
 
 
-def arithmetic_config(**changes: Any) -> ArithmeticTaskConfig:
+def arithmetic_config(**changes: Any) -> ArithmeticTask:
     values: dict[str, Any] = {
         "kind": "arithmetic",
         "train_path": None,
@@ -43,10 +39,10 @@ def arithmetic_config(**changes: Any) -> ArithmeticTaskConfig:
         "data_seed": 7,
         "demonstrations": MISTAKES,
     }
-    return ArithmeticTaskConfig(**{**COMMON, **values, **changes})
+    return ArithmeticTask(**{**COMMON, **values, **changes})
 
 
-def worded_config(**changes: Any) -> WordedTaskConfig:
+def worded_config(**changes: Any) -> WordedTask:
     values: dict[str, Any] = {
         "kind": "worded",
         "layout": "chain",
@@ -64,12 +60,12 @@ def worded_config(**changes: Any) -> WordedTaskConfig:
         "modulus": 10,
         "data_seed": 7,
     }
-    return WordedTaskConfig(**{**COMMON, **values, **changes})
+    return WordedTask(**{**COMMON, **values, **changes})
 
 
-def published_config(**values: Any) -> PublishedTaskConfig:
+def published_config(**values: Any) -> PublishedTask:
     nothing = dict.fromkeys(("hub_name", "train_path", "test_path", "num_test_problems"))
-    return PublishedTaskConfig(**{**COMMON, **nothing, **values})
+    return PublishedTask(**{**COMMON, **nothing, **values})
 
 
 gsm8k_config = partial(published_config, kind="gsm8k", hub_path="openai/gsm8k", hub_name="main")
@@ -80,7 +76,7 @@ olympiadbench_config = partial(
 )
 
 
-def jsonl_config(**changes: Any) -> JsonlTaskConfig:
+def jsonl_config(**changes: Any) -> JsonlTask:
     values: dict[str, Any] = {
         "kind": "jsonl",
         "num_test_problems": None,
@@ -89,4 +85,4 @@ def jsonl_config(**changes: Any) -> JsonlTaskConfig:
         "solution_field": None,
         "id_field": None,
     }
-    return JsonlTaskConfig(**{**COMMON, **values, **changes})
+    return JsonlTask(**{**COMMON, **values, **changes})

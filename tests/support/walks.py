@@ -20,7 +20,7 @@ from vineppo.forward_passes import EntropyPass
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.segment.kinds import LinesSegmenter
-from vineppo.tasks.environments import TurnRules
+from vineppo.tasks.environments import Environment
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import TrainBatch
@@ -66,7 +66,7 @@ def walked(
     grader: Any = None,
     reference_pass: Any = None,
     entropy_pass: EntropyPass | None = None,
-    turn_rules: TurnRules | None = None,
+    environment: Environment | None = None,
     predictors: Sequence[ValuePredictor] | None = None,
 ) -> tuple[Experience, RandomWalkEngine]:
     """An iteration's experience, and the engine that it was sampled with."""
@@ -76,7 +76,7 @@ def walked(
     opened = Grader(GRADING) if grader is None else nullcontext(grader)
     with opened as grading, Progress(1, 0, 0.0) as progress:
         sampler = Sampler(
-            engine, grading, TOKENIZER, config.sampling, config.seed, turn_rules=turn_rules
+            engine, grading, TOKENIZER, config.sampling, config.seed, environment=environment
         )
         experience = sample(
             sampler, prompts_P, config, predictors, iteration, progress, reference_pass,

@@ -1,25 +1,27 @@
 """Episodes: what the environment answers, where they end, and that they can be acted out again."""
 
 import math
+from itertools import count
 
 import pytest
-from support.drills import TRUNCATED_REWARD, drill_problem, drill_rules, ids
+from support.drills import MODEL, TASK, TRUNCATED_REWARD, drill, drill_problem, ids
 from support.random_walk import TOKENIZER
 
+from vineppo.config.schema import EnvironmentConfig
 from vineppo.errors import UserError
-from vineppo.tasks.environments import Episode, Observation, TurnRules
+from vineppo.tasks.environments import Environment, Episode, Observation
 from vineppo.types import Turn
 
 PROBLEM = drill_problem("4+6-5?")  # 0, then 5
 
 
-def episode(max_tokens=64, prefix_ids=(), **rules):
-    return Episode(drill_rules(**rules), PROBLEM, max_tokens, prefix_ids)
+def episode(max_tokens=64, prefix_ids=(), **limits):
+    return Episode(drill(**limits), PROBLEM, max_tokens, tuple(prefix_ids))
 
 
 def test_a_drill_goes_on_from_the_policys_results():
     one = episode()
-    assert drill_rules().opening(PROBLEM) == ids("4+6=")
+    assert one.opening_ids == ids("4+6=")
     one.act(ids("7\n"), "stop")
     assert (tuple(one.response_ids), one.finish_reason) == (ids("7\n7-5="), None)
     one.act(ids("5\n"), "stop")  # the chain's result, in spite of what was before it
@@ -75,29 +77,27 @@ def test_what_was_written_of_a_turn_counts_towards_its_limit():
     assert episode(prefix_ids=ids("0\n0-5=55")).room == 2
 
 
-class Forgetful:
-    """Answers each turn with the next digit, whatever the problem: its copies share a counter."""
+class Other(Environment):
+    """Answers each turn with the next digit, whatever the problem: its copies share them."""
 
     stop_ids = ids("\n")
-
-    def __init__(self):
-        self.count = [0]
+    digits = count(1)
 
     def reset(self, _):
         return Observation(())
 
     def step(self, _):
-        self.count[0] += 1
-        return Observation(ids(str(self.count[0])))
+        return Observation(ids(str(next(self.digits))))
 
 
-def rules_of(environment):
-    return TurnRules(environment, frozenset(ids("\n")), 8, 0.0, len(TOKENIZER))
+def begun(kind, prefix_ids=()):
+    config = EnvironmentConfig("other", max_turn_tokens=8)
+    return Episode(kind(config, TASK, TOKENIZER, MODEL), PROBLEM, 64, prefix_ids)
 
 
 def test_an_environment_that_answers_otherwise_the_next_time_is_refused():
     with pytest.raises(UserError, match=r"task\.environment: the same turns of problem drill/"):
-        Episode(rules_of(Forgetful()), PROBLEM, 64, ids("+\n2"))
+        begun(Other, ids("+\n2"))
 
 
 @pytest.mark.parametrize(
@@ -106,5 +106,9 @@ def test_an_environment_that_answers_otherwise_the_next_time_is_refused():
      (Observation((), reward=math.nan), "rewards must be finite, got nan")],
 )  # fmt: skip
 def test_what_no_environment_may_say(seen, complaint):
+    class Wrong(Other):
+        def reset(self, _):
+            return seen
+
     with pytest.raises(UserError, match=complaint):
-        rules_of(Forgetful()).checked(seen)
+        begun(Wrong)

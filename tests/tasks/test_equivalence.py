@@ -154,7 +154,41 @@ _VECTOR = r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}"
         ("6", r"x = 1 \quad x = 6", False),
         ("6", r"x = 1 \quad y = 6", False),
         ("6", r"x = 1 \\ y = 6", False),
-        ("6", r"x = 1 \lor x = 6", False),
+        *(
+            ("6", f"x = 1{between}y = 6", False)
+            for between in (
+                *(
+                    r" \land ",
+                    r" \wedge ",
+                    r" \vee ",
+                    " & ",
+                    r" \& ",
+                    r"\text{, so }",
+                    " ∨ ",
+                    r"\;\;\; ",
+                ),
+                *(r"\text{ then }", r" \hspace{1cm} ", r" \newline ", r"\\", " | ", " so ", " : "),
+            )
+        ),
+        *(("6", f"x = 1{between}x = 6", False) for between in (r" \lor ", " / ", " ", " - ")),
+        ("6", "1. x = 2 2. x = 6", False),
+        (r"\sqrt{3}", r"x = \sqrt{2} \vee x = \sqrt{3}", False),
+        (r"\sqrt{3}", r"p = \sqrt{2} \land q = \sqrt{3}", False),
+        ("x+1", r"f(x) = x \vee f(x) = x+1", False),
+        ("(3,4)", "A = (1,2) B = (3,4)", False),
+        ("(3,4)", r"(x,y) = (1,2) \text{ or } (x,y) = (3,4)", False),
+        *(
+            ("6", f"{chain} = 6", True)
+            for chain in (
+                *("V = 2xy", r"A = \frac{1}{2}bh", "AB = BC + CD", "f(x) = x^2 + x", "n = k!"),
+                *(
+                    r"A = \frac{1}{2} \times \text{base} \times \text{height}",
+                    r"2x = 12 \implies x",
+                ),
+                *(r"\text{Total} = 2 \text{ bags} \times 3 \text{ apples}", r"x = a + \sqrt{b} c"),
+            )
+        ),
+        ("6", "6 = x", True),
         ("-4", r"k = -2, \quad q = -4", False),
         ("4", "a = 4, r = 0", False),
         (r"\sqrt{2}", r"a = \sqrt{3}, b = \sqrt{2}", False),
@@ -234,6 +268,29 @@ def test_numbers_compare_relatively(answer: str, extracted: str, expected: bool)
     assert is_equivalent(answer, extracted) is expected
 
 
+@pytest.mark.parametrize(
+    ("answer", "extracted", "expected"),
+    [
+        (r"\frac{1}{3}\pi r^2 h", r"\frac{1}{3}\pi r^2", False),
+        (r"\frac{1}{3}\pi r^2 h", r"\frac{\pi r^2 h}{3}", True),
+        ("2s+3t", "2s+3", False),
+        ("3t", "3", False),
+        (r"\pi ab", r"\pi", False),
+        ("x^2 m", "x^2", False),
+        (r"36\pi", "36\\pi m", True),
+        (r"36\pi", r"36\pi \text{ cm}^2", True),
+        (r"36\pi", r"36\pi square units", True),
+        (r"2\sqrt{3}", r"2\sqrt{3} cm", True),
+        ("2x", r"2x \text{ cm}", True),
+        ("2x", "2x cm", True),
+        ("2x", "2x apples", True),
+        ("12", r"12\text{k}", False),
+    ],
+)
+def test_a_variable_is_no_unit(answer: str, extracted: str, expected: bool) -> None:
+    assert is_equivalent(answer, extracted) is expected
+
+
 def test_a_true_answer_of_many_digits() -> None:
     long = "7" * 5000
     assert compare_at_once(long, "3") is False
@@ -269,6 +326,14 @@ def test_a_true_answer_of_many_digits() -> None:
         ("73", r"\bf 73", True),
         ("73", r"{\bfseries 73}", True),
         ("73", r"\boldsymbol{73}", True),
+        *(
+            ("73", text, True)
+            for text in (r"{\Large 73}", r"\color{red}{73}", r"\underline{73}", r"\fbox{73}")
+        ),
+        (_VECTOR, r"\begin{pmatrix} 1 \\*[8pt] 2 \end{pmatrix}", True),
+        (r"25\pi", r"25\pi \text{ cm}^2 \approx 78.54 \text{ cm}^2", True),
+        (r"25\pi", r"25\pi \simeq 78.54", True),
+        ("(1,2)", r"\{x=1, y=2\}", True),
         ("x+1", r"{\it x}+{1}", True),
         (r"\frac{\sqrt{3}}{2}", r"\sin 60^\circ", True),
         (r"\frac{\sqrt{3}}{2}", r"\sin 60", False),
@@ -317,6 +382,7 @@ def test_what_is_decided_at_once() -> None:
             ("x^2+2x+1", wrapper.replace("A", "(x+1)^2"), True)
             for wrapper in (
                 *("A+0.0", "A+(0)", r"\frac{A}{1}", "1.0(A)", "2A-A", "y=1.0(A)", "{A}", "-(-A)"),
+                *(r"\sum_{k=1}^{1} A", r"\prod_{k=1}^1 A", r"\int_0^1 A dt"),
                 *(r"\sqrt{A^2}", "A=A", "a+b=A", r"A \approx A", "0, A", r"{{x}+1}^{2}"),
             )
         ),
@@ -337,6 +403,14 @@ def test_what_is_decided_at_once() -> None:
 def test_what_is_copied_from_the_question(answer: str, extracted: str, expected: bool) -> None:
     question = "Expand $(x+1)^2$ where $f(x) + 3 = 7$ and $y = 7$."
     assert is_copied(question, answer, extracted) is expected
+
+
+def test_a_fraction_to_be_reduced_is_copied() -> None:
+    question = r"Simplify $\frac{84}{144}$; the half is $\frac{1}{2}$."
+    assert is_copied(question, r"\frac{7}{12}", r"x = \frac{84}{144}")
+    assert not is_copied(question, r"\frac{7}{12}", r"\frac{14}{24}")
+    assert not is_copied(question, r"\frac{84}{144}", "84/144")
+    assert not is_copied(question, "0.5", r"\frac12")
 
 
 def test_a_product_of_matrices_is_copied() -> None:

@@ -52,38 +52,32 @@ def test_comparisons_in_flight_are_shared() -> None:
         assert first.result(timeout=60) == 1.0
 
 
-def test_identical_texts_and_numbers_need_no_worker() -> None:
-    with Grader(GRADING, comparators.fail) as grader:
-        assert _rewards(grader, "18", ["18", "18.0", "17", "$18."]) == [1.0, 1.0, 0.0, 1.0]
-        assert _rewards(grader, "raise", ["raise"]) == [1.0]
-        assert not any(pool._workers for pool in grader._pools)
+EXPAND = Problem("p", "Expand $(x+1)^2$.", "x^2+2x+1")
 
 
 @pytest.mark.parametrize(
-    ("truncated_reward", "expected"), [(None, [1.0, 0.0]), (0.0, [0.0, 0.0]), (-0.5, [-0.5, -0.5])]
-)
-def test_truncated_responses(truncated_reward: float | None, expected: list[float]) -> None:
-    with Grader(replace(GRADING, truncated_reward=truncated_reward)) as grader:
-        texts = ["#### 18", "#### 1"]
-        rewards = [grader.submit(_problem("18"), text, "length").result() for text in texts]
-        assert rewards == expected
-        assert grader.submit(_problem("18"), "#### 18", "stop").result() == 1.0
-
-
-def test_a_pass_mark_counts_the_characters_that_are_right() -> None:
-    with Grader(replace(GRADING, num_matching=2), comparators.fail) as grader:
-        texts = ["407", "417", "411", "41", "4077", "704"]
-        assert _rewards(grader, "407", texts) == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
-
-
-def test_no_answer_is_wrong_and_counted() -> None:
-    with Grader(GRADING) as grader:
-        rewards = [
-            grader.submit(_problem("18"), text, "stop").result() for text in ("18", "", "#### 18")
-        ]
-        assert rewards == [0.0, 0.0, 1.0]
-        assert grader.metrics()["grading/no_answer_frac"] == pytest.approx(2 / 3)
-        assert grader.metrics()["grading/no_answer_frac"] == 0.0
+    ("changes", "problem", "finish", "texts", "expected"),
+    [
+        ({}, _problem("18"), "stop", ["####18", "####18.0", "####17", "####$18."], [1, 1, 0, 1]),
+        ({}, _problem("raise"), "stop", ["#### raise", "18", ""], [1, 0, 0]),
+        ({}, EXPAND, "stop", ["#### (x+1)^2", "#### x^2+2x+1"], [0, 1]),  # one is the question's
+        ({"num_matching": 2}, _problem("407"), "stop",
+         [f"#### {text}" for text in ("407", "417", "411", "41", "4077", "704")],
+         [1, 1, 0, 0, 0, 0]),
+        ({}, _problem("18"), "length", ["#### 18", "#### 1"], [1, 0]),
+        ({"truncated_reward": 0.0}, _problem("18"), "length", ["#### 18", "#### 1"], [0, 0]),
+        ({"truncated_reward": -0.5}, _problem("18"), "length", ["#### 18", "1"], [-0.5, -0.5]),
+        ({"truncated_reward": -0.5}, _problem("18"), "stop", ["#### 18"], [1]),
+    ],
+)  # fmt: skip
+def test_what_needs_no_worker(changes, problem, finish, texts, expected) -> None:
+    with Grader(replace(GRADING, **changes), comparators.fail) as grader:
+        assert [grader.submit(problem, text, finish).result() for text in texts] == expected
+        assert not any(pool._workers for pool in grader._pools)
+        is_read = finish == "stop" or changes.get("truncated_reward") is None
+        num_none = sum("####" not in text for text in texts) * is_read
+        for frac in (num_none / len(texts), 0.0):  # the counters start anew
+            assert grader.metrics()["grading/no_answer_frac"] == pytest.approx(frac)
 
 
 @pytest.mark.parametrize(
@@ -128,12 +122,9 @@ def test_a_time_out_is_no_verdict_to_remember(tmp_path: Path) -> None:
         assert _rewards(grader, marker, ["a"]) == [1.0]
 
 
-def test_the_limit_counts_processor_time() -> None:
+def test_processor_time_and_memory_are_limited() -> None:
     with Grader(replace(GRADING, time_limit_s=0.1), comparators.slow) as grader:
         assert _rewards(grader, "A", ["a"]) == [1.0]  # sleeps for twice the limit
-
-
-def test_memory_is_limited() -> None:
     with Grader(GRADING, comparators.allocate) as grader:
         assert _rewards(grader, "A", ["much", "a"]) == [0.0, 1.0]
         assert grader.metrics()["grading/num_errors"] == 1.0
@@ -147,14 +138,6 @@ def test_what_hangs_does_not_keep_others_waiting() -> None:
         ]
         assert _rewards(grader, "A", ["a"]) == [1.0]
         assert not any(future.done() for future in hung)
-
-
-def test_an_expression_of_the_question_is_no_answer() -> None:
-    problem = Problem("p", "Expand $(x+1)^2$.", "x^2+2x+1")
-    with Grader(GRADING) as grader:
-        texts = ["(x+1)^2", "x^2 + 1 + 2x", "x^2+2x+1"]
-        futures = [grader.submit(problem, f"#### {text}", "stop") for text in texts]
-        assert [future.result(timeout=60) for future in futures] == [0.0, 1.0, 1.0]
 
 
 def test_a_worker_killed_while_idle_is_replaced(tmp_path: Path) -> None:

@@ -28,62 +28,59 @@ def _with_eos(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def test_template(tokenizer: PreTrainedTokenizerFast) -> None:
-    ids_T = encode_prompt(TemplatePrompt("template", "{question}\n"), tokenizer, "4+6?")
-    assert tokenizer.decode(ids_T) == "<bos>4+6?\n"
-
-
-def test_an_appended_eos_is_left_out(tokenizer: PreTrainedTokenizerFast) -> None:
-    prompt = TemplatePrompt("template", "{question}\n")
-    expected = encode_prompt(prompt, tokenizer, "4+6?")
-    assert encode_prompt(prompt, _with_eos(build_tokenizer()), "4+6?") == expected
-
-
-def test_an_eos_that_the_template_names_stays(tokenizer: PreTrainedTokenizerFast) -> None:
-    ids_T = encode_prompt(TemplatePrompt("template", "{question}<eos>"), tokenizer, "4+6?")
-    assert tokenizer.decode(ids_T) == "<bos>4+6?<eos>"
+PLAIN = TemplatePrompt("template", "{question}\n")
+CHAT = ChatPrompt("chat", "{question}", None)
+SAID = (("system", "7"), ("user", "1+1?"), ("assistant", "2"))
 
 
 @pytest.mark.parametrize(
-    ("system", "expected"), [(None, "<bos>1=4+6?\n2="), ("7", "<bos>0=7\n1=4+6?\n2=")]
-)
-def test_chat(tokenizer: PreTrainedTokenizerFast, system: str | None, expected: str) -> None:
+    ("prompt", "question", "context", "expected"),
+    [
+        (PLAIN, "4+6?", (), "<bos>4+6?\n"),
+        (TemplatePrompt("template", "{question}<eos>"), "4+6?", (), "<bos>4+6?<eos>"),
+        # Braces are literal; they are foreign to this tokenizer, so each shows as <unk>.
+        (TemplatePrompt("template", "{1}{question}{"), "{5}", (),
+         "<bos><unk>1<unk><unk>5<unk><unk>"),
+        (CHAT, "4+6?", (), "<bos>1=4+6?\n2="),
+        (ChatPrompt("chat", "{question}", "7"), "4+6?", (), "<bos>0=7\n1=4+6?\n2="),
+        (CHAT, "4+6?", SAID, "<bos>0=7\n1=1+1?\n0=2\n1=4+6?\n2="),
+    ],
+)  # fmt: skip
+def test_prompts(tokenizer, prompt, question, context, expected) -> None:
     tokenizer.chat_template = CHAT_TEMPLATE
-    ids_T = encode_prompt(ChatPrompt("chat", "{question}", system), tokenizer, "4+6?")
+    ids_T = encode_prompt(prompt, tokenizer, question, context)
     assert all(isinstance(token_id, int) for token_id in ids_T)
     assert tokenizer.decode(ids_T) == expected
 
 
-def test_messages_before_the_question(tokenizer: PreTrainedTokenizerFast) -> None:
-    tokenizer.chat_template = CHAT_TEMPLATE
-    context = (("system", "7"), ("user", "1+1?"), ("assistant", "2"))
-    ids_T = encode_prompt(ChatPrompt("chat", "{question}", None), tokenizer, "4+6?", context)
-    assert tokenizer.decode(ids_T) == "<bos>0=7\n1=1+1?\n0=2\n1=4+6?\n2="
-    with pytest.raises(
-        UserError, match=r"task\.prompt\.kind must be 'chat' for prompts of several"
-    ):
-        encode_prompt(TemplatePrompt("template", "{question}"), tokenizer, "4+6?", context)
-    with pytest.raises(
-        UserError, match=r"task\.prompt\.system must be null for prompts with a sys"
-    ):
-        encode_prompt(ChatPrompt("chat", "{question}", "8"), tokenizer, "4+6?", context)
+def test_an_appended_eos_is_left_out(tokenizer: PreTrainedTokenizerFast) -> None:
+    expected = encode_prompt(PLAIN, tokenizer, "4+6?")
+    assert encode_prompt(PLAIN, _with_eos(build_tokenizer()), "4+6?") == expected
 
 
-def test_chat_without_a_chat_template_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
-    with pytest.raises(UserError, match=r"task\.prompt\.kind 'chat' needs .* chat template"):
-        encode_prompt(ChatPrompt("chat", "{question}", None), tokenizer, "4+6?")
+REFUSING = "{{ raise_exception('no system role') }}"
 
 
-def test_a_chat_template_that_refuses_is_the_user_s_to_mend(
-    tokenizer: PreTrainedTokenizerFast,
-) -> None:
-    tokenizer.chat_template = "{{ raise_exception('no system role') }}"
-    with pytest.raises(UserError, match=r"task\.prompt: .*no system role"):
-        encode_prompt(ChatPrompt("chat", "{question}", "7"), tokenizer, "4+6?")
+@pytest.mark.parametrize(
+    ("template", "prompt", "context", "message"),
+    [
+        (CHAT_TEMPLATE, PLAIN, SAID, r"task\.prompt\.kind must be 'chat' for prompts of several"),
+        (CHAT_TEMPLATE, ChatPrompt("chat", "{question}", "8"), SAID,
+         r"task\.prompt\.system must be null for prompts with a sys"),
+        (None, CHAT, (), r"task\.prompt\.kind 'chat' needs .* chat template"),
+        (REFUSING, CHAT, (), r"task\.prompt: .*no system role"),
+        (None, TemplatePrompt("template", "{problem}"), (),
+         r"task\.prompt\.template must contain \{question\}"),
+    ],
+)  # fmt: skip
+def test_prompts_that_are_refused(tokenizer, template, prompt, context, message) -> None:
+    tokenizer.chat_template = template
+    with pytest.raises(UserError, match=message):
+        encode_prompt(prompt, tokenizer, "4+6?", context)
 
 
 def test_demonstration_continues_the_prompt(tokenizer: PreTrainedTokenizerFast) -> None:
-    prompt = encode_prompt(TemplatePrompt("template", "{question}\n"), tokenizer, "4+6?")
+    prompt = encode_prompt(PLAIN, tokenizer, "4+6?")
     response = encode_demonstration("{solution}", tokenizer, "4+6=0\n####0")
     assert tokenizer.decode(prompt + response) == "<bos>4+6?\n4+6=0\n####0<eos>"
     assert encode_demonstration("{solution}", _with_eos(build_tokenizer()), "4+6=0\n####0") == (
@@ -91,21 +88,9 @@ def test_demonstration_continues_the_prompt(tokenizer: PreTrainedTokenizerFast) 
     )
 
 
-def test_braces_are_literal(tokenizer: PreTrainedTokenizerFast) -> None:
-    """Braces are foreign to this tokenizer, so each shows as <unk>: `{x}`, 5, `{question}`."""
-    prompt = TemplatePrompt("template", "{1}{question}{")
-    ids_T = encode_prompt(prompt, tokenizer, "{question}5")
-    assert tokenizer.decode(ids_T) == "<bos><unk>1<unk>" + "<unk>" * len("{question}") + "5<unk>"
-
-
-def test_templates_without_their_field_are_refused(tokenizer: PreTrainedTokenizerFast) -> None:
-    with pytest.raises(UserError, match=r"task\.prompt\.template must contain \{question\}"):
-        encode_prompt(TemplatePrompt("template", "{problem}"), tokenizer, "4+6?")
+def test_demonstrations_that_are_refused(tokenizer: PreTrainedTokenizerFast) -> None:
     with pytest.raises(UserError, match=r"task\.response_template must contain \{solution\}"):
         encode_demonstration("{answer}", tokenizer, "4")
-
-
-def test_a_tokenizer_without_eos_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
     tokenizer.eos_token = None
     with pytest.raises(UserError, match="no end-of-sequence token"):
         encode_demonstration("{solution}", tokenizer, "4")

@@ -10,10 +10,14 @@ import pytest
 from support.shared_data import data_file, data_rows
 from support.task_configs import gsm8k_config, math_config, olympiadbench_config, svamp_config
 
-from vineppo.config.schema import PublishedTaskConfig
 from vineppo.errors import UserError
 from vineppo.tasks import load_split, load_task
-from vineppo.tasks.published import math_problem, olympiadbench_problem, svamp_problem
+from vineppo.tasks.published import (
+    PublishedTask,
+    math_problem,
+    olympiadbench_problem,
+    svamp_problem,
+)
 from vineppo.tasks.rows import Row
 from vineppo.types import Problem
 
@@ -65,20 +69,16 @@ def test_svamp_row(body: str, answer: object, expected: tuple[str, str]) -> None
 @pytest.mark.parametrize(
     ("text", "is_multiple", "expected"),
     [
-        ("$69$,$84$", True, "69, 84"),
-        ("1,-1,7,-7", True, "1, -1, 7, -7"),
+        ("$69$,$84$", True, "69, 84"), ("1,-1,7,-7", True, "1, -1, 7, -7"),
         ("$(1,8,19), (2,7,13)$", True, "(1,8,19), (2,7,13)"),
         ("$(-\\infty, 0) \\cup\\{1\\}$.", False, "(-\\infty, 0) \\cup\\{1\\}"),
         ("$10,080$", False, "10,080"),
     ],
-)
+)  # fmt: skip
 def test_olympiadbench_row(text: str, is_multiple: bool, expected: str) -> None:
     row = {**OLYMPIAD_ROW, "final_answer": [text], "is_multiple_answer": is_multiple}
     assert olympiadbench_problem(row, "", "").answer == expected
-
-
-def test_olympiadbench_context_comes_first() -> None:
-    problem = olympiadbench_problem({**OLYMPIAD_ROW, "context": "Let x be 3."}, "", "")
+    problem = olympiadbench_problem({**row, "context": "Let x be 3."}, "", "")
     assert problem.question == "Let x be 3.\nWhich?"
 
 
@@ -102,9 +102,16 @@ def test_a_bad_row_is_one_line_that_names_it(read: Any, row: Row, message: str) 
     assert str(error.value).startswith(f"test.jsonl: row 9: {message}")
 
 
-@pytest.mark.parametrize("config", [svamp_config(), olympiadbench_config()])
-def test_what_is_for_evaluation_has_no_train_set(config: PublishedTaskConfig) -> None:
-    with pytest.raises(UserError, match=rf"task\.train_path .* task\.kind '{config.kind}', which"):
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (svamp_config(), r"task\.train_path .* task\.kind 'svamp', which"),
+        (olympiadbench_config(), r"task\.train_path .* task\.kind 'olympiadbench', which"),
+        (math_config(hub_path="no/such"), "task.hub_path .*give a local file as task.train_path"),
+    ],
+)
+def test_a_set_that_cannot_be_had(config: PublishedTask, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         load_task(config)
 
 
@@ -117,7 +124,7 @@ def test_what_is_for_evaluation_has_no_train_set(config: PublishedTaskConfig) ->
     ],
 )
 def test_the_hub_s_data_sets_and_local_files_give_the_same(
-    config: Callable[..., PublishedTaskConfig],
+    config: Callable[..., PublishedTask],
     rows: list[Row],
     split: str,
     tmp_path: Path,
@@ -142,12 +149,6 @@ def test_the_hub_s_data_sets_and_local_files_give_the_same(
     assert len(from_hub) == (4 if config is svamp_config else 2)
 
 
-def test_a_hub_that_cannot_be_reached(tmp_path: Path) -> None:
-    config = math_config(hub_path=str(tmp_path / "no" / "such"))
-    with pytest.raises(UserError, match=r"task\.hub_path .*give a local file as task\.train_path"):
-        load_task(config)
-
-
 def test_all_of_math() -> None:
     paths = {
         f"{s}_path": str(data_file(f"math_prm800k_split/{s}.jsonl")) for s in ("train", "test")
@@ -166,9 +167,7 @@ def test_all_of_math() -> None:
 def test_all_of_svamp() -> None:
     problems = load_split(svamp_config(test_path=str(data_file("svamp/SVAMP.json"))), "test")
     assert len(problems) == 1000
-    assert problems[0].question.endswith(
-        "on each pack How much do you have to pay to buy each pack?"
-    )
+    assert problems[0].question.endswith("each pack How much do you have to pay to buy each pack?")
     assert all(problem.answer.isdecimal() for problem in problems)
 
 

@@ -12,6 +12,7 @@ from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import ChatPrompt, TemplatePrompt
 from vineppo.errors import UserError
 from vineppo.models import load_tokenizer
+from vineppo.recipes.worded import WORDS
 from vineppo.run_dir import RunDir
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tools.reward_model.config import (
@@ -242,7 +243,7 @@ def test_a_run_without_both_or_of_another_tokenizer_is_refused(base, run_dir):
     own = RolloutPairs(kind="rollouts", run_dirs=(str(run_dir),), pairs_per_problem=5, **COMMON)
     config = replace(base, pairs=own)
     with pytest.raises(UserError, match=r"pairs.run_dirs .*: its policy must have model.path's"):
-        load_pairs(config, build_tokenizer("worded"))
+        load_pairs(config, build_tokenizer(WORDS))
     (run_dir / "rollouts/iter_000002.parquet").unlink()
     (run_dir / "rollouts/iter_000001.parquet").unlink()
     with pytest.raises(UserError, match="no problem has right and wrong rollouts"):

@@ -18,17 +18,14 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
-from vineppo.config.schema import (
-    LlamaArchitecture,
-    RewardModelReward,
-    TrainConfig,
-)
+from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.errors import UserError
 from vineppo.evaluate import evaluate_run
 from vineppo.models import load_model
-from vineppo.reward_scores import SCORED, RewardModelScorer, scored_sequence
+from vineppo.recipes.reward_scorer import SCORED, RewardModelReward, scored_sequence
 from vineppo.run_dir import RunDir
 from vineppo.sft import write_new_model
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tools.reward_model.train import (
     MARGIN,
     bradley_terry,
@@ -74,7 +71,7 @@ def write_pairs(path: Path, number: int, seed: int) -> list[dict[str, str]]:
 def folder(tmp_path_factory):
     """A policy, and pairs for it."""
     folder = tmp_path_factory.mktemp("reward_model")
-    write_new_model(TINY, folder / "policy", seed=0)
+    write_new_model(TINY, folder / "policy", 0, build_tokenizer())
     write_pairs(folder / "train.jsonl", NUM_TRAIN, seed=1)
     write_pairs(folder / "test.jsonl", NUM_TEST, seed=2)
     return folder
@@ -305,7 +302,7 @@ def with_reward_model(config: TrainConfig, folder: Path, **changes: object) -> T
     own = {"weight": 0.25, "output": "score", "micro_batch_size": 3, **changes}
     model = replace(config.model, path=str(folder / "policy"))
     path = str(folder / "run/final/reward_model")
-    return replace(config, model=model, reward_model=RewardModelReward(path=path, **own))
+    return replace(config, model=model, reward_model=RewardModelReward("reward_model", path, **own))
 
 
 @pytest.mark.parametrize("output", ["score", "probability"])
@@ -314,7 +311,7 @@ def test_scores_join_the_verifiers_rewards(run_dir, classifier, config, output, 
     """Five responses of different lengths in batches of three, read in another order."""
     config = with_reward_model(config, run_dir.parent, output=output, weight=weight)
     loaded = load_model(config.model.path, "float32", "sdpa")
-    scorer = RewardModelScorer(config, loaded)
+    scorer = config.reward_model.start(config, loaded)
     prompt, stream = (1, 5, 15, 14), random.Random(0)
     responses = [(*stream.choices(range(4, 14), k=n), 2) for n in (3, 9, 1, 5, 2)]
     verdicts = [1.0, 0.0, 1.0, 0.0, 1.0]
@@ -336,7 +333,7 @@ def test_scores_join_the_verifiers_rewards(run_dir, classifier, config, output, 
 def test_a_score_that_is_not_finite_ends_the_run(run_dir, config, output, score):
     loaded = load_model(config.model.path, "float32", "sdpa")
     config = with_reward_model(config, run_dir.parent, output=output)
-    scorer = RewardModelScorer(config, loaded)
+    scorer = config.reward_model.start(config, loaded)
     scorer._module.forward = lambda _: torch.tensor([score])
     reward = scorer.submit((1, 5), (4, 5, 2), resolved(1.0))
     with pytest.raises(UserError, match=rf"scores must be finite, got \[{score}\] by .*"):
@@ -348,7 +345,7 @@ def test_a_model_without_a_head_is_no_reward_model(folder, config):
     own = replace(config.reward_model, path=config.model.path)
     loaded = load_model(config.model.path, "float32", "sdpa")
     with pytest.raises(UserError, match=r"reward_model.path .* must be a classifier with a head"):
-        RewardModelScorer(replace(config, reward_model=own), loaded)
+        own.start(config, loaded)
 
 
 SETTINGS = {**SHORT, "num_iterations": 1, "credit.num_continuations": 2}
@@ -357,6 +354,7 @@ SETTINGS = {**SHORT, "num_iterations": 1, "credit.num_continuations": 2}
 def test_a_run_is_rewarded_by_both_and_evaluated_by_the_verifier(run_dir, classifier, tmp_path):
     """VinePPO's continuations too; what the budget cut off gets `truncated_reward` alone."""
     own = {
+        "kind": "reward_model",
         "path": str(run_dir / "final/reward_model"),
         **{"weight": 0.25, "output": "probability", "micro_batch_size": 8},
     }
@@ -390,7 +388,9 @@ def test_a_run_is_rewarded_by_both_and_evaluated_by_the_verifier(run_dir, classi
     ],
 )  # fmt: skip
 def test_combinations_that_make_no_sense_are_refused(configs, leaf, assignments, message):
-    own = {"path": "x", "weight": 0.5, "output": "score", "micro_batch_size": 8}
+    own = {"kind": "reward_model", "path": "x", "weight": 0.5} | {
+        "output": "score", "micro_batch_size": 8
+    }  # fmt: skip
     sets = [f"reward_model={json.dumps(own)}", *assignments]
     with pytest.raises(UserError, match=f"^config: {message}"):
         load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), sets)

@@ -14,6 +14,7 @@ from vineppo.config.schema import LlamaArchitecture
 from vineppo.errors import UserError
 from vineppo.models import check_tokenizers, load_model, resolve_model_path
 from vineppo.sft import write_new_model
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.values.heads import ValueHead, check_size, load_value_model
 
 POLICY = "embedded:arithmetic_short"
@@ -86,7 +87,7 @@ def test_without_a_path_the_backbone_is_the_policys(configs):
 
 
 def test_a_causal_model_of_another_size_gets_a_new_head(configs, tmp_path):
-    write_new_model(OTHER_SIZE, tmp_path / "model", seed=1)
+    write_new_model(OTHER_SIZE, tmp_path / "model", 1, build_tokenizer())
     config = build_config(configs, "separate", critic__path=str(tmp_path / "model"), seed=4)
     check_tokenizers(config)
     model = load_value_model(config.critic, config.model, 4)
@@ -137,7 +138,7 @@ def test_broken_directories_are_one_line(configs, tmp_path):
 
 
 def test_a_critic_too_small_for_the_policys_ids_or_lengths_is_refused(configs, tmp_path):
-    write_new_model(OTHER_SIZE, tmp_path / "model", seed=1)
+    write_new_model(OTHER_SIZE, tmp_path / "model", 1, build_tokenizer())
     path = str(tmp_path / "model")
     model = load(configs, critic__path=path)
     rows, positions = model.config.vocab_size, model.config.max_position_embeddings

@@ -5,7 +5,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 import pytest
-from support.drills import QUESTIONS, TabularEngine, drill_prompt, drill_rules, drill_value, ids
+from support.drills import QUESTIONS, TabularEngine, drill, drill_prompt, drill_value, ids
 from support.random_walk import TOKENIZER
 from support.walks import CREDIT, walk_config, walked
 
@@ -19,7 +19,7 @@ SHORT, LONG = 13, 64  # the longer question's last turn has no room; all have
 
 def drilled(max_tokens, seed):
     config = walk_config(max_tokens, seed, BY_TURNS)
-    return walked(config, TabularEngine(), PROMPTS, turn_rules=drill_rules())
+    return walked(config, TabularEngine(), PROMPTS, environment=drill())
 
 
 def true_values(rollout, max_tokens):

@@ -16,6 +16,7 @@ from vineppo.config.load import complete, evaluate_jsonnet, load_config, parse_c
 from vineppo.config.schema import RolloutsInView, TrainConfig, ViewConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
+from vineppo.recipes.worded import WORDS
 from vineppo.rollouts import Prompt
 from vineppo.tasks import load_split
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
@@ -331,7 +332,7 @@ def test_all_ready_views_are_tested(library):
 def test_the_views_in_symbols_fit_the_embedded_models(configs, library, leaf):
     """Beside the longest prompt and response, without a token that the tokenizer does not know."""
     resolved = complete(evaluate_jsonnet(str(configs / f"{leaf}.jsonnet")))
-    tokenizer = build_tokenizer("worded")
+    tokenizer = build_tokenizer(WORDS)
     for name, table in library["symbols"].items():
         if (leaf, name) == (SHEET, "cot_spoiler"):
             continue  # 113 tokens beside 33 and 144

@@ -7,13 +7,12 @@ from vineppo.config.schema import (
     AdamConfig,
     AdaptiveKl,
     AnyConfig,
-    ArithmeticTaskConfig,
     MaskedImportance,
     SftConfig,
+    Task,
     TrainConfig,
 )
 from vineppo.config.value_checks import check_values
-from vineppo.types import predictor_key
 
 NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
 
@@ -21,8 +20,6 @@ NUM_SEQUENCES = "rollouts.num_prompts * rollouts.num_samples"
 def check_train(config: TrainConfig) -> None:
     """Raises `UserError` naming the keys of the first combination that makes no sense."""
     optimization, sampling = config.optimization, config.sampling
-    check_task(config)
-    check_environment(config)
     check_credit(config)
     require(
         sampling.top_p == 1.0 or optimization.old_logprobs == "trainer",
@@ -38,7 +35,6 @@ def check_train(config: TrainConfig) -> None:
 
 def check_sft(config: SftConfig) -> None:
     """Like `check_train`, for `vineppo sft`."""
-    check_task(config)
     require(
         config.task.environment is None,
         "task.environment must be null for `vineppo sft` (a demonstration is one turn)",
@@ -53,18 +49,14 @@ def check_sft(config: SftConfig) -> None:
             "num_key_value_heads",
         )
         require(
-            config.task.kind in ("arithmetic", "worded"),
-            "model.architecture needs a task with a tokenizer of its own (task.kind 'arithmetic' "
-            f"or 'worded'), got task.kind {config.task.kind!r}",
+            type(config.task).build_tokenizer is not Task.build_tokenizer,
+            "model.architecture needs a task with a tokenizer of its own, such as 'arithmetic', "
+            f"got task.kind {config.task.kind!r}",
         )
         require(
             config.model.lora is None,
             "model.lora must be null with model.architecture (a new model has nothing to adapt)",
         )
-    require(
-        config.self_training is None or config.model.path is not None,
-        "model.path must name a policy with self_training (a new model has no right answers)",
-    )
     check_engine(config)
     check_updates(config)
 
@@ -233,50 +225,9 @@ def check_reference(config: TrainConfig) -> None:
         require_order(config, "reference.kl_control.horizon", "at least", NUM_SEQUENCES)
 
 
-def check_task(config: TrainConfig | SftConfig) -> None:
-    for key, needed in (
-        ("task.prompt.template", "{question}"),
-        ("task.response_template", "{solution}"),
-    ):
-        check_template(config, key, needed)
-    if isinstance(config.task, ArithmeticTaskConfig):
-        require_order(config, "task.min_operations", "at most", "task.max_operations")
-
-
 def check_template(config: AnyConfig, key: str, needed: str) -> None:
     template = at(config, key)
     require(needed in template, f"{key} must contain {needed}, got {template!r}")
-
-
-def check_environment(config: TrainConfig) -> None:
-    """An environment, and what cuts, rewards and values responses of several turns."""
-    environment, credit = config.task.environment, config.credit
-    what = f"task.environment of kind {environment.kind!r}" if environment is not None else ""
-    if environment is None:
-        require(
-            config.task.kind != "verifiers",
-            "task.environment must not be null for task.kind 'verifiers'",
-        )
-        return
-    require(
-        credit.segmenter.kind == "turns",
-        f"credit.segmenter.kind must be 'turns' for {what} (a step is a turn and its answer), got "
-        f"{credit.segmenter.kind!r}",
-    )
-    for key in ("reward_model", "task.grading.reward_path", "task.grading.num_matching"):
-        require(at(config, key) is None, f"{key} must be null for {what}, which rewards")
-    for name, own in config.predictors.items():
-        require(
-            own.predictor.takes_turns,
-            f"{predictor_key(name)} of kind {own.kind!r} cannot value turns, for {what}",
-        )
-    require_order(config, "task.environment.max_turn_tokens", "at most", "sampling.max_tokens")
-    if environment.kind != "python":
-        task_kind = {"drill": "arithmetic", "verifiers": "verifiers"}[environment.kind]
-        require(
-            config.task.kind == task_kind,
-            f"task.kind must be {task_kind!r} for {what}, got {config.task.kind!r}",
-        )
 
 
 def check_engine(config: TrainConfig | SftConfig) -> None:

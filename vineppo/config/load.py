@@ -15,14 +15,11 @@ from vineppo import plugins
 from vineppo.config.checks import check_sft, check_train
 from vineppo.config.schema import (
     AnyConfig,
-    PythonEnvironment,
-    PythonTaskConfig,
     SftConfig,
-    TaskConfig,
+    Task,
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.own_code import OwnEnvironment, OwnFunction, digest
 from vineppo.own_reward import OwnReward
 
 Config = TypeVar("Config", bound=AnyConfig)
@@ -54,8 +51,7 @@ def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config
     for assignment in assignments:
         assign(resolved, assignment)
     config = parse_config(kind, resolved)
-    for function in own_functions(config):
-        function.load()
+    load_functions(config)
     return config
 
 
@@ -229,32 +225,25 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-OwnCode = OwnFunction | OwnReward | OwnEnvironment
-
-
-def own_functions(config: AnyConfig) -> list[OwnCode]:
-    """All of them, so that a missing one is found before anything starts."""
-    if not isinstance(config, TrainConfig | SftConfig):
-        return []
-    own = own_task_functions(config.task)
+def load_functions(config: AnyConfig) -> None:
+    """Loads the user's functions, so that a missing one is found before anything starts."""
+    if isinstance(config, TrainConfig | SftConfig):
+        load_reward(config.task)
     if isinstance(config, TrainConfig) and config.optimization.token_mask_path is not None:
-        own.append(OwnFunction(config.optimization.token_mask_path, "trains"))
-    return own
+        plugins.load_function(config.optimization.token_mask_path, "trains")
 
 
-def own_task_functions(task: TaskConfig) -> list[OwnCode]:
-    """Those of the problems and their rewards, which are all that an evaluation calls."""
-    own: list[OwnCode] = []
-    if isinstance(task, PythonTaskConfig):
-        own.append(OwnFunction(task.path, "load"))
-    if isinstance(task.environment, PythonEnvironment):
-        own.append(OwnEnvironment(task.environment.path))
+def load_reward(task: Task) -> None:
+    """Loads the user's reward function, which is all that an evaluation calls."""
     if task.grading.reward_path is not None:
-        own.append(OwnReward.of(task.grading.reward_path))
-    return own
+        OwnReward.of(task.grading.reward_path).load()
 
 
 def own_digests(config: AnyConfig) -> dict[str, str]:
-    """The SHA-256 of every file that has one of them, by the path that the config names."""
-    paths = [*(function.path for function in own_functions(config)), *plugins.files(config)]
-    return {path: digest(path) for path in paths}
+    """The SHA-256 of every user's file that the config names, by its path."""
+    paths = plugins.files(config)
+    if isinstance(config, TrainConfig | SftConfig) and config.task.grading.reward_path is not None:
+        paths.append(OwnReward.of(config.task.grading.reward_path).path)
+    if isinstance(config, TrainConfig) and config.optimization.token_mask_path is not None:
+        paths.append(config.optimization.token_mask_path)
+    return {path: plugins.digest(path) for path in paths}

@@ -9,7 +9,7 @@ from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.kl import clamp
 from vineppo.losses import importance_weights, whiten
-from vineppo.own_code import OwnFunction
+from vineppo.plugins import load_function
 from vineppo.types import Rollout
 
 
@@ -95,7 +95,7 @@ def trained_tokens(
 
 def own_mask(path: str, rollout: Rollout) -> list[bool]:
     """`trains(rollout)` of a user's file; raises `UserError` unless it is one truth a token."""
-    found_T = [bool(trains) for trains in OwnFunction(path, "trains")(rollout)]
+    found_T = [bool(trains) for trains in load_function(path, "trains")(rollout)]
     num_tokens = len(rollout.response_ids)
     if len(found_T) != num_tokens:
         raise UserError(

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from vineppo.config.require import require
-from vineppo.config.schema import Positive, PredictorConfig, WordedTaskConfig
+from vineppo.config.schema import Positive, PredictorConfig
+from vineppo.recipes.worded import WordedTask
 from vineppo.segment.token_texts import response_text, special_ids
 from vineppo.tasks.arithmetic import Fact
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
-from vineppo.tasks.worded import Demonstrator
 from vineppo.types import Rollout
 from vineppo.values.predictor import ValuePredictor
 
@@ -32,7 +31,7 @@ class Oracle(ValuePredictor):
 
         def check(self, key: str, config: Any) -> None:
             require(
-                isinstance(config.task, WordedTaskConfig),
+                isinstance(config.task, WordedTask),
                 f"task.kind must be 'worded' for {key} (an oracle knows no other), got "
                 f"{config.task.kind!r}",
             )
@@ -45,9 +44,9 @@ class Oracle(ValuePredictor):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         config = self.config
-        assert isinstance(config.task, WordedTaskConfig), "checked with the config"
-        self._demonstrator = Demonstrator.of(config.task)
-        self._tokenizer = build_tokenizer("worded")
+        assert isinstance(config.task, WordedTask), "checked with the config"
+        self._demonstrator = config.task.demonstrator()
+        self._tokenizer = config.task.build_tokenizer()
         self._special_ids = special_ids(self._tokenizer)
         self._keep = 0.5 ** (1 / self.options.half_life)
         p = 1 - config.task.wrong_probability * (1 - config.task.repair_probability)

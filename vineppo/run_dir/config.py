@@ -14,11 +14,8 @@ from vineppo.run_dir.files import read_json, strict_json, write_atomic
 # Keys that were added later: (dotted key, what older runs did, a key that the same table has had
 # from the start, or its kind). `*` stands for every key of a table.
 ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
-    ("task.too_long", "refuse", "response_template"),
-    ("task.environment", None, "response_template"),
-    ("task.grading.reward_path", None, "extraction"),
-    ("task.grading.num_matching", None, "extraction"),
-    ("task.layout", "chain", "kind=worded"),
+    ("reward_model.kind", "reward_model", "micro_batch_size"),
+    ("self_training.kind", "self_training", "num_prompts"),
     ("credit.states.by", "probability", "floor"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
 )

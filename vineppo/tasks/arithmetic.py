@@ -14,8 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
+from typing import Annotated, Any
 
-from vineppo.config.schema import ArithmeticTaskConfig, Demonstrations
+from pydantic import Field
+
+from vineppo.config.require import require_order
+from vineppo.config.schema import AnyConfig, Task
+from vineppo.config.schema.scalars import Count, Fraction, Seed
 from vineppo.errors import UserError
 from vineppo.seeds import derive_seed
 from vineppo.types import Problem, Split
@@ -73,33 +78,58 @@ def is_test_question(question: str) -> bool:
     return derive_seed(0, "arithmetic split", question) % _TEST_ONE_IN == 0
 
 
-def load(config: ArithmeticTaskConfig, split: Split) -> list[Problem]:
-    """Train problems with faulty demonstrations, or test problems with right solutions.
+@dataclass(frozen=True, kw_only=True)
+class Demonstrations:
+    """Mistakes in the demonstrations (see `vineppo/assets/README.md`)."""
 
-    The first problems of a set are the same however many are asked for. Raises UserError when
-    there are not as many distinct questions as asked for, or the operations' range is empty.
+    # The share of the facts (operation, a, b) with a fixed wrong result, how often such a fact is
+    # demonstrated wrongly, and how often any other step is, at random.
+    systematic_fraction: Fraction = 0.2
+    systematic_probability: Fraction = 0.7
+    random_probability: Fraction = 0.03
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArithmeticTask(Task):
+    """Train problems with faulty demonstrations, test problems with right solutions.
+
+    The first problems of a set are the same however many are asked for.
     """
-    if config.min_operations > config.max_operations:
-        raise UserError(
-            f"task.min_operations must be at most task.max_operations ({config.max_operations}), "
-            f"got {config.min_operations}"
+
+    num_train_problems: Count = 64_000
+    num_test_problems: Count = 256
+    min_operations: Count
+    max_operations: Count
+    modulus: Annotated[int, Field(ge=2, le=10)] = 10
+    data_seed: Seed = 0
+    demonstrations: Demonstrations = Demonstrations()
+
+    def load(self, split: Split) -> list[Problem]:
+        """Raises `UserError` for fewer distinct questions than asked for."""
+        count, wrong_results = self.num_test_problems, None
+        if split == "train":
+            count = self.num_train_problems
+            wrong_results = draw_wrong_results(self.demonstrations, self.modulus, self.data_seed)
+        chains = distinct_chains(
+            partial(_draw_chain, self),
+            random.Random(derive_seed(self.data_seed, "arithmetic", split)),
+            split,
+            count,
+            "raise task.max_operations or task.modulus",
         )
-    count, wrong_results = config.num_test_problems, None
-    if split == "train":
-        count = config.num_train_problems
-        wrong_results = draw_wrong_results(config.demonstrations, config.modulus, config.data_seed)
-    return [
-        _problem(config, chain, f"arithmetic/{split}/{index}", wrong_results)
-        for index, chain in enumerate(
-            distinct_chains(
-                partial(_draw_chain, config),
-                random.Random(derive_seed(config.data_seed, "arithmetic", split)),
-                split,
-                count,
-                "raise task.max_operations or task.modulus",
-            )
-        )
-    ]
+        return [
+            _problem(self, chain, f"arithmetic/{split}/{index}", wrong_results)
+            for index, chain in enumerate(chains)
+        ]
+
+    def build_tokenizer(self) -> Any:
+        from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+
+        return build_tokenizer()
+
+    def check(self, key: str, config: AnyConfig) -> None:
+        super().check(key, config)
+        require_order(config, f"{key}.min_operations", "at most", f"{key}.max_operations")
 
 
 def draw_wrong_results(
@@ -116,7 +146,7 @@ def draw_wrong_results(
 
 
 def _problem(
-    config: ArithmeticTaskConfig,
+    config: ArithmeticTask,
     chain: Chain,
     problem_id: str,
     wrong_results: Mapping[Fact, int] | None,
@@ -130,7 +160,7 @@ def _problem(
 
 
 def _faulty_step(
-    config: ArithmeticTaskConfig, wrong_results: Mapping[Fact, int], stream: random.Random
+    config: ArithmeticTask, wrong_results: Mapping[Fact, int], stream: random.Random
 ) -> Step:
     demonstrations = config.demonstrations
 
@@ -178,7 +208,7 @@ def distinct_chains(
         )
 
 
-def _draw_chain(config: ArithmeticTaskConfig, stream: random.Random) -> Chain:
+def _draw_chain(config: ArithmeticTask, stream: random.Random) -> Chain:
     num_operations = stream.randint(config.min_operations, config.max_operations)
     operands = tuple(stream.randrange(config.modulus) for _ in range(num_operations + 1))
     operations = tuple(stream.choice(OPERATIONS) for _ in range(num_operations))

@@ -1,27 +1,25 @@
 """The tokenizer of the generated tasks: one token a character, or a word with its space."""
 
+from collections.abc import Sequence
+
 from tokenizers import Regex, Tokenizer, decoders
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from vineppo.tasks.worded import WORDS
-
 _SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>", "<unk>")
 _TOKENS = (*"0123456789+-*=?\n", "####")
-_WORDS: dict[str, tuple[str, ...]] = {"arithmetic": (), "worded": WORDS}
 
 
-def build_tokenizer(task_kind: str = "arithmetic") -> PreTrainedTokenizerFast:
-    """21 tokens: the tasks' characters, "####", and <pad> <bos> <eos> <unk>; then a task's words.
+def build_tokenizer(words: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+    """21 tokens: the tasks' characters, "####", and <pad> <bos> <eos> <unk>; then a task's `words`.
 
     With special tokens, a text begins with <bos>; nothing is put behind it. Decoding gives back
     the very text. Any other character becomes <unk>, so that a foreign text shows as such.
 
     `tokenizer("4+6?")["input_ids"]` has the 5 tokens <bos> 4 + 6 ?.
     """
-    words = _WORDS[task_kind]
     tokens = (*_SPECIAL_TOKENS, *_TOKENS, *words)
     vocabulary = {token: index for index, token in enumerate(tokens)}
     backend = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))

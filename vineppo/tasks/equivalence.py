@@ -20,6 +20,8 @@ from pkgutil import walk_packages
 from typing import Any, NoReturn
 
 from vineppo.tasks.notation import (
+    NO_UNIT,
+    TEXT,
     Literal,
     bracketed_items,
     closing_braces,
@@ -37,14 +39,26 @@ _MAX_CHARS = 1000
 _PLAIN_NUMBER = re.compile(r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)")
 # "4!=24" is a factorial, "x!=3" is not.
 _EQUALS = re.compile(r"(?<![<>:])(?<!(?<![0-9])!)=")
-_ABOUT = re.compile(r"\\approx(?![A-Za-z])|≈")
+_ABOUT = re.compile(r"\\(?:approx(?:eq)?|simeq|doteq)(?![A-Za-z])|[≈≃]")
 _EQUALS_OR_ABOUT = re.compile(rf"{_EQUALS.pattern}|{_ABOUT.pattern}")
 _SEPARATOR = re.compile(r",(?![0-9]{3}(?![0-9]))|(?<![0-9]),")  # no comma of 1,234
 _NAME = re.compile(r"\s*(?:[A-Za-z]+|\\text\{[^{}0-9]*\})(?:_\w|_\{\w+\})?'?(?:\([A-Za-z]\))?\s*")
+# A name or a pair of names at the end of a side, unless an operation joins it.
+_LAST_NAME = re.compile(
+    r"(?<=[^\s\-+*/^_(\[{'])(?<!\\cdot)(?<!\\times)(?<!\\div)\s*"
+    rf"(?<![A-Za-z\\])(?:{_NAME.pattern}|\((?:[a-z],\s*)+[a-z]\))$"
+)
+_APART = re.compile(rf"-?[0-9.]+\s+{_NAME.pattern}")
+_WORD_BEFORE = re.compile(
+    r"(?:\\text\{[^{}]*\}|(?<=\s)[A-Za-z]{2,}|[0-9]\s*[:;.]|\\[lcv]?dots)\s*$"
+)
+_SEPARATOR_BEFORE = re.compile(r"(?:\\[A-Za-z]+|\\?[^\w\s)}\]'!])\s*$")
+_ARROW = re.compile(r"\\(?:[A-Za-z]*arrow|implies|iff|to)(?![A-Za-z])|[→⇒⟹]")
 # Commands that a computation is made of; \theta, \angle and the like name something.
 _OF_A_COMPUTATION = re.compile(
-    r"\\(?:frac|sqrt|cdot|times|div|binom|pi|infty|pm|circ|log|ln|sin|cos|tan|text\{[^{}]*\})"
+    r"\\(?:frac|sqrt|cdot|times|div|binom|pi|infty|pm|circ|log|ln|sin|cos|tan)"
 )
+_UNIT = re.compile(r"(?<=[^\s\-+*/({])(?<!\\cdot)(?<!\\times)\s*\\text\{[^{}]*\}")
 _STRUCTURE = re.compile(r"[()\[\],&{}]|\\[{}\\]|\\(?:begin|end)\{[a-z]*matrix\}|\\cup(?![A-Za-z])")
 _PLAIN_FRACTION = re.compile(r"\\frac\{\s*(-?[0-9.]+)\s*\}\{\s*([0-9.]+)\s*\}")
 _SIGNED_INFINITY = re.compile(r"[-+]?\\infty")
@@ -60,6 +74,13 @@ _MARKS = re.compile(r"\$+|\\[()\[\]]")  # around a formula
 _RELATION = re.compile(r"[,=<>]|\\(?:[lg]eq?|neq?|approx|in)(?![A-Za-z])|\\\\(?!.*\\end)")
 _NOT_COMPARED = re.compile(r"[\s(){}\[\]*×]|\\(?:cdot|times|text)(?![A-Za-z])|[pb](?=matrix)")
 _DEGREES = re.compile(r"([0-9.]+|\\?[A-Za-z]+|\([^()]*\))\s*\^\\circ")
+_COMMAND = re.compile(r"\\text\{[^{}]*\}|\\[A-Za-z]+")
+# A unit without \text; behind other letters it stands apart.
+_BARE_UNIT = re.compile(
+    r"(?:(?<=\s)|(?=[kcm]m$|ft$|in$|kg$)|(?<=1)(?=st$)|(?<=[0-9])(?=(?:nd|rd|th)$))"
+    r"[A-Za-z]{2,}(?: [A-Za-z]{2,})*$|(?<![A-Za-z])[mg]$"
+)
+_CLEAR_UNIT = re.compile(r"\s(?:[kcm]m|ft|kg|mph|[A-Za-z]{4,}(?: [A-Za-z]{2,})*)$")
 _ANGLE_FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 
 # Several answers, once "or" is a comma; a matrix and a union have commas as well.
@@ -123,7 +144,7 @@ def is_copied(question: str, answer: str, extracted: str) -> bool:
     """
     gold, text = normalize(answer), normalize(extracted)
     *names, last = split(text, _EQUALS)
-    if literal(last.strip()) and all(map(_NAME.fullmatch, names)):
+    if _is_worked_out(last) and all(map(_NAME.fullmatch, names)):
         return False
     first = 0 if len(split(gold, _EQUALS)) > 1 else -1
     sides = [
@@ -131,7 +152,7 @@ def is_copied(question: str, answer: str, extracted: str) -> bool:
         for item in list_items(text)
         for part in split(item, _ABOUT)
         for side in split(part, _EQUALS)[first:]
-        if literal(side.strip()) is None
+        if not _is_worked_out(side)
     ]
     own, formulas = _bare(gold), _formulas(question)
     own_text, asked = squeeze(gold), squeeze(normalize(question))
@@ -139,21 +160,32 @@ def is_copied(question: str, answer: str, extracted: str) -> bool:
     def is_held(part: str) -> bool:
         if _OPERATION.search(part) and squeeze(part) in asked and squeeze(part) not in own_text:
             return True
-        bare = _bare(part)
+        bare, num_sides = _bare(part), len(split(part, _EQUALS))
         # An equation holds one of the question with marks before it, not as the end of a chain.
         return any(
             formula not in own
-            and formula.count("=") == bare.count("=")
-            and (bare.endswith(formula) if "=" in bare else formula in bare)
-            for formula in formulas
+            and num_sides == num_asked
+            and (bare.endswith(formula) if num_sides > 1 else formula in bare)
+            for formula, num_asked in formulas
         )
 
     return any(map(is_held, [text, *sides]))
 
 
+def _is_worked_out(side: str) -> bool:
+    """Whether the text is a number, and no fraction that may be reduced."""
+    number = literal(side.strip())
+    if number is None or not number.is_fraction:
+        return number is not None
+    return re.findall("[0-9]+", side) == [str(abs(x)) for x in number.value.as_integer_ratio()]
+
+
 @lru_cache(maxsize=256)
-def _formulas(question: str) -> frozenset[str]:
-    """What has an operation in the question: formulas and the sides of their relations."""
+def _formulas(question: str) -> frozenset[tuple[str, int]]:
+    """What has an operation in the question: formulas and the sides of their relations.
+
+    Each with its number of sides, an equation's 2.
+    """
     formulas = [normalize(formula) for formula in _MARKS.split(question)[1::2]]
     parts = [
         part.strip(" &").rstrip("+-")
@@ -161,7 +193,9 @@ def _formulas(question: str) -> frozenset[str]:
         for part in [whole, *split(whole, _RELATION)]
     ]
     return frozenset(
-        _bare(part) for part in parts if _OPERATION.search(part) and literal(part) is None
+        (_bare(part), len(split(part, _EQUALS)))
+        for part in parts
+        if _OPERATION.search(part) and literal(part) is None
     )
 
 
@@ -190,12 +224,12 @@ def _is_number(number: Literal, given: str) -> bool | None:
             return False
         return None if _is_same_number(number, last) or _is_number(number, head) else False
     *sides, last_side = split(given, _EQUALS_OR_ABOUT)
-    if _is_named_again(sides):
-        return False
+    if len(sides) == 1 and _NAME.fullmatch(last_side):  # 4 = x
+        sides, last_side = [last_side], sides[0]
     form = literal(last_side.strip())
     if form is None or not _is_same_number(number, form):
         return False
-    return True if all(map(_names_something, sides)) else None
+    return True if len(sides) < 2 and all(map(_names_something, sides)) else None
 
 
 def _is_same_number(gold: Literal, given: Literal) -> bool:
@@ -256,6 +290,12 @@ def _is_same(gold: str, given: str) -> bool:
         if inside_given and inside_given[0] != r"\{\}":  # one pair or interval
             return False
         return _has_as_plain_parts(gold, given) and _is_same_expression(gold, given)
+    if (
+        inside_given
+        and inside_given[0] == r"\{\}"
+        and all(_EQUALS.search(i) for i in inside_given[1])
+    ):
+        items = inside_given[1]
     if len(items) > 1:
         if all(_is_same(gold, item) for item in items):
             return True
@@ -331,12 +371,13 @@ def _is_permutation(golds: list[str], items: list[str]) -> bool:
 
 def _is_same_equation(golds: list[str], givens: list[str]) -> bool:
     """With the sides of `a = b = c`; a side that names something may be left out."""
-    if _is_named_again(givens[:-1]):
+    if _are_two_statements(givens):
         return False
     if len(golds) == 1:
         *others, last = givens
         return _is_same(golds[0], last) and all(
-            _names_something(side) or _is_same_expression(golds[0], side) for side in others
+            _names_something(side) or _is_same_expression(golds[0], _UNIT.sub("", side))
+            for side in others
         )
     if len(givens) == 1:
         if _NAME.fullmatch(golds[0]):
@@ -357,13 +398,37 @@ def _is_same_equation(golds: list[str], givens: list[str]) -> bool:
     return _is_same_expression("=".join(golds), "=".join(givens))
 
 
-def _is_named_again(sides: list[str]) -> bool:
-    r"""Whether the first side is a name that gets two values, as in `x = 1 \lor x = 6`."""
-    if not sides or not _NAME.fullmatch(sides[0]):
+def _are_two_statements(sides: list[str]) -> bool:
+    r"""Whether a side between others is a value and one more name: `x = 1 \lor y = 6`."""
+    if len(sides) < 3:
         return False
-    name = re.escape(sides[0].strip())
-    again = re.compile(rf"\s*-?[0-9.]+[^-+*/^]*(?<![A-Za-z\\]){name}\s*")
-    return any(map(again.fullmatch, sides[1:]))
+    name, *middle = (side.strip() for side in sides[:-1])
+    if len(middle) > 1 and all(map(_APART.fullmatch, middle)):
+        return True
+    again = re.compile(rf"[^A-Za-z\\]\s*{re.escape(name)}$")
+    for side in middle:
+        value, *derived = _ARROW.split(side)
+        if _NAME.fullmatch(name) and again.search(side) and (not derived or literal(value.strip())):
+            return True
+        if not derived and (end := _LAST_NAME.search(side)):
+            before = side[: end.start()]
+            if _WORD_BEFORE.search(before) or (
+                not _is_one_value(side) and _is_value(_SEPARATOR_BEFORE.sub("", before).strip())
+            ):
+                return True
+    return False
+
+
+def _is_value(text: str) -> bool:
+    inside = bracketed_items(text)
+    return (inside is not None and len(inside[1]) > 1) or _is_one_value(text)
+
+
+def _is_one_value(text: str) -> bool:
+    """A product, say, and no set, relation or text that cannot be parsed."""
+    from sympy import Expr
+
+    return isinstance(_parse(_in_radians(TEXT.sub("t", text))), Expr)
 
 
 def _says_nothing(sides: list[str]) -> bool:
@@ -376,7 +441,7 @@ def _says_nothing(sides: list[str]) -> bool:
 
 def _names_something(side: str) -> bool:
     """Whether the side of an equation is no computation: it has letters, or words alone."""
-    bare = _OF_A_COMPUTATION.sub(" ", side)
+    bare = _OF_A_COMPUTATION.sub(" ", _UNIT.sub("", side))
     return re.search("[A-Za-z]", bare) is not None or _NAME.fullmatch(side) is not None
 
 
@@ -451,7 +516,11 @@ def _parse(text: str) -> Any:
     if _NEIGHBOURS.search(text):  # latex2sympy adds "3 4" up
         return None
     config = NormalizationConfig(
-        basic_latex=True, units=True, malformed_operators=True, nits=True, boxed="none"
+        basic_latex=True,
+        units=_may_have_unit(text),
+        malformed_operators=True,
+        nits=True,
+        boxed="none",
     )
     latex = normalize_latex(text, config)
     is_real = not should_treat_as_complex(latex)
@@ -463,6 +532,17 @@ def _parse(text: str) -> Any:
         raise
     except Exception:  # the parser's errors have no common type
         return None
+
+
+def _may_have_unit(text: str) -> bool:
+    r"""Whether math-verify may take a unit off the end: its h is also the h of \pi r^2 h."""
+    bare = _COMMAND.sub(".", text).rstrip()
+    unit = _BARE_UNIT.search(bare)
+    if not bare[-1:].isalpha() or _CLEAR_UNIT.search(bare):
+        return True
+    if unit is None or NO_UNIT.search(unit[0]):
+        return False
+    return re.search("[A-Za-z]", bare[: unit.start()]) is None
 
 
 @cache

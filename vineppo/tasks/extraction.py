@@ -35,7 +35,8 @@ _BETWEEN_PARTS = re.compile(
 # Markdown's emphasis, as in **73**; marks without partner stand around what began before.
 _EMPHASIS = re.compile(r"(?<![\w*_`])([*_`]++)(?!\s)([^*_`\n]++)(?<!\s)\1(?![\w*_`])")
 _LOOSE_EMPHASIS = re.compile(r"^\*\*+|(?<!\*)\*\*+$")
-_UNBRACED_CONTENTS = re.compile(r"[^\s${}]++")
+# Up to the next box, so that each character is looked at once.
+_UNBRACED_CONTENTS = re.compile(r"(?:[^\s${}\\]|\\(?!(?:boxed|fbox)(?![A-Za-z])))++")
 
 
 def extract_hash(text: str) -> str | None:
@@ -88,14 +89,14 @@ def _boxes(text: str) -> Iterator[tuple[int, tuple[int, int], int]]:
             yield box.start(), (start + 1, end), end + 1
         else:
             bare = _UNBRACED_CONTENTS.match(text, start)
-            end = bare.end() if bare else start
+            end = start + len(bare[0].rstrip(".,")) if bare else start
             yield box.start(), (start, end), end
 
 
 def _contents(text: str, place: tuple[int, int]) -> str:
-    start, end = place
-    contents = text[start:end].strip()
-    return contents if text[start - 1 : start] == "{" else contents.rstrip(".,")
+    contents = text[slice(*place)].strip()
+    emphasized = _EMPHASIS.fullmatch(contents)
+    return emphasized[2] if emphasized else contents
 
 
 def extract_final_answer(text: str) -> str | None:

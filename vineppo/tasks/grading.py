@@ -4,9 +4,8 @@
              0                             if no answer is found
              1[answer ≡ extracted]         otherwise
 
-With a pass mark (`num_matching`) it is 1 where so many characters of an answer of the right length
-are right; with `reward_path` it is what a user's function makes of the response unless it was cut
-off.
+With a pass mark (`num_matching`) the reward is 1 if the length is right and enough characters are
+right. With `reward_path` a user's function rewards the response unless it was cut off.
 
 An expression copied from the question is no answer. A comparison that times out, kills its worker
 or raises is graded 0 and counted, each under its own name, so that a grader in trouble shows in the
@@ -32,7 +31,7 @@ from vineppo.types import FinishReason, Problem
 
 _logger = logging.getLogger(__name__)
 
-# What most comparisons need less of than, and nearly all.
+# Most comparisons need less than the first, and nearly all less than the second.
 _SHORT_LIMITS_S = (0.03, 0.3)
 
 # What makes a comparison wrong rather than the run: the counter of each failure.
@@ -60,8 +59,8 @@ class Grader:
         path = config.reward_path
         own = None if path is None else OwnReward.of(path)
         self._own_reward = None if own is None else own.load()
-        # What needs more than a short limit is given up and done again by other workers, once no
-        # shorter one is left. A user's function may be costly, and is not called twice.
+        # A comparison past a short limit is done again by other workers, once no shorter one is
+        # left. A user's function may be costly, and is not called twice.
         limits_s = [x for x in _SHORT_LIMITS_S if x < config.time_limit_s and own is None]
         self._pools = [
             WorkerPool(own or compare, config.num_workers, limit_s)
@@ -219,7 +218,7 @@ class Grader:
 
 
 def is_passed(answer: str, extracted: str, num_matching: int) -> bool:
-    """Whether so many characters are right: `is_passed("407", "417", 2)`; of "41" none is."""
+    """Enough characters are right: `is_passed("407", "417", 2)`. "41" has the wrong length."""
     num_right = sum(map(str.__eq__, answer, extracted))
     return len(answer) == len(extracted) and num_right >= num_matching
 

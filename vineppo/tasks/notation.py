@@ -20,19 +20,30 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ("[−–]", "-"),
         (r"°|\\degree" + _END, r"^\\circ"),
         (r"\\(?:left|right|[bB]igg?[lr]?)" + _END + r"\.?", ""),
-        (r"\\(?:displaystyle|textstyle|limits)" + _END, ""),
+        (
+            r"\\(?:displaystyle|textstyle|scriptstyle|limits|tiny|small|large|Large|LARGE|huge|Huge)"
+            + _END,
+            "",
+        ),
+        (r"\\(?:text)?color\s*\{[^{}]*\}", ""),
         (r"\\[dtc]frac" + _END, r"\\frac"),
         (r"\\[dt]binom" + _END, r"\\binom"),
-        (r"\\(?:text[a-z]*|[mh]box|math(?:rm|bf|it|sf)|bm|boldsymbol)\s*\{", r"\\text{"),
+        (
+            r"\\(?:text[a-z]*|[mhf]box|boxed|math(?:rm|bf|it|sf|tt)|bm|bold(?:symbol)?|emph|underline)"
+            r"\s*\{",
+            r"\\text{",
+        ),
         (r"\\(?:bf|it|rm|sf|tt)(?:series|shape|family)?" + _END, ""),
-        ("[¢-¥\u20a0-\u20cf]", ""),  # currencies but the dollar, which also marks formulas
-        (r"\\text\{\s*\}", ""),
-        (r"(?<=\\\\)\s*\[\s*-?[0-9.]+\s*[a-z]+\s*\]", ""),  # the height of a matrix's row
+        # Currencies but the dollar, which also marks formulas.
+        (r"[¢-¥\u20a0-\u20cf\uffe1\uffe5]|\\(?:euro|pounds|yen)" + _END, ""),
+        (r"\\text\{\s*(?:\\?\$)?\s*\}", ""),
+        (r"(?<=\\\\)\s*\*?\s*\[\s*-?[0-9.]+\s*[a-z]+\s*\]", ""),  # the height of a matrix's row
         (r"\\phantom\s*(?:\{[^{}]*\}|\S)", ""),
         (r"(?<!\\)\$|(?<!\\)\\[()\[\]]", ""),
         # Groups of digits: 12{,}345, 12,\!345 and 12\,345. (Plain commas may separate a list.)
         (r"(?<=[0-9])(?:\{,\}|,\s*\\!\s*|\\[,!])(?=[0-9]{3}(?![0-9]))", ""),
         (r"\\!", ""),
+        (r"\\(?:hspace\*?\{[^{}]*\}|newline" + _END + r")|(?:\\[,;:> ]\s*){2,}", r"\\quad "),
         # Between two equations, but before an arrow.
         (
             r"(?<=[0-9)}\]])[ ,]*\\q?quad(?!\s*\\(?:\w*arrow|implies))(?=\s*[^=,\s][^=,]{0,20}=)",
@@ -47,6 +58,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\([lg])e" + _END, r"\\\1eq"),
         (r"\\ne" + _END, r"\\neq"),
         (r"\\mid" + _END, "|"),
+        (":=", "="),
         (
             r";|,?\s*(?:\\text\s*\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)" + _END + ")",
             ", ",
@@ -57,11 +69,11 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\(frac|binom|sqrt) ?(\\[A-Za-z]+|[0-9A-Za-z])", r"\\\1{\2}"),
     )
 )
-_DOUBLED = re.compile(r"\\\\(?=[A-Za-z])")  # elsewhere the end of a row
+_DOUBLED = re.compile(r"\\\\(?=[A-Za-z]{2})")  # elsewhere the end of a row
 _TWO_ARGUMENTS = re.compile(r"\\(?:frac|binom)(?=\{)")
 _ARGUMENT = re.compile(r" ?(\\[A-Za-z]+|[0-9A-Za-z])")
 _MARKED = re.compile(r"(?:\\text\s*)?\{")
-_TEXT = re.compile(r"\\text\{([^{}]*)\}")
+TEXT = re.compile(r"\\text\{([^{}]*)\}")
 _DIGIT_GROUPS = re.compile(r"(?<![0-9.,])(?<![0-9] )[0-9]{1,3}(?: [0-9]{3})+(?! ?[0-9])")
 _BLANK = re.compile(r"(?<![0-9.])\s|\s(?![0-9.])")  # not between two numbers: 3 4 is not 34
 _BRACED_SCRIPT = re.compile(r"(?<=[_^])\{(\w+)\}")
@@ -94,7 +106,7 @@ def normalize(text: str) -> str:
     text, bare = _with_braced_arguments(text), None
     while bare != text:
         bare = text
-        text = text.strip(" \n").rstrip(".,: ").removeprefix(r"\approx").lstrip()
+        text = text.strip(" \n").rstrip(".,: $").removeprefix(r"\approx").lstrip()
         mark = _MARKED.match(text)
         if mark and closing_braces(text).get(mark.end() - 1) == len(text) - 1:
             text = text[mark.end() : -1]
@@ -107,7 +119,7 @@ def squeeze(text: str) -> str:
 
     A blank between two numbers goes only where it parts groups of digits, as in 1 234 567.
     """
-    text = _DIGIT_GROUPS.sub(lambda groups: groups[0].replace(" ", ""), _TEXT.sub(r"\1", text))
+    text = _DIGIT_GROUPS.sub(lambda groups: groups[0].replace(" ", ""), TEXT.sub(r"\1", text))
     return _BRACED_SCRIPT.sub(r"\1", _BLANK.sub("", text))
 
 
@@ -211,9 +223,9 @@ _UNIT = re.compile(
     re.VERBOSE,
 )
 # Words behind a number that change it.
-_NO_UNIT = re.compile(
+NO_UNIT = re.compile(
     r"(?i:factorial|squared|cubed|hundred|thousand|[mbtr]+illion|dozen|plus|minus|times|mod|choose"
-    r"|over|by|to|not|half|halves|thirds?|quarters?)(?![a-z])"
+    r"|over|by|to|not|half|halves|thirds?|quarters?)(?![a-z])|(?<![a-z])k(?![a-z])"
     # Functions and constants; "roots" are counted.
     r"|(?i:(?<![a-z])(?:pi|e(?!-)|exp|sqrt|cbrt|root(?= ?[a-z])|(?:square|cube) root|log|ln|lg"
     r"|(?:arc)?(?:sin|cos|tan|cot|csc)h?|gcd|lcm|zero|infinity)(?![a-z]))"
@@ -240,7 +252,7 @@ def literal(text: str) -> Literal | None:
     if number is None:
         return None
     unit = _UNIT.fullmatch(text, number.start("unit"))
-    if unit is None or _NO_UNIT.search(number["unit"]):
+    if unit is None or NO_UNIT.search(number["unit"]):
         return None
     value = _value(number)
     if value is None:

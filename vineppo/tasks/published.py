@@ -20,8 +20,10 @@ and unit matter, and exact grading would call right answers wrong.
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from vineppo.config.schema import PublishedTaskConfig
+from vineppo.config.schema import Task
+from vineppo.config.schema.scalars import Name
 from vineppo.errors import UserError
 from vineppo.tasks.extraction import boxed_contents, extract_hash
 from vineppo.tasks.notation import list_items
@@ -40,25 +42,35 @@ _SEVERAL_ANSWERS = re.compile(
 _BARE_LIST = re.compile(r"-?[0-9]+(?:,-?[0-9]+)+")
 
 
-def load(config: PublishedTaskConfig, split: Split) -> list[Problem]:
-    """The problems of a set; raises UserError when it cannot be had or a row is not of its form."""
-    problem_of_row, hub_splits = DATA_SETS[config.kind]
-    path = config.train_path if split == "train" else config.test_path
-    if path is None and split not in hub_splits:
-        raise UserError(
-            f"task.{split}_path must name a file for task.kind {config.kind!r}, which has no "
-            f"{split} set on the hub (`vineppo evaluate --task` needs none), got null"
-        )
-    if path is not None:
-        rows = read_rows(path)
-    else:
-        instead = f"a local file as task.{split}_path"
-        name, hub_split = config.hub_name, hub_splits[split]
-        rows = read_hub(config.hub_path, name, hub_split, "task.hub_path", instead)
-    return [
-        problem_of_row(row, where, f"{config.kind}/{split}/{index}")
-        for index, (where, row) in enumerate(rows)
-    ]
+@dataclass(frozen=True, kw_only=True)
+class PublishedTask(Task):
+    """A data set of the hub, and local files of the same fields that may stand in its place.
+
+    SVAMP and OlympiadBench are for evaluation: they have no train set but a file of one's own.
+    """
+
+    hub_path: Name
+    hub_name: Name | None = None  # the subset; null where there is only one
+
+    def load(self, split: Split) -> list[Problem]:
+        """Raises `UserError` when the set cannot be had or a row is not of its form."""
+        problem_of_row, hub_splits = DATA_SETS[self.kind]
+        path = self.train_path if split == "train" else self.test_path
+        if path is None and split not in hub_splits:
+            raise UserError(
+                f"task.{split}_path must name a file for task.kind {self.kind!r}, which has no "
+                f"{split} set on the hub (`vineppo evaluate --task` needs none), got null"
+            )
+        if path is not None:
+            rows = read_rows(path)
+        else:
+            instead = f"a local file as task.{split}_path"
+            name, hub_split = self.hub_name, hub_splits[split]
+            rows = read_hub(self.hub_path, name, hub_split, "task.hub_path", instead)
+        return [
+            problem_of_row(row, where, f"{self.kind}/{split}/{index}")
+            for index, (where, row) in enumerate(rows)
+        ]
 
 
 def gsm8k_problem(row: Row, where: str, problem_id: str) -> Problem:

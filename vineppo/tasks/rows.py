@@ -1,78 +1,79 @@
-"""Rows of a file (JSONL, one JSON list, Parquet) or of the hub; errors name file and row.
-
-A user's own problems are such rows, or what the user's code makes.
-"""
+"""Rows of a file (JSONL, one JSON list, Parquet) or of the hub; errors name file and row."""
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from vineppo.config.schema import JsonlTaskConfig, PythonTaskConfig
+from vineppo.config.schema import Task
+from vineppo.config.schema.scalars import Name
 from vineppo.errors import UserError
-from vineppo.own_code import OwnFunction
 from vineppo.types import Problem, Split
 
 Row = dict[str, Any]
 
 
-def load(config: JsonlTaskConfig | PythonTaskConfig, split: Split) -> list[Problem]:
-    """A user's own: the rows of a file, or those of a file with `load(options, split)`.
+@dataclass(frozen=True, kw_only=True)
+class JsonlTask(Task):
+    """A user's own files of rows (.jsonl, .json, .parquet); `*_field` name the keys of a row.
 
-    A prompt may be a conversation (`prompt_field`). A reward function gets the whole row, with the
-    prompt and the true answer as `prompt` and `ground_truth`, and the answer may then be anything.
-    Without `id_field`, the ids count the rows from 0: "jsonl/train/0". With `id_field="name"`, the
-    row `{"name": "euler-7", …}` has the id "jsonl/train/euler-7".
-    Raises UserError for a row that does not fit, an id that another row of the file has, when
-    no file is named, for a file that cannot be run, and for what is no problem.
+    "a.b" is the key b of the table a, where no key is called that itself. `train_path` may be null
+    for `vineppo evaluate --task`.
     """
-    if config.kind == "python":
-        made = list(OwnFunction(config.path, "load")(config.options, split))
-        for index, problem in enumerate(made):
-            if not isinstance(problem, Problem):
-                raise UserError(
-                    f"{config.path}: load must return problems, got {problem!r} at row {index}"
-                )
-        return made
-    path = config.train_path if split == "train" else config.test_path
-    if path is None:
-        raise UserError(
-            f"task.{split}_path must name a file for task.kind 'jsonl' (null is for "
-            "`vineppo evaluate --task`, which reads the test set alone), got null"
-        )
-    problems_P: list[Problem] = []
-    where_of_name: dict[str, str] = {}
-    key, solution_key = config.id_field, config.solution_field
-    for index, (where, row) in enumerate(read_rows(path)):
-        name = str(index) if key is None else text_or_number_field(row, key, where)
-        if (first := where_of_name.setdefault(name, where)) != where:
-            raise UserError(f"{where}: {key} {name!r} must be unique, also at {first}")
-        question, context = prompt_field(row, config.question_field, where)
-        problem = Problem(
-            id=f"jsonl/{split}/{name}",
-            question=question,
-            answer=_answer(config, row, where),
-            solution=None if solution_key is None else text_field(row, solution_key, where),
-            context=context,
-            row=None if config.grading.reward_path is None else _named_row(config, row, where),
-        )
-        problems_P.append(problem)
-    return problems_P
 
+    test_path: Name
+    question_field: Name = "question"
+    answer_field: Name = "answer"
+    solution_field: Name | None = None
+    id_field: Name | None = None  # null: the row's number
 
-def _answer(config: JsonlTaskConfig, row: Row, where: str) -> str:
-    """A reward function may be given any answer; as text it is then JSON."""
-    truth = _present(row, config.answer_field, where)
-    if config.grading.reward_path is not None and isinstance(truth, dict | list):
-        return json.dumps(truth, default=str)
-    return text_or_number_field(row, config.answer_field, where)
+    def load(self, split: Split) -> list[Problem]:
+        """A prompt may be a conversation (`prompt_field`).
 
+        A reward function gets the whole row, with the prompt and the true answer as `prompt` and
+        `ground_truth`, and the answer may then be anything. Without `id_field`, the ids count the
+        rows from 0: "jsonl/train/0". With `id_field="name"`, the row `{"name": "euler-7", …}` has
+        the id "jsonl/train/euler-7". Raises `UserError` for a row that does not fit, an id that
+        another row of the file has, and when no file is named.
+        """
+        path = self.train_path if split == "train" else self.test_path
+        if path is None:
+            raise UserError(
+                f"task.{split}_path must name a file for task.kind 'jsonl' (null is for "
+                "`vineppo evaluate --task`, which reads the test set alone), got null"
+            )
+        problems_P: list[Problem] = []
+        where_of_name: dict[str, str] = {}
+        key, solution_key = self.id_field, self.solution_field
+        for index, (where, row) in enumerate(read_rows(path)):
+            name = str(index) if key is None else text_or_number_field(row, key, where)
+            if (first := where_of_name.setdefault(name, where)) != where:
+                raise UserError(f"{where}: {key} {name!r} must be unique, also at {first}")
+            question, context = prompt_field(row, self.question_field, where)
+            problem = Problem(
+                id=f"jsonl/{split}/{name}",
+                question=question,
+                answer=self._answer(row, where),
+                solution=None if solution_key is None else text_field(row, solution_key, where),
+                context=context,
+                row=None if self.grading.reward_path is None else self._named_row(row, where),
+            )
+            problems_P.append(problem)
+        return problems_P
 
-def _named_row(config: JsonlTaskConfig, row: Row, where: str) -> Row:
-    truth = _present(row, config.answer_field, where)
-    return {"ground_truth": truth, **row, "prompt": _present(row, config.question_field, where)}
+    def _answer(self, row: Row, where: str) -> str:
+        """A reward function may be given any answer; as text it is then JSON."""
+        truth = _present(row, self.answer_field, where)
+        if self.grading.reward_path is not None and isinstance(truth, dict | list):
+            return json.dumps(truth, default=str)
+        return text_or_number_field(row, self.answer_field, where)
+
+    def _named_row(self, row: Row, where: str) -> Row:
+        truth = _present(row, self.answer_field, where)
+        return {"ground_truth": truth, **row, "prompt": _present(row, self.question_field, where)}
 
 
 def read_rows(path: str) -> Iterator[tuple[str, Row]]:

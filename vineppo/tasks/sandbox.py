@@ -1,8 +1,8 @@
 """A process that has given up files, network and other processes, for good.
 
-The kernel's filter of system calls (seccomp, https://docs.kernel.org/userspace-api/seccomp_filter.html)
-lets through what computing takes: memory, clocks, signals of one's own, and reading and writing
-what is open already. All else fails with EACCES, as PermissionError in Python.
+The kernel's filter of system calls (https://docs.kernel.org/userspace-api/seccomp_filter.html) lets
+through what computing takes: memory, clocks, signals to oneself, and files that are open already.
+All else fails with EACCES, as PermissionError in Python.
 """
 
 import ctypes

@@ -1,16 +1,15 @@
 """Worker processes that evaluate a function under hard limits of processor time and memory.
 
 Algebra on a model's output (`10^{10^{10}}`) hangs, and neither a signal handler nor an exception is
-sure to end it: C code does not look, and the libraries catch exceptions on the way. The only limit
-that holds is to kill the process. Each worker is owned by one thread that starts it, talks to it
-alone over its own pipe, and replaces it: workers share nothing, so killing one cannot harm or stall
-the others, and a worker that cannot start fails its job, whatever waits in the queue. What
-evaluates our own functions has neither files nor network (`sandbox.py`); a user's may need them.
+sure to end it. C code does not look, and the libraries catch exceptions on the way. The only limit
+that holds is to kill the process. One thread owns each worker: it starts the worker, talks to it
+over a pipe, and replaces it. Workers share nothing, so killing one cannot harm or stall the others.
+Our own functions run without files and network (`sandbox.py`); a user's may need them.
 
-The workers are fresh interpreters (`python -m vineppo.tasks.worker_pool`), neither forked nor
-spawned by multiprocessing: the first would copy a process with CUDA and threads, the second would
-import the user's main script again. Each imports math-verify once and forks a child that evaluates,
-so that a child that was killed is replaced in milliseconds.
+The workers are fresh interpreters (`python -m vineppo.tasks.worker_pool`). A fork would copy a
+process with CUDA and threads; multiprocessing would import the user's main script again. Each
+imports math-verify once and forks a child that evaluates, so that a killed child is replaced in
+milliseconds.
 
 A worker has read texts of the policy, so its owner does not trust it: what it says is a short line
 of JSON, and never unpickled.
@@ -88,8 +87,8 @@ class WorkerPool:
     def submit(self, *args: Any) -> Future[Any]:
         """The function's value at `args`.
 
-        The future raises TimeoutError past the time limit, which counts the processor's time from
-        when a warm worker gets the arguments (or ten times as much by the clock);
+        The future raises TimeoutError past the time limit. It counts processor time from when a
+        warm worker gets the arguments, or ten times as much wall-clock time. It also raises
         WorkerDiedError; EvaluationError, also past the memory limit; PoolClosedError; and
         RuntimeError when the worker could not be started.
         """

@@ -9,4 +9,5 @@ from vineppo.config.schema.adam import *  # noqa: F403 (these files hold nothing
 from vineppo.config.schema.engine import *  # noqa: F403
 from vineppo.config.schema.model import *  # noqa: F403
 from vineppo.config.schema.run import *  # noqa: F403
+from vineppo.config.schema.task import *  # noqa: F403
 from vineppo.config.schema.values import *  # noqa: F403

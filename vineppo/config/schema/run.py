@@ -1,6 +1,7 @@
 """Whole configs: the updates, and what surrounds a run."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -12,7 +13,6 @@ from vineppo.config.schema.model import (
     RolloutsConfig,
     SamplingConfig,
     SftModelConfig,
-    TaskConfig,
 )
 from vineppo.config.schema.scalars import (
     Count,
@@ -26,6 +26,7 @@ from vineppo.config.schema.scalars import (
     PositiveFraction,
     Seed,
 )
+from vineppo.config.schema.task import Task
 from vineppo.config.schema.values import (
     CriticConfig,
     MonteCarloValues,
@@ -35,8 +36,7 @@ from vineppo.config.schema.values import (
     ValuesConfig,
 )
 from vineppo.credit import Credit
-from vineppo.plugins import Plugin
-from vineppo.segment import Segmenter
+from vineppo.plugins import Plugin, PluginConfig
 from vineppo.types import CRITIC, MONTE_CARLO, predictor_key
 
 
@@ -176,13 +176,22 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True)
-class RewardModelReward:
-    """(1 − weight) · the verifier's reward + weight · a reward model's output."""
+class ScorerConfig(PluginConfig):
+    """What joins its score to the verifier's reward of a response; a kind adds its keys."""
 
-    path: Name
-    weight: PositiveFraction  # 1: the reward model alone
-    output: Literal["score", "probability"]  # "probability": the score's sigmoid
-    micro_batch_size: Count  # as optimization.logprobs_micro_batch_size
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it keeps rewards within [0, 1]."""
+        return False
+
+    @property
+    def frozen_path(self) -> str | None:
+        """A frozen model that it reads, with the policy's tokenizer."""
+        return None
+
+    def start(self, config: "TrainConfig", loaded: Any) -> Any:
+        """The running `rollouts.Scorer`."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -219,11 +228,12 @@ class TrainConfig(AnyConfig):
     seed: Seed
     num_iterations: Count
     model: ModelConfig
-    task: TaskConfig
+    task: Annotated[Task, Plugin("task")]
     engine: Annotated[EngineConfig, Plugin("engine")]
     sampling: SamplingConfig
     rollouts: RolloutsConfig = RolloutsConfig()
-    reward_model: RewardModelReward | None = None  # null: the verifier alone
+    # null: the verifier alone
+    reward_model: Annotated[ScorerConfig, Plugin("scorer")] | None = None
     credit: Annotated[Credit, Plugin("credit")]
     critic: Annotated[CriticConfig, Plugin("values")] | None = None
     values: ValuesConfig = ValuesConfig()
@@ -269,38 +279,13 @@ class TrainConfig(AnyConfig):
         return isinstance(self.critic, SharedCritic)
 
 
-@dataclass(frozen=True)
-class Likelihood:
-    """−log π of the right responses."""
+@dataclass(frozen=True, kw_only=True)
+class FineTuning(PluginConfig):
+    """Another way of fine-tuning than on demonstrations; a kind adds its keys."""
 
-    kind: Literal["likelihood"]
-
-
-@dataclass(frozen=True)
-class DpoPositive:
-    """DPO-positive on pairs of a right and a wrong response of a problem."""
-
-    kind: Literal["dpo_positive"]
-    beta: Positive
-    penalty: NonNegative  # λ, of a right response that becomes less likely; 0: DPO
-    segmenter: (
-        Annotated[Segmenter, Plugin("segmenter")] | None
-    )  # null: whole responses; else the step in which they part
-
-
-@dataclass(frozen=True)
-class SelfTraining:
-    """The demonstrations are the policy's own responses (`vineppo/self_training.py`)."""
-
-    num_iterations: Count  # each samples, and trains on what was right
-    num_prompts: Count  # train problems of an iteration
-    num_samples: Count  # responses of each
-    most_right: (
-        Count  # of a problem that are trained on, each with a wrong one where there are pairs
-    )
-    num_validation: CountOrZero  # train problems kept for choosing the epoch; 0: the last
-    restart: bool  # every iteration trains the starting policy; false: the one before it
-    loss: Annotated[Likelihood | DpoPositive, Field(discriminator="kind")]
+    def train(self, config: "SftConfig", directory: Path) -> None:
+        """Runs `config` to its end in `directory`."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,10 +295,11 @@ class SftConfig(AnyConfig):
     name: FileName
     seed: Seed
     model: SftModelConfig
-    task: TaskConfig
+    task: Annotated[Task, Plugin("task")]
     engine: Annotated[EngineConfig, Plugin("engine")]
     sampling: SamplingConfig
-    self_training: SelfTraining | None = None  # null: on the demonstrations of the task
+    # null: on the demonstrations of the task
+    self_training: Annotated[FineTuning, Plugin("fine_tuning")] | None = None
     optimization: SftOptimizationConfig
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()

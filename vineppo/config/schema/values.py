@@ -368,6 +368,6 @@ def _check_bounds(key: str, low: float, high: float, config: "TrainConfig") -> N
 
 def _check_bounded_output(what: str, config: "TrainConfig") -> None:
     require(
-        config.reward_model is None or config.reward_model.output == "probability",
+        config.reward_model is None or config.reward_model.is_bounded,
         f"reward_model.output must be 'probability' for {what}, got 'score'",
     )

@@ -67,9 +67,9 @@ def memory(
         elif config.reads_entropies:
             beside_sampling = {"policy: activations": trainees[0].passes.scoring}
     lines_by_moment = moments(resident, trainees, beside_sampling, engine)
-    if isinstance(config, TrainConfig) and config.reward_model is not None:
-        assert models.reward_model is not None
-        rows, model = config.reward_model.micro_batch_size, models.reward_model
+    if isinstance(config, TrainConfig) and models.reward_model is not None:
+        rows = getattr(config.reward_model, "micro_batch_size", 1)
+        model = models.reward_model
         saved = model.saved_bytes(rows, row_tokens(config, lengths)) // model.shape.num_layers
         scoring = lines_by_moment[f"scoring, {trainees[0].name}"]
         lines = {k: v for k, v in scoring.items() if "activations" not in k}

@@ -14,7 +14,6 @@ from vineppo.config.schema import LoraConfig, SftConfig, TrainConfig
 from vineppo.errors import UserError
 from vineppo.lora import check_targets
 from vineppo.models import llama_config, resolve_model_path
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.token_scores import last_hidden
 
 
@@ -55,8 +54,6 @@ class Skeleton:
         kind: Any = AutoModelForCausalLM
         if is_critic:
             kind, hf_config.num_labels = AutoModelForSequenceClassification, 1
-        # Flash attention needs its package and a GPU; sdpa keeps the same tensors.
-        attention = "sdpa" if attention == "flash_attention_2" else attention
         try:
             with FakeTensorMode() as self._mode:
                 self._model = kind.from_config(
@@ -147,7 +144,7 @@ def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> M
     model = config.model
     if model_config is None and model.path is None:
         assert model.architecture is not None
-        policy_config = llama_config(model.architecture, build_tokenizer())
+        policy_config = llama_config(model.architecture, config.task.build_tokenizer())
     else:
         policy_config = read_hf_config(model.path or "", "model.path", model_config)
 
@@ -165,8 +162,7 @@ def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> M
         for key, critic in config.value_models.items()
     }
     reward_model = None
-    if config.reward_model is not None:
-        path = config.reward_model.path
+    if config.reward_model is not None and (path := config.reward_model.frozen_path) is not None:
         reward_model = skeleton(path, "reward_model.path", is_critic=True)
     reference = None
     if config.reference.path is not None:

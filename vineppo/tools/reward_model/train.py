@@ -18,7 +18,7 @@ from vineppo.metrics import NUM_CALIBRATION_BINS, calibration_error, mean_std
 from vineppo.minibatches import is_sound, summarize
 from vineppo.models import load_tokenizer, save_model
 from vineppo.policy import checkpoint_activations
-from vineppo.reward_scores import SCORED, SequenceScores, scored_sequence
+from vineppo.recipes.reward_scorer import SCORED, SequenceScores, scored_sequence
 from vineppo.schedules import rate_of
 from vineppo.seeds import derive_seed
 from vineppo.session import BareSession, is_finished, open_bare_session, open_run_dir

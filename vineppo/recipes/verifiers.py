@@ -1,21 +1,24 @@
 """Environments of the library verifiers: its `MultiTurnEnv`, of versions 0.1.14 to 0.3.
 
-Problems are the environment's data set, turns its `env_response`, and rewards its rubric's, at the
-end. Version 0.4 has no such environments any more: there an agent is a program of its own, which
-talks to a server and can neither be copied nor replayed from its turns.
+The environment's data set gives the problems, its `env_response` the turns, and its rubric the
+reward at the end. Version 0.4 has no such environments: an agent there is a program that talks to a
+server. It can neither be copied nor replayed from its turns.
 """
 
 import asyncio
 import json
 from collections.abc import Coroutine
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from vineppo.config.schema import TaskConfig, VerifiersTaskConfig
+from vineppo.config.require import require
+from vineppo.config.schema import AnyConfig, EnvironmentConfig, Task
+from vineppo.config.schema.scalars import Name
 from vineppo.errors import UserError
 from vineppo.segment.token_texts import response_text, special_ids
 from vineppo.tasks.data_text import as_text, encode
-from vineppo.tasks.environments import Observation
+from vineppo.tasks.environments import Environment, Observation
 from vineppo.tasks.prompts import render
 from vineppo.tasks.rows import prompt_field
 from vineppo.types import Problem, Split
@@ -23,17 +26,30 @@ from vineppo.types import Problem, Split
 SAID = "ANSWER"  # stands for the policy's turn while the template's text behind it is found
 
 
-def load(config: VerifiersTaskConfig, split: Split) -> list[Problem]:
-    """The rows of the environment's data set, or of its evaluation set."""
-    environment = load_environment(config.id, json.dumps(config.options))
-    rows = environment.get_dataset() if split == "train" else environment.get_eval_dataset()
-    problems = []
-    for index, row in enumerate(rows):
-        where = f"{config.id}/{split}/{index}"
-        question, context = prompt_field(row, "prompt", where)
-        answer = str(row.get("answer", ""))
-        problems.append(Problem(where, question, answer, context=context, row=row))
-    return problems
+@dataclass(frozen=True, kw_only=True)
+class VerifiersTask(Task):
+    """The rows of the environment's data set, and of its evaluation set."""
+
+    id: Name  # the module that has `load_environment`
+    options: dict[str, Any] = field(default_factory=dict)  # handed to it
+
+    def load(self, split: Split) -> list[Problem]:
+        environment = load_environment(self.id, json.dumps(self.options))
+        rows = environment.get_dataset() if split == "train" else environment.get_eval_dataset()
+        problems = []
+        for index, row in enumerate(rows):
+            where = f"{self.id}/{split}/{index}"
+            question, context = prompt_field(row, "prompt", where)
+            answer = str(row.get("answer", ""))
+            problems.append(Problem(where, question, answer, context=context, row=row))
+        return problems
+
+    def check(self, key: str, config: AnyConfig) -> None:
+        super().check(key, config)
+        require(
+            self.environment is not None,
+            f"{key}.environment must not be null for {key}.kind 'verifiers'",
+        )
 
 
 @cache
@@ -64,24 +80,27 @@ def load_environment(name: str, options: str) -> Any:
     return environment
 
 
-class VerifiersEnvironment:
+class VerifiersEnvironment(Environment):
     """Plays a `MultiTurnEnv` without its client; the policy's turns are given to it as responses.
 
     Its messages become tokens as the tokenizer's chat template puts them behind the turn.
     """
 
-    stop_ids = ()  # the end of a turn is the model's own
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EnvironmentConfig):
+        def check(self, key: str, config: AnyConfig) -> None:
+            super().check(key, config)
+            task: Any = getattr(config, "task", None)
+            require(
+                isinstance(task, VerifiersTask),
+                f"task.kind must be 'verifiers' for {key} of kind 'verifiers', got {task.kind!r}",
+            )
 
-    def __init__(self, environment: Any, tokenizer: Any) -> None:
-        if tokenizer.chat_template is None:
+    def __init__(self, *made: Any) -> None:
+        super().__init__(*made)
+        if self.tokenizer.chat_template is None:
             raise UserError("task.environment of kind 'verifiers' needs a chat template, got none")
-        self._environment = environment
-        self._tokenizer = tokenizer
-
-    @classmethod
-    def of_task(cls, task: TaskConfig, tokenizer: Any) -> "VerifiersEnvironment":
-        assert isinstance(task, VerifiersTaskConfig), "checked with the config"
-        return cls(load_environment(task.id, json.dumps(task.options)), tokenizer)
+        self._environment = load_environment(self.task.id, json.dumps(self.task.options))
 
     def reset(self, problem: Problem) -> Observation:
         from verifiers.clients import OpenAIChatCompletionsClient
@@ -93,8 +112,8 @@ class VerifiersEnvironment:
         return Observation(())
 
     def step(self, action_ids: tuple[int, ...]) -> Observation:
-        backend = self._tokenizer.backend_tokenizer
-        text = response_text(backend, special_ids(self._tokenizer), action_ids)
+        backend = self.tokenizer.backend_tokenizer
+        text = response_text(backend, special_ids(self.tokenizer), action_ids)
         return finished(self._step(text))
 
     async def _step(self, text: str) -> Observation:
@@ -120,10 +139,10 @@ class VerifiersEnvironment:
         """
         said = [{"role": "user", "content": ""}, {"role": "assistant", "content": SAID}]
         said += [
-            {"role": m["role"], "content": as_text(self._tokenizer, m["content"])} for m in messages
+            {"role": m["role"], "content": as_text(self.tokenizer, m["content"])} for m in messages
         ]
-        text = render(self._tokenizer, said, "task.environment")
-        return encode(self._tokenizer, text.partition(SAID)[2])[1:]
+        text = render(self.tokenizer, said, "task.environment")
+        return encode(self.tokenizer, text.partition(SAID)[2])[1:]
 
 
 @cache

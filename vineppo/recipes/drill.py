@@ -1,19 +1,22 @@
 """The embedded environment: it sets out a chain's operations, and the policy gives each result."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from vineppo.tasks.arithmetic import Chain, evaluate
-from vineppo.tasks.environments import Observation
+from vineppo.config.require import require
+from vineppo.config.schema import AnyConfig, EnvironmentConfig
+from vineppo.tasks.arithmetic import ArithmeticTask, Chain, evaluate
+from vineppo.tasks.environments import Environment, Observation
 from vineppo.types import Problem
 
 
-class Drill:
-    """Chains of `tasks/arithmetic.py`, an operation a turn; each goes on from the policy's result.
+class Drill(Environment):
+    """Chains of `tasks/arithmetic.py`, an operation a turn; each continues the policy's result.
 
-    A turn is a digit and a newline. Of the question "4+6-5?" the response "0\\n0-5=5\\n" has the
-    turns "0\\n" and "5\\n" behind the environment's "4+6=" (in the prompt) and "0-5=". The reward
-    of the last is 1 where it is the chain's result; anything but a digit and a newline ends the
+    A turn is a digit and a newline. The response "0\\n0-5=5\\n" to the question "4+6-5?" has the
+    turns "0\\n" and "5\\n", behind the environment's "4+6=" (in the prompt) and "0-5=". The last
+    turn earns 1 if it is the chain's result. Anything else than a digit and a newline ends the
     episode with 0.
 
     With P(d | fact) the policy's probabilities of "d\\n", the value before operation k of a chain
@@ -24,10 +27,20 @@ class Drill:
     so that two histories with the same number before the same operation are one state.
     """
 
-    def __init__(self, modulus: int, tokenizer: Any) -> None:
-        self._modulus = modulus
-        self._tokenizer = tokenizer
-        self._digits = {i: d for d in range(modulus) for i in self._ids(str(d))}
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EnvironmentConfig):
+        def check(self, key: str, config: AnyConfig) -> None:
+            super().check(key, config)
+            task: Any = getattr(config, "task", None)
+            require(
+                isinstance(task, ArithmeticTask),
+                f"task.kind must be 'arithmetic' for {key} of kind 'drill', got {task.kind!r}",
+            )
+
+    def __init__(self, *made: Any) -> None:
+        super().__init__(*made)
+        self._modulus: int = self.task.modulus
+        self._digits = {i: d for d in range(self._modulus) for i in self._ids(str(d))}
         self._newline = self._ids("\n")
         self.stop_ids = self._newline
 
@@ -53,5 +66,5 @@ class Drill:
         return Observation(self._ids(line), state=f"{place} {number}")
 
     def _ids(self, text: str) -> tuple[int, ...]:
-        ids: Sequence[int] = self._tokenizer.encode(text, add_special_tokens=False)
+        ids: Sequence[int] = self.tokenizer.encode(text, add_special_tokens=False)
         return tuple(ids)

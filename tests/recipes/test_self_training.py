@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 from support.processes import run, run_cli
 from support.training import CONFIGS, assert_same_runs, timeless
 
-from vineppo import self_training
 from vineppo.config.load import load_config
-from vineppo.config.schema import DpoPositive, SftConfig
-from vineppo.self_training import dpo_positive, examples_of, maximise, parting
+from vineppo.config.schema import SftConfig
+from vineppo.recipes import self_training
+from vineppo.recipes.self_training import DpoPositive, dpo_positive, examples_of, maximise, parting
 from vineppo.types import Problem, Rollout, StepSpan, TokenSequence
 
 SMALL = {
@@ -33,15 +33,15 @@ SMALL = {
 }
 
 
-def arguments(run_dir, name="restem", **changes):
-    settings = SMALL | {key.replace("__", "."): value for key, value in changes.items()}
+RESTEM = str(CONFIGS / "recipes/self_training.jsonnet")
+DPO = {"kind": "dpo_positive", "beta": 0.3, "penalty": 50, "segmenter": None}
+WITH_DPO = {"self_training.loss": json.dumps(DPO), "optimization.learning_rate": 5e-5}
+
+
+def arguments(run_dir, own=(), **changes):
+    settings = SMALL | dict(own) | {key.replace("__", "."): value for key, value in changes.items()}
     assignments = [f"--set={key}={value}" for key, value in settings.items()]
-    return [
-        "sft",
-        str(CONFIGS / f"sft_credit_short_{name}.jsonnet"),
-        f"--run-dir={run_dir}",
-        *assignments,
-    ]
+    return ["sft", RESTEM, f"--run-dir={run_dir}", *assignments]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_without_validation_the_last_epoch_stays(monkeypatch, tmp_path):
     """Nothing is loaded after its updates, of which one of each epoch is skipped here."""
     config = load_config(
         SftConfig,
-        str(CONFIGS / "sft_credit_short_restem.jsonnet"),
+        RESTEM,
         [
             "self_training.num_validation=0",
             "self_training.restart=true",
@@ -97,9 +97,8 @@ def answer(problem, ids, reward, finish="stop"):
     )
 
 
-def examples(name):
-    assignments = ["self_training.most_right=2"]
-    config = load_config(SftConfig, str(CONFIGS / f"sft_credit_short_{name}.jsonnet"), assignments)
+def examples(*assignments):
+    config = load_config(SftConfig, RESTEM, ["self_training.most_right=2", *assignments])
     rollouts = [
         answer("p", (5, 6), 1.0),
         answer("p", (5, 7), 0.0),
@@ -117,11 +116,11 @@ def examples(name):
 
 
 def test_of_each_problem_some_right_answers_train_each_once():
-    assert examples("restem") == [((5, 6),), ((9,),), ((5, 6),)]
+    assert examples() == [((5, 6),), ((9,),), ((5, 6),)]
 
 
 def test_pairs_are_of_one_problem():
-    assert examples("dpo") == [((5, 6), (5, 7)), ((9,), (5, 7))]
+    assert examples(f"self_training.loss={json.dumps(DPO)}") == [((5, 6), (5, 7)), ((9,), (5, 7))]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,7 @@ def test_pairs_train(tmp_path):
     for num_epochs in (1, 2):
         run_dir = tmp_path / str(num_epochs)
         changes = {"self_training__num_iterations": 1, "optimization__num_epochs": num_epochs}
-        done = run_cli(arguments(run_dir, "dpo", optimization__batch_size=1000, **changes))
+        done = run_cli(arguments(run_dir, WITH_DPO, optimization__batch_size=1000, **changes))
         assert done.returncode == 0, done.stderr
         row = timeless(run_dir)[-1]
         losses.append(row["self_training/loss"])

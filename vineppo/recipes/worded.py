@@ -1,6 +1,6 @@
 """Chains and sheets of + - * modulo m: most lines decide nothing, some decide everything.
 
-A chain goes on from each result, and all must be right; a sheet's operations are separate, and
+A chain continues from each result, and all must be right. A sheet's operations are separate, and
 enough of them must be right (`grading.num_matching`), so that a mistake can be made good:
 
                 chain                                         sheet
@@ -10,14 +10,14 @@ enough of them must be right (`grading.num_matching`), so that a mistake can be 
     answer      "4005", the first operand and every result    "07", every result
 
 A line of an operation begins with one of `num_openers` words and is followed by `num_remarks` lines
-of two free words. All are equally right: they are the free wording of real solutions, to which an
-exact advantage gives 0 and an outcome gives noise. The results decide, and of these only those of
-*hard facts* are in doubt: `num_hard_steps` of a problem's steps meet one of `num_hard_facts` facts,
-which the demonstrations get wrong with `wrong_probability`, always in the same way. As a chain's
-answer carries all results, one that stays wrong cannot be made good by a later mistake. With
+of two free words. All are equally right: they stand for the free wording of real solutions. An
+exact advantage gives them 0, and an outcome gives them noise. The results decide, and only those of
+*hard facts* are in doubt. `num_hard_steps` of a problem's steps meet one of `num_hard_facts` facts.
+The demonstrations get these wrong with `wrong_probability`, always in the same way. A chain's
+answer carries all results, so no later mistake can make a wrong one good. With
 `repair_probability` the demonstrator takes a wrong result back, in the next line ("no 4+6=0").
 
-The demonstrator is a policy whose values are known, `Demonstrator.value`.
+The demonstrator is a policy with known values, `Demonstrator.value`.
 """
 
 import random
@@ -26,9 +26,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Annotated, Any, Literal
 
-from vineppo.config.schema import WordedTaskConfig
-from vineppo.errors import UserError
+from pydantic import Field
+
+from vineppo.config.require import require
+from vineppo.config.schema import AnyConfig, Task
+from vineppo.config.schema.scalars import Count, CountOrZero, Fraction, Seed
 from vineppo.seeds import derive_seed
 from vineppo.tasks.arithmetic import OPERATIONS, Chain, Fact, distinct_chains, evaluate
 from vineppo.types import Problem, Split
@@ -42,47 +46,75 @@ REPAIR = "no"
 WORDS = tuple(f"{word} " for word in (*OPENERS, *REMARKS[0], REPAIR)) + REMARKS[1]
 
 
-def load(config: WordedTaskConfig, split: Split) -> list[Problem]:
-    """Train problems with the demonstrator's solutions, or test problems with right ones.
+@dataclass(frozen=True, kw_only=True)
+class WordedTask(Task):
+    """Train problems with the demonstrator's solutions, test problems with right ones."""
 
-    Raises UserError where the keys contradict each other.
-    """
-    if config.num_hard_steps > config.num_operations:
-        raise UserError(
-            f"task.num_hard_steps must be at most task.num_operations ({config.num_operations}), "
-            f"got {config.num_hard_steps}"
+    layout: Literal["chain", "sheet"] = "chain"
+    num_train_problems: Count = 64_000
+    num_test_problems: Count = 256
+    num_operations: Count
+    num_hard_steps: CountOrZero = 2  # steps of a problem whose result is in doubt
+    num_hard_facts: Count = 60  # the facts (operation, a, b) that they meet
+    wrong_probability: Fraction = 0.5  # how often a hard fact is demonstrated wrongly
+    repair_probability: Fraction = 0.0  # how often a wrong result is taken back in the next line
+    num_openers: Annotated[int, Field(ge=1, le=8)] = 8  # words that a line may begin with
+    num_remarks: CountOrZero = 2  # lines behind each operation that decide nothing
+    modulus: Annotated[int, Field(ge=2, le=10)] = 10
+    data_seed: Seed = 0
+
+    def load(self, split: Split) -> list[Problem]:
+        is_train = split == "train"
+        count = self.num_train_problems if is_train else self.num_test_problems
+        demonstrator = self.demonstrator()
+        return [
+            Problem(
+                f"worded/{split}/{index}",
+                chain.question,
+                demonstrator.answer(chain),
+                demonstrator.solution(chain, is_right=not is_train),
+            )
+            for index, chain in enumerate(demonstrator.chains(split, count))
+        ]
+
+    def demonstrator(self) -> "Demonstrator":
+        """The policy that the demonstrations are drawn from."""
+        return {"chain": ChainDemonstrator, "sheet": SheetDemonstrator}[self.layout](self)
+
+    def build_tokenizer(self) -> Any:
+        from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+
+        return build_tokenizer(WORDS)
+
+    def check(self, key: str, config: AnyConfig) -> None:
+        super().check(key, config)
+        require(
+            self.num_hard_steps <= self.num_operations,
+            f"{key}.num_hard_steps must be at most {key}.num_operations ({self.num_operations}), "
+            f"got {self.num_hard_steps}",
         )
-    # Of every left operand one fact is hard and one is not.
-    most = config.modulus * (len(OPERATIONS) * config.modulus - 1)
-    if not config.modulus <= config.num_hard_facts <= most:
-        raise UserError(
-            f"task.num_hard_facts must be between task.modulus ({config.modulus}) and {most}, "
-            f"got {config.num_hard_facts}"
+        # Every left operand has a hard fact and another one.
+        most = self.modulus * (len(OPERATIONS) * self.modulus - 1)
+        require(
+            self.modulus <= self.num_hard_facts <= most,
+            f"{key}.num_hard_facts must be between {key}.modulus ({self.modulus}) and {most}, "
+            f"got {self.num_hard_facts}",
         )
-    needed = config.grading.num_matching
-    if config.layout == "chain" and needed is not None:
-        raise UserError(f"task.grading.num_matching must be null for a chain, got {needed}")
-    if config.layout == "sheet" and not (needed and needed <= config.num_operations):
-        raise UserError(
-            "task.grading.num_matching must be at most task.num_operations "
-            f"({config.num_operations}) for a sheet, got {needed}"
+        needed = self.grading.num_matching
+        if self.layout == "chain":
+            require(
+                needed is None, f"{key}.grading.num_matching must be null for a chain, got {needed}"
+            )
+            return
+        require(
+            bool(needed and needed <= self.num_operations),
+            f"{key}.grading.num_matching must be at most {key}.num_operations "
+            f"({self.num_operations}) for a sheet, got {needed}",
         )
-    if config.layout == "sheet" and config.repair_probability:
-        raise UserError(
-            f"task.repair_probability must be 0 for a sheet, got {config.repair_probability}"
+        require(
+            not self.repair_probability,
+            f"{key}.repair_probability must be 0 for a sheet, got {self.repair_probability}",
         )
-    is_train = split == "train"
-    count = config.num_train_problems if is_train else config.num_test_problems
-    demonstrator = Demonstrator.of(config)
-    return [
-        Problem(
-            f"worded/{split}/{index}",
-            chain.question,
-            demonstrator.answer(chain),
-            demonstrator.solution(chain, is_right=not is_train),
-        )
-        for index, chain in enumerate(demonstrator.chains(split, count))
-    ]
 
 
 class Sheet(Chain):
@@ -106,11 +138,7 @@ class Sheet(Chain):
 class Demonstrator:
     """The policy that the demonstrations are drawn from; one class a layout."""
 
-    config: WordedTaskConfig
-
-    @staticmethod
-    def of(config: WordedTaskConfig) -> "Demonstrator":
-        return {"chain": ChainDemonstrator, "sheet": SheetDemonstrator}[config.layout](config)
+    config: WordedTask
 
     @cached_property
     def wrong_results(self) -> dict[Fact, int]:
@@ -136,7 +164,7 @@ class Demonstrator:
 
     @abstractmethod
     def results(self, chain: Chain) -> list[int]:
-        """What the answer is made of."""
+        """The results that the answer is made of."""
 
     @abstractmethod
     def facts(self, chain: Chain) -> tuple[Fact, ...]:
@@ -257,9 +285,9 @@ class ChainDemonstrator(Demonstrator):
     ) -> float:
         """The probability that the demonstrator, having begun with `text`, ends with the answer.
 
-        V = Π p_f over the hard facts f still ahead, with p = 1 − w + w·r for the probabilities w of
-        a wrong result and r of its repair; off the track 0; r times as much where the last result
-        is wrong. `right_probabilities` are another policy's p.
+        V = Π p_f over the hard facts f still ahead, with p = 1 − w + w·r. Here w is the probability
+        of a wrong result and r that of its repair. V is 0 off the track, and r times as much if
+        the last result is wrong. `right_probabilities` are another policy's p.
         """
         left = self.steps_left(chain, text)
         if left is None:
@@ -336,7 +364,7 @@ class SheetDemonstrator(Demonstrator):
     def value(
         self, chain: Chain, text: str, right_probabilities: Mapping[Fact, float] | None = None
     ) -> float:
-        """P(enough right results), where each ahead is right with a probability of its own.
+        """P(enough right results); each one ahead is right with the probability of its fact.
 
         The number of right ones ahead is Poisson-binomial; off the form the value is 0.
         """

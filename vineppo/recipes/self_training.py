@@ -11,33 +11,38 @@ policy π_0 that the iteration starts training from:
 
     L = −log σ(z),  z = β (log π(y)/π_0(y) − log π(y')/π_0(y') − λ max(0, log π_0(y)/π(y)))
 
-or, by steps (Step-DPO, arXiv:2406.18629), the step y and the step y' in which a right and a wrong
-response with one beginning part. For these half of the responses go on from a random step of
-another; the reward of one response labels the step, where Step-DPO has a judge.
+By steps (Step-DPO, arXiv:2406.18629), y and y' are single steps: a right and a wrong response
+with one beginning part there. Half of the responses then continue from a random step of another.
+The reward of one response labels the step; Step-DPO has a judge.
 
-How long is said by validation problems, which are no test problems, or without them by
-`num_epochs`. No values, no advantages: what any credit has to be worth.
+Validation problems choose the epoch; without them it is the last. There are no values and no
+advantages, so this is what any credit has to beat.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, groupby, takewhile
 from math import ceil, exp, fsum, log1p
 from pathlib import Path
 from random import Random
 from statistics import fmean
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from vineppo.batching import shuffled_minibatches
 from vineppo.checkpoint import Models, remove_whole, write_whole
 from vineppo.config.require import require
-from vineppo.config.schema import DpoPositive, SelfTraining, SftConfig
+from vineppo.config.schema import FineTuning, SftConfig
+from vineppo.config.schema.scalars import Count, CountOrZero, NonNegative, Positive
 from vineppo.deepspeed_module import Summand
 from vineppo.distributed import from_main, gather, is_main, num_replicas, replica
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.evaluate import evaluate_policy
 from vineppo.forward_passes import token_columns
 from vineppo.metrics import reward_metrics
+from vineppo.plugins import Plugin
 from vineppo.policy import Policy
 from vineppo.rollouts import (
     Continuation,
@@ -49,6 +54,7 @@ from vineppo.rollouts import (
 )
 from vineppo.schedules import problems_of_iteration
 from vineppo.seeds import derive_seed
+from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import steps_of
 from vineppo.session import Session, is_finished, open_session
 from vineppo.sft import open_run, update_by, update_on
@@ -56,15 +62,54 @@ from vineppo.tasks import load_task
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, StepSpan, TokenSequence, TrainBatch
 
+
+@dataclass(frozen=True)
+class Likelihood:
+    """−log π of the right responses."""
+
+    kind: Literal["likelihood"]
+
+
+@dataclass(frozen=True)
+class DpoPositive:
+    """DPO-positive on pairs of a right and a wrong response of a problem."""
+
+    kind: Literal["dpo_positive"]
+    beta: Positive
+    penalty: NonNegative  # λ, of a right response that becomes less likely; 0: DPO
+    # null: whole responses; else the step where they part
+    segmenter: Annotated[Segmenter, Plugin("segmenter")] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfTraining(FineTuning):
+    """The demonstrations are the policy's own responses."""
+
+    num_iterations: Count  # each samples, and trains on what was right
+    num_prompts: Count  # train problems of an iteration
+    num_samples: Count  # responses of each
+    most_right: Count  # trained on of a problem, each with a wrong one where there are pairs
+    num_validation: CountOrZero  # train problems kept for choosing the epoch; 0: the last
+    restart: bool  # every iteration trains the starting policy; false: the one before it
+    loss: Annotated[Likelihood | DpoPositive, Field(discriminator="kind")]
+
+    def check(self, key: str, config: Any) -> None:
+        require(
+            config.model.path is not None,
+            f"model.path must name a policy with {key} (a new model has no right answers)",
+        )
+
+    def train(self, config: SftConfig, directory: Path) -> None:
+        self_train(config, self, directory)
+
+
 Example = tuple[TokenSequence, ...]  # a right response, or one and a wrong one
 Steps = Callable[[Rollout], Sequence[StepSpan]]
 START, BEST = "start", "best"  # states of the models, in the run's directory
 
 
-def self_train(config: SftConfig, directory: Path) -> None:
+def self_train(config: SftConfig, own: SelfTraining, directory: Path) -> None:
     """Runs `config` to its end in `directory`; an iteration is one E and one M."""
-    own = config.self_training
-    assert own is not None, "asked before"
     if is_finished(config, directory):
         return
     task = load_task(config.task)
@@ -124,8 +169,8 @@ def sample(
 ) -> tuple[list[Rollout], int]:
     """`num_samples` responses of every prompt, and the tokens that were sampled, on every rank.
 
-    The replicas share the work. With `steps` the later half go on from the earlier half's, each
-    from the start of a random step.
+    The replicas share the work. With `steps` the later half continue the earlier half's responses,
+    each from the start of a random step.
     """
     session.progress.enter("rollout")
     sampler = session.sampler
@@ -173,11 +218,11 @@ def sample(
 def examples_of(
     rollouts: Sequence[Rollout], own: SelfTraining, steps: Steps | None = None
 ) -> list[Example]:
-    """Of each problem the first `most_right` right responses, each once, where pairs are asked for
-    each with a wrong one, in turn; with `steps` the step in which it leaves one.
+    """The first `most_right` right responses of each problem, each once.
 
-    Right is a reward above 0.5, as in evaluations; a right response that was cut off does not
-    count. Right a, b, a and wrong c: (a), (b), or the pairs (a, c), (b, c).
+    For pairs, each comes with a wrong one, in turn; with `steps`, the steps where they part. Right
+    is a reward above 0.5, as in evaluations; a right response that was cut off does not count.
+    Right a, b, a and wrong c give (a), (b), or the pairs (a, c), (b, c).
     """
     found: list[Example] = []
     for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
@@ -200,9 +245,10 @@ def examples_of(
 
 
 def parting(right: Rollout, wrong: Iterable[Rollout], steps: Steps) -> Example:
-    """The steps in which a right response and the wrong one that it follows longest part.
+    """The steps where a right response parts from the wrong one that it follows longest.
 
-    What is before is their prompt. Steps ab, cd of the right and ab, ce, fg of the wrong: (cd, ce).
+    Their prompt is all before. The steps ab, cd of the right and ab, ce, fg of the wrong response
+    give (cd, ce).
     """
 
     def num_shared(rollout: Rollout) -> int:
@@ -233,8 +279,8 @@ def maximise(
 ) -> dict[str, float]:
     """Trains on the examples; the policy is then that of the epoch with most validation.
 
-    pass@1 by the samples and the temperature of `evaluation`; of equal epochs the first. Without
-    validation problems it is that of the last. The engine is left with it.
+    pass@1 is by the samples and the temperature of `evaluation`; the first of equal epochs wins.
+    Without validation problems it is the last epoch's. The engine keeps it.
     """
     optimization, best = config.optimization, session.run.path / BEST
     session.sleep_engine()

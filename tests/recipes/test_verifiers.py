@@ -5,12 +5,13 @@ from support.drills import ids
 from support.random_walk import TOKENIZER
 from support.task_configs import COMMON
 
-from vineppo.config.schema import ChatPrompt, VerifiersEnvironment, VerifiersTaskConfig
+from vineppo.config.schema import ChatPrompt
+from vineppo.engine import EngineModel
 from vineppo.errors import UserError
+from vineppo.recipes.verifiers import VerifiersEnvironment, VerifiersTask, load_environment
 from vineppo.tasks import load_task
-from vineppo.tasks.environments import Episode, build_turn_rules
+from vineppo.tasks.environments import Episode, build_environment
 from vineppo.tasks.prompts import encode_prompt
-from vineppo.tasks.verifiers import load_environment
 
 MODULE = '''
 import verifiers as vf
@@ -41,11 +42,11 @@ TEMPLATE = (
     "{% for m in messages %}{{ m.content }}"
     "{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{{ '\\n' }}{% endfor %}"
 )
-CONFIG = VerifiersTaskConfig(
+CONFIG = VerifiersTask(
     **{
         **COMMON,
         "prompt": ChatPrompt("chat", "{question}", None),
-        "environment": VerifiersEnvironment(kind="verifiers", max_turn_tokens=8),
+        "environment": VerifiersEnvironment.Config(kind="verifiers", max_turn_tokens=8),
     },
     kind="verifiers", id="asks-again", options={"size": 3}, train_path=None, test_path=None,
     num_test_problems=2,
@@ -67,12 +68,14 @@ def test_an_episode(tokenizer):
     assert [problem.id for problem in data.test_P] == ["asks-again/test/0", "asks-again/test/1"]
     problem = data.train_P[2]
     assert (problem.question, problem.answer) == ("2+1?", "4")
-    rules = build_turn_rules(CONFIG, tokenizer, [tokenizer.eos_token_id], len(tokenizer))
+    environment = build_environment(
+        CONFIG, tokenizer, EngineModel("", len(tokenizer), (tokenizer.eos_token_id,))
+    )
     for answer, reward in (("4", 1.0), ("5", 0.0)):
-        episode = Episode(rules, problem, 64)
+        episode = Episode(environment, problem, 64)
         episode.act(ids("3<eos>"), "stop")
         assert tuple(episode.response_ids) == ids("3<eos>\n1+3\n")
-        episode = Episode(rules, problem, 64, episode.response_ids)  # acted out again
+        episode = Episode(environment, problem, 64, episode.response_ids)  # acted out again
         episode.act(ids(f"{answer}<eos>"), "stop")
         assert (episode.finish_reason, episode.reward) == ("stop", reward)
     # What the template makes of the whole conversation are the tokens of the turns.
@@ -90,4 +93,4 @@ def test_what_cannot_be_played(tokenizer):
         load_environment("asks-again", "{}")
     tokenizer.chat_template = None
     with pytest.raises(UserError, match="needs a chat template"):
-        build_turn_rules(CONFIG, tokenizer, [2], len(tokenizer))
+        build_environment(CONFIG, tokenizer, EngineModel("", len(tokenizer), (2,)))

@@ -1,13 +1,15 @@
-"""The scores of a reward model: where a response is read, and a frozen one in the grader's wake."""
+"""Rewards that a frozen reward model's scores join, and where a response is scored."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from vineppo.config.schema import TrainConfig
+from vineppo.config.schema import ScorerConfig, TrainConfig
+from vineppo.config.schema.scalars import Count, Name, PositiveFraction
 from vineppo.distributed import LONE
 from vineppo.errors import UserError
 from vineppo.forward_passes import read_sequences
@@ -47,6 +49,27 @@ class SequenceScores(nn.Module):
         return scores_BT.masked_fill(~batch[SCORED], 0.0).sum(1)
 
 
+@dataclass(frozen=True)
+class RewardModelReward(ScorerConfig):
+    """(1 − weight) · the verifier's reward + weight · a reward model's output."""
+
+    path: Name
+    weight: PositiveFraction  # 1: the reward model alone
+    output: Literal["score", "probability"]  # "probability": the score's sigmoid
+    micro_batch_size: Count  # as optimization.logprobs_micro_batch_size
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.output == "probability"
+
+    @property
+    def frozen_path(self) -> str:
+        return self.path
+
+    def start(self, config: TrainConfig, loaded: LoadedModel) -> "RewardModelScorer":
+        return RewardModelScorer(self, config, loaded)
+
+
 class RewardModelScorer:
     """Joins a frozen reward model to the verifier's rewards (`reward_model` in the config).
 
@@ -55,10 +78,9 @@ class RewardModelScorer:
     With weight 0.25, a verdict of 1 and a score of 2: 0.75 + 0.5 = 1.25; by sigmoid 0.970.
     """
 
-    def __init__(self, config: TrainConfig, loaded: LoadedModel) -> None:
+    def __init__(self, own: RewardModelReward, config: TrainConfig, loaded: LoadedModel) -> None:
         """Raises `UserError` for a model that is no reward model, or too small."""
-        assert config.reward_model is not None
-        self._config, key = config.reward_model, "reward_model.path"
+        self._config, key = own, "reward_model.path"
         model = load_classifier(self._config.path, config.model, None, config.seed, key)
         check_size(model, loaded.engine_model.num_token_ids, config.engine.max_model_len, key)
         set_padding(model, loaded.tokenizer)
@@ -113,7 +135,3 @@ class _Reward(Future[float]):
         if not self.done():
             self._scorer.settle()
         return super().result(timeout)
-
-
-def build_scorer(config: TrainConfig, loaded: LoadedModel) -> RewardModelScorer | None:
-    return None if config.reward_model is None else RewardModelScorer(config, loaded)

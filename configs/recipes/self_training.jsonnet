@@ -1,12 +1,12 @@
 // RestEM on the task that can show step credit: as many sampled tokens as 60 iterations of GRPO.
-local algorithm = import 'lib/algorithm.libsonnet';
-local hardware = import 'lib/hardware.libsonnet';
-local logging = import 'lib/logging.libsonnet';
-local model = import 'lib/model.libsonnet';
-local setting = import 'lib/setting.libsonnet';
+local algorithm = import '../lib/algorithm.libsonnet';
+local hardware = import '../lib/hardware.libsonnet';
+local logging = import '../lib/logging.libsonnet';
+local model = import '../lib/model.libsonnet';
+local setting = import '../lib/setting.libsonnet';
 
 algorithm.restem + hardware.cpu + hardware.without_logprobs_pass + logging + {
-  name: 'sft_credit_short_restem',
+  name: 'self_training',
   seed: 1,
   model: model.credit_short { architecture: null },
   task: setting.credit_short.task,

@@ -3,26 +3,29 @@ import math
 import re
 from collections import Counter, defaultdict
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.grids import grid
 from support.task_configs import GRADING, worded_config
 
-from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig
+from vineppo.config.load import evaluate_jsonnet
 from vineppo.errors import UserError
-from vineppo.tasks import load_task
-from vineppo.tasks.arithmetic import Chain
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
-from vineppo.tasks.grading import Grader
-from vineppo.tasks.worded import (
+from vineppo.plugins import Plugin
+from vineppo.recipes.worded import (
     OPENERS,
     REMARKS,
     REPAIR,
+    WORDS,
     ChainDemonstrator,
     Sheet,
     SheetDemonstrator,
+    WordedTask,
 )  # fmt: skip
+from vineppo.tasks import TaskData, load_task
+from vineppo.tasks.arithmetic import Chain
+from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
 
 PASS_MARK = replace(GRADING, num_matching=3)
@@ -59,8 +62,8 @@ def test_a_problem_is_a_chain_with_free_lines() -> None:
 )
 def test_the_experiments_problems_stay_what_they_were(configs, setting, digests) -> None:
     """An order of draws that changed would leave all else right, and compare runs on two tests."""
-    config = load_config(TrainConfig, str(configs / f"{setting}_rloo.jsonnet"), [])
-    problems = load_task(config.task)
+    tasks = evaluate_jsonnet(str(configs / "lib/task.libsonnet"))
+    problems = load_task(Plugin("task").parse(tasks[setting]))
     for problems_P, digest in zip((problems.train_P, problems.test_P), digests, strict=True):
         questions = "".join(problem.question for problem in problems_P)
         assert hashlib.md5(questions.encode()).hexdigest()[:8] == digest
@@ -112,26 +115,37 @@ def test_only_hard_facts_are_demonstrated_wrongly_and_always_in_one_way() -> Non
             result = stated
 
 
-@pytest.mark.parametrize("repair", [0.0, 0.4])
-def test_values_are_the_means_of_the_returns_that_follow(repair: float) -> None:
+PIECES = re.compile(r"####|[a-z]+ ?|[\s\S]")  # the tokenizer's
+
+
+@pytest.mark.parametrize(
+    ("config", "most"),
+    [
+        (worded_config(num_hard_steps=3, wrong_probability=0.4), 5),
+        (worded_config(num_hard_steps=3, wrong_probability=0.4, repair_probability=0.4), 8),
+        (SHEET, 6),
+    ],
+)
+def test_values_are_the_means_of_the_returns_that_follow(config: WordedTask, most: int) -> None:
     """At every token, of the states that share a value, to within 4.5 standard errors."""
-    config = worded_config(num_hard_steps=3, wrong_probability=0.4, repair_probability=repair)
-    demonstrator = ChainDemonstrator(config)
-    pieces = re.compile(r"####|[a-z]+ ?|[\s\S]")  # the tokenizer's
-    outcomes = defaultdict(list)
-    for chain in demonstrator.chains("train", 3):
-        answer = f"####{demonstrator.answer(chain)}"
-        for sample in range(500):
-            text, so_far = demonstrator.solution(chain, sample=sample), ""
-            for place, piece in enumerate(pieces.findall(text)):
-                value = demonstrator.value(chain, so_far)
-                outcomes[value, place].append(text.endswith(answer))
-                so_far += piece
-            assert demonstrator.value(chain, text) == text.endswith(answer)
-    assert len({value for value, _ in outcomes}) >= 5 + 3 * (repair > 0)
+    demonstrator = config.demonstrator()
+    outcomes, num_repairs = defaultdict(list), 0
+    with Grader(config.grading) as grader:
+        for chain in demonstrator.chains("train", 3):
+            problem = Problem("p", chain.question, demonstrator.answer(chain))
+            for sample in range(500):
+                text, so_far = demonstrator.solution(chain, sample=sample), ""
+                num_repairs += f"{REPAIR} " in text
+                reward = grader.submit(problem, text, "stop").result()
+                for place, piece in enumerate(PIECES.findall(text)):
+                    outcomes[demonstrator.value(chain, so_far), place].append(reward)
+                    so_far += piece
+                assert demonstrator.value(chain, text) == pytest.approx(reward)
+    assert (num_repairs > 0) == (config.repair_probability > 0)
+    assert len({round(value, 9) for value, _ in outcomes}) >= most
     for (value, _), rewards in outcomes.items():
         error = sum(rewards) / len(rewards) - value
-        assert abs(error) <= 4.5 * math.sqrt(value * (1 - value) / len(rewards)) + 1e-12
+        assert abs(error) <= 4.5 * math.sqrt(max(value * (1 - value), 0) / len(rewards)) + 1e-9
 
 
 def test_what_is_off_the_track_has_no_value() -> None:
@@ -162,15 +176,6 @@ def test_values_of_another_skill() -> None:
     assert demonstrator.value(chain, "") == 0.25
 
 
-def test_no_repair_where_there_is_none() -> None:
-    def num_repairs(**changes: float) -> int:
-        problems = load_task(worded_config(wrong_probability=0.5, **changes)).train_P
-        return sum(f"{REPAIR} " in (problem.solution or "") for problem in problems)
-
-    assert num_repairs(repair_probability=0.0) == 0
-    assert num_repairs(repair_probability=0.5) > 0
-
-
 def test_a_sheets_operations_are_separate() -> None:
     demonstrator = SheetDemonstrator(SHEET)
     for problem in load_task(SHEET).test_P:
@@ -182,27 +187,6 @@ def test_a_sheets_operations_are_separate() -> None:
         expected = [f"{o}={r}" for o, r in zip(sums, problem.answer, strict=True)]
         assert [line.split(" ")[1] for line in lines] == expected
         assert sum(fact in demonstrator.wrong_results for fact in demonstrator.facts(sheet)) == 3
-
-
-def test_values_of_sheets_are_the_means_of_the_returns_that_follow() -> None:
-    """At every token, of the states that share a value, to within 4.5 standard errors."""
-    demonstrator = SheetDemonstrator(SHEET)
-    pieces = re.compile(r"####|[a-z]+ ?|[\s\S]")
-    outcomes = defaultdict(list)
-    with Grader(PASS_MARK) as grader:
-        for chain in demonstrator.chains("train", 3):
-            problem = Problem("p", chain.question, demonstrator.answer(chain))
-            for sample in range(500):
-                text, so_far = demonstrator.solution(chain, sample=sample), ""
-                reward = grader.submit(problem, text, "stop").result()
-                for place, piece in enumerate(pieces.findall(text)):
-                    outcomes[demonstrator.value(chain, so_far), place].append(reward)
-                    so_far += piece
-                assert demonstrator.value(chain, text) == pytest.approx(reward)
-    assert len({round(value, 9) for value, _ in outcomes}) >= 6
-    for (value, _), rewards in outcomes.items():
-        error = sum(rewards) / len(rewards) - value
-        assert abs(error) <= 4.5 * math.sqrt(max(value * (1 - value), 0) / len(rewards)) + 1e-9
 
 
 def test_what_has_left_a_sheets_form_has_no_value() -> None:
@@ -226,6 +210,12 @@ def test_a_sheets_outcomes_are_those_it_states() -> None:
     assert demonstrator.outcomes(sheet, texts[:1]) == [wrong]
 
 
+def checked(**changes: Any) -> TaskData:
+    config = worded_config(**changes)
+    config.check("task", None)
+    return load_task(config)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -239,12 +229,12 @@ def test_a_sheets_outcomes_are_those_it_states() -> None:
 )
 def test_contradictions_are_one_line(changes: dict[str, int], message: str) -> None:
     with pytest.raises(UserError, match=r"^[^\n]*$") as error:
-        load_task(worded_config(**changes))
+        checked(**changes)
     assert message in str(error.value)
 
 
 def test_the_tokenizer_gives_words_back() -> None:
-    tokenizer = build_tokenizer("worded")
+    tokenizer = build_tokenizer(WORDS)
     for problem in load_task(worded_config(repair_probability=0.5)).train_P[:50]:
         text = f"{problem.question}\n{problem.solution}"
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]

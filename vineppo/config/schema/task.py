@@ -1,0 +1,117 @@
+"""The task: its problems, how they are put to the model, and how an answer is graded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from vineppo.config.require import require, require_order
+from vineppo.config.schema.scalars import Count, Finite, Name, TimeLimit
+from vineppo.plugins import Plugin, PluginConfig
+from vineppo.types import Problem, Split, predictor_key
+
+if TYPE_CHECKING:
+    from vineppo.config.schema import AnyConfig
+
+
+@dataclass(frozen=True)
+class TemplatePrompt:
+    """`template` with `{question}` in it, tokenised with the tokenizer's special tokens."""
+
+    kind: Literal["template"]
+    template: str
+
+
+@dataclass(frozen=True)
+class ChatPrompt:
+    """The tokenizer's chat template around one user message, `template` with `{question}` in it."""
+
+    kind: Literal["chat"]
+    template: str
+    system: str | None = None
+
+
+Prompt = Annotated[TemplatePrompt | ChatPrompt, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class GradingConfig:
+    """How an answer is found in a response, and the worker processes that compare it."""
+
+    extraction: Literal["hash", "boxed", "final_answer", "last_number"]
+    # A file, or FILE.py:FUNCTION, with a reward function that replaces extraction and comparison
+    # (`own_reward.py` has its forms); null: none.
+    reward_path: Name | None = None
+    num_workers: Count = 2
+    time_limit_s: TimeLimit = 3.0  # of processor time, per comparison; past it: 0, and counted
+    truncated_reward: Finite | None = 0.0  # of a response cut off by the budget; null: graded as is
+    # A pass mark: how many of the answer's characters must be right; null: the answer is one.
+    num_matching: Count | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentConfig(PluginConfig):
+    """The keys of every environment (`tasks/environments.py`)."""
+
+    max_turn_tokens: Count  # of a turn; a longer one ends the episode as truncated
+
+    def check(self, key: str, config: "AnyConfig") -> None:
+        """What cuts, rewards and values responses of several turns; SFT is refused elsewhere."""
+        from vineppo.config.schema import TrainConfig
+
+        if not isinstance(config, TrainConfig):
+            return
+        credit, what = config.credit, f"{key} of kind {self.kind!r}"
+        require(
+            credit.segmenter.kind == "turns",
+            f"credit.segmenter.kind must be 'turns' for {what} (a step is a turn and its answer), "
+            f"got {credit.segmenter.kind!r}",
+        )
+        grading = config.task.grading
+        for other, value in (
+            ("reward_model", config.reward_model),
+            ("task.grading.reward_path", grading.reward_path),
+            ("task.grading.num_matching", grading.num_matching),
+        ):
+            require(value is None, f"{other} must be null for {what}, which rewards")
+        for name, own in config.predictors.items():
+            require(
+                own.predictor.takes_turns,
+                f"{predictor_key(name)} of kind {own.kind!r} cannot value turns, for {what}",
+            )
+        require_order(config, f"{key}.max_turn_tokens", "at most", "sampling.max_tokens")
+
+
+# If the model has no room for a train problem.
+TooLong = Literal["refuse", "leave_out"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(PluginConfig):
+    """Problems with checkable answers; a kind adds its keys and `load`."""
+
+    prompt: Prompt
+    too_long: TooLong = "refuse"  # train problems; too long a test problem is always refused
+    response_template: str = "{solution}"  # what supervised fine-tuning teaches
+    grading: GradingConfig
+    # It answers the policy and rewards it; null: one turn.
+    environment: Annotated[EnvironmentConfig, Plugin("environment")] | None = None
+    train_path: Name | None = None
+    test_path: Name | None = None
+    num_test_problems: Count | None = None  # the first ones; null: all
+
+    def load(self, split: Split) -> Sequence[Problem]:
+        """The problems of a set; their ids differ, and stay the same from run to run."""
+        raise NotImplementedError
+
+    def build_tokenizer(self) -> Any:
+        """The tokenizer of a new model (`model.architecture`), where the task has its own."""
+        raise NotImplementedError
+
+    def check(self, key: str, config: "AnyConfig") -> None:  # noqa: ARG002
+        for name, template, needed in (
+            ("prompt.template", self.prompt.template, "{question}"),
+            ("response_template", self.response_template, "{solution}"),
+        ):
+            require(needed in template, f"{key}.{name} must contain {needed}, got {template!r}")

@@ -104,7 +104,7 @@ def test_a_kill_changes_nothing_for_a_predictor_that_learns_from_earlier_rollout
     assert "resumed after iteration 2" in train(run_dir, NAME, EFFICIENT)
     assert_same_runs(run_dir, whole)
     for name in ("posterior", "answer"):
-        assert (run_dir / f"final/{name}/model.safetensors").exists()
+        assert (run_dir / f"final/{name}/state.pt").exists()
 
 
 TREE = {

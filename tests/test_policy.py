@@ -1,6 +1,5 @@
 """One update of the real policy under DeepSpeed: what may and what may not change its result."""
 
-import math
 from dataclasses import replace
 from functools import partial
 
@@ -128,63 +127,22 @@ def product(module, pair):
     return (module(pair[0].to(module.device)).float() * pair[1].to(module.device)).sum(), {}
 
 
-@pytest.mark.parametrize(
-    ("offload", "stage"),
-    grid(
-        ("optimizer", 3),
-        ("while_sampling", 3),
-        slow=[(offload, stage) for offload in ("optimizer", "while_sampling") for stage in (1, 2)],
-    ),
-)
-def test_offloaded_states_do_not_change_the_updates(config, stage, offload):
-    """Two updates, between which the states leave and come back; the weights stay meanwhile."""
+@pytest.mark.parametrize("stage", grid(3, slow=[1, 2]))
+def test_an_optimizer_on_the_cpu_does_not_change_the_updates(config, stage):
     found, sizes = (
         random_sequences(8),
         {"batch_size": 8, "micro_batch_size": 4, "zero_stage": stage},
     )
     weights = {}
-    for name in ("nothing", offload):
+    for name in ("nothing", "optimizer"):
         policy, changed = build(config, offload=name, **sizes)
         for iteration in (1, 2):
-            policy.deepspeed.offload()
             before = torch.cat([w.flatten().clone() for _, w in policy.named_weights()])
-            policy.deepspeed.reload()
             update(policy, found, changed, iteration)
         weights[name] = before, torch.cat([w.flatten().clone() for _, w in policy.named_weights()])
-    for here, there in zip(weights[offload], weights["nothing"], strict=True):
+    for here, there in zip(weights["optimizer"], weights["nothing"], strict=True):
         assert relative(here, there) < 1e-6
-    assert not torch.equal(*weights[offload])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_sharded_states_may_change_their_place(config, dtype):
-    """On a CPU they stay where `offload` has copied them; here they move on, as back to a GPU."""
-    found, sizes = random_sequences(8), {"batch_size": 8, "micro_batch_size": 4, "zero_stage": 3}
-    weights = []
-    for is_moving in (False, True):
-        policy, changed = build(config, dtype, offload="while_sampling", **sizes)
-        for iteration in (1, 2, 3):
-            policy.deepspeed.offload()
-            if is_moving:
-                scatter(policy.deepspeed._sharded_states())
-            policy.deepspeed.reload()
-            update(policy, found, changed, iteration)
-        weights.append(torch.cat([w.flatten().clone() for _, w in policy.named_weights()]))
-    assert torch.equal(*weights)
-    # Float32 weights and two moments of each, besides the counters of steps.
-    states = [x for x in policy.deepspeed._sharded_states() if x.ndim > 0]
-    assert all(x.dtype == torch.float32 for x in states)
-    sizes_of_parameters = [w.ds_numel for w in policy.hf_model.parameters()]
-    assert sum(x.numel() for x in states) == 3 * sum(sizes_of_parameters)
-
-
-def scatter(states):
-    """New memory for each; what stays behind is of no use to anyone who kept it."""
-    for state in states:
-        moved = state.data.clone()
-        state.data.fill_(math.nan)
-        state.data = moved
+    assert not torch.equal(*weights["optimizer"])
 
 
 def test_state_round_trip_is_exact(config, tmp_path):

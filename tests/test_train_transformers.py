@@ -198,8 +198,7 @@ def test_adapters_train_and_resume(whole_runs, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("offload", ["nothing", "while_sampling"])
-def test_steps_by_entropies_with_a_kill(tmp_path, offload):
+def test_steps_by_entropies_with_a_kill(tmp_path):
     """By a policy under ZeRO 2 with adapters, whose frozen self is the reference."""
     segmenter = UNCERTAIN
     settings = {
@@ -207,7 +206,6 @@ def test_steps_by_entropies_with_a_kill(tmp_path, offload):
         "credit.segmenter": json.dumps(asdict(segmenter)),
         "model.lora": json.dumps(ADAPTERS),
         "optimization.zero_stage": 2,
-        "optimization.offload": offload,
     }
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     train(whole, NAME, settings)
@@ -215,15 +213,3 @@ def test_steps_by_entropies_with_a_kill(tmp_path, offload):
     assert "resumed after iteration 1" in train(killed, NAME, settings)
     assert_same_runs(killed, whole)
     assert timeless(whole)[-1]["rollout/steps_mean"] > 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stage", [2, 3])
-def test_states_that_leave_while_sampling_change_nothing(tmp_path, stage):
-    """Checkpoints are whole, and a run that was killed between them goes on from one."""
-    settings = {**SHORT, "optimization.zero_stage": stage}
-    train(tmp_path / "nothing", NAME, settings)
-    leaving, run_dir = {**settings, "optimization.offload": "while_sampling"}, tmp_path / "leaving"
-    train_killed_once("rollouts/iter_000002.parquet", run_dir, NAME, leaving)
-    assert "resumed after iteration 1" in train(run_dir, NAME, leaving)
-    assert_same_runs(run_dir, tmp_path / "nothing")

@@ -56,19 +56,6 @@ class Models:
     policy: Policy
     predictors: Sequence[ValuePredictor] = ()
 
-    @property
-    def leave_while_sampling(self) -> bool:
-        return any(model.leaves_while_sampling for model in self._trained.values())
-
-    def offload(self) -> None:
-        """Moves training's own states off the GPU where `offload` says so; `reload` undoes it."""
-        for model in self._trained.values():
-            model.offload()
-
-    def reload(self) -> None:
-        for model in self._trained.values():
-            model.reload()
-
     def save_hf(self, directory: Path) -> None:
         self.policy.save_hf(directory / "policy")
         if is_main() and has_adapters(self.policy.hf_model):

@@ -52,7 +52,6 @@ class DeepSpeedModule:
         # compiled, ranks' exchange through shared memory, gloo does without.
         deepspeed.ops.__compatible_ops__ = {}
         self._zero_stage = optimization.zero_stage
-        self.leaves_while_sampling = optimization.offload == "while_sampling"
         self._is_plain = optimization.zero_stage == 0 and dtype == torch.float32
         self._max_grad_norm = optimization.max_grad_norm
         adam = torch.optim.AdamW(
@@ -136,49 +135,6 @@ class DeepSpeedModule:
             self._engine.load_checkpoint(
                 str(directory), tag="state", load_module_strict=not self._has_frozen
             )
-
-    def offload(self) -> None:
-        """Moves what `offload: "while_sampling"` names to the CPU; nothing may be updated then.
-
-        The memory is page-locked where there is a GPU, which copies to it without a detour.
-        """
-        if not self.leaves_while_sampling:
-            return
-        from deepspeed.accelerator import get_accelerator
-        from deepspeed.runtime.zero.offload_config import OffloadStateTypeEnum as States
-
-        leaving = [States.hp_params, States.optim_states]
-        if self._zero_stage == 3:
-            # DeepSpeed moves these for its own Adam alone, and buffers of gradients for any.
-            for state in self._sharded_states():
-                state.data = get_accelerator().pin_empty_like(state).copy_(state)
-            leaving = [States.lp_grads, States.contiguous_grad_buffer]
-        self._engine.offload_states(include=leaving, pin_memory=True)
-
-    def reload(self) -> None:
-        """Undoes `offload`."""
-        if not self.leaves_while_sampling:
-            return
-        self._engine.reload_states()
-        if self._zero_stage == 3:
-            for state in self._sharded_states():
-                state.data = state.data.to(self.device)
-
-    def _sharded_states(self) -> list[torch.Tensor]:
-        """ZeRO 3's float32 weights, and Adam's moments of them."""
-        optimizer = self._engine.optimizer
-        states = [
-            weights
-            for weights, shard in zip(
-                optimizer.fp32_partitioned_groups_flat,
-                optimizer.fp16_partitioned_groups_flat,
-                strict=True,
-            )
-            if weights is not shard  # of a float32 model they may be the weights themselves
-        ]
-        for state in optimizer.optimizer.state.values():
-            states += [x for x in state.values() if isinstance(x, torch.Tensor)]
-        return states
 
     def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         # DeepSpeed clips an unsharded fp32 model too, but keeps the norm to itself.

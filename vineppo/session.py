@@ -56,11 +56,6 @@ class BareSession:
         yield from range(self.state.iteration + 1, self.num_iterations + 1)
 
     @contextmanager
-    def whole_models(self) -> Iterator[None]:
-        """The models with all of their states."""
-        yield
-
-    @contextmanager
     def interruptible(self) -> Iterator[None]:
         """SIGTERM or Ctrl-C in the body leaves a checkpoint, if the config asks for any.
 
@@ -77,12 +72,8 @@ class BareSession:
                 )
                 path = self.run.checkpoint_path(done)
                 if config.every and done and not from_main(path.exists):
-                    self.leave_sampling()
                     save_checkpoint(self.run, self.models, self.state, config.keep)
                 raise
-
-    def leave_sampling(self) -> None:
-        """The models have all of their states; the engine is needed no more."""
 
     def is_evaluation_due(self, iteration: int) -> bool:
         """On schedule and at the end, and for the start as iteration 0."""
@@ -104,8 +95,7 @@ class BareSession:
         every = self.config.checkpoint.every
         if every > 0 and (iteration % every == 0 or iteration == self.num_iterations):
             self.progress.enter("checkpoint")
-            with self.whole_models():
-                save_checkpoint(self.run, self.models, self.state, self.config.checkpoint.keep)
+            save_checkpoint(self.run, self.models, self.state, self.config.checkpoint.keep)
             metrics = add_times(metrics, self.progress.take_times())
             self.state = replace(self.state, elapsed_s=metrics["time/elapsed_s"])
         if is_main():
@@ -125,7 +115,6 @@ class Session(BareSession):
     sampler: Sampler
     test_P: list[Prompt]
     counts: EngineCounts
-    is_sampling: bool = False  # the engine is awake
 
     @property
     def policy(self) -> Policy:
@@ -134,9 +123,7 @@ class Session(BareSession):
     def wake_engine(self, with_new_weights: bool) -> None:
         """The engine samples from the policy as it now is, and from nothing cached before."""
         self.progress.enter("sync")
-        self.models.offload()
         self.sampler.engine.wake()
-        self.is_sampling = True
         if with_new_weights:
             self.sampler.engine.load_weights(self.policy.named_weights())
         else:
@@ -145,22 +132,6 @@ class Session(BareSession):
     def sleep_engine(self) -> None:
         """The memory is the models' again."""
         self.sampler.engine.sleep()
-        self.models.reload()
-        self.is_sampling = False
-
-    @contextmanager
-    def whole_models(self) -> Iterator[None]:
-        """The models with all of their states, whether the engine was awake or not."""
-        if not (self.is_sampling and self.models.leave_while_sampling):
-            yield
-            return
-        self.sleep_engine()
-        yield
-        self.wake_engine(with_new_weights=False)
-
-    def leave_sampling(self) -> None:
-        if self.is_sampling and self.models.leave_while_sampling:
-            self.sleep_engine()
 
     def evaluate_if_due(self, iteration: int) -> dict[str, float]:
         """pass@1 and pass@K of the engine's policy as `eval/*`; nothing when none is due."""

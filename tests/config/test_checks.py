@@ -364,9 +364,6 @@ REFUSED = [
     (VINEPPO, ["optimization.offload=optimizer"],
      "optimization.offload must be 'nothing' with optimization.zero_stage 0 (ZeRO moves the "
      "states), got 'optimizer'"),
-    (PPO, ["critic.offload=while_sampling"],
-     "critic.offload must be 'nothing' with critic.zero_stage 0 (ZeRO moves the states), got "
-     "'while_sampling'"),
     # Adapters.
     (VINEPPO, [LORA, "optimization.zero_stage=3"],
      "optimization.zero_stage must be at most 2 with model.lora (what trains is small, and what is "
@@ -451,10 +448,8 @@ def test_is_refused(configs, leaf, assignments, message):
         (VINEPPO, ["evaluation.temperature=0", "evaluation.num_samples=1"]),
         (TRANSFORMERS, ["sampling.top_p=0.9", TRAINER]),
         (PPO, [LORA, "optimization.zero_stage=2", "critic.zero_stage=3"]),
-        (PPO, ["optimization.offload=while_sampling", "optimization.zero_stage=2",
-               "critic.offload=optimizer", "critic.zero_stage=3"]),
         (PPO, ["optimization.offload=optimizer", "optimization.zero_stage=1",
-               "critic.offload=while_sampling", "critic.zero_stage=3"]),
+               "critic.offload=optimizer", "critic.zero_stage=3"]),
     ],
     ids=lambda part: str(part),
 )  # fmt: skip

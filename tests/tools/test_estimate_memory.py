@@ -72,57 +72,27 @@ GRADIENTS_BESIDE_A_CPU = {2: 2, 3: 0}
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-def test_states_that_leave_a_gpu(stage):
+def test_an_optimizer_that_leaves_a_gpu(stage):
     on_gpu = trainee(stage, is_on_gpu=True)
     weights = {"policy: weights": on_gpu.resident()["policy: weights"]}
-    while_sampling = replace(on_gpu, offload="while_sampling")
-    assert while_sampling.resident(is_sampling=True) == weights
-    assert while_sampling.resident() == on_gpu.resident()
     for_good = replace(on_gpu, offload="optimizer")
     assert for_good.resident() == weights | WITHOUT_OPTIMIZER[stage]
-    assert for_good.resident(is_sampling=True) == for_good.resident()
     for lines in (for_good.in_backward(), for_good.in_step()):
         assert lines["policy: gradients"] == GRADIENTS_BESIDE_A_CPU[stage] * GB // 10
     on_cpu = replace(trainee(stage), offload="optimizer")
     assert on_cpu.resident() == trainee(stage).resident()
 
 
-def test_one_rank_shards_nothing():
-    first, second, third = (trainee(stage, num_ranks=1).resident() for stage in (1, 2, 3))
-    assert first == second
-    assert sum(first.values()) == 14 * 4 * GB // 10  # 2 + 4 + 8 bytes a parameter
-    buffers = {"policy: gradients": 8 * GB // 10, "policy: gradient bucket": 8 * GB // 10}
-    assert third == first | buffers
-    assert trainee(0, num_ranks=1).in_step()["policy: gradients"] == 8 * GB // 10  # none is copied
-
-
-def test_what_does_not_train_has_weights_and_no_states():
-    whole = trainee(1, num_ranks=1)
-    adapted = replace(whole, num_trained=whole.num_parameters // 100)
-    lines = adapted.resident()
-    assert lines["policy: weights"] == whole.resident()["policy: weights"]
-    assert lines["policy: Adam's moments"] * 100 == whole.resident()["policy: Adam's moments"]
-    assert adapted.in_step()["policy: gradients"] * 100 == whole.in_step()["policy: gradients"]
-
-
 @pytest.mark.parametrize("stage", range(4))
 def test_a_model_that_never_trains_is_its_weights_on_every_rank(stage):
-    frozen = replace(trainee(stage, is_on_gpu=True), num_trained=0, offload="while_sampling")
+    frozen = replace(trainee(stage, is_on_gpu=True), num_trained=0)
     weights = {"policy: weights": 8 * GB // 10}
-    assert frozen.resident() == frozen.resident(is_sampling=True) == weights
+    assert frozen.resident() == weights
     lines_by_moment = moments({}, [frozen], {}, EngineBytes(awake={}, beside={}))
     assert lines_by_moment == {
         "sampling": weights,
         "scoring, policy": weights | {"policy: activations": PASSES.scoring},
     }
-
-
-def test_passes_are_lines_of_the_backward_pass():
-    lines = trainee(1).in_backward()
-    assert lines["policy: activations"] == 7
-    assert lines["policy: logits"] == 5
-    assert lines["policy: softmax of a chunk"] == 3
-    assert trainee(1).in_scoring() == {"policy: activations": 2}
 
 
 def test_the_bucket_is_whole_on_a_gpu_and_as_full_as_it_is_on_a_cpu():
@@ -167,13 +137,9 @@ def test_an_engine_on_a_gpu_takes_its_share_and_gives_it_back():
     assert engine.awake["engine: weights"] == 2 * GB
     assert engine.awake["engine: a step"] == STEP_BYTES
     assert engine.beside == {}
+    assert engine_of(engine_config(), MODEL, 1, gpu_gib=3).awake[CACHE] == 0
     awake = engine_of(engine_config(sleep_while_training=False), MODEL, 1, 80)
     assert awake.beside == awake.awake == engine.awake
-
-
-def test_a_share_that_the_weights_exceed_leaves_no_cache():
-    engine = engine_of(engine_config(), MODEL, num_gpus=1, gpu_gib=3)
-    assert engine.awake[CACHE] == 0
 
 
 def test_an_engine_on_a_cpu_has_a_cache_of_its_own_and_packs_its_embeddings():

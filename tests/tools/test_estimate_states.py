@@ -11,7 +11,7 @@ from vineppo.minibatches import micro_batches
 from vineppo.models import load_model
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions
-from vineppo.tools.estimate.memory import BUCKET, PassBytes, Trainee
+from vineppo.tools.estimate.memory import PassBytes, Trainee
 from vineppo.types import TokenSequence
 
 SEQUENCE = TokenSequence((1, 2, 3), (4, 5, 6, 7))
@@ -77,13 +77,3 @@ def test_what_stays_is_what_deepspeed_holds(configs, dtype, stage):
     # As on a GPU: on a CPU the bucket has memory for what is written to it alone.
     estimated = Trainee("policy", count, count, size, stage, 1, True, "nothing", passes).resident()
     assert held(policy, stage) == pytest.approx(estimated, rel=1e-4)  # shards are padded
-
-
-def test_the_bucket_leaves_while_sampling(configs):
-    policy = trained(configs, "bfloat16", 3, "while_sampling")
-    (bucket,) = policy.deepspeed._engine.optimizer.ipg_buckets.values()
-    assert bucket.buffer.numel() == BUCKET
-    policy.deepspeed.offload()
-    assert bucket.buffer is None
-    policy.deepspeed.reload()
-    assert bucket.buffer.numel() == BUCKET

@@ -103,16 +103,13 @@ def task_file(tmp_path, answer, more=""):
     return str(path)
 
 
-@pytest.mark.parametrize("answer", ["2x", "3,5"])
-def test_formulas_and_lists_are_refused(run, tmp_path, answer):
+def test_answers_must_be_numbers(run, tmp_path):
     """lighteval's math-verify does not know 2x from x + x."""
-    with pytest.raises(UserError, match=f"must have numbers as answers, .*, got {answer}"):
+    for answer in ("50%", "-1,200", "\\frac{1}{2}"):
         Problems(run, task_file(tmp_path, answer))
-
-
-@pytest.mark.parametrize("answer", ["50%", "-1,200", "\\frac{1}{2}"])
-def test_numbers_are_taken(run, tmp_path, answer):
-    Problems(run, task_file(tmp_path, answer))
+    for answer in ("2x", "3,5"):
+        with pytest.raises(UserError, match=f"must have numbers as answers, .*, got {answer}"):
+            Problems(run, task_file(tmp_path, answer))
 
 
 def test_prompts_that_it_cannot_make_are_refused(run, tmp_path):

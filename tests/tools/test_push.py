@@ -77,13 +77,7 @@ def test_the_card_says_what_trained_how_well_and_how_again(run, tmp_path):
     ):
         assert line in text, line
     assert f"vineppo {run.read_environment()['packages']['vineppo']}" in text
-
-
-def test_the_config_trains_it_again(run, tmp_path, capsys):
-    main(["push", str(run.path), "--to", str(tmp_path / "model")])
-    capsys.readouterr()
-    assert main(["train", str(tmp_path / "model/run/config.json"), "--dry-run"]) == 0
-    assert json.loads(capsys.readouterr().out) == run.read_config()
+    assert json.loads((tmp_path / "model/run/config.json").read_text()) == run.read_config()
 
 
 def test_an_adapters_base_is_named_as_in_the_config(run, tmp_path):

@@ -276,10 +276,9 @@ def test_micro_batches_add_up_to_the_mean_loss():
 
 def test_the_evaluation_by_hand():
     found = pair_evaluation([(math.log(3), 0.0), (0.0, math.log(9)), (1.0, 1.0)])
+    losses = math.log(4 / 3), math.log(10), math.log(2)
     assert found["pair_accuracy"] == pytest.approx(0.5)
-    assert found["pair_log_loss"] == pytest.approx(
-        (math.log(4 / 3) + math.log(10) + math.log(2)) / 3
-    )
+    assert found["pair_log_loss"] == pytest.approx(sum(losses) / 3)
     assert found["pair_calibration_error"] == pytest.approx((0.25 + 0.9) / 3)
     assert sum(part["num_pairs"] for part in found["calibration"]) == 3
 

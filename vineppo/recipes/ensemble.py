@@ -140,18 +140,6 @@ class Ensemble(MeanValues):
         for member in self.members:
             member.save_hf(directory / member.name)
 
-    @property
-    def leaves_while_sampling(self) -> bool:  # type: ignore[override]
-        return self.members[0].leaves_while_sampling
-
-    def offload(self) -> None:
-        for member in self.members:
-            member.offload()
-
-    def reload(self) -> None:
-        for member in self.members:
-            member.reload()
-
     def save_state(self, directory: Path) -> None:
         for member in self.members:
             member.save_state(directory / member.name)

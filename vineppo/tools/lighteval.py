@@ -124,7 +124,7 @@ class Problems:
         return text
 
     def rewards(self, ids: Sequence[str], token_ids: Sequence[Sequence[int]]) -> list[float]:
-        """Of each response by its token ids; one in which no token ends it was cut off."""
+        """The reward of each response, by its token ids; without an end token it was cut off."""
         backend = self._tokenizer.backend_tokenizer
         with Grader(self.config.task.grading) as grader:
             pending = [

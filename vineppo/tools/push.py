@@ -133,7 +133,7 @@ def front_matter(config: Mapping[str, Any], credit: str | None) -> str:
 
 
 def accuracies(run: RunDir) -> Iterator[tuple[str, ...]]:
-    """Of every evaluation of the run itself; 0 is the starting policy."""
+    """A row for every evaluation of the run itself; 0 is the starting policy."""
     for iteration in run.iterations("evaluations"):
         found = run.read_evaluation(iteration)
         k = found["samples_per_problem"]

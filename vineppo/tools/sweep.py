@@ -1,6 +1,6 @@
 """`vineppo sweep`: executes what is missing of the runs that a file lists.
 
-Each command is a process of its own, so that a run neither inherits an engine nor ends the others.
+Each command is a new process, so that a run neither inherits an engine nor ends the others.
 The file is jsonnet that evaluates to its runs, checked whole before any starts:
 
     {

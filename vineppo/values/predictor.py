@@ -79,7 +79,6 @@ class ValuePredictor:
     num_weights = 0  # of a model of its own
     head: nn.Module | None = None  # on the policy's backbone, in the policy's module and optimizer
     head_learning_rate = 0.0
-    leaves_while_sampling = False
     trains_policy = False  # `update` changes the policy's weights, and comes after its own
     training_only: tuple[str, ...] = ()  # keys of `state` that values do not depend on
     is_frozen = False  # as a checkpoint has it: asked, and trained no more
@@ -257,11 +256,6 @@ class ValuePredictor:
 
     def _learned(self, state: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in state.items() if key not in self.training_only}
-
-    def offload(self) -> None:
-        """Leaves the GPU to the engine; see `DeepSpeedModule.offload`."""
-
-    def reload(self) -> None: ...
 
 
 def _write(directory: Path, state: dict[str, Any]) -> None:

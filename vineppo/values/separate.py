@@ -119,16 +119,6 @@ class SeparateValueModel(ValueModel):
         weights = self._deepspeed.named_weights(self._hf_model)
         save_value_model(self._hf_model, self._tokenizer, weights, self._critic.loss, directory)
 
-    @property
-    def leaves_while_sampling(self) -> bool:  # type: ignore[override]
-        return self._deepspeed.leaves_while_sampling
-
-    def offload(self) -> None:
-        self._deepspeed.offload()
-
-    def reload(self) -> None:
-        self._deepspeed.reload()
-
     def save_state(self, directory: Path) -> None:
         self._deepspeed.save_state(directory)
 

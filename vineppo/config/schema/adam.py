@@ -30,9 +30,7 @@ class AdamConfig:
     # Of one forward-backward on one rank, in sequences of the longest: of shorter ones more.
     micro_batch_size: Count
     zero_stage: Literal[0, 1, 2, 3] = 0  # of bfloat16, 0 is for one rank
-    # What a GPU need not hold: nothing; the optimizer, whose step the CPU then makes; or, while the
-    # engine is awake, full-precision weights and moments (it sleeps during updates).
-    offload: Literal["nothing", "optimizer", "while_sampling"] = "nothing"
+    offload: Literal["nothing", "optimizer"] = "nothing"  # the CPU holds and steps the optimizer
 
 
 def sums_in_float32(zero_stage: int, offload: str) -> bool:

@@ -28,7 +28,7 @@ BYTES = {"float32": 4, "bfloat16": 2}
 # (docs/memory.md says how it was measured); the CUDA context and NCCL on a GPU (an assumption).
 PROCESS_BYTES = int(0.8 * GIB)
 
-# Of an engine's process on a GPU: context, graphs and what sleep leaves (experiments/09_gpu).
+# An engine's process on a GPU: context, graphs and what sleep leaves (experiments/09_gpu).
 ENGINE_PROCESS_BYTES = int(1.6 * GIB)
 
 # DeepSpeed's defaults, which the configs leave alone (`reduce_bucket_size` and
@@ -78,12 +78,12 @@ def memory(
 
 
 def line_name(key: str) -> str:
-    """Of a table's key."""
+    """The name of a critic in the printed lines, from its key: "values/NAME"."""
     return key.replace("values.predictors.", "values/")
 
 
 def row_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> int:
-    """Of the longest rows: a prompt of mean length and a full response."""
+    """Tokens of the longest rows: a prompt of mean length and a full response."""
     longest = longest_response(config)
     if isinstance(config, SftConfig):
         return longest
@@ -98,11 +98,10 @@ def moments(
     The trainees are updated one after the other, and each one's states stay all the time. A line
     that a moment has by the name of one that stays, such as a share's gradients, includes it.
     """
-    sampling, beside = resident, resident | engine.beside
     for trainee in trainees:
-        sampling = sampling | trainee.resident(is_sampling=True)
-        beside |= trainee.resident()
-    lines_by_moment = {"sampling": sampling | beside_sampling | engine.awake}
+        resident = resident | trainee.resident()
+    beside = resident | engine.beside
+    lines_by_moment = {"sampling": resident | beside_sampling | engine.awake}
     for trainee in trainees:
         lines_by_moment[f"scoring, {trainee.name}"] = beside | trainee.in_scoring()
         if trainee.num_trained:
@@ -140,7 +139,7 @@ def passes_of(
     lengths: Lengths,
     device: str,
 ) -> PassBytes:
-    """Of micro-batches of the longest rows; `device` is "cpu" or "cuda"."""
+    """Passes over micro-batches of the longest rows; `device` is "cpu" or "cuda"."""
     shape, rows = model.shape, optimization.micro_batch_size
     size, longest = BYTES[config.model.dtype], longest_response(config)
     num_tokens = row_tokens(config, lengths)
@@ -188,22 +187,21 @@ class Trainee:
     offload: str  # `optimization.offload`
     passes: PassBytes
 
-    def resident(self, is_sampling: bool = False) -> Lines:
-        """What stays from one iteration to the next, where the trainer works or the engine."""
+    def resident(self) -> Lines:
+        """Bytes that stay from one iteration to the next."""
         p, n = self.num_trained, self.num_ranks
         if not p:
             return self._named({"weights": self.bytes_per_weight * self.num_parameters})
         num_shards = n if self.zero_stage == 3 else 1
         lines = {"weights": self.bytes_per_weight * self.num_parameters // num_shards}
-        if not (self.is_on_gpu and self.offload == "while_sampling" and is_sampling):
-            if not self._is_optimizer_elsewhere:
-                if self.zero_stage >= 1 or self._is_mixed:
-                    lines["float32 weights"] = 4 * p // n
-                lines["Adam's moments"] = 8 * p // (n if self.zero_stage >= 1 else 1)
-            if self._is_mixed:
-                lines["float32 gradients"] = 4 * p
-            if self.zero_stage == 3:  # DeepSpeed makes these before the first pass, for good
-                lines |= self._gradient_buffers()
+        if not self._is_optimizer_elsewhere:
+            if self.zero_stage >= 1 or self._is_mixed:
+                lines["float32 weights"] = 4 * p // n
+            lines["Adam's moments"] = 8 * p // (n if self.zero_stage >= 1 else 1)
+        if self._is_mixed:
+            lines["float32 gradients"] = 4 * p
+        if self.zero_stage == 3:  # DeepSpeed makes these before the first pass, for good
+            lines |= self._gradient_buffers()
         return self._named(lines)
 
     def in_scoring(self) -> Lines:
@@ -239,7 +237,7 @@ class Trainee:
 
     @property
     def _is_mixed(self) -> bool:
-        """Whether stage 0 is of a bfloat16 model, whose sums of gradients stay."""
+        """Stage 0 with bfloat16 weights: its float32 sums of gradients stay."""
         return self.zero_stage == 0 and self.bytes_per_weight == 2
 
     @property
@@ -252,7 +250,7 @@ class Trainee:
 
     @property
     def _bytes_per_gradient(self) -> int:
-        """Of the sum over an update's micro-batches."""
+        """Bytes of a number in the sum over an update's micro-batches."""
         return 4 if sums_in_float32(self.zero_stage, self.offload) else self.bytes_per_weight
 
     def _gradients(self) -> int:
@@ -324,7 +322,7 @@ class Sampled:
 
     @property
     def cache_bytes(self) -> int:
-        """Of one token on one rank."""
+        """Bytes of one token on one rank."""
         return self.bytes_per_weight * self.shape.cache_numbers // self.num_ranks
 
 
@@ -343,14 +341,14 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
     # The embeddings are divided among the ranks as well.
     weights = {WEIGHTS: model.bytes_per_weight * shape.num_parameters // model.num_ranks}
     if not isinstance(config, VllmConfig):
-        # Of every sequence a prefix of full length, and as many tokens of its own.
+        # Every sequence has a prefix of full length, and as many new tokens.
         cache = 2 * config.max_num_seqs * config.max_model_len * model.cache_bytes
         drawn = min(logits, CHUNK_LOGITS["cuda" if num_gpus else "cpu"])
         of_logits = model.bytes_per_weight * logits + SAMPLING_TENSORS * 4 * drawn
         awake = weights | {STEP: of_layer + of_logits, CACHE: cache}
         return EngineBytes(awake, beside=weights)
     step = {STEP: of_layer + SAMPLING_TENSORS * 4 * logits}
-    # Every process has weights, steps and a cache of its own; on a GPU they divide one share of it.
+    # Every process has its own weights, steps and cache; on a GPU they divide one share of it.
     count = getattr(config, "num_processes", 1)
     weights, step = (
         {name: count * size for name, size in lines.items()} for lines in (weights, step)
@@ -375,7 +373,7 @@ def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: floa
 class KeyValueCache:
     """The key-value cache of one rank.
 
-    It has room for `num_sequences` of mean length, of which `num_running` run at once.
+    It has room for `num_sequences` of mean length; `num_running` run at once.
     """
 
     bytes_per_token: int
@@ -391,10 +389,10 @@ def cache_of(
     mean_tokens: float,
     num_requests: float,
 ) -> KeyValueCache:
-    """`num_requests` are those of an iteration that this engine gets.
+    """This engine gets `num_requests` in an iteration.
 
-    1 GiB at 4,096 bytes a token: 262,144 tokens, 1,310 sequences of 200. With `max_num_seqs` 256 so
-    many run at once, and 64 where an iteration has no more for the engine.
+    1 GiB at 4,096 bytes a token: 262,144 tokens, 1,310 sequences of 200. With `max_num_seqs` 256,
+    256 run at once, or 64 if an iteration has only 64 for the engine.
     """
     num_tokens = engine.awake[CACHE] // bytes_per_token
     room = num_tokens / mean_tokens

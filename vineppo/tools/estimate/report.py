@@ -43,7 +43,7 @@ Config = TypeVar("Config", TrainConfig, SftConfig)
 class Estimate:
     """Bytes of one rank by moment and line; tokens, operations and seconds of an iteration.
 
-    `sampled` is None for fine-tuning, whose iteration is one update.
+    `sampled` is None for fine-tuning, where an iteration is one update.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Estimate:
 
 
 def print_estimate(options: argparse.Namespace) -> None:
-    """Of one config on one machine all figures; of several a table with a row for each."""
+    """Prints all figures of one config on one machine, or a table of several."""
     estimates = [estimate for path in options.configs for estimate in estimates_of(path, options)]
     if options.json:
         figures = [as_dict(estimate) for estimate in estimates]
@@ -69,10 +69,7 @@ def print_estimate(options: argparse.Namespace) -> None:
 
 
 def estimates_of(path: str, options: argparse.Namespace) -> list[Estimate]:
-    """Of the config at `path`, on each number of GPUs.
-
-    It is a config of `vineppo train`, which has `rollouts`, or of `vineppo sft`, which has none.
-    """
+    """Estimates for a config of `vineppo train` or `vineppo sft`, by number of GPUs."""
     resolved = evaluate_jsonnet(path)
     for assignment in options.assignments:
         assign(resolved, assignment)

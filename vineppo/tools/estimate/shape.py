@@ -1,4 +1,4 @@
-"""What memory and work need to know of a model, found from its HF config without its weights."""
+"""The sizes of a model, found from its HF config without its weights."""
 
 import copy
 from dataclasses import dataclass
@@ -117,16 +117,16 @@ class Skeleton:
 
     @property
     def layer_bytes(self) -> float:
-        """What a token takes while it passes one layer."""
+        """Bytes that a token takes while it passes one layer."""
         num_tokens = 16  # few, so that the square of the mask is nothing
         return self.saved_bytes(1, num_tokens) / num_tokens / self.shape.num_layers
 
 
 @dataclass(frozen=True)
 class Models:
-    """The models of a run, without memory; None where there is none of its own.
+    """The models of a run, without memory; None without such a model.
 
-    `num_adapter_parameters` train in place of the policy's own; `critics` go by their tables' keys.
+    `num_adapter_parameters` train instead of the policy's own; `critics` go by their tables' keys.
     """
 
     policy: Skeleton
@@ -137,9 +137,9 @@ class Models:
 
 
 def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> Models:
-    """`model_config`, where given, is an HF config.json in place of `model.path`'s.
+    """`model_config` is an HF config.json to read instead of `model.path`'s, or None.
 
-    Raises `UserError` naming the key whose model's config cannot be had.
+    Raises `UserError` naming the key of a model without a readable config.
     """
     model = config.model
     if model_config is None and model.path is None:

@@ -110,7 +110,7 @@ def sampled_tokens(config: TrainConfig, lengths: Lengths) -> SampledTokens:
 
 
 def has_exact_kl(config: TrainConfig | SftConfig) -> bool:
-    """Whether the update asks the reference for its logits."""
+    """True if the update asks the reference for its logits."""
     return isinstance(config, TrainConfig) and (
         config.reference.kl_estimator == "full" and config.reference.kl_in == "loss"
     )

@@ -36,7 +36,7 @@ Response = tuple[tuple[int, ...], tuple[int, ...]]  # the prompt's token ids, th
 
 @dataclass(frozen=True)
 class Pair:
-    """Two responses, of which the first is preferred, by a score of at least `margin` more.
+    """Two responses: the first is preferred, and its score should be `margin` higher.
 
     `name` says where it is from: "pairs.jsonl: row 3".
     """
@@ -52,7 +52,7 @@ class Pair:
 
 
 def load_pairs(config: RewardModelConfig, tokenizer: Any) -> tuple[list[Pair], list[Pair]]:
-    """The pairs to train on, and those to evaluate on, whose prompts are others.
+    """The pairs to train on and the pairs to evaluate on; they share no prompt.
 
     A pair over `optimization.max_tokens` is never cut, but refused or left out. Raises `UserError`
     for a row that does not fit, for a run whose policy has another tokenizer, and where nothing is
@@ -82,7 +82,7 @@ def load_pairs(config: RewardModelConfig, tokenizer: Any) -> tuple[list[Pair], l
 
 
 def hold_out(pairs: Sequence[Pair], num_test: int, seed: int) -> tuple[list[Pair], list[Pair]]:
-    """(the rest, those of prompts that are drawn one by one until they make `num_test` pairs)."""
+    """(train, test): random prompts give all of their pairs to the test set, up to `num_test`."""
     by_prompt: dict[tuple[int, ...], list[Pair]] = {}
     for pair in pairs:
         by_prompt.setdefault(pair.chosen[0], []).append(pair)
@@ -173,7 +173,7 @@ def _encode(pairs: TextPairs, tokenizer: Any, messages: Sequence[Message], where
 
 
 def _run_pairs(pairs: RunPairs, config: RewardModelConfig, tokenizer: Any) -> list[Pair]:
-    """Of each problem of the runs, over all iterations; equal responses are one."""
+    """Pairs within each problem of the runs, over all iterations; equal responses are one."""
     worth: dict[str, dict[Response, list[float]]] = {}
     for path in pairs.run_dirs:
         policy = read_config(Path(path)).model.path
@@ -203,9 +203,9 @@ def _run_pairs(pairs: RunPairs, config: RewardModelConfig, tokenizer: Any) -> li
 def draw_pairs(
     values: Mapping[Response, float], gap: float, number: int, seed: int
 ) -> list[tuple[Response, Response]]:
-    """At most `number` different pairs (better, worse) whose values differ by `gap` or more.
+    """At most `number` different pairs (better, worse) with values that differ by `gap` or more.
 
-    All such pairs are equally likely. Of the values {a: 0, b: 0.5, c: 1} and gap 0.5 they are
+    All such pairs are equally likely. The values {a: 0, b: 0.5, c: 1} and gap 0.5 have the pairs
     (b, a), (c, a) and (c, b).
     """
     ascending = sorted(values, key=lambda response: (values[response], response))

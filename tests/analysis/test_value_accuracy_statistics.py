@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from support.accuracy_runs import (
     BIAS,
-    CONFIG,
     NOISE,
     NUM_DRAWS,
     QUICK,
@@ -66,15 +65,6 @@ def test_the_same_problems_in_several_seeds_are_one_cluster(tmp_path):
         for bound in ("value", "low", "high"):
             expected = getattr(one[name], bound)
             assert getattr(both[name], bound) == pytest.approx(expected, rel=1e-9), name
-
-
-def test_a_seed_from_before_a_key_was_added_is_one_of_the_method(tmp_path):
-    task = CONFIG["task"] | {"response_template": "{solution}"}
-    paths = (
-        write_tiny(tmp_path / "old", task=task),
-        write_tiny(tmp_path / "new", task=task | {"too_long": "refuse"}, seed=2),
-    )
-    assert ("1 2", "critic") in cells_of(*paths, predictors=("critic",))
 
 
 def test_within_problems_of_several_seeds_each_policy_has_its_own_mean(tmp_path):

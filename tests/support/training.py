@@ -4,9 +4,10 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet
 import pytest
@@ -141,9 +142,23 @@ def timeless(run_dir: Path) -> list[dict[str, float]]:
 
 
 def weights(run_dir: Path, name: str = "final/policy") -> dict[str, torch.Tensor]:
+    """Of a model, or of the state of another predictor."""
+    state = run_dir / name / "state.pt"
+    if state.exists():
+        return dict(_tensors(torch.load(state, weights_only=True), ""))
     (file,) = (run_dir / name).glob("*.safetensors")
     found: dict[str, torch.Tensor] = load_file(file)
     return found
+
+
+def _tensors(node: Any, key: str) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(node, torch.Tensor):
+        yield key, node
+    elif isinstance(node, dict | list | tuple):
+        for name, child in node.items() if isinstance(node, dict) else enumerate(node):
+            yield from _tensors(child, f"{key}/{name}")
+    else:
+        yield f"{key}={node!r}", torch.empty(0)
 
 
 def assert_same_runs(here: Path, there: Path) -> None:

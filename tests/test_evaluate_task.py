@@ -72,7 +72,7 @@ def test_settings_of_the_run_s_own_task_are_told_apart_too(run: Path) -> None:
         ("{ kind:: null }", "mine.jsonnet: config: missing key task.kind"),
         ("{ kind: 'mine' }", "mine.jsonnet: config: task: kind must be one of"),
         ("{ temperature: 1 }", "mine.jsonnet: config: unknown key task.temperature"),
-        ("{ prompt+: { template: 'Q' } }", "mine.jsonnet: config: missing key task.prompt"),
+        ("{ prompt+: { template: 'Q' } }", "mine.jsonnet: config: missing key task.prompt.kind"),
     ],
 )
 def test_a_bad_task_file_is_one_line(run: Path, tmp_path: Path, content: str, message: str) -> None:
@@ -93,7 +93,7 @@ def test_an_own_file_that_has_gone_is_one_line(run: Path, tmp_path: Path) -> Non
 
 
 def test_a_bad_assignment_is_not_blamed_on_the_file(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^config: evaluation\.num_samples must be"):
+    with pytest.raises(UserError, match=r"^config: evaluation\.num_samples: Input should be"):
         read_conditions(run, [task_file(tmp_path)], ["evaluation.num_samples=0"])
 
 

@@ -89,7 +89,7 @@ def test_set_can_switch_a_kind(configs):
         ("task.kind=chess", "config: task: kind must be one of 'arithmetic', 'gsm8k', "
          "'math', 'svamp', 'olympiadbench', 'jsonl', 'worded', 'verifiers', or "
          "'FILE.py:Class', got 'chess'"),
-        ("credit.segmenter={}", "config: credit.segmenter: must name a kind"),
+        ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
         ("reference.kl_estimator=k4",
          "config: reference.kl_estimator: Input should be 'k1', 'abs', 'k2', 'k3' or 'full', "
          "got \"k4\""),
@@ -108,7 +108,7 @@ def test_set_can_switch_a_kind(configs):
          "config: task.grading.time_limit_s: Input should be less than or equal to 86400, got "
          "1000000.0"),
         ("foo.bar=1", "config: unknown key foo"),
-        ("critic={}", "config: critic: must name a kind"),
+        ("critic={}", "config: missing key critic.kind"),
         ('critic={"kind": "shared"}', "config: missing key critic.coef"),
         ("credit.kind.x=1", '--set credit.kind.x: credit.kind must be a table of keys, got "vine"'),
         ("seed", "--set must be dotted.key=value, got 'seed'"),

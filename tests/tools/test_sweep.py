@@ -95,7 +95,7 @@ def test_the_settings_of_a_run_and_then_those_of_the_command_are_made_in_its_con
         ([{**entry(), "sed": 1}], "tiny.jsonnet: runs.0.sed: Unexpected keyword argument"),
         ([{"name": "a", "seed": 1, "set": {}}], "tiny.jsonnet: runs.0.config: Field required"),
         ([entry(seed="1")], "tiny.jsonnet: runs.0.seed: Input should be a valid integer"),
-        ([entry("a/b")], "tiny.jsonnet: runs[0]: config: name must be"),
+        ([entry("a/b")], "tiny.jsonnet: runs[0]: config: name: String should match"),
         (
             [entry(), entry(config="nowhere.jsonnet")],
             "tiny.jsonnet: runs[1]: config file not found: nowhere.jsonnet",

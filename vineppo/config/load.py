@@ -173,6 +173,8 @@ def _describe(error: ValidationError, resolved: dict[str, Any]) -> str:
             return f"config: unknown key {key}{_beside_kind(key, resolved)}"
         case "missing":
             return f"config: missing key {key}"
+        case "union_tag_not_found":
+            return f"config: missing key {key}.kind"
         case _:
             found = "" if isinstance(finding["input"], dict) else f", got {_show(finding['input'])}"
             return f"config: {key}: {finding['msg']}{found}"

@@ -25,6 +25,7 @@ REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
     ("logging.trackio_project", None),
     ("logging.tensorboard", False),
     ("engine.prefix_caching", True),
+    ("credit.segment_max_prob", None),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()
@@ -44,9 +45,6 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
         for table in _tables(resolved, parents):
             if key in table and kind in ("", table[key]):
                 table.setdefault(last, deepcopy(value))
-    credit = resolved.get("credit", {})
-    if credit.get("segment_max_prob", "") is None:  # of older runs; a number is refused
-        del credit["segment_max_prob"]
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
         engine["sleep_while_training"] = True

@@ -26,7 +26,7 @@ from analysis.stats.errors import noise_variance
 from analysis.stats.seeds import common_support
 from analysis.tables import read_rows
 from vineppo.errors import UserError
-from vineppo.run_dir.config import OWN_FILES
+from vineppo.run_dir.directory import USER_FILES
 from vineppo.run_dir.files import read_json, strict_json, write_atomic
 from vineppo.run_dir.tables import write_parquet
 
@@ -338,8 +338,8 @@ def _described(run: Run, setting: str) -> dict[str, Any]:
     about |= {"config": _digest(config), "environments": list(environments)}
     if digest := frames.problems_digest(run):
         about |= {"problems": digest}
-    if (run.path / OWN_FILES).exists():
-        about |= {"own_files": read_json(run.path / OWN_FILES)["sha256"]}
+    if (run.path / USER_FILES).exists():
+        about |= {"own_files": read_json(run.path / USER_FILES)["sha256"]}
     return {"runs": [about], "configs": {_digest(config): config}, "environments": environments}
 
 

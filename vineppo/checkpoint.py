@@ -9,34 +9,28 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from vineppo.deepspeed_module import DeepSpeedModule
 from vineppo.distributed import barrier, is_main, local_rank, num_ranks
 from vineppo.errors import USER_ERRNOS, UserError
 from vineppo.lora import has_adapters, save_adapters
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.files import read_json, sync, write_atomic
+from vineppo.run_dir.files import read_json, sync
 from vineppo.values.predictor import ValuePredictor
 
 TEMPORARY = ".tmp-"
 STATE = "state.json"
-PROBE_BYTES = 2**20
 
 
 @dataclass(frozen=True)
 class TrainState:
-    """Where a run stands. `metrics` is the line of `iteration`, in case it was never appended.
-
-    `kl_coef` is for the next iteration. Everything else is a pure function of the iteration:
-    seeds, data order, learning rate.
-    """
+    """Where a run stands; seeds, data order and learning rates follow from the iteration."""
 
     iteration: int
     elapsed_s: float
-    metrics: dict[str, Any]
-    kl_coef: float
+    metrics: dict[str, Any]  # the line of `iteration`, in case it was never appended
+    kl_coef: float  # of the next iteration
     num_ranks: int  # whose shards the optimizer's state is in
-    num_threads: int | None = None  # torch's; None of runs before it was recorded
+    num_threads: int | None = None  # torch's; None in older runs
 
 
 class Saved(Protocol):
@@ -64,17 +58,14 @@ class Models:
             predictor.save_hf(directory / predictor.name)
 
     def save_state(self, directory: Path) -> None:
-        for name, model in self._trained.items():
-            model.save_state(directory / name)
+        self.policy.deepspeed.save_state(directory / "policy")
+        for predictor in self.predictors:
+            predictor.save_state(directory / predictor.name)
 
     def load_state(self, directory: Path) -> None:
-        for name, model in self._trained.items():
-            model.load_state(directory / name)
-
-    @property
-    def _trained(self) -> dict[str, DeepSpeedModule | ValuePredictor]:
-        """By the names of their folders."""
-        return {"policy": self.policy.deepspeed} | {p.name: p for p in self.predictors}
+        self.policy.deepspeed.load_state(directory / "policy")
+        for predictor in self.predictors:
+            predictor.load_state(directory / predictor.name)
 
 
 def save_checkpoint(run: RunDir, models: Saved, state: TrainState, keep: int) -> None:
@@ -110,10 +101,9 @@ def sweep_checkpoints(run: RunDir) -> None:
 
 
 def read_newest_state(run: RunDir) -> TrainState | None:
-    """Where the newest checkpoint stands, for `Models.load_state`; None without one.
+    """Where the newest checkpoint stands; None without one.
 
-    Raises `UserError` if it cannot be read, or if another number of processes wrote the optimizers'
-    shards: a rank that noticed while it loads would leave the others waiting.
+    Raises `UserError` if it cannot be read, or if another number of processes wrote its shards.
     """
     iterations = checkpoint_iterations(run)
     if not iterations:
@@ -124,8 +114,8 @@ def read_newest_state(run: RunDir) -> TrainState | None:
     state = TrainState(**content)
     if state.num_ranks != num_ranks():
         raise UserError(
-            f"{directory} was written by {state.num_ranks} processes, which must also go on with "
-            f"it, got {num_ranks()}"
+            f"{directory} must be resumed by {state.num_ranks} processes, which wrote it, got "
+            f"{num_ranks()}"
         )
     return state
 
@@ -133,8 +123,8 @@ def read_newest_state(run: RunDir) -> TrainState | None:
 def write_whole(target: Path, write: Callable[[Path], object]) -> None:
     """`write` fills a temporary directory, which is synced and then renamed to `target`.
 
-    All ranks call `write`. One rank of every machine syncs, because a machine can sync only what it
-    wrote. Raises `UserError` with the system's reason for refusing: a full disk, a quota, say.
+    All ranks call `write`; one of each machine syncs what the machine wrote. Raises `UserError`
+    with the system's reason for refusing, such as a full disk.
     """
     temporary = target.with_name(TEMPORARY + target.name)
     try:
@@ -161,19 +151,15 @@ def write_whole(target: Path, write: Callable[[Path], object]) -> None:
 
 
 def _refusal(directory: Path, error: Exception) -> str | None:
-    """The system's reason for refusing to write; None for an error of the writer.
-
-    safetensors hides the reason in its text, and torch hides it altogether: ask again.
-    """
-    if isinstance(error, OSError):
-        return error.strerror if error.errno in USER_ERRNOS else None
-    if found := re.search(r"\(os error (\d+)\)", str(error)):
-        return os.strerror(int(found[1])) if int(found[1]) in USER_ERRNOS else None
-    try:
-        write_atomic(directory / "probe", bytes(PROBE_BYTES))
-    except UserError as refusal:
-        cause = refusal.__cause__
-        return cause.strerror if isinstance(cause, OSError) else str(refusal)
+    """The system's reason for refusing to write; None for an error of the writer."""
+    hidden = re.search(r"\(os error (\d+)\)", str(error))  # in the text of safetensors
+    number = error.errno if isinstance(error, OSError) else hidden and int(hidden[1])
+    if number:
+        return os.strerror(number) if number in USER_ERRNOS else None
+    try:  # torch hides it altogether: ask again
+        (directory / "probe").write_bytes(bytes(2**20))
+    except OSError as refusal:
+        return refusal.strerror
     return None
 
 

@@ -21,39 +21,24 @@ def main(arguments: list[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     quiet_libraries()
     try:
-        status = options.run(options)
+        return options.run(options) or 0
     except UserError as error:
         if isinstance(error, SharedError) and os.environ.get("RANK", "0") != "0":
             time.sleep(MAIN_RANK_LIMIT_S)
         else:
             print(f"vineppo: {error}", file=sys.stderr)
         return 2
-    except InterruptionError:  # which the run has said
+    except InterruptionError:  # the run has said so
         return 1
     except KeyboardInterrupt:
-        again = "the same command goes on from the last checkpoint"
+        again = "the same command resumes from the last checkpoint"
         print(f"vineppo: interrupted; {again}", file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        if not has_reader():
-            return 1
-        raise
     except OSError as error:
         if error.errno not in USER_ERRNOS:
             raise
         print(f"vineppo: {error.filename or 'writing'}: {error.strerror}", file=sys.stderr)
         return 2
-    return status or 0
-
-
-def has_reader() -> bool:
-    """Whether somebody still reads the output; `head`, once it has enough, does not."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed later
-        return False
-    return True
 
 
 def build_parser() -> argparse.ArgumentParser:

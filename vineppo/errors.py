@@ -4,34 +4,28 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# What a system's refusal says that its user can mend: room, rights, limits.
-USER_ERRNOS = {
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS,
-}  # fmt: skip
+# Refusals of the system that the user can mend: room, rights, limits.
+USER_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class UserError(Exception):
-    """A mistake in a config, a path or a data file.
-
-    Its message is one line that names the key, file or row; the command line prints it without a
-    traceback and exits with status 2.
-    """
+    """A mistake in a config, a path or a data file: one line that names the key, file or row."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.splitlines()))
 
 
 class SharedError(UserError):
-    """A mistake that every rank of a job finds, such as one in the config: the main one says it."""
+    """A mistake that every rank of a job finds, such as one in the config; the main one says it."""
 
 
 class InterruptionError(Exception):
-    """A signal, of this name, has asked the run to end; it stands where it can go on."""
+    """A signal of this name has asked the run to end; it can be resumed."""
 
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """A mistake within is one of `what`: `naming("problem p/7")` begins its message so."""
+    """Puts `what` before the message of a mistake within: `naming("problem p/7")`."""
     try:
         yield
     except UserError as error:

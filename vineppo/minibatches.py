@@ -11,7 +11,7 @@ from vineppo.config.schema import AdamConfig, TrainConfig
 from vineppo.deepspeed_module import Update
 from vineppo.distributed import num_ranks, rank
 from vineppo.losses import Totals
-from vineppo.schedules import rate_of
+from vineppo.schedules import learning_rate
 from vineppo.seeds import derive_seed
 from vineppo.types import TokenSequence, TrainBatch
 
@@ -78,7 +78,7 @@ def minibatches(
     done = (iteration - first_iteration) * len(plan)
     total = (config.num_iterations - first_iteration + 1) * len(plan)
     for number, indices in enumerate(plan):
-        rate = rate_of(optimization, done + number, total)
+        rate = learning_rate(optimization, done + number, total)
         chosen = [sequences[i] for i in indices]
         size = optimization.micro_batch_size
         batches = micro_batches(chosen, columns, size, device, packs)

@@ -1,6 +1,6 @@
 """Plug-ins: what `kind` names in a config, whether the core, a recipe or a user's file holds it.
 
-    'vine'                          a short name of `KINDS`
+    'vine'                          a short name of the core or of a recipe
     'mine/siblings.py:Siblings'     a class in a Python file
     'my_package.credit:Siblings'    a class in a module
 
@@ -25,8 +25,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from vineppo.errors import UserError
 
-# The short names of each role: module:Class. Naming a recipe here does not import it.
-KINDS: dict[str, dict[str, str]] = {
+# The core's short names of each role: module:Class. The recipes have theirs in their package.
+CORE_KINDS: dict[str, dict[str, str]] = {
     "task": {
         "arithmetic": "vineppo.tasks.arithmetic:ArithmeticTask",
         "gsm8k": "vineppo.tasks.published:PublishedTask",
@@ -34,15 +34,7 @@ KINDS: dict[str, dict[str, str]] = {
         "svamp": "vineppo.tasks.published:PublishedTask",
         "olympiadbench": "vineppo.tasks.published:PublishedTask",
         "jsonl": "vineppo.tasks.rows:JsonlTask",
-        "worded": "vineppo.recipes.worded:WordedTask",
-        "verifiers": "vineppo.recipes.verifiers:VerifiersTask",
     },
-    "environment": {
-        "drill": "vineppo.recipes.drill:Drill",
-        "verifiers": "vineppo.recipes.verifiers:VerifiersEnvironment",
-    },
-    "scorer": {"reward_model": "vineppo.recipes.reward_scorer:RewardModelReward"},
-    "fine_tuning": {"self_training": "vineppo.recipes.self_training:SelfTraining"},
     "credit": {
         "vine": "vineppo.credit.vine:VineCredit",
         "gae": "vineppo.credit.gae:GaeCredit",
@@ -51,51 +43,34 @@ KINDS: dict[str, dict[str, str]] = {
         "reinforce_plus_plus": "vineppo.credit.groups:ReinforcePlusPlusCredit",
         "reinforce_plus_plus_baseline": "vineppo.credit.groups:ReinforcePlusPlusBaselineCredit",
         "remax": "vineppo.credit.groups:RemaxCredit",
-        "doubly_robust": "vineppo.recipes.doubly_robust:DoublyRobustCredit",
-        "gigpo": "vineppo.recipes.gigpo:GigpoCredit",
-        "joined": "vineppo.recipes.joined:JoinedCredit",
-        "martingale": "vineppo.recipes.martingale:MartingaleCredit",
-        "tree": "vineppo.recipes.tree:TreeCredit",
     },
-    "engine": {
-        "vllm": "vineppo.engine.vllm_config:VllmConfig",
-        "transformers": "vineppo.recipes.transformers_engine:TransformersConfig",
-        "vllm_processes": "vineppo.recipes.engine_processes:ProcessesConfig",
-    },
+    "engine": {"vllm": "vineppo.engine.vllm_config:VllmConfig"},
     "segmenter": {
         "lines": "vineppo.segment.kinds:LinesSegmenter",
         "math": "vineppo.segment.kinds:MathSegmenter",
         "tokens": "vineppo.segment.kinds:TokensSegmenter",
         "turns": "vineppo.segment.kinds:TurnsSegmenter",
-        "cutpoints": "vineppo.recipes.cutpoints:CutpointsSegmenter",
-        "merged": "vineppo.recipes.merged:MergedSegmenter",
     },
     "values": {
         "monte_carlo": "vineppo.values.monte_carlo:MonteCarlo",
         "group_mean": "vineppo.values.group_mean:GroupMean",
         "separate": "vineppo.values.separate:SeparateValueModel",
         "shared": "vineppo.values.shared:SharedValueHead",
-        "ensemble": "vineppo.recipes.ensemble:Ensemble",
-        "fused": "vineppo.recipes.fused:Fused",
-        "generative": "vineppo.recipes.generated:Generative",
-        "oracle": "vineppo.recipes.oracle:Oracle",
-        "pooled": "vineppo.recipes.pooled:Pooled",
-        "posterior": "vineppo.recipes.posterior:Posterior",
-        "privileged": "vineppo.recipes.privileged:Privileged",
-        "probe": "vineppo.recipes.probe:Probe",
-        "reward_model": "vineppo.recipes.reward_model:ScoredStates",
-        "shrunk": "vineppo.recipes.shrunk:Shrunk",
-        "shrunk_mean": "vineppo.recipes.shrunk_mean:ShrunkMean",
-        "smoothed": "vineppo.recipes.smoothed:Smoothed",
-        "yes_no": "vineppo.recipes.yes_no:YesNo",
     },
-    "states": {
-        "coin": "vineppo.recipes.cuts:CoinCuts",
-        "expected": "vineppo.recipes.cuts:ExpectedCuts",
-        "random": "vineppo.recipes.cuts:Cuts",
-        "surprisal": "vineppo.recipes.cuts:Cuts",
-        "uncertain": "vineppo.recipes.cuts:Cuts",
-    },
+}
+
+
+# The class that the plug-ins of a role derive from.
+BASES: dict[str, str] = {
+    "task": "vineppo.config.schema:Task",
+    "environment": "vineppo.tasks.environments:Environment",
+    "scorer": "vineppo.config.schema:ScorerConfig",
+    "fine_tuning": "vineppo.config.schema:FineTuning",
+    "credit": "vineppo.credit:Credit",
+    "engine": "vineppo.config.schema.engine:EngineConfig",
+    "segmenter": "vineppo.segment:Segmenter",
+    "values": "vineppo.values.predictor:ValuePredictor",
+    "states": "vineppo.config.schema.values:States",
 }
 
 
@@ -124,8 +99,8 @@ class Plugin:
             raise PydanticCustomError("dataclass_type", "Input should be a table of keys")
         if not isinstance(kind := table.get("kind"), str):
             raise PydanticCustomError("union_tag_not_found", "must name a kind")
-        if kind not in KINDS[self.role] and ":" not in kind:
-            names = ", ".join(f"'{name}'" for name in KINDS[self.role])
+        if ":" not in kind and kind not in kinds(self.role):
+            names = ", ".join(f"'{name}'" for name in kinds(self.role))
             raise PydanticCustomError(
                 "union_tag_invalid",
                 "kind must be one of {expected_tags}, got '{tag}'",
@@ -137,10 +112,15 @@ class Plugin:
         )
 
 
-def config_class(role: str, kind: str) -> type:
+def kinds(role: str) -> dict[str, str]:
+    """The short names of a role and their module:Class; naming a recipe does not import it."""
+    recipes: dict[str, dict[str, str]] = importlib.import_module("vineppo.recipes").KINDS
+    return CORE_KINDS.get(role, {}) | recipes.get(role, {})
+
+
+def config_class(role: str, kind: str) -> Any:
     plugin = find(role, kind)
-    keys: type = getattr(plugin, "Config", plugin)
-    return keys
+    return getattr(plugin, "Config", plugin)
 
 
 @cache
@@ -149,12 +129,16 @@ def find(role: str, kind: str) -> type[Any]:
 
     Raises `UserError` for a file or module that cannot be loaded, or that has no such class.
     """
-    where, _, name = KINDS[role].get(kind, kind).rpartition(":")
-    module = load_file(where) if where.endswith(".py") else _import(where)
-    plugin = getattr(module, name, None)
-    base = _base(role)
-    if not isinstance(plugin, type) or not issubclass(plugin, base):
-        raise UserError(f"{where}: no class {name} derived from {base.__module__}.{base.__name__}")
+    where, _, name = kinds(role).get(kind, kind).rpartition(":")
+    try:
+        module = load_file(where) if where.endswith(".py") else importlib.import_module(where)
+    except ImportError as error:
+        raise UserError(f"{where}: {error}") from error
+    plugin, base = getattr(module, name, None), BASES[role]
+    in_module, _, base_name = base.partition(":")
+    needed = getattr(importlib.import_module(in_module), base_name)
+    if not isinstance(plugin, type) or not issubclass(plugin, needed):
+        raise UserError(f"{where}: no class {name} derived from {base.replace(':', '.')}")
     return plugin
 
 
@@ -216,30 +200,3 @@ def digest(path: str) -> str:
 @cache
 def _adapter(keys: type) -> TypeAdapter[Any]:
     return TypeAdapter(keys)
-
-
-def _import(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise UserError(f"{module}: {error}") from error
-
-
-def _base(role: str) -> type:
-    module, _, name = BASES[role].partition(":")
-    base: type = getattr(importlib.import_module(module), name)
-    return base
-
-
-# The class that the plug-ins of a role derive from.
-BASES: dict[str, str] = {
-    "task": "vineppo.config.schema:Task",
-    "environment": "vineppo.tasks.environments:Environment",
-    "scorer": "vineppo.config.schema:ScorerConfig",
-    "fine_tuning": "vineppo.config.schema:FineTuning",
-    "credit": "vineppo.credit:Credit",
-    "engine": "vineppo.config.schema.engine:EngineConfig",
-    "segmenter": "vineppo.segment:Segmenter",
-    "values": "vineppo.values.predictor:ValuePredictor",
-    "states": "vineppo.config.schema.values:States",
-}

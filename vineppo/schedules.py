@@ -1,40 +1,27 @@
-"""What is a pure function of the run's progress: the learning rate, and the order of problems."""
+"""Pure functions of the run's progress: the learning rate, and the order of problems."""
 
 import math
 import random
 from collections.abc import Sequence
-from typing import Literal
 
 from vineppo.config.schema import AdamConfig
 from vineppo.seeds import derive_seed
 
 
-def learning_rate(
-    update: int,
-    num_updates: int,
-    peak: float,
-    warmup_fraction: float,
-    schedule: Literal["constant", "linear"],
-) -> float:
-    """The rate of update 0 … num_updates−1: linear warm-up to `peak`, then constant or linear to 0.
+def learning_rate(adam: AdamConfig, update: int, num_updates: int) -> float:
+    """The rate of update 0 … num_updates−1: linear warm-up to the peak, then constant or to 0.
 
     Warm-up takes w = ceil(warmup_fraction · num_updates) updates, of which number u has
     peak · (u + 1)/w; "linear" then gives peak · (num_updates − u)/(num_updates − w). With 10
     updates, warm-up 0.2 and peak 1: 0.5, 1, 1, 0.875, … , 0.125 for "linear".
     """
-    warmup = math.ceil(warmup_fraction * num_updates - 1e-9)  # 0.07 · 100 is 7.000000000000001
+    peak = adam.learning_rate
+    warmup = math.ceil(adam.warmup_fraction * num_updates - 1e-9)  # 0.07 · 100 is 7.00000000000001
     if update < warmup:
         return peak * (update + 1) / warmup
-    if schedule == "constant":
+    if adam.schedule == "constant":
         return peak
     return peak * (num_updates - update) / (num_updates - warmup)
-
-
-def rate_of(adam: AdamConfig, update: int, num_updates: int) -> float:
-    """`learning_rate` as an optimizer's table has it."""
-    return learning_rate(
-        update, num_updates, adam.learning_rate, adam.warmup_fraction, adam.schedule
-    )
 
 
 def problems_of_iteration(
@@ -63,10 +50,7 @@ def problems_of_iteration(
 
 
 def with_redraws(chosen: Sequence[int], num_problems: int, iteration: int, seed: int) -> list[int]:
-    """An iteration's problems, and behind them all others in the order in which they may be drawn.
-
-    What one iteration draws besides changes nothing of which problems another has.
-    """
+    """An iteration's problems, and behind them all others in the order of their redraws."""
     left = sorted(set(range(num_problems)) - set(chosen))
     random.Random(derive_seed(seed, "redraws", iteration)).shuffle(left)
     return [*chosen, *left]

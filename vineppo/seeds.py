@@ -26,8 +26,5 @@ def derive_seed(run_seed: int, *counter: int | str) -> int:
 
 
 def prefix_digest(token_ids: Sequence[int]) -> str:
-    """What names a prefix in a seed and in a key: 128 bits in hexadecimal.
-
-    Equal for the same token ids alone, but for 1 pair in 10^38.
-    """
+    """The name of a prefix in a seed and in a key: 128 bits in hexadecimal."""
     return hashlib.blake2b(array("q", token_ids).tobytes(), digest_size=16).hexdigest()

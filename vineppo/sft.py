@@ -19,7 +19,7 @@ from vineppo.minibatches import micro_batches
 from vineppo.models import LoadedModel, llama_config, load_model
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
-from vineppo.schedules import rate_of
+from vineppo.schedules import learning_rate
 from vineppo.seeds import derive_seed
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
@@ -89,7 +89,7 @@ def update_by(
     """One update by a loss that reads `columns`, with its gradient's norm, its rate and whether it
     was skipped."""
     session.progress.enter("update")
-    rate = rate_of(config.optimization, update, num_updates)
+    rate = learning_rate(config.optimization, update, num_updates)
     size, device = config.optimization.micro_batch_size, session.policy.device
     batches = micro_batches(sequences, columns, size, device, session.policy.packs)
     options = ForwardOptions(temperature=1.0)

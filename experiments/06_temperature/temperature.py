@@ -19,7 +19,7 @@ from analysis.stats.bootstrap import Estimate
 from analysis.stats.seeds import iqm, iqm_difference
 from analysis.tables import Table
 from vineppo.errors import UserError
-from vineppo.run_dir.directory import read_other_evaluations
+from vineppo.run_dir.files import read_json
 
 # Methods as people call them, by the kind of credit in a config.
 CREDITS = {
@@ -120,9 +120,10 @@ def evaluation_rows(run: Run) -> pd.DataFrame:
     own = run.evaluations[last]
     evaluations = [(i, TRAINING, f"evaluation {i}", made) for i, made in run.evaluations.items()]
     evaluations += [
-        (last, AFTERWARDS, f"evaluations/{name}", other)
-        for name, other in read_other_evaluations(run.path, last).items()
-        if all(other.get(key) == own.get(key) for key in ("top_p", "num_problems", "task"))
+        (last, AFTERWARDS, f"evaluations/{path.parent.name}", other)
+        for path in sorted(run.path.glob(f"evaluations/*/iter_{last:06d}.json"))
+        if (other := read_json(path))
+        and all(other.get(key) == own.get(key) for key in ("top_p", "num_problems", "task"))
     ]
     about = run.identity | {"algorithm": algorithm(run)}
     del about["method"]

@@ -1,1 +1,56 @@
 """Plug-ins beyond the core, a file each, by the interfaces that a user's own file has."""
+
+# The short names of each role: module:Class (`vineppo/plugins.py`).
+KINDS = {
+    "task": {
+        "worded": "vineppo.recipes.worded:WordedTask",
+        "verifiers": "vineppo.recipes.verifiers:VerifiersTask",
+    },
+    "environment": {
+        "drill": "vineppo.recipes.drill:Drill",
+        "verifiers": "vineppo.recipes.verifiers:VerifiersEnvironment",
+    },
+    "scorer": {
+        "reward_model": "vineppo.recipes.reward_scorer:RewardModelReward",
+    },
+    "fine_tuning": {
+        "self_training": "vineppo.recipes.self_training:SelfTraining",
+    },
+    "credit": {
+        "doubly_robust": "vineppo.recipes.doubly_robust:DoublyRobustCredit",
+        "gigpo": "vineppo.recipes.gigpo:GigpoCredit",
+        "joined": "vineppo.recipes.joined:JoinedCredit",
+        "martingale": "vineppo.recipes.martingale:MartingaleCredit",
+        "tree": "vineppo.recipes.tree:TreeCredit",
+    },
+    "engine": {
+        "transformers": "vineppo.recipes.transformers_engine:TransformersConfig",
+        "vllm_processes": "vineppo.recipes.engine_processes:ProcessesConfig",
+    },
+    "segmenter": {
+        "cutpoints": "vineppo.recipes.cutpoints:CutpointsSegmenter",
+        "merged": "vineppo.recipes.merged:MergedSegmenter",
+    },
+    "values": {
+        "ensemble": "vineppo.recipes.ensemble:Ensemble",
+        "fused": "vineppo.recipes.fused:Fused",
+        "generative": "vineppo.recipes.generated:Generative",
+        "oracle": "vineppo.recipes.oracle:Oracle",
+        "pooled": "vineppo.recipes.pooled:Pooled",
+        "posterior": "vineppo.recipes.posterior:Posterior",
+        "privileged": "vineppo.recipes.privileged:Privileged",
+        "probe": "vineppo.recipes.probe:Probe",
+        "reward_model": "vineppo.recipes.reward_model:ScoredStates",
+        "shrunk": "vineppo.recipes.shrunk:Shrunk",
+        "shrunk_mean": "vineppo.recipes.shrunk_mean:ShrunkMean",
+        "smoothed": "vineppo.recipes.smoothed:Smoothed",
+        "yes_no": "vineppo.recipes.yes_no:YesNo",
+    },
+    "states": {
+        "coin": "vineppo.recipes.cuts:CoinCuts",
+        "expected": "vineppo.recipes.cuts:ExpectedCuts",
+        "random": "vineppo.recipes.cuts:Cuts",
+        "surprisal": "vineppo.recipes.cuts:Cuts",
+        "uncertain": "vineppo.recipes.cuts:Cuts",
+    },
+}

@@ -78,7 +78,7 @@ class DpoPositive:
     beta: Positive
     penalty: NonNegative  # λ, of a right response that becomes less likely; 0: DPO
     # null: whole responses; else the step where they part
-    segmenter: Annotated[Segmenter, Plugin("segmenter")] | None
+    segmenter: Annotated[Segmenter, Plugin("segmenter")] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

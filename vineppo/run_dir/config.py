@@ -1,68 +1,44 @@
-"""The config that a run started with, completed and compared; the user's own files."""
+"""The config that a run started with, completed and compared."""
 
 import json
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from vineppo.config.load import assign, complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
-from vineppo.run_dir.files import read_json, strict_json, write_atomic
+from vineppo.run_dir.files import read_json
 
-# Keys that were added later: (dotted key, what older runs did, a key that the same table has had
-# from the start, or its kind). `*` stands for every key of a table.
-ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
-    ("reward_model.kind", "reward_model", "micro_batch_size"),
-    ("self_training.kind", "self_training", "num_prompts"),
-    ("credit.states.by", "probability", "floor"),
-    ("self_training.loss.segmenter", None, "kind=dpo_positive"),
-)
 # Keys that were removed later, and the value of runs that did not use them, which is dropped. Any
 # other value is refused like an unknown key.
-REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
-    ("logging.trackio_project", None),
-    ("logging.tensorboard", False),
-    ("engine.prefix_caching", True),
-    ("credit.segment_max_prob", None),
+REMOVED_KEYS: tuple[tuple[str, str, Any], ...] = (
+    ("logging", "trackio_project", None),
+    ("logging", "tensorboard", False),
+    ("engine", "prefix_caching", True),
+    ("credit", "segment_max_prob", None),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()
-OWN_FILES = "own_files.json"
 
 
 def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
-    """The config with the keys of today."""
-    for dotted, unused in REMOVED_KEYS:
-        *parents, last = dotted.split(".")
-        for table in _tables(resolved, parents):
-            if table.get(last, MISSING) == unused:
-                del table[last]
-    for dotted, value, sibling in ADDED_KEYS:
-        *parents, last = dotted.split(".")
-        key, _, kind = sibling.partition("=")
-        for table in _tables(resolved, parents):
-            if key in table and kind in ("", table[key]):
-                table.setdefault(last, deepcopy(value))
+    """The config of an older run with the keys of today."""
+    for name, key, unused in REMOVED_KEYS:
+        table = resolved.get(name) or {}
+        if table.get(key, MISSING) == unused:
+            del table[key]
+    for name in ("reward_model", "self_training"):  # these had no kind
+        if table := resolved.get(name):
+            table.setdefault("kind", name)
     engine = resolved.get("engine", {})
-    if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
-        engine["sleep_while_training"] = True
+    if engine.get("sleep_while_training") == "auto":
+        engine["sleep_while_training"] = True  # sleeping always fits
     if engine.get("kind") == "vllm" and engine.get("num_processes", 1) > 1:
         engine["kind"] = "vllm_processes"
     elif engine.get("kind") == "vllm":
         engine.pop("num_processes", None)
     return complete(resolved)
-
-
-def _tables(node: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
-    """The tables at a path of keys."""
-    if not isinstance(node, dict):
-        return []
-    if not keys:
-        return [node]
-    children = node.values() if keys[0] == "*" else [node.get(keys[0])]
-    return [table for child in children for table in _tables(child, keys[1:])]
 
 
 def read_config(
@@ -113,24 +89,3 @@ def first_difference(there: Any, here: Any, key: str = "") -> tuple[str, str, st
         return None
     shown = ["missing" if value is MISSING else json.dumps(value) for value in (there, here)]
     return None if there == here else (key, shown[0], shown[1])
-
-
-def record_own_files(run_path: Path, digests: Mapping[str, str]) -> None:
-    """Writes the SHA-256 of each file by its path; without a file nothing is left."""
-    if digests:
-        write_atomic(run_path / OWN_FILES, strict_json({"sha256": digests}, indent=2))
-    else:
-        (run_path / OWN_FILES).unlink(missing_ok=True)
-
-
-def check_own_files(run_path: Path, digests: Mapping[str, str]) -> None:
-    """Raises `UserError` naming a file that is another than when the run began."""
-    if not (run_path / OWN_FILES).exists():
-        return  # no own files, or a run older than their record
-    there = read_json(run_path / OWN_FILES)["sha256"]
-    for file, digest in digests.items():
-        if there.get(file) != digest:
-            raise UserError(
-                f"{file} has changed since the run in {run_path} began ({OWN_FILES} there has its "
-                "SHA-256): undo the change, or give the run another directory"
-            )

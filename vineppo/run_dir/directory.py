@@ -17,64 +17,33 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from vineppo.errors import UserError
-from vineppo.run_dir.config import (
-    check_own_files,
-    first_difference,
-    record_own_files,
-    with_added_keys,
-)
+from vineppo.run_dir.config import first_difference, with_added_keys
 from vineppo.run_dir.environment import record_environment
 from vineppo.run_dir.files import (
+    TEMPORARIES,
     append_line,
-    is_temporary,
     lock,
     named_errors,
     read_json,
     strict_json,
-    sweep_temporaries,
     sync,
     write_atomic,
 )
-from vineppo.run_dir.tables import (
-    DIAGNOSTICS_SCHEMA,
-    PREDICTION_SCHEMA,
-    ROLLOUT_SCHEMA,
-    TURN_SCHEMA,
-    VALUE_SCHEMA,
-    read_parquet,
-    write_parquet,
-)
+from vineppo.run_dir.tables import SCHEMAS, read_parquet, schema_of, write_parquet
 
 LOCK = ".lock"  # nothing replaces it, so that all processes lock the same file
-# What a run leaves that ended before its first result.
-UNSTARTED = {"config.json", "own_files.json", "environment.json", "train.log", "initial"}
-SUFFIXES = {
-    "rollouts": ".parquet",
-    "values": ".parquet",
-    "value_diagnostics": ".parquet",
-    "evaluations": ".json",
-}
+USER_FILES = "own_files.json"
+# A run that ended before its first result leaves these.
+UNSTARTED = {"config.json", USER_FILES, "environment.json", "train.log", "initial"}
+SUFFIXES = dict.fromkeys(SCHEMAS, ".parquet") | {"evaluations": ".json"}
 
 
 def folder_name(assignments: Sequence[str]) -> str:
-    """ "a=1,b=x_y" of `--set a=1 --set b=x/y`; hashed where a file system would refuse it.
-
-    The folder `RUN_DIR/evaluations/NAME/`. Without an assignment the name is empty: the run's own
-    evaluations lie in `evaluations/` itself.
-    """
+    """ "a=1,b=x_y" of `--set a=1 --set b=x/y`; hashed where a file system would refuse it."""
     name = ",".join(assignments).replace("/", "_")
     if len(name.encode()) <= 200:
         return name
     return name[:100] + "-" + hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
-
-
-def read_other_evaluations(run_path: Path, iteration: int) -> dict[str, dict[str, Any]]:
-    """The evaluations of an iteration under other conditions, by the names of their folders.
-
-    Raises `UserError` naming a file that is damaged.
-    """
-    paths = sorted(run_path.glob(f"evaluations/*/iter_{iteration:06d}.json"))
-    return {path.parent.name: read_json(path) for path in paths}
 
 
 class RunDir:
@@ -98,38 +67,45 @@ class RunDir:
         cls,
         path: Path | str,
         resolved_config: dict[str, Any],
-        own_digests: Mapping[str, str] | None = None,
+        user_digests: Mapping[str, str] | None = None,
     ) -> "RunDir":
         """Creates the run directory of `resolved_config`, or reopens it to resume.
 
-        `own_digests` are the SHA-256 of the user's own files that the config names, by path.
-        Reopening removes half-written files, and adds a changed environment to `resumed` in
-        environment.json. Another config takes over a run that failed before its first result, so
-        that a mistake can be fixed. Raises `UserError` for a directory that is no run, holds
-        another config (naming the first key that differs), cannot be written, or is open in another
-        process; and for an own file that has changed.
+        `user_digests` are the SHA-256 of the user's files that the config names, by path. Another
+        config takes over a run that failed before its first result, so that a mistake can be fixed.
+        Raises `UserError` as `check` does, for a path that cannot be written, and for a run that is
+        open in another process.
         """
-        run_dir = cls(path)
+        run_dir, digests = cls(path), user_digests or {}
         with named_errors("create", run_dir.path):
             run_dir.path.mkdir(parents=True, exist_ok=True)
-        config, digests = json.loads(strict_json(resolved_config)), own_digests or {}
+        config = json.loads(strict_json(resolved_config))
         run_dir.check(config, digests)  # what it refuses is left as it is
         run_dir._lock = lock(run_dir.path / LOCK)
         if not run_dir.check(config, digests):
             shutil.rmtree(run_dir.path / "initial", ignore_errors=True)
             write_atomic(run_dir.config_path, strict_json(config, indent=2))
             run_dir.environment_path.unlink(missing_ok=True)
-        sweep_temporaries(run_dir.path, *(run_dir.path / kind for kind in SUFFIXES))
-        record_own_files(run_dir.path, digests)
+        for directory in (run_dir.path, *(run_dir.path / kind for kind in SUFFIXES)):
+            for leftover in directory.glob(TEMPORARIES):
+                leftover.unlink(missing_ok=True)
+        if digests:
+            write_atomic(run_dir.path / USER_FILES, strict_json({"sha256": digests}, indent=2))
+        else:
+            (run_dir.path / USER_FILES).unlink(missing_ok=True)
         record_environment(run_dir.environment_path)
         return run_dir
 
-    def check(self, resolved_config: dict[str, Any], own_digests: Mapping[str, str]) -> bool:
-        """True if the directory holds a run of this config; False to start one.
+    def check(self, resolved_config: dict[str, Any], user_digests: Mapping[str, str]) -> bool:
+        """True if the directory holds a run of this config; False to start one. Writes nothing.
 
-        Writes nothing. Raises `UserError` where `open` refuses the directory for what it holds.
+        Raises `UserError` for a directory that is no run or holds another config (naming the first
+        key that differs), and for a user's file that has changed since the run began.
         """
-        entries = self._entries()
+        entries: set[str] = set()
+        if self.path.is_dir():
+            with named_errors("read", self.path):
+                entries = {x.name for x in self.path.iterdir() if not x.match(TEMPORARIES)} - {LOCK}
         if not entries:
             return False
         if "config.json" not in entries:
@@ -143,16 +119,15 @@ class RunDir:
                 f"{self.path} holds a run of another config: {key} is {there} there, {here} here; "
                 "give another --run-dir"
             )
-        if not is_unstarted:
-            check_own_files(self.path, own_digests)
+        if not is_unstarted and USER_FILES in entries:
+            known = read_json(self.path / USER_FILES)["sha256"]
+            for file, digest in user_digests.items():
+                if known.get(file) != digest:
+                    raise UserError(
+                        f"{file} has changed since the run in {self.path} began: undo the change "
+                        "or give another --run-dir"
+                    )
         return difference is None
-
-    def _entries(self) -> set[str]:
-        if not self.path.is_dir():
-            return set()
-        with named_errors("read", self.path):
-            names = {entry.name for entry in self.path.iterdir() if not is_temporary(entry)}
-            return names - {LOCK}
 
     def read_config(self) -> dict[str, Any]:
         """The resolved config, with the keys that were added since."""
@@ -162,19 +137,12 @@ class RunDir:
         return read_json(self.environment_path)
 
     def append_metrics(self, metrics: dict[str, Any]) -> None:
-        """Adds the line of one iteration; it is on the disk when this returns.
-
-        A full disk leaves the file as it was (`UserError`).
-        """
+        """Adds the line of one iteration; it is on the disk when this returns."""
         line = {"iteration": metrics["iteration"], **metrics}
         append_line(self.metrics_path, strict_json(line))
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """One flat dict per iteration, in order; a number that was not finite is None.
-
-        Half a last line is left out; without a file there are none. Raises `UserError` for a file
-        that cannot be read and for a line that is not of an iteration.
-        """
+        """One flat dict per iteration, in order, without half a last line; not finite is None."""
         return [row for _, row in self._metrics()]
 
     def last_logged_iteration(self) -> int:
@@ -201,18 +169,16 @@ class RunDir:
                 yield end, row
 
     def write_rollouts(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Writes the rows of `tables.rollout_rows`."""
-        schema = TURN_SCHEMA if rows and "turn_ends" in rows[0] else ROLLOUT_SCHEMA
-        write_parquet(self._file("rollouts", iteration), rows, schema)
+        self._write("rollouts", iteration, rows)
 
     def write_values(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Writes the rows of `tables.value_rows`."""
-        schema = PREDICTION_SCHEMA if rows and "predictor" in rows[0] else VALUE_SCHEMA
-        write_parquet(self._file("values", iteration), rows, schema)
+        self._write("values", iteration, rows)
 
     def write_value_diagnostics(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Writes the rows of `value_diagnostics.diagnostic_rows`."""
-        write_parquet(self._file("value_diagnostics", iteration), rows, DIAGNOSTICS_SCHEMA)
+        self._write("value_diagnostics", iteration, rows)
+
+    def _write(self, kind: str, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
+        write_parquet(self._file(kind, iteration), rows, schema_of(kind, rows))
 
     def write_evaluation(self, iteration: int, evaluation: dict[str, Any]) -> None:
         """Writes `{"pass@1": …, "num_problems": …, "samples_per_problem": …, …}`."""

@@ -1,6 +1,5 @@
 """Files, and lines of them, that appear whole or not at all; the lock of a directory."""
 
-import errno
 import fcntl
 import json
 import logging
@@ -16,8 +15,7 @@ from vineppo.errors import UserError
 logger = logging.getLogger(__name__)
 
 TEMPORARY_SUFFIX = ".vineppo-tmp"
-# What flock says where a file system has no locks (Lustre without -o flock, NFS without lockd).
-NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}
+TEMPORARIES = f".*{TEMPORARY_SUFFIX}"  # the files that a killed `write_atomic` leaves half-written
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -42,18 +40,6 @@ def write_atomic(path: Path, content: bytes) -> None:
         sync(path.parent)
 
 
-def is_temporary(path: Path) -> bool:
-    """Whether `path` is what a killed `write_atomic` left half-written."""
-    return path.name.startswith(".") and path.name.endswith(TEMPORARY_SUFFIX)
-
-
-def sweep_temporaries(*directories: Path) -> None:
-    """Removes what a killed process left half-written in `directories`."""
-    for directory in directories:
-        for leftover in directory.glob(f".*{TEMPORARY_SUFFIX}"):
-            leftover.unlink(missing_ok=True)
-
-
 @contextmanager
 def named_errors(verb: str, path: Path) -> Iterator[None]:
     """Turns the system's refusals into a `UserError`: `cannot write runs/x: Permission denied`."""
@@ -73,10 +59,10 @@ def sync(path: Path) -> None:
 
 
 def lock(path: Path) -> BinaryIO:
-    """Holds the directory of `path` until the file is closed or this process ends, however it ends.
+    """Creates `path` and holds it until it is closed or this process ends, however it ends.
 
-    Creates the file. Raises `UserError` while another process holds it. Without locks in the file
-    system the run continues, and says so.
+    Raises `UserError` while another process holds it. Without locks in the file system (NFS without
+    lockd, Lustre without -o flock) the run continues, and says so.
     """
     with named_errors("write", path):
         file = path.open("ab")  # NFS grants an exclusive lock to a writer alone
@@ -85,12 +71,8 @@ def lock(path: Path) -> BinaryIO:
     except BlockingIOError:
         raise UserError(f"{path.parent} is in use by another process") from None
     except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-        logger.warning(
-            f"vineppo: {path.parent} cannot be locked ({error.strerror}): start no second process "
-            "on it"
-        )
+        warning = f"cannot be locked ({error.strerror}): start no second process on it"
+        logger.warning(f"vineppo: {path.parent} {warning}")
     return file
 
 
@@ -115,7 +97,15 @@ def strict_json(data: Any, indent: int | None = None) -> bytes:
     >>> strict_json({"reward/mean": float("nan"), "kl": [0.5]})
     b'{"reward/mean": null, "kl": [0.5]}\\n'
     """
-    return json.dumps(_finite(data), indent=indent, allow_nan=False).encode() + b"\n"
+
+    def finite(data: Any) -> Any:
+        if isinstance(data, float):
+            return data if math.isfinite(data) else None
+        if isinstance(data, dict):
+            return {key: finite(value) for key, value in data.items()}
+        return [finite(value) for value in data] if isinstance(data, list | tuple) else data
+
+    return json.dumps(finite(data), indent=indent, allow_nan=False).encode() + b"\n"
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -129,13 +119,3 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise UserError(f"{path} holds no JSON object")
     return parsed
-
-
-def _finite(data: Any) -> Any:
-    if isinstance(data, float):
-        return data if math.isfinite(data) else None
-    if isinstance(data, dict):
-        return {key: _finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    return data

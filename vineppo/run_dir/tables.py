@@ -27,7 +27,7 @@ ROLLOUT_SCHEMA = pa.schema(
         "advantages_S": pa.list_(pa.float32()),
     }
 )
-# In runs with an environment, of its turns as (`types.Turn`): turns begin where steps do.
+# The turns (`types.Turn`) of runs with an environment: turns begin where steps do.
 TURN_COLUMNS = pa.schema(
     {
         "turn_ends": pa.list_(pa.int32()),
@@ -35,7 +35,6 @@ TURN_COLUMNS = pa.schema(
         "turn_rewards": pa.list_(pa.float32()),
     }
 )
-TURN_SCHEMA = pa.unify_schemas([ROLLOUT_SCHEMA, TURN_COLUMNS])
 # One row per estimated state; its prefix is the prompt and prefix_length tokens of the response.
 VALUE_SCHEMA = pa.schema(
     {
@@ -48,12 +47,9 @@ VALUE_SCHEMA = pa.schema(
         "critic_value": pa.float32(),
     }
 )
-# In runs with further predictors: the rows above have null here, and each of the others has a row
-# of its own for every state.
-PREDICTION_SCHEMA = pa.unify_schemas(
-    [VALUE_SCHEMA, pa.schema({"predictor": pa.string(), "value": pa.float32()})]
-)
-
+# Runs with further predictors: the rows above have null here, and each other predictor has a row of
+# its own for every state.
+PREDICTION_COLUMNS = pa.schema({"predictor": pa.string(), "value": pa.float32()})
 # One row per bin of the response and outcome; see `vineppo/value_diagnostics.py`.
 DIAGNOSTICS_SCHEMA = pa.schema(
     {
@@ -67,18 +63,25 @@ DIAGNOSTICS_SCHEMA = pa.schema(
         "explained_variance": pa.float32(),
     }
 )
+# The schemas that a kind of table may have, the plain one first.
+SCHEMAS = {
+    "rollouts": (ROLLOUT_SCHEMA, pa.unify_schemas([ROLLOUT_SCHEMA, TURN_COLUMNS])),
+    "values": (VALUE_SCHEMA, pa.unify_schemas([VALUE_SCHEMA, PREDICTION_COLUMNS])),
+    "value_diagnostics": (DIAGNOSTICS_SCHEMA,),
+}
 
 
 def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
-    """One row per rollout; the columns are those of `ROLLOUT_SCHEMA`, with turns `TURN_SCHEMA`.
+    """One row per rollout, with the columns of `ROLLOUT_SCHEMA`, and of `TURN_COLUMNS` with turns.
 
-    `step_starts` are the first tokens of the steps, counted in the response: spans (0, 3), (3, 5)
-    give [0, 3]; the last step ends with `response_ids`. `advantages_S` are raw, one per step.
-    Raises `ValueError` when a rollout's steps and advantages differ in number.
+    `step_starts` count in the response: spans (0, 3), (3, 5) give [0, 3]. `advantages_S` are raw.
     """
     has_turns = any(rollout.turns for rollout in rollouts)
-    return [
-        {
+    rows = []
+    for rollout in rollouts:
+        advantages_S, turns = rollout.steps_S["advantages"], rollout.turns
+        assert len(advantages_S) == len(rollout.spans_S), "one advantage a step"
+        row = {
             "problem_id": rollout.problem.id,
             "rollout_index": rollout.rollout_index,
             "prompt_ids": rollout.prompt_ids,
@@ -87,30 +90,23 @@ def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
             "text": rollout.text,
             "reward": rollout.reward,
             "finish_reason": rollout.finish_reason,
-            "step_starts": [
-                span.start
-                for span, _ in zip(rollout.spans_S, rollout.steps_S["advantages"], strict=True)
-            ],
-            "advantages_S": rollout.steps_S["advantages"],
-            **(_turns(rollout) if has_turns else {}),
+            "step_starts": [span.start for span in rollout.spans_S],
+            "advantages_S": advantages_S,
         }
-        for rollout in rollouts
-    ]
-
-
-def _turns(rollout: Rollout) -> dict[str, Any]:
-    columns = zip(*((turn.end, turn.state, turn.reward) for turn in rollout.turns), strict=True)
-    return dict(zip(TURN_COLUMNS.names, columns, strict=True))
+        if has_turns:
+            columns = zip(*((turn.end, turn.state, turn.reward) for turn in turns), strict=True)
+            row |= dict(zip(TURN_COLUMNS.names, columns, strict=True))
+        rows.append(row)
+    return rows
 
 
 def value_rows(rollouts: Sequence[Rollout], predictors: Sequence[str]) -> list[dict[str, Any]]:
     """One row per estimated state; the columns are those of `VALUE_SCHEMA`.
 
-    State i of a rollout is the prompt and the first `prefix_length` tokens of the response, those
-    before step i, so state 0 has `prefix_length` 0. `returns_K` is empty without Monte-Carlo
-    values and of states that they left out, and `critic_value`, the critic's value of that state,
-    null without a critic. Every other predictor has a further row a state, with its name and value
-    (`PREDICTION_SCHEMA`), which is null of states left out.
+    State i of a rollout is the prompt and the `prefix_length` tokens before step i. `returns_K` is
+    empty if Monte-Carlo values left the state out, `critic_value` null without a critic. Every
+    other predictor has a further row a state (`PREDICTION_COLUMNS`); the value of a state left out
+    is null.
     """
     further = [name for name in predictors if name not in (MONTE_CARLO, CRITIC)]
     no_prediction = {"predictor": None, "value": None} if further else {}
@@ -141,6 +137,12 @@ def _returns(rollout: Rollout, predictor: str, step: int) -> dict[str, Any]:
         return {"returns_K": (), "num_tokens": tokens_S[step] if tokens_S else 0}
     state = rollout.returns_S[predictor][step]
     return {"returns_K": state.returns_K, "num_tokens": state.num_tokens}
+
+
+def schema_of(kind: str, rows: Sequence[dict[str, Any]]) -> pa.Schema:
+    """The schema of `kind` with the columns of `rows`, or else the plain one."""
+    names = rows[0].keys() if rows else ()
+    return next((one for one in SCHEMAS[kind] if set(one.names) == names), SCHEMAS[kind][0])
 
 
 def write_parquet(path: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema) -> None:

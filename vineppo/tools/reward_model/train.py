@@ -19,7 +19,7 @@ from vineppo.minibatches import is_sound, summarize
 from vineppo.models import load_tokenizer, save_model
 from vineppo.policy import checkpoint_activations
 from vineppo.recipes.reward_scorer import SCORED, SequenceScores, scored_sequence
-from vineppo.schedules import rate_of
+from vineppo.schedules import learning_rate
 from vineppo.seeds import derive_seed
 from vineppo.session import BareSession, is_finished, open_bare_session, open_run_dir
 from vineppo.tools.reward_model.config import RewardModelConfig
@@ -134,7 +134,7 @@ class RewardModel:
 
     def update(self, pairs: Sequence[Pair], update: int, num_updates: int) -> dict[str, float]:
         """One update on the mean loss of the pairs; `reward_model/*`."""
-        rate = rate_of(self._optimization, update, num_updates)
+        rate = learning_rate(self._optimization, update, num_updates)
         # A pair stays in one micro-batch, whose rows are in turn chosen and rejected.
         lengths, size = [len(pair) for pair in pairs], self._optimization.micro_batch_size
         batches = [

@@ -19,10 +19,9 @@ from analysis.sampling.continuations import StateRequest, sample_continuations
 from analysis.sampling.rollouts import read_saved
 from vineppo.config.schema import GradingConfig, SamplingConfig
 from vineppo.models import load_model
+from vineppo.recipes.arithmetic import build_tokenizer, evaluate
 from vineppo.rollouts import Sampler, State
 from vineppo.run_dir.directory import RunDir
-from vineppo.tasks.arithmetic import evaluate
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.grading import Grader
 
 GIGPO = {key: value for key, value in SHORT.items() if not key.startswith("credit.")}

@@ -25,14 +25,11 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from vineppo.errors import UserError
 
-# The core's short names of each role: module:Class. The recipes have theirs in their package.
-CORE_KINDS: dict[str, dict[str, str]] = {
+# The core's short names of each role: module:Class.
+CORE: dict[str, dict[str, str]] = {
     "task": {
-        "arithmetic": "vineppo.tasks.arithmetic:ArithmeticTask",
-        "gsm8k": "vineppo.tasks.published:PublishedTask",
-        "math": "vineppo.tasks.published:PublishedTask",
-        "svamp": "vineppo.tasks.published:PublishedTask",
-        "olympiadbench": "vineppo.tasks.published:PublishedTask",
+        "gsm8k": "vineppo.tasks.published:Gsm8kTask",
+        "math": "vineppo.tasks.published:MathTask",
         "jsonl": "vineppo.tasks.rows:JsonlTask",
     },
     "credit": {
@@ -58,8 +55,6 @@ CORE_KINDS: dict[str, dict[str, str]] = {
         "shared": "vineppo.values.shared:SharedValueHead",
     },
 }
-
-
 # The class that the plug-ins of a role derive from.
 BASES: dict[str, str] = {
     "task": "vineppo.config.schema:Task",
@@ -72,6 +67,9 @@ BASES: dict[str, str] = {
     "values": "vineppo.values.predictor:ValuePredictor",
     "states": "vineppo.config.schema.values:States",
 }
+# All short names; the package of the recipes lists theirs and imports none.
+RECIPES: dict[str, dict[str, str]] = importlib.import_module("vineppo.recipes").KINDS
+KINDS = {role: CORE.get(role, {}) | RECIPES.get(role, {}) for role in BASES}
 
 
 @dataclass(frozen=True)
@@ -99,8 +97,8 @@ class Plugin:
             raise PydanticCustomError("dataclass_type", "Input should be a table of keys")
         if not isinstance(kind := table.get("kind"), str):
             raise PydanticCustomError("union_tag_not_found", "must name a kind")
-        if ":" not in kind and kind not in kinds(self.role):
-            names = ", ".join(f"'{name}'" for name in kinds(self.role))
+        if ":" not in kind and kind not in KINDS[self.role]:
+            names = ", ".join(f"'{name}'" for name in KINDS[self.role])
             raise PydanticCustomError(
                 "union_tag_invalid",
                 "kind must be one of {expected_tags}, got '{tag}'",
@@ -110,12 +108,6 @@ class Plugin:
         return _adapter(config_class(self.role, kind)).validate_json(
             json.dumps(table), strict=True, extra="forbid"
         )
-
-
-def kinds(role: str) -> dict[str, str]:
-    """The short names of a role and their module:Class; naming a recipe does not import it."""
-    recipes: dict[str, dict[str, str]] = importlib.import_module("vineppo.recipes").KINDS
-    return CORE_KINDS.get(role, {}) | recipes.get(role, {})
 
 
 def config_class(role: str, kind: str) -> Any:
@@ -129,7 +121,7 @@ def find(role: str, kind: str) -> type[Any]:
 
     Raises `UserError` for a file or module that cannot be loaded, or that has no such class.
     """
-    where, _, name = kinds(role).get(kind, kind).rpartition(":")
+    where, _, name = KINDS[role].get(kind, kind).rpartition(":")
     try:
         module = load_file(where) if where.endswith(".py") else importlib.import_module(where)
     except ImportError as error:
@@ -190,11 +182,8 @@ def files(config: Any) -> list[str]:
 
 
 def digest(path: str) -> str:
-    """The SHA-256 of the file at `path` in hexadecimal; what it imports is not in it."""
-    try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+    """The SHA-256 of the file at `path` in hexadecimal, without the files that it imports."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 @cache

@@ -3,6 +3,9 @@
 # The short names of each role: module:Class (`vineppo/plugins.py`).
 KINDS = {
     "task": {
+        "arithmetic": "vineppo.recipes.arithmetic:ArithmeticTask",
+        "svamp": "vineppo.recipes.evaluation_sets:SvampTask",
+        "olympiadbench": "vineppo.recipes.evaluation_sets:OlympiadBenchTask",
         "worded": "vineppo.recipes.worded:WordedTask",
         "verifiers": "vineppo.recipes.verifiers:VerifiersTask",
     },

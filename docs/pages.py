@@ -5,7 +5,7 @@ The pages of a folder share its `tables.toml`:
     settings = "256 1e-4"                       # numbers of prose that need no table
     [sources.ends]                              # one row of a csv file, or a json file
     file = "summary.csv"
-    where.method = "{run}"                      # filled in from the row of the page's table
+    where.method = "{run}"                      # from the page's row; `mean = true` takes several
     [tables.ends]
     rows = [{ method = "PPO", run = "demo_ppo" }]     # or a file, whose rows are {row.COLUMN}
     columns.method = "{method}"
@@ -98,9 +98,9 @@ class Source:
         if isinstance(table, pd.DataFrame):
             where = self.spec.get("where", {}).items()
             table = rows_where(table, {c: [value.format(**self.row)] for c, value in where})
-            if len(table) != 1:
+            if len(table) != 1 and "mean" not in self.spec:
                 raise ValueError(f"{len(table)} rows of {self.spec} are meant by {self.row}")
-            table = table.iloc[0]
+            table = table.mean(numeric_only=True) if "mean" in self.spec else table.iloc[0]
         return Cell(table, name)
 
 

@@ -18,10 +18,9 @@ from support.training import SHORT, assert_same_runs, train, train_killed_once
 from analysis.sampling.rollouts import read_saved
 from vineppo.config.schema import GradingConfig, SamplingConfig
 from vineppo.models import load_model
+from vineppo.recipes.arithmetic import build_tokenizer, evaluate
 from vineppo.rollouts import Sampler, State, StateRequest, sample_continuations
 from vineppo.run_dir.directory import RunDir
-from vineppo.tasks.arithmetic import evaluate
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.grading import Grader
 
 GIGPO = {key: value for key, value in SHORT.items() if not key.startswith("credit.")}

@@ -41,7 +41,9 @@ def draw_steps(axes: Axes) -> None:
     place = 1.08 + 0.5 * ends
     axes.plot(place, tops, "o-", color="black", lw=1.2, ms=4, clip_on=False)
     for x, y, value in zip(place, tops, ends, strict=True):
-        axes.annotate(f"{value:.2f}", (x, y), (5, 0), textcoords="offset points", size=7.5, va="center")
+        axes.annotate(
+            f"{value:.2f}", (x, y), (5, 0), textcoords="offset points", size=7.5, va="center"
+        )
     for value in (0, 1):
         axes.axvline(1.08 + 0.5 * value, color="#DDDDDD", lw=0.8, zorder=0)
     axes.text(1.33, -1.1, "true value of the state", ha="center", size=8)

@@ -23,13 +23,11 @@ from vineppo.errors import UserError
 from vineppo.tools.reward_model.config import RewardModelConfig
 
 ROOT = Path(__file__).parents[1]
-PATTERNS = ("*.md", "docs/*.md", "experiments/*/README.md", "vineppo/assets/README.md")
+PATTERNS = ("*.md", "docs/*.md", "dev/*.md", "experiments/**/README.md", "vineppo/assets/README.md")
 PAGES = sorted(page for pattern in PATTERNS for page in ROOT.glob(pattern))
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_COMMAND = re.compile(r"\| `([^`|]+)` \|$", re.MULTILINE)
 _LEAF = re.compile(r"import '(\w+\.jsonnet)'")
-INDEX = (ROOT / "docs/README.md").read_text()
 
 
 def anchors(page: Path) -> set[str]:
@@ -55,25 +53,9 @@ def test_links_lead_somewhere(page):
     assert lost == []
 
 
-def test_the_index_has_every_page():
-    named = {target.partition("#")[0] for target in _LINK.findall(INDEX)}
-    assert {page.name for page in ROOT.glob("docs/*.md")} - {"README.md"} == named
-    assert len(_COMMAND.findall(INDEX)) == INDEX.count("\n| ") - 1  # the head has none
-
-
-@pytest.mark.parametrize("command", _COMMAND.findall(INDEX))
-def test_the_commands_of_the_index_run(command):
-    program, *arguments = shlex.split(command)
-    if program == "make":
-        plan = ["make", "--dry-run", *arguments]
-        assert subprocess.run(plan, cwd=ROOT, capture_output=True, check=False).returncode == 0
-        return
-    if program == "vineppo":
-        arguments = ["-m", "vineppo.cli", *arguments]
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+def test_the_readme_links_every_page():
+    linked = _LINK.findall((ROOT / "README.md").read_text())
+    assert {f"docs/{page.name}" for page in ROOT.glob("docs/*.md")} <= set(linked)
 
 
 @pytest.mark.slow
@@ -97,7 +79,7 @@ def test_the_container_recipe_is_clean():
 def test_the_table_of_algorithms_has_every_piece_and_its_config():
     path = ROOT / "configs/lib/algorithm.libsonnet"
     names = set(json.loads(_jsonnet.evaluate_snippet("", f"std.objectFields(import '{path}')")))
-    page = (ROOT / "docs/baselines.md").read_text().partition("## Options")[0]
+    page = (ROOT / "docs/methods.md").read_text().partition("## Why bias")[0]
     pieces = re.findall(r"^\| `(\w+)`.*`([\w/]+)`[^|]*\|$", page, re.MULTILINE)
     of_values = {"yes_no", "generative", "learned"}
     assert {name for name, _ in pieces} == names - of_values - {"sft", "reward_model"}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import _jsonnet
 import pytest
+from support.page import page_files
 
 from analysis.__main__ import open_analysis
 from benchmarks import harness
@@ -90,6 +91,23 @@ def test_the_table_of_algorithms_has_every_piece_and_its_config():
             texts = [path.read_text()]
             texts += [(path.parent / leaf).read_text() for leaf in _LEAF.findall(texts[0])]
             assert any(re.search(rf"algorithm\.{name}\b", text) for text in texts), (name, config)
+
+
+CONFIGS_OF_PAGES = {
+    f"{page.name} {name}": (name, text)
+    for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
+    for name, text in page_files(page).items()
+    if name.startswith("configs/")
+}
+
+
+@pytest.mark.parametrize("block", CONFIGS_OF_PAGES)
+def test_a_config_of_a_page_loads(block, tmp_path, monkeypatch):
+    name, text = CONFIGS_OF_PAGES[block]
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert load_config(TrainConfig, name, []).name == Path(name).stem
 
 
 COMMANDED = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]

@@ -1,6 +1,6 @@
 """Collects the ratios of benchmarks/results/*.json into ratios.csv, which the pages show.
 
-    python -m benchmarks.table
+python -m benchmarks.table
 """
 
 import json

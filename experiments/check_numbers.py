@@ -57,13 +57,7 @@ from scipy.stats import trim_mean
 
 ROOT = Path(__file__).resolve().parent.parent
 # Beside the experiments' READMEs: each with the heading from which on it states results.
-OTHERS = {
-    "README.md": "",
-    "vineppo/assets/README.md": "",
-    "docs/methods.md": "## The demo's learning rates",
-    "docs/reliability.md": "### Figures",
-    "docs/estimators.md": "## What each buys, measured",
-}
+OTHERS: dict[str, str] = {}
 MAX_NUMBERS = 440  # of a table that is searched for single numbers
 MAX_NUMBERS_OF_INTERVALS = 5_000
 SINGLE_RUNS = {"run_dir", "seed"}  # columns of tables that are searched for intervals alone

@@ -16,7 +16,7 @@ LAYERS = [
     ["rollouts", "encoding", "forward_passes", "minibatches", "policy"],
     ["engine", "models", "token_scores", "packing", "deepspeed_module", "lora"],
     ["tasks", "credit", "segment", "value_diagnostics", "run_dir", "progress", "tracker"],
-    ["config", "own_reward", "distributed", "parent_death", "interruption"],
+    ["config", "user_reward", "distributed", "parent_death", "interruption"],
     ["losses", "kl", "vocabulary", "batching", "metrics", "schedules", "seeds"],
     ["types", "errors", "schema", "require", "interface", "plugins"],
 ]

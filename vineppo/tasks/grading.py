@@ -23,11 +23,11 @@ from typing import Any
 
 from vineppo.config.schema import GradingConfig
 from vineppo.errors import UserError
-from vineppo.own_reward import OwnReward
 from vineppo.tasks.equivalence import compare_at_once, is_copied, is_equivalent
 from vineppo.tasks.extraction import EXTRACTORS
 from vineppo.tasks.worker_pool import EvaluationError, WorkerDiedError, WorkerPool
 from vineppo.types import FinishReason, Problem
+from vineppo.user_reward import UserReward
 
 _logger = logging.getLogger(__name__)
 
@@ -57,13 +57,13 @@ class Grader:
     ) -> None:
         self._extract = EXTRACTORS[config.extraction]
         path = config.reward_path
-        own = None if path is None else OwnReward.of(path)
-        self._own_reward = None if own is None else own.load()
+        user = None if path is None else UserReward.of(path)
+        self._user_reward = None if user is None else user.load()
         # A comparison past a short limit is done again by other workers, once no shorter one is
         # left. A user's function may be costly, and is not called twice.
-        limits_s = [x for x in _SHORT_LIMITS_S if x < config.time_limit_s and own is None]
+        limits_s = [x for x in _SHORT_LIMITS_S if x < config.time_limit_s and user is None]
         self._pools = [
-            WorkerPool(own or compare, config.num_workers, limit_s)
+            WorkerPool(user or compare, config.num_workers, limit_s)
             for limit_s in (*limits_s, config.time_limit_s)
         ]
         # By pool.
@@ -101,8 +101,8 @@ class Grader:
         self._count("num_graded")
         if finish_reason == "length" and self._truncated_reward is not None:
             return _resolved(self._truncated_reward)
-        if self._own_reward is not None:
-            given = self._own_reward.arguments(problem, text, response_ids, full_text)
+        if self._user_reward is not None:
+            given = self._user_reward.arguments(problem, text, response_ids, full_text)
             return self._evaluate_once(*given)
         extracted = self._extract(text)
         if extracted is None:
@@ -124,7 +124,7 @@ class Grader:
     @property
     def reads_special_tokens(self) -> bool:
         """Whether the reward function asks for `full_text`."""
-        return self._own_reward is not None and self._own_reward.reads_special_tokens
+        return self._user_reward is not None and self._user_reward.reads_special_tokens
 
     def metrics(self) -> dict[str, float]:
         """What happened since the last call; the counters start anew, and failures are forgotten.
@@ -136,7 +136,7 @@ class Grader:
             counts, self._counts = self._counts, Counter()
             while self._failed:
                 del self._memo[self._failed.pop()]
-            if self._own_reward is not None:  # whole responses, which do not come again
+            if self._user_reward is not None:  # whole responses, which do not come again
                 self._memo = {key: f for key, f in self._memo.items() if not f.done()}
         num_graded = counts["num_graded"]
         return {
@@ -197,8 +197,8 @@ class Grader:
             self._put(level + 1, key, reward)
             return
         self._start_waiting()
-        if self._own_reward is not None and isinstance(error, EvaluationError):
-            error = UserError(f"{self._own_reward.where} raised {error.raised}")
+        if self._user_reward is not None and isinstance(error, EvaluationError):
+            error = UserError(f"{self._user_reward.where} raised {error.raised}")
         counter = _FAILURE_COUNTERS.get(type(error))
         if error is not None and counter is None:
             reward.set_exception(error)

@@ -8,9 +8,9 @@ import pytest
 from support.task_configs import GRADING
 
 from vineppo.errors import UserError
-from vineppo.own_reward import OwnReward
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
+from vineppo.user_reward import UserReward
 
 BARE = Problem("sums/train/3", "1+1?", "2")
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}]
@@ -37,8 +37,8 @@ def reward(tmp_path: Path) -> Any:
     def of(code: str, problem: Problem = BARE, name: str | None = None) -> float:
         file = tmp_path / f"mine{next(counter)}.py"
         file.write_text(code)
-        own = OwnReward.of(str(file) if name is None else f"{file}:{name}")
-        return own(*own.load().arguments(problem, "2\n", (5, 6), "2\n<eos>"))
+        user = UserReward.of(str(file) if name is None else f"{file}:{name}")
+        return user(*user.load().arguments(problem, "2\n", (5, 6), "2\n<eos>"))
 
     return of
 

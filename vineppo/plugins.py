@@ -33,7 +33,7 @@ KINDS: dict[str, dict[str, str]] = {
         "math": "vineppo.tasks.published:MathTask",
         "svamp": "vineppo.recipes.evaluation_sets:SvampTask",
         "olympiadbench": "vineppo.recipes.evaluation_sets:OlympiadBenchTask",
-        "jsonl": "vineppo.tasks.rows:JsonlTask",
+        "jsonl": "vineppo.recipes.jsonl:JsonlTask",
         "worded": "vineppo.recipes.worded:WordedTask",
         "verifiers": "vineppo.recipes.verifiers:VerifiersTask",
     },

@@ -19,16 +19,21 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def with_files(function: Function) -> Function:
-    """What has something to load is left its files, as a user's own function is."""
+    """Made to look like a user's function: it keeps its files, and its worker starts at once."""
     function.load = lambda: None  # type: ignore[attr-defined]
     return function
 
 
+@with_files
 def hang_in_c(answer: str, extracted: str) -> bool:
     """Hangs when asked to, in a C loop that never looks at signals nor lets another thread run."""
     if extracted == "hang":
         deque(repeat(None), maxlen=0)
     return answer == extracted.upper()
+
+
+def hang_beside_math_verify(answer: str, extracted: str) -> bool:
+    return hang_in_c(answer, extracted)
 
 
 @with_files
@@ -43,12 +48,14 @@ def allocate(answer: str, extracted: str) -> bool:
     return answer == extracted.upper()
 
 
+@with_files
 def die(answer: str, extracted: str) -> bool:
     if extracted == "die":
         os._exit(3)
     return answer == extracted.upper()
 
 
+@with_files
 def fail(answer: str, extracted: str) -> bool:
     if extracted == "exit":
         raise SystemExit
@@ -57,6 +64,7 @@ def fail(answer: str, extracted: str) -> bool:
     return answer == extracted.upper()
 
 
+@with_files
 def slow(answer: str, extracted: str) -> bool:
     time.sleep(0.2)
     return answer == extracted.upper()

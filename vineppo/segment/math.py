@@ -43,9 +43,8 @@ def cuts(text: str, max_formula_chars: int) -> list[int]:
     """Positions at which a step begins, ascending, never at 0.
 
     1. After a run of newlines outside formulas.
-    2. After `.`, `?` or `!` that ends a sentence, before the blank that follows (a token such as
-       " So" carries that blank); not in decimals, abbreviations, numberings and formulas. A
-       sentence may end within the formula that ends it (`$x = 3.$  So …`).
+    2. After `.`, `?` or `!` that ends a sentence, before the blank that follows; not in decimals,
+       abbreviations, numberings and formulas. A formula may hold the full stop behind it.
     3. In a formula longer than `max_formula_chars`: after line ends, and, in a line still longer,
        at the top-level relation signs that leave the fewest parts of at most that length.
     4. After a display that another one or a capital letter follows.
@@ -53,15 +52,18 @@ def cuts(text: str, max_formula_chars: int) -> list[int]:
        colons, or failing those at blanks.
 
     Then a part under 20 characters that neither ends a sentence nor is a display with a relation
-    sign (`\\[2000 + x = 5400\\]`) joins the next one, and `\\boxed` joins the part before it where
-    nothing but a relation sign and the like stands between.
+    sign joins the next one, and `\\boxed` joins the part before it.
 
     >>> text = "We know that $a = 2.5$ here. So $a^2 = 6.25.$  Then we are done."
     >>> [text[i:] for i in cuts(text, max_formula_chars=100)]
     [' So $a^2 = 6.25.$  Then we are done.', '  Then we are done.']
     """
     in_text = formulas(text)
-    places = {*_text_cuts(text, in_text)}
+    places = {
+        match.end()
+        for match in _outside(_BREAK, text, in_text)
+        if match["newlines"] or _ends_sentence(text, match.start(), match.end())
+    }
     for formula, following in zip_longest(in_text, in_text[1:]):
         places.update(_formula_cuts(text, formula, max_formula_chars))
         if _sentence_ends_with(text, formula) or _is_display_end(text, formula, following):
@@ -71,25 +73,14 @@ def cuts(text: str, max_formula_chars: int) -> list[int]:
     return _join_fragments(text, sorted(places), statements)
 
 
-def _text_cuts(text: str, in_text: list[Formula]) -> list[int]:
-    """Newlines and sentence ends outside the formulas."""
-    return [
-        match.end()
-        for match in _outside(_BREAK, text, in_text)
-        if match["newlines"] or _ends_sentence(text, match.start(), match.end())
-    ]
-
-
 def _outside(
     pattern: re.Pattern[str], text: str, in_text: list[Formula]
 ) -> Iterator[re.Match[str]]:
     """The matches that begin outside the formulas."""
-    ahead = iter(in_text)
-    formula = next(ahead, None)
+    starts = [formula.start for formula in in_text]
     for match in pattern.finditer(text):
-        while formula is not None and formula.end <= match.start():
-            formula = next(ahead, None)
-        if formula is None or match.start() < formula.start:
+        index = bisect_right(starts, match.start()) - 1
+        if index < 0 or in_text[index].end <= match.start():
             yield match
 
 
@@ -120,13 +111,12 @@ def _sentence_ends_with(text: str, formula: Formula) -> bool:
 
 def _is_display_end(text: str, formula: Formula, following: Formula | None) -> bool:
     """Whether another display or a new sentence follows a display."""
-    if not formula.is_display:
-        return False
-    if _next_char(text, formula.end).isupper():
-        return True
-    if following is None or not following.is_display:
-        return False
-    return not text[formula.end : following.start].strip()
+    is_before_display = (
+        following is not None
+        and following.is_display
+        and not text[formula.end : following.start].strip()
+    )
+    return formula.is_display and (is_before_display or _next_char(text, formula.end).isupper())
 
 
 def _is_statement(text: str, formula: Formula) -> bool:
@@ -169,7 +159,7 @@ def _window(text: str, start: int, end: int) -> str:
 
 
 def _formula_cuts(text: str, formula: Formula, max_chars: int) -> list[int]:
-    """Where a long formula is cut: line ends, and relation signs within lines that are too long."""
+    """Where a long formula is cut: at line ends, and in long lines at relation signs."""
     if formula.is_picture or formula.end - formula.start <= max_chars:
         return []
     places: list[int] = []
@@ -187,17 +177,15 @@ def _formula_cuts(text: str, formula: Formula, max_chars: int) -> list[int]:
 def _pack(places: list[int], start: int, end: int, max_chars: int) -> list[int]:
     """The fewest of `places` that leave parts of [start, end) of at most `max_chars`.
 
-    Greedy from the left; where none is near enough, the next one is taken. None is taken that
-    leaves a part under `MIN_PART_CHARS` at either end.
+    Greedy; if none is near enough, the next one is taken, but none close to either end.
 
     >>> _pack([30, 60, 90], start=0, end=120, max_chars=70)
     [60]
     """
+    inner = range(start + MIN_PART_CHARS, end - MIN_PART_CHARS + 1)
     taken = []
     last = previous = start
-    for place in [*places, end]:
-        if place < end and not (start + MIN_PART_CHARS <= place <= end - MIN_PART_CHARS):
-            continue
+    for place in [*(place for place in places if place in inner), end]:
         if place - last > max_chars and previous > last:
             taken.append(previous)
             last = previous
@@ -206,10 +194,7 @@ def _pack(places: list[int], start: int, end: int, max_chars: int) -> list[int]:
 
 
 def _join_fragments(text: str, places: list[int], statements: set[int]) -> list[int]:
-    """Drops the cuts that would leave a part without a statement of its own.
-
-    `statements` are ends of displays; the part that one of them ends has such a statement.
-    """
+    """`places` without those that would leave a part without a statement of its own."""
     kept: list[int] = []
     start = 0
     for place, following in pairwise([*places, len(text)]):

@@ -43,15 +43,6 @@ def test_algebra_is_compared_in_a_worker_and_only_once() -> None:
         assert grader.metrics()["grading/memo_hit_frac"] == 1.0
 
 
-def test_comparisons_in_flight_are_shared() -> None:
-    with Grader(GRADING, comparators.slow) as grader:
-        first = grader.submit(_problem("A"), "#### a", "stop")
-        assert not first.done()
-        assert grader.submit(_problem("A", "another"), "...#### a", "stop") is first
-        assert not first.cancel()
-        assert first.result(timeout=60) == 1.0
-
-
 EXPAND = Problem("p", "Expand $(x+1)^2$.", "x^2+2x+1")
 
 

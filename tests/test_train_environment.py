@@ -15,12 +15,13 @@ from support.processes import run_cli, run_module
 from support.random_walk import TOKENIZER
 from support.training import SHORT, assert_same_runs, train, train_killed_once
 
+from analysis.sampling.continuations import StateRequest, sample_continuations
 from analysis.sampling.rollouts import read_saved
 from vineppo.config.load import load_config
 from vineppo.config.schema import GradingConfig, SamplingConfig, TrainConfig
 from vineppo.models import load_model
 from vineppo.recipes.arithmetic import build_tokenizer
-from vineppo.rollouts import Sampler, State, StateRequest, sample_continuations
+from vineppo.rollouts import Sampler, State
 from vineppo.run_dir.directory import RunDir
 from vineppo.tasks.environments import Episode, build_environment
 from vineppo.tasks.grading import Grader

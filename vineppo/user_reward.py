@@ -34,7 +34,7 @@ class RewardForm:
         self.reads_special_tokens = FULL in self.parameters
 
     def arguments(self, problem: Problem, response: str, _: Sequence[int], full: str) -> Any:
-        """What `call` needs: no token ids here. Responses with equal arguments share a call."""
+        """The arguments of `call`, here without token ids; equal ones share a call."""
         needed = problem.question, problem.answer, response
         return (*needed, full) if self.reads_special_tokens else needed
 

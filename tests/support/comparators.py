@@ -1,4 +1,4 @@
-"""What a comparison can do to its worker; a separate module, since the workers import it."""
+"""Things that a comparison can do to its worker; a separate module, since the workers import it."""
 
 import os
 import pickle
@@ -79,7 +79,7 @@ def pid(answer: str, extracted: str) -> bool:
 
 
 def is_confined(answer: str, extracted: str) -> bool:
-    """Whether everything fails that reaches beyond the worker; `answer` is a file that exists."""
+    """True if everything fails that reaches beyond the worker; `answer` is a file that exists."""
     attempts: list[Callable[[], Any]] = [
         lambda: os.open(answer, os.O_RDONLY),
         lambda: os.open(extracted, os.O_WRONLY | os.O_CREAT),
@@ -123,7 +123,7 @@ class Unfiltered:
 
 
 def pickled_reply(path: str) -> bytes:
-    """What makes a folder at `path` where it is unpickled."""
+    """A reply that makes a folder at `path` where it is unpickled."""
 
     class Folder:
         def __reduce__(self) -> tuple[Any, ...]:

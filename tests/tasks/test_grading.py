@@ -228,7 +228,7 @@ def _wait_for(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether the process exists and is no zombie."""
+    """True if the process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

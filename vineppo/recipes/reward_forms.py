@@ -1,4 +1,4 @@
-"""Reward functions as TRL, verl and OpenRLHF call theirs; the parameters tell whose it is.
+"""Reward functions as TRL, verl and OpenRLHF call theirs; the parameters tell the library.
 
     TRL         prompts, completions, completion_ids, and columns    returns [a number]
     verl        data_source, solution_str, ground_truth, extra_info  a number or {"score": a number}
@@ -20,7 +20,7 @@ from vineppo.user_reward import FULL, OURS, RewardForm, finished
 
 
 class AnyForm(RewardForm):
-    """Ours, or that of another library, whose parameters are given by name."""
+    """The form of another library, which gives parameters by name."""
 
     given: ClassVar[tuple[str, ...]]
     marks: ClassVar[frozenset[str]]  # parameters that no other form has
@@ -114,7 +114,7 @@ class TRL(AnyForm):
 
 
 class verl(AnyForm):  # noqa: N801
-    """`ground_truth` is that of the row's `reward_model`, if there is one."""
+    """A row with a `reward_model` has its `ground_truth` there."""
 
     given = ("data_source", "solution_str", "ground_truth", "extra_info")
     marks = frozenset({"solution_str"})

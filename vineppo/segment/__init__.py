@@ -18,7 +18,7 @@ class Segmenter(PluginConfig):
 
     @property
     def reads_entropies(self) -> bool:
-        """Whether `spans` needs the policy's entropies, which take a pass of the policy."""
+        """True if `spans` needs the policy's entropies, which take a pass of the policy."""
         return False
 
     def spans(

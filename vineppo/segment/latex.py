@@ -1,4 +1,4 @@
-"""Where the formulas of a text are, and where a long one may be cut, in one pass each."""
+"""The formulas of a text and the places where a long one may be cut, in one pass each."""
 
 import re
 from collections import defaultdict
@@ -90,7 +90,7 @@ def _pairs(text: str) -> list[tuple[int, int]]:
 
 
 def _is_currency(text: str, start: int, end: int) -> bool:
-    """Whether the `$` at `start` and the one before `end` enclose no formula."""
+    """True if the `$` at `start` and the one before `end` enclose no formula."""
     if text.startswith("$$", start):
         return False
     return (

@@ -13,7 +13,7 @@ from itertools import pairwise, zip_longest
 
 from vineppo.segment.latex import Formula, formula_places, formulas
 
-# Shorter parts carry no statement of their own ("Therefore,", "x"); the published code's bound.
+# Shorter parts state nothing ("Therefore,", "x"); the published code's bound.
 MIN_PART_CHARS = 20
 # Longer sentences are cut between their clauses.
 MAX_SENTENCE_CHARS = 200
@@ -85,7 +85,7 @@ def _outside(
 
 
 def _ends_sentence(text: str, stop: int, end: int) -> bool:
-    """Whether the `.`, `?` or `!` at `stop`, with the quotes up to `end`, ends a sentence."""
+    """True if the `.`, `?` or `!` at `stop`, with the quotes up to `end`, ends a sentence."""
     before = _window(text, 0, stop)
     following = _next_char(text, end)
     if not _begins_sentence(following):
@@ -102,7 +102,7 @@ def _ends_sentence(text: str, stop: int, end: int) -> bool:
 
 
 def _sentence_ends_with(text: str, formula: Formula) -> bool:
-    """Whether the full stop of a sentence stands before the formula's closing delimiter."""
+    """True if the full stop of a sentence stands before the formula's closing delimiter."""
     if formula.is_picture or not (formula.is_display or text[formula.end : formula.end + 1] == " "):
         return False
     tail = _window(text, formula.start, formula.end)
@@ -110,7 +110,7 @@ def _sentence_ends_with(text: str, formula: Formula) -> bool:
 
 
 def _is_display_end(text: str, formula: Formula, following: Formula | None) -> bool:
-    """Whether another display or a new sentence follows a display."""
+    """True if another display or a new sentence follows a display."""
     is_before_display = (
         following is not None
         and following.is_display
@@ -120,7 +120,7 @@ def _is_display_end(text: str, formula: Formula, following: Formula | None) -> b
 
 
 def _is_statement(text: str, formula: Formula) -> bool:
-    """Whether a display says something however short it is: it has a relation sign."""
+    """True if a display says something however short it is: it has a relation sign."""
     if formula.is_picture or not formula.is_display:
         return False
     return any(not is_line_end for _, is_line_end in formula_places(text, formula))
@@ -194,7 +194,7 @@ def _pack(places: list[int], start: int, end: int, max_chars: int) -> list[int]:
 
 
 def _join_fragments(text: str, places: list[int], statements: set[int]) -> list[int]:
-    """`places` without those that would leave a part without a statement of its own."""
+    """`places` without those that would leave a part that states nothing."""
     kept: list[int] = []
     start = 0
     for place, following in pairwise([*places, len(text)]):

@@ -21,7 +21,7 @@ _NOT_COMPARED = re.compile(r"[\s(){}\[\]*×]|\\(?:cdot|times|text)(?![A-Za-z])|[
 
 
 def is_copied(question: str, answer: str, extracted: str) -> bool:
-    """Whether an answer holds a formula of the question.
+    """True if an answer holds a formula of the question.
 
     A formula has an operation and does not stand in the true answer. The last side of an equation
     decides, or every one if the true answer is an equation.
@@ -58,7 +58,7 @@ def is_copied(question: str, answer: str, extracted: str) -> bool:
 
 
 def _is_worked_out(side: str) -> bool:
-    """Whether the text is a number, and no fraction that may be reduced."""
+    """True if the text is a number, and no fraction that may be reduced."""
     number = literal(side.strip())
     if number is None or not number.is_fraction:
         return number is not None

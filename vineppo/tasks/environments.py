@@ -24,7 +24,7 @@ from vineppo.types import FinishReason, Problem, Turn
 
 @dataclass(frozen=True)
 class Observation:
-    """What an environment says at the start, and in answer to a turn that earned `reward`.
+    """The words of an environment at the start, and in answer to a turn that earned `reward`.
 
     `token_ids` stand before the policy's next turn; at the end they are left out. Two states of a
     problem with equal names `state` are the same; None: no other history leads there.
@@ -67,7 +67,7 @@ def build_environment(task: Task, tokenizer: Any, model: EngineModel) -> Environ
 class Episode:
     """A response of several turns on its way; `finish_reason` is None until its end.
 
-    It continues `prefix_ids` of an earlier response, whose turns must get the same answers again. A
+    It continues `prefix_ids` of an earlier response; its turns must get the same answers again. A
     turn of more than `max_turn_tokens` ends it, and so does a response without room for another
     turn; both earn the task's `truncated_reward` besides. `logprobs_T` are 0 for all tokens that
     the policy did not just write.

@@ -1,8 +1,8 @@
-"""Whether two answers are the same mathematics.
+"""Compare two answers as mathematics.
 
 Both texts are brought to one notation first. If the true answer is a number, the other must be one
 too: what still has to be computed is no answer. All else is compared part by part, and what has no
-parts by math-verify as one expression. What cannot be parsed is wrong, not searched for a number.
+parts by math-verify as one expression. A text that cannot be parsed is wrong.
 
 Grading workers import this module, so it imports nothing heavy, and math-verify only when called.
 """
@@ -76,7 +76,7 @@ def compare_at_once(answer: str, extracted: str) -> bool | None:
 
 
 def is_equivalent(answer: str, extracted: str) -> bool:
-    r"""Whether `extracted` is the same mathematics as the true `answer`.
+    r"""True if `extracted` is the same mathematics as the true `answer`.
 
     A number is matched by a number alone: "24" by "24.0" and "x = 24", not by "4!". A list
     ("69, 84") is matched by its items in any order, each once, or by what math-verify takes for the
@@ -99,16 +99,13 @@ def _compare_notations(gold: str, given: str) -> bool | None:
 
 
 def _is_number(number: Literal, given: str) -> bool | None:
-    """Whether `given` is the number, in one form or several; None: `computation = number`."""
+    """True if `given` is the number, in one form or several; None: `computation = number`."""
     items = split(given, _SEPARATOR)
     if len(items) > 1:
         return all(_is_number(number, item.strip()) for item in items)
     head, *about = split(given, ABOUT)
     if about and not _names_something(split(head, EQUALS)[-1]):
-        last = literal(about[-1].strip())
-        if last is None:
-            return False
-        return None if _is_same_number(number, last) or _is_number(number, head) else False
+        return None
     *sides, last_side = split(given, _EQUALS_OR_ABOUT)
     if len(sides) == 1 and NAME.fullmatch(last_side):  # 4 = x
         sides, last_side = [last_side], sides[0]
@@ -145,9 +142,9 @@ def _is_same_number(gold: Literal, given: Literal) -> bool:
 
 
 def _is_rounded(decimal: Literal, exact: Fraction, min_digits: int) -> bool:
-    """Whether a decimal of so many digits is a number rounded or cut off.
+    """True if the decimal is the exact number, rounded or cut off after at least `min_digits`.
 
-    A float's error is allowed, and nothing else where the number is an integer.
+    An integer has no decimals but for a float's error.
     """
     off = abs(decimal.value - exact)
     if off <= abs(exact) * _FLOAT_ERROR:
@@ -213,7 +210,7 @@ def _without_name(item: str) -> tuple[str | None, str]:
 
 
 def _is_about(text: str, value: str) -> bool:
-    r"""Whether the text is a number as near to the value as it says: `25\pi \approx 78.54`."""
+    r"""True if the text is a number as near to the value as it says: `25\pi \approx 78.54`."""
     number, exact = literal(text.strip()), _number(value)
     return number is not None and exact is not None and _is_rounded(number, exact, min_digits=1)
 
@@ -232,7 +229,7 @@ def _are_same(golds: list[str], items: list[str]) -> bool:
 
 
 def _is_permutation(golds: list[str], items: list[str]) -> bool:
-    """Whether the texts are equivalent one to one, in any order."""
+    """True if the texts are equivalent one to one, in any order."""
     left = list(items)
     for gold in golds:
         match = next((item for item in left if _is_same(gold, item)), None)
@@ -272,7 +269,7 @@ def _is_same_equation(golds: list[str], givens: list[str]) -> bool:
 
 
 def _are_two_statements(sides: list[str]) -> bool:
-    r"""Whether a side between others is a value and one more name: `x = 1 \lor y = 6`."""
+    r"""True if a side between others is a value and one more name: `x = 1 \lor y = 6`."""
     if len(sides) < 3:
         return False
     name, *middle = (side.strip() for side in sides[:-1])
@@ -304,7 +301,7 @@ def _is_one_value(text: str) -> bool:
 
 
 def _says_nothing(sides: list[str]) -> bool:
-    """Whether the equation has no unknown (`0 = 0`, `1 = 2`) or one side alone (`x = x`).
+    """True if the equation has no unknown (`0 = 0`, `1 = 2`) or one side alone (`x = x`).
 
     As a truth value it would be the same as every other.
     """
@@ -312,7 +309,7 @@ def _says_nothing(sides: list[str]) -> bool:
 
 
 def _names_something(side: str) -> bool:
-    """Whether the side of an equation is no computation: it has letters, or words alone."""
+    """True if the side of an equation is no computation: it has letters, or words alone."""
     bare = _OF_A_COMPUTATION.sub(" ", _UNIT.sub("", side))
     return re.search("[A-Za-z]", bare) is not None or NAME.fullmatch(side) is not None
 
@@ -341,10 +338,10 @@ def _parts(text: str) -> list[str]:
 
 
 def _is_same_expression(gold: str, given: str) -> bool:
-    """By math-verify; its own time limits interrupt Python code only, and are off.
+    """By math-verify; its time limits interrupt Python code only, and are off.
 
-    It takes numbers for equal that agree to so many decimals. So they are compared relatively
-    first, and then to more decimals than an answer has.
+    It compares numbers to a fixed number of decimals. So they are compared relatively first, and
+    then to more decimals than an answer has.
     """
     from math_verify import verify
     from sympy import Float, Integral, Limit, Product, Rational, Sum
@@ -365,7 +362,7 @@ def _is_same_expression(gold: str, given: str) -> bool:
         off, size = abs((gold_value - value).evalf()), abs(gold_value.evalf())
         if off.is_Float and size.is_Float and off > 1e-9 * size:
             return False
-    # A sum of infinitely many terms takes forever to so many digits.
+    # A sum of infinitely many terms takes forever to this many digits.
     is_endless = any(side.has(Sum, Product, Integral, Limit) for side in (gold_value, value))
     digits = 15 if is_endless else _MAX_CHARS
     return verify(

@@ -40,7 +40,7 @@ _UNBRACED_CONTENTS = re.compile(r"(?:[^\s${}\\]|\\(?!(?:boxed|fbox)(?![A-Za-z]))
 
 
 def extract_hash(text: str) -> str | None:
-    """What follows the last "####" on its line; a number loses "$", commas and a trailing "."."""
+    """The text behind the last "####" on its line; a number loses "$", commas and a last "."."""
     _, separator, rest = text.rpartition("####")
     if not separator:
         return None
@@ -70,7 +70,7 @@ def extract_boxed(text: str) -> str | None:
 
 
 def boxed_contents(text: str) -> list[str]:
-    """What stands in each box, from the first to the last; "" for a box that never closes."""
+    """The contents of each box, from the first to the last; "" for a box that never closes."""
     return [_contents(text, contents) for _, contents, _ in _boxes(text)]
 
 
@@ -95,7 +95,7 @@ def _contents(text: str, place: tuple[int, int]) -> str:
 
 
 def extract_final_answer(text: str) -> str | None:
-    """What follows the last "final answer is" on its line, or is boxed there, without its "$".
+    """The text behind the last "final answer is" on its line, or the box there, without its "$".
 
     The form of Minerva's few-shot examples (Lewkowycz et al. 2022, arXiv:2206.14858):
     `extract_final_answer("The final answer is $3x$. I hope it is correct.") == "3x"`.

@@ -111,16 +111,16 @@ class Grader:
         return _resolved(float(verdict))
 
     def reads(self, finish_reason: FinishReason) -> bool:
-        """Whether the text decides the reward, or the truncation alone."""
+        """True if the text decides the reward, or the truncation alone."""
         return finish_reason != "length" or self._config.truncated_reward is None
 
     @property
     def reads_special_tokens(self) -> bool:
-        """Whether the reward function asks for `full_text`."""
+        """True if the reward function asks for `full_text`."""
         return self._user_reward is not None and self._user_reward.reads_special_tokens
 
     def metrics(self) -> dict[str, float]:
-        """What happened since the last call; the counters start anew, and failures are forgotten.
+        """Counts since the last call; the counters start anew, and failures are forgotten.
 
         Timeouts, worker deaths and errors count comparisons, not the responses that share one.
         """
@@ -151,7 +151,7 @@ class Grader:
         self.close()
 
     def _evaluate_once(self, *key: Any) -> Future[float]:
-        """What a worker makes of the texts, or made of them before."""
+        """A worker's verdict on the texts, or its earlier one."""
         with self._lock:
             if key in self._memo:
                 self._counts["num_memo_hits"] += 1
@@ -163,7 +163,7 @@ class Grader:
         return reward
 
     def _start_waiting(self) -> None:
-        """What waits for each pool, as far as the quicker pools have nothing to do."""
+        """Start what waits for a pool once the quicker pools have nothing to do."""
         for level, pool in enumerate(self._pools):
             with self._lock:
                 started, self._waiting[level] = self._waiting[level], []

@@ -123,7 +123,7 @@ def text_or_number_field(row: Row, field: str, where: str) -> str:
 
 
 def field_value(row: Row, field: str, where: str) -> Any:
-    """What stands at `field`; "a.b" is the key b of the table a, if no key has that name."""
+    """The value at `field`; "a.b" is the key b of the table a, if no key has that name."""
     value: Any = row
     for key in [field] if field in row else field.split("."):
         if not isinstance(value, dict) or key not in value:

@@ -76,7 +76,7 @@ def parse(text: str) -> Any:
 
 
 def _may_have_unit(text: str) -> bool:
-    r"""Whether math-verify may take a unit off the end: its h is also the h of \pi r^2 h."""
+    r"""True if math-verify may take a unit off the end: its h is also the h of \pi r^2 h."""
     bare = _COMMAND.sub(".", text).rstrip()
     unit = _BARE_UNIT.search(bare)
     if not bare[-1:].isalpha() or _CLEAR_UNIT.search(bare):
@@ -125,7 +125,7 @@ def prepare() -> None:
             if not _NOT_NEEDED.search(module.name):
                 with suppress(ImportError):  # of a package that is not installed
                     import_module(module.name)
-    # A module's own name hides Python's built-in one.
+    # A module's global name hides Python's built-in one.
     compilers = dict.fromkeys(("compile", "eval", "exec", "exec_", "lambdify"), refuse_source)
     for name, loaded in sys.modules.copy().items():
         if name.partition(".")[0] in LIBRARIES and name not in OWN_SOURCE:

@@ -36,7 +36,7 @@ class _Program(ctypes.Structure):
 
 
 def give_up_files_and_network() -> bool:
-    """Whether the kernel has agreed; False where there is no such filter (not Linux on x86-64)."""
+    """True if the kernel has agreed; False where there is no such filter (not Linux on x86-64)."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
     numbers = sorted(_ALLOWED.values())

@@ -2,8 +2,8 @@
 
 Algebra on a model's output (`10^{10^{10}}`) hangs, and neither a signal nor an exception is sure to
 end it; killing the process is. One thread owns each worker, talks to it over a pipe and replaces
-it, so that killing one cannot stall the others. Our own functions run without files and network
-(`sandbox.py`); a user's may need them.
+it, so that killing one cannot stall the others. Functions run without files and network
+(`sandbox.py`), but for a user's, which may need them.
 
 The workers are fresh interpreters (`python -m vineppo.tasks.worker_pool`): a fork would copy a
 process with CUDA and threads. Each imports math-verify once and forks a child that evaluates, so
@@ -150,7 +150,7 @@ class _Worker:
                 _warn_without_filter()
 
     def _receive(self, time_limit_s: float) -> tuple[str, Any]:
-        """What the child or its parent says: (kind, result); OSError for what neither would say."""
+        """A line of the child or its parent: (kind, result); OSError if neither would say it."""
         ready = wait([self._connection, self._closing_reader], time_limit_s)
         if ready == [self._connection]:
             return _parsed(self._connection.recv_bytes(_MAX_REPLY_BYTES))

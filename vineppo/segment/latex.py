@@ -91,9 +91,7 @@ def _pairs(text: str) -> list[tuple[int, int]]:
 
 def _is_currency(text: str, start: int, end: int) -> bool:
     """True if the `$` at `start` and the one before `end` enclose no formula."""
-    if text.startswith("$$", start):
-        return False
-    return (
+    return not text.startswith("$$", start) and (
         text[end : end + 1].isdigit()
         or (text[start + 1].isdigit() and text[end - 2].isspace())
         or _BLANK_LINE.search(text, start, end) is not None
@@ -107,7 +105,8 @@ def formula_places(text: str, formula: Formula) -> Iterator[tuple[int, bool]]:
     `\\left…\\right` and matrices.
     """
     depth = 0
-    for match in _FORMULA_PART.finditer(text, formula.start, formula.end):
+    end = formula.start if formula.is_picture else formula.end
+    for match in _FORMULA_PART.finditer(text, formula.start, end):
         if match["opening"]:
             depth += 1
         elif match["closing"]:

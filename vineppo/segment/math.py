@@ -1,9 +1,8 @@
 """Steps are sentences, lines, and the parts of long formulas: the rule of VinePPO for MATH.
 
-Source: arXiv:2410.01679, appendix on step boundaries. Departures from its published code: formulas
-are found in one pass and nothing is replaced by placeholders, so no text can make it raise;
-newlines within a formula are no cuts (TeX does not see them), line ends `\\\\` and relation signs
-are; `\\boxed` stays with the statement it concludes.
+Source: arXiv:2410.01679, appendix on step boundaries. Its code replaces formulas by placeholders;
+here one pass finds them, and no text can make it raise. Newlines within a formula are no cuts (TeX
+does not see them), line ends `\\\\` and relation signs are.
 """
 
 import re
@@ -13,11 +12,8 @@ from itertools import pairwise, zip_longest
 
 from vineppo.segment.latex import Formula, formula_places, formulas
 
-# Shorter parts state nothing ("Therefore,", "x"); the published code's bound.
-MIN_PART_CHARS = 20
-# Longer sentences are cut between their clauses.
-MAX_SENTENCE_CHARS = 200
-
+MIN_PART_CHARS = 20  # shorter parts state nothing ("Therefore,"); the published code's bound
+MAX_SENTENCE_CHARS = 200  # longer sentences are cut between their clauses
 # Possessive runs and bounded windows keep the whole linear in the text.
 _WINDOW_CHARS = 80
 _QUOTES = r"[\"'”’)\]*_]*+"
@@ -68,8 +64,18 @@ def cuts(text: str, max_formula_chars: int) -> list[int]:
         places.update(_formula_cuts(text, formula, max_formula_chars))
         if _sentence_ends_with(text, formula) or _is_display_end(text, formula, following):
             places.add(formula.end)
-    places = _with_clause_cuts(text, in_text, places)
-    statements = {formula.end for formula in in_text if _is_statement(text, formula)}
+    for pattern in _CLAUSE_END, _BLANKS:
+        gaps = [match.start() for match in _outside(pattern, text, in_text)]
+        for start, end in pairwise([0, *sorted(places), len(text)]):
+            if end - start > MAX_SENTENCE_CHARS:
+                inner = gaps[bisect_right(gaps, start) : bisect_left(gaps, end)]
+                places.update(_pack(inner, start, end, MAX_SENTENCE_CHARS))
+    # A display with a relation sign says something, however short it is.
+    statements = {
+        formula.end
+        for formula in in_text
+        if formula.is_display and not all(is_end for _, is_end in formula_places(text, formula))
+    }
     return _join_fragments(text, sorted(places), statements)
 
 
@@ -119,28 +125,6 @@ def _is_display_end(text: str, formula: Formula, following: Formula | None) -> b
     return formula.is_display and (is_before_display or _next_char(text, formula.end).isupper())
 
 
-def _is_statement(text: str, formula: Formula) -> bool:
-    """True if a display says something however short it is: it has a relation sign."""
-    if formula.is_picture or not formula.is_display:
-        return False
-    return any(not is_line_end for _, is_line_end in formula_places(text, formula))
-
-
-def _with_clause_cuts(text: str, in_text: list[Formula], places: set[int]) -> set[int]:
-    """`places`, and more where the parts that they leave are too long."""
-    for pattern in _CLAUSE_END, _BLANKS:
-        gaps = [match.start() for match in _outside(pattern, text, in_text)]
-        edges = [0, *sorted(places), len(text)]
-        places = places.union(
-            *(
-                _pack(gaps[bisect_right(gaps, a) : bisect_left(gaps, b)], a, b, MAX_SENTENCE_CHARS)
-                for a, b in pairwise(edges)
-                if b - a > MAX_SENTENCE_CHARS
-            )
-        )
-    return places
-
-
 def _next_char(text: str, position: int) -> str:
     """The first character after the blanks at `position`, "" at the end of the line."""
     match = _NEXT_CHAR.match(text, position)
@@ -160,7 +144,7 @@ def _window(text: str, start: int, end: int) -> str:
 
 def _formula_cuts(text: str, formula: Formula, max_chars: int) -> list[int]:
     """Where a long formula is cut: at line ends, and in long lines at relation signs."""
-    if formula.is_picture or formula.end - formula.start <= max_chars:
+    if formula.end - formula.start <= max_chars:
         return []
     places: list[int] = []
     relations: list[int] = []

@@ -15,8 +15,8 @@ LAYERS = [
     ["values"],
     ["rollouts", "encoding", "forward_passes", "minibatches", "policy"],
     ["engine", "models", "token_scores", "packing", "deepspeed_module", "lora"],
-    ["tasks", "credit", "segment", "value_diagnostics", "run_dir", "progress", "tracker"],
-    ["config", "own_reward", "distributed", "parent_death", "interruption"],
+    ["tasks", "credit", "segment", "value_diagnostics", "run_dir", "progress"],
+    ["config", "own_reward", "distributed", "parent_death"],
     ["losses", "kl", "vocabulary", "batching", "metrics", "schedules", "seeds"],
     ["types", "errors", "schema", "require", "interface", "plugins"],
 ]

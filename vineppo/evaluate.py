@@ -1,8 +1,8 @@
-"""pass@1 and pass@k: of the engine's policy, and of the checkpoints of a run (`vineppo evaluate`).
+"""pass@1 and pass@k of the engine's policy, and of a run's checkpoints (`vineppo evaluate`).
 
-A task file (`--task`) is jsonnet that gives a table with the keys of `task`: the problems. How they
-are put to the policy and its answers are found is the run's own, since that is what the policy has
-learned, but for what the file names of `prompt`, `too_long`, `response_template` and `grading`.
+A task file (`--task`) is jsonnet with the keys of `task`: the problems. Prompts and grading stay
+the run's, which the policy has learned. The file may replace `prompt`, `too_long`,
+`response_template` and `grading`.
 """
 
 import hashlib
@@ -42,14 +42,14 @@ def evaluate_policy(
     iteration: int,
     progress: Progress,
 ) -> dict[str, Any]:
-    """What `evaluations/iter_….json` holds; a response is correct when its reward is above 0.5.
+    """The content of `evaluations/iter_….json`; rewards above 0.5 are correct.
 
-    The reward is the verifier's alone. The token budget is the training's.
+    The verifier alone gives the rewards. The token budget is the training's.
     """
     temperature, top_p = evaluation.temperature, evaluation.top_p
     sampling = replace(sampler.sampling, temperature=temperature, top_p=top_p)
     sampler = replace(sampler, sampling=sampling, scorer=None)
-    sampler.grader.metrics()  # what follows is this evaluation's alone
+    sampler.grader.metrics()  # drops the counts of training
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
     pending = submit_rollouts(sampler, mine_P, evaluation.num_samples, (iteration, "evaluate"))
@@ -79,13 +79,13 @@ def evaluate_policy(
 
 
 def _digest_of(problems_P: Sequence[Problem]) -> str:
-    """What tells sets of problems of the same ids apart: 64 bits of their questions and answers."""
+    """64 bits of questions and answers, which tell sets of problems with the same ids apart."""
     content = json.dumps([(problem.question, problem.answer) for problem in problems_P])
     return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
 
 def headline(evaluation: dict[str, Any]) -> dict[str, float]:
-    """Its pass@1 and pass@k for all samples."""
+    """An evaluation's pass@1 and pass@k for all samples."""
     return {
         name: evaluation[name] for name in ("pass@1", f"pass@{evaluation['samples_per_problem']}")
     }
@@ -93,9 +93,9 @@ def headline(evaluation: dict[str, Any]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under what the policies are evaluated, and the folder of `evaluations/` for the results.
+    """A config to evaluate under, and the folder of `evaluations/` for the results.
 
-    `other_task` is the resolved task where it is not the run's; the results then say so.
+    `other_task` is the resolved task where it differs from the run's; the results then hold it.
     """
 
     config: TrainConfig | SftConfig
@@ -108,8 +108,8 @@ def evaluate_run(
 ) -> None:
     """Evaluates and prints a line for every checkpoint and task file.
 
-    Results go to `RUN_DIR/evaluations/iter_….json`, or, with `--task` or `--set`, to a subfolder
-    named after them ("task=svamp"), so that the run's own evaluations stay as they were.
+    Results go to `RUN_DIR/evaluations/iter_….json`. With `--task` or `--set` they go to a subfolder
+    named after them ("task=svamp").
     """
     refuse_several_processes("vineppo evaluate")
     conditions = read_conditions(directory, task_paths, assignments)
@@ -124,22 +124,25 @@ def evaluate_run(
     with ExitStack() as stack:
         init_distributed()
         engine = conditions[0].config.engine.alone().build(loaded.engine_model)
-        graders = [stack.enter_context(Grader(c.config.task.grading)) for c in conditions]
+        samplers = []
+        for config in (condition.config for condition in conditions):
+            grader = stack.enter_context(Grader(config.task.grading))
+            environment = build_environment(config.task, loaded.tokenizer, loaded.engine_model)
+            samplers.append(
+                Sampler(
+                    engine, grader, loaded.tokenizer, config.sampling, config.seed,
+                    environment=environment,
+                )
+            )  # fmt: skip
         progress = stack.enter_context(Progress(len(policies) * len(conditions), 0, 0.0))
         done = 0
         for iteration, path in policies:
             weights = load_model(str(path), model.dtype, model.attention).model
             engine.load_weights(named_weights(weights))
-            for condition, grader, test_P in zip(conditions, graders, prompts, strict=True):
+            for condition, sampler, test_P in zip(conditions, samplers, prompts, strict=True):
                 progress.enter("evaluate")
-                config = condition.config
-                sampler = Sampler(
-                    engine, grader, loaded.tokenizer, config.sampling, config.seed,
-                    environment=build_environment(
-                        config.task, loaded.tokenizer, loaded.engine_model
-                    ),
-                )  # fmt: skip
-                result = evaluate_policy(sampler, test_P, config.evaluation, iteration, progress)
+                evaluation = condition.config.evaluation
+                result = evaluate_policy(sampler, test_P, evaluation, iteration, progress)
                 scores = "  ".join(f"{name} {x:.3f}" for name, x in headline(result).items())
                 if condition.other_task is not None:
                     result["task"] = condition.other_task
@@ -161,11 +164,8 @@ def refuse_several_processes(command: str) -> None:
 def read_conditions(
     directory: Path, task_paths: Sequence[str], assignments: Sequence[str]
 ) -> list[Conditions]:
-    """One for every task file, or one for the run's own task.
-
-    Raises `UserError` also for a user's own file that cannot be used.
-    """
-    own_task = asdict(read_config(directory).task)
+    """The conditions of every task file, or of the run's task. Raises `UserError`."""
+    task_of_run = asdict(read_config(directory).task)
     conditions: dict[str, Conditions] = {}
     paths: Sequence[str | None] = task_paths or [None]
     for path in paths:
@@ -175,12 +175,12 @@ def read_conditions(
         folder, task = folder_name(made), asdict(config.task)
         if folder in conditions:
             raise UserError(f"--task: the files must differ in their names, got {path} besides")
-        conditions[folder] = Conditions(config, folder, None if task == own_task else task)
+        conditions[folder] = Conditions(config, folder, None if task == task_of_run else task)
     return list(conditions.values())
 
 
 def choose_policies(run: RunDir, checkpoints: str) -> list[tuple[int, Path]]:
-    """(iteration, directory of the policy) for "all", "last" or "N,N…"."""
+    """(iteration, the policy's directory) for "all", "last" or "N,N…"."""
     paths = {i: run.checkpoint_path(i) / "policy" for i in checkpoint_iterations(run)}
     if run.final_path.is_dir():
         paths[run.last_logged_iteration()] = run.final_path / "policy"

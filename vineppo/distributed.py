@@ -92,6 +92,14 @@ def is_main() -> bool:
     return rank() == 0
 
 
+def refuse_several_processes(command: str) -> None:
+    """Raises `UserError` where a launcher started several."""
+    if num_ranks() > 1:
+        raise UserError(
+            f"{command} runs in one process, got {num_ranks()}: start it without a launcher"
+        )
+
+
 def barrier() -> None:
     if num_ranks() > 1:
         distributed.barrier()

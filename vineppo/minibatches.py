@@ -63,9 +63,9 @@ def minibatches(
 ) -> Iterator[Minibatch]:
     """The epochs of an iteration, cut into updates. Nothing is dropped: the last may be smaller.
 
-    The batches carry `columns` and lie on the `model`'s device, packed where it `packs`. With `optimization.shuffle` "groups" a problem's rollouts go into
-    one update where it has room for them. The learning rate's schedule runs from `first_iteration`
-    to the run's last.
+    The batches carry `columns` and lie on the `model`'s device, packed where it `packs`. With
+    `optimization.shuffle` "groups" a problem's rollouts go into one update where it has room. The
+    learning rate's schedule runs from `first_iteration` to the run's last.
     """
     whole = config.optimization.shuffle == "groups"
     groups = [sequence.prompt_ids if whole else i for i, sequence in enumerate(sequences)]

@@ -7,8 +7,8 @@ import pytest
 
 from vineppo.config.load import evaluate_jsonnet
 from vineppo.errors import UserError
-from vineppo.evaluate import read_conditions
 from vineppo.tasks.rows import JsonlTask
+from vineppo.tools.evaluate import read_conditions
 
 DATA = Path(__file__).parents[1] / "configs" / "lib" / "data.libsonnet"
 

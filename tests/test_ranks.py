@@ -11,6 +11,7 @@ from support.grids import grid
 from support.marks import shared_memory
 from support.processes import run_cli, run_ranks
 from support.ranks import (
+    CASE,
     DIFFER,
     DIFFER_OF_VALUES,
     TIMEOUT_S,
@@ -58,24 +59,6 @@ def test_two_ranks_cut_by_entropies_as_one_does(whole_runs, tmp_path, case):
     case = replace(case, changes=(("credit.segmenter", segmenter),))
     train_on_two(tmp_path / "two", case, stage=2)
     assert_same_numbers(tmp_path / "two", case.alone(whole_runs), case)
-
-
-@pytest.mark.slow
-def test_two_ranks_draw_anew_as_one_does(whole_runs, tmp_path):
-    """Of six problems there is one behind an iteration's five, which leaves a rank without any."""
-    case = Case(
-        "vineppo",
-        "transformers",
-        changes=(
-            ("optimization.mask_equal_rewards", "true"),
-            ("optimization.max_redraws", "5"),
-            ("task.num_train_problems", "6"),
-        ),
-    )
-    train_on_two(tmp_path / "two", case, stage=2)
-    alone = case.alone(whole_runs)
-    assert_same_numbers(tmp_path / "two", alone, case)
-    assert any(row["rollout/drawn_problems"] == 6 for row in timeless(alone))
 
 
 def lost_blocks() -> set[Path]:
@@ -183,3 +166,18 @@ def assert_same_numbers(run_dir: Path, alone: Path, case: Case) -> None:
     for name in ("iter_000000.json", "iter_000002.json"):
         evaluations = [json.loads((d / "evaluations" / name).read_text()) for d in (run_dir, alone)]
         assert evaluations[0]["num_correct_P"] == evaluations[1]["num_correct_P"]
+
+
+@pytest.mark.slow
+def test_an_error_of_one_rank_ends_the_job_with_its_traceback(tmp_path):
+    """…and the job, started again, goes on from the last checkpoint to its end."""
+    run_dir = tmp_path / "run"
+    process = start_torchrun(run_dir, CASE, 0, program="failing_rank.py")
+    output, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode != 0
+    assert "Traceback" in output
+    assert "RuntimeError: rank 1 gives up" in output
+    assert not left_running(run_dir)
+    output = train_on_two(run_dir, CASE, 0)
+    assert output.count("resumed after iteration 1") == 1
+    assert (run_dir / "final").is_dir()

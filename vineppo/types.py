@@ -44,7 +44,7 @@ class Problem:
 
     `Problem("gsm8k/train/0", "Natalia sold clips to 48 …", "72", "Natalia sold 48/2 = 24 …")`.
     `solution` is a demonstration for supervised fine-tuning. `context` are the messages before the
-    question, as (role, content). `row` is the data set's, for reward functions that ask for columns.
+    question, as (role, content). `row` is the data set's, for reward functions that read columns.
     """
 
     id: str

@@ -17,7 +17,7 @@ LAYERS = [
     ["engine", "models", "token_scores", "packing", "deepspeed_module", "lora"],
     ["tasks", "credit", "segment", "value_diagnostics", "run_dir", "progress"],
     ["config", "own_reward", "distributed", "parent_death"],
-    ["losses", "kl", "vocabulary", "batching", "metrics", "schedules", "seeds"],
+    ["losses", "kl", "vocabulary", "batching", "metrics", "seeds"],
     ["types", "errors", "schema", "require", "interface", "plugins"],
 ]
 LEVELS = {module: level for level, layer in enumerate(LAYERS) for module in layer}

@@ -12,8 +12,7 @@ from vineppo.config.schema import AdamConfig, TrainConfig
 from vineppo.deepspeed_module import Update
 from vineppo.distributed import num_ranks, rank
 from vineppo.losses import Totals
-from vineppo.schedules import rate_of
-from vineppo.seeds import derive_seed
+from vineppo.seeds import derive_seed, rate_of
 from vineppo.types import TokenSequence, TrainBatch
 
 Stats = list[dict[str, float]]

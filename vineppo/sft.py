@@ -19,8 +19,7 @@ from vineppo.minibatches import micro_batches, summarize
 from vineppo.models import LoadedModel, llama_config, load_model
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
-from vineppo.schedules import rate_of
-from vineppo.seeds import derive_seed
+from vineppo.seeds import derive_seed, rate_of
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt

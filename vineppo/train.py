@@ -37,7 +37,7 @@ from vineppo.models import LoadedModel, check_tokenizers, load_model
 from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.tables import rollout_rows, value_rows
-from vineppo.schedules import problems_of_iteration, with_redraws
+from vineppo.seeds import problems_of_iteration, with_redraws
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.token_scores import Reference

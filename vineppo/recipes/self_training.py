@@ -51,8 +51,7 @@ from vineppo.rollouts import (
     submit_continuations,
     submit_rollouts,
 )
-from vineppo.schedules import problems_of_iteration
-from vineppo.seeds import derive_seed
+from vineppo.seeds import derive_seed, problems_of_iteration
 from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import steps_of
 from vineppo.session import Session, is_finished, open_session

@@ -22,8 +22,7 @@ from vineppo.models import load_tokenizer, save_model
 from vineppo.policy import checkpoint_activations
 from vineppo.progress import log_to
 from vineppo.recipes.reward_scorer import SCORED, SequenceScores, scored_sequence
-from vineppo.schedules import rate_of
-from vineppo.seeds import derive_seed
+from vineppo.seeds import derive_seed, rate_of
 from vineppo.session import BareSession, is_finished, open_record, open_run_dir
 from vineppo.tools.reward_model.config import RewardModelConfig
 from vineppo.tools.reward_model.pairs import Pair, load_pairs

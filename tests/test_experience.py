@@ -20,8 +20,9 @@ from support.walks import (
 )
 
 from vineppo.credit.groups import RemaxCredit, RlooCredit
-from vineppo.experience import Experience, add_advantages, sample_varied, value_quality
+from vineppo.experience import Experience, add_advantages, sample_varied
 from vineppo.forward_passes import EntropyPass
+from vineppo.metrics import value_quality
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
 from vineppo.values.group_mean import GroupMean

@@ -15,8 +15,8 @@ from vineppo.experience import (
     add_logprobs,
     add_values,
     sample,
-    value_quality,
 )
+from vineppo.metrics import value_quality
 from vineppo.models import load_model
 from vineppo.progress import Progress
 from vineppo.recipes.arithmetic import build_tokenizer

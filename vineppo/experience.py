@@ -6,7 +6,7 @@ columns to the rollouts.
 
 import math
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -28,7 +28,6 @@ from vineppo.distributed import (
 from vineppo.errors import InterruptionError, SharedError
 from vineppo.forward_passes import EntropyPass, ReferencePass, RolloutKey, Rows, token_columns
 from vineppo.kl import KL_ESTIMATORS
-from vineppo.metrics import predictor_metrics
 from vineppo.policy import Policy
 from vineppo.progress import Progress
 from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts
@@ -394,36 +393,3 @@ def add_advantages(
     add_update_columns(rollouts, config)
     for predictor in predictors:
         predictor.prepare_update(rollouts)
-
-
-def value_quality(
-    rollouts: Sequence[Rollout], predictors: Sequence[ValuePredictor], config: TrainConfig
-) -> dict[str, float]:
-    """`NAME/…` of `predictor_metrics`: a predictor's values against the actual rewards to go.
-
-    Tokens count, or steps where a predictor values those. Sampled returns are left out.
-    """
-    metrics = {}
-    for predictor in predictors:
-        if predictor.name in rollouts[0].returns_S:
-            continue
-        values_PN, returns_PN = [], []
-        for group in by_problem(rollouts):
-            pairs = [pair for rollout in group for pair in _valued(predictor, config, rollout)]
-            values_PN.append([value for value, _ in pairs])
-            returns_PN.append([total for _, total in pairs])
-        for name, number in predictor_metrics(values_PN, returns_PN).items():
-            metrics[f"{predictor.metrics_group}/{name}"] = number
-    return metrics
-
-
-def _valued(
-    predictor: ValuePredictor, config: TrainConfig, rollout: Rollout
-) -> Iterable[tuple[float, float]]:
-    """The value and the reward to go of every state that the predictor values."""
-    returns_T = config.credit.returns(rollout)
-    if predictor.gives == "tokens":
-        values_T = rollout.values_T(predictor.name)
-        return zip(rollout.of_actions(values_T), rollout.of_actions(returns_T), strict=True)
-    starts_S = [span.start for span in rollout.spans_S]
-    return zip(rollout.values_S(predictor.name), [returns_T[t] for t in starts_S], strict=True)

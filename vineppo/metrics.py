@@ -2,17 +2,53 @@
 
 import math
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from statistics import correlation, fmean
+from typing import TYPE_CHECKING
 
 import torch
 
-from vineppo.config.schema import ImportanceLevel
-from vineppo.types import Rollout, StateValue, by_problem
+from vineppo.config.schema import ImportanceLevel, TrainConfig
+from vineppo.types import MONTE_CARLO, Rollout, StateValue, by_problem
+
+if TYPE_CHECKING:
+    from vineppo.experience import Experience
+    from vineppo.values import ValuePredictor
 
 NEAR_ZERO = 1e-6
 NUM_CALIBRATION_BINS = 10
+
+
+def iteration_metrics(
+    experience: "Experience",
+    predictors: Sequence["ValuePredictor"],
+    config: TrainConfig,
+    kl_coef: float,
+) -> dict[str, float]:
+    """What the metrics say of an iteration's rollouts, values and advantages."""
+    rollouts, drawn = experience.rollouts, experience.drawn
+    num_sampled = sum(sum(config.credit.sampled_tokens(rollout)) for rollout in drawn)
+    metrics = {
+        **reward_metrics(drawn),
+        **rollout_metrics(rollouts),
+        **advantage_metrics([rollout.steps_S["advantages"] for rollout in rollouts]),
+        **logprob_gap_metrics(rollouts),
+        **value_quality(rollouts, predictors, config),
+        "tokens/rollout": num_sampled + experience.greedy_tokens,
+        "tokens/values": experience.value_tokens,
+    }
+    if config.reference.kl_estimator is not None:
+        metrics |= kl_metrics([r.of_actions(r.tokens_T["kl"]) for r in rollouts], kl_coef)
+    if config.optimization.max_redraws:
+        metrics["rollout/drawn_problems"] = len(drawn) // config.rollouts.num_samples
+    importance = config.optimization.importance_correction
+    if importance is not None:
+        metrics |= importance_metrics(rollouts, importance.level)
+    values = [v for r in rollouts for v in r.returns_S.get(MONTE_CARLO, ()) if v.returns_K]
+    if values:
+        metrics |= value_metrics(values, experience.continuations[MONTE_CARLO])
+    return metrics
 
 
 def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
@@ -123,6 +159,39 @@ def merged_grading(by_rank: Sequence[dict[str, float]]) -> dict[str, float]:
         return weighted / max(num_graded, 1.0)
 
     return {name: merged(name) for name in by_rank[0]}
+
+
+def value_quality(
+    rollouts: Sequence[Rollout], predictors: Sequence["ValuePredictor"], config: TrainConfig
+) -> dict[str, float]:
+    """`NAME/…` of `predictor_metrics`: a predictor's values against the actual rewards to go.
+
+    Tokens count, or steps where a predictor values those. Sampled returns are left out.
+    """
+    metrics = {}
+    for predictor in predictors:
+        if predictor.name in rollouts[0].returns_S:
+            continue
+        values_PN, returns_PN = [], []
+        for group in by_problem(rollouts):
+            pairs = [pair for rollout in group for pair in _valued(predictor, config, rollout)]
+            values_PN.append([value for value, _ in pairs])
+            returns_PN.append([total for _, total in pairs])
+        for name, number in predictor_metrics(values_PN, returns_PN).items():
+            metrics[f"{predictor.metrics_group}/{name}"] = number
+    return metrics
+
+
+def _valued(
+    predictor: "ValuePredictor", config: TrainConfig, rollout: Rollout
+) -> Iterable[tuple[float, float]]:
+    """The value and the reward to go of every state that the predictor values."""
+    returns_T = config.credit.returns(rollout)
+    if predictor.gives == "tokens":
+        values_T = rollout.values_T(predictor.name)
+        return zip(rollout.of_actions(values_T), rollout.of_actions(returns_T), strict=True)
+    starts_S = [span.start for span in rollout.spans_S]
+    return zip(rollout.values_S(predictor.name), [returns_T[t] for t in starts_S], strict=True)
 
 
 def predictor_metrics(

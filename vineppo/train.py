@@ -19,20 +19,11 @@ from vineppo.experience import (
     check_logprob_gap,
     sample,
     sample_varied,
-    value_quality,
 )
 from vineppo.forward_passes import EntropyPass, ReferencePass
 from vineppo.kl import adapted_coef
 from vineppo.lora import add_adapters
-from vineppo.metrics import (
-    advantage_metrics,
-    importance_metrics,
-    kl_metrics,
-    logprob_gap_metrics,
-    reward_metrics,
-    rollout_metrics,
-    value_metrics,
-)
+from vineppo.metrics import iteration_metrics
 from vineppo.models import LoadedModel, check_tokenizers, load_model
 from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
@@ -41,10 +32,10 @@ from vineppo.seeds import problems_of_iteration, with_redraws
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.token_scores import Reference
-from vineppo.types import CRITIC, MONTE_CARLO, Rollout
+from vineppo.types import CRITIC, Rollout
 from vineppo.update import update, warmup_iterations
 from vineppo.value_diagnostics import diagnostic_rows
-from vineppo.values import ValuePredictor, build_predictors
+from vineppo.values import build_predictors
 
 
 def train(config: TrainConfig, directory: Path) -> None:
@@ -161,7 +152,7 @@ def run_iterations(
         session.wake_engine(with_new_weights=has_moved)
 
         progress.enter("checkpoint")
-        metrics = experience_metrics(experience, predictors, config, kl_coef)
+        metrics = iteration_metrics(experience, predictors, config, kl_coef)
         metrics |= session.sampling_metrics() | updates
         save_experience(session, rollouts, iteration)
         metrics |= session.evaluate_if_due(iteration)
@@ -203,37 +194,6 @@ def next_kl_coef(
         return kl_coef
     kl = metrics.get("kl/ref_per_sequence", 0.0)
     return adapted_coef(kl_coef, kl, control.target, control.horizon, num_sequences)
-
-
-def experience_metrics(
-    experience: Experience,
-    predictors: Sequence[ValuePredictor],
-    config: TrainConfig,
-    kl_coef: float,
-) -> dict[str, float]:
-    """What the metrics say of an iteration's rollouts, values and advantages."""
-    rollouts, drawn = experience.rollouts, experience.drawn
-    num_sampled = sum(sum(config.credit.sampled_tokens(rollout)) for rollout in drawn)
-    metrics = {
-        **reward_metrics(drawn),
-        **rollout_metrics(rollouts),
-        **advantage_metrics([rollout.steps_S["advantages"] for rollout in rollouts]),
-        **logprob_gap_metrics(rollouts),
-        **value_quality(rollouts, predictors, config),
-        "tokens/rollout": num_sampled + experience.greedy_tokens,
-        "tokens/values": experience.value_tokens,
-    }
-    if config.reference.kl_estimator is not None:
-        metrics |= kl_metrics([r.of_actions(r.tokens_T["kl"]) for r in rollouts], kl_coef)
-    if config.optimization.max_redraws:
-        metrics["rollout/drawn_problems"] = len(drawn) // config.rollouts.num_samples
-    importance = config.optimization.importance_correction
-    if importance is not None:
-        metrics |= importance_metrics(rollouts, importance.level)
-    values = [v for r in rollouts for v in r.returns_S.get(MONTE_CARLO, ()) if v.returns_K]
-    if values:
-        metrics |= value_metrics(values, experience.continuations[MONTE_CARLO])
-    return metrics
 
 
 def save_experience(session: Session, rollouts: Sequence[Rollout], iteration: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # From the top down; a module imports from its own layer and those below.
 LAYERS = [
-    ["cli", "run_command", "train", "sft"],
+    ["cli", "run_command", "train"],
     ["session", "evaluate", "checkpoint", "experience", "update"],
     ["values"],
     ["rollouts", "encoding", "forward_passes", "minibatches", "policy"],

@@ -20,8 +20,8 @@ from vineppo.metrics import value_quality
 from vineppo.models import load_model
 from vineppo.progress import Progress
 from vineppo.recipes.arithmetic import build_tokenizer
+from vineppo.recipes.sft import write_new_model
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.sft import write_new_model
 from vineppo.token_scores import Reference
 from vineppo.train import load_models
 from vineppo.types import Problem

@@ -104,7 +104,7 @@ def run_sft(options: argparse.Namespace) -> None:
         if config.self_training is not None:
             config.self_training.train(config, directory)
         else:
-            from vineppo.sft import sft
+            from vineppo.recipes.sft import sft
 
             sft(config, directory)
 

@@ -23,8 +23,8 @@ from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.recipes.reward_scorer import SCORED, RewardModelReward, scored_sequence
+from vineppo.recipes.sft import write_new_model
 from vineppo.run_dir import RunDir
-from vineppo.sft import write_new_model
 from vineppo.tools.evaluate import evaluate_run
 from vineppo.tools.reward_model.train import pair_evaluation, pair_objective
 

@@ -11,7 +11,6 @@ from support.training import (
     SMALL,
     arguments,
     assert_same_runs,
-    num_lines,
     timeless,
     train,
     train_killed_once,
@@ -25,30 +24,25 @@ def whole_run(whole_runs) -> Path:
     return whole_runs()
 
 
-def test_sigkill_changes_nothing(whole_run, tmp_path):
-    """In an iteration after the last checkpoint, so its work is lost."""
-    run_dir = tmp_path / "killed"
-    train_killed_once("rollouts/iter_000004.parquet", run_dir)
-    assert num_lines(run_dir) == 3
-    assert "resumed after iteration 2" in train(run_dir)
-    assert_same_runs(run_dir, whole_run)
+SEVERAL = (
+    "evaluations/iter_000000.json",  # before any checkpoint
+    "checkpoints/.tmp-iter_000002/policy",  # while one is written
+    "checkpoints/iter_000002",
+    "rollouts/iter_000003.parquet",
+    "evaluations/iter_000004.json",
+    "checkpoints/iter_000004",
+)
 
 
-@pytest.mark.slow
-def test_sigkill_at_several_points_changes_nothing(whole_run, tmp_path):
-    """Before any checkpoint, while one is written, and after it."""
-    run_dir = tmp_path / "killed"
-    for path in (
-        "evaluations/iter_000000.json",
-        "checkpoints/.tmp-iter_000002/policy",
-        "checkpoints/iter_000002",
-        "rollouts/iter_000003.parquet",
-        "evaluations/iter_000004.json",
-        "checkpoints/iter_000004",
-    ):
-        train_killed_once(path, run_dir)
-    assert "resumed after iteration 4" in train(run_dir)
-    assert_same_runs(run_dir, whole_run)
+@pytest.mark.parametrize(
+    "paths", [("rollouts/iter_000004.parquet",), pytest.param(SEVERAL, marks=pytest.mark.slow)]
+)
+def test_sigkill_changes_nothing(whole_run, tmp_path, paths):
+    """Each kill comes as soon as the path exists; what was not in a checkpoint is done again."""
+    for path in paths:
+        train_killed_once(path, tmp_path / "killed")
+    assert f"resumed after iteration {2 if len(paths) == 1 else 4}" in train(tmp_path / "killed")
+    assert_same_runs(tmp_path / "killed", whole_run)
 
 
 def test_run_directory_is_as_designed(whole_run):

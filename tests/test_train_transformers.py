@@ -43,49 +43,12 @@ def test_it_trains(whole_run):
     assert any(not torch.equal(start_policy[key], end_policy[key]) for key in end_policy)
 
 
-def test_without_a_reference_nothing_else_changes(whole_runs):
-    settings = {**SHORT, "num_iterations": 1, "reference.kl_coef": 0}
-    measured = whole_runs(NAME, settings)
-    free = whole_runs(NAME, {**settings, "reference.kl_estimator": "null"})
-    (found,), (expected,) = timeless(free), timeless(measured)
-    assert expected.keys() - found.keys() == {"kl/ref", "kl/ref_per_sequence", "kl/coef"}
-    assert found.items() <= expected.items()
-    mine, its = weights(free), weights(measured)
-    assert all(torch.equal(mine[key], its[key]) for key in its)
-
-
 def test_a_kill_changes_nothing(whole_run, tmp_path):
     run_dir = tmp_path / "killed"
     train_killed_once("rollouts/iter_000002.parquet", run_dir, NAME, SHORT)
     assert num_lines(run_dir) == 1
     assert "resumed after iteration 1" in train(run_dir, NAME, SHORT)
     assert_same_runs(run_dir, whole_run)
-
-
-POSTERIOR = {
-    "kind": "posterior", "num_candidates": 8, "size": 16, "learning_rate": 3e-3,
-    "weight_decay": 0.05, "num_steps": 2, "batch_size": 4, "replay_iterations": 2,
-}  # fmt: skip
-PRIVILEGED = {**POSTERIOR, "kind": "privileged"}
-del PRIVILEGED["size"]
-EFFICIENT = {
-    **{key: value for key, value in SHORT.items() if not key.startswith("credit.")},
-    "credit": json.dumps({"kind": "martingale", "segmenter": {"kind": "lines"}}),
-    "values": json.dumps(
-        {"credit": "posterior", "predictors": {"posterior": POSTERIOR, "answer": PRIVILEGED}}
-    ),
-}
-
-
-def test_a_kill_changes_nothing_for_a_predictor_that_learns_from_earlier_rollouts(
-    whole_runs, tmp_path
-):
-    whole, run_dir = whole_runs(NAME, EFFICIENT), tmp_path / "killed"
-    train_killed_once("rollouts/iter_000003.parquet", run_dir, NAME, EFFICIENT)
-    assert "resumed after iteration 2" in train(run_dir, NAME, EFFICIENT)
-    assert_same_runs(run_dir, whole)
-    for name in ("posterior", "answer"):
-        assert (run_dir / f"final/{name}/state.pt").exists()
 
 
 # A machine where vllm is not installed.

@@ -145,7 +145,7 @@ def gather(mine: T) -> list[T]:
 
 
 def from_main(find: Callable[[], T]) -> T:
-    """What `find` gives the main rank, on every rank; its `UserError` becomes a `SharedError`.
+    """The main rank's result of `find`, on every rank; a `UserError` becomes a `SharedError`.
 
     Reads of the disk need it: several machines' file systems may show a file at different times.
     """

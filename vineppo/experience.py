@@ -1,4 +1,4 @@
-"""What an iteration learns from: rollouts with their log-probabilities, values and advantages.
+"""The rollouts that an iteration learns from: log-probabilities, values and advantages.
 
 `train.py` calls, in this order, `sample`, `add_logprobs`, `add_values`, `add_advantages`; each adds
 columns to the rollouts.
@@ -45,7 +45,7 @@ EARLY = 0.5  # share of a replica's rollouts, those that end first, whose states
 class Experience:
     """The rollouts of an iteration in the order of prompts, and what sampling them took.
 
-    `drawn` are the sampled ones, of which `rollouts` are kept. The counts cover all that was drawn,
+    `drawn` are all that were sampled; `rollouts` are kept. The counts cover all that was drawn,
     on all replicas: `continuations` (or other samples) by predictor, their tokens, and the tokens
     of greedy responses.
     """
@@ -63,7 +63,7 @@ class Experience:
 
 @dataclass(frozen=True)
 class _Share:
-    """What one replica sampled: rollouts of its problems, and values of whichever states it got."""
+    """One replica's samples: rollouts of its problems, and values of whichever states it got."""
 
     rollouts: dict[RolloutKey, Rollout]
     values: dict[str, dict[StateKey, StateValue]]  # by predictor

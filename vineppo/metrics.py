@@ -26,7 +26,7 @@ def iteration_metrics(
     config: TrainConfig,
     kl_coef: float,
 ) -> dict[str, float]:
-    """What the metrics say of an iteration's rollouts, values and advantages."""
+    """The metrics of an iteration's rollouts, values and advantages."""
     rollouts, drawn = experience.rollouts, experience.drawn
     num_sampled = sum(sum(config.credit.sampled_tokens(rollout)) for rollout in drawn)
     metrics = {

@@ -1,4 +1,4 @@
-"""What follows from a run's seed and progress: random streams, problems' order, learning rates.
+"""Pure functions of a run's seed and progress: random streams, problems' order, learning rates.
 
 No generator is carried along: a seed is a pure function of its purpose. So the streams depend
 neither on the order in which requests finish, nor on the number of ranks, nor on interruptions.
@@ -32,7 +32,7 @@ def derive_seed(run_seed: int, *counter: int | str) -> int:
 
 
 def prefix_digest(token_ids: Sequence[int]) -> str:
-    """What names a prefix in a seed and in a key: 128 bits in hexadecimal.
+    """The name of a prefix in seeds and keys: 128 bits in hexadecimal.
 
     Equal for the same token ids alone, but for 1 pair in 10^38.
     """

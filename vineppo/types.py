@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FinishReason = Literal["stop", "length"]
 Split = Literal["train", "test"]
 
-# The value predictors that an estimator has of its own; others are named in `values.predictors`.
+# Predictors that belong to an estimator; others are named in `values.predictors`.
 MONTE_CARLO = "monte_carlo"
 CRITIC = "critic"
 
@@ -87,7 +87,7 @@ class StateValue:
 
 @dataclass(frozen=True)
 class Choices:
-    """What the policy chose from at the U tokens of a response at which it was in doubt.
+    """The policy's choices at the U tokens of a response where it was in doubt.
 
     `positions_U` are the tokens' places in the response and `steps_U` their steps, from 0. `ids_UK`
     are the likeliest token ids there, with the tempered policy's log-probabilities `logprobs_UK`
@@ -230,7 +230,7 @@ class Rollout(TokenSequence):
 
     @property
     def differences_T(self) -> Sequence[float]:
-        """What each token changed, by the martingale that feeds credit."""
+        """Each token's change of the value, by the martingale that feeds credit."""
         return self.tokens_T[f"differences/{self.values_from}"]
 
     def values_S(self, predictor: str) -> Sequence[float]:

@@ -58,7 +58,7 @@ def update(
 
 
 def resampled(rollouts: Sequence[Rollout], config: TrainConfig, iteration: int) -> list[Rollout]:
-    """What the policy's epochs take: all rollouts, or PF-PPO's choice (`filter_weights`).
+    """The rollouts of the policy's epochs: all, or PF-PPO's choice (`filter_weights`).
 
     It draws as many of each problem as there are, with replacement, so the number of updates stays.
     Advantages stay those of the whole group.

@@ -30,7 +30,6 @@ CORE: dict[str, dict[str, str]] = {
     "task": {
         "gsm8k": "vineppo.tasks.published:Gsm8kTask",
         "math": "vineppo.tasks.published:MathTask",
-        "jsonl": "vineppo.tasks.rows:JsonlTask",
     },
     "credit": {
         "vine": "vineppo.credit.vine:VineCredit",
@@ -59,6 +58,7 @@ CORE: dict[str, dict[str, str]] = {
 BASES: dict[str, str] = {
     "task": "vineppo.config.schema:Task",
     "environment": "vineppo.tasks.environments:Environment",
+    "reward_form": "vineppo.user_reward:RewardForm",
     "scorer": "vineppo.config.schema:ScorerConfig",
     "fine_tuning": "vineppo.config.schema:FineTuning",
     "credit": "vineppo.credit:Credit",

@@ -13,7 +13,7 @@ from vineppo import plugins
 from vineppo.config.checks import check_sft, check_train
 from vineppo.config.schema import AnyConfig, SftConfig, Task, TrainConfig
 from vineppo.errors import UserError
-from vineppo.own_reward import OwnReward
+from vineppo.user_reward import UserReward
 
 Config = TypeVar("Config", bound=AnyConfig)
 
@@ -159,7 +159,7 @@ def _show(value: Any) -> str:
 def load_reward(task: Task) -> None:
     """Loads the user's reward function, so that a mistake is found before anything starts."""
     if task.grading.reward_path is not None:
-        OwnReward.of(task.grading.reward_path).load()
+        UserReward.of(task.grading.reward_path).load()
 
 
 def _mask_path(config: AnyConfig) -> str | None:
@@ -170,7 +170,7 @@ def user_digests(config: AnyConfig) -> dict[str, str]:
     """The SHA-256 of every user's file that the config names, by its path."""
     paths = plugins.files(config)
     if isinstance(config, TrainConfig | SftConfig) and config.task.grading.reward_path is not None:
-        paths.append(OwnReward.of(config.task.grading.reward_path).path)
+        paths.append(UserReward.of(config.task.grading.reward_path).path)
     if mask := _mask_path(config):
         paths.append(mask)
     return {path: plugins.digest(path) for path in paths}

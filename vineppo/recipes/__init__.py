@@ -6,12 +6,16 @@ KINDS = {
         "arithmetic": "vineppo.recipes.arithmetic:ArithmeticTask",
         "svamp": "vineppo.recipes.evaluation_sets:SvampTask",
         "olympiadbench": "vineppo.recipes.evaluation_sets:OlympiadBenchTask",
+        "jsonl": "vineppo.recipes.jsonl:JsonlTask",
         "worded": "vineppo.recipes.worded:WordedTask",
         "verifiers": "vineppo.recipes.verifiers:VerifiersTask",
     },
     "environment": {
         "drill": "vineppo.recipes.drill:Drill",
         "verifiers": "vineppo.recipes.verifiers:VerifiersEnvironment",
+    },
+    "reward_form": {
+        "any": "vineppo.recipes.reward_forms:AnyForm",
     },
     "scorer": {
         "reward_model": "vineppo.recipes.reward_scorer:RewardModelReward",

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from itertools import chain
 
 import numpy as np
@@ -18,19 +18,12 @@ MIN_SAVED = 0.25  # of a pass's tokens, for which each prompt passes once
 _TIGHTNESS = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
 
 
-def shuffled_minibatches(num_sequences: int, batch_size: int, seed: int) -> list[list[int]]:
-    """A seeded permutation of 0 … num_sequences−1 cut into updates; the last may be smaller.
-
-    `shuffled_minibatches(5, 2, seed)` has lengths [2, 2, 1]: nothing is dropped.
-    """
-    return grouped_minibatches(range(num_sequences), batch_size, seed)
-
-
 def grouped_minibatches(groups: Sequence[Hashable], batch_size: int, seed: int) -> list[list[int]]:
-    """The same of shuffled groups: sequences of one group follow each other, in their order.
+    """Shuffled groups of sequences cut into updates; the last may be smaller: nothing is dropped.
 
-    A group is cut where an update is full. Groups "aabb" in updates of 2 are [[2, 3], [0, 1]] or
-    [[0, 1], [2, 3]].
+    Sequences of one group follow each other, in their order. A group is cut where an update is
+    full. Groups "aabb" in updates of 2 are [[2, 3], [0, 1]] or [[0, 1], [2, 3]]; `range(5)`, where
+    each is alone, has updates of 2, 2 and 1.
     """
     members: dict[Hashable, list[int]] = {}
     for index, group in enumerate(groups):
@@ -58,31 +51,23 @@ def filter_weights(rewards_G: Sequence[float]) -> list[float]:
     ]
 
 
-def length_bucketed(lengths: Sequence[int], micro_batch_size: int) -> list[list[int]]:
-    """Indices of sequences of similar length in micro-batches, longest first.
-
-    A micro-batch has at most as many tokens, padding included, as `micro_batch_size` of the longest
-    sequence: of shorter ones it holds more, and none takes more memory than the first may. It has
-    fewer where padding would be more than `MAX_PADDING` of all tokens.
-    Lengths [3, 9, 4, 8] in micro-batches of 2 give [[1, 3], [2], [0]], with 1 padding token in 25,
-    as [[1, 3], [2, 0]] would have 2 in 26; [2, 2, 2, 2, 8] in micro-batches of 1 give
-    [[4], [0, 1, 2, 3]].
-    """
-    return ranks_share(lengths, micro_batch_size, 0, 1)
-
-
 def ranks_share(
     lengths: Sequence[int],
     micro_batch_size: int,
-    rank: int,
-    num_ranks: int,
+    rank: int = 0,
+    num_ranks: int = 1,
     max_padding: float = MAX_PADDING,
 ) -> list[list[int]]:
-    """The micro-batches of one rank: sequences dealt out by length, longest first.
+    """The micro-batches of one rank: indices of sequences dealt out by length, longest first.
 
-    Every rank gets the same number of micro-batches, of which the last may be empty: the collective
-    operations of a sharded model must meet. Lengths [3, 9, 4] in micro-batches of 2 on 2 ranks give
-    [[1], [0]] and [[2], []].
+    A micro-batch has at most as many tokens, padding included, as `micro_batch_size` of the longest
+    sequence: of shorter ones it holds more, and none takes more memory than the first may. It has
+    fewer if padding would be more than `max_padding` of all tokens. Every rank gets the same number
+    of micro-batches, of which the last may be empty: the collective operations of a sharded model
+    must meet.
+    Lengths [3, 9, 4, 8] in micro-batches of 2 give [[1, 3], [2], [0]], with 1 padding token in 25,
+    as [[1, 3], [2, 0]] would have 2 in 26; [2, 2, 2, 2, 8] in micro-batches of 1 give
+    [[4], [0, 1, 2, 3]]. On 2 ranks [3, 9, 4] in micro-batches of 2 give [[1], [0]] and [[2], []].
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     # What the ranks process side by side has nearly one length.
@@ -99,10 +84,10 @@ def micro_batches_of(
     device: torch.device,
     packs: bool,
 ) -> list[list[int]]:
-    """`ranks_share`, without its bound on padding where passes are packed, which have none.
+    """`ranks_share`, without its bound on padding if passes are packed, which have none.
 
-    Where a model `packs` and whole groups in a pass, each prompt once, save `MIN_SAVED` of the
-    tokens of the rank that has most, groups stay together. Every rank comes to the same decision.
+    If a model `packs` and whole groups in a pass, each prompt once, save `MIN_SAVED` of the tokens
+    of the rank that has most, groups stay together. Every rank comes to the same decision.
     """
     lengths = [len(sequence) for sequence in sequences]
     limit = 1.0 if packs and device.type not in PADDED_DEVICES else MAX_PADDING
@@ -114,10 +99,8 @@ def micro_batches_of(
     by_prompt = _shares_by_prompt(sequences, micro_batch_size, num_ranks)
 
     def cost(shares_R: list[list[list[int]]]) -> int:
-        batches_R = [[[sequences[i] for i in b] for b in share if b] for share in shares_R]
-        return max(
-            sum(num_tokens(b, is_worth_sharing(b)) for b in batches) for batches in batches_R
-        )
+        passes_R = [[[sequences[i] for i in b] for b in share] for share in shares_R]
+        return max(sum(num_tokens(b, is_worth_sharing(b)) for b in passes) for passes in passes_R)
 
     is_less = cost(by_prompt) <= (1 - MIN_SAVED) * cost(by_length)
     return (by_prompt if is_less else by_length)[rank]
@@ -207,17 +190,14 @@ def collate(
         return placed(is_response_BT, flat, np.bool_ if name.startswith("is_") else np.float32)
 
     token_ids = [i for s in sequences for i in (*s.prompt_ids, *s.response_ids)]
-    has_branches = any(sequence.branches for sequence in sequences)
-    of_branches = branched(sequences, len(positions_T)) if has_branches else {}
     is_packed = shares_prompts or (packs and device.type not in PADDED_DEVICES)
-    packed = pack(sequences, is_response_BT, shares_prompts, of_branches) if is_packed else None
+    packed = pack(sequences, is_response_BT, shares_prompts) if is_packed else None
     return TrainBatch(
         token_ids_BT=placed(is_token_BT, token_ids, np.int64),
         response_mask_BT=torch.from_numpy(is_response_BT).to(device),
         response_index_N=torch.from_numpy(np.flatnonzero(is_response_BT)).to(device),
         num_tokens=num_tokens(sequences, shares_prompts),
         columns_BT={name: column(name) for name in columns},
-        **{name: torch.from_numpy(x).to(device) for name, x in of_branches.items()},
         packed=None if packed is None else packed.to(device),
     )
 
@@ -234,16 +214,12 @@ def num_tokens(sequences: Sequence[TokenSequence], shares_prompts: bool) -> int:
 
 
 def is_worth_sharing(sequences: Sequence[TokenSequence]) -> bool:
-    if not sequences or any(sequence.branches for sequence in sequences):
-        return False
-    return num_tokens(sequences, True) <= (1 - MIN_SAVED) * num_tokens(sequences, False)
+    saves = num_tokens(sequences, True) <= (1 - MIN_SAVED) * num_tokens(sequences, False)
+    return bool(sequences) and saves
 
 
 def pack(
-    sequences: Sequence[TokenSequence],
-    is_response_BT: np.ndarray,
-    shares_prompts: bool,
-    of_branches: Mapping[str, np.ndarray],
+    sequences: Sequence[TokenSequence], is_response_BT: np.ndarray, shares_prompts: bool
 ) -> PackedTokens:
     """`PackedTokens`, on the CPU, of a batch whose response tokens `is_response_BT` shows."""
     behind_B = np.array([len(s.prompt_ids) if shares_prompts else 0 for s in sequences])
@@ -262,11 +238,7 @@ def pack(
     place_M = np.repeat(cells, lengths) + within_M
     token_L = np.full(math.prod(rows) + math.prod(responses), len(place_M))
     token_L[place_M] = np.arange(len(place_M))
-    positions_M = within_M
-    if shares_prompts:
-        positions_M = within_M + np.concatenate([np.zeros(rows[0], int), behind_B]).repeat(lengths)
-    elif of_branches:
-        positions_M = of_branches["position_ids_BT"].flatten()[place_M]
+    before = np.concatenate([np.zeros(rows[0], int), behind_B[: responses[0]]])
     rows_N, places_N = np.nonzero(is_response_BT)
     before_N, behind_N = places_N - 1, behind_B[rows_N]
     states_N = np.where(
@@ -276,7 +248,7 @@ def pack(
     )
     return PackedTokens(
         token_ids_M=torch.tensor(list(chain(*rows_P, *tails_B))),
-        position_ids_M=torch.from_numpy(positions_M),
+        position_ids_M=torch.from_numpy(within_M + before.repeat(lengths)),
         place_M=torch.from_numpy(place_M),
         token_L=torch.from_numpy(token_L),
         state_index_N=torch.from_numpy(states_N),
@@ -285,23 +257,6 @@ def pack(
         prompt_index_B=torch.from_numpy(index_B) if shares_prompts else None,
         prompt_lengths_B=torch.from_numpy(behind_B) if shares_prompts else None,
     )
-
-
-def branched(sequences: Sequence[TokenSequence], length: int) -> dict[str, np.ndarray]:
-    """Where tokens stand and which see which, as `TrainBatch` has them.
-
-    A response of 6 tokens with branches (2, 3, 5) and (3, 5, 6) behind an empty prompt has the
-    positions 0 1 2 2 3 3; the last token sees itself and the first three.
-    """
-    positions_BT = np.tile(np.arange(length), (len(sequences), 1))
-    sees_BTT = np.tril(np.ones((len(sequences), length, length), np.bool_))
-    for row, sequence in enumerate(sequences):
-        begin = len(sequence.prompt_ids)
-        for fork, start, end in sequence.branches:
-            own = slice(begin + start, begin + end)
-            positions_BT[row, own] = np.arange(begin + fork, begin + fork + end - start)
-            sees_BTT[row, own, begin + fork : begin + start] = False
-    return {"position_ids_BT": positions_BT, "attention_B1TT": sees_BTT[:, None]}
 
 
 def response_rows(

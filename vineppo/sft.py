@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from vineppo.batching import shuffled_minibatches
+from vineppo.batching import grouped_minibatches
 from vineppo.checkpoint import Models, write_whole
 from vineppo.config.schema import LlamaArchitecture, SftConfig
 from vineppo.deepspeed_module import Summand, Update
@@ -49,7 +49,7 @@ def sft(config: SftConfig, directory: Path) -> None:
         for iteration in session.iterations():
             epoch, number = divmod(iteration - 1, updates_per_epoch)
             seed = derive_seed(config.seed, "demonstrations", epoch)
-            minibatches = shuffled_minibatches(len(sequences), batch_size, seed)
+            minibatches = grouped_minibatches(range(len(sequences)), batch_size, seed)
             chosen = [sequences[i] for i in minibatches[number]]
             metrics = update_on(session, config, chosen, iteration - 1, num_updates)
             if session.is_evaluation_due(iteration):

@@ -16,9 +16,8 @@ from vineppo.types import TrainBatch
 from vineppo.vocabulary import Softmax, chunk_rows, token_statistics
 
 MIN_PROJECTED = 128  # rows
-# What the projection finds, the candidates only on request.
+# What `token_statistics` finds, in its order.
 PROJECTED = "logprobs_BT", "entropy_BT", "kl_BT", "ref_logprobs_BT"
-CANDIDATES = "candidate_ids_BTK", "candidate_logprobs_BTK"
 
 
 @dataclass(frozen=True)
@@ -89,13 +88,12 @@ class TokenLogprobs(nn.Module):
         """The fields of `TokenScores`: DeepSpeed's hooks know no dataclass."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not options.only_values):
             hidden_NH = hidden_before_tokens(self.model.base_model, batch)
-        if options.only_values:
-            nothing_N = torch.zeros(len(hidden_NH), device=hidden_NH.device)
-            found = [nothing_N] * len(PROJECTED)
-        else:
-            found = [*self._project(hidden_NH, batch, options)]
-        scores_N = dict(zip((*PROJECTED, *CANDIDATES), found, strict=False))
-        scores_N["value_outputs_BT"] = self._values(hidden_NH)
+        zeros_N = torch.zeros(len(hidden_NH), device=hidden_NH.device)
+        scores_N = dict.fromkeys((*PROJECTED, "value_outputs_BT"), zeros_N)
+        if not options.only_values:
+            scores_N |= self._project(hidden_NH, batch, options)
+        if self.value_head is not None:
+            scores_N["value_outputs_BT"] = self.value_head(hidden_NH).squeeze(-1).float()
         if options.has_hidden or options.num_candidates:
             scores_N["hidden_BTH"] = hidden_NH.detach()
         return {name: spread(x_N, batch) for name, x_N in scores_N.items()}
@@ -105,36 +103,27 @@ class TokenLogprobs(nn.Module):
         head: Callable[[torch.Tensor], torch.Tensor] = self.model.get_output_embeddings()
         return head(hidden_NH)
 
-    def _values(self, hidden_NH: torch.Tensor) -> torch.Tensor:
-        if self.value_head is None:
-            return torch.zeros(len(hidden_NH), device=hidden_NH.device)
-        return self.value_head(hidden_NH).squeeze(-1).float()
-
     def _project(
         self, hidden_NH: torch.Tensor, batch: TrainBatch, options: ForwardOptions
-    ) -> tuple[torch.Tensor, ...]:
+    ) -> dict[str, torch.Tensor]:
         targets_N = batch.token_ids_BT.flatten()[batch.response_index_N]
         softmax = Softmax(self.num_token_ids, self.softcap, options.temperature)
-        reference = options.reference
-        ref_hidden_NH = None if reference is None else reference.hidden(batch)
+        ref_logits = None if options.reference is None else options.reference.logits(batch)
         chunk = chunk_rows(self.model.config.vocab_size, hidden_NH.device)
 
-        def statistics(rows: slice) -> tuple[torch.Tensor, ...]:
-            ref_logits_NV = (
-                None
-                if reference is None or ref_hidden_NH is None
-                else reference.logits(ref_hidden_NH[rows])
-            )
+        def statistics(rows: slice) -> dict[str, torch.Tensor]:
+            ref_logits_NV = None if ref_logits is None else ref_logits(rows)
             logits_NV = self.logits(hidden_NH[rows])
             found_N = token_statistics(
                 logits_NV, targets_N[rows], softmax, options.has_entropy, ref_logits_NV
             )
-            if not options.num_candidates:
-                return found_N
-            num_candidates = min(options.num_candidates, self.num_token_ids)
-            likeliest = [softmax.log(part).topk(num_candidates) for part in logits_NV.split(chunk)]
-            values, indices = map(torch.cat, zip(*likeliest, strict=True))
-            return *found_N, indices, values
+            scores_N = dict(zip(PROJECTED, found_N, strict=True))
+            if options.num_candidates:
+                num_candidates = min(options.num_candidates, self.num_token_ids)
+                likeliest = [softmax.log(x).topk(num_candidates) for x in logits_NV.split(chunk)]
+                logprobs, ids = map(torch.cat, zip(*likeliest, strict=True))
+                scores_N |= {"candidate_ids_BTK": ids, "candidate_logprobs_BTK": logprobs}
+            return scores_N
 
         if torch.is_grad_enabled():
             return statistics(slice(None))
@@ -148,7 +137,7 @@ class TokenLogprobs(nn.Module):
         if self.is_sharded:
             most = largest(most, hidden_NH.device)
         parts = [statistics(slice(i, i + size)) for i in range(0, max(1, most), size)]
-        return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 class Reference:
@@ -170,7 +159,7 @@ class Reference:
 
     @property
     def packs(self) -> bool:
-        """Whether its passes may be packed."""
+        """True if its passes may be packed."""
         return can_pack(self._model)
 
     @torch.no_grad()
@@ -180,15 +169,11 @@ class Reference:
             return self._forward(batch, ForwardOptions(temperature))["logprobs_BT"]
 
     @torch.no_grad()
-    def hidden(self, batch: TrainBatch) -> torch.Tensor:
-        """[N, H], for `logits`."""
+    def logits(self, batch: TrainBatch) -> Callable[[slice], torch.Tensor]:
+        """Gives [N, V] of some rows at a time, to be read through the policy's softmax."""
         with without_adapters(self._model):
-            return hidden_before_tokens(self._model.base_model, batch)
-
-    @torch.no_grad()
-    def logits(self, hidden_NH: torch.Tensor) -> torch.Tensor:
-        """[N, V], to be read through the policy's softmax."""
-        return self._forward.logits(hidden_NH)
+            hidden_NH = hidden_before_tokens(self._model.base_model, batch)
+        return torch.no_grad()(lambda rows: self._forward.logits(hidden_NH[rows]))
 
 
 def hidden_before_tokens(backbone: Any, batch: TrainBatch) -> torch.Tensor:
@@ -196,7 +181,7 @@ def hidden_before_tokens(backbone: Any, batch: TrainBatch) -> torch.Tensor:
     from vineppo.packing import packed_hidden  # transformers takes seconds
 
     if batch.packed is not None and can_pack(backbone):
-        hidden_MH = packed_hidden(backbone, batch.packed, batch.attention_B1TT)
+        hidden_MH = packed_hidden(backbone, batch.packed)
         return hidden_MH.index_select(0, batch.packed.state_index_N)
     hidden_BTH = last_hidden(
         backbone, batch.token_ids_BT, batch.position_ids_BT, batch.attention_B1TT
@@ -212,12 +197,12 @@ def last_hidden(
     attention_B1TT: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """The last hidden states of sequences padded on the right, [B, T, H]."""
-    from vineppo.no_cache import NoCache, has_attention_alone  # transformers takes seconds
+    from vineppo.packing import NoCache, has_attention_alone  # transformers takes seconds
 
     hidden_BTH: torch.Tensor = backbone(
         input_ids=token_ids_BT,
         position_ids=position_ids_BT,
-        # Without branches no mask: the padding stands on the right, where no token looks, and
+        # By default no mask: the padding stands on the right, where no token looks, and
         # transformers would ask the device whether there is any before every pass.
         attention_mask=attention_B1TT,
         past_key_values=NoCache() if has_attention_alone(backbone) else None,

@@ -10,7 +10,7 @@ from support.critics import build_config, start
 from vineppo.config.load import evaluate_jsonnet
 from vineppo.errors import UserError
 from vineppo.models import load_model
-from vineppo.no_cache import attends_to_all
+from vineppo.packing import attends_to_all
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.types import Problem, Rollout, StepSpan
 from vineppo.values import predictors_at

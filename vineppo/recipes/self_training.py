@@ -31,7 +31,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from vineppo.batching import shuffled_minibatches
+from vineppo.batching import grouped_minibatches
 from vineppo.checkpoint import Models, remove_whole, write_whole
 from vineppo.config.require import require
 from vineppo.config.schema import FineTuning, SftConfig
@@ -295,7 +295,7 @@ def maximise(
     scores: list[float] = []
     for epoch in range(optimization.num_epochs):
         seed = derive_seed(config.seed, iteration, "own answers", epoch)
-        minibatches = shuffled_minibatches(len(examples), optimization.batch_size, seed)
+        minibatches = grouped_minibatches(range(len(examples)), optimization.batch_size, seed)
         for number, indices in enumerate(minibatches):
             done = epoch * updates_per_epoch + number
             if pairs is None:

@@ -15,13 +15,14 @@ responses a rollout, with the gradient three times that. Nothing is sampled.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
 
+from vineppo.batching import response_rows
 from vineppo.config.require import require
 from vineppo.config.schema import (
     CrossEntropy,
@@ -31,17 +32,49 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.forward_passes import token_columns
+from vineppo.forward_passes import read_sequences
 from vineppo.models import LoadedModel, load_model, load_tokenizer
-from vineppo.no_cache import attends_to_all
+from vineppo.packing import attends_to_all
 from vineppo.rollouts import Prompt
 from vineppo.tasks.data_text import encode
-from vineppo.types import Branch, Rollout, TokenSequence
+from vineppo.types import Rollout, TokenSequence, TrainBatch
 from vineppo.values.heads import FrozenValueModel, ValueModel, check_size
 from vineppo.values.predictor import ValuePredictor
 from vineppo.values.separate import SeparateValueModel
 
 PROBABILITY = CrossEntropy("cross_entropy", 0, 1)
+
+
+@dataclass
+class Tree(TokenSequence):
+    """A response that ends in branches: tokens [start, end) that stand behind its first `fork`.
+
+    No other token sees them. `branches_S` are (fork, start, end).
+    """
+
+    branches_S: tuple[tuple[int, int, int], ...]
+
+
+def branched(batch: TrainBatch, trees: Sequence[Tree]) -> TrainBatch:
+    """The batch of the trees, with where its tokens stand and which see which.
+
+    A response of 6 tokens with branches (2, 3, 5) and (3, 5, 6) behind an empty prompt has the
+    positions 0 1 2 2 3 3; the last token sees itself and the first three.
+    """
+    device, (B, T) = batch.token_ids_BT.device, batch.token_ids_BT.shape
+    positions_BT = torch.arange(T).repeat(B, 1)
+    sees_BTT = torch.ones(B, T, T, dtype=torch.bool).tril()
+    for row, tree in enumerate(trees):
+        begin = len(tree.prompt_ids)
+        for fork, start, end in tree.branches_S:
+            there = slice(begin + start, begin + end)
+            positions_BT[row, there] = torch.arange(begin + fork, begin + fork + end - start)
+            sees_BTT[row, there, begin + fork : begin + start] = False
+    return replace(
+        batch,
+        position_ids_BT=positions_BT.to(device),
+        attention_B1TT=sees_BTT[:, None].to(device),
+    )
 
 
 class AskingModel(ValueModel):
@@ -94,24 +127,27 @@ class AskingModel(ValueModel):
             return
         seen = self.view.of(branches, rollouts)
         trees = [self._tree(*both) for both in zip(seen, branches, strict=True)]
-        size = self.config.optimization.logprobs_micro_batch_size
-        forward = lambda batch: (self.values(batch),)  # noqa: E731
-        (values,) = token_columns(forward, trees, size, self.device)
-        asked = [
-            (row, end) for row, tree in zip(values, trees, strict=True) for *_, end in tree.branches
-        ]
-        self.set_values(branches, [[row[end - 1]] for row, end in asked])
 
-    def _tree(self, seen: TokenSequence, rollout: Rollout) -> TokenSequence:
+        def read(batch: TrainBatch, chosen: Sequence[Tree]) -> list[list[tuple[float]]]:
+            rows = response_rows([self.values(branched(batch, chosen))], batch, chosen)
+            return [
+                [(row[end - 1],) for *_, end in tree.branches_S]
+                for (row,), tree in zip(rows, chosen, strict=True)
+            ]
+
+        size = self.config.optimization.logprobs_micro_batch_size
+        asked = read_sequences(read, trees, size, self.device)
+        self.set_values(branches, [value for of_rollout in asked for value in of_rollout])
+
+    def _tree(self, seen: TokenSequence, rollout: Rollout) -> "Tree":
         asked = (*self.question.ids, self.question.yes)
         forks_S = [len(rollout.prefix_ids(step)) for step in range(len(rollout.spans_S))]
         ends_S = [forks_S[-1] + len(asked) * (step + 1) for step in range(len(forks_S))]
-        return TokenSequence(
+        return Tree(
             seen.prompt_ids,
             (*rollout.prefix_ids(-1), *(asked * len(forks_S))),
-            branches=tuple(
-                Branch(fork, end - len(asked), end)
-                for fork, end in zip(forks_S, ends_S, strict=True)
+            branches_S=tuple(
+                (fork, end - len(asked), end) for fork, end in zip(forks_S, ends_S, strict=True)
             ),
         )
 

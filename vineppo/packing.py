@@ -16,8 +16,6 @@ from vineppo.models import PACKED
 from vineppo.types import PackedTokens
 
 BY_LENGTH = {"dynamic", "longrope"}  # rotations that depend on how long a pass is
-# What `NoCache` is for: layers whose memory are the keys and values of tokens.
-ATTENTION = {"full_attention", "sliding_attention"}
 
 
 class NoCache(Cache):
@@ -26,7 +24,8 @@ class NoCache(Cache):
     A pass without any cache may be one of packed sequences to transformers (5.16 to 5.19), which
     therefore asks the device whether positions start anew (`find_packed_sequence_indices`), and a
     GPU's queue runs empty once a pass. With a cache it does not ask; masks and numbers are the
-    same. Where activations are recomputed, a layer is not given the cache, and needs none.
+    same. It serves layers whose memory are the keys and values of tokens (`has_attention_alone`).
+    Where activations are recomputed, a layer is not given the cache, and needs none.
     """
 
     def __init__(self) -> None:
@@ -38,19 +37,17 @@ class NoCache(Cache):
         return key_states, value_states
 
 
-def attends_to_all(model: Any) -> bool:
-    """True if every layer attends to all tokens so far: a mask may then leave some of them out."""
+def layer_kinds(model: Any) -> set[str]:
+    """The kinds of the layers, as transformers names them; "full_attention" is to all tokens."""
     text = model.config.get_text_config()
-    kinds = getattr(text, "layer_types", None)
-    if kinds is None:
-        return not model._is_stateful and getattr(text, "sliding_window", None) is None
-    return not model._is_stateful and set(kinds) == {"full_attention"}
+    windowed = getattr(text, "sliding_window", None) is not None
+    kinds = getattr(text, "layer_types", None) or [("full", "sliding")[windowed] + "_attention"]
+    return {*kinds, "recurrent"} if model._is_stateful else set(kinds)
 
 
 def has_attention_alone(model: Any) -> bool:
     """True if every layer attends to all tokens so far, or to a window of them; none recurs."""
-    kinds = getattr(model.config.get_text_config(), "layer_types", None) or ["full_attention"]
-    return not model._is_stateful and ATTENTION.issuperset(kinds)
+    return layer_kinds(model) <= {"full_attention", "sliding_attention"}
 
 
 def let_pack(model: Any) -> None:
@@ -64,7 +61,7 @@ def let_pack(model: Any) -> None:
     rope = getattr(text, "rope_parameters", None) or {}
     is_relative = not getattr(text, "alibi", False) and rope.get("rope_type") not in BY_LENGTH
     is_sdpa = model.config._attn_implementation == "sdpa"
-    if not (is_sdpa and is_relative and attends_to_all(model)):
+    if not (is_sdpa and is_relative and layer_kinds(model) == {"full_attention"}):
         return
     AttentionInterface.register(PACKED, _attention)
     AttentionMaskInterface.register(PACKED, sdpa_mask)

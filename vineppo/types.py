@@ -301,9 +301,8 @@ class TrainBatch:
     the value of the state before it. `columns_BT` are the columns of the sequences that were asked
     for; prompt and padding positions are 0, and False in `response_mask_BT`. `response_index_N` are
     the response tokens' places in the flattened [B, T], in order; `num_tokens` counts the tokens
-    that pass, without padding. `position_ids_BT` say where a token stands and `attention_B1TT` whom
-    it sees, where that is not usual. `packed`: the same tokens without padding, and with each
-    prompt once if that saves some, for models that take them so.
+    that pass, without padding. `packed`: the same tokens without padding, and with each prompt once
+    where that saves some, for models that take them so.
     """
 
     token_ids_BT: "torch.Tensor"
@@ -311,8 +310,6 @@ class TrainBatch:
     response_index_N: "torch.Tensor"
     num_tokens: int
     columns_BT: "dict[str, torch.Tensor]"
-    position_ids_BT: "torch.Tensor | None" = None
-    attention_B1TT: "torch.Tensor | None" = None
     packed: "PackedTokens | None" = None
 
     @property

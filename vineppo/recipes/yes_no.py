@@ -8,21 +8,19 @@ is a value model whose head starts as w_yes − w_no: before any training it is 
 and as a critic it learns by cross-entropy from the reward (a language model that says how likely
 it is right: P(True), arXiv:2207.05221).
 
-As a baseline it is fair: it looks at the state alone. As Q̂ it is biased as far as it is wrong. The
-questions of a rollout pass with it, each seeing its own state alone: one response and S questions.
-In an update, and with an attention that takes no mask, a state is a sequence of its own: about S/2
-responses a rollout, with the gradient three times that. Nothing is sampled.
+As a baseline it is fair: it looks at the state alone. As Q̂ it is biased as far as it is wrong. Each
+state passes as a sequence of its own: about S/2 responses a rollout, with the gradient three times
+that. Nothing is sampled.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
 
-from vineppo.batching import response_rows
 from vineppo.config.require import require
 from vineppo.config.schema import (
     CrossEntropy,
@@ -32,49 +30,15 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.forward_passes import read_sequences
 from vineppo.models import LoadedModel, load_model, load_tokenizer
-from vineppo.packing import attends_to_all
 from vineppo.rollouts import Prompt
 from vineppo.tasks.data_text import encode
-from vineppo.types import Rollout, TokenSequence, TrainBatch
+from vineppo.types import Rollout, TokenSequence
 from vineppo.values.heads import FrozenValueModel, ValueModel, check_size
 from vineppo.values.predictor import ValuePredictor
 from vineppo.values.separate import SeparateValueModel
 
 PROBABILITY = CrossEntropy("cross_entropy", 0, 1)
-
-
-@dataclass
-class Tree(TokenSequence):
-    """A response that ends in branches: tokens [start, end) that stand behind its first `fork`.
-
-    No other token sees them. `branches_S` are (fork, start, end).
-    """
-
-    branches_S: tuple[tuple[int, int, int], ...]
-
-
-def branched(batch: TrainBatch, trees: Sequence[Tree]) -> TrainBatch:
-    """The batch of the trees, with where its tokens stand and which see which.
-
-    A response of 6 tokens with branches (2, 3, 5) and (3, 5, 6) behind an empty prompt has the
-    positions 0 1 2 2 3 3; the last token sees itself and the first three.
-    """
-    device, (B, T) = batch.token_ids_BT.device, batch.token_ids_BT.shape
-    positions_BT = torch.arange(T).repeat(B, 1)
-    sees_BTT = torch.ones(B, T, T, dtype=torch.bool).tril()
-    for row, tree in enumerate(trees):
-        begin = len(tree.prompt_ids)
-        for fork, start, end in tree.branches_S:
-            there = slice(begin + start, begin + end)
-            positions_BT[row, there] = torch.arange(begin + fork, begin + fork + end - start)
-            sees_BTT[row, there, begin + fork : begin + start] = False
-    return replace(
-        batch,
-        position_ids_BT=positions_BT.to(device),
-        attention_B1TT=sees_BTT[:, None].to(device),
-    )
 
 
 class AskingModel(ValueModel):
@@ -83,11 +47,9 @@ class AskingModel(ValueModel):
     gives: Literal["tokens", "steps"] = "steps"
     question: "Question"
     hf_config: Any
-    takes_branches: bool
 
     def ask(self, model: Any, question: "Question") -> None:
         self.hf_config, self.question = model.config, question
-        self.takes_branches = self.config.model.attention == "sdpa" and attends_to_all(model)
 
     def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
         positions = getattr(self.hf_config, "max_position_embeddings", None)
@@ -115,41 +77,6 @@ class AskingModel(ValueModel):
             for branch, seen in zip(branches, super().seen(branches, rollouts), strict=True)
             for step in range(len(branch.spans_S))
         ]
-
-    def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
-        """In one pass of every rollout, its questions as branches, where the attention takes them.
-
-        Two steps of a response "4+6=0 ; done": "4+6? 4+6=0 ; ? ?", of which either question sees
-        its own state alone.
-        """
-        if not self.takes_branches:
-            super().estimate_branches(branches, rollouts)
-            return
-        seen = self.view.of(branches, rollouts)
-        trees = [self._tree(*both) for both in zip(seen, branches, strict=True)]
-
-        def read(batch: TrainBatch, chosen: Sequence[Tree]) -> list[list[tuple[float]]]:
-            rows = response_rows([self.values(branched(batch, chosen))], batch, chosen)
-            return [
-                [(row[end - 1],) for *_, end in tree.branches_S]
-                for (row,), tree in zip(rows, chosen, strict=True)
-            ]
-
-        size = self.config.optimization.logprobs_micro_batch_size
-        asked = read_sequences(read, trees, size, self.device)
-        self.set_values(branches, [value for of_rollout in asked for value in of_rollout])
-
-    def _tree(self, seen: TokenSequence, rollout: Rollout) -> "Tree":
-        asked = (*self.question.ids, self.question.yes)
-        forks_S = [len(rollout.prefix_ids(step)) for step in range(len(rollout.spans_S))]
-        ends_S = [forks_S[-1] + len(asked) * (step + 1) for step in range(len(forks_S))]
-        return Tree(
-            seen.prompt_ids,
-            (*rollout.prefix_ids(-1), *(asked * len(forks_S))),
-            branches_S=tuple(
-                (fork, end - len(asked), end) for fork, end in zip(forks_S, ends_S, strict=True)
-            ),
-        )
 
     def _columns(self, rollout: Rollout, step: int) -> dict[str, Sequence[float]]:
         values_S = rollout.steps_S.get(self.column)

@@ -16,9 +16,9 @@ from vineppo.config.schema import SamplingConfig, TrainConfig
 from vineppo.credit import Credit, token_advantages
 from vineppo.credit.shaping import add_update_columns, has_equal_rewards, shaped_rewards
 from vineppo.credit.vine import step_means
-from vineppo.distributed import deal, gather, num_replicas, rank, replica
+from vineppo.distributed import deal, gather, num_replicas, replica
 from vineppo.errors import InterruptionError, SharedError
-from vineppo.forward_passes import EntropyPass, ReferencePass, RolloutKey, Rows, token_columns
+from vineppo.forward_passes import RolloutKey, RolloutPass, Rows, token_columns
 from vineppo.interruption import awaited, interruption, raise_if_any
 from vineppo.kl import KL_ESTIMATORS
 from vineppo.metrics import predictor_metrics
@@ -63,7 +63,6 @@ class _Share:
     rollouts: dict[RolloutKey, Rollout]
     values: dict[str, dict[StateKey, StateValue]]  # by predictor
     greedy: dict[str, Rollout]
-    ref_logprobs: dict[RolloutKey, tuple[float, ...]]
 
 
 def sample(
@@ -73,13 +72,13 @@ def sample(
     predictors: Sequence[ValuePredictor],
     iteration: int,
     progress: Progress,
-    reference_pass: ReferencePass | None,
-    entropy_pass: EntropyPass | None = None,
+    reference_pass: RolloutPass | None,
+    entropy_pass: RolloutPass | None = None,
 ) -> Experience:
     """Rollouts and continuations of all prompts, on every rank; the replicas share the work.
 
-    Sets the steps, the values that are sampled, the greedy rewards, and "ref_logprobs" where a
-    `ReferencePass` is given. Steps or cuts by entropies need an `EntropyPass`.
+    Sets the steps, the values that are sampled, the greedy rewards, and "ref_logprobs" where
+    `reference_pass` is given. Steps or cuts by entropies need an `entropy_pass`.
     """
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
@@ -87,8 +86,7 @@ def sample(
     stream = _Stream(sampler, config, predictors, iteration, *passes)
     share = stream.sample(mine_P, progress)
     progress.enter("values" if stream.streams else "rollout")  # the others are still at it
-    everyone = gather(share)
-    shares = everyone[::each]
+    shares = gather(share)[::each]
     by_key = {key: rollout for share in shares for key, rollout in share.rollouts.items()}
     indices = range(config.rollouts.num_samples)
     rollouts = [by_key[prompt.problem.id, index] for prompt in prompts_P for index in indices]
@@ -98,13 +96,10 @@ def sample(
     greedy = {
         problem_id: rollout for share in shares for problem_id, rollout in share.greedy.items()
     }
-    ref_logprobs = {key: row for share in everyone for key, row in share.ref_logprobs.items()}
     for rollout in rollouts:
         rollout.values_from = feeding_predictor(config)
         if rollout.problem.id in greedy:
             rollout.greedy_reward = greedy[rollout.problem.id].reward
-        if reference_pass is not None:
-            rollout.tokens_T["ref_logprobs"] = ref_logprobs[rollout.key]
     values = {
         name: [value for share in shares for value in share.values[name].values()]
         for name in stream.streams
@@ -163,7 +158,7 @@ def sample_varied(
 class _Stream:
     """The running engine of a replica, and what becomes of the rollouts that finish in it.
 
-    A rollout is cut into steps when it finishes, or as soon as an `EntropyPass` has been, and its
+    A rollout is cut into steps when it finishes, or as soon as its entropies are there, and its
     states join the engine. The reference's passes and the graders' work go on meanwhile. What is
     submitted when depends on the engine's steps alone, never on the clock or on a grader, so that a
     repeated run batches alike.
@@ -179,8 +174,8 @@ class _Stream:
         config: TrainConfig,
         predictors: Sequence[ValuePredictor],
         iteration: int,
-        reference_pass: ReferencePass | None,
-        entropy_pass: EntropyPass | None,
+        reference_pass: RolloutPass | None,
+        entropy_pass: RolloutPass | None,
     ) -> None:
         self._sampler = sampler
         self._config = config
@@ -220,7 +215,9 @@ class _Stream:
                 self._reference_pass.wait()  # its model may be the one that is saved now
             raise
         progress.enter("logprobs")
-        ref_logprobs = {} if self._reference_pass is None else self._reference_pass.finish()
+        if self._reference_pass is not None:
+            self._reference_pass.work()
+            self._reference_pass.wait()
         progress.enter("grading")
         return _Share(
             rollouts=pending.settle(awaited),
@@ -228,7 +225,6 @@ class _Stream:
             greedy={
                 problem_id: rollout for (problem_id, _), rollout in greedy.settle(awaited).items()
             },
-            ref_logprobs=ref_logprobs,
         )
 
     def _add(self, rollout: Rollout) -> None:
@@ -238,9 +234,7 @@ class _Stream:
             self._cut(rollout)
         else:
             self._entropy_pass.add(rollout)
-        # Ranks that share a replica have the same rollouts, and share the reference's passes too.
-        each = self._ranks_a_replica
-        if self._reference_pass is not None and rollout.rollout_index % each == rank() % each:
+        if self._reference_pass is not None:
             self._reference_pass.add(rollout)
 
     def _cut(self, rollout: Rollout) -> None:
@@ -322,7 +316,7 @@ def add_logprobs(
 ) -> None:
     """Sets the columns "trainer_logprobs", "ref_logprobs" and "kl", which is raw.
 
-    Without a reference the first alone; where a `ReferencePass` has been, it does not pass again.
+    Without a reference the first alone; where it has passed beside the sampling, it does not again.
     The predictors that read the policy's pass set their values.
     """
     size, temperature = config.optimization.logprobs_micro_batch_size, config.sampling.temperature

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from vineppo.checkpoint import Models
 from vineppo.config.require import require
 from vineppo.config.schema import AdaptiveKl, TrainConfig
-from vineppo.distributed import gather, is_main, ranks_of_replica
+from vineppo.distributed import LONE, RankGroup, gather, is_main, ranks_of_replica
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.experience import (
     Experience,
@@ -21,7 +22,7 @@ from vineppo.experience import (
     sample_varied,
     value_quality,
 )
-from vineppo.forward_passes import EntropyPass, ReferencePass
+from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.interruption import interruption, raise_if_any
 from vineppo.kl import adapted_coef
 from vineppo.lora import add_adapters
@@ -123,8 +124,9 @@ def run_iterations(
     """The algorithm."""
     policy, predictors = session.models.policy, session.models.predictors
     progress = session.progress
-    reference_pass = build_reference_pass(config, reference, policy.device)
-    entropy_pass = build_entropy_pass(config, policy, session.sampler.engine.ranks_a_replica)
+    ranks = ranks_of_replica(session.sampler.engine.ranks_a_replica)
+    reference_pass = build_reference_pass(config, reference, policy.device, ranks)
+    entropy_pass = build_entropy_pass(config, policy, ranks)
     for iteration in session.iterations():
         num_prompts, kl_coef = config.rollouts.num_prompts, session.state.kl_coef
         chosen = problems_of_iteration(len(train_P), num_prompts, iteration, config.seed)
@@ -173,24 +175,26 @@ def run_iterations(
 
 
 def build_reference_pass(
-    config: TrainConfig, reference: Reference | None, device: torch.device
-) -> ReferencePass | None:
+    config: TrainConfig,
+    reference: Reference | None,
+    device: torch.device,
+    ranks: RankGroup = LONE,
+) -> RolloutPass | None:
     """None without a reference, or where the policy's pass asks it anyway, for the exact KL."""
     if reference is None or config.reference.kl_estimator == "full":
         return None
-    size = config.optimization.logprobs_micro_batch_size
-    return ReferencePass(reference, config.sampling.temperature, size, device)
+    forward = partial(reference.logprobs, temperature=config.sampling.temperature)
+    size, packs = config.optimization.logprobs_micro_batch_size, reference.packs
+    return RolloutPass("ref_logprobs", forward, size, device, ranks, packs, beside=True)
 
 
-def build_entropy_pass(
-    config: TrainConfig, policy: Policy, ranks_a_replica: int
-) -> EntropyPass | None:
-    """None where steps and cuts do without; all ranks must ask at once."""
+def build_entropy_pass(config: TrainConfig, policy: Policy, ranks: RankGroup) -> RolloutPass | None:
+    """None where steps and cuts do without."""
     if not config.reads_entropies:
         return None
-    size, temperature = config.optimization.logprobs_micro_batch_size, config.sampling.temperature
-    ranks = ranks_of_replica(ranks_a_replica)
-    return EntropyPass(policy.scores, temperature, size, policy.device, ranks)
+    size = config.optimization.logprobs_micro_batch_size
+    forward = entropies(policy.scores, config.sampling.temperature)
+    return RolloutPass("entropies", forward, size, policy.device, ranks)
 
 
 def next_kl_coef(

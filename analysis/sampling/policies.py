@@ -21,7 +21,7 @@ from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.errors import UserError
 from vineppo.evaluate import refuse_several_processes
-from vineppo.forward_passes import EntropyPass
+from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.models import LoadedModel, load_model, named_weights
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
@@ -257,7 +257,8 @@ def add_entropies(policies: Policies, checkpoint: Checkpoint, rollouts: Sequence
     with policies.engine_asleep():
         scores, device = _scores_of(checkpoint)
         size = config.optimization.logprobs_micro_batch_size
-        entropy_pass = EntropyPass(scores, config.sampling.temperature, size, device)
+        forward = entropies(scores, config.sampling.temperature)
+        entropy_pass = RolloutPass("entropies", forward, size, device)
         for rollout in rollouts:
             entropy_pass.add(rollout)
         entropy_pass.work()

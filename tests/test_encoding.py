@@ -6,7 +6,7 @@ import pytest
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import SftConfig, TrainConfig
-from vineppo.encoding import encode_problems, encode_train_problems
+from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.sft import encode_demonstrations
@@ -31,14 +31,12 @@ def leaving_out(config):
 
 
 def test_a_long_problem_is_refused(config, loaded):
-    with pytest.raises(
-        UserError, match=r"problem walk/1 has a prompt of \d+ tokens, which must be"
-    ):
-        encode_train_problems(config, loaded, [SHORT, LONG])
+    with pytest.raises(UserError, match=r"problem walk/1 has \d+ tokens, which must be"):
+        encode_problems(config, loaded, [SHORT, LONG], config.task.too_long)
 
 
 def test_a_long_train_problem_is_left_out_where_the_config_says_so(config, loaded, capsys):
-    prompts = encode_train_problems(leaving_out(config), loaded, [LONG, SHORT, LONG])
+    prompts = encode_problems(leaving_out(config), loaded, [LONG, SHORT, LONG], "leave_out")
     assert [prompt.problem for prompt in prompts] == [SHORT]
     limit = config.engine.max_model_len - config.sampling.max_tokens
     assert capsys.readouterr().out == (
@@ -48,7 +46,7 @@ def test_a_long_train_problem_is_left_out_where_the_config_says_so(config, loade
 
 
 def test_a_test_problem_is_never_left_out(config, loaded):
-    with pytest.raises(UserError, match="problem walk/1 has a prompt of"):
+    with pytest.raises(UserError, match="problem walk/1 has "):
         encode_problems(leaving_out(config), loaded, [SHORT, LONG])
 
 

@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from vineppo.config.schema import LlamaArchitecture, TrainConfig
+from vineppo.config.schema import Adapters, LlamaArchitecture, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import EngineModel
 from vineppo.errors import UserError
@@ -31,6 +31,7 @@ class LoadedModel:
     model: Any
     tokenizer: Any
     engine_model: EngineModel
+    adapters: Adapters | None = None
 
 
 def resolve_model_path(path: str, key: str = "model.path") -> str:
@@ -118,6 +119,13 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
     disable_dropout(model)
     let_pack(model)
     return LoadedModel(model, tokenizer, EngineModel(resolved, num_ids, stop_ids))
+
+
+def with_adapters(loaded: LoadedModel, adapters: Adapters | None, run_seed: int) -> LoadedModel:
+    """The model with the adapters in place, if there are any."""
+    if adapters is not None:
+        adapters.add(loaded.model, run_seed)
+    return replace(loaded, adapters=adapters)
 
 
 def mend_generation_config(model: Any, path: str) -> None:

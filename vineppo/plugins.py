@@ -43,6 +43,7 @@ KINDS: dict[str, dict[str, str]] = {
     },
     "scorer": {"reward_model": "vineppo.recipes.reward_scorer:RewardModelReward"},
     "fine_tuning": {"self_training": "vineppo.recipes.self_training:SelfTraining"},
+    "adapters": {"lora": "vineppo.recipes.lora:Lora"},
     "credit": {
         "vine": "vineppo.credit.vine:VineCredit",
         "gae": "vineppo.credit.gae:GaeCredit",
@@ -237,6 +238,7 @@ BASES: dict[str, str] = {
     "environment": "vineppo.tasks.environments:Environment",
     "scorer": "vineppo.config.schema:ScorerConfig",
     "fine_tuning": "vineppo.config.schema:FineTuning",
+    "adapters": "vineppo.config.schema:Adapters",
     "credit": "vineppo.credit:Credit",
     "engine": "vineppo.config.schema.engine:EngineConfig",
     "segmenter": "vineppo.segment:Segmenter",

@@ -14,9 +14,8 @@ from vineppo.deepspeed_module import Summand, Update
 from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError, naming
-from vineppo.lora import add_adapters
 from vineppo.minibatches import micro_batches
-from vineppo.models import LoadedModel, llama_config, load_model
+from vineppo.models import LoadedModel, llama_config, load_model, with_adapters
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
 from vineppo.schedules import rate_of
@@ -132,7 +131,7 @@ def encode_demonstrations(
     return within(
         config.optimization.max_tokens,
         "optimization.max_tokens",
-        ((p.id, len(sequence), "", sequence) for p in problems for sequence in [encode(p)]),
+        [(p.id, len(sequence), sequence) for p in problems for sequence in [encode(p)]],
         config.task.too_long,
     )
 
@@ -142,8 +141,7 @@ def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
     model = config.model
     if model.path is not None:
         loaded = load_model(model.path, model.dtype, model.attention)
-        if model.lora is not None:
-            add_adapters(loaded.model, model.lora, config.seed)
+        loaded = with_adapters(loaded, model.lora, config.seed)
         return open_run_dir(config, directory), loaded
     assert model.architecture is not None
     run = open_run_dir(config, directory)

@@ -1,6 +1,7 @@
 """What a model says of every response token: log-probabilities, entropies, KL, value outputs."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,6 @@ from torch import nn
 from vineppo.config.schema import ModelConfig, ReferenceConfig
 from vineppo.distributed import largest
 from vineppo.errors import UserError
-from vineppo.lora import has_adapters, without_adapters
 from vineppo.models import LoadedModel, can_pack, load_model
 from vineppo.types import TrainBatch
 from vineppo.vocabulary import Softmax, chunk_rows, token_statistics
@@ -147,7 +147,8 @@ class Reference:
     """
 
     def __init__(self, config: ReferenceConfig, model: ModelConfig, policy: LoadedModel) -> None:
-        if config.path is None and has_adapters(policy.model):
+        self._adapters = policy.adapters if config.path is None else None
+        if self._adapters is not None:
             self._model = policy.model
         else:
             path = config.path or model.path
@@ -165,13 +166,16 @@ class Reference:
     @torch.no_grad()
     def logprobs(self, batch: TrainBatch, temperature: float) -> torch.Tensor:
         """log π_ref of every response token at the policy's temperature, [B, T]."""
-        with without_adapters(self._model):
+        with self._bare():
             return self._forward(batch, ForwardOptions(temperature))["logprobs_BT"]
+
+    def _bare(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._adapters is None else self._adapters.without(self._model)
 
     @torch.no_grad()
     def logits(self, batch: TrainBatch) -> Callable[[slice], torch.Tensor]:
         """Gives [N, V] of some rows at a time, to be read through the policy's softmax."""
-        with without_adapters(self._model):
+        with self._bare():
             hidden_NH = hidden_before_tokens(self._model.base_model, batch)
         return torch.no_grad()(lambda rows: self._forward.logits(hidden_NH[rows]))
 

@@ -11,7 +11,7 @@ from vineppo.checkpoint import Models
 from vineppo.config.require import require
 from vineppo.config.schema import AdaptiveKl, TrainConfig
 from vineppo.distributed import LONE, RankGroup, gather, is_main, ranks_of_replica
-from vineppo.encoding import encode_problems, encode_train_problems
+from vineppo.encoding import encode_problems
 from vineppo.experience import (
     Experience,
     add_advantages,
@@ -25,7 +25,6 @@ from vineppo.experience import (
 from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.interruption import interruption, raise_if_any
 from vineppo.kl import adapted_coef
-from vineppo.lora import add_adapters
 from vineppo.metrics import (
     advantage_metrics,
     importance_metrics,
@@ -35,7 +34,7 @@ from vineppo.metrics import (
     rollout_metrics,
     value_metrics,
 )
-from vineppo.models import LoadedModel, check_tokenizers, load_model
+from vineppo.models import LoadedModel, check_tokenizers, load_model, with_adapters
 from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.tables import rollout_rows, value_rows
@@ -66,13 +65,12 @@ def open_training(
     check_num_prompts(config, len(task.train_P))
     check_tokenizers(config)
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
-    if config.model.lora is not None:
-        add_adapters(loaded.model, config.model.lora, config.seed)
+    loaded = with_adapters(loaded, config.model.lora, config.seed)
     reference = None
     if config.reference.kl_estimator is not None:
         reference = Reference(config.reference, config.model, loaded)
     scorer = config.reward_model.start(config, loaded) if config.reward_model else None
-    train_P = encode_train_problems(config, loaded, task.train_P)
+    train_P = encode_problems(config, loaded, task.train_P, config.task.too_long)
     check_num_prompts(config, len(train_P))  # those too long for the model may be left out
     start_models = load_models(config, loaded, train_P)
     test_P = encode_problems(config, loaded, task.test_P)

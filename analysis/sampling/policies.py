@@ -18,7 +18,7 @@ from analysis.tables import table_path
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.encoding import encode_problems, encode_train_problems
+from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
 from vineppo.evaluate import refuse_several_processes
 from vineppo.forward_passes import RolloutPass, entropies
@@ -77,7 +77,9 @@ class Policies:
     @cached_property
     def train_by_id(self) -> dict[str, Prompt]:
         """The problems as token ids."""
-        prompts = encode_train_problems(self.config, self.loaded, self._task.train_P)
+        prompts = encode_problems(
+            self.config, self.loaded, self._task.train_P, self.config.task.too_long
+        )
         return {prompt.problem.id: prompt for prompt in prompts}
 
     @cached_property

@@ -24,7 +24,8 @@ TRUNCATED = (
 TRAINER = "optimization.old_logprobs=trainer"
 
 
-LORA = "model.lora=" + json.dumps({"rank": 4, "alpha": 8, "target_modules": ["q_proj"]})
+ADAPTERS = {"kind": "lora", "rank": 4, "alpha": 8, "target_modules": ["q_proj"]}
+LORA = "model.lora=" + json.dumps(ADAPTERS)
 TRANSFORMERS = "recipes/transformers_engine"
 DRILL = "drill_vineppo"
 TURNS = 'credit.segmenter={"kind": "turns"}'
@@ -402,7 +403,8 @@ REFUSED = [
         "engine: kind must be one of 'vllm', 'transformers', 'vllm_processes', or "
         "'FILE.py:Class', got 'hf'",
     ),
-    (VINEPPO, ['model.lora={"rank": 4, "alpha": 8}'], "missing key model.lora.target_modules"),
+    (VINEPPO, ['model.lora={"kind": "lora", "rank": 4, "alpha": 8}'],
+     "missing key model.lora.target_modules"),
     (VINEPPO, ['reference.kl_control={"kind": "adaptive", "horizon": 1000}'],
      "missing key reference.kl_control.target"),
     (VINEPPO, ['reference.kl_control={"kind": "adaptive", "target": 1.0}'],

@@ -79,10 +79,10 @@ def test_set_can_switch_a_kind(configs):
         ("name=a/b",
          "config: name: String should match pattern '^[A-Za-z0-9][A-Za-z0-9._-]*$', got \"a/b\""),
         ("model.path=", 'config: model.path: String should have at least 1 character, got ""'),
-        ('model.lora={"rank": 4, "alpha": 8, "target_modules": []}',
+        ('model.lora={"kind": "lora", "rank": 4, "alpha": 8, "target_modules": []}',
          "config: model.lora.target_modules: Tuple should have at least 1 item after "
          "validation, not 0, got []"),
-        ('model.lora={"rank": 4, "alpha": 8, "target_modules": "q_proj"}',
+        ('model.lora={"kind": "lora", "rank": 4, "alpha": 8, "target_modules": "q_proj"}',
          'config: model.lora.target_modules: Input should be a valid array, got "q_proj"'),
         ("sampling.top_p=2",
          "config: sampling.top_p: Input should be less than or equal to 1, got 2"),

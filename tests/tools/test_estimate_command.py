@@ -172,7 +172,7 @@ def test_fine_tuning_has_no_reference_and_samples_nothing(run):
 
 def test_adapters_alone_have_states(run):
     """Rank 4 at two of 128 × 128 projections in 4 layers: 4 · 2 · 4 · (128 + 128) parameters."""
-    lora = {"rank": 4, "alpha": 8, "target_modules": ["q_proj", "v_proj"]}
+    lora = {"kind": "lora", "rank": 4, "alpha": 8, "target_modules": ["q_proj", "v_proj"]}
     options = ["--num-gpus=0", "--json"]
     whole = json.loads(run("demo_vineppo.jsonnet", *options)[1])
     adapted = json.loads(

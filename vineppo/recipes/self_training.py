@@ -38,7 +38,7 @@ from vineppo.config.schema import FineTuning, SftConfig
 from vineppo.config.schema.scalars import Count, CountOrZero, NonNegative, Positive
 from vineppo.deepspeed_module import Summand
 from vineppo.distributed import from_main, gather, is_main, num_replicas, replica
-from vineppo.encoding import encode_problems, encode_train_problems
+from vineppo.encoding import encode_problems
 from vineppo.evaluate import evaluate_policy
 from vineppo.forward_passes import token_columns
 from vineppo.metrics import reward_metrics
@@ -114,7 +114,7 @@ def self_train(config: SftConfig, own: SelfTraining, directory: Path) -> None:
     task = load_task(config.task)
     check_num_problems(own, len(task.train_P))
     run, loaded = open_run(config, directory)
-    prompts_P = encode_train_problems(config, loaded, task.train_P)
+    prompts_P = encode_problems(config, loaded, task.train_P, config.task.too_long)
     check_num_problems(own, len(prompts_P))  # those too long for the model may be left out
     validation_P, train_P = prompts_P[: own.num_validation], prompts_P[own.num_validation :]
     test_P = encode_problems(config, loaded, task.test_P)

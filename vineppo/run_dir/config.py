@@ -15,6 +15,7 @@ from vineppo.run_dir.files import read_json, strict_json, write_atomic
 # from the start, or its kind). `*` stands for every key of a table.
 ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("reward_model.kind", "reward_model", "micro_batch_size"),
+    ("model.lora.kind", "lora", "rank"),
     ("self_training.kind", "self_training", "num_prompts"),
     ("credit.states.by", "probability", "floor"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),

@@ -13,15 +13,15 @@ from support.rollouts import random_sequences
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
-from vineppo.config.schema import LoraConfig, TrainConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.engine import SampleRequest
 from vineppo.errors import UserError
-from vineppo.lora import add_adapters, merged, merged_weights, save_adapters
-from vineppo.models import load_model, named_weights
+from vineppo.models import load_model, named_weights, with_adapters
 from vineppo.policy import Policy
+from vineppo.recipes.lora import Lora, merged
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, hidden_before_tokens
 
-LORA = LoraConfig(rank=3, alpha=6.0, target_modules=("q_proj", "v_proj", "down_proj"))
+LORA = Lora("lora", rank=3, alpha=6.0, target_modules=("q_proj", "v_proj", "down_proj"))
 CHANGES = {"learning_rate": 1e-2, "max_mean_ratio": None, "batch_size": 8, "micro_batch_size": 4}
 
 
@@ -37,8 +37,7 @@ def base():
 
 
 def build(config, stage=0, seed=0, dtype="float32"):
-    loaded = load_model(MODEL, dtype, "sdpa")
-    add_adapters(loaded.model, LORA, seed)
+    loaded = with_adapters(load_model(MODEL, dtype, "sdpa"), LORA, seed)
     optimization = replace(config.optimization, **CHANGES, zero_stage=stage)
     policy = Policy(loaded, optimization, gradient_checkpointing=False)
     return policy, replace(config, optimization=optimization)
@@ -72,7 +71,7 @@ def test_the_first_adapters_are_those_of_the_seed():
     def adapters(seed):
         model = load_model(MODEL, "float32", "sdpa").model
         torch.manual_seed(seed + 100)  # which must not matter
-        add_adapters(model, LORA, seed)
+        LORA.add(model, seed)
         return torch.cat([w.flatten() for n, w in model.named_parameters() if "lora_A" in n])
 
     one, other = adapters(1), adapters(2)
@@ -140,7 +139,7 @@ def test_the_engine_samples_from_the_merged_policy(config, trained):
     prompt = tuple(loaded.tokenizer("4+6+6-5?\n")["input_ids"])
     gaps = []
     for policy in (loaded.model, trained.hf_model):
-        engine.load_weights(merged_weights(policy))
+        engine.load_weights(LORA.merged_weights(policy))
         found = []
         engine.submit(SampleRequest(prompt, 40, 1.0, 1.0, 1, True), found.append)
         while engine.num_unfinished:
@@ -171,7 +170,7 @@ def test_the_saved_policy_is_a_plain_model(trained, tmp_path):
 
 def test_the_saved_adapters_are_the_policy_on_the_starting_one(trained, tmp_path):
     """Read by peft alone."""
-    save_adapters(trained.hf_model, tmp_path)
+    LORA.save(trained.hf_model, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
         "adapter_config.json", "adapter_model.safetensors",
     }  # fmt: skip
@@ -191,7 +190,8 @@ def test_the_saved_adapters_are_the_policy_on_the_starting_one(trained, tmp_path
 @pytest.mark.parametrize("reference_path", [None, MODEL])
 def test_the_reference_is_the_policy_without_adapters(config, trained, reference_path):
     """Its own copy of the starting policy says the same, and the policy goes on with adapters."""
-    loaded = replace(load_model(MODEL, "float32", "sdpa"), model=trained.hf_model)
+    plain = load_model(MODEL, "float32", "sdpa")
+    loaded = replace(plain, model=trained.hf_model, adapters=trained.adapters)
     settings = replace(config.reference, path=reference_path)
     reference = Reference(settings, config.model, loaded)
     batch = collate(random_sequences(5), trained.device)
@@ -235,7 +235,7 @@ def test_state_round_trip_is_exact(config, tmp_path, dtype, stage):
 def test_targets_that_cannot_be_adapted_are_refused(target):
     model = load_model(MODEL, "float32", "sdpa").model
     with pytest.raises(UserError) as error:
-        add_adapters(model, replace(LORA, target_modules=("q_proj", target)), 0)
+        replace(LORA, target_modules=("q_proj", target)).add(model, 0)
     assert str(error.value) == (
         "config: model.lora.target_modules must be among down_proj, gate_proj, k_proj, o_proj, "
         f"q_proj, up_proj, v_proj, got {target}"

@@ -37,10 +37,8 @@ class LoadedModel:
 def resolve_model_path(path: str, key: str = "model.path") -> str:
     """A directory for `embedded:NAME` and for a path, the name itself for a hub model.
 
-    `key` is the config's, for the message.
-
-    Raises `UserError` for an unknown embedded name and for a directory without a config or weights
-    that may be read.
+    Raises `UserError`, with the config's `key`, for an unknown embedded name and for a directory
+    without a config or weights that may be read.
     """
     if path.startswith(EMBEDDED):
         directory = ASSETS / path.removeprefix(EMBEDDED)
@@ -52,14 +50,14 @@ def resolve_model_path(path: str, key: str = "model.path") -> str:
         files = os.listdir(path)
         if "config.json" not in files:
             raise UserError(f"model directory without config.json: {path}")
-        if not any(name.endswith(".safetensors") for name in files):
-            if not any(name.endswith(".bin") for name in files):
-                raise UserError(f"model directory without weights (*.safetensors): {path}")
-            if safetensors_only():
-                raise UserError(
-                    f"{key} must have its weights in *.safetensors, got pickles (*.bin) in {path}; "
-                    f"{ALLOW_PICKLE}=1 in the environment reads them"
-                )
+        kinds = {Path(name).suffix for name in files}
+        if kinds.isdisjoint({".safetensors", ".bin"}):
+            raise UserError(f"model directory without weights (*.safetensors): {path}")
+        if ".safetensors" not in kinds and safetensors_only():
+            raise UserError(
+                f"{key} must have its weights in *.safetensors, got pickles (*.bin) in {path}; "
+                f"{ALLOW_PICKLE}=1 in the environment reads them"
+            )
         return path
     if os.path.exists(path) or path.startswith((".", "/", "~")) or path.count("/") > 1:
         raise UserError(f"model directory not found: {path}")
@@ -67,12 +65,12 @@ def resolve_model_path(path: str, key: str = "model.path") -> str:
 
 
 def safetensors_only() -> bool:
-    """Whether weights are read from safetensors alone: unless VINEPPO_ALLOW_PICKLE is 1."""
+    """True unless the environment has VINEPPO_ALLOW_PICKLE=1."""
     return os.environ.get(ALLOW_PICKLE) != "1"
 
 
 def can_pack(model: Any) -> bool:
-    """Whether a pass may have its tokens in one row, and each prompt once (`let_pack`)."""
+    """True if a pass may have its tokens in one row, and each prompt once (`let_pack`)."""
     return bool(model.config._attn_implementation == PACKED)
 
 
@@ -81,8 +79,6 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
-
-    from vineppo.packing import let_pack
 
     disable_progress_bar()
     resolved = resolve_model_path(path)
@@ -104,21 +100,38 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
         )
     mend_generation_config(model, path)
     num_ids, num_rows = max(tokenizer.get_vocab().values()) + 1, model.config.vocab_size
+    stop_ids = find_stop_ids(model.generation_config, tokenizer)
     if num_ids > num_rows:
         raise UserError(
-            f"model {path}: the tokenizer has {num_ids} ids, which must be at most the {num_rows} "
-            "rows of the embedding"
+            f"model {path}: the tokenizer's {num_ids} ids must be at most the {num_rows} rows of "
+            "the embedding"
         )
-    stop_ids = find_stop_ids(model.generation_config, tokenizer)
-    for stop_id in stop_ids:
-        if stop_id not in range(num_ids):
-            raise UserError(
-                f"model {path}: the end-of-sequence id {stop_id} must be one of the tokenizer's "
-                f"{num_ids}"
-            )
+    for odd in (stop_id for stop_id in stop_ids if stop_id not in range(num_ids)):
+        raise UserError(
+            f"model {path}: the end-of-sequence id {odd} must be one of the tokenizer's {num_ids}"
+        )
+    adapt(model)
+    return LoadedModel(model, tokenizer, EngineModel(resolved, num_ids, stop_ids))
+
+
+def adapt(model: Any) -> None:
+    """All that is changed of a transformers model: no dropout, and attention that can pack.
+
+    The behaviour policy has no dropout, so neither must the one that is updated.
+    """
+    from vineppo.packing import let_pack
+
     disable_dropout(model)
     let_pack(model)
-    return LoadedModel(model, tokenizer, EngineModel(resolved, num_ids, stop_ids))
+
+
+def disable_dropout(model: nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name in ("attention_dropout", "activation_dropout", "dropout", "layerdrop"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
 
 
 def with_adapters(loaded: LoadedModel, adapters: Adapters | None, run_seed: int) -> LoadedModel:
@@ -129,9 +142,9 @@ def with_adapters(loaded: LoadedModel, adapters: Adapters | None, run_seed: int)
 
 
 def mend_generation_config(model: Any, path: str) -> None:
-    """Leaves the token ids alone of a `generation_config` that transformers would refuse to save.
+    """Keeps only the token ids of a `generation_config` that transformers would refuse to save.
 
-    Many are published with `do_sample` false and a temperature. Of the rest nothing is used here.
+    Many are published with `do_sample` false and a temperature.
     """
     from transformers import GenerationConfig
 
@@ -146,17 +159,14 @@ def mend_generation_config(model: Any, path: str) -> None:
 
 
 def check_tokenizers(config: TrainConfig) -> None:
-    """Raises `UserError` where another model has another tokenizer than the policy.
-
-    Reads tokenizers alone, before any model is loaded.
-    """
+    """Raises `UserError` if another model has another tokenizer than the policy; loads no model."""
     policy = load_tokenizer(config.model.path, "model.path").get_vocab()
     paths = {f"{key}.path": model.path for key, model in config.value_models.items()}
     paths["reference.path"] = config.reference.path
     if config.reward_model is not None:
         paths["reward_model.path"] = config.reward_model.frozen_path
-    frozen = {predictor_key(name): own.frozen_path for name, own in config.predictors.items()}
-    paths |= {f"{key}.path": path for key, path in frozen.items() if path is not None}
+    predictors = config.predictors.items()
+    paths |= {f"{predictor_key(name)}.path": keys.frozen_path for name, keys in predictors}
     for key, path in paths.items():
         if path is not None and load_tokenizer(path, key).get_vocab() != policy:
             raise UserError(f"config: {key} {path} must have the policy's tokenizer")
@@ -200,8 +210,8 @@ def find_stop_ids(generation: Any, tokenizer: Any) -> tuple[int, ...]:
 
     Base models are published with a chat template whose turns end otherwise than their texts.
     """
-    own = generation.eos_token_id if generation else None
-    ids = [tokenizer.eos_token_id, *(own if isinstance(own, list) else [own])]
+    eos = generation.eos_token_id if generation else None
+    ids = [tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])]
     stop_ids = dict.fromkeys(i for i in (*ids, end_of_turn(tokenizer)) if i is not None)
     if not stop_ids:
         raise UserError(f"model {tokenizer.name_or_path} has no end-of-sequence token")
@@ -209,10 +219,9 @@ def find_stop_ids(generation: Any, tokenizer: Any) -> tuple[int, ...]:
 
 
 def end_of_turn(tokenizer: Any) -> int | None:
-    """The special token that the chat template puts behind an assistant's message.
+    """The special token that the chat template puts behind an assistant's message, or None.
 
-    Of ChatML, `"<|im_start|>assistant\n…<|im_end|>\n"`, the id of `<|im_end|>`. None without a
-    template, or where it puts another text there.
+    In ChatML, `"<|im_start|>assistant\n…<|im_end|>\n"`, this is the id of `<|im_end|>`.
     """
     if tokenizer.chat_template is None:
         return None
@@ -230,8 +239,7 @@ def end_of_turn(tokenizer: Any) -> int | None:
 def named_weights(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     """HF names and tensors, a tied matrix under each of its names.
 
-    vLLM keeps a repacked copy of a tied output projection on the CPU, which only its own name
-    renews.
+    On a CPU vLLM keeps a repacked copy of a tied output projection, which needs its own name.
     """
     return model.named_parameters(remove_duplicate=False)
 
@@ -261,13 +269,3 @@ def save_model(
     if is_main():
         model.save_pretrained(directory, state_dict=held)
         tokenizer.save_pretrained(directory)
-
-
-def disable_dropout(model: nn.Module) -> None:
-    """The behaviour policy has no dropout, so neither must the one that is updated."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        for name in ("attention_dropout", "activation_dropout", "dropout", "layerdrop"):
-            if isinstance(getattr(module, name, None), float):
-                setattr(module, name, 0.0)

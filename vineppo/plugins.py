@@ -62,6 +62,7 @@ KINDS: dict[str, dict[str, str]] = {
         "vllm": "vineppo.engine.vllm_config:VllmConfig",
         "transformers": "vineppo.recipes.transformers_engine:TransformersConfig",
         "vllm_processes": "vineppo.recipes.engine_processes:ProcessesConfig",
+        "vllm_sharded": "vineppo.recipes.vllm_sharded:ShardedConfig",
     },
     "segmenter": {
         "lines": "vineppo.segment.kinds:LinesSegmenter",

@@ -400,8 +400,8 @@ REFUSED = [
      'unknown key engine.block_size (engine.kind is "transformers")'),
     (
         VINEPPO, ["engine.kind=hf"],
-        "engine: kind must be one of 'vllm', 'transformers', 'vllm_processes', or "
-        "'FILE.py:Class', got 'hf'",
+        "engine: kind must be one of 'vllm', 'transformers', 'vllm_processes', 'vllm_sharded', "
+        "or 'FILE.py:Class', got 'hf'",
     ),
     (VINEPPO, ['model.lora={"kind": "lora", "rank": 4, "alpha": 8}'],
      "missing key model.lora.target_modules"),

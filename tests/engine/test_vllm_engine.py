@@ -11,7 +11,7 @@ import pytest
 import torch
 import vllm
 from support.engines import engine_config, request, run, start
-from transformers import AutoConfig, LlamaConfig
+from transformers import AutoConfig
 from vllm.v1.sample.logits_processor import validate_logits_processors_parameters
 from vllm.v1.worker.gpu.sample.logits_processor import (
     build_custom_logits_processors_params_validator as validator_on_gpu,
@@ -108,17 +108,6 @@ def test_padded_ids_are_masked_under_both_of_vllms_runners():
 def test_block_size_that_the_cpu_cannot_use_is_refused(config):
     with pytest.raises(UserError, match=r"engine\.block_size must be a multiple of 32"):
         replace(config, block_size=16).build(EngineModel("unused", 19, (1,)))
-
-
-@pytest.mark.parametrize(("num_ranks", "heads", "kv_heads"), [(2, 9, 3), (2, 14, 7), (4, 14, 2)])
-def test_ranks_that_cannot_divide_the_heads_are_refused(
-    config, monkeypatch, tmp_path, num_ranks, heads, kv_heads
-):
-    sizes = {"num_attention_heads": heads, "num_key_value_heads": kv_heads}
-    LlamaConfig(hidden_size=8 * heads, **sizes).save_pretrained(tmp_path)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(num_ranks))
-    with pytest.raises(UserError, match=rf"must divide the model's {heads} attention heads, "):
-        replace(config, tensor_parallel_size=num_ranks).build(EngineModel(str(tmp_path), 19, (1,)))
 
 
 def test_an_engine_that_was_dropped_takes_nothing_from_the_next(config, loaded, prompt):

@@ -209,7 +209,7 @@ def test_checkpointing_saves_memory_and_costs_operations(run, rho):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--num-gpus=6", "--set=engine.tensor_parallel_size=4"],
+        (["--num-gpus=6", "--set=engine.kind=vllm_sharded", "--set=engine.tensor_parallel_size=4"],
          "config: engine.tensor_parallel_size must divide the number of ranks, 6 (--num-gpus), "),
         (["--num-gpus=2", "--set=model.dtype=bfloat16", "--set=engine.dtype=bfloat16"],
          'config: optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" and '),

@@ -13,7 +13,6 @@ import torch
 import torch._dynamo
 from transformers import AutoConfig
 
-from vineppo.distributed import num_local_ranks
 from vineppo.engine.concurrency import Concurrency, wave
 from vineppo.engine.interface import (
     Completion,
@@ -41,7 +40,6 @@ from vllm.v1.sample.logits_processor import LogitsProcessor
 from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as GpuLogitsProcessor
 
 STEPS_BETWEEN_TRIMS = 16  # a trim takes 5 ms
-SHARING_WORKER = "vineppo.engine.cpu_worker.SharingCpuWorker"  # vLLM imports it
 _Done = Callable[[Completion], None]
 
 
@@ -69,17 +67,19 @@ class VllmEngine:
         self, config: VllmConfig, model: EngineModel, cache_bytes: int | None = None
     ) -> None:
         """On a GPU, `cache_bytes` replaces the cache that the share of memory leaves."""
-        self._on_gpu, num_shards = torch.cuda.is_available(), config.tensor_parallel_size
-        _check(config, model.path, self._on_gpu)
+        self._on_gpu = torch.cuda.is_available()
         if not self._on_gpu:
+            if config.block_size % 32:
+                raise UserError(
+                    "config: engine.block_size must be a multiple of 32 on a CPU, got "
+                    f"{config.block_size}"
+                )
             os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gib)
             if config.enforce_eager:
                 # vLLM would still compile the count of a token's rank, which needs a compiler.
                 torch._dynamo.config.disable = True
-        self.ranks_a_replica = num_shards
+        self.ranks_a_replica = config.ranks_a_replica
         self._can_sleep = config.sleep_while_training and self._on_gpu
-        # vLLM's own executor would put every rank on the first GPU.
-        is_launched = num_shards > 1 or (self._on_gpu and "RANK" in os.environ)
         num_rows = AutoConfig.from_pretrained(model.path).get_text_config().vocab_size
         is_padded = num_rows > model.num_token_ids
         has_graphs = self._on_gpu and not config.enforce_eager
@@ -112,10 +112,7 @@ class VllmEngine:
             ),
             # "auto" would apply a model's generation_config.json (a repetition penalty, say).
             generation_config="vllm",
-            # Ranks of a launcher: each samples on the GPU of its LOCAL_RANK.
-            distributed_executor_backend="external_launcher" if is_launched else "uni",
-            worker_cls=SHARING_WORKER if num_shards > 1 and not self._on_gpu else "auto",
-            tensor_parallel_size=num_shards,
+            **config.options(self._on_gpu),
             disable_log_stats=True,
             use_tqdm_on_load=False,
             seed=0,
@@ -318,31 +315,6 @@ def num_admitted(num_running: int, limit: int, in_waves: bool, has_failed: bool)
     if in_waves:
         return wave(num_running, limit)
     return max((limit if has_failed else 2 * limit) - num_running, 0)
-
-
-def _check(config: VllmConfig, path: str, on_gpu: bool) -> None:
-    """Raises `UserError` where vLLM would end with a traceback, or hang."""
-    num_shards, num_local = config.tensor_parallel_size, num_local_ranks()
-    if not on_gpu and config.block_size % 32:
-        raise UserError(
-            f"config: engine.block_size must be a multiple of 32 on a CPU, got {config.block_size}"
-        )
-    # The ranks of a replica exchange activations in every layer: they must be on one machine.
-    if num_local % num_shards:
-        raise UserError(
-            f"config: engine.tensor_parallel_size must divide the number of ranks of a machine, "
-            f"{num_local} (torchrun --nproc_per_node), got {num_shards}"
-        )
-    if num_shards == 1:
-        return
-    text = AutoConfig.from_pretrained(path).get_text_config()
-    heads = text.num_attention_heads
-    kv_heads = getattr(text, "num_key_value_heads", None) or heads
-    if heads % num_shards or max(kv_heads, num_shards) % min(kv_heads, num_shards):
-        raise UserError(
-            f"config: engine.tensor_parallel_size must divide the model's {heads} attention heads, "
-            f"and divide its {kv_heads} key-value heads or be a multiple of them, got {num_shards}"
-        )
 
 
 def padding_mask(num_token_ids: int) -> type[LogitsProcessor]:

@@ -1,4 +1,4 @@
-"""vLLM's worker on a CPU, of a replica that several ranks share.
+"""vLLM's worker on a CPU, of a replica that several ranks share (`vllm_sharded.py`).
 
 They exchange activations through blocks in /dev/shm. vLLM names those after the address at which
 ranks meet, which under a launcher is the same for every job, and takes them away at a normal end

@@ -19,7 +19,8 @@ from vllm.v1.worker.gpu.sample.logits_processor import (
 
 from vineppo.distributed import init_distributed
 from vineppo.engine import EngineModel
-from vineppo.engine.vllm_engine import VllmEngine, num_admitted, padding_mask
+from vineppo.engine.concurrency import Concurrency
+from vineppo.engine.vllm_engine import VllmEngine, padding_mask
 from vineppo.errors import UserError
 from vineppo.models import resolve_model_path
 from vineppo.recipes.engine_processes import EngineProcesses
@@ -33,20 +34,21 @@ def config(configs):
 
 
 @pytest.mark.parametrize(
-    ("num_running", "limit", "in_waves", "has_failed", "expected"),
+    ("num_running", "in_waves", "has_failed", "expected"),
     [
-        (31, 32, False, False, 33),
-        (31, 32, True, False, 0),
-        (30, 32, True, False, 2),
-        (0, 32, True, False, 32),
-        (64, 32, False, False, 0),
-        (31, 32, False, True, 1),
-        (40, 32, True, True, 0),
-        (0, 1, True, False, 1),
+        (31, False, False, 33),
+        (31, True, False, 0),
+        (30, True, False, 2),
+        (0, True, False, 32),
+        (64, False, False, 0),
+        (31, False, True, 1),
+        (40, True, True, 0),
     ],
 )
-def test_admission(num_running, limit, in_waves, has_failed, expected):
-    assert num_admitted(num_running, limit, in_waves, has_failed) == expected
+def test_admission(num_running, in_waves, has_failed, expected):
+    concurrency = Concurrency(64 if has_failed else 32, 100)
+    concurrency.limit = 32
+    assert concurrency.admits(num_running, in_waves) == expected
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from itertools import chain
 
@@ -37,18 +38,14 @@ def grouped_minibatches(groups: Sequence[Hashable], batch_size: int, seed: int) 
 def filter_weights(rewards_G: Sequence[float]) -> list[float]:
     """PF-PPO's probabilities of drawing a problem's rollouts again, by reward (arXiv:2409.06957).
 
-    Half the best and half the worst, the paper's BW. Rollouts of one reward share alike, and equal
-    rewards have 1/G each. Rewards [9, 5, 5, 1]: [½, 0, 0, ½].
+    Half the best and half the worst, the paper's BW; of one reward all alike. Rewards [9, 5, 5, 1]:
+    [½, 0, 0, ½].
     """
     best, worst = max(rewards_G), min(rewards_G)
     if best == worst:
         return [1.0 / len(rewards_G)] * len(rewards_G)
-    is_best_G = [reward == best for reward in rewards_G]
-    is_worst_G = [reward == worst for reward in rewards_G]
-    return [
-        0.5 * is_best / sum(is_best_G) + 0.5 * is_worst / sum(is_worst_G)
-        for is_best, is_worst in zip(is_best_G, is_worst_G, strict=True)
-    ]
+    num_best, num_worst = Counter(rewards_G)[best], Counter(rewards_G)[worst]
+    return [0.5 * (r == best) / num_best + 0.5 * (r == worst) / num_worst for r in rewards_G]
 
 
 def ranks_share(
@@ -89,14 +86,12 @@ def micro_batches_of(
     If a model `packs` and whole groups in a pass, each prompt once, save `MIN_SAVED` of the tokens
     of the rank that has most, groups stay together. Every rank comes to the same decision.
     """
-    lengths = [len(sequence) for sequence in sequences]
+    lengths, size = list(map(len, sequences)), micro_batch_size
     limit = 1.0 if packs and device.type not in PADDED_DEVICES else MAX_PADDING
-    by_length = [
-        ranks_share(lengths, micro_batch_size, r, num_ranks, limit) for r in range(num_ranks)
-    ]
+    by_length = [ranks_share(lengths, size, r, num_ranks, limit) for r in range(num_ranks)]
     if not packs or not sequences:
         return by_length[rank]
-    by_prompt = _shares_by_prompt(sequences, micro_batch_size, num_ranks)
+    by_prompt = _shares_by_prompt(sequences, size, num_ranks)
 
     def cost(shares_R: list[list[list[int]]]) -> int:
         passes_R = [[[sequences[i] for i in b] for b in share] for share in shares_R]
@@ -118,16 +113,18 @@ def _shares_by_prompt(
     for index in sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i)):
         groups.setdefault(sequences[index].prompt_ids, []).append(index)
     most = micro_batch_size * max(map(len, sequences))
+
+    def fits(indices: list[int]) -> bool:
+        prompt = max(len(sequences[i].prompt_ids) for i in indices)
+        response = max(len(sequences[i].response_ids) for i in indices)
+        return len(indices) * (prompt + response) <= most
+
     shares: list[list[list[int]]] = []
     for r in range(num_ranks):
         share: list[list[int]] = []
         for index in chain.from_iterable(list(groups.values())[r::num_ranks]):
-            grown = [*(share[-1] if share else []), index]
-            rows = [sequences[i] for i in grown]
-            longest = max(len(row.prompt_ids) for row in rows)
-            longest += max(len(row.response_ids) for row in rows)
-            if share and len(rows) * longest <= most:
-                share[-1] = grown
+            if share and fits([*share[-1], index]):
+                share[-1].append(index)
             else:
                 share.append([index])
         shares.append(share)
@@ -165,9 +162,8 @@ def collate(
     """Pads on the right; see `TrainBatch` for the alignment. No sequences: one row of padding.
 
     For a model that `packs` the batch has its `packed` tokens besides, but on `PADDED_DEVICES` only
-    where each prompt once saves `MIN_SAVED` of them.
-
-    An environment's tokens are no response: nothing is computed for them, and no column is theirs.
+    if each prompt once saves `MIN_SAVED` of them. An environment's tokens are no response: nothing
+    is computed for them, and no column is theirs.
     """
     shares_prompts = packs and is_worth_sharing(sequences)
     sequences = sequences or [TokenSequence((0,), (), tokens_T=dict.fromkeys(columns, ()))]
@@ -262,10 +258,7 @@ def pack(
 def response_rows(
     tensors: Sequence[torch.Tensor], batch: TrainBatch, sequences: Sequence[TokenSequence]
 ) -> list[tuple[tuple[float, ...], ...]]:
-    """What [B, T] tensors hold of every sequence's response tokens: a tuple a tensor.
-
-    0 for an environment's tokens. The batch is that of the `sequences`.
-    """
+    """What [B, T] tensors hold of each response: a tuple a tensor, 0 for an environment's tokens."""
     counts_B = batch.response_mask_BT.sum(1).tolist()
     columns = []
     for x_BT in tensors:

@@ -11,7 +11,8 @@ from vineppo.distributed import LONE, RankGroup, all_ranks
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, TokenSequence, TrainBatch
 
-Rows = list[tuple[float, ...]]  # one tuple a sequence, one number a response token
+Row = tuple[float, ...]  # one number a response token
+Rows = list[Row]  # one a sequence
 RolloutKey = tuple[str, int]  # problem id, rollout index
 S = TypeVar("S", bound=TokenSequence)
 T = TypeVar("T")
@@ -30,9 +31,7 @@ def token_columns(
 ) -> list[Rows]:
     """What `forward` says of every response token, without gradient; one `Rows` a tensor."""
 
-    def read(
-        batch: TrainBatch, chosen: Sequence[TokenSequence]
-    ) -> list[tuple[tuple[float, ...], ...]]:
+    def read(batch: TrainBatch, chosen: Sequence[TokenSequence]) -> list[tuple[Row, ...]]:
         return response_rows(forward(batch), batch, chosen)
 
     rows_B = read_sequences(read, sequences, micro_batch_size, device, ranks, packs=packs)
@@ -50,14 +49,13 @@ def read_sequences(
 ) -> list[T]:
     """What `read` finds of every sequence, in a micro-batch with others, without gradient.
 
-    The batches carry `columns`, and are packed where the model takes them so. Every one of
-    `ranks` (None: of all) passes its share, and has all of them in the end.
+    The batches carry `columns`, and are packed if the model takes them so. Each of `ranks` (None:
+    of all) passes its share, and has all of them in the end.
     """
     ranks = ranks or all_ranks()
     mine: list[tuple[int, T]] = []
-    for share in micro_batches_of(
-        sequences, micro_batch_size, ranks.rank, ranks.size, device, packs
-    ):
+    sizes = micro_batch_size, ranks.rank, ranks.size
+    for share in micro_batches_of(sequences, *sizes, device, packs):
         chosen = [sequences[i] for i in share]
         batch = collate(chosen, device, columns, packs)
         with torch.no_grad():

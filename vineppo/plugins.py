@@ -101,6 +101,13 @@ KINDS: dict[str, dict[str, str]] = {
 }
 
 
+# The functions that `optimization.policy_loss` names besides PPO's: module, function.
+POLICY_LOSSES = {
+    "gspo": ("vineppo.recipes.policy_losses", "sequence_surrogate"),
+    "cispo": ("vineppo.recipes.policy_losses", "weighted_likelihood"),
+}
+
+
 @dataclass(frozen=True)
 class PluginConfig:
     """The keys of a plug-in's table."""
@@ -183,8 +190,9 @@ def load_file(path: str) -> ModuleType:
 
 
 def load_function(path: str, name: str) -> Callable[..., Any]:
-    """The function `name` of the file at `path`, for example "trains" of "mine/mask.py"."""
-    function: Callable[..., Any] | None = getattr(load_file(path), name, None)
+    """The function `name` of a file or module, for example "trains" of "mine/mask.py"."""
+    module = load_file(path) if path.endswith(".py") else _import(path)
+    function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         raise UserError(f"{path}: no function {name}")
     return function

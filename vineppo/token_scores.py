@@ -22,40 +22,27 @@ PROJECTED = "logprobs_BT", "entropy_BT", "kl_BT", "ref_logprobs_BT"
 
 @dataclass(frozen=True)
 class ForwardOptions:
-    """What a pass of the policy is to compute besides log-probabilities.
-
-    `reference`: the exact KL to it, and its log-probabilities; `has_hidden`: the hidden states;
-    `num_candidates`: so many of the likeliest tokens, in a pass without a gradient; `only_values`:
-    nothing but the value head's outputs, from hidden states without a gradient.
-    """
+    """What a pass of the policy is to compute besides log-probabilities."""
 
     temperature: float
-    reference: "Reference | None" = None
+    reference: "Reference | None" = None  # the exact KL to it, and its log-probabilities
     has_entropy: bool = False
     has_hidden: bool = False
-    num_candidates: int = 0
-    only_values: bool = False
+    num_candidates: int = 0  # of the likeliest tokens, in a pass without a gradient
+    only_values: bool = False  # of the value head, from hidden states without a gradient
 
 
 @dataclass(frozen=True)
 class TokenScores:
-    """What the policy says of every response token, each [B, T] and 0 elsewhere.
+    """What the policy says of every response token, each [B, T] and 0 elsewhere (nats)."""
 
-    `logprobs_BT` and `entropy_BT` (nats; 0 unless asked for) are those of the tempered policy,
-    `kl_BT` is the exact KL to the reference and `ref_logprobs_BT` its log-probabilities (nats; 0
-    without one), `value_outputs_BT` the value head's output for the state before the token, which
-    knows no temperature (0 without a head). `hidden_BTH` are the last layer's hidden states before
-    the tokens, which have no gradient, `candidate_ids_BTK` the likeliest tokens, in falling order
-    of their log-probabilities `candidate_logprobs_BTK` (None unless asked for).
-    """
-
-    logprobs_BT: torch.Tensor
-    entropy_BT: torch.Tensor
-    kl_BT: torch.Tensor
+    logprobs_BT: torch.Tensor  # of the tempered policy, like the entropy
+    entropy_BT: torch.Tensor  # 0 unless asked for
+    kl_BT: torch.Tensor  # the exact one to the reference; 0 without one
     ref_logprobs_BT: torch.Tensor
-    value_outputs_BT: torch.Tensor
-    hidden_BTH: torch.Tensor | None = None
-    candidate_ids_BTK: torch.Tensor | None = None
+    value_outputs_BT: torch.Tensor  # of the state before the token, without a temperature
+    hidden_BTH: torch.Tensor | None = None  # the last layer's before the tokens, without gradient
+    candidate_ids_BTK: torch.Tensor | None = None  # the likeliest tokens, in falling order
     candidate_logprobs_BTK: torch.Tensor | None = None
 
 
@@ -63,8 +50,8 @@ class TokenLogprobs(nn.Module):
     """log π(token t | tokens < t) and more at every response position of a batch.
 
     Only response positions pass the vocabulary projection, each once; ids that are padding of the
-    embedding matrix are outside the softmax, as they are for the engine. Where the model
-    `is_sharded` over the ranks, all of them must pass equally often.
+    embedding matrix are outside the softmax, as for the engine. If the model `is_sharded` over the
+    ranks, all of them must pass equally often.
     """
 
     def __init__(
@@ -128,10 +115,9 @@ class TokenLogprobs(nn.Module):
         if torch.is_grad_enabled():
             return statistics(slice(None))
         # Without a gradient to come no logits need to stay. A sharded head is gathered once a
-        # chunk, for which all ranks must meet equally often. Else they must not: the reference
-        # passes when a rank's own rollouts are there, and as often as their lengths ask for.
-        # What `token_statistics` keeps in a CPU's cache may be few rows, for which all weights of
-        # the projection would be read.
+        # chunk, for which all ranks must meet equally often. Otherwise they must not: the reference
+        # passes when a rank's own rollouts are there. `MIN_PROJECTED`: for the few rows that fit in
+        # a CPU's cache, all weights of the projection would be read.
         size = max(MIN_PROJECTED, chunk)
         most = len(hidden_NH)
         if self.is_sharded:
@@ -143,7 +129,7 @@ class TokenLogprobs(nn.Module):
 class Reference:
     """The frozen reference policy; `path` null is the starting policy.
 
-    Where only adapters train, that is the policy's own model without them, and needs no memory.
+    If only adapters train, that is the policy's own model without them, and needs no memory.
     """
 
     def __init__(self, config: ReferenceConfig, model: ModelConfig, policy: LoadedModel) -> None:

@@ -11,8 +11,7 @@ import torch
 
 from vineppo.kl import full
 
-# Rows × vocabulary of one chunk of float32 temporaries: what a CPU's caches hold, and what keeps a
-# GPU busy.
+# Rows × vocabulary of a chunk of float32 numbers: a CPU's caches hold it, it keeps a GPU busy.
 CHUNK_LOGITS = {"cpu": 2**20, "cuda": 2**26}
 
 # Stands for log 0 where p log p is taken: its exponential is 0, and 0 times it is 0, not NaN.

@@ -258,7 +258,7 @@ def pack(
 def response_rows(
     tensors: Sequence[torch.Tensor], batch: TrainBatch, sequences: Sequence[TokenSequence]
 ) -> list[tuple[tuple[float, ...], ...]]:
-    """What [B, T] tensors hold of each response: a tuple a tensor, 0 for an environment's tokens."""
+    """What [B, T] tensors hold of each response: a tuple a tensor; 0 for environments' tokens."""
     counts_B = batch.response_mask_BT.sum(1).tolist()
     columns = []
     for x_BT in tensors:

@@ -45,11 +45,6 @@ def test_a_long_train_problem_is_left_out_where_the_config_says_so(config, loade
     )
 
 
-def test_a_test_problem_is_never_left_out(config, loaded):
-    with pytest.raises(UserError, match="problem walk/1 has "):
-        encode_problems(leaving_out(config), loaded, [SHORT, LONG])
-
-
 def test_demonstrations(configs, loaded, capsys):
     config = load_config(SftConfig, str(configs / "sft_arithmetic.jsonnet"), [])
     with pytest.raises(UserError, match=r"problem walk/1 has \d+ tokens, which must be at most"):

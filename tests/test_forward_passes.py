@@ -1,6 +1,5 @@
 """Passes beside the sampling, of reference and policy: whoever shares a batch, whenever."""
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,7 +11,7 @@ from vineppo.config.schema import TrainConfig
 from vineppo.forward_passes import POOL, RolloutPass, entropies
 from vineppo.models import load_model
 from vineppo.token_scores import Reference, TokenScores
-from vineppo.types import Problem, Rollout, Turn
+from vineppo.types import Problem, Rollout
 
 MICRO_BATCH_SIZE = 3
 
@@ -102,15 +101,3 @@ def test_entropies_are_those_of_the_tempered_policy(reference):
         table_TV = table(reference, rollout, 0.7)
         entropies_T = -(table_TV.exp() * table_TV).sum(-1)
         assert rollout.tokens_T["entropies"] == pytest.approx(entropies_T.tolist(), abs=1e-4)
-
-
-def test_an_environments_tokens_are_read_and_not_scored(reference):
-    whole = rollouts(1)[0]
-    length = len(whole.response_ids)
-    found = replace(whole, turns=(Turn(0, 1, "", 0.0), Turn(3, length, "", 1.0)))
-    reference_pass = pass_of(reference)
-    reference_pass.add(found)
-    reference_pass.work()
-    scored_T, expected_T = found.tokens_T["ref_logprobs"], alone(reference, whole, 0.7)
-    assert scored_T[1:3] == (0.0, 0.0)
-    assert found.of_actions(scored_T) == pytest.approx(found.of_actions(expected_T), abs=1e-5)

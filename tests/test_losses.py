@@ -114,23 +114,6 @@ def test_importance_weights_at_their_corners():
     assert importance_weights(masked_to(1.0, 1.0), engine, engine) == [1.0] * 5
 
 
-def test_a_responses_weights_make_the_engines_samples_the_trainers():
-    """Σ_y q(y) w(y) f(y) = Σ_y p(y) f(y) over all pairs of bits, if nothing is cut.
-
-    f = 1 for "11". By tokens the last one's weight knows nothing of how often the first came.
-    """
-    first_p, first_q = 0.5, 0.2  # of a 1
-    second_p, second_q = {0: 0.5, 1: 0.8}, {0: 0.5, 1: 0.4}  # of a 1 after the first
-    found = {"token": 0.0, "sequence": 0.0}
-    for level in found:
-        trainer = [math.log(first_p), math.log(second_p[1])]
-        engine = [math.log(first_q), math.log(second_q[1])]
-        weight = importance_weights(truncated_at(100.0, level), trainer, engine)[-1]
-        found[level] = first_q * second_q[1] * weight
-    assert found["sequence"] == pytest.approx(0.5 * 0.8)
-    assert found["token"] == pytest.approx(0.2 * 0.8)
-
-
 def test_aggregate_docstring_example():
     loss = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, math.nan]])
     mask = torch.tensor([[True, True, True], [True, True, False]])

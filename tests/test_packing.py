@@ -5,10 +5,9 @@ Packed ones may have each prompt once.
 
 import pytest
 import torch
-from support.policies import MODEL, build
+from support.policies import MODEL
 from support.rollouts import CPU, random_sequences, sequence
 from support.tiny_models import random_model
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from vineppo.batching import collate, micro_batches_of, num_tokens
 from vineppo.minibatches import UpdateSizes
@@ -161,15 +160,6 @@ def test_groups_stay_together_where_that_takes_fewer_tokens(num_ranks):
     assert tokens < 0.5 * num_tokens(found, False)
 
 
-def test_packed_passes_are_as_few_as_the_bound_on_rows_lets_be():
-    """Of 64 lengths from 10 to 1,000 padding below 5 % takes more than twice as many."""
-    found = [sequence((i, 1), (9,) * round(10 * 100 ** (i / 63) - 2)) for i in range(64)]
-    packed = micro_batches_of(found, 8, 0, 1, CPU, True)
-    assert all(len(b) * max(len(found[i]) for i in b) <= 8 * 1000 for b in packed)
-    assert len(packed) == 4
-    assert len(micro_batches_of(found, 8, 0, 1, CPU, False)) > 2 * len(packed)
-
-
 @pytest.mark.parametrize("is_checkpointed", [False, True], ids=["plain", "checkpointed"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_padded_numbers_are_those_of_a_plain_pass(name, is_checkpointed):
@@ -220,44 +210,3 @@ def test_the_loss_of_a_micro_batch_asks_the_device_nothing(config, monkeypatch, 
     loss, _ = policy_objective(config, 1e-3, [], sizes, batch, scores)
     loss.backward()
     assert all(weight.grad is not None for weight in loaded.model.parameters())
-
-
-class Questions(TorchDispatchMode):
-    """Counts the numbers that Python asks tensors for: `item`, `if tensor`."""
-
-    def __init__(self):
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.count += function is torch.ops.aten._local_scalar_dense.default
-        return function(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_nothing_is_asked_while_gradients_accumulate(config, stage):
-    """Under DeepSpeed, from the first micro-batch's loss to the last one's of a second update.
-
-    In the first, ZeRO 3 looks at the order of the layers.
-    """
-    policy, config = build(config, zero_stage=stage)
-    found = random_sequences(12)
-    parts = [found[i : i + 3] for i in range(0, 12, 3)]
-    micro_batches = [collate(part, policy.device, POLICY_COLUMNS) for part in parts]
-    sizes = UpdateSizes.of(found, config.sampling.max_tokens)
-    questions, asked = Questions(), []
-
-    def loss(batch, scores):
-        asked.append(questions.count)
-        return policy_objective(config, 1e-3, [], sizes, batch, scores)
-
-    def update():
-        options = ForwardOptions(1.0, has_entropy=True)
-        policy.update(micro_batches, loss, options, [1e-3], lambda _: True)
-
-    update()
-    asked.clear()
-    with questions:
-        update()
-    assert len(set(asked)) == 1
-    assert questions.count > asked[0]  # the numbers leave in the end

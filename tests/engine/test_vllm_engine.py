@@ -1,17 +1,12 @@
 """What vLLM's engine alone does; what it does on a GPU runs here over a vLLM that only notes."""
 
 import gc
-import subprocess
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
-from unittest.mock import MagicMock
 
 import pytest
 import torch
-import vllm
 from support.engines import engine_config, request, run, start
-from transformers import AutoConfig
 from vllm.v1.sample.logits_processor import validate_logits_processors_parameters
 from vllm.v1.worker.gpu.sample.logits_processor import (
     build_custom_logits_processors_params_validator as validator_on_gpu,
@@ -51,40 +46,6 @@ def test_admission(num_running, in_waves, has_failed, expected):
     assert concurrency.admits(num_running, in_waves) == expected
 
 
-@pytest.fixture
-def start_on_a_gpu(config, monkeypatch):
-    def started(num_token_ids=9, enforce_eager=False):
-        asked = {}
-
-        def llm(**arguments):
-            asked.update(arguments)
-            torch.set_num_threads(1)
-            return MagicMock()
-
-        monkeypatch.setattr(vllm, "LLM", llm)
-        changed = replace(config, max_num_seqs=4, enforce_eager=enforce_eager)
-        VllmEngine(changed, EngineModel(MODEL, num_token_ids, (0,)))
-        return asked
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    return started
-
-
-def test_what_a_gpu_is_asked_for(start_on_a_gpu, monkeypatch):
-    """A graph for every batch; a mask where the embedding is padded; threads for the optimizer."""
-    threads = [7]
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads[-1])
-    monkeypatch.setattr(torch, "set_num_threads", threads.append)
-    num_rows = AutoConfig.from_pretrained(MODEL).vocab_size
-    asked = start_on_a_gpu(num_rows)
-    assert asked["compilation_config"] == {"max_cudagraph_capture_size": 4}
-    assert asked["logits_processors"] is None
-    assert threads == [7, 1, 7]
-    asked = start_on_a_gpu(num_rows - 1, enforce_eager=True)
-    assert asked["compilation_config"] is None
-    assert len(asked["logits_processors"]) == 1
-
-
 @pytest.mark.parametrize("kind", [VllmEngine, EngineProcesses])
 def test_an_engine_wakes_after_the_trainer_has_left_it_the_memory(kind, monkeypatch):
     """torch keeps what it has freed, and then no engine has room beside it."""
@@ -112,6 +73,7 @@ def test_block_size_that_the_cpu_cannot_use_is_refused(config):
         replace(config, block_size=16).build(EngineModel("unused", 19, (1,)))
 
 
+@pytest.mark.slow
 def test_an_engine_that_was_dropped_takes_nothing_from_the_next(config, loaded, prompt):
     """Whatever is collected when: what goes down with an engine are vLLM's process groups."""
     init_distributed()
@@ -126,26 +88,3 @@ def test_an_engine_that_was_dropped_takes_nothing_from_the_next(config, loaded, 
     finally:
         gc.enable()
     assert second.token_ids == first.token_ids
-
-
-FREED_MIB = """
-import ctypes, os
-from vineppo.engine.vllm_engine import return_freed_memory
-
-def resident_mib():
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-# Pieces too small to be mapped one by one; the last one holds the heap's end in place.
-pieces = [bytearray(b"x") * 60_000 for _ in range(2_000)]
-del pieces[:-1]
-before = resident_mib()
-return_freed_memory()
-print(before - resident_mib() if hasattr(ctypes.CDLL(None), "malloc_trim") else "no glibc")
-"""
-
-
-def test_freed_pieces_inside_the_heap_are_given_back():
-    command = [sys.executable, "-c", FREED_MIB]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    assert out == "no glibc" or float(out) > 80  # of 114 MiB that were freed

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -73,6 +74,7 @@ def entropies(
     return lambda batch: scores(batch, options).entropy_BT
 
 
+@dataclass
 class RolloutPass:
     """A column of finished rollouts, found while others are sampled: log π_ref, or entropies.
 
@@ -83,31 +85,27 @@ class RolloutPass:
     engine's steps, which need every core.
     """
 
-    def __init__(
-        self,
-        column: str,
-        forward: Callable[[TrainBatch], torch.Tensor],
-        micro_batch_size: int,
-        device: torch.device,
-        ranks: RankGroup = LONE,
-        packs: bool = False,
-        beside: bool = False,
-    ) -> None:
-        self._column, self._forward = column, forward
-        self._micro_batch_size, self._device = micro_batch_size, device
-        self._ranks, self._packs = ranks, packs
+    column: str
+    forward: Callable[[TrainBatch], torch.Tensor]
+    micro_batch_size: int
+    device: torch.device
+    ranks: RankGroup = LONE
+    packs: bool = False
+    beside: bool = False
+
+    def __post_init__(self) -> None:
         self._pool: list[Rollout] = []
         self._running: list[tuple[list[Rollout], Future[Rows]]] = []
-        has_stream = beside and device.type == "cuda"
+        has_stream = self.beside and self.device.type == "cuda"
         self._thread = ThreadPoolExecutor(1) if has_stream else None
-        self._stream = torch.cuda.Stream(device) if has_stream else None
+        self._stream = torch.cuda.Stream(self.device) if has_stream else None
 
     def add(self, rollout: Rollout) -> None:
         self._pool.append(rollout)
 
     def is_due(self, is_last: bool) -> bool:
         """True if there are rollouts enough to cut by length; `is_last`: no more will come."""
-        return len(self._pool) >= (1 if is_last else POOL * self._micro_batch_size)
+        return len(self._pool) >= (1 if is_last else POOL * self.micro_batch_size)
 
     def work(self) -> list[Rollout]:
         """Starts on all that were added, and returns them in their order."""
@@ -129,11 +127,11 @@ class RolloutPass:
             return []
         with torch.cuda.stream(self._stream):  # None: where all else runs
             (rows,) = token_columns(
-                lambda batch: (self._forward(batch),),
-                pool, self._micro_batch_size, self._device, self._ranks, self._packs,
+                lambda batch: (self.forward(batch),),
+                pool, self.micro_batch_size, self.device, self.ranks, self.packs,
             )  # fmt: skip
         return rows
 
     def _set(self, pool: list[Rollout], rows: Rows) -> None:
         for rollout, row_T in zip(pool, rows, strict=True):
-            rollout.tokens_T[self._column] = row_T
+            rollout.tokens_T[self.column] = row_T

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,18 +94,13 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
         )
     except (*UNREADABLE, RuntimeError, SafetensorError) as error:
         raise UserError(f"model {path} cannot be loaded: {first_line(error)}") from None
-    if report["missing_keys"]:
-        raise UserError(
-            f"model {path} lacks the weights {', '.join(sorted(report['missing_keys']))}"
-        )
+    if missing := sorted(report["missing_keys"]):
+        raise UserError(f"model {path} lacks the weights {', '.join(missing)}")
     mend_generation_config(model, path)
     num_ids, num_rows = max(tokenizer.get_vocab().values()) + 1, model.config.vocab_size
-    stop_ids = find_stop_ids(model.generation_config, tokenizer)
     if num_ids > num_rows:
-        raise UserError(
-            f"model {path}: the tokenizer's {num_ids} ids must be at most the {num_rows} rows of "
-            "the embedding"
-        )
+        raise UserError(f"model {path}: its {num_rows} rows must be at least the {num_ids} tokens")
+    stop_ids = find_stop_ids(model.generation_config, tokenizer)
     for odd in (stop_id for stop_id in stop_ids if stop_id not in range(num_ids)):
         raise UserError(
             f"model {path}: the end-of-sequence id {odd} must be one of the tokenizer's {num_ids}"
@@ -162,9 +157,9 @@ def check_tokenizers(config: TrainConfig) -> None:
     """Raises `UserError` if another model has another tokenizer than the policy; loads no model."""
     policy = load_tokenizer(config.model.path, "model.path").get_vocab()
     paths = {f"{key}.path": model.path for key, model in config.value_models.items()}
+    reward_model = config.reward_model
     paths["reference.path"] = config.reference.path
-    if config.reward_model is not None:
-        paths["reward_model.path"] = config.reward_model.frozen_path
+    paths["reward_model.path"] = None if reward_model is None else reward_model.frozen_path
     predictors = config.predictors.items()
     paths |= {f"{predictor_key(name)}.path": keys.frozen_path for name, keys in predictors}
     for key, path in paths.items():
@@ -175,8 +170,9 @@ def check_tokenizers(config: TrainConfig) -> None:
 def load_tokenizer(path: str, key: str) -> Any:
     from transformers import AutoTokenizer
 
+    resolved = resolve_model_path(path, key)
     try:
-        return AutoTokenizer.from_pretrained(resolve_model_path(path, key), trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(resolved, trust_remote_code=False)
     except UNREADABLE as error:
         reason = first_line(error)
         raise UserError(f"the tokenizer of model {path} cannot be loaded: {reason}") from None
@@ -190,14 +186,12 @@ def llama_config(architecture: LlamaArchitecture, tokenizer: Any) -> Any:
     """The HF config of a new Llama with tied embeddings for `tokenizer`."""
     from transformers import LlamaConfig
 
+    sizes = asdict(architecture)
     return LlamaConfig(
+        num_hidden_layers=sizes.pop("num_layers"),
+        num_attention_heads=sizes.pop("num_heads"),
+        **sizes,
         vocab_size=len(tokenizer),
-        hidden_size=architecture.hidden_size,
-        intermediate_size=architecture.intermediate_size,
-        num_hidden_layers=architecture.num_layers,
-        num_attention_heads=architecture.num_heads,
-        num_key_value_heads=architecture.num_key_value_heads,
-        max_position_embeddings=architecture.max_position_embeddings,
         tie_word_embeddings=True,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
@@ -256,16 +250,14 @@ def save_model(
     Every rank takes them one at a time; the main one copies each to the host's memory, and writes.
     `left_out` is a buffer that HF's class does not have.
     """
-    tensors = model.state_dict(keep_vars=True)
-    tensors.pop(left_out, None)
-    first_names: dict[int, str] = {}
-    # A tied matrix has two names and must stay one tensor: transformers then writes it once.
-    twins = {name: first_names.setdefault(id(x), name) for name, x in tensors.items()}
+    tensors = {name: x for name, x in model.state_dict(keep_vars=True).items() if name != left_out}
     held = {name: x for name, x in tensors.items() if not isinstance(x, nn.Parameter)}  # buffers
+    # A tied matrix has two names and must stay one tensor: transformers then writes it once.
+    first_names = {id(x): name for name, x in reversed(tensors.items())}
     for name, weight in weights:
+        first = first_names.get(id(tensors.get(name)), name)
         if is_main():
-            twin = held.get(twins.get(name, name))
-            held[name] = weight.cpu() if twin is None else twin
+            held[name] = held[first] if first in held else weight.cpu()
     if is_main():
         model.save_pretrained(directory, state_dict=held)
         tokenizer.save_pretrained(directory)

@@ -12,8 +12,8 @@ import torch
 from vineppo.types import PackedTokens, TokenSequence, TrainBatch
 
 MAX_PADDING = 0.05  # of the tokens of passes that have padding
-# Where passes that share no prompts stay padded: a few more of them cost less there than to lay out
-# tokens for attention. On a GPU packing was faster by micro-batches of 32 (experiments/09_gpu).
+# Here passes that share no prompts stay padded: laying out tokens for attention costs more.
+# On a GPU packing was faster by micro-batches of 32 (experiments/09_gpu).
 PADDED_DEVICES = frozenset({"cpu"})
 MIN_SAVED = 0.25  # of a pass's tokens, for which each prompt passes once
 _TIGHTNESS = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
@@ -58,10 +58,9 @@ def ranks_share(
     """The micro-batches of one rank: indices of sequences dealt out by length, longest first.
 
     A micro-batch has at most as many tokens, padding included, as `micro_batch_size` of the longest
-    sequence: of shorter ones it holds more, and none takes more memory than the first may. It has
-    fewer if padding would be more than `max_padding` of all tokens. Every rank gets the same number
-    of micro-batches, of which the last may be empty: the collective operations of a sharded model
-    must meet.
+    sequence. It has fewer if padding would be more than `max_padding` of all tokens. Every rank
+    gets the same number of micro-batches, as the collective operations of a sharded model must
+    meet; the last may be empty.
     Lengths [3, 9, 4, 8] in micro-batches of 2 give [[1, 3], [2], [0]], with 1 padding token in 25,
     as [[1, 3], [2, 0]] would have 2 in 26; [2, 2, 2, 2, 8] in micro-batches of 1 give
     [[4], [0, 1, 2, 3]]. On 2 ranks [3, 9, 4] in micro-batches of 2 give [[1], [0]] and [[2], []].
@@ -217,7 +216,7 @@ def is_worth_sharing(sequences: Sequence[TokenSequence]) -> bool:
 def pack(
     sequences: Sequence[TokenSequence], is_response_BT: np.ndarray, shares_prompts: bool
 ) -> PackedTokens:
-    """`PackedTokens`, on the CPU, of a batch whose response tokens `is_response_BT` shows."""
+    """`PackedTokens`, on the CPU; `is_response_BT` marks the batch's response tokens."""
     behind_B = np.array([len(s.prompt_ids) if shares_prompts else 0 for s in sequences])
     rows_P = [(*s.prompt_ids, *s.response_ids) for s in sequences]
     index_B, tails_B = np.arange(len(sequences)), list[tuple[int, ...]]()

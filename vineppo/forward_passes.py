@@ -79,10 +79,10 @@ class RolloutPass:
     """A column of finished rollouts, found while others are sampled: log π_ref, or entropies.
 
     Rollouts gather here until they are enough to be cut by length into micro-batches. Which of them
-    share a batch depends on the order of `add` alone. `ranks` are those of a replica: they add the
-    same rollouts, divide the passes, and have the very same numbers, so that they cut alike. A pass
-    `beside` the engine has on a GPU a thread and a stream of its own; on a CPU it comes between the
-    engine's steps, which need every core.
+    share a batch depends on the order of `add` alone. The `ranks` of a replica add the same
+    rollouts, divide the passes, and get the same numbers, so that they cut alike. A pass `beside`
+    the engine gets its own thread and stream on a GPU. On a CPU it comes between the engine's
+    steps, which need every core.
     """
 
     column: str

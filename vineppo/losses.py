@@ -103,10 +103,10 @@ def importance_weights(
 
 @dataclass(frozen=True)
 class Totals:
-    """The sizes of a whole update over all micro-batches and ranks, by which losses are divided.
+    """The sizes of a whole update over all micro-batches and ranks; they divide the losses.
 
     `Totals(num_tokens=5, num_sequences=2, max_tokens=4)`: 5 trained tokens in 2 sequences (those
-    without a trained token are not counted), of responses that may have 4 tokens.
+    without a trained token are not counted); responses may have 4 tokens.
     """
 
     num_tokens: int
@@ -164,8 +164,8 @@ def cross_entropy(
 ) -> torch.Tensor:
     """−(y log σ(x) + (1 − y) log(1 − σ(x))) per token, y = (R − low)/(high − low).
 
-    For values bounded as V = low + (high − low) σ(x); minimal at V = R. y is kept in [0, 1] against
-    rounding: returns must lie in [low, high]. x = 0 gives log 2 whatever R is.
+    For values bounded as V = low + (high − low) σ(x); minimal at V = R. Returns must lie in
+    [low, high]; y is kept in [0, 1] against rounding. x = 0 gives log 2 whatever R is.
     """
     targets = ((returns - low) / (high - low)).clamp(0.0, 1.0)
     return binary_cross_entropy_with_logits(logits, targets, reduction="none")

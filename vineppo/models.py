@@ -202,7 +202,7 @@ def llama_config(architecture: LlamaArchitecture, tokenizer: Any) -> Any:
 def find_stop_ids(generation: Any, tokenizer: Any) -> tuple[int, ...]:
     """The ids that end a response: the tokenizer's, the generation config's, the chat template's.
 
-    Base models are published with a chat template whose turns end otherwise than their texts.
+    The chat template of a base model may end turns otherwise than the model ends texts.
     """
     eos = generation.eos_token_id if generation else None
     ids = [tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])]
@@ -245,7 +245,7 @@ def save_model(
     directory: Path,
     left_out: str | None = None,
 ) -> None:
-    """HF format with the tokenizer: `weights` in place of the model's own, which may be shards.
+    """HF format with the tokenizer: `weights` instead of the model's own, which may be shards.
 
     Every rank takes them one at a time; the main one copies each to the host's memory, and writes.
     `left_out` is a buffer that HF's class does not have.

@@ -21,11 +21,10 @@ BY_LENGTH = {"dynamic", "longrope"}  # rotations that depend on how long a pass 
 class NoCache(Cache):
     """A transformers cache that holds nothing: a layer attends to what the pass itself gives it.
 
-    A pass without any cache may be one of packed sequences to transformers (5.16 to 5.19), which
-    therefore asks the device whether positions start anew (`find_packed_sequence_indices`), and a
-    GPU's queue runs empty once a pass. With a cache it does not ask; masks and numbers are the
-    same. It serves layers whose memory are the keys and values of tokens (`has_attention_alone`).
-    Where activations are recomputed, a layer is not given the cache, and needs none.
+    Without a cache, transformers (5.16 to 5.19) asks the device whether positions start anew
+    (`find_packed_sequence_indices`), and a GPU's queue runs empty once a pass. With a cache it does
+    not ask; masks and numbers are the same. It serves models of attention alone
+    (`has_attention_alone`). A layer that recomputes activations gets no cache, and needs none.
     """
 
     def __init__(self) -> None:
@@ -54,8 +53,8 @@ def let_pack(model: Any) -> None:
     """Gives a model with `sdpa` our attention, which transformers learns of here, if it can pack.
 
     It cannot if a layer looks at a window of tokens, or a token's place depends on the pass's
-    length; nor if a pass of two tokens finds that a layer keeps `layout` from its attention,
-    attends twice or masks by itself. It comes before DeepSpeed cuts weights into shards.
+    length. A pass of two tokens finds layers that keep `layout` from their attention, attend twice
+    or mask by themselves. Must come before DeepSpeed cuts weights into shards.
     """
     text = model.config.get_text_config()
     rope = getattr(text, "rope_parameters", None) or {}
@@ -105,7 +104,7 @@ class Layout:
 
     def __init__(self, packed: PackedTokens) -> None:
         self._packed = packed
-        # What padding holds does not count: no token looks at it, and no gradient comes from it.
+        # Padding may hold anything: no token looks at it, and no gradient comes from it.
         self._any_token_L = packed.token_L.clamp(max=len(packed.token_ids_M) - 1)
         self.num_layers = 0  # that have attended
         self._sees_B1RS: torch.Tensor | None = None
@@ -147,7 +146,7 @@ class Layout:
 
 
 def _moved(x: torch.Tensor, there: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
-    """x[there], whose gradient is that of x where `back` says, 0 beyond its end."""
+    """x[there]; the gradient goes back to x by `back`, which is 0 beyond its end."""
     return cast(torch.Tensor, _Moved.apply(x, there, back))
 
 

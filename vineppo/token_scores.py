@@ -22,7 +22,7 @@ PROJECTED = "logprobs_BT", "entropy_BT", "kl_BT", "ref_logprobs_BT"
 
 @dataclass(frozen=True)
 class ForwardOptions:
-    """What a pass of the policy is to compute besides log-probabilities."""
+    """Numbers that a pass of the policy computes besides log-probabilities."""
 
     temperature: float
     reference: "Reference | None" = None  # the exact KL to it, and its log-probabilities

@@ -1,4 +1,4 @@
-"""From logits to what is needed of them, a chunk of rows at a time, with a gradient of its own.
+"""Statistics of logits, a chunk of rows at a time, with a hand-written gradient.
 
 Autograd would keep several float32 copies of [N, V] logits, or project the hidden states twice.
 Here the logits are kept once, as the projection gave them, and become their own gradient.
@@ -55,8 +55,8 @@ def token_statistics(
     """log p(target), H(p), KL(p ‖ q) and log q(target) of every row, each [N], in nats.
 
     p is the softmax of `logits_NV` and q that of `ref_logits_NV`; without those KL and log q are 0,
-    and H is 0 unless `has_entropy`. The first three have gradients with respect to `logits_NV`,
-    whose memory `backward` overwrites: nothing else may read them. With p = (1/2, 1/4, 1/4) and
+    and H is 0 unless `has_entropy`. The first three have gradients with respect to `logits_NV`.
+    `backward` overwrites the logits' memory: nothing else may read them. With p = (1/2, 1/4, 1/4) and
     target 1: log p = −1.386, H = 1.040. A logit of −inf is a token of probability 0: it adds
     nothing, and its gradient is 0.
 

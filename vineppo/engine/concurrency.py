@@ -28,8 +28,8 @@ class Concurrency:
     def admits(self, num_running: int, in_waves: bool) -> int:
         """How many more requests an engine gets.
 
-        In waves none waits in the engine, and none starts before a sixteenth can: steps in which
-        requests start are slower. With 31 of 32 places taken none starts, with 30 taken 2 do.
+        In waves none waits in the engine, and none starts before a sixteenth can: a step is slower
+        if requests start in it. With 31 of 32 places taken none starts, with 30 taken 2 do.
         Otherwise as many wait as run, except after a failure: with 31 of 32 places taken 33 come.
         """
         if in_waves:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EngineModel:
-    """What an engine needs to know of the model.
+    """A model as an engine needs to know it.
 
     `num_token_ids` is the tokenizer's vocabulary: ids at or above it are padding of the embedding
     matrix and are never sampled. `stop_ids` end a response and are part of it.

@@ -31,7 +31,7 @@ class VllmConfig(EngineConfig):
         return VllmEngine(self, model)
 
     def options(self, on_gpu: bool) -> dict[str, Any]:
-        """Arguments of `vllm.LLM` by which ranks divide the work: here each samples alone."""
+        """Arguments of `vllm.LLM` that say how ranks divide the work: here each samples alone."""
         # vLLM's own executor would put every rank on the first GPU: the launcher's has LOCAL_RANK.
         is_launched = on_gpu and "RANK" in os.environ
         return {"distributed_executor_backend": "external_launcher" if is_launched else "uni"}

@@ -1,4 +1,4 @@
-"""Low-rank adapters in place of the weights (LoRA, arXiv:2106.09685): h = W x + (α / r) · B A x.
+"""Low-rank adapters instead of the weights (LoRA, arXiv:2106.09685): h = W x + (α / r) · B A x.
 
 A and B train, W never changes. Whoever else needs the policy (the engine, a checkpoint) gets the
 merged W + (α / r) · B A under the name of W.
@@ -26,7 +26,7 @@ ADAPTER = "default"  # peft's name of the only one
 
 @dataclass(frozen=True)
 class Lora(Adapters):
-    """An adapter on every linear module whose name ends with one of `target_modules`."""
+    """An adapter on every linear module with a name that ends with one of `target_modules`."""
 
     rank: Count
     alpha: Positive  # the adapters' product counts alpha / rank
@@ -36,8 +36,8 @@ class Lora(Adapters):
     def add(self, model: Any, run_seed: int) -> None:
         """In place; what else the model has is frozen.
 
-        B is 0, so that the start is the model itself; A is U(−1/√H, 1/√H) for H inputs, from a
-        stream of its own. Raises `UserError` for a target that no linear module has, and for the
+        B is 0, so that the start is the model itself; A is U(−1/√H, 1/√H) for H inputs, from its
+        own stream. Raises `UserError` for a target that no linear module has, and for the
         output projection, which may be the embedding.
         """
         from peft import LoraConfig, inject_adapter_in_model

@@ -1,4 +1,4 @@
-"""vLLM whose replicas several ranks of a machine share, for a model that is too large for one GPU.
+"""vLLM for a model that is too large for one GPU: several ranks of a machine share a replica.
 
 Tensor parallelism: the ranks of a replica exchange activations in every layer, so they sample the
 same requests in the same steps.

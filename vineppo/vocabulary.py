@@ -56,8 +56,8 @@ def token_statistics(
 
     p is the softmax of `logits_NV` and q that of `ref_logits_NV`; without those KL and log q are 0,
     and H is 0 unless `has_entropy`. The first three have gradients with respect to `logits_NV`.
-    `backward` overwrites the logits' memory: nothing else may read them. With p = (1/2, 1/4, 1/4) and
-    target 1: log p = −1.386, H = 1.040. A logit of −inf is a token of probability 0: it adds
+    `backward` overwrites the logits' memory: nothing else may read them. With p = (1/2, 1/4, 1/4)
+    and target 1: log p = −1.386, H = 1.040. A logit of −inf is a token of probability 0: it adds
     nothing, and its gradient is 0.
 
         ∂ log p(y)/∂z = 1[y] − p,   ∂H/∂z = −p (log p + H),   ∂KL/∂z = p (log p − log q − KL)

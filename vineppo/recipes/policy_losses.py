@@ -21,8 +21,8 @@ def sequence_surrogate(
     s = exp(mean over the trained tokens of a response of log π − log π_old)
 
     This is GSPO-token (section 4.3): s_t is s with the gradient of token t alone. If a response has
-    one advantage, the mean of L_t has value and gradient of GSPO's −min(s A, clip(s) A). Ratios 2 and ½
-    with A = [1, −1]: s = 1, L = [−1, 1], nothing clipped. Ratios 2 and 2, clip 0.2: s = 2,
+    one advantage, the mean of L_t has value and gradient of GSPO's −min(s A, clip(s) A). Ratios 2
+    and ½ with A = [1, −1]: s = 1, L = [−1, 1], nothing clipped. Ratios 2 and 2, clip 0.2: s = 2,
     L = [−1.2, 2], the first clipped. log s is kept within ±20, with no gradient outside. A token
     that both policies hold impossible has the ratio 1.
     """

@@ -37,8 +37,8 @@ class LoadedModel:
 def resolve_model_path(path: str, key: str = "model.path") -> str:
     """A directory for `embedded:NAME` and for a path, the name itself for a hub model.
 
-    Raises `UserError`, with the config's `key`, for an unknown embedded name and for a directory
-    without a config or weights that may be read.
+    Raises `UserError`, with the config's `key`, for an unknown embedded name, a missing directory,
+    and pickled weights.
     """
     if path.startswith(EMBEDDED):
         directory = ASSETS / path.removeprefix(EMBEDDED)
@@ -47,13 +47,8 @@ def resolve_model_path(path: str, key: str = "model.path") -> str:
             raise UserError(f"{key} must be one of {names}, got {path}")
         return str(directory)
     if os.path.isdir(path):
-        files = os.listdir(path)
-        if "config.json" not in files:
-            raise UserError(f"model directory without config.json: {path}")
-        kinds = {Path(name).suffix for name in files}
-        if kinds.isdisjoint({".safetensors", ".bin"}):
-            raise UserError(f"model directory without weights (*.safetensors): {path}")
-        if ".safetensors" not in kinds and safetensors_only():
+        kinds = {file.suffix for file in Path(path).iterdir()}
+        if ".bin" in kinds and ".safetensors" not in kinds and safetensors_only():
             raise UserError(
                 f"{key} must have its weights in *.safetensors, got pickles (*.bin) in {path}; "
                 f"{ALLOW_PICKLE}=1 in the environment reads them"

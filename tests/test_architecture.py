@@ -16,7 +16,7 @@ LAYERS = [
     ["rollouts", "encoding", "forward_passes", "minibatches", "policy"],
     ["engine", "models", "token_scores", "packing", "deepspeed_module", "lora"],
     ["tasks", "credit", "segment", "value_diagnostics", "run_dir", "progress"],
-    ["config", "own_reward", "distributed", "parent_death"],
+    ["config", "user_reward", "distributed", "parent_death"],
     ["losses", "kl", "vocabulary", "batching", "metrics", "seeds"],
     ["types", "errors", "schema", "require", "interface", "plugins"],
 ]

@@ -1,18 +1,35 @@
-"""A run that SIGTERM or Ctrl-C interrupts resumes to the same numbers."""
+"""A run that SIGKILL ends at random moments, or SIGTERM and Ctrl-C, ends with the same numbers."""
 
 import os
 import signal
+from random import Random
 
 import pytest
 from support.grids import grid
-from support.marks import Job, Moment, left_half_written
+from support.marks import Job, Moment, drawn, left_half_written, traced, train_killed
 from support.training import SHORT, arguments, assert_same_runs, num_lines
 
 NAME = "recipes/transformers_engine"
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """A run, and when it began what."""
+    whole = tmp_path_factory.mktemp("undisturbed")
+    return whole, traced(1, arguments(whole, NAME, SHORT))
+
+
+def test_sigkill_at_random_moments_changes_nothing(undisturbed, tmp_path):
+    """A few of those of `record_kills.py`."""
+    whole, marks = undisturbed
+    moments = drawn(marks, ("values", "checkpoint"), Random(1))
+    train_killed(1, arguments(tmp_path, NAME, SHORT), moments)
+    assert_same_runs(tmp_path, whole)
+    assert left_half_written(tmp_path) == []
+
+
 @pytest.mark.parametrize("num_ranks", grid(1, slow=[2]))
-def test_sigterm_and_ctrl_c_leave_a_checkpoint(whole_runs, tmp_path, num_ranks):
+def test_sigterm_and_ctrl_c_leave_a_checkpoint(undisturbed, tmp_path, num_ranks):
     """The checkpoint has the last iteration done: the one before if the signal comes in sampling.
 
     The signal reaches the last rank alone.
@@ -32,7 +49,7 @@ def test_sigterm_and_ctrl_c_leave_a_checkpoint(whole_runs, tmp_path, num_ranks):
     output = Job(num_ranks, given).finish()
     assert f"resumed after iteration {done}" in output
     if num_ranks == 1:
-        assert_same_runs(tmp_path, whole_runs(NAME, SHORT))
+        assert_same_runs(tmp_path, undisturbed[0])
     assert left_half_written(tmp_path) == []
 
 

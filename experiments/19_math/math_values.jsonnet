@@ -1,7 +1,7 @@
 // Values of math_sft.jsonnet's policy, which stands still, on problems of MATH that it neither always nor never solves,
 // steps as VinePPO cuts MATH's.
 local algorithm = import '../../configs/lib/algorithm.libsonnet';
-local gsm8k = import 'gsm8k_values.jsonnet';
+local gsm8k = import '../19_real_model/gsm8k_values.jsonnet';
 local sft = import 'math_sft.jsonnet';
 local models = 'runs/19_real_model_models/';
 

@@ -1,8 +1,8 @@
 // Values of Qwen2.5-Coder-1.5B-Instruct as it comes, which stands still, on GSM8K's problems of three or more
 // calculations. Its critic, two layers that learn for one iteration, is there that the policy waits for it.
 local task = import '../../configs/lib/task.libsonnet';
-local lines = import 'gsm8k_values.jsonnet';
-local asked = (import 'values.jsonnet').values.predictors.asked;
+local lines = import '../19_real_model/gsm8k_values.jsonnet';
+local asked = (import '../19_real_model/values.jsonnet').values.predictors.asked;
 local models = 'runs/19_real_model_models/';
 // Two of GSM8K's own, of two calculations each, as turns that went before.
 local turn(question, answer) =

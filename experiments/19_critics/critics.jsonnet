@@ -5,7 +5,7 @@ local hardware = import '../../configs/lib/hardware.libsonnet';
 local logging = import '../../configs/lib/logging.libsonnet';
 local model = import '../../configs/lib/model.libsonnet';
 local poise = (import '../../configs/lib/recipes.libsonnet').poise;
-local sft = import 'sft.jsonnet';
+local sft = import '../19_learning/sft.jsonnet';
 
 algorithm.ppo + hardware.gpu + hardware.on_cpu + hardware.critic_as_policy + logging + {
   // The paper's but for its rate: a random head, a squared error with a clip.

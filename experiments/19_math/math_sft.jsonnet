@@ -1,6 +1,6 @@
 // Qwen2.5-Coder-0.5B-Instruct on 480 short solutions of MATH's levels 1 and 2, for math_values.jsonnet.
 local task = import '../../configs/lib/task.libsonnet';
-local sft = import 'gsm8k_sft.jsonnet';
+local sft = import '../19_real_model/gsm8k_sft.jsonnet';
 local models = 'runs/19_real_model_models/';
 
 sft {

@@ -60,7 +60,7 @@ local pieces = {
     optimization+: { max_redraws: 2 },
   },
   masked_tokens: on(qwen, algorithm.grpo {
-    optimization+: { token_mask_path: 'experiments/19_real_model/mask.py' },
+    optimization+: { token_mask_path: 'experiments/19_learning/mask.py' },
   }),
   kl_importance: on(qwen, algorithm.rloo {
     reference+: { kl_in: 'loss', kl_estimator: 'k3', kl_importance: true },

@@ -1,63 +1,75 @@
-"""Gradient variance against cost, both over RLOO's: below the diagonal more rollouts do as well.
+"""frontier.py: draws frontier.png, gradient variance against sampled tokens, both relative to RLOO.
 
-    python experiments/13_gradient_noise/frontier.py
-
-draws frontier.png from the gradient_variance.csv here, in further/, and of 16_gradient_noise.
+On the diagonal an estimator is worth as many more rollouts as its tokens would buy.
 """
 
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import StrMethodFormatter
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from analysis import figures
+from analysis.figures import COLORS, GREY
 
 HERE = Path(__file__).parent
 SHEET = HERE.parent / "16_gradient_noise"
-PANELS = {
-    "credit_short, after 15 iterations": (HERE, HERE / "further"),
-    "credit_sheet, after 15 iterations": (SHEET, SHEET / "further"),
-}
 CHECKPOINT = 15
-ESTIMATORS = {
-    "VinePPO, K = 1, 3, 9": ("vine_1", "vine_3", "vine_9"),
-    "exact values": ("vine_oracle",),
-    "martingale": ("martingale_posterior",),
-    "PPO's critic": ("gae",),
-    "2 and 4 cuts, K = 3, own outcome": ("expected_2_3_own", "expected_4_3_own"),
-    "2 and 4 joined cuts, K = 1": ("joined_2_1", "joined_4_1"),
-}
+# (label, colour, its estimators)
+SERIES = (
+    ("RLOO", COLORS[3], ("rloo",)),
+    ("PPO's critic", COLORS[1], ("gae",)),
+    ("exact values", GREY, ("vine_oracle",)),
+    ("VinePPO, K = 1, 3, 9", COLORS[0], ("vine_1", "vine_3", "vine_9")),
+    (
+        "VinePPO at 1, 2, 4 states",
+        COLORS[5],
+        ("expected_1_1_own", "expected_2_3_own", "expected_4_3_own"),
+    ),
+    ("joined with rewards", "#000075", ("joined_1_1", "joined_2_1", "joined_4_1", "joined_4_3")),
+)
 
 
-def measured(folders: tuple[Path, ...]) -> pd.DataFrame:
-    """Estimator -> tokens and variance over RLOO's, with the variance's interval."""
-    rows = pd.concat([pd.read_csv(folder / "gradient_variance.csv") for folder in folders])
-    rows = rows[rows["checkpoint"] == CHECKPOINT].drop_duplicates(["estimator", "quantity"])
-    ratio = rows[rows["quantity"] == "trace_ratio"].set_index("estimator")
-    tokens = rows[rows["quantity"] == "num_tokens"].set_index("estimator")["value"]
-    return ratio.assign(tokens=tokens / tokens["rloo"])
+def draw(axes: Axes, frame: pd.DataFrame, title: str) -> None:
+    frame = frame[frame.checkpoint == CHECKPOINT].drop_duplicates(["estimator", "quantity"])
+    tokens = frame[frame.quantity == "num_tokens"].set_index("estimator").value
+    ratios = frame[frame.quantity == "trace_ratio"].set_index("estimator")
+    x = np.geomspace(0.7, 200, 50)
+    axes.plot(x, 1 / x, color="black", lw=0.8, ls="--", zorder=0)
+    for _, color, names in SERIES:
+        held = [name for name in names if name in ratios.index]
+        if not held:
+            continue
+        y, low, high = (ratios.loc[held, c] for c in ("value", "value_low", "value_high"))
+        cost = tokens[held] / tokens["rloo"]
+        bars = [y - low, high - y]
+        axes.errorbar(cost, y, bars, color=color, marker="o", ms=4, lw=1, elinewidth=0.7)
+    axes.set(xscale="log", yscale="log", xlim=(0.7, 200), ylim=(0.1, 2), title=title)
+    axes.set_xlabel("sampled tokens, relative to RLOO")
+    axes.set_yticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
+    axes.set_xticks([1, 10, 100], ["1", "10", "100"])
+    axes.minorticks_off()
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def main() -> None:
-    with figures.panels(1, len(PANELS), margin_in=1.3) as (figure, axes):
-        for axis, (title, folders) in zip(axes, PANELS.items(), strict=True):
-            points = measured(folders)
-            costs = np.geomspace(0.8, 130, 50)
-            axis.plot(costs, 1 / costs, color="0.6", linestyle=":", label="simply more rollouts")
-            for index, (label, names) in enumerate(ESTIMATORS.items()):
-                frame = points.loc[list(names)]
-                color, place = figures.estimator_color(names[0]), 1 + 0.04 * (index - 2)
-                axis.vlines(frame["tokens"] * place, frame["value_low"], frame["value_high"], color)
-                marker = figures.marker(index)
-                axis.plot(frame["tokens"] * place, frame["value"], marker, color=color, label=label)
-            axis.set(title=title, xlabel="sampled tokens over RLOO's", yscale="log", ylim=(0.1, 2))
-            figures.logarithmic(axis, 0.8, 130, StrMethodFormatter("{x:g}"))
-            axis.set_yticks([0.1, 0.3, 1], ["0.1", "0.3", "1"])
-            axis.set_yticks([], minor=True)
-        figures.label_rows(axes, "gradient variance over RLOO's")
-        figures.legend_below(figure, axes[0])
-        figures.save(figure, HERE / "frontier")
+    mpl.rcParams.update({"font.family": "DejaVu Sans", "font.size": 8})
+    short, sheet = (
+        pd.concat([pd.read_csv(folder / part / "gradient_variance.csv") for part in (".", more)])
+        for folder, more in ((HERE, "further"), (SHEET, "joined"))
+    )
+    sheet = sheet[sheet.run == "noise"]
+    figure = Figure(figsize=(7, 3.3), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    draw(left, short, "credit_short")
+    draw(right, sheet, "credit_sheet")
+    left.set_ylabel("gradient variance, relative to RLOO")
+    left.text(1.55, 0.35, "simply more rollouts", rotation=-58, size=7)
+    for label, color, _ in SERIES:
+        left.plot([], [], "o-", color=color, ms=4, lw=1, label=label)
+    left.legend(frameon=False, fontsize=7, loc="lower right")
+    figure.savefig(HERE / "frontier.png", dpi=160, metadata={"Software": None})
 
 
 if __name__ == "__main__":

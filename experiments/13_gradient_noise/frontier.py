@@ -65,7 +65,7 @@ def main() -> None:
     draw(left, short, "credit_short")
     draw(right, sheet, "credit_sheet")
     left.set_ylabel("gradient variance, relative to RLOO")
-    left.text(1.55, 0.35, "simply more rollouts", rotation=-58, size=7)
+    left.text(3.4, 0.155, "simply more rollouts", rotation=-58, size=7)
     for label, color, _ in SERIES:
         left.plot([], [], "o-", color=color, ms=4, lw=1, label=label)
     left.legend(frameon=False, fontsize=7, loc="lower right")

@@ -155,8 +155,9 @@ def check_tokenizers(config: TrainConfig) -> None:
     reward_model = config.reward_model
     paths["reference.path"] = config.reference.path
     paths["reward_model.path"] = None if reward_model is None else reward_model.frozen_path
-    predictors = config.predictors.items()
-    paths |= {f"{predictor_key(name)}.path": keys.frozen_path for name, keys in predictors}
+    for name, keys in config.predictors.items():
+        if keys.frozen_path is not None:
+            paths[f"{predictor_key(name)}.path"] = keys.frozen_path
     for key, path in paths.items():
         if path is not None and load_tokenizer(path, key).get_vocab() != policy:
             raise UserError(f"config: {key} {path} must have the policy's tokenizer")

@@ -166,27 +166,41 @@ def at_equal_cost(rows: pd.DataFrame) -> pd.DataFrame:
 def cost_panels(
     curves: Mapping[str, Mapping[str, pd.DataFrame]], labels: Mapping[str, str]
 ) -> Iterator[Figure]:
-    """A figure of curves by cost and method: a panel a cost that any of them knows."""
+    """A figure of curves by cost and method: a panel a cost that any of them knows.
+
+    Of more than `MAX_SERIES` methods every row of panels has some, and its own legend.
+    """
     known = [
         cost for cost in curves if any(len(COSTS[cost].shown(c)) for c in curves[cost].values())
     ]
-    with figures.grid(len(known), 3) as (figure, axes):
-        for axis, cost in zip(axes, known, strict=True):
-            draw_panel(axis, cost, curves[cost], labels)
+    rows = np.array_split(list(labels), -(-len(labels) // figures.MAX_SERIES))
+    styles = figures.method_styles(list(labels))
+    with figures.panels(len(rows), len(known), 1.8 * (len(rows) > 1)) as (figure, axes):
+        for number, names in enumerate(rows):
+            of_row = axes[number * len(known) : (number + 1) * len(known)]
+            for axis, cost in zip(of_row, known, strict=True):
+                chosen = {str(name): curves[cost][str(name)] for name in names}
+                draw_panel(axis, cost, chosen, labels, styles)
+            if len(rows) > 1:
+                of_row[-1].legend(loc="upper left", bbox_to_anchor=(1, 1))
         figures.label_rows(axes, SCORE)
         figures.same_ylim(axes)
-        figures.legend_below(figure, *axes)
+        if len(rows) == 1:
+            figures.shared_legend(figure, *axes)
         yield figure
 
 
 def draw_panel(
-    axis: Axes, cost: str, curves: Mapping[str, pd.DataFrame], labels: Mapping[str, str]
+    axis: Axes,
+    cost: str,
+    curves: Mapping[str, pd.DataFrame],
+    labels: Mapping[str, str],
+    styles: Mapping[str, dict[str, Any]],
 ) -> None:
     """Curves with their bands against one cost, by method as `cost_curve` has them."""
     shown = {name: COSTS[cost].shown(curve) for name, curve in curves.items()}
     reach = pd.concat([curve["cost"] for curve in shown.values()])
     size, _ = COSTS[cost].unit(max(reach, default=0.0))
-    styles = figures.method_styles(list(curves))
     for name, curve in shown.items():
         style = styles[name] | {"label": labels[name]}
         figures.curve(axis, curve, "cost", "pass@1", style, scale=size)

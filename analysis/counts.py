@@ -9,7 +9,6 @@ A *setting* is what runs must share to be compared: the test problems and the mo
 import argparse
 import hashlib
 import json
-import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -125,11 +124,9 @@ def without(
     names: Sequence[str], rows: pd.DataFrame, provenance: dict[str, Any]
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Both of `read` less the methods `names`, as people call them or as runs are named."""
-    labels = {
-        method: label
-        for _, of_setting in rows.groupby("setting", sort=False)
-        for method, label in method_labels(of_setting).items()
-    }
+    labels: dict[str, str] = {}
+    for _, of_setting in rows.groupby("setting", sort=False):
+        labels |= method_labels(of_setting)
     for name in names:
         if name not in {*labels, *labels.values()}:
             held = ", ".join(labels.values())
@@ -137,12 +134,7 @@ def without(
     left_out = [method for method, label in labels.items() if {method, label} & set(names)]
     rows = rows[~rows["method"].isin(left_out)]
     runs = [about for about in provenance["runs"] if about["method"] not in left_out]
-    named = {digest for about in runs for digest in (about["config"], *about["environments"])}
-    kept = {
-        kind: {digest: it for digest, it in provenance[kind].items() if digest in named}
-        for kind in ("configs", "environments")
-    }
-    return rows, {"runs": runs, **kept}
+    return rows, provenance | {"runs": runs}
 
 
 def write(out: Path, rows: pd.DataFrame, provenance: dict[str, Any]) -> list[Path]:
@@ -318,8 +310,8 @@ def _setting_content(run: Run) -> dict[str, Any]:
 
 
 def _task_and_model(run: Run) -> str:
-    task, model = run.config.get("task") or {}, run.config.get("model") or {}
-    parts = [task.get("kind"), posixpath.basename(str(model.get("path") or "").rstrip("/"))]
+    content = _setting_content(run)
+    parts = [content["task"].get("kind"), Path(content["model"]["path"] or "").name]
     return " ".join(str(part) for part in parts if part) or "all"
 
 
@@ -330,10 +322,9 @@ def _described(run: Run, setting: str) -> dict[str, Any]:
     elsewhere, by digests: seeds mostly share them.
     """
     config = {key: value for key, value in run.config.items() if key != "seed"}
-    environments = {}
-    for environment in (run.environment, *run.environment.get("resumed", [])):
-        content = {key: environment.get(key) for key in RECORDED}
-        environments[_digest(content)] = content
+    resumed = [run.environment, *run.environment.get("resumed", [])]
+    recorded = [{key: environment.get(key) for key in RECORDED} for environment in resumed]
+    environments = {_digest(environment): environment for environment in recorded}
     about = {name: run.identity[name] for name in OF_RUN} | {"setting": setting}
     about |= {"config": _digest(config), "environments": list(environments)}
     if digest := frames.problems_digest(run):
@@ -345,14 +336,11 @@ def _described(run: Run, setting: str) -> dict[str, Any]:
 
 def _merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """All in one, runs by setting, method and seed."""
-    runs = [run for part in parts for run in part.get("runs", [])]
-    return {
-        "runs": sorted(runs, key=lambda run: tuple(map(str, run.values()))),
-        **{
-            kind: dict(sorted(entry for part in parts for entry in part.get(kind, {}).items()))
-            for kind in ("configs", "environments")
-        },
-    }
+    merged: dict[str, Any] = {"runs": [run for part in parts for run in part.get("runs", [])]}
+    merged["runs"].sort(key=lambda run: tuple(map(str, run.values())))
+    for kind in ("configs", "environments"):
+        merged[kind] = dict(sorted(entry for part in parts for entry in part.get(kind, {}).items()))
+    return merged
 
 
 def _digest(content: Any) -> str:

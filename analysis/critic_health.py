@@ -7,7 +7,6 @@ import pandas as pd
 
 from analysis import figures
 from analysis.frames import read_run
-from analysis.report.curves import running_mean
 from analysis.tables import Table
 from vineppo.errors import UserError
 
@@ -69,7 +68,7 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
             for name, group in lines:
                 style = styles[str(name)] | {"marker": ""}
                 means = group.groupby("iteration")[NUMBERS].mean()
-                means = means.apply(lambda series: running_mean(series, len(series) // 20))
+                means = means.apply(lambda series: figures.running_mean(series, len(series) // 20))
                 method, predictor = group.iloc[0][["method", "predictor"]]
                 label_of = figures.method_label(method)
                 if several:

@@ -6,17 +6,15 @@ measured truth of a state, v a prediction; what each metric means is told in doc
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
-from rich.progress import track
 
 from analysis import options, value_figures
 from analysis.stats.bootstrap import Estimate
-from analysis.stats.value_scores import Cell, Settings, scores
+from analysis.stats.value_scores import NUM_RESAMPLES, Cell, scores
 from analysis.tables import Table
 from analysis.value_states import (
     BOUNDARIES,
@@ -53,33 +51,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="Score these predictors (mc_9, mc_train_9, critic, …) instead of all of a run.",
     )
     options.add_continuations(parser, "1,3,9", "Score mc_K and mc_train_K of these K.")
-    options.add_numbers(
-        parser,
-        threshold=(Settings.threshold, "A value is accurate with at most this |error|."),
-        level=(Settings.level, "Give intervals of this level."),
-        num_resamples=(Settings.num_resamples, "Resample problems so often for an interval."),
-        seed=(Settings.seed, "Seed the resamples."),
-    )
 
 
 def run(
-    paths: list[Path],
-    out: Path,
-    truth: list[Path],
-    predictors: str | None,
-    continuations: str,
-    **settings: Any,
+    paths: list[Path], out: Path, truth: list[Path], predictors: str | None, continuations: str
 ) -> list[Path]:
     """Writes the states, their scores and the figures; returns the paths.
 
     Each path is a run directory whose ground truth has been made, or a directory whose
     value_accuracy_states.parquet is scored again.
     """
-    chosen = Settings(**settings)
     names = None if predictors is None else tuple(map(str.strip, predictors.split(",")))
     wanted = Wanted(names, options.parse_continuations(continuations))
     states = read_states(paths, out, truth, wanted)
-    scores = score_states(states, chosen)
+    scores = score_states(states, num_resamples=NUM_RESAMPLES)
     write_states(out / STATES_NAME, states)
     written = [out / STATES_NAME, *SCORES.write(out, scores)]
     if (scores["stratum"] == BOUNDARIES).any():
@@ -124,17 +109,17 @@ def sorted_groups(frame: pd.DataFrame) -> list[tuple[tuple[str, int], pd.DataFra
 
 
 def score_states(
-    states: pd.DataFrame, settings: Settings, *, each_seed: bool = True
+    states: pd.DataFrame, *, each_seed: bool = True, num_resamples: int = NUM_RESAMPLES
 ) -> pd.DataFrame:
     """The `SCORES`, with fewer metrics on strata of the boundaries."""
     rows: list[dict[str, Any]] = []
-    for cell in progress(list(make_cells(states, each_seed=each_seed))):
+    for cell in make_cells(states, each_seed=each_seed):
         for stratum, chosen_N in strata(cell).items():
             is_whole_stratum = stratum in (BOUNDARIES, QUERY)
             part = cell.where(chosen_N)
             if part.states.empty or not (is_whole_stratum or cell.is_whole):
                 continue
-            found = scores(part, settings, None if is_whole_stratum else METRICS_OF_STRATA)
+            found = scores(part, None if is_whole_stratum else METRICS_OF_STRATA, num_resamples)
             about = part.row() | {"stratum": stratum}
             rows += [
                 about | {"metric": metric, "value": estimate}
@@ -142,8 +127,3 @@ def score_states(
                 if math.isfinite(estimate.value)
             ]
     return SCORES.frame(rows)
-
-
-def progress(cells: Sequence[Cell]) -> Iterator[Cell]:
-    console = Console(stderr=True)
-    yield from track(cells, NAME, console=console, transient=True, disable=not console.is_terminal)

@@ -54,16 +54,13 @@ def ranking_rows(
     policies: Policies, checkpoint: Checkpoint, journal: Journal
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows of a table of alternatives and what follows them, and what sampling them cost."""
+    cuts = f"{checkpoint.run_path}: action-ranking cuts"
     if checkpoint.config.reads_entropies:
         raise UserError(
-            f"{checkpoint.run_path}: action-ranking cuts while it samples, without the entropies "
-            "that its steps or cuts need"
+            f"{cuts} while it samples, without the entropies that its steps or cuts need"
         )
     if checkpoint.config.task.environment is not None:
-        raise UserError(
-            f"{checkpoint.run_path}: action-ranking cuts single responses, and those of "
-            "task.environment have several turns"
-        )
+        raise UserError(f"{cuts} single responses, and task.environment has several turns")
     segmenter = checkpoint.config.credit.segmenter
     iteration, rollouts, states = states_of(policies, checkpoint)
     sampler, tokenizer = policies.sampler, policies.sampler.tokenizer
@@ -114,10 +111,8 @@ def propose(
     """The first distinct next steps at every state."""
     proposed = {
         line["state"]: [
-            Alternative(
-                **entry | {name: tuple(entry[name]) for name in ("step_ids", "step_logprobs")}
-            )
-            for entry in line["alternatives"]
+            Alternative(tuple(ids), tuple(logprobs), *rest)
+            for ids, logprobs, *rest in map(dict.values, line["alternatives"])
         ]
         for line in journal.lines
         if "alternatives" in line

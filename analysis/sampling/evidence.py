@@ -9,12 +9,13 @@ orthogonal; m_t is the squared length of the gradient of a token's log-probabili
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count, pairwise, product
+from itertools import chain, count, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from analysis.estimators import BOUND
 from analysis.sampling.estimators import (
     Estimator,
     advantages_of,
@@ -37,15 +38,12 @@ from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue
 
 FITTED, SAMPLED, EXACT, SAVED = "fitted martingale", "continuations", "exact", "saved martingale"
 NUM_TOSSES = 4
-DECISIVE = 0.1  # the change of value from which on a step decides
-BOUND = "exact"  # exact values, which no run can buy
 
 
 @dataclass(frozen=True)
 class Evidence:
     """N rollouts. `terms` are summed over them: "length", "noise/NAME" and "tokens/NAME" of every
-    estimator; where values tell, "steps" with "decisive" of them, and of a martingale what it has
-    "left" of the outcomes' "variance" within problems.
+    estimator.
 
     `cost_ratios` are the price of learning from a token, in sampled tokens, by estimator.
     """
@@ -330,31 +328,7 @@ def noise_terms(
         [known.exact_noise(of) for known, of in zip(known_N, masses_NS, strict=True)]
     )
     terms |= {f"tokens/{BOUND}": length_N, "length": length_N}
-    if source != SAMPLED:
-        changes_N = [np.abs(np.diff(known.values_Z)) for known in known_N]
-        terms["steps"] = np.array([float(len(changes)) for changes in changes_N])
-        terms["decisive"] = np.array([float((of >= DECISIVE).sum()) for of in changes_N])
-    if source in (FITTED, SAVED):
-        terms["left"], terms["variance"] = explained_terms(groups, known_N)
     return terms, {one.name for one in estimators if one.values_from == CRITIC}
-
-
-def explained_terms(
-    groups: Sequence[Sequence[Rollout]], known_N: Sequence[Known]
-) -> tuple[np.ndarray, np.ndarray]:
-    """What a martingale leaves of the outcomes' variance within problems, and that variance."""
-    left: list[float] = []
-    variance: list[float] = []
-    bounds = [0, *np.cumsum([len(group) for group in groups]).tolist()]
-    for group, (low, high) in zip(groups, pairwise(bounds), strict=True):
-        rewards_G = [rollout.reward for rollout in group]
-        left_G = [
-            reward - float(known.values_Z[-1] - known.values_Z[0])
-            for reward, known in zip(rewards_G, known_N[low:high], strict=True)
-        ]
-        for numbers_G, into in ((left_G, left), (rewards_G, variance)):
-            into += [a * b for a, b in zip(numbers_G, rloo_advantages(numbers_G), strict=True)]
-    return np.array(left), np.array(variance)
 
 
 def tossed(

@@ -22,7 +22,7 @@ from analysis.sampling.estimators import (
 )
 from analysis.sampling.journal import Journal
 from analysis.sampling.policies import Checkpoint, Policies, add_entropies, add_values
-from analysis.sampling.prices import Rates, critic_share, sampled_tokens, seconds
+from analysis.sampling.prices import critic_share, sampled_tokens, seconds
 from analysis.sampling.returns import add_fresh_values
 from analysis.sampling.rollouts import groups_of, read_saved, rollout_iteration, sample_responses
 from analysis.stats.gradient_noise import adam_gains, noise_from_gram
@@ -30,7 +30,7 @@ from vineppo.batching import collate, length_bucketed
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import Credit
 from vineppo.credit.groups import GrpoCredit, RlooCredit
-from vineppo.credit.shaping import mask_equal_rewards, trained_tokens, whiten_advantages
+from vineppo.credit.shaping import mask_equal_rewards, trained_tokens
 from vineppo.credit.vine import VineCredit
 from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
@@ -45,6 +45,7 @@ from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.types import CRITIC, Rollout, TrainBatch
 
 COLUMNS = ("old_logprobs", "loss_advantages", "is_trained")
+SKETCH_SIZE = 2**16  # coordinates of a gradient's sketch
 CHUNK = 2**13  # columns whose double copies are held at once
 NUM_COORDINATES = 2**18  # of the weights, drawn where there are more, for what Adam gains
 
@@ -101,9 +102,8 @@ def gradient_rows(
     share = critic_share(config, num_weights, critic_weights or num_weights)
     run = RunDir(checkpoint.run_path)
     metrics = run.read_metrics() if (run.path / "metrics.jsonl").exists() else []
-    rates = Rates.of(metrics, config, share)
     tokens_EN = sampled_tokens(groups_E, estimators, source.greedy_tokens)
-    time_s_EN = seconds(tokens_EN, estimators, rates)
+    time_s_EN = seconds(tokens_EN, estimators, metrics, config, share)
     rows = [
         {
             "run": settings["run"],
@@ -115,8 +115,7 @@ def gradient_rows(
             "problem_id": group[0].problem.id,
             "num_tokens": tokens_EN[e, n],
             "time_s": None if np.isnan(time_s_EN[e, n]) else time_s_EN[e, n],
-            "gram_N": products[e][0][n],
-            "with_first_N": products[e][1][n],
+            "gram_N": products[e][n],
             "adam_gain": gains[e][0],
             "adam_gain_without": gains[e][1 + n],
         }
@@ -131,8 +130,8 @@ def inner_products_of(
     checkpoint: Checkpoint,
     groups_E: Sequence[Sequence[Sequence[Rollout]]],
     estimators: Sequence[Estimator],
-) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
-    """Of every estimator's gradients, with each other and with the first estimator's, [N, N].
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Of every estimator's gradients, [N, N].
 
     And what Adam gains by it, of all problems and without each, [1 + N]: `adam_gains` with the
     signal of the least noisy vine of unbiased values, else of the first estimator; NaN of two
@@ -143,28 +142,26 @@ def inner_products_of(
     seed = derive_seed(settings["seed"], "projection")
     device = next(module.parameters()).device
     num_weights = _num_weights(module)
-    sketch = CountSketch(num_weights, settings["projection"], seed, device)
+    sketch = CountSketch(num_weights, SKETCH_SIZE, seed, device)
     chosen_C = chosen_coordinates(num_weights, NUM_COORDINATES, seed)
-    first_ND: np.ndarray | None = None
     products, coordinates = [], []
     with Progress(transient=True) as bar:
         task = bar.add_task(f"{checkpoint.title}: gradients", total=len(groups_E) * num_problems)
         for estimator, groups in zip(estimators, groups_E, strict=True):
             set_advantages(
                 groups, [advantages_of(estimator, group) for group in groups], config,
-                settings["whiten"], estimator.credit,
+                estimator.credit,
             )  # fmt: skip
             rows_ND, rows_NC = problem_gradients(
                 module, config, groups, sketch, chosen_C, lambda: bar.advance(task)
             )
-            first_ND = rows_ND if first_ND is None else first_ND
-            products.append((inner_products(rows_ND, rows_ND), inner_products(rows_ND, first_ND)))
+            products.append(inner_products(rows_ND))
             coordinates.append(rows_NC)
     if num_problems < 3:
         return products, [np.full(1 + num_problems, np.nan)] * len(estimators)
     ones_N = np.ones(num_problems)
     traces = {
-        e: noise_from_gram(products[e][0], ones_N).trace
+        e: noise_from_gram(products[e], ones_N).trace
         for e, estimator in enumerate(estimators)
         if isinstance(estimator.credit, VineCredit) and is_unbiased(config, estimator)
     }
@@ -201,10 +198,9 @@ def set_advantages(
     groups: Sequence[Sequence[Rollout]],
     advantages_NGT: Sequence[Sequence[Sequence[float]]],
     config: TrainConfig,
-    is_whitened: bool,
     credit: Credit | None = None,
 ) -> None:
-    """The columns that the loss reads; on request whitened over the trained tokens of all.
+    """The columns that the loss reads.
 
     A tree's segments of advantage 0 count too, which in training they do not: gradients of one
     scale are compared.
@@ -222,8 +218,6 @@ def set_advantages(
             rollout.tokens_T["loss_advantages"] = advantages_T
     if config.optimization.mask_equal_rewards:
         mask_equal_rewards([*chain.from_iterable(groups)])
-    if is_whitened:
-        whiten_advantages([*chain.from_iterable(groups)])
 
 
 def problem_gradients(
@@ -280,15 +274,12 @@ class CountSketch:
         return signed[: self.size] - signed[self.size :]
 
 
-def inner_products(a_ND: np.ndarray, b_ND: np.ndarray) -> np.ndarray:
-    """⟨a_i, b_j⟩, [N, N], summed in double precision.
-
-    Of the rows (1, 0) and (1, 2) with themselves: ((1, 1), (1, 5)).
-    """
-    products_NN = np.zeros((len(a_ND), len(b_ND)))
-    for start in range(0, a_ND.shape[1], CHUNK):
-        part = slice(start, start + CHUNK)
-        products_NN += a_ND[:, part].astype(np.float64) @ b_ND[:, part].astype(np.float64).T
+def inner_products(rows_ND: np.ndarray) -> np.ndarray:
+    """⟨g_i, g_j⟩, [N, N], summed in double precision. Of (1, 0) and (1, 2): ((1, 1), (1, 5))."""
+    products_NN = np.zeros((len(rows_ND), len(rows_ND)))
+    for start in range(0, rows_ND.shape[1], CHUNK):
+        part = rows_ND[:, start : start + CHUNK].astype(np.float64)
+        products_NN += part @ part.T
     return products_NN
 
 

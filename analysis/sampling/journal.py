@@ -10,9 +10,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from vineppo.errors import UserError
 from vineppo.run_dir.files import named_errors, read_json, strict_json, write_atomic
 
@@ -106,7 +103,7 @@ class Journal:
 class Meter:
     """Counts finished pieces of work of `total`, and the engine's tokens per second.
 
-    A bar on a terminal, a line now and then elsewhere.
+    It prints a line now and then, and at the end.
 
     with Meter("iteration 10", total=512, done=0, engine=engine) as meter:
         meter.advance()
@@ -116,20 +113,11 @@ class Meter:
         self._title, self._total, self.done, self._engine = title, total, done, engine
         self._started = self._said = time.perf_counter()
         self._tokens = engine.counts.sampled_tokens
-        self._is_terminal = Console().is_terminal
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(),
-            TimeRemainingColumn(), TextColumn("{task.fields[rate]}"),
-            transient=True, disable=not self._is_terminal, speed_estimate_period=600,
-        )  # fmt: skip
-        self._task = self._bar.add_task(title, total=total, completed=done, rate="")
 
     def __enter__(self) -> "Meter":
-        self._bar.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._bar.stop()
         if kind is None:
             print(self.line(), flush=True)
 
@@ -138,10 +126,8 @@ class Meter:
         self.tick()
 
     def tick(self) -> None:
-        now, rate = time.perf_counter(), self.cost["tokens_per_s"]
-        self._bar.update(self._task, completed=self.done, rate=f"{rate:,.0f} tok/s")
-        if not self._is_terminal and now - self._said > LINE_EVERY_S:
-            self._said = now
+        if time.perf_counter() - self._said > LINE_EVERY_S:
+            self._said = time.perf_counter()
             print(self.line(), flush=True)
 
     @property

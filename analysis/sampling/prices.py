@@ -8,7 +8,6 @@ model of its own, its share of learning (`critic_share`) is charged to estimator
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -26,24 +25,6 @@ UPDATE_PASSES = 3  # a forward pass, and a backward pass that costs two of them
 Metrics = Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Seconds of a sampled token, and of learning a problem without and with a critic.
-
-    NaN where the run does not tell (`learning_seconds`).
-    """
-
-    per_token_s: float
-    without_critic_s: float
-    with_critic_s: float
-
-    @classmethod
-    def of(cls, metrics: Metrics, config: TrainConfig, critic_share: float) -> "Rates":
-        learning_s = learning_seconds(metrics, config)
-        without_s = learning_s * (1 - critic_share)
-        return cls(seconds_per_token(metrics), without_s, learning_s)
-
-
 def sampled_tokens(
     groups_E: Sequence[Sequence[Sequence[Rollout]]],
     estimators: Sequence[Estimator],
@@ -52,27 +33,25 @@ def sampled_tokens(
     """Of every estimator and problem, [E, N]: its rollouts, and what was sampled besides."""
 
     def tokens_of(estimator: Estimator, group: Sequence[Rollout]) -> float:
-        own = sum(sum(estimator.credit.sampled_tokens(one)) for one in group)
-        takes_greedy = estimator.credit.samples_greedy
-        greedy = takes_greedy * greedy_tokens.get(group[0].problem.id, 0)
-        return own + greedy + sum(map(estimator.tokens_of, group))
+        rollouts = sum(sum(estimator.credit.sampled_tokens(one)) for one in group)
+        greedy = greedy_tokens.get(group[0].problem.id, 0) if estimator.credit.samples_greedy else 0
+        return rollouts + greedy + sum(map(estimator.tokens_of, group))
 
-    return np.array(
-        [
-            [tokens_of(estimator, group) for group in groups]
-            for estimator, groups in zip(estimators, groups_E, strict=True)
-        ],
-        float,
-    )
+    pairs = zip(estimators, groups_E, strict=True)
+    return np.array([[tokens_of(one, group) for group in groups] for one, groups in pairs], float)
 
 
-def seconds(tokens_EN: np.ndarray, estimators: Sequence[Estimator], rates: Rates) -> np.ndarray:
-    """[E, N]; learning costs every problem the same."""
-    learning_E = [
-        rates.with_critic_s if estimator.values_from == CRITIC else rates.without_critic_s
-        for estimator in estimators
-    ]
-    return tokens_EN * rates.per_token_s + np.array(learning_E)[:, None]
+def seconds(
+    tokens_EN: np.ndarray,
+    estimators: Sequence[Estimator],
+    metrics: Metrics,
+    config: TrainConfig,
+    critic_share: float,
+) -> np.ndarray:
+    """[E, N]; learning costs every problem the same. NaN where the run does not tell."""
+    learning_s = learning_seconds(metrics, config)
+    shares_E = [1.0 if one.values_from == CRITIC else 1 - critic_share for one in estimators]
+    return tokens_EN * seconds_per_token(metrics) + learning_s * np.array(shares_E)[:, None]
 
 
 def seconds_per_token(metrics: Metrics) -> float:

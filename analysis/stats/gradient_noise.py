@@ -15,29 +15,13 @@ from analysis.stats.bootstrap import LEVEL, Estimate
 
 @dataclass(frozen=True)
 class GradientNoise:
-    """tr Σ of one unit's gradient and |E g|², both unbiased, from `num_units` n.
+    """tr Σ of one unit's gradient and |E g|², both unbiased.
 
     Chance makes the squared norm negative where noise outweighs it.
     """
 
     trace: float
     squared_norm: float
-    num_units: float
-
-    @property
-    def trace_of_mean(self) -> float:
-        """tr Σ/n, of the mean of the units."""
-        return self.trace / self.num_units
-
-    @property
-    def signal_to_noise(self) -> float:
-        """|E g|²/(tr Σ/n), NaN without noise."""
-        return self.squared_norm / self.trace_of_mean if self.trace_of_mean > 0 else math.nan
-
-    @property
-    def noise_scale(self) -> float:
-        """tr Σ/|E g|², the units at which both are equal; NaN of a squared norm not positive."""
-        return self.trace / self.squared_norm if self.squared_norm > 0 else math.nan
 
 
 def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise:
@@ -54,12 +38,12 @@ def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise
     weights_N = np.asarray(weights_N, dtype=float)
     total = float(weights_N.sum())
     if np.count_nonzero(weights_N) < 2:
-        return GradientNoise(math.nan, math.nan, total)
+        return GradientNoise(math.nan, math.nan)
     own_N = np.diag(gram_NN)
     between = weights_N @ gram_NN @ weights_N - weights_N**2 @ own_N
     pairs = total**2 - weights_N @ weights_N
     trace = ((weights_N * (total - weights_N)) @ own_N - between) / pairs
-    return GradientNoise(float(trace), float(between / pairs), total)
+    return GradientNoise(float(trace), float(between / pairs))
 
 
 def adam_gains(

@@ -196,25 +196,23 @@ def test_the_tables_alone_give_the_same_files_and_need_no_torch(tmp_path):
 
 
 def test_the_figure_shows_the_numbers(tmp_path):
-    tables = [write_table(tmp_path, checkpoint=checkpoint) for checkpoint in (0, 4)]
-    rows = accuracies([read_states(path) for path in tables], [1])
-    with figures.panels(1, 3) as (_, axes):
+    rows = accuracies([read_states(write_table(tmp_path))], [1])
+    with figures.panels(1, 2) as (_, axes):
         looks = styles(["mc_1", "critic"])
         draw_method(axes, rows, looks)
-        shown = [
-            {(round(line.get_xdata()[0]), line.get_color()): line.get_ydata()[0]
-             for line in axis.get_lines() if line.get_marker() != "None"}
+        top1, pairwise = (
+            {(round(x), line.get_color()): y for line in axis.get_lines()
+             for x, y in line.get_xydata()}
             for axis in axes
-        ]  # fmt: skip
+        )  # fmt: skip
         mc, critic = looks["mc_1"]["color"], looks["critic"]["color"]
-        assert axes[0].get_title() == "PPO, seed 1"
-        assert shown[0] == {(0, mc): 1, (1, mc): 1, (0, critic): 0, (1, critic): 0}
-        assert shown[2] == {(0, mc): 0.75, (1, mc): 1, (0, critic): 0.75, (1, critic): 0}
-        assert [text.get_text() for text in axes[2].get_xticklabels()] == [
-            "query\n(1)", "middle\nthird\n(1)",
+        assert axes[0].get_title(loc="left") == "PPO, seed 1, iteration 4"
+        assert [text.get_text() for text in axes[1].get_xticklabels()] == [
+            "boundaries\n(1)", "query\n(1)", "middle\nthird\n(1)",
         ]  # fmt: skip
-        chance = [line.get_ydata()[0] for line in axes[0].get_lines() if line.get_color() == "0.6"]
-        assert chance == pytest.approx([1 / 3, 1 / 3])
+        assert (top1[0, mc], top1[0, critic]) == (1, 0)
+        assert pairwise == {(0, mc): 1, (1, mc): 0.75, (2, mc): 1,
+                            (0, critic): 0, (1, critic): 0.75, (2, critic): 0}  # fmt: skip
 
 
 def lack_column(path):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from support.accuracy_runs import metric_of, states_of, table_of, write_tiny
 
+from analysis import value_accuracy
 from analysis.__main__ import main
 from analysis.truth import read_truth, write_truth
 from analysis.value_accuracy import SCORES
@@ -21,10 +22,16 @@ FILES = [f"{STEM}_states.parquet", SCORES.name, f"{STEM}.png", f"{STEM}_scatter_
 def drawn(tmp_path_factory):
     """The tiny run, and the directory where its analysis was written."""
     folder = tmp_path_factory.mktemp("drawn")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(value_accuracy, "NUM_RESAMPLES", 50)
+        yield from draw(folder)
+
+
+def draw(folder):
     run_path = write_tiny(folder / "run")
-    options = ["--continuations", "1,2", "--num-resamples", "50"]
+    options = ["--continuations", "1,2"]
     assert main(["value-accuracy", str(run_path), "--out", str(folder / "out"), *options]) == 0
-    return run_path, folder / "out", options
+    yield run_path, folder / "out", options
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +138,7 @@ def test_further_predictors_of_a_run_are_measured_as_the_critic_is(tmp_path):
         for name, returns in (("tuned", []), ("group_mean", []), ("vine", [1.0, 0.0]))
     ]  # fmt: skip
     run_dir.write_values(1, [*rows, *further])
-    options = ["--continuations=1,2", "--num-resamples=5"]
+    options = ["--continuations=1,2"]
     assert main(["value-accuracy", str(path), f"--out={tmp_path / 'out'}", *options]) == 0
     scores = SCORES.read(tmp_path / "out")
     names = ["critic", "tuned", "values/group_mean", "vine", *PREDICTORS.split(",")[1:]]

@@ -5,7 +5,15 @@ import pytest
 
 from analysis import figures
 from analysis.value_accuracy import OF_STATES, SCORES
-from analysis.value_figures import at_last, draw_kind, draw_panel, shown, styles, title
+from analysis.value_figures import (
+    at_last,
+    draw_kind,
+    draw_panel,
+    most_telling,
+    shown,
+    styles,
+    title,
+)
 from analysis.value_states import STRATA
 
 
@@ -91,15 +99,16 @@ def test_every_predictor_has_a_name_and_a_look_of_its_own():
     assert len({tuple(look.values()) for look in looks.values()}) == len(names)
     labels = [figures.predictor_label(name) for name in ("mc_3", "mc_train_3")]
     assert labels == ["MC, K = 3", "MC, K = 3, training"]
-
-
-def test_values_that_a_method_is_made_of_have_its_colour_and_all_have_names_of_their_own():
-    names = ["critic", "group_mean", "constant", "mc_9", *figures.PREDICTORS]
-    labels = {figures.predictor_label(name) for name in names}
-    assert len(labels) == len(names) - 1  # the group's mean by either name of it
-    assert not any("_" in label for label in labels)
-    looks = styles([name for name in names if name != "values/group_mean"])
-    assert len({look["color"] for look in looks.values()}) == len(looks)
+    labels = {figures.predictor_label(name) for name in figures.PREDICTORS}
+    assert len(labels) == len(figures.PREDICTORS) - 1  # the group's mean by either name of it
     methods = {"posterior": "martingale", "privileged": "privileged", "critic": "ppo"}
     for predictor, method in methods.items():
-        assert looks[predictor]["color"] == figures.method_styles([method])[method]["color"]
+        color = figures.method_styles([method])[method]["color"]
+        assert styles([predictor])[predictor]["color"] == color
+
+
+def test_a_figure_shows_six_predictors_at_most():
+    names = ["critic", "mc_train_3", "mc_1", "mc_3", "mc_9", "group_mean", "group_mean_others"]
+    kept = ["critic", "mc_1", "mc_3", "mc_9", "group_mean_others"]
+    assert most_telling([*names, "constant"]) == ["critic", "mc_train_3", *kept[1:]]
+    assert most_telling(["tuned", "probe", *names]) == ["critic", "probe", "tuned", *kept[1:4]]

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.stats.value_scores import Settings
 from analysis.truth import TruthState, truth_path, write_truth
 from analysis.value_accuracy import make_cells
 from analysis.value_states import BOUNDARIES, Wanted, read_states, strata
@@ -152,7 +151,7 @@ def changed(facts, index, **changes):
     return facts
 
 
-QUICK = Settings(num_resamples=50)
+QUICK = {"num_resamples": 50}
 
 
 def states_of(*paths, predictors=None, continuations=(1,)):

@@ -26,6 +26,7 @@ REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
     ("logging.tensorboard", False),
     ("engine.prefix_caching", True),
     ("credit.segment_max_prob", None),
+    ("pairs.margin_field", None),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()

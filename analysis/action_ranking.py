@@ -161,9 +161,7 @@ def is_rankable(states: pd.DataFrame) -> bool:
 def accuracies(tables: Sequence[pd.DataFrame], continuations: Sequence[int]) -> pd.DataFrame:
     """The `ACCURACIES` of each table's states, then of all seeds of its name.
 
-    Raises `UserError` for no table, for more continuations than a table has draws, for a run's
-    checkpoint given twice, and for tables of one name and checkpoint that differ in their numbers
-    of samples or draws.
+    Raises `UserError` for no table, too few draws, and tables that do not go together.
     """
     if not tables:
         raise UserError(
@@ -263,7 +261,7 @@ def _state(steps: pd.DataFrame) -> dict[str, Any]:
 
 
 def _check(states: pd.DataFrame, other: pd.Series, most: int) -> None:
-    """What a table cannot say of itself; `other` is a state of the first seed of its name."""
+    """Refuses tables that do not go together; `other` is a state of the first seed of the name."""
     first = states.iloc[0]
     if most > first.num_draws:
         raise UserError(
@@ -315,7 +313,7 @@ def _in_group(states: pd.DataFrame, group: str) -> np.ndarray:
 
 
 def _of_group(states: pd.DataFrame, group: str, terms: Terms) -> dict[str, Any]:
-    """What does not depend on the predictor."""
+    """The columns that do not depend on the predictor."""
     sizes = states["num_correct"].map(len)
     return {
         "group": group,
@@ -329,10 +327,13 @@ def _of_group(states: pd.DataFrame, group: str, terms: Terms) -> dict[str, Any]:
 
 
 def _mc_terms(states: pd.DataFrame, num_continuations: int) -> Terms:
-    of_sets = []
-    for index in range(states["num_draws"].iloc[0] // num_continuations):
-        of_set = slice(index * num_continuations, (index + 1) * num_continuations)
-        of_sets.append(_terms(states, [draws[:, of_set].mean(axis=1) for draws in states["draws"]]))
+    size = num_continuations
+    of_sets = [
+        _terms(
+            states, [draws[:, i * size : (i + 1) * size].mean(axis=1) for draws in states["draws"]]
+        )
+        for i in range(states["num_draws"].iloc[0] // size)
+    ]
     return {name: np.mean([terms[name] for terms in of_sets], axis=0) for name in of_sets[0]}
 
 
@@ -346,13 +347,10 @@ def _chosen(terms: Terms, chosen_N: np.ndarray) -> Terms:
 
 
 def _estimates(terms: Terms, baseline: Terms, problem_N: np.ndarray) -> dict[str, Estimate]:
-    def resampled(
-        function: Callable[..., dict[str, Estimate]], *of_N: Terms
-    ) -> dict[str, Estimate]:
-        generator = np.random.default_rng(bootstrap.BOOTSTRAP_SEED)
-        given = *of_N, problem_N, FUNCTIONS, generator
+    def resampled(function: Callable[..., dict[str, Estimate]], *of_N: Terms) -> Any:
+        given = *of_N, problem_N, FUNCTIONS, np.random.default_rng(bootstrap.BOOTSTRAP_SEED)
         return function(*given, num_resamples=NUM_RESAMPLES, level=LEVEL)
 
     differences = resampled(bootstrap.bootstrap_difference, terms, baseline)
-    own = resampled(bootstrap.bootstrap_sums, terms)
-    return own | {f"{name}_difference": number for name, number in differences.items()}
+    alone: dict[str, Estimate] = resampled(bootstrap.bootstrap_sums, terms)
+    return alone | {f"{name}_difference": number for name, number in differences.items()}

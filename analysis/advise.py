@@ -40,12 +40,11 @@ ADVICE = Table(
 OF_RUN = ["run", "last_iteration"]
 NUM_RESAMPLES = 2000
 AROUND_IN, ROW_IN = 0.8, 0.16  # of a panel's height, and an estimator's
-# By `has_exact_scores`.
+# By `has_exact_scores`; older runs' tables have 1.
 WEIGHED = (
-    "by the sampled tokens' probabilities",
-    "by the last policy's logits",
+    "by the sampled tokens' probabilities", "by the last policy's logits",
     "by the gradients of the last policy",
-)
+)  # fmt: skip
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

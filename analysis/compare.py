@@ -5,8 +5,6 @@ Runs of one name that differ in their seed alone are a method; what a setting is
 
 import argparse
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis import counts, figures
 from analysis.costs import COSTS
-from analysis.counts import Measured
 from analysis.stats.bootstrap import Estimate
 from analysis.stats.comparison import permutation_p, welch
 from analysis.tables import Table, estimate, interval, markdown_table, number
@@ -39,18 +36,6 @@ COMPARISONS = Table(
 )
 ROW_IN, WIDTH_IN, AROUND_IN = 0.17, 5.0, 1.0  # of the figure
 LABEL_LETTERS = 40  # in a line of its name
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A method and the baseline in one setting, at the same place."""
-
-    setting: str
-    method: str
-    baseline: str
-    axis: str
-    at: float
-    runs: tuple[Measured, Measured]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +64,7 @@ def run(
     Each path is a run directory, or a directory whose evaluations.parquet is read in its place.
     """
     rows, provenance = counts.without(without, *counts.read(paths))
-    comparisons = compared([pair for name in baseline for pair in pairs_of(rows, name, at)])
+    comparisons = pd.concat([compared(rows, name, at) for name in baseline], ignore_index=True)
     return [
         *table_lines(comparisons),
         *counts.write(out, rows, provenance),
@@ -88,86 +73,69 @@ def run(
     ]
 
 
-def pairs_of(rows: pd.DataFrame, baseline: str, at: str) -> list[Pair]:
-    """Every method and the baseline of its setting, by setting.
+def compared(rows: pd.DataFrame, baseline: str, at: str) -> pd.DataFrame:
+    """`COMPARISONS`: Welch's interval and both tests of every method, by setting.
 
     `baseline` is the name of runs, or a method as people call it, which may be in many settings.
     Raises `UserError` for a setting without it, or without another method.
     """
-    pairs = []
+    found = []
     for setting, of_setting in rows.groupby("setting", sort=False):
         labels = counts.method_labels(of_setting)
         wanted = {baseline, baseline.casefold()}
         base = [name for name, label in labels.items() if {name, label.casefold()} & wanted]
-        others = [name for name in labels if name not in base]
         if len(base) != 1:
             held = ", ".join(f"{name} ({label})" for name, label in labels.items())
             raise UserError(f"--baseline: {setting} has no {baseline} (only {held})")
-        if not others:
+        if len(labels) == 1:
             raise UserError(f"{setting} has nothing to compare with {base[0]}")
-        place = counts.choose_place(of_setting, at)
+        axis, place = counts.choose_place(of_setting, at)
         measured = {
-            str(name): counts.measure(of_method, *place)
+            str(name): counts.measure(of_method, axis, place)
             for name, of_method in of_setting.groupby("method", sort=False)
         }
-        base_label = labels[base[0]]
-        pairs += [
-            Pair(
-                str(setting), labels[name], base_label, *place, (measured[name], measured[base[0]])
+        of_base = measured.pop(base[0])
+        for name, method in measured.items():
+            welch_test = welch(method.scores_S, of_base.scores_S)
+            noise = float(np.concatenate([method.noise_S, of_base.noise_S]).mean())
+            found.append(
+                {
+                    "setting": setting,
+                    "method": labels[name],
+                    "baseline": labels[base[0]],
+                    "axis": axis,
+                    "at": place,
+                    "interval": WELCH,
+                    "effect": welch_test.effect,
+                    "df": welch_test.df,
+                    "p_t": welch_test.p_value,
+                    "p_permutation": permutation_p(method.scores_S, of_base.scores_S),
+                    "num_seeds": len(method.seeds),
+                    "num_seeds_baseline": len(of_base.seeds),
+                    "num_samples": min(method.num_samples, of_base.num_samples),
+                    "noise_sd": noise**0.5,
+                    "is_extrapolated": int(method.is_extrapolated or of_base.is_extrapolated),
+                }
             )
-            for name in others
-        ]
-    return pairs
-
-
-def compared(pairs: Sequence[Pair]) -> pd.DataFrame:
-    """`COMPARISONS`: Welch's interval and both tests of every pair."""
-    rows = []
-    for pair in pairs:
-        method, baseline = pair.runs
-        comparison = welch(method.scores_S, baseline.scores_S)
-        noise = np.concatenate([method.noise_S, baseline.noise_S])
-        row = {
-            name: getattr(pair, name) for name in ("setting", "method", "baseline", "axis", "at")
-        }
-        rows.append(
-            row
-            | {
-                "interval": WELCH,
-                "effect": comparison.effect,
-                "df": comparison.df,
-                "p_t": comparison.p_value,
-                "p_permutation": permutation_p(method.scores_S, baseline.scores_S),
-                "num_seeds": len(method.seeds),
-                "num_seeds_baseline": len(baseline.seeds),
-                "num_samples": min(method.num_samples, baseline.num_samples),
-                "noise_sd": float(noise.mean() ** 0.5),
-                "is_extrapolated": int(method.is_extrapolated or baseline.is_extrapolated),
-            }
-        )
-    return COMPARISONS.frame(rows)
+    return COMPARISONS.frame(found)
 
 
 def table_lines(comparisons: pd.DataFrame) -> list[str]:
     """A table for a README; † marks what is extrapolated."""
-    heads = ["setting", "method", "at", "effect (95 %)", "p (t)", "p (permutation)"]
     lines = [
         [
             row["setting"],
             f"{row['method']} − {row['baseline']}",
             COSTS[row["axis"]].amount(row["at"]),
             interval(estimate(row, "effect"), "+.3f") + "†" * row["is_extrapolated"],
-            number(row["p_t"]),
-            number(row["p_permutation"]),
+            *(number(row[name]) for name in ("p_t", "p_permutation")),
             f"{row['num_seeds']}, {row['num_seeds_baseline']}",
-            f"{row['num_samples']:,}",
-            number(row["noise_sd"], ".4f"),
         ]
         for row in comparisons.to_dict("records")
     ]
-    table = markdown_table([*heads, "seeds", "answers a point", "noise SD"], lines)
+    heads = ["setting", "method", "at", "effect (95 %)", "p (t)", "p (permutation)", "seeds"]
     note = "†: some run was first evaluated beyond this; a straight line from its start, no result."
-    return [*table, *[note] * bool(comparisons["is_extrapolated"].any())]
+    return [*markdown_table(heads, lines), *[note] * bool(comparisons["is_extrapolated"].any())]
 
 
 def draw(comparisons: pd.DataFrame, path: Path) -> list[Path]:

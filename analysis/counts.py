@@ -88,10 +88,8 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 def read(paths: Sequence[Path]) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The rows of `SCHEMA` and what `runs.json` holds, of run directories and of folders with both.
 
-    Methods and settings are in order of first sight; seeds, iterations and problems ascend.
-    Raises `UserError` for what is neither, a damaged table, runs of one setting that are evaluated
-    differently or on different problems, runs of one name whose configs differ in more than the
-    seed, a seed given twice, and a method of a table that stands elsewhere too.
+    Methods and settings are in order of first sight; seeds, iterations and problems ascend. Raises
+    `UserError` for damaged tables and for runs that cannot be compared.
     """
     runs = [frames.read_run(path) for path in paths if not _holds(path)]
     settings = name_settings(runs)
@@ -127,13 +125,12 @@ def without(
     labels: dict[str, str] = {}
     for _, of_setting in rows.groupby("setting", sort=False):
         labels |= method_labels(of_setting)
-    for name in names:
-        if name not in {*labels, *labels.values()}:
-            held = ", ".join(labels.values())
-            raise UserError(f"--without: there is no {name} (only {held})")
+    if unknown := set(names) - {*labels, *labels.values()}:
+        held = ", ".join(labels.values())
+        raise UserError(f"--without: there is no {unknown.pop()} (only {held})")
     left_out = [method for method, label in labels.items() if {method, label} & set(names)]
-    rows = rows[~rows["method"].isin(left_out)]
     runs = [about for about in provenance["runs"] if about["method"] not in left_out]
+    rows = rows[~rows["method"].isin(left_out)]
     return rows, provenance | {"runs": runs}
 
 
@@ -180,8 +177,7 @@ def choose_place(rows: pd.DataFrame, at: str) -> tuple[str, float]:
     """Where the runs of one setting are compared: a column that counts a cost, and how much of it.
 
     `at` is "iteration", the last one that all runs were evaluated at, or its number, or "tokens"
-    and "seconds": the most that every run came to. Raises `UserError` for a place that some run has
-    not got to.
+    and "seconds": the most that every run reached. Raises `UserError` where some run did not.
     """
     evaluations = rows.drop_duplicates(["run_dir", "iteration"])
     if at in EQUAL:
@@ -224,7 +220,7 @@ def measure(rows: pd.DataFrame, column: str, amount: float) -> Measured:
 
 
 def _at(of_run: pd.DataFrame, column: str, amount: float) -> tuple[np.ndarray, float, int, bool]:
-    """Of one run: rates by problem, variance of their mean, answers, whether it is extrapolated."""
+    """Rates by problem, the variance of their mean, the answers, if it is extrapolated."""
     known = of_run.dropna(subset=column)
     costs, wide = zip(*known.groupby(column), strict=True)  # of an evaluation each, ascending
     correct, samples = (
@@ -252,17 +248,16 @@ def _run_rows(run: Run, setting: str) -> pd.DataFrame:
     parts = []
     for iteration, evaluation in run.evaluations.items():
         place = f"{run.path}: evaluation {iteration}"
-        counts_P, num_samples = evaluation.get("num_correct_P"), evaluation["samples_per_problem"]
-        if not counts_P:
+        if not (counts_P := evaluation.get("num_correct_P")):
             raise UserError(f"{place} has no num_correct_P, the right answers by problem")
         ids = evaluation.get("problem_ids", [str(index) for index in range(len(counts_P))])
         if len(ids) != len(counts_P):
             raise UserError(f"{place} must have as many problem_ids as num_correct_P")
+        about = {name: curve.at[iteration, name] for name in COSTS} | {"iteration": iteration}
+        about |= {"num_samples": evaluation["samples_per_problem"], "setting": setting}
         part = pd.DataFrame({"problem_id": ids, "num_correct": counts_P})
-        costs = {name: curve.at[iteration, name] for name in COSTS}
-        parts.append(part.assign(iteration=iteration, num_samples=num_samples, **costs))
-    rows = pd.concat(parts, ignore_index=True).assign(setting=setting, **run.identity)
-    return _typed(rows)
+        parts.append(part.assign(**about, **run.identity))
+    return _typed(pd.concat(parts, ignore_index=True))
 
 
 def _read_table(folder: Path) -> pd.DataFrame:
@@ -283,20 +278,21 @@ def _check(rows: pd.DataFrame) -> None:
     """Every problem once at every evaluation, the same in all of a setting; counts that can be."""
     for row in rows[rows.duplicated(["run_dir", "iteration", "problem_id"])].head(1).itertuples():
         raise UserError(f"{row.run_dir} is given twice, or has problem {row.problem_id} twice")
-    wrong = (rows["num_correct"] < 0) | (rows["num_correct"] > rows["num_samples"])
-    for row in rows[wrong | (rows["num_samples"] < 1)].head(1).itertuples():
+    wrong = ~rows["num_correct"].between(0, rows["num_samples"]) | (rows["num_samples"] < 1)
+    for row in rows[wrong].head(1).itertuples():
         raise UserError(
             f"{row.run_dir}: evaluation {row.iteration} cannot have {row.num_correct} right of "
             f"{row.num_samples} answers to {row.problem_id}"
         )
-    evaluations = rows.groupby(["setting", "run_dir", "iteration"], sort=False)["problem_id"]
-    first: dict[str, tuple[frozenset[str], str]] = {}
-    for (setting, run_dir, iteration), ids in evaluations:
-        problems, there = first.setdefault(setting, (frozenset(ids), f"{run_dir} at {iteration}"))
-        if problems != frozenset(ids):
+    keys = ["setting", "run_dir", "iteration"]
+    evaluations = rows.groupby(keys, sort=False)["problem_id"].agg(frozenset).reset_index()
+    for setting, of_setting in evaluations.groupby("setting", sort=False):
+        first = of_setting.iloc[0]
+        others = of_setting[[ids != first.problem_id for ids in of_setting["problem_id"]]]
+        for row in others.head(1).itertuples():
             raise UserError(
-                f"{there} and {run_dir} at {iteration} are both of the setting {setting}, but were "
-                "evaluated on different problems"
+                f"{first.run_dir} at {first.iteration} and {row.run_dir} at {row.iteration} are "
+                f"both of the setting {setting}, but were evaluated on different problems"
             )
     frames.check_seeds_once(rows.drop_duplicates(["run_dir", "iteration"]), "setting", "iteration")
 

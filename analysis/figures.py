@@ -170,7 +170,7 @@ def method_label(name: str) -> str:
 
 
 def setting_of(name: str) -> str:
-    """What a run's name says before its method: "credit_long" of `credit_long_vineppo`.
+    """The part of a run's name before its method: "credit_long" of `credit_long_vineppo`.
 
     Empty for a name that none of `METHODS` is in.
     """

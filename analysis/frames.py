@@ -205,7 +205,7 @@ def check_same_problems(runs: Sequence[Run]) -> None:
 
 
 def problems_digest(run: Run) -> str | None:
-    """Of the questions and answers of its evaluations; None in older runs."""
+    """The digest of its test questions and answers; None in older runs."""
     digests = (evaluation.get("problems_digest") for evaluation in run.evaluations.values())
     return next(filter(None, digests), None)
 
@@ -259,7 +259,7 @@ def check_seeds_once(rows: pd.DataFrame, *keys: str) -> None:
 def choose_iterations(
     available: Sequence[int], wanted: str, option: str, missing: str
 ) -> list[int]:
-    """Of `available`, ascending: "all", "last", "ends", "spaced:4" or numbers with commas.
+    """Some of `available`, ascending: "all", "last", "ends", "spaced:4" or numbers with commas.
 
     "ends" are the first, the middle and the last: of 1 … 12 these are 1, 7, 12. "spaced:4" takes
     four, evenly, the first and the last among them: of 0 … 9 it is 0, 3, 6, 9. Raises `UserError`

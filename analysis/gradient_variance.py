@@ -139,11 +139,9 @@ class Gradients:
     """The gradients of N problems by E estimators on one checkpoint's rollouts.
 
     `gram_ENN[e, i, j]` is the inner product of problem i's and j's gradients by estimator e.
-    `num_tokens_EN` were sampled
-    for the estimate, `time_s_EN` is what it takes (NaN where the run logged no times).
-    `adam_gains_EM`, with M = 1 + N, are what Adam gains by all problems (NaN in tables from before
-    it was kept) and without each of them. `about` are the columns `OF_CHECKPOINT`;
-    rollout_iteration is checkpoint + 1 where the checkpoint itself had sampled the rollouts.
+    `num_tokens_EN` were sampled for the estimate, in `time_s_EN` (NaN where the run logged none).
+    `adam_gains_EM`, with M = 1 + N, are what Adam gains by all problems (NaN in older tables) and
+    without each of them. `about` are the columns `OF_CHECKPOINT`.
     """
 
     about: dict[str, Any]

@@ -13,7 +13,7 @@ from analysis import costs, figures, frames
 from analysis.costs import EQUAL_COST, by_method, cost_curve
 from analysis.frames import OF_RUN, PHASES, Run, common_iterations
 from analysis.stats.bootstrap import Estimate
-from analysis.stats.seeds import area_under_curve, iqm
+from analysis.stats.seeds import area_under_curve, iqm, iqm_difference
 from analysis.tables import Table, estimate
 
 # Every evaluation of every run; `low` and `high` are its 95 % bootstrap interval over problems.
@@ -36,7 +36,7 @@ SUMMARY = Table(
     {"method": str, "seeds": str, "interval_over": str, "last_iteration": int}
     | {"start_pass@1": Estimate, "end_pass@1": Estimate, "area": Estimate}
     | {"elapsed_s": float | None, "tokens_sampled": float | None}
-    | {"difference": Estimate, "improvement": Estimate},
+    | {"difference": Estimate},
 )
 # Evaluations measure the training and are no part of it; training time leaves them out too.
 PHASE_NAMES = [*(name for name in PHASES.values() if name != "evaluation"), "other"]
@@ -50,19 +50,14 @@ def run(paths: list[Path], out: Path) -> list[Path]:
     again.
     """
     rows, phases = read_methods(paths)
-    return [
-        *draw_methods(rows, out / "learning_curves"),
-        *draw_phases(phases, out / "phases"),
-        *write_tables(rows, phases, out),
-    ]
+    figures_of = draw_methods(rows, out / "learning_curves"), draw_phases(phases, out / "phases")
+    return [*figures_of[0], *figures_of[1], *write_tables(rows, phases, out)]
 
 
 def read_methods(paths: Sequence[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """`CURVES` and `RUN_PHASES` of run directories and tables, methods in order of first sight.
 
-    Raises `UserError` for what is neither, for runs of one name whose configs differ in more than
-    the seed (naming the key), for runs of different tasks or evaluated differently, for a seed that
-    is given twice, and for a method of a table that stands elsewhere too.
+    Raises `UserError` for what is neither, and for runs that cannot be compared.
     """
     runs, rows = frames.read_all(
         paths, CURVES, lambda run: frames.learning_curve(run).assign(**run.identity), "method"
@@ -97,10 +92,11 @@ def summarize(rows: pd.DataFrame) -> pd.DataFrame:
     """`SUMMARY`, a row a method."""
     common = common_iterations(rows)
     results: list[dict[str, Any]] = []
-    baseline: pd.Series | None = None
+    baseline: list[float] | None = None
     for name, group in by_method(common).items():
         curve = cost_curve(group, "iteration")
         last = group[group["iteration"] == group["iteration"].max()]
+        ends = list(last["pass@1"])
         areas = [area_under_curve(*seed) for seed in costs.seed_curves(group, "iteration")]
         results.append(
             {
@@ -113,10 +109,10 @@ def summarize(rows: pd.DataFrame) -> pd.DataFrame:
                 "area": iqm(areas),
                 "elapsed_s": last["elapsed_s"].mean(skipna=False),
                 "tokens_sampled": last["tokens_sampled"].astype(float).mean(skipna=False),
-                **costs.compared(last["pass@1"], baseline),
+                "difference": None if baseline is None else iqm_difference(ends, baseline),
             }
         )
-        baseline = last["pass@1"] if baseline is None else baseline
+        baseline = baseline or ends
     return SUMMARY.frame(results)
 
 
@@ -157,11 +153,9 @@ def draw_phases(phases: pd.DataFrame, path: Path) -> list[Path]:
     seconds = seconds.rename(index=figures.method_labels(list(seconds.index)))
     shares = seconds.div(seconds.sum(axis=1), axis=0)
     colors = [figures.phase_color(name, PHASE_NAMES) for name in seconds]
+    both = {"seconds an iteration": seconds, "share of training time": shares}
     with figures.panels(1, 2, PHASES_WIDTH_IN) as (figure, axes):
-        for axis, frame, label in (
-            (axes[0], seconds, "seconds an iteration"),
-            (axes[1], shares, "share of training time"),
-        ):
+        for axis, (label, frame) in zip(axes, both.items(), strict=True):
             frame.plot.barh(stacked=True, ax=axis, color=colors, width=0.8, legend=False)
             axis.invert_yaxis()  # the first method on top
             axis.set(xlabel=label, ylabel="")

@@ -25,13 +25,10 @@ UNKNOWN = "–"
 class Table:
     """A CSV file and its columns: a name and `str`, `int` or `float`, `| None` where a cell may be
     empty, or `Estimate`, which is the three columns `name`, `name_low` and `name_high`.
-
-    Files from before a column of `added` was there are read with it empty.
     """
 
     name: str
     columns: Mapping[str, Any]
-    added: tuple[str, ...] = ()
 
     @property
     def types(self) -> dict[str, Any]:
@@ -85,16 +82,16 @@ class Table:
         except (ValueError, TypeError) as error:  # a parser's error is a ValueError
             raise UserError(f"{path} is no table of {self.name}: {error}") from None
         for name, kind in types.items():
-            if name not in frame and name not in self.added:
+            if name not in frame:
                 raise UserError(f"{path} has no column {name}")
-            if name in frame and not typing.get_args(kind) and frame[name].isna().any():
+            if not typing.get_args(kind) and frame[name].isna().any():
                 raise UserError(f"{path} has an empty cell in column {name}")
         if frame.empty:
             raise UserError(f"{path} holds no row")
-        return self.frame(frame[[name for name in types if name in frame]])
+        return self.frame(frame[list(types)])
 
     def holds(self, folder: Path) -> bool:
-        """Whether `folder` is none of a run and has this table, to be drawn again."""
+        """True for a folder that is no run and has this table, to be drawn again."""
         return (folder / self.name).exists() and not (folder / "config.json").exists()
 
 
@@ -121,7 +118,7 @@ def find_tables(folder: Path, kind: str) -> list[Path]:
 
 
 def holds_tables_alone(folder: Path, kind: str) -> bool:
-    """Whether `folder` is none of a run and has tables of a kind, to be drawn again."""
+    """True for a folder that is no run and has tables of a kind, to be drawn again."""
     return bool(find_tables(folder, kind)) and not (folder / "config.json").exists()
 
 

@@ -20,7 +20,6 @@ from analysis.value_states import (
     BOUNDARIES,
     QUERY,
     STATES_NAME,
-    Wanted,
     num_draws,
     order,
     read_states,
@@ -45,25 +44,16 @@ METRICS_OF_STRATA = ("prediction_mean", "truth_mean", "bias", "mae", "mae_floor"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_truth(parser)
-    parser.add_argument(
-        "--predictors",
-        metavar="NAME,…",
-        help="Score these predictors (mc_9, mc_train_9, critic, …) instead of all of a run.",
-    )
     options.add_continuations(parser, "1,3,9", "Score mc_K and mc_train_K of these K.")
 
 
-def run(
-    paths: list[Path], out: Path, truth: list[Path], predictors: str | None, continuations: str
-) -> list[Path]:
+def run(paths: list[Path], out: Path, truth: list[Path], continuations: str) -> list[Path]:
     """Writes the states, their scores and the figures; returns the paths.
 
     Each path is a run directory whose ground truth has been made, or a directory whose
     value_accuracy_states.parquet is scored again.
     """
-    names = None if predictors is None else tuple(map(str.strip, predictors.split(",")))
-    wanted = Wanted(names, options.parse_continuations(continuations))
-    states = read_states(paths, out, truth, wanted)
+    states = read_states(paths, out, truth, options.parse_continuations(continuations))
     scores = score_states(states, num_resamples=NUM_RESAMPLES)
     write_states(out / STATES_NAME, states)
     written = [out / STATES_NAME, *SCORES.write(out, scores)]
@@ -76,7 +66,7 @@ def run(
 
 
 def make_cells(states: pd.DataFrame, *, each_seed: bool = True) -> Iterator[Cell]:
-    """Of every seed, unless not wanted, and of all seeds of a method together."""
+    """The cells of every seed, unless not wanted, and of all seeds of a method together."""
     unit = states["seed"].astype(str) + " " + states["problem_id"]
     states = states.assign(
         problem=pd.factorize(states["problem_id"], sort=True)[0],

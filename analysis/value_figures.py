@@ -166,10 +166,15 @@ def draw_scatter(states: pd.DataFrame, path: Path) -> list[Path]:
             for mesh, _ in drawn:
                 mesh.set_norm(LogNorm(1, max(2, *(most for _, most in drawn))))
             figure.suptitle(title(of_method.assign(seeds=seeds)), fontsize=8)
-            name_panels(axes, names, "true value (measured)")
+            for axis, name in zip(axes, names, strict=True):
+                label = figures.predictor_label(name)
+                axis.set(title=label, ylim=(-0.03, 1.03), xlabel="prediction")
+            figures.label_rows(axes, "true value (measured)")
             bar = figure.colorbar(drawn[0][0], ax=axes, shrink=0.6, aspect=30, format="%g")
             bar.set_label("number of states")
-            written += figures.save(figure, method_path(path, str(method)))
+            # A run may have any name; a file may not.
+            file_name = re.sub(r"[^A-Za-z0-9._-]+", "_", str(method))
+            written += figures.save(figure, path.with_name(f"{path.name}_{file_name}"))
     return written
 
 
@@ -195,7 +200,7 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def at_last(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each method one checkpoint: the last whose policy sampled the rollouts, or the last."""
+    """The rows of one checkpoint a method: the last that sampled its rollouts, or the last."""
     own = rows["checkpoint"].where(rows["is_own_policy"].astype(bool))
     last = rows["checkpoint"].groupby(rows["method"]).transform("max")
     return rows[rows["checkpoint"] == own.groupby(rows["method"]).transform("max").fillna(last)]
@@ -209,15 +214,3 @@ def title(rows: pd.DataFrame) -> str:
     checkpoints = rows["checkpoint"].unique()
     at = f", checkpoint {checkpoints[0]}" if len(checkpoints) == 1 else ""
     return f"{name}, {f'{count} seeds' if count > 1 else f'seed {seeds}'}{at}"
-
-
-def name_panels(axes: Sequence[Axes], predictors: Sequence[str], y: str) -> None:
-    for axis, predictor in zip(axes, predictors, strict=True):
-        name = figures.predictor_label(predictor)
-        axis.set(title=name, ylim=(-0.03, 1.03), xlabel="prediction")
-    figures.label_rows(axes, y)
-
-
-def method_path(path: Path, method: str) -> Path:
-    """A run may have any name; a file may not."""
-    return path.with_name(f"{path.name}_{re.sub(r'[^A-Za-z0-9._-]+', '_', method)}")

@@ -1,4 +1,4 @@
-"""What the runs logged, as HTML: figures that the page carries within itself, and tables.
+"""Logged results and metrics as HTML tables, and figures that the page carries within itself.
 
 Texts of a run go through `escape`.
 """
@@ -51,13 +51,8 @@ def results_table(runs: Sequence[Run], names: Sequence[str], curves: Sequence[pd
         }
         for run, name, curve in zip(runs, names, curves, strict=True)
     ]
-    columns = ["num_problems", "samples_per_problem"]
-    sizes = dict.fromkeys(tuple(curve.iloc[-1][columns].astype(int)) for curve in curves)
-    tested = " or ".join(f"{problems} test problems, {n} sample(s) each" for problems, n in sizes)
-    return table(rows, ["seed", "iterations", "training time"]) + paragraph(
-        f"{tested}; the intervals are a bootstrap over problems and do not cover the seed of the "
-        "run."
-    )
+    note = "The intervals are a bootstrap over test problems and do not cover the seed of the run."
+    return table(rows, ["seed", "iterations", "training time"]) + paragraph(note)
 
 
 def accuracy_image(names: Sequence[str], curves: Sequence[pd.DataFrame]) -> str:

@@ -20,7 +20,6 @@ from analysis.frames import (
 )
 from analysis.report import curves as drawn
 from analysis.report.rollouts import Data, Extent, viewer_data
-from analysis.tables import UNKNOWN
 from analysis.truth import truth_tables
 from vineppo.run_dir.files import write_atomic
 
@@ -70,14 +69,11 @@ def run(
     title = "Runs: " + ", ".join(dict.fromkeys(run.name for run in runs))
     shown_sections = [section for section in sections if section[2]]
     write_atomic(out / "report.html", page(title, shown_sections).encode())
-    ends = [curve["pass@1"].iloc[[0, -1]] for curve in curves]
-    return [
-        *(
-            f"RUN {path} pass@1 {start:.3f} -> {end:.3f}"
-            for path, (start, end) in zip(paths, ends, strict=True)
-        ),
-        f"REPORT {out / 'report.html'}",
-    ]
+    lines = []
+    for path, curve in zip(paths, curves, strict=True):
+        start, end = curve["pass@1"].iloc[[0, -1]]
+        lines.append(f"RUN {path} pass@1 {start:.3f} -> {end:.3f}")
+    return [*lines, f"REPORT {out / 'report.html'}"]
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
@@ -126,20 +122,8 @@ def _viewer(data: Data) -> str:
 
 
 def _environment(run: Run, name: str) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(key)}</td><td><pre>{escape(_plain(value))}</pre></td></tr>"
-        for key, value in run.environment.items()
-    )
-    return f"<h3>{escape(name)}</h3><table>{rows}</table>"
-
-
-def _plain(value: object) -> str:
-    """Tables as lines of `key: value`, lists of words as a line, the rest as JSON."""
-    if isinstance(value, dict):
-        return "\n".join(f"{key}: {_plain(inner)}" for key, inner in value.items())
-    if isinstance(value, list) and all(isinstance(word, str) for word in value):
-        return " ".join(value) or UNKNOWN
-    return value if isinstance(value, str) else json.dumps(value)
+    text = json.dumps(run.environment, indent=1, ensure_ascii=False)
+    return f"<h3>{escape(name)}</h3><pre>{escape(text)}</pre>"
 
 
 def _asset(name: str) -> str:

@@ -49,7 +49,7 @@ class Estimator:
         ]
 
     def tokens_of(self, rollout: Rollout) -> float:
-        """What was sampled for the values of a rollout's states, or their share of it."""
+        """Tokens sampled for the values of a rollout's states, or their share of it."""
         if self.of_draws:
             taken_S = zip(
                 self.drawn(rollout), rollout.returns_S[returns_name(rollout)], strict=True
@@ -72,8 +72,8 @@ def choose_estimators(
 
     rloo comes first, by which the others are measured: unbiased, and made of the rollouts alone.
     Each is the run's own where the run trains with its kind; "all" has vine of K = 1, 3, 9, … and
-    of all continuations at hand. Trees are others' rollouts, which have to be sampled. Raises
-    `UserError` for a name that is unknown, or whose values or greedy responses the rollouts lack.
+    of all continuations at hand. Trees have to be sampled. Raises `UserError` for a name that is
+    unknown, or whose values or greedy responses the rollouts lack.
     """
     usual = [BASELINE, "grpo", "reinforce_plus_plus", "remax", "gae"]
     for name, table in config.values.predictors.items():
@@ -151,7 +151,7 @@ def num_asked(estimator: Estimator) -> int:
 def is_possible(
     estimator: Estimator, rollouts: Sequence[Rollout], can_sample: bool = False
 ) -> bool:
-    """Whether the rollouts have what the estimator looks at."""
+    """True where the rollouts have what the estimator looks at."""
     credit, first = estimator.credit, rollouts[0]
     if credit.shares_tokens:
         return can_sample

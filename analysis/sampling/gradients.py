@@ -84,13 +84,12 @@ def gradient_rows(
     critic_weights = 0
     if source.iteration == checkpoint.iteration + 1:
         critic_weights = add_values(policies, checkpoint, source.rollouts).get(CRITIC, 0)
-    estimators = choose_estimators(
+    found = choose_estimators(
         config, source.rollouts, settings["estimators"], can_sample=can_sample
     )
-    states = filter(None, map(states_of_draws, estimators))
-    if any(own.reads_entropies for own in states):
+    if any(one.reads_entropies for one in filter(None, map(states_of_draws, found))):
         add_entropies(policies, checkpoint, source.rollouts)
-    estimators = [scaled(estimator, source.rollouts) for estimator in estimators]
+    estimators = [scaled(estimator, source.rollouts) for estimator in found]
     groups_E = groups_by_estimator(policies, checkpoint, source, estimators)
     with policies.engine_asleep():
         loaded = load_model(checkpoint.policy_path, "float32", "sdpa")
@@ -131,9 +130,9 @@ def inner_products_of(
     groups_E: Sequence[Sequence[Sequence[Rollout]]],
     estimators: Sequence[Estimator],
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Of every estimator's gradients, [N, N].
+    """Inner products of every estimator's gradients, [N, N], and what Adam gains by them, [1 + N].
 
-    And what Adam gains by it, of all problems and without each, [1 + N]: `adam_gains` with the
+    The gain is of all problems, then without each: `adam_gains` with the
     signal of the least noisy vine of unbiased values, else of the first estimator; NaN of two
     problems.
     """
@@ -178,7 +177,7 @@ def inner_products_of(
 
 
 def is_unbiased(config: TrainConfig, estimator: Estimator) -> bool:
-    """Whether the mean of a difference of its values is that of the policy's own values."""
+    """True where the mean of a difference of its values is that of the policy's own values."""
     table = config.values.predictors.get(estimator.values_from or "")
     is_exact = table is not None and (
         table.predictor.is_exact or estimator.values_from in config.continuations
@@ -206,16 +205,14 @@ def set_advantages(
     scale are compared.
     """
     plain = replace(config, credit=RlooCredit("rloo", config.credit.segmenter))
-    trains_once = isinstance(credit, TreeCredit) and credit.train_shared == "once"
     for group, advantages_GT in zip(groups, advantages_NGT, strict=True):
         for rollout, advantages_T in zip(group, advantages_GT, strict=True):
-            rollout.tokens_T["old_logprobs"] = rollout.logprobs_T
             trained_T = trained_tokens(rollout, rollout.logprobs_T, plain)
-            if trains_once and credit is not None:
+            if isinstance(credit, TreeCredit) and credit.train_shared == "once":
                 sampled_T = credit.sampled_tokens(rollout)
                 trained_T = tuple(a and b for a, b in zip(trained_T, sampled_T, strict=True))
-            rollout.tokens_T["is_trained"] = trained_T
-            rollout.tokens_T["loss_advantages"] = advantages_T
+            rollout.tokens_T["old_logprobs"] = rollout.logprobs_T
+            rollout.tokens_T |= {"is_trained": trained_T, "loss_advantages": advantages_T}
     if config.optimization.mask_equal_rewards:
         mask_equal_rewards([*chain.from_iterable(groups)])
 
@@ -308,22 +305,22 @@ def _gradient(
 
 def _saved(policies: Policies, checkpoint: Checkpoint, _: Journal) -> Source:
     """As training left them."""
+    title = checkpoint.title
     if checkpoint.config.credit.kind == "tree":
         raise UserError(
-            f"{checkpoint.title}: its rollouts share prefixes (credit.kind 'tree'); "
-            "--continuations K samples independent ones"
+            f"{title}: its rollouts share prefixes (credit.kind 'tree'); --continuations K samples "
+            "independent ones"
         )
     iteration = rollout_iteration(checkpoint.run_path, checkpoint.iteration)
     if iteration is None:
         raise UserError(
-            f"{checkpoint.title}: its rollouts are not saved, nor are those of one update earlier; "
+            f"{title}: its rollouts are not saved, nor are those of one update earlier; "
             "--continuations K samples them"
         )
     if iteration != checkpoint.iteration + 1:
         print(
-            f"{checkpoint.title}: its own rollouts are not saved; taking those of one update "
-            "earlier, with the ratio of the policies and without gae (--continuations K samples "
-            "its own)"
+            f"{title}: its own rollouts are not saved; taking those of one update earlier, with "
+            "the ratio of the policies and without gae (--continuations K samples its own)"
         )
     rollouts = read_saved(checkpoint.run_path, iteration, policies.problem)
     return Source(iteration, groups_of(rollouts)[: checkpoint.settings["num_problems"]])
@@ -350,21 +347,19 @@ def groups_by_estimator(
 ) -> list[list[list[Rollout]]]:
     """The source's, or trees from its problems, sampled once for all estimators of one shape."""
     trees: dict[Any, list[list[Rollout]]] = {}
-    groups_E = []
-    for estimator in estimators:
-        credit, groups = estimator.credit, source.groups
-        if isinstance(credit, TreeCredit):
-            shape = credit.branching, credit.tokens_per_level
-            if shape not in trees:
-                prompts = [policies.prompt(group[0].problem.id) for group in source.groups]
-                leaves = sample_responses(
-                    policies.sampler, prompts, credit, (source.iteration, "trees"),
-                    f"{checkpoint.title}, trees",
-                )  # fmt: skip
-                trees[shape] = groups_of(leaves)
-            groups = trees[shape]
-        groups_E.append(groups)
-    return groups_E
+    prompts = [policies.prompt(group[0].problem.id) for group in source.groups]
+    stream, title = (source.iteration, "trees"), f"{checkpoint.title}, trees"
+
+    def groups(credit: Credit) -> list[list[Rollout]]:
+        if not isinstance(credit, TreeCredit):
+            return source.groups
+        shape = credit.branching, credit.tokens_per_level
+        if shape not in trees:
+            leaves = sample_responses(policies.sampler, prompts, credit, stream, title)
+            trees[shape] = groups_of(leaves)
+        return trees[shape]
+
+    return [groups(estimator.credit) for estimator in estimators]
 
 
 def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: int) -> list[Rollout]:

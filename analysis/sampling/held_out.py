@@ -1,4 +1,4 @@
-"""What a run's last policy says of its saved rollouts: scores, and a martingale fitted to others.
+"""Passes of a run's last policy over its saved rollouts: scores, and a fitted martingale.
 
 The fit is `recipes.posterior.Posterior` as training has it, iteration by iteration, on one half of
 the problems; it then values the other half, and the other way round. No value has seen the reward

@@ -1,4 +1,4 @@
-"""What a table was made with, what is sampled of it already, and how far the sampling is.
+"""The settings of a table, what is sampled of it already, and how far the sampling is.
 
 A table that is there with the same settings is kept. One that is not whole yet has a journal beside
 it, so that a killed analysis goes on where it was. Needs no torch.
@@ -27,15 +27,15 @@ def settings_path(table: Path) -> Path:
 
 
 def is_made(table: Path, settings: dict[str, Any]) -> bool:
-    """Whether the table is there, whole. Raises `UserError` where other settings made it."""
-    if not table.exists() or not settings_path(table).exists():
-        return False
-    check_settings(table, read_settings(table), settings)
-    return True
+    """True where the table is there, whole. Raises `UserError` where other settings made it."""
+    is_whole = table.exists() and settings_path(table).exists()
+    if is_whole:
+        check_settings(table, read_settings(table), settings)
+    return is_whole
 
 
 def read_settings(table: Path) -> dict[str, Any]:
-    """What is beside a table. Raises `UserError` naming a file that is missing or damaged."""
+    """The settings beside a table. Raises `UserError` naming a file that is missing or damaged."""
     return read_json(settings_path(table))
 
 

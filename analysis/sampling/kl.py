@@ -45,7 +45,7 @@ def sample_cells(
 
 
 def cells_of(samples: pd.DataFrame) -> dict[str, Any]:
-    """What the responses of a checkpoint come to, intervals clustered on problems.
+    """Means over the responses of a checkpoint, intervals clustered on problems.
 
     kl_per_token is Σ kl/Σ tokens, kl_per_sequence the mean of kl over responses: Monte-Carlo means
     over sequences of sums that are exact over the vocabulary. Responses of 2 and 4 tokens with 1

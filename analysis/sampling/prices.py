@@ -1,4 +1,4 @@
-"""What every estimator costs, per problem: sampled tokens, and seconds of the run's machine.
+"""The cost of every estimator, per problem: sampled tokens, seconds of the run's machine.
 
     seconds = tokens · (s per sampled token) + (s of learning per problem) [− the critic's share]
 
@@ -30,7 +30,7 @@ def sampled_tokens(
     estimators: Sequence[Estimator],
     greedy_tokens: Mapping[str, int],
 ) -> np.ndarray:
-    """Of every estimator and problem, [E, N]: its rollouts, and what was sampled besides."""
+    """Sampled tokens of every estimator and problem, [E, N]: its rollouts, and those besides."""
 
     def tokens_of(estimator: Estimator, group: Sequence[Rollout]) -> float:
         rollouts = sum(sum(estimator.credit.sampled_tokens(one)) for one in group)
@@ -55,7 +55,7 @@ def seconds(
 
 
 def seconds_per_token(metrics: Metrics) -> float:
-    """Of sampling and grading: 10 s for 1,000 tokens of rollouts and 4,000 of values are 2 ms.
+    """Sampling and grading: 10 s for 1,000 tokens of rollouts and 4,000 of values are 2 ms.
 
     NaN where no iteration logged them all.
     """
@@ -81,7 +81,7 @@ def learning_seconds(metrics: Metrics, config: TrainConfig) -> float:
 
 
 def critic_share(config: TrainConfig, num_policy_weights: int, num_critic_weights: int) -> float:
-    """Of the time of learning, by the passes of each model times its weights.
+    """Its share of the time of learning, by the passes of each model times its weights.
 
     The policy has 2 passes without gradient (its own and the reference's, if there is one) and 3 an
     epoch, a value model of its own 1 and 3 an epoch. With 2 epochs each and equal sizes: 7/(8 + 7)

@@ -33,8 +33,6 @@ def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise
 
     The Gram matrix ((1, 1), (1, 5)) of (1, 0) and (1, 2): tr Σ = (1 + 5 − 2)/2 = 2, |E g|² = 1.
     """
-    if len(gram_NN) < 2:
-        raise ValueError(f"units must be at least 2, got {len(gram_NN)}")
     weights_N = np.asarray(weights_N, dtype=float)
     total = float(weights_N.sum())
     if np.count_nonzero(weights_N) < 2:
@@ -49,7 +47,7 @@ def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise
 def adam_gains(
     rows_NC: np.ndarray, signal_NC: np.ndarray, num_units: int, *, is_scaled: bool = False
 ) -> np.ndarray:
-    """What a step of Adam gains to first order, by all units, then without each of them, [M].
+    """The first-order gain of a step of Adam, by all units, then without each of them, [M].
 
     Noise slows Adam's step down only on coordinates that bear signal. On a batch of B = `num_units`
     units a step of unit rate gains Σ_c c·s_c² / √(c²·s_c² + σ_c²/B), with σ² this estimator's
@@ -57,8 +55,6 @@ def adam_gains(
     ⟨E g, s⟩/|s|² of an estimator whose mean is a multiple of the signal. M is 1 + N.
     """
     num_rows = len(rows_NC)
-    if num_rows < 3:
-        raise ValueError(f"units must be at least 3, got {num_rows}")
     sums = [rows_NC.sum(0), np.square(rows_NC).sum(0)]
     signal_sums = [signal_NC.sum(0), np.square(signal_NC).sum(0)]
     # Σ_c of the products of different units' rows, for which no noise is shared.

@@ -23,17 +23,14 @@ from support.walks import CREDIT, walk_config
 from analysis.__main__ import main
 from analysis.action_ranking import FOLDER
 from analysis.sampling.alternatives import (
-    ROUND,
     branch,
     follow,
     next_step_length,
     propose,
     ranking_rows,
-    sample_alternatives,
 )
-from analysis.sampling.journal import Journal, Meter
+from analysis.sampling.journal import Journal
 from analysis.sampling.policies import Checkpoint
-from analysis.sampling.returns import request_of
 from analysis.sampling.rollouts import RolloutState
 from analysis.tables import find_tables
 from vineppo.config.schema import GradingConfig, SamplingConfig
@@ -62,19 +59,22 @@ def walker():
         yield Sampler(RandomWalkEngine(), grader, TOKENIZER, sampling_config, seed=3)
 
 
-def alternatives_at(walker, start, prefix, segmenter=LINES, limit=5, num_proposals=4 * ROUND):
-    state = State(Prompt(problem(start), prompt_ids(start)), prefix)
-    requests = [request_of(state, num_proposals, ("x",), "0")]
-    with Meter("walk", 1, 0, walker.engine) as meter:
-        ((_, found),) = sample_alternatives(walker, segmenter, requests, limit, meter, {"0": ()})
+def alternatives_at(walker, start, prefix, segmenter=LINES, limit=5, num_proposals=64):
+    rollout = SimpleNamespace(logprobs_T=(-0.5,) * len(prefix))
+    state = SimpleNamespace(
+        rollout=rollout, after=lambda: State(Prompt(problem(start), prompt_ids(start)), prefix)
+    )
+    settings = {"num_proposals": num_proposals, "num_alternatives": limit}
+    checkpoint = SimpleNamespace(iteration=1, title="walk", settings=settings)
+    ((found,), _) = propose(walker, checkpoint, [state], segmenter)
     return found
 
 
 def test_the_walk_has_two_next_steps_as_often_as_it_takes_them(walker):
-    found = alternatives_at(walker, 2, ids(3, 2), num_proposals=4000)
+    found = alternatives_at(walker, 2, ids(3, 2), num_proposals=1000)
     assert {one.step_ids for one in found} == {ids(1), ids(3)}
     share = {one.step_ids: one.num_proposed / one.num_proposals for one in found}
-    assert share[ids(3)] == pytest.approx(UP, abs=4 * math.sqrt(UP * (1 - UP) / 4000))
+    assert share[ids(3)] == pytest.approx(UP, abs=4 * math.sqrt(UP * (1 - UP) / 1000))
     assert [one.final_return for one in found] == [None, None]
 
 
@@ -85,15 +85,6 @@ def test_steps_come_in_the_order_of_the_proposals_whichever_ends_first(walker):
     ends = [len(sample(request)) for request in walker.engine.requests]
     assert ends != sorted(ends)  # or the order of the proposals were that of their ends
     assert len({request.seed for request in walker.engine.requests}) == len(firsts)
-
-
-def test_a_state_asks_for_more_only_while_it_lacks_alternatives(walker):
-    found = alternatives_at(walker, 2, (), limit=2)
-    assert len(walker.engine.requests) == ROUND == found[0].num_proposals
-    before = len(walker.engine.requests)
-    found = alternatives_at(walker, 2, (), limit=3, num_proposals=2 * ROUND + 1)
-    assert len(walker.engine.requests) - before == 2 * ROUND + 1 == found[0].num_proposals
-    assert sum(one.num_proposed for one in found) == 2 * ROUND + 1
 
 
 def test_a_step_that_ends_the_response_has_its_graded_return(walker):
@@ -152,7 +143,7 @@ def walk_job(tmp_path):
         spans_S=tuple(StepSpan(start, start + 2) for start in (0, 2, 4, 6)),
     )
     settings = {
-        "checkpoint": 1, "num_proposals": 32, "num_alternatives": 5, "num_samples": 4000,
+        "checkpoint": 1, "num_proposals": 32, "num_alternatives": 5, "num_samples": 1000,
         "num_draws": 7,
     }  # fmt: skip
     checkpoint = Checkpoint(tmp_path, 1, "", tmp_path / "a.parquet", settings)
@@ -162,7 +153,7 @@ def walk_job(tmp_path):
 
 def test_what_follows_a_step_has_the_value_of_the_state_after_it(walker, tmp_path):
     checkpoint, states, journal = walk_job(tmp_path)
-    proposed, _ = propose(walker, checkpoint, states, LINES, journal)
+    proposed, _ = propose(walker, checkpoint, states, LINES)
     chosen = {
         f"{place} {one.step_ids[0]}": (states[place], one)
         for place, alternatives in enumerate(proposed)
@@ -180,14 +171,14 @@ def test_what_follows_a_step_has_the_value_of_the_state_after_it(walker, tmp_pat
     for place, position, used in ((0, 1, 6), (0, 3, 6), (1, 2, 8)):
         counted = counts_of[f"{place} {DIGITS[position]}"]
         true = value(position, BUDGET - used)
-        error = math.sqrt(true * (1 - true) / 4000)
-        assert counted["num_correct"] / 4000 == pytest.approx(true, abs=4 * error)
-        assert (counted["num_samples"], len(counted["draws_D"])) == (4000, 7)
+        error = math.sqrt(true * (1 - true) / 1000)
+        assert counted["num_correct"] / 1000 == pytest.approx(true, abs=4 * error)
+        assert (counted["num_samples"], len(counted["draws_D"])) == (1000, 7)
     assert {key for key in chosen if key[0] == "1"} == {f"1 {DIGITS[0]}", f"1 {DIGITS[2]}"}
     _, at_the_end = chosen[f"1 {DIGITS[0]}"]
     assert at_the_end.final_return == 0
     assert counts_of[f"1 {DIGITS[0]}"] == {
-        "num_samples": 4000, "num_correct": 0, "num_truncated": 0, "num_tokens": 0,
+        "num_samples": 1000, "num_correct": 0, "num_truncated": 0, "num_tokens": 0,
         "draws_D": (0,) * 7,
     }  # fmt: skip
     seeds = [request.seed for request in walker.engine.requests]

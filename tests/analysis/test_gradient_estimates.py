@@ -278,20 +278,6 @@ def test_which_estimators_there_are(config):
         names("vine_3", 2)
 
 
-def test_the_runs_own_estimator_takes_the_values_that_feed_it(configs):
-    config = load_config(
-        TrainConfig,
-        str(configs / "demo_vineppo.jsonnet"),
-        ['values={"credit": "others", "predictors": {"others": {"kind": "group_mean"}}}'],
-    )
-    group = [saved_rollout("a", i, (7, 4, 5), float(i)) for i in range(2)]
-    assert "vine_others" not in [one.name for one in choose_estimators(config, group, "all")]
-    for one in group:
-        one.steps_S["values/others"] = [1 - one.reward] * 2
-    (own,) = choose_estimators(config, group, "vine_others")
-    assert advantages_of(own, group) == [[0, 0, -1], [0, 0, 1]]
-
-
 def test_continuations_of_some_states_are_read_back(configs, tmp_path):
     """As the run's own estimator takes them; vine_K and the values of all states are others."""
     path, some = str(configs / "demo_vineppo.jsonnet"), 'credit.states={"kind":"random","cuts":1}'

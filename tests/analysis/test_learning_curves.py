@@ -37,13 +37,6 @@ def test_every_evaluation_stands_beside_what_the_training_had_cost(run_path):
     assert ((curve["low"] < curve["pass@1"]) & (curve["pass@1"] < curve["high"])).all()
 
 
-def test_costs_that_were_not_logged_are_unknown(run_path):
-    (run_path / "metrics.jsonl").write_text('{"iteration": 1}\n{"iteration": 4}\n')
-    curve = learning_curve(read_run(run_path))
-    assert list(curve["elapsed_s"].isna()) == [False, True, True, True]
-    assert main(["learning-curves", str(run_path)]) == 0
-
-
 def test_problems_and_not_samples_are_resampled(run_path):
     """Samples that agree with each other tell no more the more there are of them."""
     intervals = []
@@ -119,19 +112,6 @@ def test_a_panel_has_one_line_a_method_through_the_interquartile_means(methods_p
         tokens = axes[1].get_lines()[1].get_xdata()
         assert list(tokens) == [192_000, 384_000, 576_000]  # 0 has no place on a log axis
         assert axes[1].get_xscale() == "log"
-
-
-def test_a_method_whose_cost_is_not_known_takes_no_room_in_its_panel(methods_paths):
-    curves = curves_of(methods_paths, "elapsed_s")
-    limits = []
-    for first in (curves["vine"], curves["vine"].iloc[:0]):
-        with figures.panels(1, 1) as (_, (axis,)):
-            drawn = curves | {"vine": first}
-            styles = figures.method_styles(list(drawn))
-            draw_panel(axis, "elapsed_s", drawn, {name: name for name in drawn}, styles)
-            assert len(axis.get_lines()) == 2 + (len(first) > 0)
-            limits.append(axis.get_xlim())
-    assert limits[0] == limits[1]
 
 
 def test_a_method_has_one_colour_in_every_figure_and_so_has_each_of_its_variants():
@@ -230,10 +210,6 @@ def break_metrics(path):
     (path / "metrics.jsonl").write_text("")
 
 
-def break_line(path):
-    (path / "metrics.jsonl").write_text("{}\n")
-
-
 def break_evaluations(path):
     for file in (path / "evaluations").iterdir():
         file.unlink()
@@ -256,20 +232,14 @@ def empty_evaluation(path):
     file.write_text("[]")
 
 
-def empty_config(path):
-    (path / "config.json").write_text("null")
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (break_directory, "{path} holds no run (no config.json)"),
         (break_metrics, "{path} has no metrics yet: metrics.jsonl holds no iteration"),
-        (break_line, "{path}/metrics.jsonl, line 1 must be the metrics of an iteration"),
         (break_evaluations, "{path} has no evaluations yet"),
         (break_evaluation, "{path}: evaluation 8: pass@1 cannot be None"),
         (empty_evaluation, "{path}/evaluations/iter_000008.json holds no JSON object"),
-        (empty_config, "{path}/config.json holds no JSON object"),
         (change_evaluation(**{"pass@1": None}), "{path}: evaluation 8: pass@1 cannot be None"),
         (change_evaluation(**{"pass@1": 7}), "{path}: evaluation 8: pass@1 cannot be 7"),
         (
@@ -298,14 +268,6 @@ def test_a_mistake_on_the_command_line_is_one_line_and_status_2(arguments, messa
     error = capsys.readouterr().err
     assert error.startswith(message)
     assert error.count("\n") == 1
-
-
-def test_an_output_path_that_cannot_be_is_one_clear_line(run_path, tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    assert main(["learning-curves", str(run_path), "--out", str(tmp_path / "file")]) == 2
-    assert capsys.readouterr().err.startswith(
-        f"error: cannot write {tmp_path}/file/learning_curves"
-    )
 
 
 def test_the_command_lists_the_analyses_and_reading_needs_neither_torch_nor_vllm():

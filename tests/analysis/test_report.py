@@ -27,12 +27,6 @@ from support.report_runs import (
 
 from analysis import figures
 from analysis.__main__ import main
-from analysis.frames import read_run
-from analysis.report.curves import (
-    CRITIC,
-    draw_metric,
-    logged,
-)
 from analysis.report.page import script_json
 from vineppo.run_dir import RunDir
 
@@ -178,35 +172,11 @@ def test_runs_of_different_tasks_are_not_drawn_on_one_axis(two_run_paths, tmp_pa
     assert not out.exists()
 
 
-def test_runs_that_are_tested_on_fewer_problems_are_not_said_to_be_on_all(two_run_paths, tmp_path):
-    whole = "100 test problems, 4 sample(s) each; the intervals"
-    html, _ = make_page(*two_run_paths, out=tmp_path / "out")
-    assert whole in html
-    run_dir = RunDir(two_run_paths[1])
-    run_dir.write_evaluation(12, run_dir.read_evaluation(12) | {"num_problems": 50})
-    html, _ = make_page(*two_run_paths, out=tmp_path / "out")
-    assert f"{whole[:35]} or 50 test problems, 4 sample(s) each; the intervals" in html
-
-
 def test_an_installed_package_has_the_page_s_files():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"].get("analysis", [])
     carried = {path for pattern in patterns for path in (ROOT / "analysis").glob(pattern)}
     assert carried >= set((ROOT / "analysis" / "report" / "web").iterdir())
-
-
-def test_the_critic_is_drawn_where_a_run_has_one(two_run_paths):
-    runs = [read_run(path) for path in two_run_paths]
-    assert logged(runs, [*CRITIC]) == []
-    add_metrics(two_run_paths[1], **{"critic/loss": 0.125})
-    runs = [read_run(path) for path in two_run_paths]
-    assert logged(runs, [*CRITIC]) == ["critic/loss"]
-    with figures.panels(1, 1) as (_, axes):
-        draw_metric(axes[0], runs, ["vine", "gae"], "critic/loss")
-        vine, gae = axes[0].get_lines()
-        assert len(vine.get_xdata()) == 0
-        assert list(gae.get_xdata()) == list(range(1, 13))
-        assert list(gae.get_ydata()) == [0.125] * 12
 
 
 @pytest.mark.parametrize("reach", [0, 1, 3, 50])

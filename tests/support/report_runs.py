@@ -78,8 +78,6 @@ def add_truth(out, run_path, checkpoint, counts, iteration=12, num_samples=50):
     return table
 
 
-
-
 def add_critic(path, value):
     """The run's last values are a critic's, all the same, and none of continuations."""
     run_dir = RunDir(path)

@@ -1,4 +1,7 @@
-"""`critic-health`: what critics and other learned values knew of the rewards, by iteration."""
+"""What critics and other learned values knew of the rewards, by iteration.
+
+python -m analysis experiments/12_causes/critic_health.py RUN_DIR... --out DIR
+"""
 
 import re
 from pathlib import Path

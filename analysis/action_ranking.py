@@ -89,14 +89,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(
-    paths: list[Path], out: Path, checkpoints: str, continuations: str, **settings: int
+    paths: list[Path], out: Path, checkpoints: str, continuations: tuple[int, ...], **settings: int
 ) -> list[Any]:
     """Writes a table a run and checkpoint, accuracies, a figure, a summary.
 
     Of a run directory what is missing is sampled, and what a kill interrupted goes on. A directory
     without a run whose tables an earlier call wrote is only reported on.
     """
-    of_mc = options.parse_continuations(continuations)
     folders = [path for path in paths if holds_tables_alone(path, FOLDER)]
     run_paths = [path for path in paths if path not in folders]
     check_names(run_paths)
@@ -108,7 +107,7 @@ def run(
             num_alternatives=MIN_ALTERNATIVES,
             num_samples=2,
             num_proposals=settings["num_alternatives"],
-            num_draws=max(of_mc),
+            num_draws=max(continuations),
         )
         check_same_configs([read_run(path) for path in run_paths])
         from analysis.sampling.alternatives import ranking_rows
@@ -119,7 +118,7 @@ def run(
         )
         tables = [*make_tables(chosen, SCHEMA, ranking_rows), *tables]
     states = [read_states(table) for table in tables]
-    rows = accuracies([of_table for of_table in states if is_rankable(of_table)], of_mc)
+    rows = accuracies([of_table for of_table in states if is_rankable(of_table)], continuations)
     left_out = [
         f"{table}: no state has {MIN_ALTERNATIVES} next steps to rank"
         for table, of_table in zip(tables, states, strict=True)

@@ -60,12 +60,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         num_steps=(8192, "Leave out problems beyond so many steps."),
     )
     options.add_continuations(parser, "1,3,9", "Predict for these numbers of continuations.")
-    parser.add_argument(
-        "--cuts", default="1,2,4", metavar="M,M…", help="Predict for so many cuts a rollout."
-    )
-    parser.add_argument(
-        "--coins", default="3", metavar="N,N…", help="Predict for one sampled state in so many."
-    )
+    for option, default, text in (
+        ("--cuts", "1,2,4", "Predict for so many cuts a rollout."),
+        ("--coins", "3", "Predict for one sampled state in so many."),
+    ):
+        parser.add_argument(
+            option, type=options.numbers, default=default, metavar="N,N…", help=text
+        )
     parser.add_argument(
         "--cost-ratio",
         type=float,
@@ -80,9 +81,6 @@ def run(paths: list[Path], out: Path, **settings: Any) -> list[Any]:
     Each path is a run directory, or a directory whose advise.csv is drawn again.
     """
     options.check_least(settings, num_iterations=1, fit_iterations=0, num_steps=1)
-    settings["continuations"] = options.parse_continuations(settings["continuations"])
-    settings["cuts"] = options.parse_continuations(settings["cuts"], "--cuts")
-    settings["coins"] = options.parse_continuations(settings["coins"], "--coins")
     cost_ratio = settings["cost_ratio"]
     if cost_ratio is not None and not 0 <= cost_ratio < math.inf:
         raise UserError(f"--cost-ratio must be a number from 0, got {cost_ratio:g}")

@@ -34,10 +34,10 @@ POINTS = Table("", {"cost": float, "pass@1": Estimate})
 
 @dataclass(frozen=True)
 class Cost:
-    """How an axis names a column of `learning_curves.csv` that counts a cost.
+    """How an axis names a column that counts a cost.
 
-    `units` are (the least, that much is one, its name): an axis that ends at `least` or beyond
-    counts in them. A log axis has no place for the start, which has cost nothing.
+    `units` are (the least at which they count, the size of one, its name). A log axis has no place
+    for the start, which has cost nothing.
     """
 
     label: str

@@ -30,7 +30,7 @@ from vineppo.run_dir.files import read_json, strict_json, write_atomic
 from vineppo.run_dir.tables import write_parquet
 
 FILE_NAME, RUNS_FILE = "evaluations.parquet", "runs.json"
-# Training time in seconds and sampled tokens, of rollouts and values, are those up to `iteration`.
+# Seconds of training and sampled tokens, of rollouts and values, are those up to `iteration`.
 SCHEMA = pa.schema(
     {
         "run_dir": pa.string(),
@@ -46,11 +46,7 @@ SCHEMA = pa.schema(
     }
 )
 COSTS = ("elapsed_s", "tokens_sampled")
-# --at: the column that says where, and what an error calls it
-EQUAL = {
-    "tokens": ("tokens_sampled", "sampled tokens"),
-    "seconds": ("elapsed_s", "training time"),
-}
+EQUAL = {"tokens": "tokens_sampled", "seconds": "elapsed_s"}  # --at: the column that says where
 RECORDED = ("python", "packages", "source", "hardware")  # of an environment
 
 
@@ -181,16 +177,16 @@ def choose_place(rows: pd.DataFrame, at: str) -> tuple[str, float]:
     """
     evaluations = rows.drop_duplicates(["run_dir", "iteration"])
     if at in EQUAL:
-        column, noun = EQUAL[at]
+        column = EQUAL[at]
         reaches = []
         for run_dir, of_run in evaluations.groupby("run_dir"):
             known = of_run[column].dropna().astype(float)
             if len(known) < 2:  # the start has cost nothing, which alone tells nothing
-                raise UserError(f"--at {at}: {run_dir} logged no {noun}")
+                raise UserError(f"--at {at}: {run_dir} logged no {column}")
             reaches.append(known.to_list())
         support = common_support(reaches)
         if support is None:
-            raise UserError(f"--at {at}: no {noun} is common to all runs")
+            raise UserError(f"--at {at}: no {column} is common to all runs")
         return column, float(support[1])
     held = evaluations.groupby("iteration")["run_dir"].nunique()
     common = list(held.index[held == evaluations["run_dir"].nunique()])

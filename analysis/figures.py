@@ -225,11 +225,6 @@ def predictor_label(predictor: str) -> str:
     return PREDICTORS.get(predictor, predictor.replace("_", " "))
 
 
-def phase_color(name: str, names: Sequence[str]) -> str:
-    """The colour of one of `names`, the parts of an iteration; "other" is grey."""
-    return "#BBBBBB" if name == "other" else PHASE_COLORS[names.index(name) % len(PHASE_COLORS)]
-
-
 def curve(
     axis: Axes,
     frame: pd.DataFrame,

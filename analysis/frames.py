@@ -228,21 +228,18 @@ def check_same_configs(runs: Sequence[Run]) -> None:
     """Refuses runs of one name whose configs differ in more than the seed (`UserError`)."""
     for name in dict.fromkeys(run.name for run in runs):
         seeds = [run for run in runs if run.name == name]
-        complaint, rule = f"are both named {name}, but", "; only the seed may differ"
-        check_alike(seeds, lambda run: run.config | {"seed": None}, complaint, rule)
+        complaint = f"are both named {name} and may differ in their seed alone, but"
+        check_alike(seeds, lambda run: run.config | {"seed": None}, complaint)
 
 
-def check_alike(
-    runs: Sequence[Run], part: Callable[[Run], Any], complaint: str, rule: str = ""
-) -> None:
+def check_alike(runs: Sequence[Run], part: Callable[[Run], Any], complaint: str) -> None:
     """Refuses runs whose `part` differs from the first one's, naming the key (`UserError`)."""
     for run in runs[1:]:
-        difference = first_difference(part(runs[0]), part(run))
-        if difference is not None:
+        if (difference := first_difference(part(runs[0]), part(run))) is not None:
             key, there, here = difference
             raise UserError(
                 f"{runs[0].path} and {run.path} {complaint} {key} is {there} in the one and {here} "
-                f"in the other{rule}"
+                "in the other"
             )
 
 

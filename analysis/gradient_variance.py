@@ -237,7 +237,8 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
 
     Ratios compare variances of estimators of one mean, which GRPO is not.
     """
-    names = estimator_names(rows)
+    first, *others = rows["estimator"].unique()
+    names = [first, *sorted(others, key=lambda name: name.startswith("vine"))]
     known = rows.dropna(subset="value")
     panels = [quantity for quantity in PANELS if quantity in set(known["quantity"])]
     if not panels:
@@ -257,12 +258,6 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
         if len(axes[0].get_legend_handles_labels()[1]) > 1:
             figures.shared_legend(figure, axes[0])
         return figures.save(figure, path)
-
-
-def estimator_names(rows: pd.DataFrame) -> list[str]:
-    """The first, then the others in their order, those of Monte-Carlo values last."""
-    names = list(rows["estimator"].unique())
-    return [names[0], *sorted(names[1:], key=lambda name: name.startswith("vine"))]
 
 
 def draw_dots(axis: Axes, rows: pd.DataFrame, names: Sequence[str]) -> None:

@@ -95,13 +95,17 @@ def sampled_points(
     points of one figure are measured alike.
     """
     is_evaluated = all(sampled[run.path].keys() <= run.evaluations.keys() for run in runs)
+    ends = dict(zip(("pass@1", "low", "high"), estimate_columns("pass@1"), strict=True))
     points = {}
     for run in runs:
-        evaluations, rows = _evaluations(run), []
+        curve = frames.learning_curve(run).set_index("iteration")
+        evaluations, rows = curve[list(ends)].rename(columns=ends), []
+        how = run.config.get("evaluation", {})
+        source = f"evaluation (temperature {how.get('temperature')}, top_p {how.get('top_p')})"
         for iteration, cells in sampled[run.path].items():
             row = run.identity | {"iteration": iteration, "kl_source": "exact", **cells}
             if is_evaluated:
-                row |= {"pass_source": _pass_source(run), **evaluations.loc[iteration]}
+                row |= {"pass_source": source, **evaluations.loc[iteration]}
             else:
                 row |= {"pass_source": "samples", "pass@1": cells["sample_pass@1"]}
             rows.append(row)
@@ -205,15 +209,3 @@ def _gains(curves: Sequence[Curve]) -> list[float]:
     if any(nats[-1] <= nats[0] for nats, _ in curves):
         return []
     return [(scores[-1] - scores[0]) / (nats[-1] - nats[0]) for nats, scores in curves]
-
-
-def _evaluations(run: Run) -> pd.DataFrame:
-    """pass@1 by iteration, with intervals over problems."""
-    ends = dict(zip(("pass@1", "low", "high"), estimate_columns("pass@1"), strict=True))
-    return frames.learning_curve(run).set_index("iteration")[list(ends)].rename(columns=ends)
-
-
-def _pass_source(run: Run) -> str:
-    """`evaluation (temperature 1, top_p 1)`."""
-    settings = run.config.get("evaluation", {})
-    return f"evaluation (temperature {settings.get('temperature')}, top_p {settings.get('top_p')})"

@@ -152,7 +152,10 @@ def draw_phases(phases: pd.DataFrame, path: Path) -> list[Path]:
     seconds = method_phases(phases)
     seconds = seconds.rename(index=figures.method_labels(list(seconds.index)))
     shares = seconds.div(seconds.sum(axis=1), axis=0)
-    colors = [figures.phase_color(name, PHASE_NAMES) for name in seconds]
+    by_phase = dict(
+        zip(PHASE_NAMES, (*figures.PHASE_COLORS[: len(PHASE_NAMES) - 1], "#BBBBBB"), strict=True)
+    )
+    colors = [by_phase[name] for name in seconds]
     both = {"seconds an iteration": seconds, "share of training time": shares}
     with figures.panels(1, 2, PHASES_WIDTH_IN) as (figure, axes):
         for axis, (label, frame) in zip(axes, both.items(), strict=True):

@@ -47,13 +47,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_continuations(parser, "1,3,9", "Score mc_K and mc_train_K of these K.")
 
 
-def run(paths: list[Path], out: Path, truth: list[Path], continuations: str) -> list[Path]:
+def run(
+    paths: list[Path], out: Path, truth: list[Path], continuations: tuple[int, ...]
+) -> list[Path]:
     """Writes the states, their scores and the figures; returns the paths.
 
     Each path is a run directory whose ground truth has been made, or a directory whose
     value_accuracy_states.parquet is scored again.
     """
-    states = read_states(paths, out, truth, options.parse_continuations(continuations))
+    states = read_states(paths, out, truth, continuations)
     scores = score_states(states, num_resamples=NUM_RESAMPLES)
     write_states(out / STATES_NAME, states)
     written = [out / STATES_NAME, *SCORES.write(out, scores)]

@@ -201,9 +201,9 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
 def at_last(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of one checkpoint a method: the last that sampled its rollouts, or the last."""
-    own = rows["checkpoint"].where(rows["is_own_policy"].astype(bool))
-    last = rows["checkpoint"].groupby(rows["method"]).transform("max")
-    return rows[rows["checkpoint"] == own.groupby(rows["method"]).transform("max").fillna(last)]
+    sampled = rows["checkpoint"].where(rows["is_own_policy"].astype(bool))
+    last = [of.groupby(rows["method"]).transform("max") for of in (sampled, rows["checkpoint"])]
+    return rows[rows["checkpoint"] == last[0].fillna(last[1])]
 
 
 def title(rows: pd.DataFrame) -> str:

@@ -1,7 +1,4 @@
-"""Logged results and metrics as HTML tables, and figures that the page carries within itself.
-
-Texts of a run go through `escape`.
-"""
+"""Logged results and metrics as HTML tables and figures. Texts of a run go through `escape`."""
 
 import base64
 from collections.abc import Collection, Iterable, Sequence

@@ -95,7 +95,7 @@ def gradient_rows(
         loaded = load_model(checkpoint.policy_path, "float32", "sdpa")
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
-        num_weights = _num_weights(module)
+        num_weights = sum(weight.numel() for weight in module.parameters())
         products, gains = inner_products_of(module, checkpoint, groups_E, estimators)
         del module
     share = critic_share(config, num_weights, critic_weights or num_weights)
@@ -140,7 +140,7 @@ def inner_products_of(
     num_problems = len(groups_E[0])
     seed = derive_seed(settings["seed"], "projection")
     device = next(module.parameters()).device
-    num_weights = _num_weights(module)
+    num_weights = sum(weight.numel() for weight in module.parameters())
     sketch = CountSketch(num_weights, SKETCH_SIZE, seed, device)
     chosen_C = chosen_coordinates(num_weights, NUM_COORDINATES, seed)
     products, coordinates = [], []
@@ -188,9 +188,8 @@ def is_unbiased(config: TrainConfig, estimator: Estimator) -> bool:
 
 def chosen_coordinates(num_weights: int, most: int, seed: int) -> np.ndarray:
     """`most` of the weights' numbers, ascending, or all where there are no more."""
-    if num_weights <= most:
-        return np.arange(num_weights)
-    return np.sort(np.random.default_rng(seed).choice(num_weights, most, replace=False))
+    count = min(most, num_weights)
+    return np.sort(np.random.default_rng(seed).choice(num_weights, count, replace=False))
 
 
 def set_advantages(
@@ -382,7 +381,3 @@ def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: in
     for rollout in rollouts:
         rollout.spans_S = steps_of(rollout, segmenter, policies.sampler.tokenizer)
     return rollouts
-
-
-def _num_weights(module: torch.nn.Module) -> int:
-    return sum(weight.numel() for weight in module.parameters())

@@ -1,8 +1,7 @@
 """Passes of a run's last policy over its saved rollouts: scores, and a fitted martingale.
 
-The fit is `recipes.posterior.Posterior` as training has it, iteration by iteration, on one half of
-the problems; it then values the other half, and the other way round. No value has seen the reward
-of its own problem.
+The fit is training's `recipes.posterior.Posterior` on one half of the problems; it values the other
+half, and the other way round: no value has seen the reward of its own problem.
 """
 
 import math

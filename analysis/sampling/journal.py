@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from vineppo.engine import Engine
 
 LINE_EVERY_S = 15.0
-# Of whose run a table is, which older ones do not say.
-ADDED = ("method", "run_seed")
 
 
 def settings_path(table: Path) -> Path:
@@ -47,8 +45,7 @@ def write_settings(table: Path, settings: dict[str, Any]) -> None:
 def check_settings(path: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
     """Raises `UserError` where a file was begun or made with other settings, naming one."""
     for key, value in here.items():
-        is_untold = key in ADDED and key not in there
-        if there.get(key) != value and not is_untold:
+        if there.get(key) != value:
             raise UserError(
                 f"{path} was made with {key} {json.dumps(there.get(key))}, now it is "
                 f"{json.dumps(value)}; remove it or give another --out"
@@ -104,9 +101,6 @@ class Meter:
     """Counts finished pieces of work of `total`, and the engine's tokens per second.
 
     It prints a line now and then, and at the end.
-
-    with Meter("iteration 10", total=512, done=0, engine=engine) as meter:
-        meter.advance()
     """
 
     def __init__(self, title: str, total: int, done: int, engine: "Engine") -> None:

@@ -187,7 +187,7 @@ def test_a_cost_that_a_run_did_not_log_is_one_clear_line(settings, capsys):
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     arguments = ["--baseline", "PPO", "--at", "seconds"]
     assert main(["compare", *map(str, settings), *arguments]) == 2
-    message = f"error: --at seconds: {path} logged no training time\n"
+    message = f"error: --at seconds: {path} logged no elapsed_s\n"
     assert capsys.readouterr().err == message
 
 

@@ -70,8 +70,8 @@ def test_runs_of_one_name_may_differ_in_their_seed_alone(methods_paths, capsys):
     first, second = methods_paths[:2]
     edit_config(second, credit={"kind": "vine", "num_continuations": 9})
     assert refusal(capsys, first, second) == (
-        f"{first} and {second} are both named vine, but credit.num_continuations is missing in the "
-        "one and 9 in the other; only the seed may differ"
+        f"{first} and {second} are both named vine and may differ in their seed alone, but "
+        "credit.num_continuations is missing in the one and 9 in the other"
     )
 
 

@@ -86,8 +86,8 @@ def test_a_damaged_run_is_one_clear_line(run_path, capsys, damage, message):
     ("options", "message"),
     [
         (["--continuations", "1,3"], "{table} has 2 draws a state, too few for --continuations"),
-        (["--continuations", "0"], "--continuations must be whole numbers from 1"),
-        (["--continuations", "1,x"], "--continuations must be whole numbers from 1"),
+        (["--continuations", "0"], "argument --continuations: must be whole numbers from 1"),
+        (["--continuations", "1,x"], "argument --continuations: must be whole numbers from 1"),
         (["--truth", "nowhere"], "--truth nowhere is no directory"),
     ],
 )
@@ -113,8 +113,9 @@ def test_runs_that_do_not_go_together_are_one_clear_line(run_path, tmp_path, cap
         "in the other"
     )
     write_tiny(other, sampling={"temperature": 0.5}, seed=2)
-    assert "are both named vine, but sampling is missing" in refusal(
-        capsys, [run_path, other, *OPTIONS]
+    assert (
+        "are both named vine and may differ in their seed alone, but sampling is missing"
+        in refusal(capsys, [run_path, other, *OPTIONS])
     )
     write_tiny(other)
     assert refusal(capsys, [run_path, other, *OPTIONS]) == (

@@ -294,21 +294,21 @@ def _rows(states: pd.DataFrame, continuations: Sequence[int]) -> list[dict[str, 
         chosen_N = _in_group(ranked, group)
         if not chosen_N.any():
             continue
-        own = _chosen(baseline, chosen_N)
-        of_group = of_tables | _of_group(ranked[chosen_N], group, own)
+        of_base = _chosen(baseline, chosen_N)
+        of_group = of_tables | _of_group(ranked[chosen_N], group, of_base)
         of_group["num_over_states"] = (_in_group(states, group) & states["is_over"]).sum()
         problem_N = ranked["problem_id"][chosen_N].to_numpy()
         for predictor, of_N in terms.items():
-            estimates = _estimates(_chosen(of_N, chosen_N), own, problem_N)
+            estimates = _estimates(_chosen(of_N, chosen_N), of_base, problem_N)
             rows.append({"predictor": predictor, **of_group, **estimates})
     return rows
 
 
 def _in_group(states: pd.DataFrame, group: str) -> np.ndarray:
-    own = states["group"]
+    groups = states["group"]
     if group in (BOUNDARIES, NO_ENDS):
-        return ((own != QUERY) & ((group == BOUNDARIES) | ~states["has_end"])).to_numpy()
-    return (own == group).to_numpy()
+        return ((groups != QUERY) & ((group == BOUNDARIES) | ~states["has_end"])).to_numpy()
+    return (groups == group).to_numpy()
 
 
 def _of_group(states: pd.DataFrame, group: str, terms: Terms) -> dict[str, Any]:

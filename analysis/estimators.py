@@ -66,11 +66,10 @@ def _doubly_robust(_: float, __: str, one_in: str, k: str) -> Settings:
 
 
 def _tree(_: float, tokens: str, branching: str, as_published: str | None) -> Settings:
-    forms = {"baseline": "mean", "train_shared": "once"}
-    unbiased = {"baseline": "others", "train_shared": "by_leaves"}
     widths = [int(width) for width in branching.split("_")[1:]]
     table = {"kind": "tree", "branching": widths, "tokens_per_level": int(tokens)}
-    return table | (forms if as_published else unbiased)
+    form = ("mean", "once") if as_published else ("others", "by_leaves")
+    return table | dict(zip(("baseline", "train_shared"), form, strict=True))
 
 
 def _plain(kind: str, **keys: Any) -> Callable[..., Settings]:

@@ -129,8 +129,8 @@ def make_gradients(
         return make_tables(chosen, GRADIENT_SCHEMA, gradient_rows)
     tables: list[Path] = []
     for run_path in run_paths:
-        own = [checkpoint for checkpoint in chosen if checkpoint.run_path == run_path]
-        tables += make_tables(own, GRADIENT_SCHEMA, gradient_rows)
+        of_run = [checkpoint for checkpoint in chosen if checkpoint.run_path == run_path]
+        tables += make_tables(of_run, GRADIENT_SCHEMA, gradient_rows)
     return tables
 
 
@@ -217,7 +217,7 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
     for e, name in enumerate(gradients.estimators):
         noise = noise_from_gram(gradients.gram_ENN[e], weights_N)
         tokens, time_s = gradients.num_tokens_EN[e] @ share_N, gradients.time_s_EN[e] @ share_N
-        own = {
+        quantities = {
             "num_tokens": float(tokens),
             "time_s": float(time_s),
             "trace": noise.trace,
@@ -226,9 +226,9 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
             "signal": _ratio(noise.squared_norm, noise.trace),
         }
         for key in WITH_RATIO:
-            first = found.get(f"{gradients.estimators[0]}/{key}", own[key])
-            own[f"{key}_ratio"] = _ratio(own[key], first)
-        found |= {f"{name}/{key}": number for key, number in own.items()}
+            first = found.get(f"{gradients.estimators[0]}/{key}", quantities[key])
+            quantities[f"{key}_ratio"] = _ratio(quantities[key], first)
+        found |= {f"{name}/{key}": number for key, number in quantities.items()}
     return found
 
 

@@ -179,8 +179,8 @@ def check_rollouts(
         for step, start in enumerate(row["step_starts"])
     }
     for state in states:
-        own = state.num_steps, state.prefix_length, state.response_length, state.reward
-        if lengths.get(state.key) != own:
+        found = state.num_steps, state.prefix_length, state.response_length, state.reward
+        if lengths.get(state.key) != found:
             raise UserError(
                 f"{table} is of another run: its state {state.key} is none of the rollouts of "
                 f"iteration {state.rollout_iteration}"

@@ -42,10 +42,8 @@ CRITIC, MC, MC_TRAIN = "critic", "mc", "mc_train"
 FREE = ("group_mean", "group_mean_others", "constant")  # from the rewards of the iteration
 
 BOUNDARIES, QUERY = "boundaries", "query"
-# Of the strata by true value 0 and 1 are apart, where a state is decided as far as m returns tell.
-# They are made by t, the very number that errors are taken from: among states of a high t its noise
-# was upwards more often than not, so that even exact values look too low there and too high where t
-# is low, by about that noise, √(p(1 − p)/m). Position and outcome have no such flaw.
+# Strata by true value are made by t, the very number that errors are taken from: even exact values
+# look too low where t is high, by about its noise √(p(1 − p)/m). 0 and 1 stand apart.
 FIFTHS = (0.2, 0.4, 0.6, 0.8)
 VALUE_EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)
 STRATA = {
@@ -153,15 +151,15 @@ def predictions(
 def _of_run(path: Path, states: Sequence[TruthState]) -> dict[str, list[Prediction]]:
     """The run's own predictors, by the values that training saved, else by the truth's columns.
 
-    Those of its `values.predictors` have their name there, after `values/` where it is one of ours.
+    A name of `values.predictors` stands after `values/` where it is one of ours.
     """
     iteration = states[0].rollout_iteration
     values = values_by_state(path, iteration)
     rows = [values.get(state.key, {}) for state in states]
     columns: dict[str, list[Prediction]] = {CRITIC: [(r.get("critic_value"), None) for r in rows]}
     for name, of_name in predictions_by_state(path, iteration).items():
-        own = [of_name.get(state.key, {}) for state in states]
-        columns[name] = [(r.get("value"), len(r.get("returns_K") or ()) or None) for r in own]
+        found = [of_name.get(state.key, {}) for state in states]
+        columns[name] = [(r.get("value"), len(r.get("returns_K") or ()) or None) for r in found]
     for name in {name for state in states for name in state.predictions}:
         if not _says_anything(columns.get(name, ())):
             columns[name] = [(state.predictions.get(name), None) for state in states]

@@ -58,8 +58,8 @@ class Estimator:
                 taken.num_tokens * len(taken.returns_K) / len(state.returns_K)
                 for taken, state in taken_S
             )
-        own = MONTE_CARLO if self.credit.monte_carlo else None
-        name = self.returns_of or self.values_from or own
+        sampled = MONTE_CARLO if self.credit.monte_carlo else None
+        name = self.returns_of or self.values_from or sampled
         if name in rollout.returns_S:
             return sum(value.num_tokens for value in rollout.returns_S[name])
         return sum(rollout.steps_S.get(f"tokens/{name}", ()))
@@ -215,14 +215,14 @@ def _num_draws(rollouts: Sequence[Rollout]) -> int:
 
 def _own_estimator(config: TrainConfig) -> Estimator | None:
     """The run's own; None of plain VinePPO, which is vine_K."""
-    own, feeding = config.credit, feeding_predictor(config)
-    is_plain = isinstance(own, VineCredit) and own.states is None and not own.own_return
+    credit, feeding = config.credit, feeding_predictor(config)
+    is_plain = isinstance(credit, VineCredit) and credit.states is None and not credit.own_return
     if is_plain and feeding == MONTE_CARLO:
         return None
-    is_usual = config.values.credit in (None, own.fed_by) and own.kind != "martingale"
-    kind = own.kind.rpartition(":")[2]
+    is_usual = config.values.credit in (None, credit.fed_by) and credit.kind != "martingale"
+    kind = credit.kind.rpartition(":")[2]
     taken = config.values.predictors.get(feeding or "")
     returns_of = taken.returns_of if taken else None
-    if own.kind == "doubly_robust":  # whatever its values are
+    if credit.kind == "doubly_robust":  # whatever its values are
         returns_of = MONTE_CARLO
-    return Estimator(kind if is_usual else f"{kind}_{feeding}", own, feeding, returns_of)
+    return Estimator(kind if is_usual else f"{kind}_{feeding}", credit, feeding, returns_of)

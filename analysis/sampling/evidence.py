@@ -192,9 +192,9 @@ def value_source(
         numbers = [len(v.returns_K) for r in rollouts for v in r.returns_S.get(name, ())]
         if min(numbers) >= 2 and all(name in rollout.returns_S for rollout in rollouts):
             return SAMPLED, name
-    for name, own in config.values.predictors.items():
+    for name, table in config.values.predictors.items():
         is_known = all(f"values/{name}" in rollout.steps_S for rollout in rollouts)
-        if is_known and own.predictor.is_exact:
+        if is_known and table.predictor.is_exact:
             return EXACT, name
     if is_fitted:
         return FITTED, NAME
@@ -241,7 +241,7 @@ def candidates(
     """RLOO first, then what the rollouts allow."""
     continuations, cuts, coins = numbers
     valued = {key.removeprefix("values/") for key in rollouts[0].steps_S if key[:7] == "values/"}
-    kinds = {name: own.predictor for name, own in config.values.predictors.items()}
+    kinds = {name: table.predictor for name, table in config.values.predictors.items()}
     kinds = {name: kind for name, kind in kinds.items() if name in valued}
     martingales = [name for name, kind in kinds.items() if kind.is_martingale]
     martingales += [NAME] * (is_fitted and NAME not in martingales)

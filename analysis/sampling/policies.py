@@ -41,9 +41,8 @@ Settings = dict[str, Any]
 class Policies:
     """The policies of runs that share task, model and sampling, one at a time in an engine.
 
-    The engine starts when it is first asked for. `sampler` samples as the runs did while training:
-    temperature, top_p and token budget. `seed` is the analysis's own: no random stream is one of
-    the training's.
+    The engine starts when it is first asked for. `sampler` samples as the runs did while training;
+    no random stream is one of the training's.
     """
 
     def __init__(self, config: TrainConfig, seed: int, stack: ExitStack) -> None:
@@ -192,11 +191,10 @@ def add_values(
 ) -> dict[str, int]:
     """Sets what the checkpoint's predictors say of the rollouts' states, and of branches of them.
 
-    Those of continuations say nothing without sampling, and those that read their returns nothing
-    where a rollout or branch has none. Those for which the engine writes text are
-    asked where it has been started, which is with the checkpoint's policy; else what training saved
-    of them stands. Gives the names of all but the continuations, and the number of weights of each
-    one's own model.
+    Predictors of continuations, and those that read their returns, say nothing where there are
+    none. Those for which the engine writes text are asked where it has been started, which is with
+    the checkpoint's policy; else what training saved of them stands. Gives the names of all but the
+    continuations, and the number of weights of each one's own model.
     """
     num_weights, asking = {}, []
     with policies.engine_asleep():
@@ -313,8 +311,7 @@ def choose_checkpoints(
 ) -> list[Checkpoint]:
     """The policies that `--checkpoints` names of every run, on request those with rollouts.
 
-    The settings say whose table it is: directories of one name, given one call after the other with
-    one --out, have one table.
+    The settings say whose table it is: directories of one name have one table.
     """
     chosen = []
     for path in run_paths:

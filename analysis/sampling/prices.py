@@ -2,8 +2,8 @@
 
     seconds = tokens · (s per sampled token) + (s of learning per problem) [− the critic's share]
 
-Tokens are counted. Both rates are medians over the run's iterations. Where the run has a value
-model of its own, its share of learning (`critic_share`) is charged to estimators that use it.
+Tokens are counted. Both rates are medians over the run's iterations. The share of a separate value
+model (`critic_share`) is charged to estimators that use it.
 """
 
 import math
@@ -87,12 +87,12 @@ def critic_share(config: TrainConfig, num_policy_weights: int, num_critic_weight
     epoch, a value model of its own 1 and 3 an epoch. With 2 epochs each and equal sizes: 7/(8 + 7)
     = 0.467. 0 without a value model of its own: a shared head is hardly more than its policy.
     """
-    own = config.value_models.get(CRITIC)
-    if own is None:
+    model = config.value_models.get(CRITIC)
+    if model is None:
         return 0.0
     scored = 1 + (config.reference.kl_estimator is not None)
     policy = (scored + UPDATE_PASSES * config.optimization.num_epochs) * num_policy_weights
-    critic = (1 + UPDATE_PASSES * own.num_epochs) * num_critic_weights
+    critic = (1 + UPDATE_PASSES * model.num_epochs) * num_critic_weights
     return critic / (policy + critic)
 
 

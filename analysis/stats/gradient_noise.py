@@ -37,10 +37,10 @@ def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise
     total = float(weights_N.sum())
     if np.count_nonzero(weights_N) < 2:
         return GradientNoise(math.nan, math.nan)
-    own_N = np.diag(gram_NN)
-    between = weights_N @ gram_NN @ weights_N - weights_N**2 @ own_N
+    squares_N = np.diag(gram_NN)
+    between = weights_N @ gram_NN @ weights_N - weights_N**2 @ squares_N
     pairs = total**2 - weights_N @ weights_N
-    trace = ((weights_N * (total - weights_N)) @ own_N - between) / pairs
+    trace = ((weights_N * (total - weights_N)) @ squares_N - between) / pairs
     return GradientNoise(float(trace), float(between / pairs))
 
 

@@ -226,14 +226,6 @@ def test_the_configs_commits_and_environments_stand_beside_the_counts(settings, 
     assert list(rows.columns) == list(counts.SCHEMA.names)
 
 
-def test_names_that_say_no_setting_are_told_by_task_and_model_and_stand_without_it(tmp_path):
-    paths = write_pair(tmp_path, "long", 0, 0.1, names=("mine", "ppo"))
-    assert set(found_at(paths)["method"]) == {"mine"}
-    assert set(rows_of(*paths)["setting"]) == {"long"}
-    alone = rows_of(*paths[: len(SEEDS)])
-    assert set(alone["setting"]) == {"arithmetic tiny"}
-
-
 def test_rows_are_told_apart_by_settings_and_baselines(settings):
     found = found_at(settings)
     both = pd.concat([found[:1], found[:1].assign(baseline="VinePPO")])

@@ -54,19 +54,6 @@ def test_at_equal_costs_the_curve_is_that_by_iteration(uneven):
     pd.testing.assert_frame_equal(by_tokens.drop(columns="cost"), by_iteration.drop(columns="cost"))
 
 
-def test_seeds_that_share_no_stretch_of_a_cost_are_not_compared_at_it(methods_paths):
-    """Without the start: 40 to 120 s, 160 to 480 s."""
-    paths = methods_paths[:2]
-    for _ in range(2):
-        rewrite_metrics(paths[1], slowed)
-    for path in paths:
-        (path / "evaluations/iter_000000.json").unlink()
-    rows, _ = read_methods(paths)
-    assert cost_curve(rows, "elapsed_s").empty
-    assert list(cost_curve(rows, "iteration")["cost"]) == [4, 8, 12]
-    assert list(at_equal_cost(rows)["cost"]) == ["iteration", "tokens_sampled"]
-
-
 def test_one_seed_is_its_own_curve_and_an_unknown_cost_none(uneven):
     ppo = method(uneven, "ppo")
     points = cost_curve(ppo, "elapsed_s")

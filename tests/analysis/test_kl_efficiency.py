@@ -19,7 +19,6 @@ from analysis.sampling.kl import (
     FOLDER,
     SAMPLE_SCHEMA,
     cells_of,
-    choose_prompts,
     exact_kl,
     read_samples,
 )
@@ -28,7 +27,6 @@ from analysis.tables import table_path
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.models import load_model
-from vineppo.rollouts import Prompt
 from vineppo.token_scores import TokenLogprobs
 from vineppo.types import Problem, Rollout
 
@@ -145,16 +143,6 @@ def check_refusals(cases, tmp_path, capsys):
         error = capsys.readouterr().err
         assert error.count("\n") == 1
         assert message in error
-
-
-def test_the_problems_are_a_seeded_sample():
-    prompts = [Prompt(Problem(str(i), "", ""), ()) for i in range(20)]
-    chosen = [int(prompt.problem.id) for prompt in choose_prompts(prompts, 8, seed=0)]
-    assert chosen == sorted(set(chosen))
-    assert len(chosen) == 8
-    assert choose_prompts(prompts, 8, seed=0) == [prompts[i] for i in chosen]
-    assert choose_prompts(prompts, 8, seed=1) != [prompts[i] for i in chosen]
-    assert choose_prompts(prompts, 99, seed=0) == prompts
 
 
 @pytest.mark.slow

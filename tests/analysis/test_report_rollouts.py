@@ -49,16 +49,6 @@ def test_a_state_has_its_truth_in_every_rollout_that_passes_it(run_path, tmp_pat
     assert truths["sum/2", 0, 2]["high"] == 1
 
 
-def test_the_policy_that_sampled_a_rollout_goes_before_the_one_after_it(run_path):
-    out = run_path / "analysis" / "ground-truth"  # where ground-truth writes by default
-    add_truth(out, run_path, 12, {("sum/0", 0, 0): 10, ("sum/0", 0, 1): 20})
-    add_truth(out, run_path, 11, {("sum/0", 0, 1): 30})
-    ((table,),) = view(run_path)
-    steps = steps_of(table)
-    shown = [(steps["sum/0", 0, i]["truth"][k]) for i in (0, 1) for k in ("correct", "policy")]
-    assert shown == [10, 12, 30, 11]
-
-
 def test_truth_that_cannot_be_shown_is_one_line(two_run_paths, tmp_path, capsys):
     run_path, other = two_run_paths
     assert the_error(capsys, run_path, "--truth", tmp_path / "no").endswith("no is no directory\n")

@@ -90,13 +90,6 @@ def test_what_the_other_predictors_say(by_hand, table):
     assert "pearson" not in by_hand["boundaries", "constant"]
 
 
-def test_the_floor_is_that_of_a_perfect_estimator_of_as_many_draws(by_hand):
-    # E|X − Y/4| of X ~ B(1, p), Y ~ B(4, p) is 2p(1 − p): X is 1 and the gap 1 − p, or the reverse.
-    floors = [2 * p * (1 - p) for p in (0.25, 0.5, 1, 0)]
-    row = by_hand["boundaries", "mc_1"]
-    assert float(row["mae_floor"]) == pytest.approx(sum(floors) / 4)
-
-
 def test_query_states_are_kept_apart(by_hand, table):
     row = by_hand["query", "critic"]
     # 0.4 and 0.8 of 2/4 and 3/4; no state of a step boundary among them.

@@ -7,14 +7,12 @@ from analysis import figures
 from analysis.value_accuracy import OF_STATES, SCORES
 from analysis.value_figures import (
     at_last,
-    draw_kind,
     draw_panel,
     most_telling,
     shown,
     styles,
     title,
 )
-from analysis.value_states import STRATA
 
 
 def table_of(*rows):
@@ -49,26 +47,6 @@ def test_the_overview_shows_the_numbers_of_the_table():
         ]
         draw_panel(axes[1], rows, "checkpoint", [0, 2], "pearson", looks)
         assert axes[1].get_lines()[:] == []
-
-
-def test_strata_stand_where_they_belong_and_predictors_beside_each_other():
-    rows = table_of(
-        *(
-            {"predictor": name, "stratum": f"{kind} {STRATA[kind][index]}", "metric": "mae"}
-            | {"value": mae}
-            for kind in ("position", "value")
-            for name, index, mae in (("critic", 1, 0.3), ("critic", 3, 0.2), ("mc_9", 3, 0.1))
-        )
-    )
-    looks = styles(["critic", "mc_9"])
-    with figures.panels(1, 2) as (_, axes):
-        for axis, kind in zip(axes, ("position", "value"), strict=True):
-            draw_kind(axis, rows, kind, "mae", looks)
-            critic, fresh = (line.get_xydata() for line in axis.get_lines())
-            assert critic.tolist() == [[1 - 0.15, 0.3], [3 - 0.15, 0.2]]
-            assert fresh.tolist() == [[3 + 0.15, 0.1]]
-        ticks = [[text.get_text() for text in axis.get_xticklabels()] for axis in axes]
-    assert ticks == [["0", "20", "40", "60", "80", "100"], STRATA["value"]]
 
 
 def test_a_figure_shows_all_seeds_together_at_the_last_policy_that_trained():

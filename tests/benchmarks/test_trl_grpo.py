@@ -12,12 +12,10 @@ from benchmarks.trl.protocol import Worker
 from benchmarks.trl.translation import describe, grpo_arguments, num_updates
 from benchmarks.trl_grpo import (
     CONFIGS,
-    fastest,
     grpo_config,
     micro_batch_sizes,
     num_iterations,
     ratios,
-    search,
     write_spec,
 )
 from benchmarks.workload import NUM_PROBLEMS
@@ -106,24 +104,6 @@ def test_trl_is_tried_with_micro_batches_that_make_the_same_updates(tmp_path):
         assert found["per_device_train_batch_size"] == size
         assert size * found["gradient_accumulation_steps"] == 64
         assert size * found["steps_per_generation"] == 256
-
-
-def test_search_takes_medians_after_a_warm_up_and_notes_what_failed():
-    seconds = {64: (1.0, 5.0, 4.0, 9.0), 32: (9.0, 3.0, 1.0, 6.0)}
-
-    def start(size):
-        times = seconds.get(size, ())
-        answers = f"for s in {times}: channel.wait(); channel.say(dict(seconds=s))"
-        return started(
-            "from benchmarks.trl.protocol import Channel; channel = Channel()\n"
-            f"channel.say(dict(ready=dict()))\n{answers}\nraise SystemExit('out of memory')"
-        )
-
-    found = search([128, 64, 32], start)
-    assert "out of memory" in found.pop(128)
-    assert found == {64: 5.0, 32: 3.0}
-    assert fastest({**found, 128: "out of memory"}, 16) == 32
-    assert fastest({128: "out of memory"}, 16) == 16
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import norm, t
 
 from analysis.stats.bootstrap import (
     Estimate,
@@ -53,13 +52,6 @@ def test_the_examples_of_the_docstrings():
     assert variance(sums, "x", "xx") == pytest.approx(1)
     estimate = percentile_estimate(0.5, np.linspace(0, 1, 101), level=0.9)
     assert (estimate.low, estimate.high) == pytest.approx((0.05, 0.95))
-
-
-def test_the_level_of_a_normal_mean_becomes_that_of_students_t():
-    # Resamples of a normal mean scatter by √((C−1)/C) of its standard error.
-    half_width = norm.ppf((1 + expanded_level(0.9, 6)) / 2) * math.sqrt(5 / 6)
-    assert half_width == pytest.approx(t.ppf(0.95, 5))
-    assert expanded_level(0.9, 100_000) == pytest.approx(0.9, abs=1e-4)
 
 
 def test_sums_weights_and_repeated_rows_are_the_same_resamples():

@@ -208,7 +208,7 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     best = rows.loc[rows.groupby([*OF_RUN, "family"], sort=False)["noise_seconds"].idxmin()]
     runs = list(best.sort_values("noise_seconds").groupby(OF_RUN, sort=False))
     most = max(len(of_run) for _, of_run in runs)
-    with figures.panels(len(runs), 2, margin_in=1.6) as (figure, axes):
+    with figures.panels(len(runs), 2, margin_in=2.6) as (figure, axes):
         figure.set_figheight(len(runs) * (AROUND_IN + ROW_IN * most))
         for number, ((name, last), of_run) in enumerate(runs):
             labels = list(map(estimators.label, of_run["estimator"]))
@@ -223,6 +223,6 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
                 axis.axvline(1, color="0.7", linewidth=0.6, zorder=0)
                 axis.set_yticks(range(len(labels)), labels if column == "noise" else [])
                 axis.set_ylim(len(labels) - 0.5, -0.5)
-                axis.set_xlabel(f"{column.replace('_', ' times ')}, RLOO: 1")
+                axis.set_xlabel(f"{column.replace('_', ' × ')} (RLOO: 1)")
             axes[2 * number].set_title(f"{name}, iteration {last}", loc="left")
         return figures.save(figure, path)

@@ -62,10 +62,10 @@ def health_rows(path: Path) -> pd.DataFrame:
 
 def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     """A panel a number: its mean over seeds by iteration, of long runs a running mean."""
-    names = [f"{row.method}, {row.predictor}" for row in rows.itertuples()]
+    several = rows.groupby("method")["predictor"].nunique().max() > 1
+    names = rows["method"] + (", " + rows["predictor"] if several else "")
     lines = list(rows.groupby(names, sort=False))
     styles = figures.method_styles([str(name) for name, _ in lines])
-    several = rows.groupby("method")["predictor"].nunique().max() > 1
     with figures.grid(len(PANELS), 2) as (figure, axes):
         for axis, (number, label) in zip(axes, PANELS.items(), strict=True):
             for name, group in lines:

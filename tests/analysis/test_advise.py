@@ -275,10 +275,11 @@ def test_runs_that_hold_too_little_are_one_line(few, tmp_path, capsys):
     assert "is a run of supervised fine-tuning" in capsys.readouterr().err
 
 
-def test_values_are_fitted_where_none_are_saved(tmp_path):
+def test_values_are_fitted_where_none_are_saved(tmp_path, monkeypatch):
     """The demo's starting policy stands in for the final one; a wrong twin for every answer."""
     from vineppo.models import resolve_model_path
 
+    monkeypatch.setattr("analysis.sampling.held_out.LEAST_STEPS", 32)
     path = write_solved_run(tmp_path / "run", num_problems=8, iterations=(1, 2))
     run_dir = RunDir(path)
     for iteration in (1, 2):

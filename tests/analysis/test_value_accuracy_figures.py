@@ -82,7 +82,7 @@ def test_every_predictor_has_a_name_and_a_look_of_its_own():
     methods = {"posterior": "martingale", "privileged": "privileged", "critic": "ppo"}
     for predictor, method in methods.items():
         color = figures.method_styles([method])[method]["color"]
-        assert styles([predictor])[predictor]["color"] == color
+        assert styles([predictor])[predictor]["color"].lower() == color
 
 
 def test_a_figure_shows_six_predictors_at_most():

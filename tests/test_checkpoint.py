@@ -102,7 +102,7 @@ def test_the_newest_checkpoint_says_where_it_stands(tmp_path, checkpoint):
 
 def test_a_checkpoint_that_cannot_be_loaded_is_one_line(tmp_path, checkpoint, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
-    with pytest.raises(UserError, match=r"written by 2 processes, which .* got 3"):
+    with pytest.raises(UserError, match=r"must be resumed by 2 processes, .* got 3"):
         read_newest_state(RunDir(tmp_path))
     (checkpoint / "state.json").write_text("{")
     with pytest.raises(UserError, match=r"iter_000003/state\.json is no JSON file"):

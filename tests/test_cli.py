@@ -94,8 +94,8 @@ def test_a_failed_start_leaves_no_run_behind(fails, tmp_path, assignment, messag
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("model.safetensors", None, "model directory without weights (*.safetensors): MODEL"),
-        ("config.json", None, "model directory without config.json: MODEL"),
+        ("model.safetensors", None, "model MODEL cannot be loaded: Error no file named model"),
+        ("config.json", None, "model MODEL cannot be loaded: Unrecognized model"),
         ("model.safetensors", b"no weights", "model MODEL cannot be loaded"),
         ("tokenizer.json", b"{}", "model MODEL cannot be loaded"),
         ("generation_config.json", b'{"eos_token_id": 99}',
@@ -154,7 +154,7 @@ def test_another_number_of_processes_is_found_before_a_model_is_loaded(fails, co
     checkpoint.mkdir(parents=True)
     state = {"iteration": 2, "elapsed_s": 1.0, "metrics": {}, "kl_coef": 0.0, "num_ranks": 4}
     (checkpoint / "state.json").write_text(json.dumps(state))
-    assert "was written by 4 processes, which must also go on with it, got 1" in fails(nowhere)
+    assert "must be resumed by 4 processes, which wrote it, got 1" in fails(nowhere)
     assert "holds a run of another config: seed is" in fails(nowhere, "seed=77")
 
 

@@ -239,7 +239,7 @@ def test_rows_of_other_columns_or_lengths_are_our_mistake(tmp_path):
     rows = rollout_rows([make_rollout()])
     with pytest.raises(ValueError, match="columns must be"):
         RunDir(tmp_path).write_rollouts(1, [rows[0] | {"extra": 1}])
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(AssertionError, match="one advantage a step"):
         rollout_rows([make_rollout(advantages_S=[0.5])])
 
 

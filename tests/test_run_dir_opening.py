@@ -80,8 +80,8 @@ def test_an_own_file_must_be_what_it_was(tmp_path):
     with pytest.raises(UserError) as refusal:
         RunDir.open(tmp_path, CONFIG, {"mine.py": "a", "reward.py": "b"})
     assert str(refusal.value) == (
-        f"mine.py has changed since the run in {tmp_path} began (own_files.json there has its "
-        "SHA-256): undo the change, or give the run another directory"
+        f"mine.py has changed since the run in {tmp_path} began: undo the change or give another "
+        "--run-dir"
     )
     RunDir.open(tmp_path, CONFIG, mended)
     (tmp_path / "own_files.json").unlink()

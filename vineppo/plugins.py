@@ -61,6 +61,7 @@ BASES: dict[str, str] = {
     "reward_form": "vineppo.user_reward:RewardForm",
     "scorer": "vineppo.config.schema:ScorerConfig",
     "fine_tuning": "vineppo.config.schema:FineTuning",
+    "adapters": "vineppo.config.schema:Adapters",
     "credit": "vineppo.credit:Credit",
     "engine": "vineppo.config.schema.engine:EngineConfig",
     "segmenter": "vineppo.segment:Segmenter",
@@ -70,6 +71,13 @@ BASES: dict[str, str] = {
 # All short names; the package of the recipes lists theirs and imports none.
 RECIPES: dict[str, dict[str, str]] = importlib.import_module("vineppo.recipes").KINDS
 KINDS = {role: CORE.get(role, {}) | RECIPES.get(role, {}) for role in BASES}
+
+
+# The functions that `optimization.policy_loss` names besides PPO's: module, function.
+POLICY_LOSSES = {
+    "gspo": ("vineppo.recipes.policy_losses", "sequence_surrogate"),
+    "cispo": ("vineppo.recipes.policy_losses", "weighted_likelihood"),
+}
 
 
 @dataclass(frozen=True)
@@ -157,8 +165,9 @@ def load_file(path: str) -> ModuleType:
 
 
 def load_function(path: str, name: str) -> Callable[..., Any]:
-    """The function `name` of the file at `path`, for example "trains" of "mine/mask.py"."""
-    function: Callable[..., Any] | None = getattr(load_file(path), name, None)
+    """The function `name` of a file or module, for example "trains" of "mine/mask.py"."""
+    module = load_file(path) if path.endswith(".py") else _import(path)
+    function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         raise UserError(f"{path}: no function {name}")
     return function

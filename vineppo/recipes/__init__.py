@@ -23,6 +23,9 @@ KINDS = {
     "fine_tuning": {
         "self_training": "vineppo.recipes.self_training:SelfTraining",
     },
+    "adapters": {
+        "lora": "vineppo.recipes.lora:Lora",
+    },
     "credit": {
         "doubly_robust": "vineppo.recipes.doubly_robust:DoublyRobustCredit",
         "gigpo": "vineppo.recipes.gigpo:GigpoCredit",
@@ -33,6 +36,7 @@ KINDS = {
     "engine": {
         "transformers": "vineppo.recipes.transformers_engine:TransformersConfig",
         "vllm_processes": "vineppo.recipes.engine_processes:ProcessesConfig",
+        "vllm_sharded": "vineppo.recipes.vllm_sharded:ShardedConfig",
     },
     "segmenter": {
         "cutpoints": "vineppo.recipes.cutpoints:CutpointsSegmenter",

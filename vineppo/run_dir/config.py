@@ -16,6 +16,7 @@ REMOVED_KEYS: tuple[tuple[str, str, Any], ...] = (
     ("logging", "trackio_project", None),
     ("logging", "tensorboard", False),
     ("engine", "prefix_caching", True),
+    ("engine", "tensor_parallel_size", 1),
     ("credit", "segment_max_prob", None),
     ("pairs", "margin_field", None),
 )
@@ -32,9 +33,13 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
     for name in ("reward_model", "self_training"):  # these had no kind
         if table := resolved.get(name):
             table.setdefault("kind", name)
+    if lora := resolved.get("model", {}).get("lora"):
+        lora.setdefault("kind", "lora")
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":
         engine["sleep_while_training"] = True  # sleeping always fits
+    if engine.get("kind") == "vllm" and engine.get("tensor_parallel_size", 1) > 1:
+        engine["kind"] = "vllm_sharded"
     if engine.get("kind") == "vllm" and engine.get("num_processes", 1) > 1:
         engine["kind"] = "vllm_processes"
     elif engine.get("kind") == "vllm":

@@ -166,7 +166,7 @@ def load_file(path: str) -> ModuleType:
 
 def load_function(path: str, name: str) -> Callable[..., Any]:
     """The function `name` of a file or module, for example "trains" of "mine/mask.py"."""
-    module = load_file(path) if path.endswith(".py") else _import(path)
+    module = load_file(path) if path.endswith(".py") else importlib.import_module(path)
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         raise UserError(f"{path}: no function {name}")

@@ -101,7 +101,7 @@ local pieces = {
   critic_from_reward_model: on(qwen, ppo + recipes.critic_of(models + 'outcome/final/reward_model')),
   views_bpco: on(small, ppo + recipes.bpco {
     values+: { predictors+: {
-      [name]: critic + recipes.bpco.critic { view: view[name] }
+      [name]: critic + recipes.bpco.critic + view[name]
       for name in std.objectFields(view)
       if name != 'symbols'
     } },

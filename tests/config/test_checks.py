@@ -74,28 +74,28 @@ def view(template, **rollouts):
         "place": "before_prompt",
         "rollouts": shown if rollouts else None,
     }
-    return f"critic.view={json.dumps(table)}"
+    return f"critic.view={json.dumps(table)}", "critic.kind=informed"
 
 
 REFUSED = [
     # Views: what a critic is told.
-    (PPO, [view("{anser}")],
+    (PPO, [*view("{anser}")],
      "critic.view.template must contain one of {answer}, {solution}, {percent}, {rollouts}, got "
      "'{anser}'"),
-    (PPO, [view("{rollouts}")],
+    (PPO, [*view("{rollouts}")],
      "critic.view.rollouts must be null where critic.view.template has no {rollouts}, and else a "
      "table, got '{rollouts}'"),
-    (PPO, [view("{answer}", num=1)],
+    (PPO, [*view("{answer}", num=1)],
      "critic.view.rollouts must be null where critic.view.template has no {rollouts}, and else a "
      "table, got '{answer}'"),
-    (PPO, [view("{rollouts}", num=8)],
+    (PPO, [*view("{rollouts}", num=8)],
      "critic.view.rollouts.num must be below rollouts.num_samples = 8, got 8"),
-    (PPO, [view("{rollouts}", wrong="{answer}")],
+    (PPO, [*view("{rollouts}", wrong="{answer}")],
      "critic.view.rollouts.wrong must contain {response} once, got '{answer}'"),
-    (PPO, [view("{percent}"), "rollouts.num_samples=1", "rollouts.num_prompts=256"],
+    (PPO, [*view("{percent}"), "rollouts.num_samples=1", "rollouts.num_prompts=256"],
      "rollouts.num_samples must be at least 2 for critic.view.template '{percent}' (it tells of "
      "the problem's other rollouts), got 1"),
-    (TREE, [predictors(told=TUNED | {"view": json.loads(view("{percent}").partition("=")[2]),
+    (TREE, [predictors(told=TUNED | {"kind": "informed", "view": {"template": "{percent}"},
                                      "batch_size": 16, "micro_batch_size": 16})],
      "credit.kind must not be 'tree' for values.predictors.told.view.template '{percent}' (the "
      "other rollouts share this one's actions)"),

@@ -114,7 +114,7 @@ def test_dropout_of_the_models_config_is_off(configs, tmp_path, gradient_checkpo
     }
     config = build_config(configs, "separate", **changes)
     models = start(config)
-    model = critic_of(models)._hf_model
+    model = critic_of(models).hf_model
     assert model.config.attention_dropout == 0.5
     model.train()
     batch = collate(sequences(4), CPU)

@@ -49,17 +49,16 @@ class AskingModel(ValueModel):
 
     gives: Literal["tokens", "steps"] = "steps"
     question: "Question"
-    hf_config: Any
     takes_branches: bool
 
-    def ask(self, model: Any, question: "Question") -> None:
-        self.hf_config, self.question = model.config, question
-        self.takes_branches = self.config.model.attention == "sdpa" and attends_to_all(model)
+    def ask(self, question: "Question") -> None:
+        self.question = question
+        is_sdpa = self.config.model.attention == "sdpa"
+        self.takes_branches = is_sdpa and attends_to_all(self.hf_model)
 
     def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
-        positions = getattr(self.hf_config, "max_position_embeddings", None)
+        positions = getattr(self.hf_model.config, "max_position_embeddings", None)
         longest = self.config.sampling.max_tokens + len(self.question.ids)
-        self.view.check(prompts_P, longest, positions)
         most = max((len(prompt.token_ids) for prompt in prompts_P), default=0) + longest
         if positions is not None and most > positions:
             raise UserError(
@@ -67,7 +66,11 @@ class AskingModel(ValueModel):
                 f"model's {positions} tokens, got {most}"
             )
 
-    def seen(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> list[TokenSequence]:
+    def seen(
+        self,
+        branches: Sequence[Rollout],
+        rollouts: Sequence[Rollout],  # noqa: ARG002
+    ) -> list[TokenSequence]:
         """State and question as the prompt, "yes" as a response; its columns where they are known.
 
         Two steps of a response "4+6=0 ; done" make two sequences: "4+6?" and "4+6? 4+6=0 ;", with
@@ -75,11 +78,11 @@ class AskingModel(ValueModel):
         """
         return [
             TokenSequence(
-                (*seen.prompt_ids, *branch.prefix_ids(step), *self.question.ids),
+                (*branch.prompt_ids, *branch.prefix_ids(step), *self.question.ids),
                 (self.question.yes,),
                 tokens_T=self._columns(branch, step),
             )
-            for branch, seen in zip(branches, super().seen(branches, rollouts), strict=True)
+            for branch in branches
             for step in range(len(branch.spans_S))
         ]
 
@@ -92,8 +95,7 @@ class AskingModel(ValueModel):
         if not self.takes_branches:
             super().estimate_branches(branches, rollouts)
             return
-        seen = self.view.of(branches, rollouts)
-        trees = [self._tree(*both) for both in zip(seen, branches, strict=True)]
+        trees = [self._tree(branch) for branch in branches]
         size = self.config.optimization.logprobs_micro_batch_size
         forward = lambda batch: (self.values(batch),)  # noqa: E731
         (values,) = token_columns(forward, trees, size, self.device)
@@ -102,12 +104,12 @@ class AskingModel(ValueModel):
         ]
         self.set_values(branches, [[row[end - 1]] for row, end in asked])
 
-    def _tree(self, seen: TokenSequence, rollout: Rollout) -> TokenSequence:
+    def _tree(self, rollout: Rollout) -> TokenSequence:
         asked = (*self.question.ids, self.question.yes)
         forks_S = [len(rollout.prefix_ids(step)) for step in range(len(rollout.spans_S))]
         ends_S = [forks_S[-1] + len(asked) * (step + 1) for step in range(len(forks_S))]
         return TokenSequence(
-            seen.prompt_ids,
+            rollout.prompt_ids,
             (*rollout.prefix_ids(-1), *(asked * len(forks_S))),
             branches=tuple(
                 Branch(fork, end - len(asked), end)
@@ -168,8 +170,8 @@ class YesNo(AskingModel, SeparateValueModel):
 
     def __init__(self, name: str, config: TrainConfig, critic: Any, loaded: LoadedModel) -> None:
         super().__init__(name, config, critic, loaded)
-        self.ask(self._hf_model, Question(critic, loaded.tokenizer, self.key))
-        self.question.start(self._hf_model, config)
+        self.ask(Question(critic, loaded.tokenizer, self.key))
+        self.question.start(self.hf_model, config)
 
     @classmethod
     def build(
@@ -197,13 +199,13 @@ class ZeroShot(AskingModel, FrozenValueModel):
     ) -> None:
         path = source if isinstance(source, str) else None
         super().__init__(name, config, critic, path)
-        model = self._module.model
         if isinstance(source, LoadedModel):
-            check_size(model, source.engine_model.num_token_ids, config.engine.max_model_len)
+            num_ids = source.engine_model.num_token_ids
+            check_size(self.hf_model, num_ids, config.engine.max_model_len)
         tokenizer = load_tokenizer(path or critic.path or config.model.path, f"{self.key}.path")
-        self.ask(model, Question(critic, tokenizer, self.key))
+        self.ask(Question(critic, tokenizer, self.key))
         if path is None:
-            self.question.start(model, config)
+            self.question.start(self.hf_model, config)
 
     @classmethod
     def at_checkpoint(

@@ -26,6 +26,8 @@ REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
     ("logging.tensorboard", False),
     ("engine.prefix_caching", True),
     ("credit.segment_max_prob", None),
+    ("critic.view", None),
+    ("values.predictors.*.view", None),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()
@@ -45,6 +47,12 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
         for table in _tables(resolved, parents):
             if key in table and kind in ("", table[key]):
                 table.setdefault(last, deepcopy(value))
+    for table in [
+        *_tables(resolved, ["critic"]),
+        *_tables(resolved, ["values", "predictors", "*"]),
+    ]:
+        if table.get("kind") == "separate" and "view" in table:
+            table["kind"] = "informed"
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
         engine["sleep_while_training"] = True

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -12,7 +11,6 @@ from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
 from vineppo.minibatches import is_sound, minibatches, summarize
 from vineppo.models import LoadedModel, can_pack
 from vineppo.policy import Policy, checkpoint_activations
-from vineppo.rollouts import Prompt
 from vineppo.types import Rollout, TrainBatch
 from vineppo.values.heads import (
     VALUE_NUMBERS,
@@ -27,7 +25,6 @@ from vineppo.values.heads import (
     values_of,
 )
 from vineppo.values.predictor import ValuePredictor
-from vineppo.values.view import View
 
 
 class SeparateValueModel(ValueModel):
@@ -46,13 +43,8 @@ class SeparateValueModel(ValueModel):
         super().__init__(name, config, critic)
         self._critic = critic
         self._tokenizer = loaded.tokenizer
-        self._hf_model: Any = load_value_model(critic, config.model, config.seed)
-        check_size(self._hf_model, loaded.engine_model.num_token_ids, config.engine.max_model_len)
-        self.view = View(critic.view, loaded.tokenizer, self.key)
-
-    def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
-        positions = getattr(self._hf_model.config, "max_position_embeddings", None)
-        self.view.check(prompts_P, self.config.max_valued_tokens, positions)
+        self.hf_model = load_value_model(critic, config.model, config.seed)
+        check_size(self.hf_model, loaded.engine_model.num_token_ids, config.engine.max_model_len)
 
     @classmethod
     def at_checkpoint(
@@ -61,14 +53,14 @@ class SeparateValueModel(ValueModel):
         return FrozenValueModel.at_checkpoint(name, config, options, directory)
 
     def start(self, policy: Policy) -> None:  # noqa: ARG002
-        checkpoint_activations(self._hf_model, self.config.model.gradient_checkpointing)
-        parts = [self._hf_model]
+        checkpoint_activations(self.hf_model, self.config.model.gradient_checkpointing)
+        parts = [self.hf_model]
         if self._critic.head_learning_rate is not None:
-            parts = [self._hf_model.base_model, self._hf_model.score]
+            parts = [self.hf_model.base_model, self.hf_model.score]
         groups = [list(part.parameters()) for part in parts]
-        self.packs = can_pack(self._hf_model)
-        module = ValueOutputs(self._hf_model)
-        self._deepspeed = DeepSpeedModule(module, groups, self._hf_model.dtype, self._critic)
+        self.packs = can_pack(self.hf_model)
+        module = ValueOutputs(self.hf_model)
+        self._deepspeed = DeepSpeedModule(module, groups, self.hf_model.dtype, self._critic)
 
     @property
     def device(self) -> torch.device:
@@ -81,7 +73,7 @@ class SeparateValueModel(ValueModel):
         return (values_BT * batch.response_mask_BT).cpu()
 
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
-        self._hf_model.score.measure_offset(rollouts, self._critic.loss)
+        self.hf_model.score.measure_offset(rollouts, self._critic.loss)
         set_targets(rollouts, self.name, self.config, self._critic.learns_from)
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
@@ -116,8 +108,8 @@ class SeparateValueModel(ValueModel):
         )
 
     def save_hf(self, directory: Path) -> None:
-        weights = self._deepspeed.named_weights(self._hf_model)
-        save_value_model(self._hf_model, self._tokenizer, weights, self._critic.loss, directory)
+        weights = self._deepspeed.named_weights(self.hf_model)
+        save_value_model(self.hf_model, self._tokenizer, weights, self._critic.loss, directory)
 
     def save_state(self, directory: Path) -> None:
         self._deepspeed.save_state(directory)

@@ -154,6 +154,8 @@ class CrossEntropy:
 class CriticConfig(PredictorConfig):
     """How a value model trains."""
 
+    trains_with_policy: ClassVar[bool] = False  # in its update: a head on its backbone
+
     loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")] = SquaredError(
         "squared_error"
     )
@@ -179,72 +181,6 @@ class CriticConfig(PredictorConfig):
             _check_bounds(key, *self.loss.bounds, config)
 
 
-@dataclass(frozen=True)
-class RolloutsInView:
-    """Other rollouts of the problem: in the text `right`, or `wrong`, around their {response}."""
-
-    num: Count  # rollouts
-    max_tokens: Count  # the last of each
-    right: Name
-    wrong: Name
-
-
-@dataclass(frozen=True)
-class ViewConfig:
-    """What a critic sees beside prompt and response (`vineppo/values/view.py`).
-
-    The template holds some of {answer}, {solution}, {percent} and {rollouts}; `rollouts` is null
-    where it does not hold the last.
-    """
-
-    template: Name
-    place: Literal["before_prompt", "before_response"] = "before_prompt"
-    rollouts: RolloutsInView | None = None
-
-    @property
-    def has_siblings(self) -> bool:
-        """Whether it tells of the problem's other rollouts."""
-        return "{percent}" in self.template or "{rollouts}" in self.template
-
-    def check(self, key: str, config: "TrainConfig") -> None:
-        """Refuses a view that shows nothing, or a part of the rollout that it values."""
-        fields = [f"{{{name}}}" for name in ("answer", "solution", "percent", "rollouts")]
-        require(
-            any(field in self.template for field in fields),
-            f"{key}.template must contain one of {', '.join(fields)}, got {self.template!r}",
-        )
-        shown, num_samples = self.rollouts, config.rollouts.num_samples
-        require(
-            (shown is not None) == ("{rollouts}" in self.template),
-            f"{key}.rollouts must be null where {key}.template has no {{rollouts}}, and else a "
-            f"table, got {self.template!r}",
-        )
-        if not self.has_siblings:
-            return
-        require(
-            num_samples >= 2,
-            f"rollouts.num_samples must be at least 2 for {key}.template {self.template!r} (it "
-            f"tells of the problem's other rollouts), got {num_samples}",
-        )
-        require(
-            not config.credit.shares_tokens,
-            f"credit.kind must not be {config.credit.kind!r} for {key}.template {self.template!r} "
-            "(the other rollouts share this one's actions)",
-        )
-        if shown is None:
-            return
-        require(
-            shown.num < num_samples,
-            f"{key}.rollouts.num must be below rollouts.num_samples = {num_samples}, got "
-            f"{shown.num}",
-        )
-        for name, text in (("right", shown.right), ("wrong", shown.wrong)):
-            require(
-                text.count("{response}") == 1,
-                f"{key}.rollouts.{name} must contain {{response}} once, got {text!r}",
-            )
-
-
 @dataclass(frozen=True, kw_only=True)
 class SeparateCritic(AdamConfig, CriticConfig):
     """A value model of its own, with its own update; `path` null: from the starting policy.
@@ -254,7 +190,6 @@ class SeparateCritic(AdamConfig, CriticConfig):
     """
 
     path: Name | None = None
-    view: ViewConfig | None = None  # null: prompt and response alone
     # The predictor whose continuations' returns it learns; null: from the rollouts' rewards.
     learns_from: Name | None = None
     # Of the head, on the schedule of `learning_rate`; null: that of all. Before a head at zero has
@@ -280,8 +215,6 @@ class SeparateCritic(AdamConfig, CriticConfig):
 
     def check(self, key: str, config: "TrainConfig") -> None:
         super().check(key, config)
-        if self.view is not None:
-            self.view.check(f"{key}.view", config)
         if self.learns_from is not None:
             self._check_learns_from(f"{key}.learns_from", self.learns_from, config)
 
@@ -298,21 +231,6 @@ class SeparateCritic(AdamConfig, CriticConfig):
             f"{key} must be null where reference.kl_in is 'reward' (continuations hold no KL), got "
             f"{name}",
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SharedCritic(CriticConfig):
-    """A scalar head on the policy's backbone, trained in the policy's update."""
-
-    coef: Positive  # of the value loss beside the policy's
-    head_learning_rate: PositiveFraction
-
-    def check(self, key: str, config: "TrainConfig") -> None:
-        require(
-            key == CRITIC,
-            f"{key}.kind must not be 'shared' (one head trains with the policy, that of critic)",
-        )
-        super().check(key, config)
 
 
 @dataclass(frozen=True)

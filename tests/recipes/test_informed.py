@@ -13,9 +13,10 @@ from transformers import PreTrainedTokenizerFast
 
 from vineppo.batching import collate
 from vineppo.config.load import complete, evaluate_jsonnet, load_config, parse_config
-from vineppo.config.schema import RolloutsInView, TrainConfig, ViewConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
+from vineppo.recipes.informed import RolloutsInView, View, ViewConfig
 from vineppo.recipes.worded import WORDS
 from vineppo.rollouts import Prompt
 from vineppo.tasks import load_split
@@ -24,10 +25,9 @@ from vineppo.tasks.prompts import encode_prompt
 from vineppo.train import load_models
 from vineppo.types import Problem, Rollout
 from vineppo.values import predictors_at
-from vineppo.values.view import View
 
 ANSWER = ViewConfig("{answer}\n", "before_prompt", None)
-TABLE = {"template": "{answer}\n", "place": "before_prompt", "rollouts": None}
+TOLD = {"critic__kind": "informed", "critic__view": {"template": "{answer}\n"}}
 TOKENIZER = build_tokenizer()
 SHEET = "../experiments/16_by_the_clock/credit_sheet_ppo"  # from configs/
 
@@ -64,9 +64,7 @@ def prompt_text(view: ViewConfig, one: Rollout, *others: Rollout) -> str:
 def critics(configs):
     """One that sees the answer, and one that does not; their weights are the same."""
     return {
-        is_told: critic_of(
-            start(build_config(configs, "separate", critic__view=TABLE if is_told else None))
-        )
+        is_told: critic_of(start(build_config(configs, "separate", **(TOLD if is_told else {}))))
         for is_told in (True, False)
     }
 
@@ -105,11 +103,6 @@ def test_positions_and_masks_of_a_batch_by_hand():
     assert batch["targets/critic"].tolist() == batch.response_mask_BT.float().tolist()
 
 
-def test_without_a_view_the_rollouts_are_passed_as_they_are():
-    rollouts = [attempt()]
-    assert View(None, None, "critic").of(rollouts, rollouts) is rollouts
-
-
 def test_a_critic_that_is_told_the_answer_sees_it_and_no_other_does(critics):
     """The same tokens of two problems; the answer is all that tells them apart."""
     one, same, other = attempt("40"), attempt("40"), attempt("73")
@@ -130,21 +123,14 @@ def test_values_are_those_of_the_state_behind_the_view(critics):
         assert len(found_T) == len(rollout.response_ids)
 
 
-def test_company_and_micro_batches_do_not_matter(critics):
-    rollouts = [attempt(str(10**n), response="4+6=0\n"[: n + 1]) for n in range(5)]
-    together = values(critics[True], *rollouts)
-    for rollout, found_T in zip(rollouts, together, strict=True):
-        torch.testing.assert_close(values(critics[True], rollout)[0], found_T, atol=1e-5, rtol=0)
-
-
 def test_a_critic_learns_what_only_its_view_tells(configs):
     """Returns that follow from the answer, of the very same tokens: its squared error of ½ · ¼."""
     rollouts = [attempt(answer, reward=float(answer < "5")) for answer in "12345678" * 2]
     losses = {}
     for is_told in (True, False):
         config = build_config(
-            configs, "separate", critic__view=TABLE if is_told else None,
-            critic__batch_size=16, critic__micro_batch_size=5, critic__head_init="zero",
+            configs, "separate", critic__batch_size=16, critic__micro_batch_size=5,
+            critic__head_init="zero", **(TOLD if is_told else {}),
         )  # fmt: skip
         critic = critic_of(start(config))
         losses[is_told] = [critic.update(rollouts, i)["critic/loss"] for i in range(1, 13)][-1]
@@ -153,7 +139,7 @@ def test_a_critic_learns_what_only_its_view_tells(configs):
 
 
 def test_the_critic_of_a_checkpoint_has_the_view(configs, tmp_path):
-    config = build_config(configs, "separate", critic__view=TABLE)
+    config = build_config(configs, "separate", **TOLD)
     models = start(config)
     critic_of(models).update([attempt("40"), attempt("7", reward=0.0)] * 8, 1)
     models.save_hf(tmp_path)
@@ -165,7 +151,7 @@ def test_the_critic_of_a_checkpoint_has_the_view(configs, tmp_path):
     assert (starting[0] - starting[1]).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("leaf", ["credit_short_ppo_view", SHEET + "_view"])
+@pytest.mark.parametrize("leaf", ["recipes/informed", SHEET + "_view"])
 def test_the_leaves_show_the_answer_before_the_prompt(configs, leaf):
     config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), [])
     assert config.critic.view == ANSWER
@@ -263,7 +249,8 @@ def test_the_longest_view_of_others_is_counted_in_full():
 
 
 def test_a_critic_too_short_for_its_view_is_refused_before_it_trains(configs):
-    config = build_config(configs, "separate", critic__view=TABLE | {"template": "{answer}" * 99})
+    long = TOLD | {"critic__view": {"template": "{answer}" * 99}}
+    config = build_config(configs, "separate", **long)
     loaded = load_model(config.model.path, "float32", "sdpa")
     prompts_P = [Prompt(attempt().problem, attempt().prompt_ids)]
     # 2 · 99 of the view, 6 of the prompt and 64 of the response.
@@ -307,7 +294,9 @@ def test_the_ready_views_word_for_word(configs, library, name):
     resolved = library
     for key in name.split("."):
         resolved = resolved[key]
-    config = build_config(configs, "separate", critic__view=resolved)
+    config = build_config(
+        configs, "separate", **{f"critic__{key}": resolved[key] for key in resolved}
+    )
     tokenizer = of_characters()
     prompt_ids = tuple(tokenizer("4+6?\n")["input_ids"])
     rollouts = [
@@ -336,7 +325,7 @@ def test_the_views_in_symbols_fit_the_embedded_models(configs, library, leaf):
     for name, table in library["symbols"].items():
         if (leaf, name) == (SHEET, "cot_spoiler"):
             continue  # 113 tokens beside 33 and 144
-        resolved["critic"]["view"] = table
+        resolved["critic"] |= table
         config = parse_config(TrainConfig, resolved)
         view = View(config.critic.view, tokenizer, "critic")
         problems = load_split(replace(config.task, num_train_problems=20), "train")

@@ -1,36 +1,23 @@
-"""Preference pairs: their forms, their token ids, what is held out, and what a bad row says."""
+"""Preference pairs: their token ids, what is held out, and what a bad row says."""
 
 import json
 from dataclasses import replace
 from itertools import product
 
-import datasets
 import pytest
 from support.processes import run_cli
 
 from vineppo.config.load import load_config, to_dict
-from vineppo.config.schema import ChatPrompt, TemplatePrompt
+from vineppo.config.schema import TemplatePrompt
 from vineppo.errors import UserError
 from vineppo.models import load_tokenizer
 from vineppo.recipes.worded import WORDS
 from vineppo.run_dir import RunDir
 from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
-from vineppo.tools.reward_model.config import (
-    HubPairs,
-    JsonlPairs,
-    RewardModelConfig,
-    RolloutPairs,
-    StatePairs,
-)
+from vineppo.tools.reward_model.config import JsonlPairs, RewardModelConfig, RunPairs
 from vineppo.tools.reward_model.pairs import Pair, draw_pairs, hold_out, load_pairs
 
-TEMPLATE = TemplatePrompt("template", "{question}\n")
-CHAT = ChatPrompt("chat", "{question}", None)
 COMMON = {"num_test_pairs": 1, "too_long": "refuse"}
-CHAT_TEMPLATE = (
-    "{% for m in messages %}{{ '1' if m.role == 'user' else '0' }}={{ m.content }}\n"
-    "{% endfor %}{% if add_generation_prompt %}2={% endif %}"
-)
 
 
 @pytest.fixture(scope="module")
@@ -45,81 +32,33 @@ def tokenizer():
 
 def jsonl(path, rows, **changes):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    own = {"prompt": TEMPLATE, "margin_field": None, "test_path": None, **COMMON, **changes}
-    return JsonlPairs(kind="jsonl", train_path=str(path), **own)
+    prompt = TemplatePrompt("template", "{question}\n")
+    settings = {"prompt": prompt, "test_path": None, **COMMON, **changes}
+    return JsonlPairs(kind="jsonl", train_path=str(path), **settings)
 
 
-def row(question, chosen, rejected, **more):
-    return {"prompt": question, "chosen": chosen, "rejected": rejected, **more}
-
-
-def said(question, answer, *before):
-    roles = ("user", "assistant")
-    return [
-        {"role": role, "content": text}
-        for (role, text) in zip(roles * 3, (*before, question, answer), strict=False)
-    ]
-
-
-def texts(pair, tokenizer):
-    return [
-        tokenizer.decode((*prompt, *response)) for prompt, response in (pair.chosen, pair.rejected)
-    ]
-
-
-def test_texts_and_conversations_are_the_same_pairs(base, tokenizer, tmp_path):
-    rows = [row("1+1?", "2", "3"), row("2+2?", "4", "5")]
-    talk = [{side: said(r["prompt"], r[side]) for side in ("chosen", "rejected")} for r in rows]
-    found = []
-    for name, some in (("texts", rows), ("talk", talk)):
-        config = replace(base, pairs=jsonl(tmp_path / f"{name}.jsonl", some))
-        train, test = load_pairs(config, tokenizer)
-        assert (len(train), len(test)) == (1, 1)
-        found.append(sorted(texts(pair, tokenizer) for pair in (*train, *test)))
-    assert found[0] == found[1]
-    assert found[0][0] == ["<bos>1+1?\n2<eos>", "<bos>1+1?\n3<eos>"]
+def row(question, chosen, rejected):
+    return {"prompt": question, "chosen": chosen, "rejected": rejected}
 
 
 def test_names_of_special_tokens_in_a_row_are_text(base, tokenizer, tmp_path):
     rows = [row("1+<bos>1?", "2<eos>", "<pad>3"), row("2+2?", "4", "5")]
     train, test = load_pairs(replace(base, pairs=jsonl(tmp_path / "a.jsonl", rows)), tokenizer)
+    assert (len(train), len(test)) == (1, 1)
     for pair in (*train, *test):
         for prompt, response in (pair.chosen, pair.rejected):
             assert [i for i in (*prompt, *response) if i < tokenizer.unk_token_id] == [1, 2]
             assert (prompt[0], response[-1]) == (1, 2)
 
 
-def test_a_test_file_is_cut_and_margins_are_read(base, tokenizer, tmp_path):
-    rows = [row(f"{i}?", "2", "3", lead=i / 2) for i in range(4)]
-    for name in ("train", "test"):
-        own = jsonl(tmp_path / f"{name}.jsonl", rows, margin_field="lead", num_test_pairs=3)
-    config = replace(base, pairs=replace(own, train_path=str(tmp_path / "train.jsonl"),
-                                         test_path=str(tmp_path / "test.jsonl")))  # fmt: skip
-    train, test = load_pairs(config, tokenizer)
-    assert [pair.margin for pair in train] == [0.0, 0.5, 1.0, 1.5]
-    assert [pair.name for pair in test] == [f"{tmp_path}/test.jsonl: row {n}" for n in (1, 2, 3)]
-
-
-def test_hub_rows_of_several_turns_pass_the_chat_template(base, tokenizer, monkeypatch):
-    """The form of Skywork-Reward-Preference and of the Tulu 3 mixtures."""
-    rows = [
-        {"chosen": said("2?", "4", "1?", "3"), "rejected": said("2?", "5", "1?", "3"), "id": "x"},
-        {"chosen": said("7?", "8"), "rejected": said("7?", ""), "id": "y"},
-    ]  # fmt: skip
-    asked = []
-    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: asked.append((a, k)) or rows)
-    tokenizer.chat_template = CHAT_TEMPLATE
-    own = HubPairs(
-        kind="hub", hub_path="a/b", hub_name=None, train_split="train", test_split=None,
-        prompt=CHAT, margin_field=None, **COMMON,
-    )  # fmt: skip
-    train, test = load_pairs(replace(base, pairs=own), tokenizer)
-    assert asked == [(("a/b", None), {"split": "train"})]
-    # The template puts no special token behind an answer, so that the text's own ends it.
-    assert sorted(texts(pair, tokenizer) for pair in (*train, *test)) == [
-        ["1=1?\n0=3\n1=2?\n2=4<eos>", "1=1?\n0=3\n1=2?\n2=5<eos>"],
-        ["1=7?\n2=8<eos>", "1=7?\n2=<eos>"],
-    ]
+def test_a_test_file_is_cut(base, tokenizer, tmp_path):
+    rows = [row(f"{i}?", "2", "3") for i in range(4)]
+    test_path = tmp_path / "test.jsonl"
+    jsonl(test_path, rows)
+    pairs = jsonl(tmp_path / "a.jsonl", rows, num_test_pairs=3, test_path=str(test_path))
+    train, test = load_pairs(replace(base, pairs=pairs), tokenizer)
+    assert tokenizer.decode([i for part in train[0].chosen for i in part]) == "<bos>0?\n2<eos>"
+    assert [pair.name for pair in test] == [f"{test_path}: row {n}" for n in (1, 2, 3)]
 
 
 def test_no_prompt_is_in_both_sets():
@@ -136,41 +75,19 @@ def test_no_prompt_is_in_both_sets():
 
 
 def test_a_long_pair_is_refused_or_left_out(base, tokenizer, tmp_path, capsys):
-    rows = [row("1?", "2", "3"), row("2?", "4", "5" * 200), row("3?", "4", "5")]
-    own = jsonl(tmp_path / "pairs.jsonl", rows)
-    with pytest.raises(UserError, match=r"pair .*pairs.jsonl: row 2 has 205 tokens, which must be"):
-        load_pairs(replace(base, pairs=own), tokenizer)
-    load_pairs(replace(base, pairs=replace(own, too_long="leave_out")), tokenizer)
+    pairs = jsonl(tmp_path / "pairs.jsonl", [row(f"{n}?", "2", "3" * n) for n in (1, 200, 3)])
+    with pytest.raises(UserError, match=r"pair .*pairs.jsonl: row 2 has 207 tokens, which must be"):
+        load_pairs(replace(base, pairs=pairs), tokenizer)
+    load_pairs(replace(base, pairs=replace(pairs, too_long="leave_out")), tokenizer)
     assert "left out 1 of 3 train pairs, longer than optimization.max_tokens = 128" in (
         capsys.readouterr().out
     )
 
 
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ({"prompt": "1?", "chosen": "2"}, "rejected must be a text or a list of messages, got the"),
-        ({"prompt": "1?", "chosen": 2, "rejected": "3"}, "chosen must be a text or a list of mes"),
-        ({"chosen": "2", "rejected": "3"}, "must have the field 'prompt'"),
-        (
-            {"chosen": [{"role": "me", "content": "2"}], "rejected": "3"},
-            "chosen must hold messages",
-        ),
-        ({"chosen": said("1?", "2")[:1], "rejected": "3"}, "chosen must end with a message of the"),
-        (
-            {"chosen": said("2?", "4", "1?", "3"), "rejected": "3"},
-            "pairs.prompt.kind must be 'chat' for a conversation of 4 messages, got 'template'",
-        ),
-        ({**row("1?", "2", "3"), "lead": -1}, "lead must be a number from 0 on, got -1"),
-        ({**row("1?", "2", "3"), "lead": "much"}, "lead must be a number from 0 on, got much"),
-    ],
-)
-def test_a_bad_row_is_one_line_that_names_it(base, tokenizer, tmp_path, bad, message):
-    good = row("4?", "2", "3", lead=0)
-    own = jsonl(tmp_path / "pairs.jsonl", [good, bad], margin_field="lead")
-    with pytest.raises(UserError) as error:
-        load_pairs(replace(base, pairs=own), tokenizer)
-    assert str(error.value).startswith(f"{tmp_path}/pairs.jsonl: row 2: {message}")
+def test_a_bad_row_is_one_line_that_names_it(base, tokenizer, tmp_path):
+    pairs = jsonl(tmp_path / "pairs.jsonl", [row("4?", "2", "3"), {"prompt": "1?", "chosen": "2"}])
+    with pytest.raises(UserError, match=r"pairs.jsonl: row 2: must have the field 'rejected'"):
+        load_pairs(replace(base, pairs=pairs), tokenizer)
 
 
 def test_drawn_pairs_are_all_there_are_each_as_often():
@@ -192,7 +109,7 @@ def test_drawn_pairs_are_all_there_are_each_as_often():
 
 @pytest.fixture
 def run_dir(tmp_path, config):
-    """A run of the demo's config with two problems: of one, right and wrong rollouts."""
+    """A run of the demo's config with two problems, one with right and wrong rollouts."""
     run = RunDir.open(tmp_path / "run", to_dict(config))
 
     def rollout(problem, index, prompt_ids, response_ids, reward):
@@ -216,37 +133,35 @@ def run_dir(tmp_path, config):
     return run.path
 
 
-def test_pairs_of_rollouts_are_right_against_wrong(base, run_dir):
-    """A response counts once, and those of all iterations meet."""
-    own = RolloutPairs(kind="rollouts", run_dirs=(str(run_dir),), pairs_per_problem=5, **COMMON)
-    tokenizer = load_tokenizer(base.model.path, "model.path")
-    train, test = load_pairs(replace(base, pairs=own), tokenizer)
-    assert {(pair.name, pair.chosen, pair.rejected) for pair in (*train, *test)} == {
-        ("p", ((1, 5), (6, 7, 2)), ((1, 5), (8, 7, 2))),
-        ("q", ((1, 6), (7, 2)), ((1, 6), (9, 2))),
-    }
+RIGHT, HALF, FIRST, WRONG = (6, 7, 2), (6, 7), (8,), (8, 7, 2)
 
 
-def test_pairs_of_states_are_better_against_worse(base, run_dir):
-    """Of p: the right one at 1, its first two tokens at ½; the wrong one and its first at 0."""
-    own = StatePairs(
-        kind="states", run_dirs=(str(run_dir),), pairs_per_problem=9, min_gap=0.5, **COMMON
+@pytest.mark.parametrize(
+    ("kind", "min_gap", "expected"),
+    [
+        ("rollouts", 1.0, {(RIGHT, WRONG)}),  # equal responses count once
+        # Values: the right response 1, its first two tokens ½, the wrong one and its first token 0.
+        ("states", 0.5, {(RIGHT, HALF), *product((RIGHT, HALF), (FIRST, WRONG))}),
+    ],
+)
+def test_pairs_of_runs_are_better_against_worse(base, run_dir, kind, min_gap, expected):
+    pairs = RunPairs(
+        kind=kind, run_dirs=(str(run_dir),), pairs_per_problem=9, min_gap=min_gap, **COMMON
     )
     tokenizer = load_tokenizer(base.model.path, "model.path")
-    train, test = load_pairs(replace(base, pairs=own), tokenizer)
-    found = {(p.chosen[1], p.rejected[1]) for p in (*train, *test) if p.name == "p"}
-    right, half, first, wrong = (6, 7, 2), (6, 7), (8,), (8, 7, 2)
-    assert found == {(right, half), *product((right, half), (first, wrong))}
+    train, test = load_pairs(replace(base, pairs=pairs), tokenizer)
+    found = {(p.name, p.chosen[1], p.rejected[1]) for p in (*train, *test)}
+    assert found == {("p", *pair) for pair in expected} | {("q", (7, 2), (9, 2))}
 
 
 def test_a_run_without_both_or_of_another_tokenizer_is_refused(base, run_dir):
-    own = RolloutPairs(kind="rollouts", run_dirs=(str(run_dir),), pairs_per_problem=5, **COMMON)
-    config = replace(base, pairs=own)
-    with pytest.raises(UserError, match=r"pairs.run_dirs .*: its policy must have model.path's"):
+    pairs = RunPairs(kind="rollouts", run_dirs=(str(run_dir),), pairs_per_problem=5, **COMMON)
+    config = replace(base, pairs=pairs)
+    with pytest.raises(UserError, match=r"pairs.run_dirs .*: its policy must have the tokenizer"):
         load_pairs(config, build_tokenizer(WORDS))
     (run_dir / "rollouts/iter_000002.parquet").unlink()
     (run_dir / "rollouts/iter_000001.parquet").unlink()
-    with pytest.raises(UserError, match="no problem has right and wrong rollouts"):
+    with pytest.raises(UserError, match="no problem has rollouts whose values differ by 1"):
         load_pairs(config, load_tokenizer(base.model.path, "model.path"))
 
 

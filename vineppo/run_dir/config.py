@@ -28,6 +28,7 @@ REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
     ("credit.segment_max_prob", None),
     ("critic.view", None),
     ("values.predictors.*.view", None),
+    ("pairs.margin_field", None),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()

@@ -20,65 +20,31 @@ from vineppo.config.schema.scalars import Count, CountOrZero, FileName, Name, Po
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairsCommon:
-    # Pairs to evaluate on: the first of the test set; without one, pairs of prompts that are held
-    # out of the train set whole, until there are so many.
-    num_test_pairs: Count
-    too_long: TooLong  # a pair with a side over `optimization.max_tokens`
+class JsonlPairs:
+    """Rows with the texts `prompt`, `chosen` and `rejected`."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class TextPairs(PairsCommon):
-    """Rows with `chosen` and `rejected`: conversations, or texts beside a text `prompt`."""
-
-    prompt: Prompt
-    margin_field: Name | None  # the row's number by which `chosen` must lead; null: 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class JsonlPairs(TextPairs):
     kind: Literal["jsonl"]
+    num_test_pairs: Count  # the first of `test_path`; without one, held-out prompts of `train_path`
+    too_long: TooLong  # a pair with a side over `optimization.max_tokens`
+    prompt: Prompt
     train_path: Name
     test_path: Name | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubPairs(TextPairs):
-    kind: Literal["hub"]
-    hub_path: Name
-    hub_name: Name | None  # the subset; null where there is only one
-    train_split: Name
-    test_split: Name | None
+class RunPairs:
+    """Responses of runs: of each problem a better one against one that is worse by `min_gap`.
 
-
-@dataclass(frozen=True, kw_only=True)
-class RunPairs(PairsCommon):
-    run_dirs: Annotated[tuple[Name, ...], Field(min_length=1)]
-    pairs_per_problem: Count  # at most
-
-
-@dataclass(frozen=True, kw_only=True)
-class RolloutPairs(RunPairs):
-    """The rollouts of runs: of each problem a right response against a wrong one."""
-
-    kind: Literal["rollouts"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class StatePairs(RunPairs):
-    """The states of runs with continuations: of each problem a better one against a worse one.
-
-    They are the responses up to a step boundary, valued by the mean return of their continuations,
-    and the whole responses with their rewards.
+    `rollouts`: right against wrong responses. `states`: also the responses up to a step boundary,
+    valued by the mean return of their continuations.
     """
 
-    kind: Literal["states"]
-    min_gap: PositiveFraction  # by which the values differ at least
-
-
-PairsConfig = Annotated[
-    JsonlPairs | HubPairs | RolloutPairs | StatePairs, Field(discriminator="kind")
-]
+    kind: Literal["rollouts", "states"]
+    num_test_pairs: Count  # of prompts that are held out whole
+    too_long: TooLong
+    run_dirs: Annotated[tuple[Name, ...], Field(min_length=1)]
+    pairs_per_problem: Count  # at most
+    min_gap: PositiveFraction = 1.0
 
 
 @dataclass(frozen=True)
@@ -94,14 +60,14 @@ class RewardModelConfig(AnyConfig):
     seed: Seed
     model: ModelConfig
     head_init: Literal["normal", "zero"] = "zero"  # of a new head (`values/heads.py`)
-    pairs: PairsConfig
+    pairs: Annotated[JsonlPairs | RunPairs, Field(discriminator="kind")]
     optimization: SftOptimizationConfig
     evaluation: PairEvaluationConfig = PairEvaluationConfig()
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     logging: LoggingConfig
 
     def check(self) -> None:
-        if isinstance(self.pairs, TextPairs):
+        if isinstance(self.pairs, JsonlPairs):
             check_template("pairs.prompt.template", self.pairs.prompt.template, "{question}")
         require(
             self.model.lora is None,

@@ -1,7 +1,8 @@
-"""Preference pairs as token ids: from rows of texts or conversations, and from runs' rollouts."""
+"""Preference pairs as token ids: from rows of texts, and from the responses of runs."""
 
 import random
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
@@ -9,7 +10,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from vineppo.config.schema import TemplatePrompt
 from vineppo.encoding import within
 from vineppo.errors import UserError, naming
 from vineppo.models import end_of_turn, load_tokenizer
@@ -18,36 +18,23 @@ from vineppo.run_dir.config import read_config
 from vineppo.seeds import derive_seed
 from vineppo.tasks.data_text import as_text, encode
 from vineppo.tasks.prompts import encode_prompt
-from vineppo.tasks.rows import Row, read_hub, read_rows, text_field, text_or_number_field
-from vineppo.tools.reward_model.config import (
-    HubPairs,
-    JsonlPairs,
-    RewardModelConfig,
-    RunPairs,
-    StatePairs,
-    TextPairs,
-)
+from vineppo.tasks.rows import read_rows, text_field
+from vineppo.tools.reward_model.config import JsonlPairs, RewardModelConfig, RunPairs
 
 RIGHT = 0.5  # a reward above it is of a right response
-ROLES = ("system", "user", "assistant")
-Message = dict[str, str]
 Response = tuple[tuple[int, ...], tuple[int, ...]]  # the prompt's token ids, then the response's
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two responses: the first is preferred, and its score should be `margin` higher.
-
-    `name` says where it is from: "pairs.jsonl: row 3".
-    """
+    """Two responses to one prompt; `name` says where it is from: "pairs.jsonl: row 3"."""
 
     name: str
     chosen: Response
     rejected: Response
-    margin: float = 0.0
 
     def __len__(self) -> int:
-        """The longer side's tokens."""
+        """Tokens of the longer side."""
         return max(len(prompt) + len(response) for prompt, response in (self.chosen, self.rejected))
 
 
@@ -55,27 +42,20 @@ def load_pairs(config: RewardModelConfig, tokenizer: Any) -> tuple[list[Pair], l
     """The pairs to train on and the pairs to evaluate on; they share no prompt.
 
     A pair over `optimization.max_tokens` is never cut, but refused or left out. Raises `UserError`
-    for a row that does not fit, for a run whose policy has another tokenizer, and where nothing is
-    left to train on.
+    for a bad row, a run with another tokenizer, and if no pair is left to train on.
     """
-    own, num_test = config.pairs, config.pairs.num_test_pairs
-    test: list[Pair] | None = None
-    if isinstance(own, RunPairs):
-        train = _run_pairs(own, config, tokenizer)
+    pairs, num_test, test = config.pairs, config.pairs.num_test_pairs, None
+    if isinstance(pairs, RunPairs):
+        train = _run_pairs(pairs, config.seed, config.model.path, tokenizer)
     else:
-        if isinstance(own, JsonlPairs):
-            train_source, test_source = own.train_path, own.test_path
-        else:
-            train_source, test_source = own.train_split, own.test_split
-        train = [_text_pair(own, tokenizer, *row) for row in _read(own, train_source)]
-        if test_source is not None:
-            rows = islice(_read(own, test_source), num_test)
-            test = [_text_pair(own, tokenizer, *row) for row in rows]
-    limit, too_long = config.optimization.max_tokens, own.too_long
+        train = list(_text_pairs(pairs, pairs.train_path, tokenizer))
+        if pairs.test_path is not None:
+            test = list(islice(_text_pairs(pairs, pairs.test_path, tokenizer), num_test))
 
-    def fitting(pairs: Sequence[Pair]) -> list[Pair]:
-        items = ((pair.name, len(pair), "", pair) for pair in pairs)
-        return within(limit, "optimization.max_tokens", items, too_long, "pair")
+    def fitting(some: Sequence[Pair]) -> list[Pair]:
+        items = ((pair.name, len(pair), "", pair) for pair in some)
+        limit = config.optimization.max_tokens
+        return within(limit, "optimization.max_tokens", items, pairs.too_long, "pair")
 
     train = fitting(train)
     return (train, fitting(test)) if test is not None else hold_out(train, num_test, config.seed)
@@ -101,102 +81,46 @@ def hold_out(pairs: Sequence[Pair], num_test: int, seed: int) -> tuple[list[Pair
     return train, test
 
 
-def _read(pairs: JsonlPairs | HubPairs, source: str) -> Iterator[tuple[str, Row]]:
-    """The rows of a file, or of a split."""
-    if isinstance(pairs, JsonlPairs):
-        return read_rows(source)
-    instead = "a local file (pairs.kind 'jsonl')"
-    return read_hub(pairs.hub_path, pairs.hub_name, source, "pairs.hub_path", instead)
-
-
-def _text_pair(pairs: TextPairs, tokenizer: Any, where: str, row: Row) -> Pair:
-    sides = [
-        _encode(pairs, tokenizer, conversation(row, side, where), where)
-        for side in ("chosen", "rejected")
-    ]
-    margin = 0.0
-    if pairs.margin_field is not None:
-        text = text_or_number_field(row, pairs.margin_field, where)
-        try:
-            margin = float(text)
-        except ValueError:
-            margin = -1.0
-        if not 0.0 <= margin < float("inf"):
-            raise UserError(f"{where}: {pairs.margin_field} must be a number from 0 on, got {text}")
-    return Pair(where, sides[0], sides[1], margin)
-
-
-def conversation(row: Row, side: str, where: str) -> list[Message]:
-    """The messages of a side; the last is the assistant's, the one before it the user's.
-
-    A list of {"role", "content"} as Skywork-Reward-Preference and the Tulu 3 mixtures have it, or a
-    text, whose user message is the row's `prompt`. `{"prompt": "1+1?", "chosen": "2", …}` gives
-    [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}].
-    """
-    value = row.get(side)
-    if isinstance(value, str):
-        prompt = text_field(row, "prompt", where)
-        return [{"role": "user", "content": prompt}, {"role": "assistant", "content": value}]
-    if not isinstance(value, list):
-        raise UserError(
-            f"{where}: {side} must be a text or a list of messages, got "
-            + (type(value).__name__ if side in row else f"the fields {sorted(row)}")
-        )
-    for message in value:
-        is_message = isinstance(message, dict) and isinstance(message.get("content"), str)
-        if not is_message or message.get("role") not in ROLES:
-            raise UserError(
-                f"{where}: {side} must hold messages with a text content and a role among "
-                f"{', '.join(ROLES)}, got {str(message)[:60]}"
-            )
-    if [message["role"] for message in value[-2:]] != ["user", "assistant"]:
-        raise UserError(f"{where}: {side} must end with a message of the user and its answer")
-    return [{"role": message["role"], "content": message["content"]} for message in value]
-
-
-def _encode(pairs: TextPairs, tokenizer: Any, messages: Sequence[Message], where: str) -> Response:
+def _text_pairs(pairs: JsonlPairs, path: str, tokenizer: Any) -> Iterator[Pair]:
     """The answer ends as a policy's would, with the token that closes a turn or a text."""
-    *before, question, answer = messages
-    if before and isinstance(pairs.prompt, TemplatePrompt):
-        raise UserError(
-            f"{where}: pairs.prompt.kind must be 'chat' for a conversation of {len(messages)} "
-            "messages, got 'template'"
-        )
-    text = question["content"]
-    context = [(message["role"], message["content"]) for message in before]
-    with naming(where):
-        prompt_ids = encode_prompt(pairs.prompt, tokenizer, text, context, "pairs.prompt")
-        response_ids = encode(tokenizer, as_text(tokenizer, answer["content"]))
-    end_id = end_of_turn(tokenizer)
-    end_id = tokenizer.eos_token_id if end_id is None else end_id
-    return prompt_ids, (*response_ids, end_id)
+    turn_id = end_of_turn(tokenizer)
+    end_id = tokenizer.eos_token_id if turn_id is None else turn_id
+    for where, row in read_rows(path):
+        prompt, *answers = (text_field(row, key, where) for key in ("prompt", "chosen", "rejected"))
+        with naming(where):
+            prompt_ids = encode_prompt(pairs.prompt, tokenizer, prompt, key="pairs.prompt")
+            chosen, rejected = (encode(tokenizer, as_text(tokenizer, text)) for text in answers)
+        yield Pair(where, (prompt_ids, (*chosen, end_id)), (prompt_ids, (*rejected, end_id)))
 
 
-def _run_pairs(pairs: RunPairs, config: RewardModelConfig, tokenizer: Any) -> list[Pair]:
+def _run_pairs(pairs: RunPairs, seed: int, model: str | None, tokenizer: Any) -> list[Pair]:
     """Pairs within each problem of the runs, over all iterations; equal responses are one."""
-    worth: dict[str, dict[Response, list[float]]] = {}
+    worth: dict[str, dict[Response, list[float]]] = defaultdict(lambda: defaultdict(list))
     for path in pairs.run_dirs:
         policy = read_config(Path(path)).model.path
         vocabulary = load_tokenizer(policy, "model.path").get_vocab() if policy else None
         if vocabulary != tokenizer.get_vocab():
-            raise UserError(f"pairs.run_dirs {path}: its policy must have model.path's tokenizer")
+            raise UserError(f"pairs.run_dirs {path}: its policy must have the tokenizer of {model}")
         run = RunDir(path)
+        read = _states if pairs.kind == "states" else _rollouts
         for iteration in run.iterations("rollouts"):
-            found = _states if isinstance(pairs, StatePairs) else _rollouts
-            for problem_id, response, value in found(run, iteration):
-                worth.setdefault(problem_id, {}).setdefault(response, []).append(value)
-    gap = pairs.min_gap if isinstance(pairs, StatePairs) else 1.0
+            for problem_id, response, value in read(run, iteration):
+                worth[problem_id][response].append(value)
     drawn: list[Pair] = []
     for problem_id, values in worth.items():
         means = {response: fmean(found) for response, found in values.items()}
-        seed = derive_seed(config.seed, "pairs", problem_id)
+        problem_seed = derive_seed(seed, "pairs", problem_id)
         drawn += [
             Pair(problem_id, chosen, rejected)
-            for chosen, rejected in draw_pairs(means, gap, pairs.pairs_per_problem, seed)
+            for chosen, rejected in draw_pairs(
+                means, pairs.min_gap, pairs.pairs_per_problem, problem_seed
+            )
         ]
     if not drawn:
-        kind = "right and wrong rollouts" if gap == 1.0 else f"states that differ by {gap:g}"
-        raise UserError(f"pairs.run_dirs {', '.join(pairs.run_dirs)}: no problem has {kind}")
+        raise UserError(
+            f"pairs.run_dirs {', '.join(pairs.run_dirs)}: no problem has {pairs.kind} whose values "
+            f"differ by {pairs.min_gap:g}"
+        )
     return drawn
 
 
@@ -223,14 +147,14 @@ def draw_pairs(
 
 
 def _rollouts(run: RunDir, iteration: int) -> Iterator[tuple[str, Response, float]]:
-    """(problem, response, 1 where it is right, else 0)."""
+    """(problem, response, 1 if it is right, else 0)."""
     for row in run.read_rollouts(iteration, ("problem_id", "prompt_ids", "response_ids", "reward")):
         response = tuple(row["prompt_ids"]), tuple(row["response_ids"])
         yield row["problem_id"], response, float(row["reward"] > RIGHT)
 
 
 def _states(run: RunDir, iteration: int) -> Iterator[tuple[str, Response, float]]:
-    """(problem, response up to a step boundary, mean return); the prompt alone is none of them."""
+    """(problem, response up to a step boundary, mean return), without the bare prompts."""
     rollouts = {
         (row["problem_id"], row["rollout_index"]): row for row in run.read_rollouts(iteration)
     }

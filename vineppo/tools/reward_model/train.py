@@ -14,7 +14,7 @@ from vineppo.batching import collate, ranks_share, shuffled_minibatches
 from vineppo.deepspeed_module import DeepSpeedModule, Summand
 from vineppo.distributed import is_main, num_ranks, rank
 from vineppo.forward_passes import read_sequences
-from vineppo.metrics import NUM_CALIBRATION_BINS, calibration_error, mean_std
+from vineppo.metrics import calibration_error, mean_std
 from vineppo.minibatches import is_sound, summarize
 from vineppo.models import load_tokenizer, save_model
 from vineppo.policy import checkpoint_activations
@@ -27,7 +27,6 @@ from vineppo.tools.reward_model.pairs import Pair, load_pairs
 from vineppo.types import TokenSequence, TrainBatch
 from vineppo.values.heads import HEAD, check_size, load_classifier, set_padding
 
-MARGIN = "margin"  # the column of `Pair.margin`, in the chosen response's tokens
 FOLDER = "reward_model"  # of a checkpoint and of `final`
 HEADLINE = ("pair_accuracy", "pair_log_loss", "pair_calibration_error")
 
@@ -85,19 +84,13 @@ def evaluate_if_due(
 def pair_evaluation(scores_N2: Sequence[tuple[float, float]]) -> dict[str, Any]:
     """Accuracy and calibration of P(chosen ≻ rejected) = σ(r_chosen − r_rejected).
 
-    A model that scores both alike is right by half. Its confidence in the side that it prefers is
-    σ(|lead|), from ½ to 1, and `pair_calibration_error` is that of `metrics.calibration_error` for
-    being right; `calibration` has the tenths of it. `scores_std` is over all responses. Scores
-    (log 3, 0) and (0, log 9): accuracy ½, log loss −(log 0.75 + log 0.1)/2 = 1.295, confidences
-    0.75 and 0.9, error |0.75 − 1|/2 + |0.9 − 0|/2 = 0.575.
+    A tie is half right. The confidence in the preferred side is σ(|lead|). Scores (log 3, 0) and
+    (0, log 9): accuracy ½, log loss −(log 0.75 + log 0.1)/2 = 1.295, confidences 0.75 and 0.9,
+    calibration error |0.75 − 1|/2 + |0.9 − 0|/2 = 0.575.
     """
     leads_N = [chosen - rejected for chosen, rejected in scores_N2]
     right_N = [float(lead > 0) + 0.5 * (lead == 0) for lead in leads_N]
     confidence_N = [1.0 / (1.0 + math.exp(-abs(lead))) for lead in leads_N]
-    bins: dict[int, list[tuple[float, float]]] = {}
-    for confidence, right in zip(confidence_N, right_N, strict=True):
-        place = min(int(confidence * NUM_CALIBRATION_BINS), NUM_CALIBRATION_BINS - 1)
-        bins.setdefault(place, []).append((confidence, right))
     return {
         "pair_accuracy": fmean(right_N),
         "pair_accuracy_stderr": mean_std(right_N)[1] / math.sqrt(max(len(right_N) - 1, 1)),
@@ -105,14 +98,6 @@ def pair_evaluation(scores_N2: Sequence[tuple[float, float]]) -> dict[str, Any]:
         "pair_calibration_error": calibration_error(confidence_N, right_N),
         "num_pairs": len(leads_N),
         "scores_std": mean_std([score for pair in scores_N2 for score in pair])[1],
-        "calibration": [
-            {
-                "num_pairs": len(found),
-                "confidence": fmean(confidence for confidence, _ in found),
-                "accuracy": fmean(right for _, right in found),
-            }
-            for _, found in sorted(bins.items())
-        ],
     }
 
 
@@ -141,13 +126,13 @@ class RewardModel:
             collate(
                 [side for i in share for side in self._sides(pairs[i])],
                 self._deepspeed.device,
-                (SCORED, MARGIN),
+                (SCORED,),
             )
             for share in ranks_share(lengths, size, rank(), num_ranks())
         ]
         done = self._deepspeed.update(
             batches,
-            lambda batch: pair_objective(len(pairs), batch, self._deepspeed(batch)),
+            lambda batch: pair_objective(len(pairs), self._deepspeed(batch)),
             [rate],
             partial(is_sound, None),
         )
@@ -166,12 +151,9 @@ class RewardModel:
         found = read_sequences(read, sides, size, self._deepspeed.device, columns=(SCORED,))
         return list(zip(found[::2], found[1::2], strict=True))
 
-    def _sides(self, pair: Pair) -> tuple[TokenSequence, TokenSequence]:
+    def _sides(self, pair: Pair) -> list[TokenSequence]:
         pad_id = self._model.config.pad_token_id
-        chosen, rejected = (scored_sequence(*side, pad_id) for side in (pair.chosen, pair.rejected))
-        chosen.tokens_T[MARGIN] = (pair.margin,) * len(chosen.response_ids)
-        rejected.tokens_T[MARGIN] = (0.0,) * len(rejected.response_ids)
-        return chosen, rejected
+        return [scored_sequence(*side, pad_id) for side in (pair.chosen, pair.rejected)]
 
     def save_hf(self, directory: Path) -> None:
         """As AutoModelForSequenceClassification reads it, with one label."""
@@ -186,23 +168,16 @@ class RewardModel:
         self._deepspeed.load_state(directory / FOLDER)
 
 
-def bradley_terry(leads: torch.Tensor, margins: torch.Tensor) -> torch.Tensor:
-    """−log σ(r_chosen − r_rejected − m) per pair, `leads` being the scores' differences.
+def pair_objective(num_pairs: int, scores_B: torch.Tensor) -> Summand:
+    """A micro-batch's part of the mean loss over the `num_pairs` pairs of an update.
 
-    The negative log-likelihood of the preference where P(chosen ≻ rejected) = σ(r_chosen −
-    r_rejected) (Bradley & Terry 1952; Ouyang et al. 2022, arXiv:2203.02155, eq. 1), with the margin
-    of Llama 2 (arXiv:2307.09288, eq. 2). A lead of log 3 without a margin: −log(3/4) = 0.288; with
-    margin log 3: log 2.
+    A pair's loss is −log σ(r_chosen − r_rejected), the negative log-likelihood of the preference
+    (Bradley & Terry 1952; Ouyang et al. 2022, arXiv:2203.02155, eq. 1). A lead of log 3:
+    −log(3/4) = 0.288.
     """
-    return -logsigmoid(leads - margins)
-
-
-def pair_objective(num_pairs: int, batch: TrainBatch, scores_B: torch.Tensor) -> Summand:
-    """A micro-batch's part of the mean loss over the `num_pairs` pairs of an update."""
     num_here = len(scores_B) // 2  # 0 on a rank without a pair, which has one row of padding
     rows_N2 = scores_B[: 2 * num_here].view(num_here, 2)
     leads_N = rows_N2[:, 0] - rows_N2[:, 1]
-    margins_N = batch[MARGIN].amax(1)[: 2 * num_here : 2]
-    total = bradley_terry(leads_N, margins_N).sum() / num_pairs
+    total = -logsigmoid(leads_N).sum() / num_pairs
     right = (leads_N > 0).sum() + 0.5 * (leads_N == 0).sum()
     return total, {"loss": total, "accuracy": right / num_pairs}

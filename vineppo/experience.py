@@ -30,7 +30,8 @@ from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, StateValue
 from vineppo.values import ValuePredictor, feeding_predictor
 from vineppo.values.policy_pass import read_policy
-from vineppo.values.predictor import StateKey, ValueStream
+from vineppo.values.predictor import StateKey
+from vineppo.values.sampled import SampledStream
 
 # Of a replica's rollouts, those that end first; nobody else samples their states.
 EARLY = 0.5
@@ -189,7 +190,7 @@ class _Stream:
         self._entropy_pass = entropy_pass
         self._ranks_a_replica = sampler.engine.ranks_a_replica
         self._waiting: list[tuple[int, Rollout]] = []  # for the exchange, with their budgets
-        self.streams: dict[str, ValueStream] = {
+        self.streams: dict[str, SampledStream] = {
             predictor.name: predictor.open_stream(sampler, iteration)
             for predictor in predictors
             if predictor.is_sampled

@@ -70,7 +70,7 @@ def test_its_targets_are_the_rewards_to_go_and_its_values_its_own(config, models
 def test_a_critic_may_learn_the_returns_of_continuations(config, models, monkeypatch):
     """Before a step those of the state after it, the reward where none is sampled."""
     critic = critic_of(models)
-    monkeypatch.setattr(critic, "_critic", replace(config.critic, learns_from="drawn"))
+    monkeypatch.setattr(critic, "options", replace(config.critic, learns_from="drawn"))
     one = rollout([0.0, 0.0, 1.0], lengths_S=[1, 1, 1])
     one.returns_S["drawn"] = (
         StateValue((1.0, 1.0), 0), StateValue((0.0, 1.0), 0), StateValue((), 0),

@@ -24,9 +24,8 @@ from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
 from vineppo.types import Rollout, predictor_key
 from vineppo.values import feeding_predictor
-from vineppo.values.heads import FrozenValueModel, ValueModel
 from vineppo.values.predictor import ValuePredictor
-from vineppo.values.separate import SeparateValueModel
+from vineppo.values.separate import FrozenValueModel, SeparateValueModel, ValueModel
 
 
 class MeanValues(ValuePredictor):

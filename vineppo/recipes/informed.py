@@ -32,8 +32,7 @@ from vineppo.models import LoadedModel, load_tokenizer
 from vineppo.rollouts import Prompt
 from vineppo.tasks.data_text import as_text, encode
 from vineppo.types import Problem, Rollout, TokenSequence
-from vineppo.values.heads import FrozenValueModel
-from vineppo.values.separate import SeparateValueModel
+from vineppo.values.separate import FrozenValueModel, SeparateValueModel
 
 _FIELDS = re.compile(r"\{(answer|solution|percent|rollouts)\}")
 Piece = str | tuple[int, ...]  # text, or ids that are not tokenised again

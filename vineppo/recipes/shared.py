@@ -19,7 +19,6 @@ from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import CRITIC, Rollout, TrainBatch
 from vineppo.values.heads import (
     HEAD,
-    FrozenValueModel,
     ValueHead,
     save_value_model,
     set_targets,
@@ -27,6 +26,7 @@ from vineppo.values.heads import (
     values_of,
 )
 from vineppo.values.predictor import ValuePredictor
+from vineppo.values.separate import FrozenValueModel
 
 
 @dataclass(frozen=True, kw_only=True)

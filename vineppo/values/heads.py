@@ -6,7 +6,7 @@ A value model is an HF sequence classifier with one label.
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,15 +15,12 @@ from vineppo.config.schema import CriticConfig, CrossEntropy, ModelConfig, Squar
 from vineppo.credit.vine import broadcast, next_values
 from vineppo.deepspeed_module import Summand
 from vineppo.errors import UserError
-from vineppo.forward_passes import token_columns
 from vineppo.losses import cross_entropy, squared_error
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import disable_dropout, resolve_model_path, safetensors_only, save_model
-from vineppo.policy import Policy
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import hidden_before_tokens, spread
-from vineppo.types import Rollout, TokenSequence, TrainBatch
-from vineppo.values.predictor import ValuePredictor
+from vineppo.types import Rollout, TrainBatch
 
 ValueLoss = SquaredError | CrossEntropy
 HEAD = "score"  # the name of the head in every decoder's *ForSequenceClassification
@@ -126,79 +123,6 @@ class ValueOutputs(nn.Module):
     def forward(self, batch: TrainBatch) -> torch.Tensor:
         hidden_NH = hidden_before_tokens(self.model.base_model, batch)
         return spread(self.model.score(hidden_NH).squeeze(-1).float(), batch)
-
-
-class ValueModel(ValuePredictor):
-    """V(s) by a pass of a classifier of its own over the rollouts, as it sees them."""
-
-    gives: Literal["tokens", "steps"] = "tokens"
-    hf_model: Any
-    packs = False  # a pass may be packed
-
-    @property
-    def device(self) -> torch.device:
-        raise NotImplementedError
-
-    def values(self, batch: TrainBatch) -> torch.Tensor:
-        """[B, T], 0 outside the response."""
-        raise NotImplementedError
-
-    def seen(
-        self,
-        branches: Sequence[Rollout],
-        rollouts: Sequence[Rollout],  # noqa: ARG002
-    ) -> Sequence[TokenSequence]:
-        """The sequences that are passed for the branches of an iteration's `rollouts`."""
-        return branches
-
-    def estimate(self, rollouts: Sequence[Rollout]) -> None:
-        self.estimate_branches(rollouts, rollouts)
-
-    def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
-        size = self.config.optimization.logprobs_micro_batch_size
-        forward = lambda batch: (self.values(batch),)  # noqa: E731
-        seen = self.seen(branches, rollouts)
-        (values,) = token_columns(forward, seen, size, self.device, packs=self.packs)
-        self.set_values(branches, values)
-
-
-class FrozenValueModel(ValueModel):
-    """A critic as a checkpoint has it, or as training starts.
-
-    At a checkpoint it is on the GPU, if there is one. In training `start` moves it there, because
-    the engine first measures an empty GPU.
-    """
-
-    def __init__(
-        self, name: str, config: TrainConfig, critic: CriticConfig, path: str | None
-    ) -> None:
-        super().__init__(name, config, critic)
-        self._loss = critic.loss
-        self.hf_model = load_value_model(critic, config.model, config.seed, path)
-        self.num_weights = sum(weight.numel() for weight in self.hf_model.parameters())
-        self._module = ValueOutputs(self.hf_model).eval()
-
-    @classmethod
-    def at_checkpoint(
-        cls, name: str, config: TrainConfig, options: Any, directory: Path | None
-    ) -> "FrozenValueModel | None":
-        path = None if directory is None else directory / name
-        if path is not None and not path.is_dir():
-            return None
-        model = cls(name, config, options, None if path is None else str(path))
-        model._module.to("cuda" if torch.cuda.is_available() else "cpu")
-        return model
-
-    def start(self, policy: Policy) -> None:
-        self._module.to(policy.device)
-
-    @property
-    def device(self) -> torch.device:
-        device: torch.device = self.hf_model.device
-        return device
-
-    def values(self, batch: TrainBatch) -> torch.Tensor:
-        return values_of(self._module(batch), self._loss)
 
 
 def load_value_model(

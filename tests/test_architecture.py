@@ -15,7 +15,7 @@ LAYERS = [
     ["values"],
     ["rollouts", "encoding", "forward_passes", "minibatches", "policy"],
     ["engine", "models", "token_scores", "packing", "deepspeed_module", "lora"],
-    ["tasks", "credit", "segment", "value_diagnostics", "run_dir", "progress", "tracker"],
+    ["tasks", "credit", "segment", "run_dir", "progress", "tracker"],
     ["config", "own_reward", "distributed", "parent_death", "interruption"],
     ["losses", "kl", "vocabulary", "batching", "metrics", "schedules", "seeds"],
     ["types", "errors", "schema", "require", "interface", "plugins"],

@@ -2,9 +2,7 @@
 
 import hashlib
 import importlib
-import math
 import os
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,14 +48,6 @@ class Tracker:
     def log(self, metrics: dict[str, Any]) -> None:
         if self._run is not None:
             self._run.log(metrics, step=metrics["iteration"])
-
-    def log_histograms(self, arrays: Mapping[str, Sequence[float]], iteration: int) -> None:
-        """One histogram a name, of the finite numbers; a name without any is left out."""
-        if self._run is None:
-            return
-        finite = {name: [x for x in xs if math.isfinite(x)] for name, xs in arrays.items()}
-        histograms = {name: self._wandb.Histogram(xs) for name, xs in finite.items() if xs}
-        self._run.log(histograms, step=iteration)
 
 
 def check_installed(config: AnyConfig) -> None:

@@ -42,9 +42,8 @@ from vineppo.schedules import problems_of_iteration, with_redraws
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.token_scores import Reference
-from vineppo.types import CRITIC, MONTE_CARLO, Rollout
+from vineppo.types import MONTE_CARLO, Rollout
 from vineppo.update import update, warmup_iterations
-from vineppo.value_diagnostics import diagnostic_rows, histograms
 from vineppo.values import ValuePredictor, build_predictors
 
 
@@ -237,17 +236,11 @@ def experience_metrics(
 
 
 def save_experience(session: Session, rollouts: Sequence[Rollout], iteration: int) -> None:
-    """The tables of an iteration; with a critic its diagnostics, where an evaluation is due."""
+    """Writes the tables of an iteration."""
     if not is_main():
         return
-    run, config = session.run, session.config
-    assert isinstance(config, TrainConfig)
+    run = session.run
     run.write_rollouts(iteration, rollout_rows(rollouts))
     names = [predictor.name for predictor in session.models.predictors]
     if names:
         run.write_values(iteration, value_rows(rollouts, names))
-    if CRITIC in names and session.is_evaluation_due(iteration):
-        rows = diagnostic_rows(rollouts, CRITIC, config.credit)
-        run.write_value_diagnostics(iteration, rows)
-        arrays = histograms(rows, config.sampling.max_tokens)
-        session.tracker.log_histograms(arrays, iteration)

@@ -223,7 +223,7 @@ def main_marked(writer: Connection, given: list[str]) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Progress, "enter", enter)
         patch.setattr(BareSession, "iterations", iterations)
-        for name in ("write_rollouts", "write_values", "write_value_diagnostics"):
+        for name in ("write_rollouts", "write_values"):
             patch.setattr(RunDir, name, told(getattr(RunDir, name), "parquet"))
         patch.setattr(RunDir, "append_metrics", told(RunDir.append_metrics, "metrics"))
         return main(given)

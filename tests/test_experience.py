@@ -22,11 +22,12 @@ from support.walks import (
 )
 
 from vineppo.credit import token_advantages
-from vineppo.credit.groups import RemaxCredit, RlooCredit
+from vineppo.credit.groups import RlooCredit
 from vineppo.experience import Experience, add_advantages, sample_varied, value_quality
 from vineppo.forward_passes import EntropyPass
 from vineppo.recipes.cuts import ExpectedCuts
 from vineppo.recipes.joined import JoinedCredit
+from vineppo.recipes.remax import RemaxCredit
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Problem
 from vineppo.values import build_predictors

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from vineppo.config.load import load_config, parse_config, to_dict
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.run_dir.config import with_added_keys
@@ -73,9 +75,20 @@ def test_any_separate_critic_had_a_view(configs):
         assert table.pop("learns_from") is None
         assert table.pop("head_learning_rate") is None
     assert parse_config(TrainConfig, with_added_keys(older)) == current
-    config = load_config(TrainConfig, str(configs / "recipes/informed.jsonnet"), [])
+
+
+@pytest.mark.parametrize(
+    ("leaf", "table", "older_keys"),
+    [
+        ("informed", "critic", {"kind": "separate"}),
+        ("gae_bootstrapped", "credit", {"kind": "gae", "bootstrap_truncated": True}),
+        ("../demo_ppo", "credit", {"bootstrap_truncated": False}),
+    ],
+)
+def test_keys_that_became_kinds(configs, leaf, table, older_keys):
+    config = load_config(TrainConfig, str(configs / f"recipes/{leaf}.jsonnet"), [])
     older = json.loads(json.dumps(to_dict(config)))
-    older["critic"]["kind"] = "separate"
+    older[table] |= older_keys
     assert parse_config(TrainConfig, with_added_keys(older)) == config
 
 

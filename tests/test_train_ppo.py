@@ -69,7 +69,7 @@ def test_warm_up_trains_the_critic_alone(whole, configs):
 def test_truncated_responses_are_bootstrapped(settings, tmp_path):
     """By steps, γ = λ = 1: A + V is the value of the end, of a response that ended its reward."""
     told = {
-        "credit.bootstrap_truncated": "true",
+        "credit.kind": "gae_bootstrapped",
         "credit.level": "step",
         "credit.policy_lambda": 1,
         "reference.kl_coef": 0,

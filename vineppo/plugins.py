@@ -48,10 +48,13 @@ KINDS: dict[str, dict[str, str]] = {
         "gae": "vineppo.credit.gae:GaeCredit",
         "grpo": "vineppo.credit.groups:GrpoCredit",
         "rloo": "vineppo.credit.groups:RlooCredit",
-        "reinforce_plus_plus": "vineppo.credit.groups:ReinforcePlusPlusCredit",
-        "reinforce_plus_plus_baseline": "vineppo.credit.groups:ReinforcePlusPlusBaselineCredit",
-        "remax": "vineppo.credit.groups:RemaxCredit",
+        "reinforce_plus_plus": "vineppo.recipes.reinforce_plus_plus:ReinforcePlusPlusCredit",
+        "reinforce_plus_plus_baseline": (
+            "vineppo.recipes.reinforce_plus_plus:ReinforcePlusPlusBaselineCredit"
+        ),
+        "remax": "vineppo.recipes.remax:RemaxCredit",
         "doubly_robust": "vineppo.recipes.doubly_robust:DoublyRobustCredit",
+        "gae_bootstrapped": "vineppo.recipes.gae_bootstrapped:BootstrappedGae",
         "gigpo": "vineppo.recipes.gigpo:GigpoCredit",
         "joined": "vineppo.recipes.joined:JoinedCredit",
         "martingale": "vineppo.recipes.martingale:MartingaleCredit",

@@ -10,13 +10,15 @@ from typing import Any, Literal
 from vineppo.config.schema import States, TrainConfig
 from vineppo.credit import Credit, token_advantages
 from vineppo.credit.gae import GaeCredit
-from vineppo.credit.groups import GrpoCredit, ReinforcePlusPlusCredit, RemaxCredit, RlooCredit
+from vineppo.credit.groups import GrpoCredit, RlooCredit
 from vineppo.credit.vine import VineCredit
 from vineppo.errors import UserError
 from vineppo.recipes.cuts import CoinCuts, Cuts, ExpectedCuts
 from vineppo.recipes.doubly_robust import DoublyRobustCredit
 from vineppo.recipes.joined import JoinedCredit
 from vineppo.recipes.martingale import MartingaleCredit
+from vineppo.recipes.reinforce_plus_plus import ReinforcePlusPlusCredit
+from vineppo.recipes.remax import RemaxCredit
 from vineppo.recipes.tree import TreeCredit
 from vineppo.seeds import derive_seed
 from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue
@@ -314,5 +316,4 @@ def _baseline(config: TrainConfig, level: Literal["token", "step"]) -> GaeCredit
         length_adaptive_alpha=None,
         critic_lambda=1.0,
         level=level,
-        bootstrap_truncated=False,
     )

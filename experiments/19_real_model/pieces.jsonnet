@@ -107,7 +107,7 @@ local pieces = {
     } },
   }),
   smaller_critic: on(small, ppo + recipes.critic_of(models + 'smollm2_half')),
-  bootstrapped: on(small, ppo { credit+: { bootstrap_truncated: true }, critic+: { head_init: 'zero' } }) {
+  bootstrapped: on(small, ppo { credit+: { kind: 'gae_bootstrapped' }, critic+: { head_init: 'zero' } }) {
     sampling+: { max_tokens: 128 },
   },
   shrinkage: on(qwen, ppo + recipes.shrinkage),

@@ -65,6 +65,7 @@ PROBE = {"kind": "probe", "of": "monte_carlo", "features": "both", "size": 8, "l
          "num_folds": 2, "crossed": False}  # fmt: skip
 
 TREE = "recipes/tree"
+BOOTSTRAPPED = "credit.kind=gae_bootstrapped"
 
 
 def view(template, **rollouts):
@@ -104,8 +105,8 @@ REFUSED = [
      "critic.learns_from must be a predictor of the run that samples continuations (none), got "
      "monte_carlo"),
     (PPO, [predictors(drawn=MANY), "critic.learns_from=drawn", "credit.gamma=0.9"],
-     "critic.learns_from must be null where credit.gamma is below 1 or credit.bootstrap_truncated "
-     "is true (continuations' returns are neither), got drawn"),
+     "critic.learns_from must be null where credit.gamma is below 1 or values replace rewards "
+     "(continuations' returns do neither), got drawn"),
     (PPO, [predictors(drawn=MANY | {"states": {"kind": "random", "cuts": 1}}),
            "critic.learns_from=drawn"],
      "critic.learns_from must be a predictor whose states are null or follow from the tokens "
@@ -168,19 +169,17 @@ REFUSED = [
                "rollouts.num_prompts=256"],
      "rollouts.num_samples must be at least 2 with values.predictors.probe.crossed (it looks at a "
      "problem's other rollouts), got 1"),
-    (PPO, ["credit.bootstrap_truncated=true", "task.grading.truncated_reward=null"],
-     "task.grading.truncated_reward must be 0 with credit.bootstrap_truncated (a value stands in "
-     "its place), got None"),
-    (PPO, ["credit.bootstrap_truncated=true", "optimization.mask_truncated=true"],
-     "optimization.mask_truncated must be false with credit.bootstrap_truncated (nothing of what "
-     "is bootstrapped would train the policy), got true"),
-    (PPO, ["credit.bootstrap_truncated=true", "optimization.mask_equal_rewards=true"],
-     "optimization.mask_equal_rewards must be false with credit.bootstrap_truncated (truncated "
-     "responses all count as reward 0), got true"),
-    (PPO, ["credit.bootstrap_truncated=true", "credit.level=step", "values.credit=mean",
+    # Values of the ends of truncated responses.
+    (PPO, [BOOTSTRAPPED, "task.grading.truncated_reward=null"],
+     "task.grading.truncated_reward must be 0 with credit.kind 'gae_bootstrapped' (a value stands "
+     "in its place), got None"),
+    (PPO, [BOOTSTRAPPED, "optimization.mask_truncated=true"],
+     "optimization.mask_truncated and .mask_equal_rewards must be false with credit.kind "
+     "'gae_bootstrapped' (they would leave out what is bootstrapped), got true"),
+    (PPO, [BOOTSTRAPPED, "credit.level=step", "values.credit=mean",
            predictors(mean={"kind": "group_mean"})],
-     "values.credit must be a predictor of tokens' values, such as a critic, with "
-     "credit.bootstrap_truncated (it values the end of a response), got mean"),
+     "values.credit must be a predictor of tokens' values, such as a critic, with credit.kind "
+     "'gae_bootstrapped' (it values the end of a response), got mean"),
     (VINEPPO, ["optimization.max_redraws=1"],
      "optimization.mask_equal_rewards must be true with optimization.max_redraws (it says in whose "
      "place problems are drawn), got false"),

@@ -14,6 +14,7 @@ from vineppo.credit.gae import (
 )
 from vineppo.credit.groups import GrpoCredit
 from vineppo.credit.vine import step_means, vine_advantages
+from vineppo.recipes.gae_bootstrapped import BootstrappedGae
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.types import Turn
 from vineppo.values.predictor import carried_back
@@ -27,7 +28,6 @@ PLAIN = GaeCredit(
     length_adaptive_alpha=None,
     critic_lambda=1.0,
     level="token",
-    bootstrap_truncated=False,
 )
 FRACTION = st.floats(0, 1)
 
@@ -84,15 +84,13 @@ def test_a_response_that_is_bootstrapped_by_hand():
     )
     config = replace(PLAIN, gamma=0.5, policy_lambda=0.5)
     assert advantages(config, response) == pytest.approx([-0.4375, -0.25])
-    config = replace(config, bootstrap_truncated=True)
+    ended = advantages(config, replace(response, finish_reason="stop"))
+    config = BootstrappedGae(**vars(config))
     assert advantages(config, response) == pytest.approx([-0.3375, 0.15])
     assert targets(config, response) == pytest.approx([0.2, 0.4])
     # One step of two tokens: A = γ V_T − V_0.
     assert advantages(replace(config, level="step"), response) == pytest.approx([-0.1, -0.1])
-    ended = replace(response, finish_reason="stop")
-    assert advantages(config, ended) == advantages(
-        replace(config, bootstrap_truncated=False), ended
-    )
+    assert advantages(config, replace(response, finish_reason="stop")) == ended
 
 
 @given(responses(), FRACTION)

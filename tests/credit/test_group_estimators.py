@@ -6,13 +6,15 @@ from support.rollouts import rollout, terminal
 from vineppo.credit import token_advantages
 from vineppo.credit.groups import (
     GrpoCredit,
-    ReinforcePlusPlusBaselineCredit,
-    ReinforcePlusPlusCredit,
-    RemaxCredit,
     RlooCredit,
     grpo_advantages,
     rloo_advantages,
 )
+from vineppo.recipes.reinforce_plus_plus import (
+    ReinforcePlusPlusBaselineCredit,
+    ReinforcePlusPlusCredit,
+)
+from vineppo.recipes.remax import RemaxCredit
 from vineppo.segment.kinds import LinesSegmenter
 
 SEGMENTER = LinesSegmenter("lines")

@@ -59,7 +59,7 @@ def test_each_critic_learns_from_its_own_rollouts(configs):
 
 
 def test_each_critic_values_the_end_of_a_truncated_response(configs):
-    ensemble = critic_of(start(config_of(configs, credit__bootstrap_truncated=True)))
+    ensemble = critic_of(start(config_of(configs, credit__kind="gae_bootstrapped")))
     found = rollouts()
     for rollout in found[:2]:
         rollout.finish_reason = "length"

@@ -62,7 +62,7 @@ def test_padding_company_and_order_do_not_matter(models):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_end_of_a_truncated_response_has_the_value_of_that_prefix(configs, kind):
     """As before the fourth token of a response that goes on; one that has ended has none."""
-    config = build_config(configs, kind, credit__bootstrap_truncated=True)
+    config = build_config(configs, kind, credit__kind="gae_bootstrapped")
     critic = critic_of(models := start(config))
     _, cut_off = two_rollouts()
     ended, goes_on = two_rollouts()

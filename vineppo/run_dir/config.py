@@ -54,6 +54,9 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
     ]:
         if table.get("kind") == "separate" and "view" in table:
             table["kind"] = "informed"
+    credit = resolved.get("credit", {})
+    if credit.pop("bootstrap_truncated", False):
+        credit["kind"] = "gae_bootstrapped"
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
         engine["sleep_while_training"] = True

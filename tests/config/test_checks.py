@@ -222,14 +222,9 @@ REFUSED = [
     (VINEPPO, [some("random", cuts=1), "rollouts.num_samples=1", "rollouts.num_prompts=256"],
      "rollouts.num_samples must be at least 2 for values of some states (the others' mean reward "
      "is the baseline before the first of them), got 1"),
-    (VINEPPO, [some("random", cuts=1), "credit.num_continuations=0", *MEAN],
-     "credit.states must be null where credit.num_continuations is 0, got 'random'"),
-    (VINEPPO, ["credit.own_return=true", *MEAN],
-     "credit.own_return must be false where values.credit names a predictor without continuations "
-     "(there are no returns to join), got true with mean"),
     (GAE_OF_VINE, ['values.predictors.sampled.states={"kind": "uncertain", "cuts": 2}'],
      "values.predictors.sampled.states must be null for credit.kind 'gae' (it takes the values of "
-     "all states), got 'uncertain'"),
+     "all states)"),
     (VINEPPO, [predictors(pool={"kind": "pooled", "of": "mean"}, mean={"kind": "group_mean"},
                           many=MANY)],
      "values.predictors.pool.of must be a predictor of the run that samples continuations "

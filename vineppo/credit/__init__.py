@@ -75,24 +75,22 @@ class Credit(PluginConfig):
 
 
 def token_advantages(credit: Credit, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
-    """One advantage a response token for every rollout of a problem, by the estimator `credit`.
+    """`credit.advantages`, checked: raises `UserError` for wrong numbers of rollouts or tokens.
 
-    Raises `UserError` for wrong numbers of rollouts or tokens. A user's estimator must also return
-    finite numbers; those of the core may be infinite, and then the update skips them.
+    A user's estimator must also return finite numbers. The update skips others of the core's.
     """
     found_G = [list(map(float, found_T)) for found_T in credit.advantages(rollouts_G)]
     must = f"credit.kind {credit.kind!r}: advantages must return"
     if len(found_G) != len(rollouts_G):
         raise UserError(f"{must} a list a rollout, {len(rollouts_G)}, got {len(found_G)}")
     for index, (found_T, rollout) in enumerate(zip(found_G, rollouts_G, strict=True)):
-        num_tokens = len(rollout.rewards_T)
-        if len(found_T) != num_tokens:
-            each = f"{num_tokens} for rollout {index}"
-            raise UserError(f"{must} a number a token, {each}, got {len(found_T)}")
-        for token, number in enumerate(found_T):
-            if ":" in credit.kind and not math.isfinite(number):
-                where = f"token {token} of rollout {index}"
-                raise UserError(f"{must} finite numbers, got {number} for {where}")
+        if len(found_T) != (num_tokens := len(rollout.rewards_T)):
+            found = f"{num_tokens} for rollout {index}, got {len(found_T)}"
+            raise UserError(f"{must} a number a token, {found}")
+        for token, number in enumerate(found_T if ":" in credit.kind else ()):
+            if not math.isfinite(number):
+                found = f"{number} for token {token} of rollout {index}"
+                raise UserError(f"{must} finite numbers, got {found}")
     return found_G
 
 

@@ -91,12 +91,9 @@ def trained_tokens(
 
 def user_mask(path: str, rollout: Rollout) -> list[bool]:
     """`trains(rollout)` of a user's file; raises `UserError` unless it is one truth a token."""
-    found_T = [bool(trains) for trains in load_function(path, "trains")(rollout)]
-    num_tokens = len(rollout.response_ids)
-    if len(found_T) != num_tokens:
-        raise UserError(
-            f"{path}: trains must return one truth a token, {num_tokens}, got {len(found_T)}"
-        )
+    found_T = list(map(bool, load_function(path, "trains")(rollout)))
+    if len(found_T) != (num := len(rollout.response_ids)):
+        raise UserError(f"{path}: trains must return one truth a token, {num}, got {len(found_T)}")
     return found_T
 
 

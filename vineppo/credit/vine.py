@@ -32,10 +32,6 @@ class ContinuationCredit(Credit):
             self.num_continuations > 0 or config.values.credit is not None,
             f"{key}.num_continuations must be at least 1 where values.credit is null, got 0",
         )
-        require(
-            self.states is None or self.num_continuations > 0,
-            f"{key}.states must be null where {key}.num_continuations is 0, got a table",
-        )
 
 
 @dataclass(frozen=True)
@@ -46,13 +42,7 @@ class VineCredit(ContinuationCredit):
 
     def check(self, key: str, config: Any) -> None:
         super().check(key, config)
-        feeding = config.values.credit
-        sampled = config.continuations.get(feeding or MONTE_CARLO)
-        require(
-            sampled is not None or not self.own_return,
-            f"{key}.own_return must be false where values.credit names a predictor without "
-            f"continuations (there are no returns to join), got true with {feeding}",
-        )
+        sampled = config.continuations.get(config.values.credit or MONTE_CARLO)
         require(
             sampled is None or sampled.states is None or config.rollouts.num_samples >= 2,
             "rollouts.num_samples must be at least 2 for values of some states (the others' mean "
@@ -60,12 +50,10 @@ class VineCredit(ContinuationCredit):
         )
 
     def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
-        """`vine_advantages` on all tokens of each step; the reward is Σ rewards_T.
+        """`vine_advantages` on all tokens of each step, or with returns `piece_advantages`.
 
         Values [0.5, 0.25] before steps of 2 and 1 tokens, reward 1 → [−0.25, −0.25, 0.75]. A KL
         penalty within `rewards_T` enters the last difference only, because V̂ holds none of it.
-        Returns of continuations go through `piece_advantages`; its root is the mean reward of the
-        other rollouts.
         """
         returns_G = [sum(rollout.rewards_T) for rollout in rollouts_G]
         advantages_G = []
@@ -84,8 +72,8 @@ class VineCredit(ContinuationCredit):
 def vine_advantages(values_S: Sequence[float], reward: float) -> list[float]:
     """A_i = V̂(s_{i+1}) − V̂(s_i) for the S steps, with V̂(s_S) = `reward` exactly.
 
-    γ is 1 as in the paper: a discount would have to enter the continuations' returns as well. The
-    advantages sum to reward − values_S[0]. Values [0.5, 0.25] and reward 1 → [−0.25, 0.75].
+    γ is 1 as in the paper. The advantages sum to reward − values_S[0]. Values [0.5, 0.25] and
+    reward 1 → [−0.25, 0.75].
     """
     after_S = [*values_S[1:], reward]
     return [after - before for before, after in zip(values_S, after_S, strict=True)]
@@ -114,11 +102,8 @@ def piece_advantages(
 
     A_i = Q̂ − b. Q̂ is the value of the first sampled state after step i, or the reward; b is that of
     the last one at or before s_i, or `root`. V̂ = [–, –, 0.5, –], root 0.25 and reward 1 give
-    [0.25, 0.25, 0.5, 0.5].
-
-    `own_return` makes Q̂ = (K · V̂ + R)/(K + 1). That is unbiased, because R is one more return from
-    the state s_j: E[R | s_i, a_i, …, s_j] = V(s_j). Within b it would shrink the gradient to
-    K/(K + 1), because R depends on a_i.
+    [0.25, 0.25, 0.5, 0.5]. `own_return` makes Q̂ = (K · V̂ + R)/(K + 1), which is unbiased: R is one
+    more return from that state. Within b, R would shrink the gradient to K/(K + 1).
     """
     before_S, before = [], root
     for state in states_S:

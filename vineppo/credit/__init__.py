@@ -25,6 +25,7 @@ class Credit(PluginConfig):
     compares_rollouts: ClassVar[bool] = False  # needs two rollouts a problem
     shares_tokens: ClassVar[bool] = False  # a problem's rollouts have sampled tokens in common
     samples_greedy: ClassVar[bool] = False  # reads `rollout.greedy_reward`
+    bootstraps: ClassVar[bool] = False  # reads the value of the state after a truncated response
 
     segmenter: Annotated[Segmenter, Plugin("segmenter")]
 
@@ -37,11 +38,6 @@ class Credit(PluginConfig):
     def reads(self) -> Literal["steps", "tokens"]:
         """It takes values of the states before steps, or before tokens."""
         return "steps"
-
-    @property
-    def bootstraps(self) -> bool:
-        """It takes the value of the state after a truncated response."""
-        return False
 
     def advantages(self, rollouts_G: Sequence[Rollout]) -> Sequence[Sequence[float]]:
         """One advantage a response token for every rollout of a problem; pure."""

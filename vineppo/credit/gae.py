@@ -1,8 +1,6 @@
 """Generalised advantage estimation over a critic's values (Schulman et al. 2016, arXiv:1506.02438).
 
-All lists are over the tokens, or steps, of one response. `values_T[t]` is the value of the state
-before token t. An environment's tokens have γ = λ = 1 and the value after them, so credit skips
-them.
+Lists are over the tokens or steps of one response; `values_T[t]` is of the state before token t.
 """
 
 import math
@@ -85,11 +83,9 @@ class GaeCredit(Credit):
         return reward_to_go(rollout.rewards_T, self._gammas(rollout))
 
     def critic_targets(self, rollout: Rollout, predictor: str) -> list[float]:
-        """A^GAE(critic_lambda) + V before any whitening, from the critic's own values.
+        """A^GAE(critic_lambda) + V of the critic itself (decoupled GAE: VC-PPO, arXiv:2503.01491).
 
-        Decoupled GAE (VC-PPO, arXiv:2503.01491) has another λ here than for the policy. λ = 1 gives
-        the reward to go. Rewards [0, 1], values [0.5, 0.25], γ = 1, λ = 0.5: advantages
-        [0.125, 0.75], targets [0.625, 1].
+        Rewards [0, 1], values [0.5, 0.25], γ = 1 and λ = 0.5 give [0.625, 1].
         """
         lambdas_T = each_action(self.critic_lambda, rollout)
         values_T, after = rollout.values_T(predictor), self.value_after(rollout, predictor)
@@ -138,15 +134,13 @@ def gae(
 
 
 def length_adaptive_lambda(alpha: float, length: int) -> float:
-    """λ = 1 − 1/(alpha · length), clamped into [0, 1) (VAPO, arXiv:2504.05118, section 4.2).
+    """λ = 1 − 1/(alpha · length) within [0, 1) (VAPO, arXiv:2504.05118, section 4.2).
 
-    The weights of the δ then sum to about alpha · length, a fixed share of the response.
-    `length_adaptive_lambda(0.05, 100) = 0.8`.
+    The weights of the δ then sum to about alpha · length. Alpha 0.05 and length 100 give 0.8.
     """
-    below_one = math.nextafter(1.0, 0.0)
-    return min(max(1.0 - 1.0 / (alpha * length), 0.0), below_one)
+    return min(max(1.0 - 1.0 / (alpha * length), 0.0), math.nextafter(1.0, 0.0))
 
 
 def each_action(factor: float, rollout: Rollout) -> list[float]:
-    """γ or λ after each token of the policy, 1 after an environment's."""
+    """γ or λ after each token of the policy; 1 after an environment's, which credit so skips."""
     return [factor if is_action else 1.0 for is_action in rollout.is_action_T]

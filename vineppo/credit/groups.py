@@ -46,8 +46,8 @@ class RlooCredit(GroupCredit):
 def grpo_advantages(returns_G: Sequence[float], normalize_std: bool) -> list[float]:
     """A_i = (R_i − mean R) / (std R + 1e-6), or R_i − mean R (Dr. GRPO, arXiv:2503.20783).
 
-    The standard deviation is the sample's, with G − 1, as in verl and TRL. Returns [1, 0, 0, 0] →
-    [0.75, −0.25, −0.25, −0.25], divided by √(0.75/3) = 0.5: [1.5, −0.5, −0.5, −0.5] up to 2e-6.
+    The deviation is the sample's, with G − 1, as in verl and TRL. Returns [1, 0, 0, 0] give
+    [0.75, −0.25, −0.25, −0.25], over √(0.75/3): [1.5, −0.5, −0.5, −0.5] up to 2e-6.
     """
     centered_G = [total / len(returns_G) for total in summed_differences(returns_G)]
     if not normalize_std:
@@ -59,8 +59,7 @@ def grpo_advantages(returns_G: Sequence[float], normalize_std: bool) -> list[flo
 def rloo_advantages(returns_G: Sequence[float]) -> list[float]:
     """A_i = R_i − 1/(G − 1) Σ_{j≠i} R_j  (arXiv:2402.14740).
 
-    The baseline is independent of rollout i, so the gradient is unbiased. Returns [1, 0, 0.5] →
-    [1 − 0.25, 0 − 0.75, 0.5 − 0.5].
+    The baseline is independent of rollout i. Returns [1, 0, 0.5] give [1 − 0.25, 0 − 0.75, 0].
     """
     return [total / (len(returns_G) - 1) for total in summed_differences(returns_G)]
 

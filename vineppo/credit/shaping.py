@@ -31,16 +31,16 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
     for rollout in rollouts:
         trainer_T = rollout.tokens_T["trainer_logprobs"]
         old_T = rollout.logprobs_T if optimization.old_logprobs == "engine" else trainer_T
-        nothing_T = (False,) * len(old_T)
+        likely_T, nothing_T = tuple(config.credit.sampled_tokens(rollout)), (False,) * len(old_T)
         is_good = positive is not None and rollout.reward > positive.min_reward
-        likely_T = nothing_T if is_masked(rollout, config) or not is_good else None
+        is_example = is_good and not is_masked(rollout, config)
         rollout.tokens_T |= {
             "old_logprobs": old_T,
             "is_trained": trained_tokens(rollout, old_T, config),
             "importance": importance_weights(
                 optimization.importance_correction, trainer_T, rollout.logprobs_T
             ),
-            "is_positive": likely_T or tuple(config.credit.sampled_tokens(rollout)),
+            "is_positive": likely_T if is_example else nothing_T,
             "loss_advantages": rollout.tokens_T["advantages"],
             "is_without_bonus": nothing_T,
         }
@@ -51,10 +51,7 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
 
 
 def mask_equal_rewards(rollouts: Sequence[Rollout]) -> None:
-    """Problems whose rollouts all got one reward train nothing (DAPO, arXiv:2503.14476, 3.2).
-
-    Rewards [1, 1] and [1, 0] of two problems: the second trains.
-    """
+    """Problems whose rollouts all got one reward train nothing (DAPO, arXiv:2503.14476, 3.2)."""
     for rollouts_G in by_problem(rollouts):
         if has_equal_rewards(rollouts_G):
             for rollout in rollouts_G:
@@ -74,9 +71,8 @@ def is_masked(rollout: Rollout, config: TrainConfig) -> bool:
 def trained_tokens(
     rollout: Rollout, old_T: Sequence[float], config: TrainConfig
 ) -> tuple[bool, ...]:
-    """The estimator's tokens, without masked rollouts, near-certain tokens, and a user's mask.
-
-    Segment Policy Optimization leaves out near-certain tokens (arXiv:2505.23564, section 4.3).
+    """The estimator's tokens without masked rollouts, near-certain tokens (arXiv:2505.23564, 4.3),
+    and those that a user's mask leaves out.
     """
     max_prob, path = config.optimization.max_token_prob, config.optimization.token_mask_path
     if is_masked(rollout, config):

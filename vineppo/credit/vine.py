@@ -50,10 +50,9 @@ class VineCredit(ContinuationCredit):
         )
 
     def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
-        """`vine_advantages` on all tokens of each step, or with returns `piece_advantages`.
+        """Values [0.5, 0.25] before steps of 2 and 1 tokens, reward 1 → [−0.25, −0.25, 0.75].
 
-        Values [0.5, 0.25] before steps of 2 and 1 tokens, reward 1 → [−0.25, −0.25, 0.75]. A KL
-        penalty within `rewards_T` enters the last difference only, because V̂ holds none of it.
+        A KL penalty in `rewards_T` enters the last difference only, because V̂ holds none of it.
         """
         returns_G = [sum(rollout.rewards_T) for rollout in rollouts_G]
         advantages_G = []

@@ -17,9 +17,7 @@ from vineppo.types import Rollout
 class BootstrappedGae(GaeCredit):
     """GAE that goes on after truncated responses."""
 
-    @property
-    def bootstraps(self) -> bool:
-        return True
+    bootstraps = True
 
     def value_after(self, rollout: Rollout, predictor: str | None) -> float:
         if rollout.finish_reason != "length":

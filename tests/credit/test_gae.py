@@ -12,7 +12,6 @@ from vineppo.credit.gae import (
     length_adaptive_lambda,
     reward_to_go,
 )
-from vineppo.credit.groups import GrpoCredit
 from vineppo.credit.vine import step_means, vine_advantages
 from vineppo.recipes.gae_bootstrapped import BootstrappedGae
 from vineppo.segment.kinds import LinesSegmenter
@@ -133,14 +132,6 @@ def test_targets_are_advantages_plus_values_at_the_critics_lambda(response, gamm
 
 
 @given(responses())
-def test_a_measured_critic_learns_the_undiscounted_reward_to_go(response):
-    found = targets(GrpoCredit("grpo", SEGMENTER, True), response)
-    sums = [sum(response.rewards_T[t:]) for t in range(len(response.rewards_T))]
-    assert found == pytest.approx(sums, abs=1e-9)
-    assert targets(PLAIN, response) == pytest.approx(sums, abs=1e-9)
-
-
-@given(responses())
 def test_step_level_at_lambda_zero_is_the_vine_advantage_of_the_values_at_step_starts(response):
     config = replace(PLAIN, policy_lambda=0.0, level="step")
     values_S = [response.state_values_T[span.start] for span in response.spans_S]
@@ -199,20 +190,6 @@ def test_length_adaptive_lambda_is_used_per_response():
     in_steps = rollout(terminal(1.0, 8), [0.0] * 8, lengths_S=[2] * 4)
     found = advantages(replace(config, level="step"), in_steps)
     assert step_means(found, in_steps.spans_S) == [0.125, 0.25, 0.5, 1.0]
-
-
-def test_missing_values_are_our_mistake():
-    with pytest.raises(AssertionError, match="takes no values"):
-        advantages(PLAIN, rollout([1.0]))
-
-
-def test_step_level_takes_the_values_of_any_predictor_of_steps():
-    """λ = 0: V(s_1) − V(s_0) = −0.25 and 1 − 0.25; no value of a token is asked for."""
-    response = rollout(terminal(1.0, 3), values_S=[0.5, 0.25], lengths_S=[2, 1])
-    config = replace(PLAIN, policy_lambda=0.0, level="step")
-    assert advantages(config, response) == [-0.25, -0.25, 0.75]
-    with pytest.raises(KeyError):
-        advantages(PLAIN, response)
 
 
 @given(responses(), st.sampled_from(["token", "step"]), FRACTION)

@@ -123,15 +123,6 @@ def test_a_mask_of_ones_own_joins_the_others(config, tmp_path):
     assert str(refusal.value) == f"{other}: trains must return one truth a token, 3, got 1"
 
 
-def test_whitening_is_over_the_trained_tokens_of_all_rollouts(config):
-    raw = torch.tensor([-0.5, -0.5, 1.0, -0.5, -0.5, -0.5], dtype=torch.float64)
-    found = build(with_optimization(config, whiten_advantages=True))
-    flat = [a for advantages_T in column("loss_advantages", found) for a in advantages_T]
-    expected = (raw - raw.mean()) / raw.std(unbiased=False)
-    torch.testing.assert_close(torch.tensor(flat, dtype=torch.float64), expected)
-    assert [*column("advantages", found)[0], *column("advantages", found)[1]] == raw.tolist()
-
-
 def test_whitening_leaves_out_what_does_not_train():
     """Trained: 1 and 3, mean 2, deviation 1. The 7 is neither counted nor changed."""
     first, second = rollout([0.0, 0.0]), rollout([0.0])

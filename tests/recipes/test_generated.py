@@ -7,12 +7,10 @@ import pytest
 import torch
 from support.critics import build_config, start
 from support.random_walk import DIGITS, TOKENIZER, RandomWalkEngine
-from support.rollouts import LINES, terminal
+from support.rollouts import LINES
 from support.walks import PROMPTS, SHORT, walk_config, walked
 
 from vineppo.config.schema import ValuesConfig
-from vineppo.credit import token_advantages
-from vineppo.credit.gae import GaeCredit
 from vineppo.credit.vine import VineCredit as Vine
 from vineppo.engine import Completion
 from vineppo.errors import UserError
@@ -28,7 +26,6 @@ THINKING = Generative.Config(
 )  # fmt: skip
 VALUE = {0: 0.0, 1: 0.25, 2: 0.5, 3: 0.125, 4: 1.0}  # of a position, as `Judge` writes it
 VINE = Vine("vine", LINES, 0, "share", None, False)
-GAE = GaeCredit("gae", LINES, 1.0, 0.5, None, 1.0, "step")
 
 
 def ids(text, begins=False):
@@ -125,21 +122,6 @@ def test_answers_of_all_draws_of_an_iteration_are_scored():
         }
         unread = [position == 3 for position in states.values()]
         assert metrics["values/judge/unread_frac"] == pytest.approx(sum(unread) / len(unread))
-
-
-@pytest.mark.parametrize("credit", [VINE, GAE])
-def test_they_reach_the_policys_advantages(credit):
-    """By steps, of the values before them: differences, or λ-sums of them."""
-    experience, _ = judged(credit)
-    for one in experience.rollouts:
-        one.tokens_T["rewards"] = terminal(one.reward, len(one.response_ids))
-        values_S = [VALUE[x] for x in positions(one)]
-        deltas_S = [b - a for a, b in zip(values_S, [*values_S[1:], one.reward], strict=True)]
-        lambda_ = 0.5 if credit is GAE else 0.0
-        (advantages_T,) = token_advantages(credit, [one])
-        for step, span in enumerate(one.spans_S):
-            expected = sum(lambda_**n * delta for n, delta in enumerate(deltas_S[step:]))
-            assert advantages_T[span.start] == pytest.approx(expected)
 
 
 def test_a_state_without_room_is_not_asked():

@@ -1,6 +1,5 @@
 """Smoothed values: the model by enumeration of its paths, fairness, errors on chains that break."""
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -65,22 +64,6 @@ def test_without_change_all_returns_are_of_one_level():
 def test_many_returns_do_not_underflow():
     found = smoothed(states((1.0, 0.0) * 2000, (0.0,) * 4000), 0.1, is_causal=False)
     assert found == pytest.approx([0.5, 0.0], abs=1e-6)
-
-
-def test_later_states_count_in_one_direction_alone():
-    """What is before s_i never knows the own reward, and by "causal" no later return."""
-    rollouts, _ = chains(0, 2, num_problems=2)
-    later = [replace(one, reward=1 - one.reward, returns_S={}, steps_S={}) for one in rollouts]
-    for one, other in zip(rollouts, later, strict=True):
-        returns_S = list(one.returns_S["monte_carlo"])
-        flipped = tuple(1 - r for r in returns_S[-1].returns_K)
-        other.returns_S["monte_carlo"] = (*returns_S[:-1], StateValue(flipped, 0))
-    for direction in DIRECTIONS:
-        for of in (rollouts, later):
-            predictor(direction).estimate(of)
-        for one, other in zip(rollouts, later, strict=True):
-            first, second = (list(r.values_S("smoothed")) for r in (one, other))
-            assert (first[:-1] == second[:-1]) == (direction == "causal")
 
 
 def test_by_enumeration_causal_is_a_fair_baseline_and_both_is_not():

@@ -9,21 +9,15 @@ import torch
 from support.engines import (
     assert_alike,
     engine_config,
-    finish,
     num_ids,
     request,
     run,
     start,
     trainer_logprobs,
 )
-from support.rollouts import rollout
 from support.tiny_models import random_model
 
-from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig
-from vineppo.engine.concurrency import Concurrency
 from vineppo.errors import UserError
-from vineppo.experience import check_logprob_gap
 from vineppo.models import ASSETS, load_model, named_weights
 from vineppo.recipes.transformers_engine import TransformersEngine
 
@@ -208,50 +202,3 @@ def test_models_whose_layers_see_less_are_refused(config, tmp_path):
     own = write_model("StableLmConfig", tmp_path / "own")
     with pytest.raises(UserError, match="by transformers' own attention, got stablelm"):
         TransformersEngine(config, load_model(own, "float32", "sdpa").engine_model)
-
-
-def test_an_engine_that_goes_on_failing_ends_the_run_with_its_error(config, loaded, monkeypatch):
-    """At once where a lone request fails alone; else after five halvings."""
-    engine = start(config, loaded)
-    calls = []
-
-    def broken(**_):
-        calls.append(len(engine._running))
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr(engine._model, "forward", broken)
-    for seed in range(100):
-        engine.submit(request((1, 2), seed), lambda _: None)
-    with pytest.raises(RuntimeError, match="broken"):
-        finish(engine)
-    assert calls == [100, 50, 25, 12, 6, 3]
-    alone = Concurrency(1, 128)
-    with pytest.raises(ValueError, match="alone"):
-        alone.lower(ValueError("alone"), 1)
-
-
-def test_a_stale_prefix_cache_ends_the_run(config, configs, loaded, prompt, monkeypatch):
-    """The new weights are there, and keys and values of the old ones."""
-    engine = start(config, loaded)
-    run(engine, [request(prompt, 1)])
-    changed = load_model("embedded:arithmetic_short", "float32", "sdpa")
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for weight in changed.model.parameters():
-            weight.add_(0.05 * torch.randn_like(weight))
-    train_config = load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
-
-    def sampled():
-        (found,) = run(engine, [request(prompt, 1)])
-        expected_T = trainer_logprobs(changed, prompt, found, 1.0).tolist()
-        one = rollout([0.0] * len(found.token_ids), logprobs_T=found.logprobs_T)
-        one.tokens_T["trainer_logprobs"] = tuple(expected_T)
-        return one
-
-    with monkeypatch.context() as patch:
-        patch.setattr(engine._cache, "forget", lambda: None)
-        engine.load_weights(named_weights(changed.model))
-    with pytest.raises(UserError, match=r"more than optimization\.max_logprob_gap 0\.1"):
-        check_logprob_gap([sampled()], train_config)
-    engine.clear_cache()
-    check_logprob_gap([sampled()], train_config)

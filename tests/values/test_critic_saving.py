@@ -7,7 +7,6 @@ import torch
 from support.critics import (
     build_config,
     critic_of,
-    saved_weights,
     sequences,
     start,
     train,
@@ -106,18 +105,6 @@ def test_outputs_are_not_read_by_another_loss(configs, tmp_path):
         with pytest.raises(UserError) as found:
             load_value_model(config.critic, config.model, 0)
         assert f"critic.path {path}: its value_range {message}" in str(found.value)
-
-
-def test_saving_a_shared_critic_leaves_the_training_alone(configs, tmp_path):
-    config = build_config(configs, "shared")
-    weights = {}
-    for is_saved in (False, True):
-        models = trained(config)
-        if is_saved:
-            critic_of(models).save_hf(tmp_path / "critic")
-        train(config, models, sequences(8), 2)
-        weights[is_saved] = saved_weights(critic_of(models), tmp_path / str(is_saved))
-    assert all(torch.equal(weights[True][name], weights[False][name]) for name in weights[True])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from support.critics import (
     start,
     train,
 )
+from support.grids import grid
 
 from vineppo.models import load_model
 
@@ -67,7 +68,7 @@ def test_the_update_is_on_the_sum_of_both_losses(configs):
     assert metrics["policy/grad_norm"] == pytest.approx(norm, rel=1e-3)
 
 
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("stage", grid(0, slow=[1, 2, 3]))
 def test_warm_up_trains_the_head_alone(configs, tmp_path, stage):
     config = one_update(
         configs,
@@ -90,7 +91,7 @@ def test_warm_up_trains_the_head_alone(configs, tmp_path, stage):
     assert losses[-1] < 0.7 * losses[0]
 
 
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("stage", grid(0, slow=[1, 2, 3]))
 def test_after_the_warm_up_the_policy_starts_afresh(configs, tmp_path, stage):
     """As without a warm-up: schedule and Adam's moments, so a step of the full rate."""
     changes = {
@@ -116,6 +117,7 @@ def test_after_the_warm_up_the_policy_starts_afresh(configs, tmp_path, stage):
         assert step == pytest.approx(0.25e-3, rel=0.01), name
 
 
+@pytest.mark.slow
 def test_zero_stage_does_not_change_the_update(configs, tmp_path):
     """A warm-up and an update of both, with two learning rates."""
     weights = []

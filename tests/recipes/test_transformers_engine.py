@@ -15,6 +15,7 @@ from support.engines import (
     start,
     trainer_logprobs,
 )
+from support.grids import grid
 from support.tiny_models import random_model
 
 from vineppo.errors import UserError
@@ -48,14 +49,14 @@ def crowd(prompt, count):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("num_seqs", [5, 24])
+@pytest.mark.parametrize("num_seqs", grid(5, slow=[24]))
 def test_a_sample_does_not_depend_on_who_else_runs(config, loaded, prompt, num_seqs):
     """Rows of any length join and leave; prefixes pass in pieces of at most 128 tokens.
 
     One prefix has more rows than may lie side by side.
     """
-    requests = [request(prompt, seed, max_tokens=1 + seed) for seed in range(40)]
-    requests += crowd(prompt, 50)
+    requests = [request(prompt, seed, max_tokens=1 + seed) for seed in range(20)]
+    requests += crowd(prompt, 25)
     narrow = start(replace(config, max_num_seqs=num_seqs, max_num_batched_tokens=128), loaded)
     together = run(narrow, requests)
     alone = start(replace(config, max_num_seqs=1), loaded)
@@ -95,7 +96,7 @@ def test_a_prefix_takes_over_what_an_earlier_one_begins_with(engine, prompt):
         assert_alike(completion, run(engine, [request(state, len(state))])[0])
 
 
-@pytest.mark.parametrize("num_steps", [3, 16])
+@pytest.mark.parametrize("num_steps", grid(3, slow=[16]))
 def test_looking_at_tokens_now_and_then_changes_none(config, loaded, prompt, num_steps):
     """As on a GPU: ends and budgets fall between looks, and some before any."""
     requests = [request(prompt, seed, max_tokens=1 + seed) for seed in range(20)]
@@ -159,15 +160,17 @@ LATENTS = {
 
 @pytest.mark.parametrize(
     ("config_name", "changes"),
-    [
-        ("LlamaConfig", {"tie_word_embeddings": False}),
+    grid(
         ("Qwen2Config", {"tie_word_embeddings": True}),
-        ("MistralConfig", {"sliding_window": 128}),
-        ("GPT2Config", {"n_positions": 128}),
         ("Gemma2Config", {"head_dim": 8, "sliding_window": 128}),
-        ("Gemma3nTextConfig", SHARED_LAYERS),
-        ("DeepseekV3Config", LATENTS),
-    ],
+        slow=[
+            ("LlamaConfig", {"tie_word_embeddings": False}),
+            ("MistralConfig", {"sliding_window": 128}),
+            ("GPT2Config", {"n_positions": 128}),
+            ("Gemma3nTextConfig", SHARED_LAYERS),
+            ("DeepseekV3Config", LATENTS),
+        ],
+    ),
     ids=lambda part: part if isinstance(part, str) else "",
 )
 def test_other_architectures(config, tmp_path, config_name, changes):

@@ -230,7 +230,7 @@ def settings_of(path: Path) -> np.ndarray:
 
 def settings_files(readme: Path, text: str) -> set[Path]:
     files = {*ROOT.glob("configs/**/*.jsonnet"), *ROOT.glob("configs/**/*.libsonnet")}
-    files |= {*ROOT.glob("vineppo/config/schema/*.py"), ROOT / "vineppo/tasks/arithmetic.py"}
+    files |= {*ROOT.glob("vineppo/config/schema/*.py"), ROOT / "vineppo/recipes/arithmetic.py"}
     if readme.parent != ROOT:
         files |= {
             path for ending in ("jsonnet", "sh", "py") for path in readme.parent.glob(f"*.{ending}")

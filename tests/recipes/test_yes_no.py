@@ -9,7 +9,7 @@ from support.critics import build_config, start
 from vineppo.config.load import evaluate_jsonnet
 from vineppo.errors import UserError
 from vineppo.models import load_model
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.types import Problem, Rollout, StepSpan
 from vineppo.values import predictors_at
 

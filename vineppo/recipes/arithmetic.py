@@ -10,11 +10,11 @@ sampling votes them away. The systematic ones have to be unlearned.
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -24,6 +24,9 @@ from vineppo.config.schema.scalars import Count, Fraction, Seed
 from vineppo.errors import UserError
 from vineppo.seeds import derive_seed
 from vineppo.types import Problem, Split
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 Fact = tuple[str, int, int]  # ("+", 4, 6)
 Step = Callable[[Fact], int]  # the result that a worked solution gives to a fact
@@ -122,9 +125,7 @@ class ArithmeticTask(Task):
             for index, chain in enumerate(chains)
         ]
 
-    def build_tokenizer(self) -> Any:
-        from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
-
+    def build_tokenizer(self) -> "PreTrainedTokenizerFast":
         return build_tokenizer()
 
     def check(self, key: str, config: AnyConfig) -> None:
@@ -214,3 +215,42 @@ def _draw_chain(config: ArithmeticTask, stream: random.Random) -> Chain:
     operands = tuple(stream.randrange(config.modulus) for _ in range(num_operations + 1))
     operations = tuple(stream.choice(OPERATIONS) for _ in range(num_operations))
     return Chain(operands, operations)
+
+
+_SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>", "<unk>")
+_TOKENS = (*"0123456789+-*=?\n", "####")
+
+
+def build_tokenizer(words: Sequence[str] = ()) -> "PreTrainedTokenizerFast":
+    """One token a character: the tasks' 16, "####", four special ones; then a task's `words`.
+
+    A word takes the space behind it along. A text begins with <bos>, and nothing is put behind it.
+    Decoding gives back the very text; a foreign character becomes <unk>.
+
+    `tokenizer("4+6?")["input_ids"]` has the 5 tokens <bos> 4 + 6 ?.
+    """
+    # A second's import, which a run of another model's tokenizer does not need.
+    from tokenizers import Regex, Tokenizer, decoders
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Split as SplitBy
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    tokens = (*_SPECIAL_TOKENS, *_TOKENS, *words)
+    vocabulary = {token: index for index, token in enumerate(tokens)}
+    backend = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = SplitBy(
+        Regex(r"####|[a-z]+ ?|[\s\S]" if words else r"####|[\s\S]"), behavior="isolated"
+    )
+    backend.decoder = decoders.Fuse()
+    backend.post_processor = TemplateProcessing(
+        single="<bos> $A", special_tokens=[("<bos>", vocabulary["<bos>"])]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<bos>",
+        eos_token="<eos>",
+        unk_token="<unk>",
+        clean_up_tokenization_spaces=False,
+    )

@@ -4,14 +4,14 @@ import pytest
 from support.task_configs import MISTAKES, NO_MISTAKES, arithmetic_config
 
 from vineppo.errors import UserError
-from vineppo.tasks import load_task
-from vineppo.tasks.arithmetic import (
+from vineppo.recipes.arithmetic import (
     Chain,
     Demonstrations,
     draw_wrong_results,
     evaluate,
     is_test_question,
 )
+from vineppo.tasks import load_task
 from vineppo.types import Problem
 
 Step = tuple[str, int, int, int]

@@ -12,7 +12,7 @@ from vineppo.credit.gae import (
     length_adaptive_lambda,
     reward_to_go,
 )
-from vineppo.credit.vine import step_means, vine_advantages
+from vineppo.credit.vine import step_means
 from vineppo.recipes.gae_bootstrapped import BootstrappedGae
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.types import Turn
@@ -101,14 +101,6 @@ def test_lambda_one_is_the_return_less_the_value(response, gamma):
     )
 
 
-@given(responses(), FRACTION)
-def test_lambda_zero_is_the_one_step_error(response, gamma):
-    values = [*response.state_values_T, 0.0]
-    errors = [r + gamma * values[t + 1] - values[t] for t, r in enumerate(response.rewards_T)]
-    found = advantages(replace(PLAIN, gamma=gamma, policy_lambda=0.0), response)
-    assert found == pytest.approx(errors)
-
-
 @given(responses(), FRACTION, FRACTION)
 def test_gae_is_the_discounted_sum_of_errors(response, gamma, lambda_):
     size = len(response.rewards_T)
@@ -129,28 +121,6 @@ def test_targets_are_advantages_plus_values_at_the_critics_lambda(response, gamm
     ]
     assert targets(same, response) == pytest.approx(expected)
     assert targets(decoupled, response) == targets(same, response)
-
-
-@given(responses())
-def test_step_level_at_lambda_zero_is_the_vine_advantage_of_the_values_at_step_starts(response):
-    config = replace(PLAIN, policy_lambda=0.0, level="step")
-    values_S = [response.state_values_T[span.start] for span in response.spans_S]
-    # Rewards within steps are the only difference to vine, which knows the terminal one alone.
-    response.tokens_T["rewards"] = terminal(0.7, len(response.rewards_T))
-    found = step_means(advantages(config, response), response.spans_S)
-    assert found == pytest.approx(vine_advantages(values_S, 0.7), abs=1e-9)
-
-
-@given(responses(), FRACTION)
-def test_step_level_is_lambda_one_within_steps_at_their_first_tokens(response, lambda_):
-    starts = {span.start for span in response.spans_S}
-    size = len(response.rewards_T)
-    lambdas_T = [lambda_ if t + 1 in starts else 1.0 for t in range(size)]
-    tokens = gae(response.rewards_T, response.state_values_T, [1.0] * size, lambdas_T)
-    found = advantages(replace(PLAIN, policy_lambda=lambda_, level="step"), response)
-    for span in response.spans_S:
-        expected = [tokens[span.start]] * (span.end - span.start)
-        assert found[span.start : span.end] == pytest.approx(expected, abs=1e-9)
 
 
 @given(responses(), FRACTION)

@@ -4,7 +4,6 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-import torch
 from support.critics import build_config, start
 from support.random_walk import DIGITS, TOKENIZER, RandomWalkEngine
 from support.rollouts import LINES
@@ -189,14 +188,6 @@ def test_it_learns_what_the_first_line_decides(configs, regression_coef):
     assert max(briers[-5:]) < 0.05
     assert metrics[-1]["values/judge/unread_frac"] < 0.05
     assert right.values_S("judge")[1] - wrong.values_S("judge")[1] > 0.5
-
-
-def test_untrained_it_is_measured_and_the_policy_stays(configs):
-    (row,), _, policy = learn(configs, replace(DIGIT, training=None), 1)
-    assert row.keys() == {"values/judge/brier", "values/judge/unread_frac"}
-    before = load_model("embedded:arithmetic_short", "float32", "sdpa").model.state_dict()
-    for name, weight in policy.named_weights():
-        assert torch.equal(weight, before[name])
 
 
 def test_the_weights_are_the_scores_less_the_others():

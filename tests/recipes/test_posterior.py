@@ -9,10 +9,8 @@ from support.rollouts import rollout, terminal
 from support.walks import demo
 
 from vineppo.batching import collate
-from vineppo.config.checks import check_train
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig, ValuesConfig
-from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.recipes.posterior import Posterior, bounded_differences
@@ -20,7 +18,6 @@ from vineppo.segment.kinds import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import Choices
 from vineppo.values import build_predictors, predictors_at
-from vineppo.values.group_mean import GroupMean
 from vineppo.values.policy_pass import SURE, choices_of
 
 OWN = Posterior.Config(
@@ -175,15 +172,3 @@ def test_choices_are_those_of_the_policys_pass(configs):
     one.choices = found
     made.estimate([one])
     assert len(one.values_T("posterior")) == len(ids)
-
-
-def test_no_other_predictor_is_taken_for_a_martingale():
-    values = ValuesConfig("mean", {"mean": GroupMean.Config("group_mean")})
-    config = replace(
-        demo(),
-        values=values,
-        critic=None,
-        credit=MartingaleCredit("martingale", LinesSegmenter("lines")),
-    )
-    with pytest.raises(UserError, match=r"values\.credit must be a martingale.*got mean"):
-        check_train(config)

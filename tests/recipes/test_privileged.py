@@ -110,19 +110,6 @@ def test_the_documented_value():
     assert differences_BU.tolist()[0] == pytest.approx([(right - wrong) / 2])
 
 
-def test_what_is_to_come_is_what_the_other_rollouts_were_asked_later():
-    """At step 0 the other's choice at step 5 is to come, at step 5 and after it nothing."""
-    samples = [one_choice(0, is_right=True), one_choice(5, is_right=False, probability=0.9)]
-    model = certain([0.0] * 4)
-    with torch.no_grad():
-        _, _, to_come_BU = model.misses(ChoiceBatch.of(samples, torch.device("cpu")))
-        _, _, elsewhere_BU = model.misses(
-            ChoiceBatch.of([replace(one, group="q") for one in samples[:1]] + samples, "cpu")
-        )
-    assert to_come_BU.flatten().tolist() == pytest.approx([0.1, 0.0])
-    assert elsewhere_BU.flatten().tolist() == pytest.approx([0.05, 0.1, 0.0])
-
-
 def test_differences_have_no_mean_under_the_policy(trained):
     """Of whatever has been learned: the sum over all tokens, each by its probability."""
     for one in World(1).rollouts(20):

@@ -115,18 +115,6 @@ def test_it_goes_on_and_values_as_it_was_saved(tmp_path):
     assert [one.name for one in predictors_at(config, tmp_path / "older")] == ["monte_carlo"]
 
 
-def test_states_that_are_no_numbers_do_not_stay_in_the_replay():
-    asked, are_finite = probe(QUICK), []
-    for seed, entropy in enumerate((0.5, np.nan, 0.5)):
-        rollouts = unsure(chains(seed, 1)[0])
-        for one in rollouts:
-            one.tokens_T["entropies"] = [entropy] * len(one.response_ids)
-        asked.estimate(rollouts)
-        asked.update(rollouts, seed)
-        are_finite.append(np.isfinite([x for one in rollouts for x in one.values_S("probe")]).all())
-    assert are_finite == [True, False, True]
-
-
 def test_without_continuations_it_learns_from_the_rewards():
     """A surprise in the first step is what failures have in common."""
     rollouts = []

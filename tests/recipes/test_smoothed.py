@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from support.chains import VALUES, chains, made, means_after, score_covariances, squared_error
+from support.chains import VALUES, chains, means_after, score_covariances, squared_error
 from support.walks import demo
 
 from vineppo.recipes.smoothed import LEVELS, PRIOR, Smoothed, smoothed
@@ -90,9 +90,3 @@ def test_its_error_is_below_that_of_the_means(direction, num_continuations, most
         predictor(direction).estimate(rollouts)
         plain = squared_error(rollouts, truth, None)
         assert squared_error(rollouts, truth, "smoothed") < most * plain
-
-
-def test_a_rollout_of_one_step_has_a_value():
-    one = made("p", 0, (5,), 1, [(1.0, 0.0)])
-    predictor("both").estimate([one])
-    assert one.values_S("smoothed") == pytest.approx([0.5])

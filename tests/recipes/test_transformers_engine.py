@@ -9,6 +9,7 @@ import torch
 from support.engines import (
     assert_alike,
     engine_config,
+    finish,
     num_ids,
     request,
     run,
@@ -122,8 +123,7 @@ def test_the_cache_is_not_cleared_under_a_running_request(engine, prompt):
     engine.step()
     with pytest.raises(RuntimeError, match="in use"):
         engine.clear_cache()
-    while engine.num_unfinished:
-        engine.step()
+    finish(engine)
 
 
 def test_weights_must_be_all_and_none_but_the_models(engine, loaded, prompt):

@@ -18,8 +18,6 @@ from vineppo.recipes.worded import (
     REMARKS,
     REPAIR,
     ChainDemonstrator,
-    Sheet,
-    SheetDemonstrator,
     WordedTask,
 )  # fmt: skip
 from vineppo.tasks import TaskData, load_task
@@ -134,28 +132,6 @@ def test_what_is_off_the_track_has_no_value() -> None:
         "so 4+6=00", "so 4+6=0 ", "then 0*3=0",
     ):  # fmt: skip
         assert value(text) == 0, text
-
-
-def test_a_sheets_operations_are_separate() -> None:
-    demonstrator = SheetDemonstrator(SHEET)
-    for problem in load_task(SHEET).test_P:
-        sheet = demonstrator.chain_of(problem.question)
-        assert sheet.question == problem.question
-        sums = problem.question.removesuffix("?").split("?")
-        assert problem.answer == "".join(str(eval(f"({one}) % 10")) for one in sums)
-        lines = [line for line in (problem.solution or "").split("\n") if "=" in line]
-        expected = [f"{o}={r}" for o, r in zip(sums, problem.answer, strict=True)]
-        assert [line.split(" ")[1] for line in lines] == expected
-        assert sum(fact in demonstrator.wrong_results for fact in demonstrator.facts(sheet)) == 3
-
-
-def test_a_sheets_outcomes_are_those_it_states() -> None:
-    demonstrator = SheetDemonstrator(replace(SHEET, num_operations=2))
-    sheet = Sheet((4, 6, 9, 3), ("+", "*"))
-    texts = ["so 4+6=1\n", "so 4+6=1\nso 9*3=7\n", "so 4+6=1\nso 9*3=7\n####17"]
-    right, wrong = (("*", 9, 3), True), (("+", 4, 6), False)
-    assert demonstrator.outcomes(sheet, texts) == [wrong, right]
-    assert demonstrator.outcomes(sheet, texts[:1]) == [wrong]
 
 
 def checked(**changes: Any) -> TaskData:

@@ -187,12 +187,3 @@ def test_a_head_of_the_mean_starts_at_the_rewards_mean(configs, tmp_path, kind, 
     resumed = start(config)
     resumed.load_state(tmp_path / "trainer")
     torch.testing.assert_close(values(resumed, batch), values(models, batch))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_head_of_zeros_learns(configs, kind):
-    models = start(build_config(configs, kind, critic__head_init="zero"))
-    batch = collate(sequences(8), CPU)
-    assert torch.count_nonzero(values(models, batch)) == 0
-    train(critic_of(models).config, models, sequences(8), 1)
-    assert torch.count_nonzero(values(models, batch)) > 0

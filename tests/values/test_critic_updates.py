@@ -111,17 +111,6 @@ def test_an_update_is_the_one_written_out(configs, tmp_path, loss, of_head):
     assert (metrics["critic/clip_frac"] > 0) is (loss is CLIPPED)
 
 
-def test_micro_batch_size_does_not_change_the_update(configs, tmp_path):
-    found = sequences(24)
-    whole, metrics = weights_after(whole_batch(configs), found, tmp_path / "whole")
-    for size in (1, 4, 7):
-        config = whole_batch(configs, critic__micro_batch_size=size)
-        weights, split = weights_after(config, found, tmp_path / str(size))
-        assert relative(flat(weights), flat(whole)) < 1e-5
-        for name, value in metrics.items():
-            assert split[name] == pytest.approx(value, rel=1e-4), name
-
-
 SMALL = {"critic__batch_size": 8, "critic__micro_batch_size": 4}
 
 

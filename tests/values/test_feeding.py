@@ -1,16 +1,15 @@
 """A critic beside Monte-Carlo values: measured alone it changes nothing, or it feeds them."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import torch
-from support.critics import build_config, critic_of, start, values
+from support.critics import critic_of, start, values
 from support.rollouts import CPU, rollout, two_rollouts
 
 from vineppo.batching import collate
 from vineppo.config.load import complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig, ValuesConfig
-from vineppo.errors import UserError
 from vineppo.experience import add_advantages, add_logprobs, add_values, value_quality
 from vineppo.models import load_model
 from vineppo.token_scores import Reference
@@ -86,8 +85,3 @@ def test_vine_takes_the_values_of_the_critic(config, models):
     v0, _, v1 = first.values_T("critic")
     assert first.tokens_T["advantages"] == pytest.approx([v1 - v0, v1 - v0, 1 - v1])
     assert second.tokens_T["advantages"] == pytest.approx([-second.values_T("critic")[0]] * 3)
-
-
-def test_a_shared_critic_beside_vine_is_refused(configs, config):
-    with pytest.raises(UserError, match=r"critic\.kind must be 'separate'"):
-        build_config(configs, "shared", credit=asdict(config.credit))

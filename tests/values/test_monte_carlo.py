@@ -88,16 +88,6 @@ def test_advantages_sum_to_reward_minus_first_value(max_tokens):
         assert sum(step_advantages(rollout)) == pytest.approx(rollout.reward - first)
 
 
-def test_truncated_rollout_has_no_reward_and_no_end_token_appended():
-    experience, _ = gather(SHORT, seed=7)
-    truncated = [r for r in experience.rollouts if r.finish_reason == "length"]
-    assert truncated
-    for rollout in truncated:
-        assert rollout.reward == 0.0
-        assert len(rollout.response_ids) == SHORT
-        assert rollout.response_ids[-1] != TOKENIZER.eos_token_id
-
-
 def test_continuations_get_the_remaining_budget_and_the_sampled_ids():
     experience, engine = gather(SHORT, seed=3)
     prefixes = {
@@ -132,13 +122,6 @@ def test_identical_prefixes_are_sampled_once():
     first = [returns_of(rollout)[0] for rollout in experience.rollouts[:6]]
     assert len({value.returns_K for value in first}) == 1
     assert [value.num_tokens > 0 for value in first] == [True] + [False] * 5
-
-
-def test_separate_samples_every_rollouts_own():
-    experience, _ = gather(SHORT, 3, replace(CREDIT, identical_prefixes="separate"))
-    num_states = sum(len(rollout.spans_S) for rollout in experience.rollouts)
-    assert experience.num_continuations == 4 * num_states
-    assert len(returns_of(experience.rollouts[0])[0].returns_K) == 4
 
 
 def test_tokens_of_values_are_counted_once():
@@ -213,10 +196,3 @@ def test_a_second_predictor_has_random_numbers_of_its_own():
         assert here.values_S("oracle") == [value.mean for value in oracle]
     num_states = sum(len(rollout.spans_S) for rollout in alone.rollouts)
     assert beside.num_continuations == alone.num_continuations + 2 * num_states
-
-
-def test_the_second_may_feed_the_estimator():
-    values = ValuesConfig("oracle", {"oracle": ORACLE})
-    experience, _ = walked(walk_config(SHORT, 3, values=values))
-    for rollout in experience.rollouts:
-        assert rollout.state_values_S == rollout.values_S("oracle")

@@ -13,7 +13,6 @@ from vineppo.config.schema import PredictorConfig, TrainConfig, ValuesConfig
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import GaeCredit
 from vineppo.credit.groups import GrpoCredit
-from vineppo.credit.vine import ContinuationCredit
 from vineppo.errors import UserError
 from vineppo.experience import add_values
 from vineppo.plugins import KINDS, config_class
@@ -47,16 +46,6 @@ def test_the_group_mean_is_of_the_problems_other_rollouts():
     GroupMean("mean", demo()).estimate(rollouts)
     found = [list(one.values_S("mean")) for one in rollouts]
     assert found == [[0.25], [0.75] * 2, [0.5] * 3, [1.0], [1.0] * 2]
-
-
-@pytest.mark.parametrize("reward", [0.0, 1.0, -7.0])
-def test_no_rollouts_own_reward_is_in_its_value(reward):
-    found = group(reward, 1.0, 0.0)
-    GroupMean("mean", demo()).estimate(found)
-    assert found[0].values_S("mean") == [0.5]
-    alone = group(reward)
-    GroupMean("mean", demo()).estimate(alone)
-    assert alone[0].values_S("mean") == [0.0]
 
 
 LEDGER = """
@@ -174,21 +163,6 @@ def test_who_feeds_the_estimator():
         "mean"
     )
     assert feeding_predictor(changed(vine, values=ValuesConfig(CRITIC, {}))) == CRITIC
-
-
-class First(ContinuationCredit):
-    def advantages(self, rollouts_G):
-        return [[r.state_values_S[0]] * len(r.response_ids) for r in rollouts_G]
-
-
-def test_an_estimator_gets_its_continuations():
-    """`state_values_S` are there without another key of the config."""
-    credit = First("first", LINES, 3, "share", None)
-    experience, _ = walked(walk_config(SHORT, 1, credit))
-    for one in experience.rollouts:
-        one.tokens_T["rewards"] = terminal(one.reward, len(one.response_ids))
-    (first_T, *_) = token_advantages(credit, experience.rollouts[:6])
-    assert set(first_T) == {experience.rollouts[0].returns_S[MONTE_CARLO][0].mean}
 
 
 def test_ppo_takes_the_values_of_another_predictor():

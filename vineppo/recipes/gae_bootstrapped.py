@@ -15,7 +15,7 @@ from vineppo.types import Rollout
 
 @dataclass(frozen=True)
 class BootstrappedGae(GaeCredit):
-    """GAE that goes on after truncated responses."""
+    """GAE that continues after truncated responses."""
 
     bootstraps = True
 

@@ -100,8 +100,8 @@ def set_targets(
     """Sets the column "targets/NAME", which the values of predictor `name` are trained towards.
 
     The target of a token is its return to go. With `learns_from` it is the mean return of that
-    predictor's continuations at the next state that has some, or the reward after the last one:
-    the expectation is V(s_t) as well, with less variance.
+    predictor's continuations at the next sampled state, and the reward after the last one. The
+    expectation is V(s_t) as well, with less variance.
     """
     for rollout in rollouts:
         if learns_from is None:
@@ -130,8 +130,8 @@ def load_value_model(
 ) -> Any:
     """`load_classifier` of `path`, by default the critic's, or else the starting policy.
 
-    Raises `UserError` for a saved critic whose outputs another loss reads. A reward model of
-    others has no `value_range`: its head is taken as it is.
+    Raises `UserError` if the loss reads outputs in another way than the saved critic's loss did. A
+    foreign reward model has no `value_range`: its head is taken as it is.
     """
     path = path or getattr(critic, "path", None) or policy.path
     model = load_classifier(path, policy, critic.head_init, run_seed)

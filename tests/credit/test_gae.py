@@ -13,7 +13,6 @@ from vineppo.credit.gae import (
     reward_to_go,
 )
 from vineppo.credit.vine import step_means
-from vineppo.recipes.gae_bootstrapped import BootstrappedGae
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.types import Turn
 from vineppo.values.predictor import carried_back
@@ -69,27 +68,6 @@ def test_docstring_examples():
     assert targets(replace(PLAIN, critic_lambda=0.5), response) == [0.625, 1.0]
     assert reward_to_go([-0.1, 0.0, 1.0], [0.5] * 3) == pytest.approx([0.15, 0.5, 1.0])
     assert length_adaptive_lambda(0.05, 100) == pytest.approx(0.8)
-
-
-def test_a_response_that_is_bootstrapped_by_hand():
-    """With γ = 0.5 and V_T = 0.8: δ_1 = 0.4 − 0.25 = 0.15, δ_0 = 0.125 − 0.5 = −0.375.
-
-    λ = 0.5: A_0 = −0.375 + 0.25 · 0.15 = −0.3375. λ = 1 for the critic: γ V_T = 0.4, γ² V_T = 0.2.
-    """
-    response = replace(
-        rollout([0.0, 0.0], [0.5, 0.25]),
-        values_after={"fed": 0.8, "other": 9.0},
-        finish_reason="length",
-    )
-    config = replace(PLAIN, gamma=0.5, policy_lambda=0.5)
-    assert advantages(config, response) == pytest.approx([-0.4375, -0.25])
-    ended = advantages(config, replace(response, finish_reason="stop"))
-    config = BootstrappedGae(**vars(config))
-    assert advantages(config, response) == pytest.approx([-0.3375, 0.15])
-    assert targets(config, response) == pytest.approx([0.2, 0.4])
-    # One step of two tokens: A = γ V_T − V_0.
-    assert advantages(replace(config, level="step"), response) == pytest.approx([-0.1, -0.1])
-    assert advantages(config, replace(response, finish_reason="stop")) == ended
 
 
 @given(responses(), FRACTION)

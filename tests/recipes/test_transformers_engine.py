@@ -108,16 +108,6 @@ def test_looking_at_tokens_now_and_then_changes_none(config, loaded, prompt, num
         assert_alike(one, other)
 
 
-def test_a_sequence_ends_at_the_longest_that_the_engine_holds(config, loaded, prompt):
-    small = start(replace(config, max_model_len=len(prompt) + 3), loaded)
-    whole, cut = run(small, [request(prompt, 1, max_tokens=n) for n in (2, 48)])
-    assert len(cut.token_ids) == 3
-    assert cut.finish_reason == "length"
-    assert cut.token_ids[:2] == whole.token_ids
-    full = start(config, loaded)
-    assert_alike(cut, run(full, [request(prompt, 1, max_tokens=3)])[0])
-
-
 def test_the_cache_is_not_cleared_under_a_running_request(engine, prompt):
     engine.submit(request(prompt, 1), lambda _: None)
     engine.step()

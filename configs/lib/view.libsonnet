@@ -1,5 +1,5 @@
 // Critics that are told what the policy is not: `critic+: view.answer_prefix`
-// (docs/estimators.md says why each is a fair baseline and what it costs).
+// (docs/values.md says why each is a fair baseline and what it costs).
 local told(template, place='before_prompt') = { kind: 'informed', view: { template: template, place: place } };
 local hint = 'Judge how likely the attempt is to end with the true answer, which is {answer}.';
 

@@ -95,7 +95,7 @@ def test_set_can_switch_a_kind(configs):
          "got \"k4\""),
         ("credit.kind=ppo", "config: credit: kind must be one of 'vine', 'gae', 'grpo', "
          "'rloo', 'reinforce_plus_plus', 'reinforce_plus_plus_baseline', 'remax', "
-         "'doubly_robust', 'gigpo', 'joined', 'martingale', 'tree', "
+         "'doubly_robust', 'gae_bootstrapped', 'gigpo', 'joined', 'martingale', 'tree', "
          "or 'FILE.py:Class', got 'ppo'"),
         ("values.credit=a\nb", "config: values.credit must be null or one of the run's "
          'predictors (monte_carlo), got a b'),

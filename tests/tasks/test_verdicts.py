@@ -1,6 +1,6 @@
 """Our verdicts beside those of the published grader and of math-verify alone, on real generations.
 
-docs/grading.md judges every difference; the sets here are its rows.
+docs/data_and_grading.md judges every difference; the sets here are its rows.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,8 +1,6 @@
 """`vineppo estimate` as it is called."""
 
 import json
-import re
-import shlex
 from dataclasses import asdict
 
 import _jsonnet
@@ -57,26 +55,6 @@ def test_the_demo_on_a_cpu(run):
     assert figures["cache"]["num_tokens"] == GIB // 4096
     assert figures["peak"]["bytes"] == max(sum(lines.values()) for lines in memory.values())
     assert figures["seconds"] == {}
-
-
-@pytest.mark.slow
-def test_one_gpu_has_the_memory_of_its_page(run, configs, tmp_path):
-    """docs/single_gpu.md, its rows with options: the column of 24 GiB and the seconds."""
-    page = (configs.parent / "docs/single_gpu.md").read_text()
-    rows = re.findall(r"^\| (.*) \|.*\| ([\d.]+) \|.*\| (\d+) s \|$", page, re.MULTILINE)
-    assert len(rows) == 4
-    model = of_model(hf_configs.QWEN_05B, tmp_path)
-    rates = ["--json", "--gpu-gib=24", "--tokens-per-s=28000", "--train-tflops=130"]
-    for text, peak_gib, seconds in rows:
-        code = re.match(r"`(--set .*?)`", text)
-        options = shlex.split(code[1]) if code else []
-        if text.startswith("LoRA"):
-            options = ["--set", f"model.lora={json.dumps(LORA)}"]
-        status, out, _ = run("gsm8k_qwen2.5_0.5b_vineppo.jsonnet", *model, *rates, *options)
-        assert status == 0
-        figures = json.loads(out)
-        assert f"{figures['peak']['bytes'] / GIB:.1f}" == peak_gib, text
-        assert f"{sum(figures['seconds'].values()):.0f}" == seconds, text
 
 
 @pytest.mark.parametrize(("num_gpus", "recomputes"), [(1, "true"), (0, "false")])

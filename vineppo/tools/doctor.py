@@ -12,7 +12,7 @@ import psutil
 from vineppo.run_dir.environment import describe_environment
 
 LIBRARIES = ("torch", "transformers", "deepspeed", "vllm")
-# A policy whose weights all train, on one device: docs/memory.md's lines in the optimizer's step,
+# A policy whose weights all train, on one device: docs/scaling.md's lines in the optimizer's step,
 # reference and engine. As much again is left to activations and the engine's cache.
 BYTES_A_PARAMETER = 24
 # Shipped configs by the parameters of their models, in billions.

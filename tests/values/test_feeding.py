@@ -10,7 +10,8 @@ from support.rollouts import CPU, rollout, two_rollouts
 from vineppo.batching import collate
 from vineppo.config.load import complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig, ValuesConfig
-from vineppo.experience import add_advantages, add_logprobs, add_values, value_quality
+from vineppo.experience import add_advantages, add_logprobs, add_values
+from vineppo.metrics import value_quality
 from vineppo.models import load_model
 from vineppo.token_scores import Reference
 from vineppo.types import StateValue

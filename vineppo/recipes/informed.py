@@ -50,15 +50,11 @@ class RolloutsInView:
 
 @dataclass(frozen=True)
 class ViewConfig:
-    """The text that the critic sees beside prompt and response.
+    """The text that the critic sees beside prompt and response."""
 
-    The template holds some of {answer}, {solution}, {percent} and {rollouts}; `rollouts` is null
-    where it does not hold the last.
-    """
-
-    template: Name
+    template: Name  # with some of {answer}, {solution}, {percent} and {rollouts}
     place: Literal["before_prompt", "before_response"] = "before_prompt"
-    rollouts: RolloutsInView | None = None
+    rollouts: RolloutsInView | None = None  # null if {rollouts} is not in the template
 
     @property
     def has_siblings(self) -> bool:
@@ -67,12 +63,12 @@ class ViewConfig:
 
     def check(self, key: str, config: TrainConfig) -> None:
         """Refuses a view that shows nothing, or a part of the rollout that it values."""
+        shown, num_samples = self.rollouts, config.rollouts.num_samples
         fields = [f"{{{name}}}" for name in ("answer", "solution", "percent", "rollouts")]
         require(
             any(field in self.template for field in fields),
             f"{key}.template must contain one of {', '.join(fields)}, got {self.template!r}",
         )
-        shown, num_samples = self.rollouts, config.rollouts.num_samples
         require(
             (shown is not None) == ("{rollouts}" in self.template),
             f"{key}.rollouts must be null where {key}.template has no {{rollouts}}, and else a "
@@ -80,24 +76,19 @@ class ViewConfig:
         )
         if not self.has_siblings:
             return
+        needed = 2 if shown is None else shown.num + 1
         require(
-            num_samples >= 2,
-            f"rollouts.num_samples must be at least 2 for {key}.template {self.template!r} (it "
-            f"tells of the problem's other rollouts), got {num_samples}",
+            num_samples >= needed,
+            f"rollouts.num_samples must be at least {needed} for {key} (it shows a problem's other "
+            f"rollouts), got {num_samples}",
         )
         require(
             not config.credit.shares_tokens,
-            f"credit.kind must not be {config.credit.kind!r} for {key}.template {self.template!r} "
-            "(the other rollouts share this one's actions)",
+            f"credit.kind must not be {config.credit.kind!r} for {key} (the other rollouts share "
+            "this one's actions)",
         )
-        if shown is None:
-            return
-        require(
-            shown.num < num_samples,
-            f"{key}.rollouts.num must be below rollouts.num_samples = {num_samples}, got "
-            f"{shown.num}",
-        )
-        for name, text in (("right", shown.right), ("wrong", shown.wrong)):
+        for name in ("right", "wrong") if shown is not None else ():
+            text = getattr(shown, name)
             require(
                 text.count("{response}") == 1,
                 f"{key}.rollouts.{name} must contain {{response}} once, got {text!r}",

@@ -152,8 +152,8 @@ class SeparateValueModel(ValueModel):
         critic, columns = self.options, (self.column, f"targets/{self.name}")
         updates, rate = [], 0.0
         for part in minibatches(
-            self.seen(rollouts, rollouts), columns, critic, self.config, iteration, 1,
-            "critic minibatches", self.device, self.packs,
+            self, self.seen(rollouts, rollouts), columns, critic, self.config, iteration,
+            "critic minibatches",
         ):  # fmt: skip
             rate = part.learning_rate
             rates = [rate]

@@ -11,10 +11,8 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
-from support.engines import PROCESSES, engine_config, finish, request, run
+from support.engines import engine_config, finish, request, run
 
-from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig
 from vineppo.engine import Completion, EngineCounts
 from vineppo.errors import UserError
 from vineppo.recipes import engine_processes
@@ -185,9 +183,3 @@ def test_an_engine_that_ends_is_said(make):
     ended.hang_up()
     with pytest.raises(RuntimeError, match=r"engine 1 of 2 has ended \(exit status -9\)"):
         finish(engine)
-
-
-def test_ranks_that_share_a_replica_have_no_processes(configs):
-    changes = [*PROCESSES, "engine.tensor_parallel_size=2"]
-    with pytest.raises(UserError, match=r"^config: engine\.tensor_parallel_size must be 1 for"):
-        load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), changes)

@@ -17,7 +17,7 @@ from vineppo.deepspeed_module import Summand
 from vineppo.errors import UserError
 from vineppo.losses import cross_entropy, squared_error
 from vineppo.minibatches import UpdateSizes
-from vineppo.models import disable_dropout, resolve_model_path, safetensors_only, save_model
+from vineppo.models import adapt, resolve_model_path, safetensors_only, save_model
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import hidden_before_tokens, spread
 from vineppo.types import Rollout, TrainBatch
@@ -155,8 +155,6 @@ def load_classifier(
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    from vineppo.packing import let_pack
-
     resolved = resolve_model_path(path, key)
     try:
         config = AutoConfig.from_pretrained(resolved)
@@ -184,8 +182,7 @@ def load_classifier(
         head.load_state_dict({"weight": model.score.weight}, strict=False)
         head.offset.fill_(getattr(config, "value_offset", 0.0))
     model.set_submodule(HEAD, head)
-    disable_dropout(model)
-    let_pack(model)
+    adapt(model)
     return model
 
 

@@ -9,7 +9,6 @@ from support import hf_configs
 from support.tiny_models import random_model
 
 from vineppo.batching import collate
-from vineppo.errors import UserError
 from vineppo.models import ASSETS
 from vineppo.token_scores import hidden_before_tokens
 from vineppo.tools.estimate.shape import Skeleton, read_hf_config
@@ -129,19 +128,3 @@ def test_what_a_pass_saves_is_what_a_real_one_does(config_name, changes, dtype, 
     real = saved_by_a_real_pass(model, batch)
     estimated = Skeleton(model.config, dtype, attention).saved_bytes(3, 50)
     assert estimated == real - batch.response_index_N.nbytes
-
-
-def test_a_hub_config_that_cannot_be_had_names_the_option():
-    message = r"^the config of model\.path nobody/nothing cannot be had; --model-config FILE takes"
-    with pytest.raises(UserError, match=message):
-        read_hf_config("nobody/nothing", "model.path", None)
-
-
-def test_a_file_that_is_no_config(tmp_path):
-    file = tmp_path / "config.json"
-    with pytest.raises(UserError, match=r"^--model-config: file not found: .*config\.json$"):
-        read_hf_config("x", "model.path", file)
-    file.write_text("{")
-    message = r"^--model-config must be an HF config\.json, got .*\(.*not a valid JSON file.*\)$"
-    with pytest.raises(UserError, match=message):
-        read_hf_config("x", "model.path", file)

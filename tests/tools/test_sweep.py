@@ -16,7 +16,6 @@ from vineppo.config.load import load_config, own_digests, to_dict
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import InterruptionError
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.directory import folder_name
 from vineppo.run_dir.files import strict_json, write_atomic
 from vineppo.tools.sweep import load_sweep, run_through
 
@@ -250,19 +249,9 @@ def test_a_sweep_that_is_asked_to_end_asks_its_run(tmp_path):
     assert path.read_text() == "told"
 
 
-def test_the_folder_of_evaluations_under_other_conditions():
-    assert folder_name(["evaluation.temperature=0.4", "model.path=a/b"]) == (
-        "evaluation.temperature=0.4,model.path=a_b"
-    )
-    assert folder_name([]) == ""
-    long = [f"task.test_path={'x' * 300}{end}" for end in "ab"]
-    assert folder_name(long[:1]) != folder_name(long[1:])
-    assert max(len(folder_name([assignment])) for assignment in long) <= 200
-
-
 def test_the_temperature_sweep_is_as_the_experiment_needs_it(configs, tmp_path):
     runs = load_sweep(str(configs / "sweeps/temperature.jsonnet"), tmp_path, [])
-    by_method = {run.name.rpartition("_t")[0] for run in runs}
+    by_method = {run.directory.name.rpartition("_t")[0] for run in runs}
     assert by_method == {"demo_vineppo", "demo_ppo"}
     assert len(runs) == 2 * 5 * 3
     assert {a for run in runs for a in run.assignments if a.startswith("sampling")} == {

@@ -12,7 +12,7 @@ demo_report := runs/demo_report$(seed_suffix)
 pytest := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-full check size format clean
+.PHONY: help setup demo test test-full check size pages format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -46,6 +46,9 @@ check: setup ## format, lint and types, changing nothing
 
 size: setup ## count lines and files of each part, config fields, the longest functions
 	$(BIN)/python docs/size.py
+
+pages: setup ## write the pages' tables and numbers from committed files
+	$(BIN)/python docs/pages.py
 
 format: setup ## format, and mend what the linter can
 	$(BIN)/ruff format .

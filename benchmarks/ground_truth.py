@@ -9,13 +9,14 @@ import math
 from dataclasses import replace
 from statistics import median
 
+from analysis.sampling.continuations import sample_continuations
 from analysis.sampling.returns import request_of
 from analysis.sampling.rollouts import RolloutState, sample_boundaries
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
 from benchmarks.values_throughput import Recorded, ceiling
 from benchmarks.watched_engine import RecordingEngine
 from benchmarks.workload import ITERATION, Workload, describe_workload, open_workload
-from vineppo.rollouts import State, sample_continuations
+from vineppo.rollouts import State
 
 NAME = "ground_truth"
 NUM_STATES, NUM_SAMPLES = 512, 256

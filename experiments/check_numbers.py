@@ -3,7 +3,7 @@
     python experiments/check_numbers.py [README...]
 
 One line for each that is not, and exit status 1. The READMEs are those of the experiments, of the
-repository and of vineppo/assets, docs/baselines.md from its sweep on, docs/reliability.md from its
+repository and of vineppo/assets, docs/methods.md from its sweep on, docs/reliability.md from its
 figures on and the last section of docs/estimators.md. The rules:
 
 1. A number is found where a cell of a csv or json table rounds to its printed digits. 37 % and 37
@@ -13,7 +13,7 @@ figures on and the last section of docs/estimators.md. The rules:
    has all three, as x, x_low, x_high (json: value, low, high or median, min, max); the negated
    difference is the same.
 3. The tables are those of the README's folder and of the folders to which its block, the lines
-   between two blank ones, links; docs/performance.md stands for benchmarks/results. Tables of
+   between two blank ones, links; dev/benchmarks.md stands for benchmarks/results. Tables of
    single runs (a column `run_dir` or `seed`) and large ones hold nearly every number by chance:
    they, and others from 440 numbers on, are read for intervals, from 5,000 on in declarations.
 4. Settings are literals of configs/ and of the jsonnet, sh and py files beside the README or that
@@ -57,13 +57,7 @@ from scipy.stats import trim_mean
 
 ROOT = Path(__file__).resolve().parent.parent
 # Beside the experiments' READMEs: each with the heading from which on it states results.
-OTHERS = {
-    "README.md": "",
-    "vineppo/assets/README.md": "",
-    "docs/baselines.md": "## The demo's learning rates",
-    "docs/reliability.md": "### Figures",
-    "docs/estimators.md": "## What each buys, measured",
-}
+OTHERS: dict[str, str] = {}
 MAX_NUMBERS = 440  # of a table that is searched for single numbers
 MAX_NUMBERS_OF_INTERVALS = 5_000
 SINGLE_RUNS = {"run_dir", "seed"}  # columns of tables that are searched for intervals alone
@@ -230,7 +224,7 @@ def settings_of(path: Path) -> np.ndarray:
 
 def settings_files(readme: Path, text: str) -> set[Path]:
     files = {*ROOT.glob("configs/**/*.jsonnet"), *ROOT.glob("configs/**/*.libsonnet")}
-    files |= {*ROOT.glob("vineppo/config/schema/*.py"), ROOT / "vineppo/tasks/arithmetic.py"}
+    files |= {*ROOT.glob("vineppo/config/schema/*.py"), ROOT / "vineppo/recipes/arithmetic.py"}
     if readme.parent != ROOT:
         files |= {
             path for ending in ("jsonnet", "sh", "py") for path in readme.parent.glob(f"*.{ending}")
@@ -421,7 +415,8 @@ def check(readme: Path) -> list[str]:
 
 
 def readmes() -> list[Path]:
-    return [*sorted(ROOT.glob("experiments/*/README.md")), *(ROOT / name for name in OTHERS)]
+    pages = [*sorted(ROOT.glob("experiments/*/README.md")), *(ROOT / name for name in OTHERS)]
+    return [page for page in pages if not (page.parent / "tables.toml").exists()]
 
 
 if __name__ == "__main__":

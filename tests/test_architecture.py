@@ -14,7 +14,7 @@ LAYERS = [
     ["session", "evaluate", "checkpoint", "experience", "update"],
     ["values"],
     ["rollouts", "encoding", "forward_passes", "minibatches", "policy"],
-    ["engine", "models", "token_scores", "packing", "deepspeed_module", "lora", "no_cache"],
+    ["engine", "models", "token_scores", "packing", "deepspeed_module", "lora"],
     ["tasks", "credit", "segment", "value_diagnostics", "run_dir", "progress", "tracker"],
     ["config", "own_reward", "distributed", "parent_death", "interruption"],
     ["losses", "kl", "vocabulary", "batching", "metrics", "schedules", "seeds"],

@@ -17,7 +17,7 @@ from vineppo.batching import (
     response_rows,
     shuffled_minibatches,
 )
-from vineppo.types import Branch, TokenSequence, Turn
+from vineppo.types import TokenSequence, Turn
 
 
 def padding_frac(lengths, micro_batches):
@@ -175,14 +175,3 @@ def test_an_environments_tokens_are_no_response():
     rows = response_rows([batch["logprobs"]], batch, [dialogue, plain])
     assert rows == [((-0.5, -1.0, 0.0, 0.0, -1.5),), ((-2.0,),)]
     assert (dialogue.num_actions, plain.num_actions) == (3, 1)
-
-
-def test_a_branch_stands_behind_its_fork_and_is_seen_by_itself_alone():
-    sequence = TokenSequence((), (5, 6, 7, 8, 9, 5), branches=(Branch(2, 3, 5), Branch(3, 5, 6)))
-    behind = TokenSequence((1, 2), (3,))
-    batch = collate([sequence, behind], torch.device("cpu"))
-    assert batch.position_ids_BT.tolist() == [[0, 1, 2, 2, 3, 3], [0, 1, 2, 3, 4, 5]]
-    seen = [[t for t in range(6) if row[t]] for row in batch.attention_B1TT[0, 0].tolist()]
-    assert seen == [[0], [0, 1], [0, 1, 2], [0, 1, 3], [0, 1, 3, 4], [0, 1, 2, 5]]
-    assert batch.attention_B1TT[1, 0].tolist() == torch.ones(6, 6).tril().bool().tolist()
-    assert collate([behind], torch.device("cpu")).attention_B1TT is None

@@ -9,7 +9,6 @@ from statistics import mean
 from typing import Any
 
 import pytest
-import torch
 from pyarrow.parquet import read_table
 from support.page import PAGE, SMALL, page_files
 from support.processes import run_cli
@@ -19,14 +18,20 @@ from vineppo.cli import main
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import token_advantages
-from vineppo.models import load_model
 from vineppo.run_dir import RunDir
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, StepSpan
 
-COMMANDS = [line.split()[1:] for line in re.findall(r"^vineppo .+$", PAGE.read_text(), flags=re.M)]
-FAST = ("mine/ledger.jsonnet",)  # all others are slow tests
+OTHERS = ("trl", "openrlhf", "verl", "gym")  # tests/test_other_libraries.py has them
+README = PAGE.parents[1] / "README.md"
+COMMANDS = [
+    line.split()[1:]
+    for page in (PAGE, README)
+    for line in re.findall(r"^vineppo train mine/.+$", page.read_text(), flags=re.M)
+    if Path(line).stem not in OTHERS
+]
+FAST = ("mine/credit.jsonnet", "mine/ledger.jsonnet")  # all others are slow tests
 PROBLEM = Problem("mine/train/0", "4+6?", "0", None)
 
 
@@ -36,11 +41,11 @@ pytestmark = pytest.mark.usefixtures("files")
 @pytest.fixture
 def files(tmp_path, configs, monkeypatch) -> Path:
     """The page's files where it has them: in a folder beside the configs, named in line one."""
-    found = page_files()
+    found = page_files() | page_files(README)
+    del found["configs/mine.jsonnet"]
     (tmp_path / "mine").mkdir()
     for path, code in found.items():
         (tmp_path / path).write_text(code)
-    assert len(found) == 22
     (tmp_path / "configs").symlink_to(configs)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "mine"
@@ -65,9 +70,8 @@ def test_a_command_of_the_page_finds_its_files(command, capsys):
 
 
 def test_every_file_of_the_page_has_its_command(files):
-    assert {f"train mine/{path.stem}.jsonnet" for path in files.glob("*.py")} == set(
-        map(" ".join, COMMANDS)
-    )
+    plugins = {path.stem for path in files.glob("*.py")} - {*OTHERS, "make_rows"}
+    assert {f"train mine/{stem}.jsonnet" for stem in plugins} == set(map(" ".join, COMMANDS))
 
 
 @pytest.mark.parametrize(
@@ -106,6 +110,15 @@ def has_own_rewards(_: Path, rows: Rows) -> None:
     assert 0 < max(row["reward"] for row in rows) < 1
 
 
+def has_gains(run: Path, rows: Rows) -> None:
+    """Their sum over a response is R − V(s_0)."""
+    values = read_table(run / "values/iter_000002.parquet").to_pylist()
+    starts = {(v["problem_id"], v["rollout_index"]): v for v in values if v["step_index"] == 0}
+    for row in rows:
+        start = starts[row["problem_id"], row["rollout_index"]]
+        assert sum(row["advantages_S"]) == pytest.approx(row["reward"] - mean(start["returns_K"]))
+
+
 def has_own_steps(_: Path, rows: Rows) -> None:
     """About two an operation: lines would have one."""
     num_operations = sum(row["text"].count("=") for row in rows)
@@ -118,21 +131,6 @@ def has_unlikely_starts(_: Path, rows: Rows) -> None:
         inner = list(enumerate(row["logprobs"]))[1:-1]
         unlikely = [place for place, logprob in inner if logprob < math.log(0.3)]
         assert row["step_starts"] == [0, *unlikely]
-    assert sum(len(row["step_starts"]) for row in rows) > len(rows)
-
-
-def has_uncertain_starts(run: Path, _: Rows) -> None:
-    """Steps begin where the starting policy's entropy, by its plain logits, is above 0.5."""
-    rows = read_table(run / "rollouts/iter_000001.parquet").to_pylist()
-    loaded = load_model("embedded:arithmetic_short", "float32", None)
-    for row in rows:
-        ids, start = [*row["prompt_ids"], *row["response_ids"]], len(row["prompt_ids"])
-        with torch.no_grad():
-            logits_TV = loaded.model(torch.tensor([ids])).logits[0, start - 1 : -1]
-        logits_TV = logits_TV[:, : loaded.engine_model.num_token_ids]
-        entropy_T = torch.distributions.Categorical(logits=logits_TV).entropy()
-        places = (entropy_T[1:-1] > 0.5).nonzero().flatten() + 1
-        assert row["step_starts"] == [0, *places.tolist()]
     assert sum(len(row["step_starts"]) for row in rows) > len(rows)
 
 
@@ -211,9 +209,9 @@ def has_few_trained_tokens(path: Path, _: Rows) -> None:
 TRACES = {
     "sums": has_own_problems,
     "brief": has_own_rewards,
+    "credit": has_gains,
     "results": has_own_steps,
     "forks": has_unlikely_starts,
-    "uncertain": has_uncertain_starts,
     "shrunk": has_own_advantages,
     "siblings": has_gains_less_siblings,
     "fifth": has_few_trained_tokens,
@@ -254,14 +252,6 @@ def test_a_segmenter_by_log_probabilities():
     segmenter = load_config(TrainConfig, "mine/forks.jsonnet", []).credit.segmenter
     logprobs_T = [math.log(p) for p in (0.5, 0.9, 0.2, 0.4, 0.1, 0.01)]
     spans = segmenter.spans([*"4+6=0", "<eos>"], logprobs_T)
-    assert spans == (StepSpan(0, 2), StepSpan(2, 4), StepSpan(4, 6))
-
-
-def test_a_segmenter_by_entropies():
-    """At the two highest; the end token ends the step before it."""
-    segmenter = load_config(TrainConfig, "mine/uncertain.jsonnet", []).credit.segmenter
-    texts_T, logprobs_T = [*"4+6=0", "<eos>"], [-0.5] * 6
-    spans = segmenter.spans(texts_T, logprobs_T, [0.1, 0.0, 0.6, 0.5, 1.2, 2.0])
     assert spans == (StepSpan(0, 2), StepSpan(2, 4), StepSpan(4, 6))
 
 

@@ -1,4 +1,4 @@
-"""Launchers of several machines, as docs/cluster.md has them: the numbers of one process."""
+"""Launchers of several machines, as docs/scaling.md has them: the numbers of one process."""
 
 import subprocess
 import sys

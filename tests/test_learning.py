@@ -19,9 +19,9 @@ from vineppo.experience import (
 )
 from vineppo.models import load_model
 from vineppo.progress import Progress
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.sft import write_new_model
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.token_scores import Reference
 from vineppo.train import load_models
 from vineppo.types import Problem

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from vineppo.batching import collate
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import disable_dropout, load_model
-from vineppo.no_cache import NoCache, has_attention_alone
+from vineppo.packing import NoCache, has_attention_alone
 from vineppo.policy import checkpoint_activations
 from vineppo.token_scores import (
     ForwardOptions,

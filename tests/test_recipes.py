@@ -8,8 +8,8 @@ from support.training import CONFIGS, NO_WANDB
 
 from vineppo.cli import main
 from vineppo.config.load import complete, evaluate_jsonnet
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.recipes.worded import WORDS
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 
 SMALL = {
     **NO_WANDB,

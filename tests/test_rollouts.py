@@ -6,16 +6,10 @@ import pytest
 from support.random_walk import DIGITS, MARK, NEWLINE, TOKENIZER, problem, prompt_ids, sample
 from support.walks import GRADING, LONG, SHORT, SlottedEngine
 
+from analysis.sampling.continuations import StateRequest, sample_continuations
 from vineppo.config.schema import SamplingConfig
 from vineppo.recipes.tree import TreeCredit
-from vineppo.rollouts import (
-    Prompt,
-    Sampler,
-    State,
-    StateRequest,
-    sample_continuations,
-    submit_rollouts,
-)
+from vineppo.rollouts import Prompt, Sampler, State, submit_rollouts
 from vineppo.seeds import derive_seed
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.tasks.grading import Grader
@@ -130,10 +124,6 @@ def test_rollouts_are_continuations_of_an_empty_response(sampler):
         assert rollout.reward == one.reward.result()
         assert rollout.text == sampler.text(rollout.response_ids)
         assert len(rollout.logprobs_T) == len(rollout.response_ids)
-
-
-def test_nothing_asked_for_is_nothing_sampled(sampler):
-    assert list(sample_continuations(sampler, [])) == []
 
 
 def test_a_tree_grows_level_by_level(sampler):

@@ -8,7 +8,7 @@ import pytest
 
 from vineppo.errors import UserError
 from vineppo.models import ASSETS, end_of_turn, find_stop_ids, load_model, save_model
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.recipes.arithmetic import build_tokenizer
 
 TURNS = "{% for m in messages %}{{ m.content }}END\n{% endfor %}"
 

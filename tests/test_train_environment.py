@@ -15,13 +15,13 @@ from support.page import SMALL as PAGE_SMALL
 from support.processes import run_cli, run_module
 from support.training import SHORT, assert_same_runs, train, train_killed_once
 
+from analysis.sampling.continuations import StateRequest, sample_continuations
 from analysis.sampling.rollouts import read_saved
 from vineppo.config.schema import GradingConfig, SamplingConfig
 from vineppo.models import load_model
-from vineppo.rollouts import Sampler, State, StateRequest, sample_continuations
+from vineppo.recipes.arithmetic import build_tokenizer, evaluate
+from vineppo.rollouts import Sampler, State
 from vineppo.run_dir.directory import RunDir
-from vineppo.tasks.arithmetic import evaluate
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.grading import Grader
 
 GIGPO = {key: value for key, value in SHORT.items() if not key.startswith("credit.")}

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from itertools import chain
 
 import numpy as np
@@ -207,17 +207,14 @@ def collate(
         return placed(is_response_BT, flat, np.bool_ if name.startswith("is_") else np.float32)
 
     token_ids = [i for s in sequences for i in (*s.prompt_ids, *s.response_ids)]
-    has_branches = any(sequence.branches for sequence in sequences)
-    of_branches = branched(sequences, len(positions_T)) if has_branches else {}
     is_packed = shares_prompts or (packs and device.type not in PADDED_DEVICES)
-    packed = pack(sequences, is_response_BT, shares_prompts, of_branches) if is_packed else None
+    packed = pack(sequences, is_response_BT, shares_prompts) if is_packed else None
     return TrainBatch(
         token_ids_BT=placed(is_token_BT, token_ids, np.int64),
         response_mask_BT=torch.from_numpy(is_response_BT).to(device),
         response_index_N=torch.from_numpy(np.flatnonzero(is_response_BT)).to(device),
         num_tokens=num_tokens(sequences, shares_prompts),
         columns_BT={name: column(name) for name in columns},
-        **{name: torch.from_numpy(x).to(device) for name, x in of_branches.items()},
         packed=None if packed is None else packed.to(device),
     )
 
@@ -234,16 +231,13 @@ def num_tokens(sequences: Sequence[TokenSequence], shares_prompts: bool) -> int:
 
 
 def is_worth_sharing(sequences: Sequence[TokenSequence]) -> bool:
-    if not sequences or any(sequence.branches for sequence in sequences):
-        return False
-    return num_tokens(sequences, True) <= (1 - MIN_SAVED) * num_tokens(sequences, False)
+    return bool(sequences) and num_tokens(sequences, True) <= (1 - MIN_SAVED) * num_tokens(
+        sequences, False
+    )
 
 
 def pack(
-    sequences: Sequence[TokenSequence],
-    is_response_BT: np.ndarray,
-    shares_prompts: bool,
-    of_branches: Mapping[str, np.ndarray],
+    sequences: Sequence[TokenSequence], is_response_BT: np.ndarray, shares_prompts: bool
 ) -> PackedTokens:
     """`PackedTokens`, on the CPU, of a batch whose response tokens `is_response_BT` shows."""
     behind_B = np.array([len(s.prompt_ids) if shares_prompts else 0 for s in sequences])
@@ -265,8 +259,6 @@ def pack(
     positions_M = within_M
     if shares_prompts:
         positions_M = within_M + np.concatenate([np.zeros(rows[0], int), behind_B]).repeat(lengths)
-    elif of_branches:
-        positions_M = of_branches["position_ids_BT"].flatten()[place_M]
     rows_N, places_N = np.nonzero(is_response_BT)
     before_N, behind_N = places_N - 1, behind_B[rows_N]
     states_N = np.where(
@@ -285,23 +277,6 @@ def pack(
         prompt_index_B=torch.from_numpy(index_B) if shares_prompts else None,
         prompt_lengths_B=torch.from_numpy(behind_B) if shares_prompts else None,
     )
-
-
-def branched(sequences: Sequence[TokenSequence], length: int) -> dict[str, np.ndarray]:
-    """Where tokens stand and which see which, as `TrainBatch` has them.
-
-    A response of 6 tokens with branches (2, 3, 5) and (3, 5, 6) behind an empty prompt has the
-    positions 0 1 2 2 3 3; the last token sees itself and the first three.
-    """
-    positions_BT = np.tile(np.arange(length), (len(sequences), 1))
-    sees_BTT = np.tril(np.ones((len(sequences), length, length), np.bool_))
-    for row, sequence in enumerate(sequences):
-        begin = len(sequence.prompt_ids)
-        for fork, start, end in sequence.branches:
-            own = slice(begin + start, begin + end)
-            positions_BT[row, own] = np.arange(begin + fork, begin + fork + end - start)
-            sees_BTT[row, own, begin + fork : begin + start] = False
-    return {"position_ids_BT": positions_BT, "attention_B1TT": sees_BTT[:, None]}
 
 
 def response_rows(

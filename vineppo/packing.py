@@ -1,4 +1,4 @@
-"""Passes without padding: a batch's tokens in one row, laid out as rows for attention alone.
+"""Passes without padding or cache: a batch's tokens in one row, laid out for attention alone.
 
 transformers looks attention up by name. `PACKED` is the name of ours, which a model gets when it is
 loaded (`let_pack`). Without a layout it is transformers' own `sdpa`.
@@ -8,14 +8,16 @@ from typing import Any, cast
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.cache_utils import Cache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from vineppo.models import PACKED
-from vineppo.no_cache import NoCache, attends_to_all
 from vineppo.types import PackedTokens
 
 BY_LENGTH = {"dynamic", "longrope"}  # rotations that depend on how long a pass is
+# What `NoCache` is for: layers whose memory are the keys and values of tokens.
+ATTENTION = {"full_attention", "sliding_attention"}
 
 
 def let_pack(model: Any) -> None:
@@ -38,7 +40,7 @@ def let_pack(model: Any) -> None:
     model.config._attn_implementation = PACKED
     try:
         with torch.no_grad():
-            _, layout = _pass(backbone, two, None)
+            _, layout = _pass(backbone, two)
         hands_on = layout.num_layers == _num_layers(backbone)
     except (TypeError, ValueError):  # it knows no such argument
         hands_on = False
@@ -49,13 +51,13 @@ def let_pack(model: Any) -> None:
 class Layout:
     """A packed pass's rows of attention: whole sequences, or prompts and the responses behind them.
 
-    Rows of prompts, or whole sequences, are [P, heads, Q, d] and attend causally, or as
-    `attention_B1TT` says. A response's row attends to its prompt's keys as well; gradients go back
-    to the prompt from all of its responses.
+    Rows of prompts, or whole sequences, are [P, heads, Q, d] and attend causally. A
+    response's row attends to its prompt's keys as well; gradients go back to the prompt from all of
+    its responses.
     """
 
-    def __init__(self, packed: PackedTokens, attention_B1TT: torch.Tensor | None) -> None:
-        self._packed, self._sees = packed, attention_B1TT
+    def __init__(self, packed: PackedTokens) -> None:
+        self._packed = packed
         # What padding holds does not count: no token looks at it, and no gradient comes from it.
         self._any_token_L = packed.token_L.clamp(max=len(packed.token_ids_M) - 1)
         self.num_layers = 0  # that have attended
@@ -75,7 +77,7 @@ class Layout:
         """Of queries, keys and values [1, heads, M, d], what each token takes: [1, M, heads, d]."""
         self.num_layers += 1
         rows, tails = zip(*map(self._laid_out, states), strict=True)
-        found = sdpa_attention_forward(module, *rows, self._sees, **options)[0].flatten(0, 1)
+        found = sdpa_attention_forward(module, *rows, None, **options)[0].flatten(0, 1)
         if self._sees_B1RS is not None:
             index_B = self._packed.prompt_index_B
             keys, values = (
@@ -137,20 +139,16 @@ AttentionInterface.register(PACKED, _attention)
 AttentionMaskInterface.register(PACKED, sdpa_mask)
 
 
-def packed_hidden(
-    backbone: Any, packed: PackedTokens, attention_B1TT: torch.Tensor | None
-) -> torch.Tensor:
+def packed_hidden(backbone: Any, packed: PackedTokens) -> torch.Tensor:
     """The last hidden states of all tokens, [M, H]."""
-    hidden_MH, layout = _pass(backbone, packed, attention_B1TT)
+    hidden_MH, layout = _pass(backbone, packed)
     if layout.num_layers != _num_layers(backbone):
         raise RuntimeError("sequences of a packed pass have seen each other")
     return hidden_MH
 
 
-def _pass(
-    backbone: Any, packed: PackedTokens, attention_B1TT: torch.Tensor | None
-) -> tuple[torch.Tensor, Layout]:
-    layout = Layout(packed, attention_B1TT)
+def _pass(backbone: Any, packed: PackedTokens) -> tuple[torch.Tensor, Layout]:
+    layout = Layout(packed)
     hidden_1MH = backbone(
         input_ids=packed.token_ids_M[None],
         position_ids=packed.position_ids_M[None],
@@ -163,3 +161,37 @@ def _pass(
 
 def _num_layers(backbone: Any) -> int:
     return int(backbone.config.get_text_config().num_hidden_layers)
+
+
+class NoCache(Cache):
+    """A transformers cache that holds nothing: a layer attends to what the pass itself gives it.
+
+    A pass without any cache may be one of packed sequences to transformers (5.16 to 5.19), which
+    therefore asks the device whether positions start anew (`find_packed_sequence_indices`), and a
+    GPU's queue runs empty once a pass. With a cache it does not ask; masks and numbers are the
+    same. Where activations are recomputed, a layer is not given the cache, and needs none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(layers=[])
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: Any, **_kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """What a layer calls with its keys and values, and then attends to."""
+        return key_states, value_states
+
+
+def attends_to_all(model: Any) -> bool:
+    """Whether every layer attends to all tokens so far: a mask may then leave some of them out."""
+    text = model.config.get_text_config()
+    kinds = getattr(text, "layer_types", None)
+    if kinds is None:
+        return not model._is_stateful and getattr(text, "sliding_window", None) is None
+    return not model._is_stateful and set(kinds) == {"full_attention"}
+
+
+def has_attention_alone(model: Any) -> bool:
+    """Whether every layer attends to all tokens so far, or to a window of them; none recurs."""
+    kinds = getattr(model.config.get_text_config(), "layer_types", None) or ["full_attention"]
+    return not model._is_stateful and ATTENTION.issuperset(kinds)

@@ -28,11 +28,11 @@ from vineppo.errors import UserError
 # The short names of each role: module:Class. Naming a recipe here does not import it.
 KINDS: dict[str, dict[str, str]] = {
     "task": {
-        "arithmetic": "vineppo.tasks.arithmetic:ArithmeticTask",
-        "gsm8k": "vineppo.tasks.published:PublishedTask",
-        "math": "vineppo.tasks.published:PublishedTask",
-        "svamp": "vineppo.tasks.published:PublishedTask",
-        "olympiadbench": "vineppo.tasks.published:PublishedTask",
+        "arithmetic": "vineppo.recipes.arithmetic:ArithmeticTask",
+        "gsm8k": "vineppo.tasks.published:Gsm8kTask",
+        "math": "vineppo.tasks.published:MathTask",
+        "svamp": "vineppo.recipes.evaluation_sets:SvampTask",
+        "olympiadbench": "vineppo.recipes.evaluation_sets:OlympiadBenchTask",
         "jsonl": "vineppo.tasks.rows:JsonlTask",
         "worded": "vineppo.recipes.worded:WordedTask",
         "verifiers": "vineppo.recipes.verifiers:VerifiersTask",

@@ -5,7 +5,7 @@ steps are all sampled here (docs/continuations.md).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from vineppo.config.schema import SamplingConfig
 from vineppo.engine import Completion, Engine, SampleRequest
-from vineppo.seeds import derive_seed, prefix_digest
+from vineppo.seeds import derive_seed
 from vineppo.segment.token_texts import response_text, special_ids
 from vineppo.tasks.environments import Environment, Episode
 from vineppo.tasks.grading import Grader
@@ -23,7 +23,7 @@ LOOKAHEAD = 16_384  # requests that the engine has, running or not, while there 
 
 
 class Scorer(Protocol):
-    """What joins the verifier's reward of a response; `recipes/reward_scorer.py` has one."""
+    """Joins the verifier's reward of a response; `recipes/reward_scorer.py` has one."""
 
     def submit(
         self, prompt_ids: Sequence[int], response_ids: Sequence[int], verdict: Future[float]
@@ -32,11 +32,10 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class Sampler:
-    """What sampling is done with: temperature, top_p and token budget are `sampling`'s.
+    """An engine with what it samples for: temperature, top_p, token budget, the run's seed.
 
-    `seed` is the run's: random streams are derived from it. With a `scorer`, rewards are what it
-    makes of the grader's. With an `environment` responses have several turns, which it rewards.
-    `held` waits for room in the engine.
+    With a `scorer`, rewards are what it makes of the grader's. With an `environment` responses have
+    several turns, which it rewards. `held` waits for room in the engine.
     """
 
     engine: Engine
@@ -51,8 +50,8 @@ class Sampler:
     def hold(self, submit: Callable[[], None]) -> None:
         """Calls `submit` when the engine has room, at once or before a later step.
 
-        A request has its whole prefix: if all of long responses were queued, memory would grow with
-        the square of their steps.
+        A request holds its whole prefix. If all were queued at once, memory would grow with the
+        square of a response's steps.
         """
         self.held.append(submit)
         self._feed()
@@ -66,7 +65,7 @@ class Sampler:
         return bool(self.held or self.engine.num_unfinished)
 
     def step(self) -> None:
-        """A step of the engine, with what it has room for."""
+        """One step of the engine, after as many held requests as it has room for."""
         self._feed()
         self.engine.step()
 
@@ -77,7 +76,7 @@ class Sampler:
             tick()
 
     def text(self, response_ids: Sequence[int]) -> str:
-        """`response_text`, by the backend: the tokenizer's `decode` looks at every id in Python."""
+        """`response_text` by the fast backend."""
         return response_text(self.tokenizer.backend_tokenizer, self._special_ids, response_ids)
 
     def full_text(self, response_ids: Sequence[int]) -> str:
@@ -101,38 +100,18 @@ class Prompt:
 
 @dataclass(frozen=True)
 class State:
-    """A prompt and the first tokens of a response: what a value is a value of."""
+    """A prompt and the first tokens of a response: what a value belongs to."""
 
     prompt: Prompt
     prefix_ids: tuple[int, ...] = ()
-
-    @cached_property
-    def digest(self) -> str:
-        """Names the prefix among those of the problem."""
-        return prefix_digest(self.prefix_ids)
-
-
-@dataclass(frozen=True)
-class StateRequest:
-    """Continuations number `first` to `first + num_samples − 1` of a state.
-
-    `stream` names their random numbers: number k has the seed derive_seed(run seed, *stream, k), so
-    that two requests with one stream and state get the same ones. `tag` is the caller's.
-    """
-
-    state: State
-    num_samples: int
-    stream: tuple[int | str, ...]
-    first: int = 0
-    tag: Any = None
 
 
 @dataclass(frozen=True)
 class Continuation:
     """Number `index` of a state's continuations, and the reward of the whole response.
 
-    The reward may still be on its way; `text` is the response's, None where no grader read it, and
-    so are the `turns`, where an environment answered.
+    The reward may be pending. `text` is the whole response's, None where no grader read it; `turns`
+    are the response's too, where an environment answered.
     """
 
     index: int
@@ -173,42 +152,37 @@ def submit_samples(
 
 def submit_continuations(
     sampler: Sampler,
-    request: StateRequest,
+    state: State,
+    numbers: range,
+    stream: tuple[int | str, ...],
     done: Callable[[Continuation], None],
     with_logprobs: bool = False,
 ) -> None:
     """Queues a state's continuations; `done` is called as each one finishes, in any order.
 
-    A continuation has the token budget that the response had left at the state. A response is made
-    text only where the grader reads it.
+    A continuation has the token budget that the response had left at the state. Number k has the
+    seed derive_seed(run seed, *stream, k), so the same stream and state give the same samples.
     """
-    prompt, sampling = request.state.prompt, sampler.sampling
-    numbers = range(request.first, request.first + request.num_samples)
+    prompt, prefix_ids, sampling = state.prompt, state.prefix_ids, sampler.sampling
     if sampler.environment is not None:
         for number in numbers:
-            _submit_episode(sampler, request, number, done, with_logprobs)
+            _submit_episode(sampler, state, number, stream, done, with_logprobs)
         return
-    whole_ids = (*prompt.token_ids, *request.state.prefix_ids)  # once, for all that wait
-    start = len(prompt.token_ids)
+    whole_ids = (*prompt.token_ids, *prefix_ids)
 
     def finish(index: int, completion: Completion) -> None:
-        done(graded(sampler, prompt, whole_ids[start:], index, completion))
+        # Not `prefix_ids`: all that wait share one tuple.
+        done(graded(sampler, prompt, whole_ids[len(prompt.token_ids) :], index, completion))
 
-    submit_samples(
-        sampler,
-        whole_ids,
-        replace(sampling, max_tokens=sampling.max_tokens - len(request.state.prefix_ids)),
-        numbers,
-        request.stream,
-        finish,
-        with_logprobs,
-    )
+    left = replace(sampling, max_tokens=sampling.max_tokens - len(prefix_ids))
+    submit_samples(sampler, whole_ids, left, numbers, stream, finish, with_logprobs)
 
 
 def _submit_episode(
     sampler: Sampler,
-    request: StateRequest,
+    state: State,
     number: int,
+    stream: tuple[int | str, ...],
     done: Callable[[Continuation], None],
     with_logprobs: bool,
 ) -> None:
@@ -216,19 +190,19 @@ def _submit_episode(
 
     Turn t, counted from the start of the response, has the stream (*stream, t).
     """
-    prompt, prefix_ids, sampling = request.state.prompt, request.state.prefix_ids, sampler.sampling
+    prompt, sampling = state.prompt, sampler.sampling
     assert sampler.environment is not None
-    episode = Episode(sampler.environment, prompt.problem, sampling.max_tokens, prefix_ids)
+    episode = Episode(sampler.environment, prompt.problem, sampling.max_tokens, state.prefix_ids)
     num_sampled = 0
 
     def ask() -> None:
-        """For what is left of the policy's turn."""
+        """Samples the rest of the policy's turn."""
         submit_samples(
             sampler,
             (*prompt.token_ids, *episode.response_ids),
             replace(sampling, max_tokens=episode.room),
             range(number, number + 1),
-            (*request.stream, len(episode.turns)),
+            (*stream, len(episode.turns)),
             answer,
             with_logprobs,
             tuple(episode.stop_ids),
@@ -243,7 +217,7 @@ def _submit_episode(
             return
         reward: Future[float] = Future()
         reward.set_result(episode.reward)
-        start = len(prefix_ids)
+        start = len(state.prefix_ids)
         ids, logprobs_T = tuple(episode.response_ids[start:]), tuple(episode.logprobs_T[start:])
         logprobs_T = logprobs_T if with_logprobs else ()
         whole = Completion(ids, logprobs_T, episode.finish_reason, len(ids) - num_sampled)
@@ -273,58 +247,11 @@ def graded(
     return Continuation(index, completion, reward, text)
 
 
-def sample_continuations(
-    sampler: Sampler,
-    requests: Iterable[StateRequest],
-    tick: Callable[[], None] = lambda: None,
-    with_logprobs: bool = False,
-) -> Iterator[tuple[StateRequest, list[Continuation]]]:
-    """Every state with its continuations, as soon as the last of them is sampled and graded.
-
-    States are submitted as the engine takes them, all continuations of one next to each other so
-    that its prefix is computed once; nothing waits for the slowest of a batch, and a slow grader
-    keeps the engine from nothing. `tick` is called after every step of the engine.
-    """
-    queue = iter(requests)
-    sampled: deque[tuple[StateRequest, list[Continuation]]] = deque()
-
-    def submit(request: StateRequest) -> None:
-        finished: list[Continuation] = []
-
-        def add(continuation: Continuation) -> None:
-            finished.append(continuation)
-            if len(finished) == request.num_samples:
-                sampled.append(
-                    (request, sorted(finished, key=lambda continuation: continuation.index))
-                )
-
-        submit_continuations(sampler, request, add, with_logprobs)
-
-    while True:
-        while sampler.engine.num_unfinished < LOOKAHEAD:
-            request = next(queue, None)
-            if request is None:
-                break
-            submit(request)
-        is_idle = not sampler.engine.num_unfinished
-        while sampled and (
-            is_idle or all(continuation.reward.done() for continuation in sampled[0][1])
-        ):
-            yield sampled.popleft()
-        if is_idle and not sampler.engine.num_unfinished:
-            return
-        sampler.engine.step()
-        tick()
-
-
 class PendingRollouts:
-    """Rollouts on their way, in the order in which they finish; some rewards may be later still."""
+    """Rollouts in the order in which they finish; their rewards may come later."""
 
     def __init__(self) -> None:
         self._items: dict[tuple[str, int], tuple[Rollout, Future[float]]] = {}
-
-    def __len__(self) -> int:
-        return len(self._items)
 
     def add(self, rollout: Rollout, reward: Future[float]) -> None:
         self._items[rollout.key] = rollout, reward
@@ -332,7 +259,7 @@ class PendingRollouts:
     def settle(
         self, result: Callable[[Future[float]], float] = Future.result
     ) -> dict[tuple[str, int], Rollout]:
-        """Waits for the rewards by `result`, which the rollouts then have; by problem and index."""
+        """Sets the rewards, awaited by `result`; gives the rollouts by problem and index."""
         for rollout, reward in self._items.values():
             rollout.reward = result(reward)
         return {key: rollout for key, (rollout, _) in self._items.items()}
@@ -348,7 +275,7 @@ def submit_rollouts(
 ) -> PendingRollouts:
     """Queues `num_samples` responses of every prompt; `done` is called as each one finishes.
 
-    The random numbers of sample j of a problem are those of (*stream, problem id, j).
+    Sample j of a problem has the random stream (*stream, problem id, j).
     """
     pending = PendingRollouts()
     for prompt in prompts_P:
@@ -358,15 +285,16 @@ def submit_rollouts(
             pending.add(rollout, continuation.reward)
             done(rollout)
 
-        request = StateRequest(State(prompt), num_samples, (*stream, prompt.problem.id))
-        submit_continuations(sampler, request, finish, with_logprobs)
+        of_problem = (*stream, prompt.problem.id)
+        numbers = range(num_samples)
+        submit_continuations(sampler, State(prompt), numbers, of_problem, finish, with_logprobs)
     return pending
 
 
 def finished_rollout(sampler: Sampler, prompt: Prompt, whole: Continuation) -> Rollout:
     """A continuation of an empty response."""
     completion, text = whole.completion, whole.text
-    if text is None:  # of a dialogue special tokens say who speaks
+    if text is None:  # special tokens say who speaks in a dialogue
         text = (sampler.full_text if whole.turns else sampler.text)(completion.token_ids)
     return Rollout(
         problem=prompt.problem,

@@ -196,30 +196,22 @@ def hidden_before_tokens(backbone: Any, batch: TrainBatch) -> torch.Tensor:
     from vineppo.packing import packed_hidden  # transformers takes seconds
 
     if batch.packed is not None and can_pack(backbone):
-        hidden_MH = packed_hidden(backbone, batch.packed, batch.attention_B1TT)
+        hidden_MH = packed_hidden(backbone, batch.packed)
         return hidden_MH.index_select(0, batch.packed.state_index_N)
-    hidden_BTH = last_hidden(
-        backbone, batch.token_ids_BT, batch.position_ids_BT, batch.attention_B1TT
-    )
+    hidden_BTH = last_hidden(backbone, batch.token_ids_BT)
     # The state before token t predicts token t; a boolean mask would make a GPU wait for its count.
     return hidden_BTH.flatten(0, 1).index_select(0, batch.response_index_N - 1)
 
 
-def last_hidden(
-    backbone: Any,
-    token_ids_BT: torch.Tensor,
-    position_ids_BT: torch.Tensor | None = None,
-    attention_B1TT: torch.Tensor | None = None,
-) -> torch.Tensor:
+def last_hidden(backbone: Any, token_ids_BT: torch.Tensor) -> torch.Tensor:
     """The last hidden states of sequences padded on the right, [B, T, H]."""
-    from vineppo.no_cache import NoCache, has_attention_alone  # transformers takes seconds
+    from vineppo.packing import NoCache, has_attention_alone  # transformers takes seconds
 
     hidden_BTH: torch.Tensor = backbone(
         input_ids=token_ids_BT,
-        position_ids=position_ids_BT,
-        # Without branches no mask: the padding stands on the right, where no token looks, and
-        # transformers would ask the device whether there is any before every pass.
-        attention_mask=attention_B1TT,
+        # No mask: the padding stands on the right, where no token looks. With a mask, transformers
+        # would ask the device before every pass whether there is any padding.
+        attention_mask=None,
         past_key_values=NoCache() if has_attention_alone(backbone) else None,
         use_cache=False,
     ).last_hidden_state

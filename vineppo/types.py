@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,31 +123,19 @@ class Turn:
     reward: float
 
 
-class Branch(NamedTuple):
-    """Tokens [start, end) of a response that stand behind its first `fork` ones.
-
-    No other token sees them.
-    """
-
-    fork: int
-    start: int
-    end: int
-
-
 @dataclass
 class TokenSequence:
     """A prompt and a response as token ids, with named numbers of the response's tokens.
 
     `tokens_T["advantages"][t]` belongs to `response_ids[t]`; a value is that of the state before
     the token. `turns` are those of a dialogue with an environment, whose tokens no batch marks as
-    the response's; none: the policy wrote all. The response may end in `branches`.
+    the response's; none: the policy wrote all.
     """
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     tokens_T: dict[str, Sequence[float]] = field(default_factory=dict, kw_only=True)
     turns: tuple[Turn, ...] = field(default=(), kw_only=True)
-    branches: tuple[Branch, ...] = field(default=(), kw_only=True)
 
     def __len__(self) -> int:
         return len(self.prompt_ids) + len(self.response_ids)
@@ -313,9 +301,8 @@ class TrainBatch:
     the value of the state before it. `columns_BT` are the columns of the sequences that were asked
     for; prompt and padding positions are 0, and False in `response_mask_BT`. `response_index_N` are
     the response tokens' places in the flattened [B, T], in order; `num_tokens` counts the tokens
-    that pass, without padding. Where a sequence has branches, `position_ids_BT` say where a token
-    stands and `attention_B1TT` whom it sees. `packed`: the same tokens without padding, and with
-    each prompt once where that saves some, for models that take them so.
+    that pass, without padding. `packed`: the same tokens without padding, and with each prompt once
+    where that saves some, for models that take them so.
     """
 
     token_ids_BT: "torch.Tensor"
@@ -323,8 +310,6 @@ class TrainBatch:
     response_index_N: "torch.Tensor"
     num_tokens: int
     columns_BT: "dict[str, torch.Tensor]"
-    position_ids_BT: "torch.Tensor | None" = None
-    attention_B1TT: "torch.Tensor | None" = None
     packed: "PackedTokens | None" = None
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from analysis.sampling.continuations import StateRequest, sample_continuations
 from analysis.sampling.journal import Journal, Meter
 from analysis.sampling.policies import Checkpoint, Policies, add_values
 from analysis.sampling.returns import (
@@ -23,7 +24,7 @@ from analysis.sampling.returns import (
 from analysis.sampling.rollouts import RolloutState
 from analysis.stats.ranking import MIN_ALTERNATIVES
 from vineppo.errors import UserError
-from vineppo.rollouts import Continuation, Sampler, State, StateRequest, sample_continuations
+from vineppo.rollouts import Continuation, Sampler, State
 from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import token_texts
 from vineppo.types import Rollout, StepSpan

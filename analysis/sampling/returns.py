@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from analysis.sampling.continuations import StateRequest, sample_continuations
 from analysis.sampling.journal import Journal, Meter
 from analysis.sampling.policies import Checkpoint, Policies, add_values
 from analysis.sampling.rollouts import RolloutState, choose_states, read_saved, rollout_iteration
 from vineppo.config.schema import MonteCarloValues
 from vineppo.errors import UserError
-from vineppo.rollouts import Continuation, Sampler, State, StateRequest, sample_continuations
+from vineppo.rollouts import Continuation, Sampler, State
+from vineppo.seeds import prefix_digest
 from vineppo.types import MONTE_CARLO, Rollout, StateValue
 from vineppo.values.monte_carlo import MonteCarlo
 
@@ -36,7 +38,7 @@ def request_of(
 
     `key` names the request among those of a journal.
     """
-    whose = state.prompt.problem.id, state.digest
+    whose = state.prompt.problem.id, prefix_digest(state.prefix_ids)
     return StateRequest(state, num_samples, (*stream, *whose), tag=key)
 
 

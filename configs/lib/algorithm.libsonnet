@@ -57,7 +57,7 @@ local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.obje
   },
 
   // Step credit for little: outcomes joined with one continuation of a tenth of the states, those before which
-  // most may have been decided, without a bias (docs/estimators.md).
+  // most may have been decided, without a bias (docs/methods.md).
   vine_efficient: common {
     credit+: {
       kind: 'joined',

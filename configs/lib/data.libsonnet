@@ -23,7 +23,7 @@
     test_path: test_path,
   },
 
-  // Files in the form of other libraries (docs/other_libraries.md). verl's Parquet:
+  // Files in the form of other libraries (docs/extending.md). verl's Parquet:
   verl(train_path, test_path):: $.jsonl(train_path, test_path) {
     question_field: 'prompt',
     answer_field: 'reward_model.ground_truth',

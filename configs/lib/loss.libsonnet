@@ -1,5 +1,5 @@
 // Policy losses beside PPO's, and which rollouts they take: `algorithm.grpo + loss.gspo + …`
-// (docs/baselines.md has their equations). Each changes only what it is about.
+// (docs/methods.md has their equations). Each changes only what it is about.
 {
   // arXiv:2507.18071: the clip of section 5.1, which is of the mean log-ratio of a whole response.
   gspo: {

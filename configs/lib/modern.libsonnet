@@ -4,7 +4,7 @@ local logging = import 'logging.libsonnet';
 local model = import 'model.libsonnet';
 local task = import 'task.libsonnet';
 
-// The engine's share of a GPU leaves room for a critic (docs/memory.md).
+// The engine's share of a GPU leaves room for a critic (docs/scaling.md).
 local share(x) = { engine+: { gpu_memory_utilization: x } };
 local hardware_of = {
   '0.5B': hardware.gpu,

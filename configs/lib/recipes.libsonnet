@@ -1,5 +1,5 @@
 // Critics as papers have them, each over `algorithm.ppo` or a leaf of it: `ppo + recipes.bpco`. What
-// is not said here is the leaf's (docs/baselines.md).
+// is not said here is the leaf's (docs/methods.md).
 local algorithm = import 'algorithm.libsonnet';
 
 // R − V(s) at every step, by the values of a predictor in the critic's place.

@@ -62,7 +62,7 @@ local worded = generated { kind: 'worded' };
     grading: $.math.grading,
   },
 
-  // Files in the form of other libraries (docs/other_libraries.md). Their prompts are whole: strings
+  // Files in the form of other libraries (docs/extending.md). Their prompts are whole: strings
   // that are put as they are, or with `as_messages` conversations for the model's chat template.
   verl(train_path, test_path):: data.verl(train_path, test_path) + as_it_is + $.as_messages,
   trl(train_path, test_path, answer_field='ground_truth')::

@@ -1,5 +1,5 @@
 // Views: what a separate critic is told that the policy is not, `critic+: { view: view.answer_prefix }`
-// (docs/estimators.md says why each is a fair baseline and what it costs).
+// (docs/values.md says why each is a fair baseline and what it costs).
 local told(template, place='before_prompt') = { template: template, place: place };
 local hint = 'Judge how likely the attempt is to end with the true answer, which is {answer}.';
 

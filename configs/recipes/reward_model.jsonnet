@@ -1,4 +1,4 @@
-// VinePPO's advantages from a frozen reward model's scores of the prefixes (docs/reward_models.md).
+// VinePPO's advantages from a frozen reward model's scores of the prefixes (docs/data_and_grading.md).
 (import '../demo_vineppo.jsonnet') + {
   name: 'reward_model',
   credit+: { num_continuations: 0 },

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from vineppo.recipes.arithmetic import Chain
 from vineppo.recipes.worded import ChainDemonstrator
 from vineppo.run_dir.config import read_config
 from vineppo.tasks import load_split
-from vineppo.tasks.arithmetic import Chain
 
 KINDS = ("none", "hard", "easy", "form", "answer")
 

@@ -24,6 +24,6 @@ local recipe(name) = { config: 'recipes/' + name, set: {} };
   spo_chain: recipe('cutpoints'),
   spo_tree: recipe('tree'),
   // The same rollouts with the gradient of their rewards: nothing of the own child in the baseline, no segment more often
-  // than its leaves (docs/estimators.md).
+  // than its leaves (docs/methods.md).
   spo_tree_others: { config: 'recipes/tree', set: { 'credit.baseline': 'others', 'credit.train_shared': 'by_leaves' } },
 }

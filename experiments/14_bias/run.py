@@ -1,6 +1,6 @@
 """Bias and noise of every estimator's gradient where the true one is known.
 
-Writes unbiased.csv, of the estimators that docs/estimators.md calls so, and bias.csv.
+Writes unbiased.csv, of the estimators that docs/methods.md calls so, and bias.csv.
 
     python experiments/14_bias/run.py [--rollouts N] [--minutes M] [--batches DIR]
 
@@ -116,7 +116,7 @@ SCALED_CUTS = {
     kind: (ExpectedCuts("expected", by, 0.5, 0.05), scale)
     for kind, by, scale in (("expected", "probability", 1.0), ("entropy", "entropy", 0.5))
 }
-# name -> (estimator, values that feed it, whether docs/estimators.md says that it is unbiased)
+# name -> (estimator, values that feed it, whether docs/methods.md says that it is unbiased)
 Estimator = Credit | Callable[[Sequence[Rollout]], list[list[float]]]
 ESTIMATORS: dict[str, tuple[Estimator, str | None, bool]] = {
     "rloo": (RLOO, None, True),

@@ -14,11 +14,11 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.sampling.continuations import sample_continuations
 from analysis.sampling.policies import open_policies
 from analysis.sampling.returns import request_of
 from analysis.sampling.rollouts import RolloutState, groups_of, read_saved, sample_responses
 from vineppo.models import can_pack
-from vineppo.rollouts import sample_continuations
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import StateValue
 from vineppo.values import build_predictors

@@ -1,4 +1,4 @@
-"""What docs/performance.md cites is whole: of which commit, machine and work, and how often."""
+"""What dev/benchmarks.md cites is whole: of which commit, machine and work, and how often."""
 
 import json
 from pathlib import Path

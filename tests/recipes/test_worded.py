@@ -12,6 +12,7 @@ from support.task_configs import GRADING, worded_config
 from vineppo.config.load import evaluate_jsonnet
 from vineppo.errors import UserError
 from vineppo.plugins import Plugin
+from vineppo.recipes.arithmetic import Chain, build_tokenizer
 from vineppo.recipes.worded import (
     OPENERS,
     REMARKS,
@@ -23,8 +24,6 @@ from vineppo.recipes.worded import (
     WordedTask,
 )  # fmt: skip
 from vineppo.tasks import TaskData, load_task
-from vineppo.tasks.arithmetic import Chain
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
 

@@ -1,7 +1,6 @@
 """A language model's yes/no value: of which state, by which tokens, and that it learns."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,8 +9,7 @@ from support.critics import build_config, start
 from vineppo.config.load import evaluate_jsonnet
 from vineppo.errors import UserError
 from vineppo.models import load_model
-from vineppo.no_cache import attends_to_all
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.types import Problem, Rollout, StepSpan
 from vineppo.values import predictors_at
 
@@ -71,33 +69,6 @@ def test_untrained_it_is_the_probability_of_yes_among_both(configs):
             with torch.no_grad():
                 odds = policy(input_ids=torch.tensor([asked])).logits[0, -1].softmax(-1)
             assert value == pytest.approx((odds[yes] / (odds[yes] + odds[no])).item(), abs=1e-5)
-
-
-def test_questions_that_pass_together_do_not_see_each_other(configs):
-    """Rollouts of unequal lengths in one batch, as branches and each state by itself."""
-    rollouts = [attempt(), attempt("9-2=7\n1+1=2 and so on\n"), attempt("1\n2\n")]
-    judge = judge_of(config_of(configs))
-    assert judge.takes_branches
-    together = values(judge, *rollouts)
-    judge.takes_branches = False
-    alone = values(judge, *rollouts)
-    assert torch.tensor(together) == pytest.approx(torch.tensor(alone), abs=1e-5)
-    assert len({round(value, 4) for of_one in alone for value in of_one}) > 3
-
-
-@pytest.mark.parametrize(
-    ("changes", "takes"),
-    [
-        ({"layer_types": ["full_attention"] * 2}, True),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, False),
-        ({"layer_types": None, "sliding_window": 8}, False),
-        ({"layer_types": None, "sliding_window": None}, True),
-    ],
-)
-def test_only_a_model_without_windows_takes_branches(changes, takes):
-    text = SimpleNamespace(**changes)
-    config = SimpleNamespace(get_text_config=lambda: text)
-    assert attends_to_all(SimpleNamespace(config=config, _is_stateful=False)) is takes
 
 
 def test_it_learns_what_the_first_step_decides(configs):

@@ -7,9 +7,9 @@ from functools import cache
 from support.random_walk import TOKENIZER, RandomWalkEngine
 from support.task_configs import GRADING, arithmetic_config
 from vineppo.engine import EngineModel, SampleRequest
+from vineppo.recipes.arithmetic import Chain, evaluate
 from vineppo.recipes.drill import Drill
 from vineppo.rollouts import Prompt
-from vineppo.tasks.arithmetic import Chain, evaluate
 from vineppo.tasks.environments import Episode
 from vineppo.types import Problem
 

@@ -12,7 +12,7 @@ from functools import cache
 import torch
 
 from vineppo.engine import Completion, EngineCounts, SampleRequest
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.types import Problem
 
 TOP = 4

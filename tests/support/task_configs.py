@@ -4,8 +4,9 @@ from functools import partial
 from typing import Any
 
 from vineppo.config.schema import GradingConfig, TemplatePrompt
+from vineppo.plugins import find
+from vineppo.recipes.arithmetic import ArithmeticTask, Demonstrations
 from vineppo.recipes.worded import WordedTask
-from vineppo.tasks.arithmetic import ArithmeticTask, Demonstrations
 from vineppo.tasks.published import PublishedTask
 from vineppo.tasks.rows import JsonlTask
 
@@ -65,7 +66,8 @@ def worded_config(**changes: Any) -> WordedTask:
 
 def published_config(**values: Any) -> PublishedTask:
     nothing = dict.fromkeys(("hub_name", "train_path", "test_path", "num_test_problems"))
-    return PublishedTask(**{**COMMON, **nothing, **values})
+    task: PublishedTask = find("task", values["kind"])(**{**COMMON, **nothing, **values})
+    return task
 
 
 gsm8k_config = partial(published_config, kind="gsm8k", hub_path="openai/gsm8k", hub_name="main")

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from support.task_configs import arithmetic_config
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.tasks import load_task
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 
 ALPHABET = "0123456789+-*=?\n"
 

@@ -1,6 +1,6 @@
 """What a policy could be paid for without an answer, and right answers in other notations.
 
-docs/grading.md has the figures, with those of the grader before.
+docs/data_and_grading.md has the figures, with those of the grader before.
 """
 
 import re

@@ -14,8 +14,8 @@ from vineppo.config.schema import ChatPrompt, SftConfig, TemplatePrompt, ViewCon
 from vineppo.encoding import encode_train_problems
 from vineppo.errors import UserError
 from vineppo.models import load_model
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.sft import encode_demonstrations
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.data_text import as_text, encode
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt
 from vineppo.types import Problem

@@ -4,7 +4,7 @@ from transformers import PreTrainedTokenizerFast
 
 from vineppo.config.schema import ChatPrompt, TemplatePrompt
 from vineppo.errors import UserError
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt
 
 CHAT_TEMPLATE = (

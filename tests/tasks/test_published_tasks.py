@@ -11,12 +11,11 @@ from support.shared_data import data_file, data_rows
 from support.task_configs import gsm8k_config, math_config, olympiadbench_config, svamp_config
 
 from vineppo.errors import UserError
+from vineppo.recipes.evaluation_sets import olympiadbench_problem, svamp_problem
 from vineppo.tasks import load_split, load_task
 from vineppo.tasks.published import (
     PublishedTask,
     math_problem,
-    olympiadbench_problem,
-    svamp_problem,
 )
 from vineppo.tasks.rows import Row
 from vineppo.types import Problem

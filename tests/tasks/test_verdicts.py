@@ -1,6 +1,6 @@
 """Our verdicts beside those of the published grader and of math-verify alone, on real generations.
 
-docs/grading.md judges every difference; the sets here are its rows.
+docs/data_and_grading.md judges every difference; the sets here are its rows.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,11 +13,11 @@ from support.grids import grid
 from support.shared_data import data_rows
 from support.task_configs import GRADING
 
+from vineppo.recipes.evaluation_sets import olympiadbench_problem
 from vineppo.tasks.equivalence import is_equivalent
 from vineppo.tasks.extraction import extract_boxed
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.notation import list_items
-from vineppo.tasks.published import olympiadbench_problem
 from vineppo.tasks.worker_pool import WorkerPool
 from vineppo.types import Problem
 

@@ -2,21 +2,16 @@
 
 import json
 import re
-import shlex
 from dataclasses import asdict
 
-import _jsonnet
 import pytest
 from support import hf_configs
-from support.training import CONFIGS
 
 from vineppo.cli import main
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 
 GIB = 2**30
-ADAPTERS = f"(import '{CONFIGS}/lib/model.libsonnet').adapters.lora"
-LORA = json.loads(_jsonnet.evaluate_snippet("", ADAPTERS))
 
 
 @pytest.fixture
@@ -64,24 +59,6 @@ def test_the_demo_on_a_cpu(figures):
     assert found["cache_bytes_per_token"] == 4096
     assert found["peak"]["bytes"] == max(sum(lines.values()) for lines in memory.values())
     assert found["seconds"] == {}
-
-
-@pytest.mark.slow
-def test_one_gpu_has_the_memory_of_its_page(figures, configs, tmp_path):
-    """docs/single_gpu.md, its rows with options: the column of 24 GiB and the seconds."""
-    page = (configs.parent / "docs/single_gpu.md").read_text()
-    rows = re.findall(r"^\| (.*) \|.*\| ([\d.]+) \|.*\| (\d+) s \|$", page, re.MULTILINE)
-    assert len(rows) == 4
-    model = of_model(hf_configs.QWEN_05B, tmp_path)
-    rates = ["--gpu-gib=24", "--tokens-per-s=28000", "--train-tflops=130"]
-    for text, peak_gib, seconds in rows:
-        code = re.match(r"`(--set .*?)`", text)
-        options = shlex.split(code[1]) if code else []
-        if text.startswith("LoRA"):
-            options = ["--set", f"model.lora={json.dumps(LORA)}"]
-        found = figures("gsm8k_qwen2.5_0.5b_vineppo.jsonnet", *model, *rates, *options)
-        assert f"{found['peak']['bytes'] / GIB:.1f}" == peak_gib, text
-        assert f"{sum(found['seconds'].values()):.0f}" == seconds, text
 
 
 @pytest.mark.parametrize(("num_gpus", "recomputes"), [(1, "true"), (0, "false")])

@@ -14,8 +14,8 @@ from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.models import ASSETS
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.run_dir import RunDir
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tools.lighteval import Problems, lighteval_task
 
 END = 2  # of the embedded policy

@@ -11,9 +11,9 @@ from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TemplatePrompt
 from vineppo.errors import UserError
 from vineppo.models import load_tokenizer
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.recipes.worded import WORDS
 from vineppo.run_dir import RunDir
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tools.reward_model.config import JsonlPairs, RewardModelConfig, RunPairs
 from vineppo.tools.reward_model.pairs import Pair, draw_pairs, hold_out, load_pairs
 

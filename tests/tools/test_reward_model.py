@@ -22,10 +22,10 @@ from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.errors import UserError
 from vineppo.evaluate import evaluate_run
 from vineppo.models import load_model
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.recipes.reward_scorer import SCORED, RewardModelReward, scored_sequence
 from vineppo.run_dir import RunDir
 from vineppo.sft import write_new_model
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tools.reward_model.train import pair_evaluation, pair_objective
 
 TINY = LlamaArchitecture(

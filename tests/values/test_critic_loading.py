@@ -13,8 +13,8 @@ from vineppo.batching import collate
 from vineppo.config.schema import LlamaArchitecture
 from vineppo.errors import UserError
 from vineppo.models import check_tokenizers, load_model, resolve_model_path
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.sft import write_new_model
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.values.heads import ValueHead, check_size, load_value_model
 
 POLICY = "embedded:arithmetic_short"

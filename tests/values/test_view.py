@@ -16,10 +16,10 @@ from vineppo.config.load import complete, evaluate_jsonnet, load_config, parse_c
 from vineppo.config.schema import RolloutsInView, TrainConfig, ViewConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.recipes.worded import WORDS
 from vineppo.rollouts import Prompt
 from vineppo.tasks import load_split
-from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
 from vineppo.tasks.prompts import encode_prompt
 from vineppo.train import load_models
 from vineppo.types import Problem, Rollout

@@ -6,13 +6,13 @@ from typing import Any
 
 from vineppo.config.require import require
 from vineppo.config.schema import AnyConfig, EnvironmentConfig
-from vineppo.tasks.arithmetic import ArithmeticTask, Chain, evaluate
+from vineppo.recipes.arithmetic import ArithmeticTask, Chain, evaluate
 from vineppo.tasks.environments import Environment, Observation
 from vineppo.types import Problem
 
 
 class Drill(Environment):
-    """Chains of `tasks/arithmetic.py`, an operation a turn; each continues the policy's result.
+    """Chains of `recipes/arithmetic.py`, an operation a turn; each continues the policy's result.
 
     A turn is a digit and a newline. The response "0\\n0-5=5\\n" to the question "4+6-5?" has the
     turns "0\\n" and "5\\n", behind the environment's "4+6=" (in the prompt) and "0-5=". The last

@@ -6,9 +6,9 @@ from typing import Any
 
 from vineppo.config.require import require
 from vineppo.config.schema import Positive, PredictorConfig
+from vineppo.recipes.arithmetic import Fact
 from vineppo.recipes.worded import WordedTask
 from vineppo.segment.token_texts import response_text, special_ids
-from vineppo.tasks.arithmetic import Fact
 from vineppo.types import Rollout
 from vineppo.values.predictor import ValuePredictor
 

@@ -48,7 +48,6 @@ from vineppo.rollouts import (
     Continuation,
     Prompt,
     State,
-    StateRequest,
     submit_continuations,
     submit_rollouts,
 )
@@ -202,7 +201,7 @@ def sample(
             pending.add(whole, continuation.reward)
 
         state = State(by_problem[rollout.problem.id], rollout.response_ids[:cut])
-        submit_continuations(sampler, StateRequest(state, 1, name), finish, with_logprobs=True)
+        submit_continuations(sampler, state, range(1), name, finish, with_logprobs=True)
 
     stream = (iteration, "rollout")
     pending = submit_rollouts(sampler, mine_P, num_whole, stream, branch, steps is not None)

@@ -33,8 +33,15 @@ from pydantic import Field
 from vineppo.config.require import require
 from vineppo.config.schema import AnyConfig, Task
 from vineppo.config.schema.scalars import Count, CountOrZero, Fraction, Seed
+from vineppo.recipes.arithmetic import (
+    OPERATIONS,
+    Chain,
+    Fact,
+    build_tokenizer,
+    distinct_chains,
+    evaluate,
+)
 from vineppo.seeds import derive_seed
-from vineppo.tasks.arithmetic import OPERATIONS, Chain, Fact, distinct_chains, evaluate
 from vineppo.types import Problem, Split
 
 OPENERS = ("so", "then", "now", "next", "here", "thus", "first", "and")
@@ -82,8 +89,6 @@ class WordedTask(Task):
         return {"chain": ChainDemonstrator, "sheet": SheetDemonstrator}[self.layout](self)
 
     def build_tokenizer(self) -> Any:
-        from vineppo.tasks.arithmetic_tokenizer import build_tokenizer
-
         return build_tokenizer(WORDS)
 
     def check(self, key: str, config: AnyConfig) -> None:

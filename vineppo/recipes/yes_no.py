@@ -8,10 +8,9 @@ is a value model whose head starts as w_yes − w_no: before any training it is 
 and as a critic it learns by cross-entropy from the reward (a language model that says how likely
 it is right: P(True), arXiv:2207.05221).
 
-As a baseline it is fair: it looks at the state alone. As Q̂ it is biased as far as it is wrong. The
-questions of a rollout pass with it, each seeing its own state alone: one response and S questions.
-In an update, and with an attention that takes no mask, a state is a sequence of its own: about S/2
-responses a rollout, with the gradient three times that. Nothing is sampled.
+As a baseline it is fair: it looks at the state alone. As Q̂ it is biased as far as it is wrong. Each
+state passes as a sequence of its own: about S/2 responses a rollout, with the gradient three times
+that. Nothing is sampled.
 """
 
 from collections.abc import Sequence
@@ -31,12 +30,10 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.forward_passes import token_columns
 from vineppo.models import LoadedModel, load_model, load_tokenizer
-from vineppo.no_cache import attends_to_all
 from vineppo.rollouts import Prompt
 from vineppo.tasks.data_text import encode
-from vineppo.types import Branch, Rollout, TokenSequence
+from vineppo.types import Rollout, TokenSequence
 from vineppo.values.heads import FrozenValueModel, ValueModel, check_size
 from vineppo.values.predictor import ValuePredictor
 from vineppo.values.separate import SeparateValueModel
@@ -50,11 +47,9 @@ class AskingModel(ValueModel):
     gives: Literal["tokens", "steps"] = "steps"
     question: "Question"
     hf_config: Any
-    takes_branches: bool
 
     def ask(self, model: Any, question: "Question") -> None:
         self.hf_config, self.question = model.config, question
-        self.takes_branches = self.config.model.attention == "sdpa" and attends_to_all(model)
 
     def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
         positions = getattr(self.hf_config, "max_position_embeddings", None)
@@ -82,38 +77,6 @@ class AskingModel(ValueModel):
             for branch, seen in zip(branches, super().seen(branches, rollouts), strict=True)
             for step in range(len(branch.spans_S))
         ]
-
-    def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
-        """In one pass of every rollout, its questions as branches, where the attention takes them.
-
-        Two steps of a response "4+6=0 ; done": "4+6? 4+6=0 ; ? ?", of which either question sees
-        its own state alone.
-        """
-        if not self.takes_branches:
-            super().estimate_branches(branches, rollouts)
-            return
-        seen = self.view.of(branches, rollouts)
-        trees = [self._tree(*both) for both in zip(seen, branches, strict=True)]
-        size = self.config.optimization.logprobs_micro_batch_size
-        forward = lambda batch: (self.values(batch),)  # noqa: E731
-        (values,) = token_columns(forward, trees, size, self.device)
-        asked = [
-            (row, end) for row, tree in zip(values, trees, strict=True) for *_, end in tree.branches
-        ]
-        self.set_values(branches, [[row[end - 1]] for row, end in asked])
-
-    def _tree(self, seen: TokenSequence, rollout: Rollout) -> TokenSequence:
-        asked = (*self.question.ids, self.question.yes)
-        forks_S = [len(rollout.prefix_ids(step)) for step in range(len(rollout.spans_S))]
-        ends_S = [forks_S[-1] + len(asked) * (step + 1) for step in range(len(forks_S))]
-        return TokenSequence(
-            seen.prompt_ids,
-            (*rollout.prefix_ids(-1), *(asked * len(forks_S))),
-            branches=tuple(
-                Branch(fork, end - len(asked), end)
-                for fork, end in zip(forks_S, ends_S, strict=True)
-            ),
-        )
 
     def _columns(self, rollout: Rollout, step: int) -> dict[str, Sequence[float]]:
         values_S = rollout.steps_S.get(self.column)

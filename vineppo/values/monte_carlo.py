@@ -11,14 +11,7 @@ from typing import Any
 
 from vineppo.config.schema import MonteCarloValues, TrainConfig
 from vineppo.interruption import awaited
-from vineppo.rollouts import (
-    Continuation,
-    Prompt,
-    Sampler,
-    State,
-    StateRequest,
-    submit_continuations,
-)
+from vineppo.rollouts import Continuation, Prompt, Sampler, State, submit_continuations
 from vineppo.seeds import derive_seed
 from vineppo.types import MONTE_CARLO, Rollout, StateValue
 from vineppo.values.sampled import Draws, SampledValues
@@ -63,7 +56,7 @@ class MonteCarlo(SampledValues):
                 continuation.index, partial(awaited, continuation.reward), continuation.completion
             )
 
-        submit_continuations(sampler, StateRequest(state, self.num_samples, asked.stream), finish)
+        submit_continuations(sampler, state, range(self.num_samples), asked.stream, finish)
 
     def keep(self, rollout: Rollout, values_S: Sequence[StateValue]) -> None:
         rollout.returns_S[self.name] = tuple(values_S)

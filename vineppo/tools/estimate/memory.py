@@ -19,7 +19,7 @@ GIB = 2**30
 BYTES = {"float32": 4, "bfloat16": 2}
 
 # Outside of all that a config decides: Python, torch, vLLM and DeepSpeed on a CPU
-# (docs/memory.md says how it was measured); the CUDA context and NCCL on a GPU (an assumption).
+# (docs/scaling.md says how it was measured); the CUDA context and NCCL on a GPU (an assumption).
 PROCESS_BYTES = int(0.8 * GIB)
 
 # DeepSpeed's defaults, which the configs leave alone (`reduce_bucket_size` and

@@ -123,7 +123,7 @@ def as_text(estimate: Estimate) -> str:
     parts = {
         "estimate": row(estimate),
         f"memory of a rank at its peak ({moment}), GiB": lines,
-        "assumed (docs/memory.md says what else)": given,
+        "assumed (docs/scaling.md says what else)": given,
     }
     texts = []
     for title, cells in parts.items():

@@ -1,0 +1,31 @@
+// One iteration on GSM8K's problems of two calculations that the policy neither always nor never solves: the
+// rollouts of the example report. The policy hardly moves; its states are valued as it sampled them.
+local algorithm = import '../../configs/lib/algorithm.libsonnet';
+local hardware = import '../../configs/lib/hardware.libsonnet';
+local logging = import '../../configs/lib/logging.libsonnet';
+local loss = import '../../configs/lib/loss.libsonnet';
+local model = import '../../configs/lib/model.libsonnet';
+local task = import '../../configs/lib/task.libsonnet';
+local models = 'runs/21_models/';
+
+algorithm.vineppo + hardware.gpu + hardware.on_cpu + hardware.without_vllm + logging + loss.without_reference + {
+  name: 'example',
+  seed: 1,
+  num_iterations: 1,
+  model: model.pretrained(models + 'qwen') + model.adapters + { gradient_checkpointing: false },
+  task: task.gsm8k_chat { train_path: models + 'gsm8k.jsonl', test_path: models + 'test.jsonl', num_test_problems: 2 },
+  engine+: { max_model_len: 512, max_num_seqs: 128 },
+  sampling+: { temperature: 0.8, max_tokens: 240 },
+  rollouts: { num_prompts: 4, num_samples: 4 },
+  credit+: { num_continuations: 2, segmenter: { kind: 'math', max_formula_chars: 100 } },
+  optimization+: {
+    learning_rate: 1e-6,
+    num_epochs: 1,
+    batch_size: 16,
+    mask_equal_rewards: true,
+    max_redraws: 4,
+  },
+  evaluation+: { every: 0, num_samples: 1 },
+  checkpoint: { every: 1, keep: 1 },
+  logging+: { wandb_project: null },
+}

@@ -193,20 +193,6 @@ def test_every_moment_has_what_stays_and_what_is_its_own():
     assert peak(lines_by_moment) == ("step, policy", stays + 11 + 7 + GB)
 
 
-def test_stage_3_counts_its_gradients_once():
-    """Shard and bucket stay; the step adds the flat copy of the share and that in float32."""
-    policy = trainee(3)
-    lines_by_moment = moments({}, [policy], {}, NO_ENGINE)
-    sums = {moment: sum(lines.values()) for moment, lines in lines_by_moment.items()}
-    unit, stays = GB // 10, sum(RESIDENT[3].values()) * GB // 10
-    assert sums == {
-        "sampling": stays,
-        "scoring, policy": stays + 8 * unit + 2,  # all weights, gathered
-        "backward, policy": stays + 8 * unit + 7 + 5 + 3,
-        "step, policy": stays + (2 + 4) * unit + 7,
-    }
-
-
 SEQUENCE = TokenSequence((1, 2, 3), (4, 5, 6, 7))
 
 

@@ -133,18 +133,6 @@ def test_a_bad_file_is_one_line(write, tmp_path, refusal):
     assert refusal(tmp_path / "no.jsonnet") == "config file not found: no.jsonnet"
 
 
-def test_results_of_another_config_are_refused_before_anything_starts(write, refusal):
-    path = write(entry(), entry(seed=2, **{"sampling.temperature": 0.5}))
-    directory = path.parent / "runs/tiny_seed2"
-    directory.mkdir(parents=True)
-    (directory / "config.json").write_text(json.dumps({"name": "tiny"}))
-    (directory / "metrics.jsonl").write_text('{"iteration": 1}\n')
-    assert refusal(path) == (
-        "tiny.jsonnet: runs[1]: runs/tiny_seed2 holds a run of another config: seed is missing "
-        "there, 2 here; give another --run-dir"
-    )
-
-
 def test_results_of_another_own_file_are_refused_before_anything_starts(write, refusal, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def reward(question, answer, response): return 1.0")

@@ -1,4 +1,4 @@
-"""What fills the memory of a rank, line by line, at each moment of an iteration; bytes.
+"""The memory of a rank, line by line, at each moment of an iteration; bytes.
 
 Weights, gradients and optimizer states under ZeRO: Rajbhandari et al. 2020 (arXiv:1910.02054,
 section 3), with what DeepSpeed 0.19 keeps besides; the engine's weights and key-value cache; what
@@ -81,7 +81,7 @@ def peak(lines_by_moment: dict[str, Lines]) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class PassBytes:
-    """What the passes of a model hold on one rank, in bytes."""
+    """Bytes that the passes of a model hold on one rank."""
 
     saved: int  # what the backward pass of a micro-batch needs, logits aside
     logits: int  # of a micro-batch

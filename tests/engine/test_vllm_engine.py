@@ -154,6 +154,7 @@ print(before - resident_mib() if hasattr(ctypes.CDLL(None), "malloc_trim") else 
 """
 
 
+@pytest.mark.slow
 def test_freed_pieces_inside_the_heap_are_given_back():
     command = [sys.executable, "-c", FREED_MIB]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -20,7 +20,7 @@ from vineppo.config.schema import (
     TrainConfig,
 )
 from vineppo.errors import UserError
-from vineppo.own_reward import OwnReward
+from vineppo.user_reward import UserReward
 
 Config = TypeVar("Config", bound=AnyConfig)
 
@@ -219,14 +219,14 @@ def load_functions(config: AnyConfig) -> None:
 def load_reward(task: Task) -> None:
     """Loads the user's reward function, which is all that an evaluation calls."""
     if task.grading.reward_path is not None:
-        OwnReward.of(task.grading.reward_path).load()
+        UserReward.of(task.grading.reward_path).load()
 
 
 def own_digests(config: AnyConfig) -> dict[str, str]:
     """The SHA-256 of every user's file that the config names, by its path."""
     paths = plugins.files(config)
     if isinstance(config, TrainConfig | SftConfig) and config.task.grading.reward_path is not None:
-        paths.append(OwnReward.of(config.task.grading.reward_path).path)
+        paths.append(UserReward.of(config.task.grading.reward_path).path)
     if isinstance(config, TrainConfig) and config.optimization.token_mask_path is not None:
         paths.append(config.optimization.token_mask_path)
     return {path: plugins.digest(path) for path in paths}

@@ -36,8 +36,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from vineppo.config.load import assign, evaluate_jsonnet, own_digests, parse_config, to_dict
 from vineppo.config.schema import TrainConfig
+from vineppo.distributed import interruptible, interruption, raise_if_any
 from vineppo.errors import UserError, naming
-from vineppo.interruption import interruptible, interruption, raise_if_any
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.directory import folder_name
 

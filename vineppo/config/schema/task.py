@@ -41,7 +41,7 @@ class GradingConfig:
 
     extraction: Literal["hash", "boxed", "final_answer", "last_number"]
     # A file, or FILE.py:FUNCTION, with a reward function that replaces extraction and comparison
-    # (`own_reward.py` has its forms); null: none.
+    # (`user_reward.py` has its form); null: none.
     reward_path: Name | None = None
     num_workers: Count = 2
     time_limit_s: TimeLimit = 3.0  # of processor time, per comparison; past it: 0, and counted

@@ -1,0 +1,73 @@
+"""frontier.py: draws frontier.png, gradient variance against sampled tokens, both relative to RLOO.
+
+On the diagonal an estimator is worth as many more rollouts as its tokens would buy.
+"""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.figures import COLORS, GREY
+
+HERE = Path(__file__).parent
+SHEET = HERE.parent / "16_by_the_clock"
+CHECKPOINT = 15
+# (label, colour, its estimators)
+SERIES = (
+    ("RLOO", COLORS[3], ("rloo",)),
+    ("PPO's critic", COLORS[1], ("gae",)),
+    ("exact values", GREY, ("vine_oracle",)),
+    ("VinePPO, K = 1, 3, 9", COLORS[0], ("vine_1", "vine_3", "vine_9")),
+    (
+        "VinePPO at 1, 2, 4 states",
+        COLORS[5],
+        ("expected_1_1_own", "expected_2_3_own", "expected_4_3_own"),
+    ),
+    ("joined with rewards", "#000075", ("joined_1_1", "joined_2_1", "joined_4_1", "joined_4_3")),
+)
+
+
+def draw(axes: Axes, frame: pd.DataFrame, title: str) -> None:
+    frame = frame[frame.checkpoint == CHECKPOINT].drop_duplicates(["estimator", "quantity"])
+    tokens = frame[frame.quantity == "num_tokens"].set_index("estimator").value
+    ratios = frame[frame.quantity == "trace_ratio"].set_index("estimator")
+    x = np.geomspace(0.7, 200, 50)
+    axes.plot(x, 1 / x, color="black", lw=0.8, ls="--", zorder=0)
+    for _, color, names in SERIES:
+        held = [name for name in names if name in ratios.index]
+        if not held:
+            continue
+        y, low, high = (ratios.loc[held, c] for c in ("value", "value_low", "value_high"))
+        cost = tokens[held] / tokens["rloo"]
+        bars = [y - low, high - y]
+        axes.errorbar(cost, y, bars, color=color, marker="o", ms=4, lw=1, elinewidth=0.7)
+    axes.set(xscale="log", yscale="log", xlim=(0.7, 200), ylim=(0.1, 2), title=title)
+    axes.set_xlabel("sampled tokens, relative to RLOO")
+    axes.set_yticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
+    axes.set_xticks([1, 10, 100], ["1", "10", "100"])
+    axes.minorticks_off()
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def main() -> None:
+    mpl.rcParams.update({"font.family": "DejaVu Sans", "font.size": 8})
+    sheet = [pd.read_csv(SHEET / part / "gradient_variance.csv") for part in ("noise", "joined")]
+    sheet = pd.concat([part[part.run == "noise"] for part in sheet])
+    figure = Figure(figsize=(7, 3.3), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    draw(left, pd.read_csv(HERE / "gradient_variance.csv"), "credit_short")
+    draw(right, sheet, "credit_sheet")
+    left.set_ylabel("gradient variance, relative to RLOO")
+    left.text(1.55, 0.35, "simply more rollouts", rotation=-58, size=7)
+    for label, color, _ in SERIES:
+        left.plot([], [], "o-", color=color, ms=4, lw=1, label=label)
+    left.legend(frameon=False, fontsize=7, loc="lower right")
+    figure.savefig(HERE / "frontier.png", dpi=160, metadata={"Software": None})
+
+
+if __name__ == "__main__":
+    main()

@@ -12,7 +12,7 @@ import torch
 
 from analysis.frames import choose_iterations, existing_run_dir
 from analysis.frames import read_config as read_resolved
-from analysis.sampling.journal import Journal, Meter, is_made, write_settings
+from analysis.sampling.journal import Journal, is_made, write_settings
 from analysis.sampling.rollouts import rollout_iteration
 from analysis.tables import table_path
 from vineppo.checkpoint import checkpoint_iterations
@@ -40,9 +40,8 @@ Settings = dict[str, Any]
 class Policies:
     """The policies of runs that share task, model and sampling, one at a time in an engine.
 
-    The engine starts when it is first asked for. `sampler` samples as the runs did while training:
-    temperature, top_p and token budget. `seed` is the analysis's own: no random stream is one of
-    the training's.
+    The engine starts when it is first asked for. `sampler` samples as the runs did while training;
+    no random stream is one of the training's.
     """
 
     def __init__(self, config: TrainConfig, seed: int, stack: ExitStack) -> None:
@@ -103,7 +102,7 @@ class Policies:
 
     @property
     def has_engine(self) -> bool:
-        """Whether it has been started."""
+        """True once it has been started."""
         return "sampler" in vars(self)
 
     @contextmanager
@@ -118,7 +117,7 @@ class Policies:
 
 @contextmanager
 def open_policies(paths: Sequence[Path], seed: int) -> Iterator[Policies]:
-    """Of the runs at `paths`, which must share task, model and sampling."""
+    """The policies of the runs at `paths`, which must share task, model and sampling."""
     refuse_several_processes("this analysis")
     with ExitStack() as stack:
         yield Policies(shared_config(paths), seed, stack)
@@ -191,11 +190,10 @@ def add_values(
 ) -> dict[str, int]:
     """Sets what the checkpoint's predictors say of the rollouts' states, and of branches of them.
 
-    Those of continuations say nothing without sampling, and those that read their returns nothing
-    where a rollout or branch has none. Those for which the engine writes text are
-    asked where it has been started, which is with the checkpoint's policy; else what training saved
-    of them stands. Gives the names of all but the continuations, and the number of weights of each
-    one's own model.
+    Predictors of continuations, and those that read their returns, say nothing where there are
+    none. Those for which the engine writes text are asked where it has been started, which is with
+    the checkpoint's policy; else what training saved of them stands. Gives the names of all but the
+    continuations, and the number of weights of each one's own model.
     """
     num_weights, asking = {}, []
     with policies.engine_asleep():
@@ -230,22 +228,15 @@ def add_values(
 
 
 def _pass_policy(
-    checkpoint: Checkpoint,
-    predictors: Sequence[ValuePredictor],
-    rollouts: Sequence[Rollout],
+    checkpoint: Checkpoint, predictors: Sequence[ValuePredictor], rollouts: Sequence[Rollout]
 ) -> None:
     """As training does: sets "trainer_logprobs" and what predictors read of the policy's pass."""
     config = checkpoint.config
     scores, device = _scores_of(checkpoint)
     (logprobs,) = read_policy(
-        rollouts,
-        predictors,
-        scores,
-        ForwardOptions(config.sampling.temperature),
-        lambda scores: [scores.logprobs_BT],
-        config.optimization.logprobs_micro_batch_size,
-        device,
-    )
+        rollouts, predictors, scores, ForwardOptions(config.sampling.temperature),
+        lambda scores: [scores.logprobs_BT], config.optimization.logprobs_micro_batch_size, device,
+    )  # fmt: skip
     for rollout, logprobs_T in zip(rollouts, logprobs, strict=True):
         rollout.tokens_T["trainer_logprobs"] = logprobs_T
 
@@ -285,14 +276,7 @@ def _ask_engine(
     for rollout in rollouts:
         for stream in streams:
             stream.submit(rollout)
-    total = sum(stream.budget_left for stream in streams)
-    with Meter(f"{checkpoint.title}, tokens of answers", total, 0, sampler.engine) as meter:
-
-        def tick() -> None:
-            meter.done = total - sum(stream.budget_left for stream in streams)
-            meter.tick()
-
-        sampler.finish(tick)
+    sampler.finish()
     for predictor, stream in zip(predictors, streams, strict=True):
         predictor.merge(rollouts, [stream.settle()])
 
@@ -324,10 +308,9 @@ def choose_checkpoints(
     settings: Settings,
     with_rollouts: bool = False,
 ) -> list[Checkpoint]:
-    """What `--checkpoints` names of every run, on request only those with rollouts to look at.
+    """The policies that `--checkpoints` names of every run, on request those with rollouts.
 
-    The settings say whose table it is: directories of one name, given one call after the other with
-    one --out, have one table.
+    The settings say whose table it is: directories of one name have one table.
     """
     chosen = []
     for path in run_paths:

@@ -18,7 +18,7 @@ from vineppo.checkpoint import (
     save_final,
     sweep_checkpoints,
 )
-from vineppo.config.load import own_digests, to_dict
+from vineppo.config.load import to_dict, user_digests
 from vineppo.config.schema import AnyConfig, SftConfig, TrainConfig
 from vineppo.distributed import (
     barrier,
@@ -234,7 +234,7 @@ def open_run_dir(config: AnyConfig, directory: Path) -> RunDir:
 
     def opened() -> None:
         nonlocal run  # the lock stays in this process
-        run = RunDir.open(directory, to_dict(config), own_digests(config))
+        run = RunDir.open(directory, to_dict(config), user_digests(config))
 
     from_main(opened)
     return run
@@ -266,7 +266,7 @@ def is_finished(config: AnyConfig, directory: Path) -> bool:
     run = RunDir(directory)
 
     def finished() -> bool:
-        if not run.check(to_dict(config), own_digests(config)):
+        if not run.check(to_dict(config), user_digests(config)):
             return False
         if not run.final_path.is_dir():
             read_newest_state(run)

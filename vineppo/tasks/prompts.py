@@ -79,8 +79,7 @@ def _encode_chat(
         )
     if config.system is not None and said[0][0] == "system":
         raise UserError(
-            f"{key}.system must be null for prompts that have a system message, "
-            f"got {config.system!r}"
+            f"{key}.system must be null for prompts with a system message, got {config.system!r}"
         )
     if config.system is not None:
         said = [("system", config.system), *said]

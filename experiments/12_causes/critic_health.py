@@ -1,4 +1,7 @@
-"""`critic-health`: what critics and other learned values knew of the rewards, by iteration."""
+"""What critics and other learned values knew of the rewards, by iteration.
+
+python -m analysis experiments/12_causes/critic_health.py RUN_DIR... --out DIR
+"""
 
 import re
 from pathlib import Path
@@ -7,7 +10,6 @@ import pandas as pd
 
 from analysis import figures
 from analysis.frames import read_run
-from analysis.report.curves import running_mean
 from analysis.tables import Table
 from vineppo.errors import UserError
 
@@ -60,16 +62,16 @@ def health_rows(path: Path) -> pd.DataFrame:
 
 def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     """A panel a number: its mean over seeds by iteration, of long runs a running mean."""
-    names = [f"{row.method}, {row.predictor}" for row in rows.itertuples()]
+    several = rows.groupby("method")["predictor"].nunique().max() > 1
+    names = rows["method"] + (", " + rows["predictor"] if several else "")
     lines = list(rows.groupby(names, sort=False))
     styles = figures.method_styles([str(name) for name, _ in lines])
-    several = rows.groupby("method")["predictor"].nunique().max() > 1
     with figures.grid(len(PANELS), 2) as (figure, axes):
         for axis, (number, label) in zip(axes, PANELS.items(), strict=True):
             for name, group in lines:
                 style = styles[str(name)] | {"marker": ""}
                 means = group.groupby("iteration")[NUMBERS].mean()
-                means = means.apply(lambda series: running_mean(series, len(series) // 20))
+                means = means.apply(lambda series: figures.running_mean(series, len(series) // 20))
                 method, predictor = group.iloc[0][["method", "predictor"]]
                 label_of = figures.method_label(method)
                 if several:

@@ -26,7 +26,7 @@ from analysis.sampling.prices import critic_share, sampled_tokens, seconds
 from analysis.sampling.returns import add_fresh_values
 from analysis.sampling.rollouts import groups_of, read_saved, rollout_iteration, sample_responses
 from analysis.stats.gradient_noise import adam_gains, noise_from_gram
-from vineppo.batching import collate, length_bucketed
+from vineppo.batching import collate, ranks_share
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import Credit
 from vineppo.credit.groups import GrpoCredit, RlooCredit
@@ -235,7 +235,7 @@ def problem_gradients(
     rows_NC = np.zeros((len(groups), len(chosen_C)), np.float32)
     chosen = torch.as_tensor(chosen_C, device=device)
     for n, group in enumerate(groups):
-        cuts = length_bucketed(list(map(len, group)), config.optimization.micro_batch_size)
+        cuts = ranks_share(list(map(len, group)), config.optimization.micro_batch_size)
         batches = [collate([group[i] for i in cut], device, COLUMNS) for cut in cuts]
         gradient_D = len(groups) * _gradient(module, config, batches, totals)
         rows_ND[n], rows_NC[n] = sketch(gradient_D).cpu(), gradient_D[chosen].cpu()

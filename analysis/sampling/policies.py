@@ -18,9 +18,9 @@ from analysis.tables import table_path
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed, refuse_several_processes
-from vineppo.encoding import encode_problems, encode_train_problems
+from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
-from vineppo.forward_passes import EntropyPass
+from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.models import LoadedModel, load_model, named_weights
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
@@ -75,7 +75,9 @@ class Policies:
     @cached_property
     def train_by_id(self) -> dict[str, Prompt]:
         """The problems as token ids."""
-        prompts = encode_train_problems(self.config, self.loaded, self._task.train_P)
+        prompts = encode_problems(
+            self.config, self.loaded, self._task.train_P, self.config.task.too_long
+        )
         return {prompt.problem.id: prompt for prompt in prompts}
 
     @cached_property
@@ -247,7 +249,8 @@ def add_entropies(policies: Policies, checkpoint: Checkpoint, rollouts: Sequence
     with policies.engine_asleep():
         scores, device = _scores_of(checkpoint)
         size = config.optimization.logprobs_micro_batch_size
-        entropy_pass = EntropyPass(scores, config.sampling.temperature, size, device)
+        forward = entropies(scores, config.sampling.temperature)
+        entropy_pass = RolloutPass("entropies", forward, size, device)
         for rollout in rollouts:
             entropy_pass.add(rollout)
         entropy_pass.work()

@@ -141,7 +141,7 @@ def test_seven_billion_parameters_fit(figures, tmp_path, leaf, num_gpus, model):
 
 def test_adapters_alone_have_states(figures):
     """Rank 4 at two of 128 × 128 projections in 4 layers: 4 · 2 · 4 · (128 + 128) parameters."""
-    lora = {"rank": 4, "alpha": 8, "target_modules": ["q_proj", "v_proj"]}
+    lora = {"kind": "lora", "rank": 4, "alpha": 8, "target_modules": ["q_proj", "v_proj"]}
     whole, adapted = (
         figures("demo_vineppo.jsonnet", "--num-gpus=0", *more)
         for more in ([], [f"--set=model.lora={json.dumps(lora)}"])
@@ -166,7 +166,7 @@ def test_without_a_reference_nothing_is_held_for_it(figures):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--num-gpus=6", "--set=engine.tensor_parallel_size=4"],
+        (["--num-gpus=6", "--set=engine.kind=vllm_sharded", "--set=engine.tensor_parallel_size=4"],
          "config: engine.tensor_parallel_size must divide the number of ranks, 6 (--num-gpus), "),
         (["--num-gpus=2", "--set=model.dtype=bfloat16", "--set=engine.dtype=bfloat16"],
          'config: optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" and '),

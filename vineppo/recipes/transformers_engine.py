@@ -26,7 +26,7 @@ from vineppo.engine import (
     SampleRequest,
     check_request,
 )
-from vineppo.engine.concurrency import Concurrency, wave
+from vineppo.engine.concurrency import Concurrency
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.types import FinishReason
@@ -172,7 +172,7 @@ class TransformersEngine:
 
     def _admit(self) -> None:
         """Waiting rows take the free places; the shortest prefixes are computed first."""
-        num_free = wave(len(self._running), self._concurrency.limit)
+        num_free = self._concurrency.admits(len(self._running), in_waves=True)
         new: dict[tuple[int, ...], list[_Row]] = {}
         for _ in range(min(num_free, len(self._waiting))):
             request, done = self._waiting.popleft()

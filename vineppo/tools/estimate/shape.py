@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from vineppo.config.schema import LoraConfig, TrainConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
-from vineppo.lora import check_targets
 from vineppo.models import llama_config, resolve_model_path
+from vineppo.recipes.lora import Lora, check_targets
 from vineppo.token_scores import last_hidden
 
 
@@ -59,7 +59,7 @@ class Skeleton:
                 hf_config, dtype=getattr(torch, dtype), attn_implementation=attention
             )
 
-    def num_adapter_parameters(self, lora: LoraConfig) -> int:
+    def num_adapter_parameters(self, lora: Lora) -> int:
         """Those of A and B at every adapted module; rank 4 at a 128 × 128 projection has 1,024."""
         check_targets(self._model, lora.target_modules)
         return sum(
@@ -138,7 +138,8 @@ def read_models(config: TrainConfig, model_config: Path | None) -> Models:
         return Skeleton(hf_config, model.dtype, model.attention, is_critic)
 
     policy = skeleton(model.path, "model.path")
-    adapters = None if model.lora is None else policy.num_adapter_parameters(model.lora)
+    lora = model.lora
+    adapters = policy.num_adapter_parameters(lora) if isinstance(lora, Lora) else None
     critics = {
         key: skeleton(critic.path, f"{key}.path", is_critic=True)
         for key, critic in config.value_models.items()

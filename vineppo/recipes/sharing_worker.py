@@ -1,8 +1,8 @@
-"""vLLM's worker on a CPU, of a replica that several ranks share.
+"""vLLM's worker on a CPU, of a replica that several ranks share (`vllm_sharded.py`).
 
-They exchange activations through blocks in /dev/shm. vLLM names those after the address at which
-ranks meet, which under a launcher is the same for every job, and takes them away at a normal end
-only: two jobs of one machine would meet, and so would a job with what a killed one has left.
+They exchange activations through blocks in /dev/shm. vLLM names the blocks after the ranks' meeting
+address, which under a launcher is the same for every job. It removes them at a normal end only. So
+two jobs of one machine would meet, and so would a job with what a killed one has left.
 """
 
 import secrets
